@@ -195,7 +195,7 @@ fn check_rows(installation: &Installation, ledger: &Mutex<Ledger>) -> BTreeMap<S
             Some(row) => {
                 assert!(!known.deleted, "{id} was deleted and is back");
                 assert!(
-                    !known.stopped || row["wish"] != "run",
+                    !known.stopped || row["desired"] != "run",
                     "the stop of {id} is lost: {row}"
                 );
                 let bereft = after.bereft.contains(id);

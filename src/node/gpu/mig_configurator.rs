@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rules::cut;
 use rules::devices::MigProfile;
-use rules::messages::{CutOrder, Uncut};
+use rules::messages::{PartitionFailure, PartitionSpec};
+use rules::partitioning;
 use rules::reason::Reason;
 use rules::reasons;
 use rules::resources::Device;
@@ -16,7 +16,7 @@ use rules::resources::Device;
 use super::monitor::DeviceMonitor;
 
 /// How long a card is left alone after so many failures in a row; the last pause repeats. Shorter: a card
-/// that waits for a reset is bothered for days. Longer: one that somebody has just let go of stays uncut.
+/// that waits for a reset is bothered for days. Longer: one that somebody has just let go of stays partition_failures.
 const PAUSES: [Duration; 4] = [
     Duration::from_secs(5),
     Duration::from_secs(20),
@@ -26,7 +26,7 @@ const PAUSES: [Duration; 4] = [
 
 /// What came of the orders so far.
 #[derive(Debug, Default)]
-pub(crate) struct Cutter {
+pub(crate) struct MigConfigurator {
     tried: Arc<Mutex<Tried>>,
 }
 
@@ -44,13 +44,13 @@ struct Failed {
     reason: Reason,
 }
 
-impl Cutter {
+impl MigConfigurator {
     /// Begins with the first card that is not as ordered, that nobody holds, and that is due; `done` is
     /// called when it is over. Never waits. `held` are the numbers of cards that something of ours runs on
     /// or is to run on.
     pub(crate) fn look(
         &self,
-        orders: &[CutOrder],
+        orders: &[PartitionSpec],
         monitor: &Arc<DeviceMonitor>,
         held: &BTreeSet<u32>,
         done: impl FnOnce() + Send + 'static,
@@ -79,25 +79,25 @@ impl Cutter {
         drop(tried);
         let (kept, monitor) = (Arc::clone(&self.tried), Arc::clone(monitor));
         let begun = std::thread::Builder::new()
-            .name("cutter".to_owned())
+            .name("mig".to_owned())
             .spawn(move || {
-                let tried = monitor.cut(&order.device, &order.profiles);
+                let tried = monitor.partition(&order.device, &order.profiles);
                 lock(&kept).take(order, tried);
                 done();
             });
         if let Err(error) = begun {
             lock(&self.tried).busy = false;
-            tracing::error!(%error, "no GPU is cut: a thread cannot be started");
+            tracing::error!(%error, "no GPU is partitioned: a thread cannot be started");
         }
     }
 
     /// The cards that could not be cut as ordered, by their numbers.
-    pub(crate) fn uncut(&self) -> Vec<Uncut> {
+    pub(crate) fn partition_failures(&self) -> Vec<PartitionFailure> {
         let tried = lock(&self.tried);
         tried
             .failed
             .iter()
-            .map(|(device, failed)| Uncut {
+            .map(|(device, failed)| PartitionFailure {
                 device: device.clone(),
                 reason: failed.reason.clone(),
             })
@@ -106,10 +106,10 @@ impl Cutter {
 }
 
 impl Tried {
-    fn take(&mut self, order: CutOrder, came: Result<(), String>) {
+    fn take(&mut self, order: PartitionSpec, came: Result<(), String>) {
         self.busy = false;
         let Err(why) = came else {
-            tracing::info!(device = order.device, "the GPU is cut as ordered");
+            tracing::info!(device = order.device, "the GPU is partitioned as ordered");
             self.failed.remove(&order.device);
             return;
         };
@@ -117,9 +117,9 @@ impl Tried {
         tracing::warn!(
             device = order.device,
             why,
-            "the GPU cannot be cut as ordered now"
+            "the GPU cannot be partitioned as ordered now"
         );
-        let reason = reasons::gpu_uncut(&why);
+        let reason = reasons::gpu_partition_failed(&why);
         let failed = Failed {
             wanted: order.profiles,
             times: times + 1,
@@ -133,7 +133,7 @@ impl Tried {
 /// Whether a card is as ordered. One that is set to be cut and has no partition is not whole.
 fn is_so(device: &Device, wanted: &[MigProfile], hollow: &BTreeSet<String>) -> bool {
     let now: Vec<MigProfile> = device.mig.iter().map(|part| part.profile).collect();
-    cut::same(&now, wanted) && !hollow.contains(&device.uuid)
+    partitioning::same(&now, wanted) && !hollow.contains(&device.uuid)
 }
 
 fn lock(tried: &Mutex<Tried>) -> MutexGuard<'_, Tried> {

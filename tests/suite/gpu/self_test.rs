@@ -222,8 +222,8 @@ async fn tested(the_box: &TheBox) -> Value {
     panic!("the test has no end");
 }
 
-fn failed(proof: &Value) -> Vec<String> {
-    let all = proof["result"]["findings"].as_array().expect("a list");
+fn failed(report: &Value) -> Vec<String> {
+    let all = report["result"]["findings"].as_array().expect("a list");
     let failed = all.iter().filter(|finding| finding["verdict"] != "held");
     let mut names: Vec<String> = failed
         .map(|finding| finding["code"].as_str().expect("a code").to_owned())
@@ -240,35 +240,37 @@ fn failed(proof: &Value) -> Vec<String> {
 async fn the_self_test_holds_a_slice_to_its_word_and_signs_what_it_found() {
     let programs = Programs::new(false);
     let the_box = a_box(&programs).await;
-    assert_eq!(gpu(&the_box).await["proof"], "untested");
-    let none = the_box.get(&the_box.mina, "/api/v1/gpus/0/proof").await;
+    assert_eq!(gpu(&the_box).await["self_test"], "untested");
+    let none = the_box
+        .get(&the_box.mina, "/api/v1/gpus/0/self-test-report")
+        .await;
     assert_eq!(none.short(), "404 gpu.not-tested");
     let ended = tested(&the_box).await;
     assert_eq!(ended["state"], "succeeded", "{ended}");
-    let proof = the_box
-        .get(&the_box.mina, "/api/v1/gpus/0/proof")
+    let report = the_box
+        .get(&the_box.mina, "/api/v1/gpus/0/self-test-report")
         .await
         .json();
-    let findings = proof["result"]["findings"].as_array().expect("a list");
-    assert_eq!(findings.len(), 34, "{proof:#}");
+    let findings = report["result"]["findings"].as_array().expect("a list");
+    assert_eq!(findings.len(), 34, "{report:#}");
     // Nobody gives turns here, so that both get the same time: that is found. What a launch costs is
     // measured elsewhere, on a quiet machine.
-    let failed: Vec<String> = failed(&proof)
+    let failed: Vec<String> = failed(&report)
         .into_iter()
         .filter(|code| code != "launch")
         .collect();
-    assert_eq!(failed, ["share"], "{proof:#}");
-    assert_eq!(gpu(&the_box).await["proof"], "failed");
+    assert_eq!(failed, ["share"], "{report:#}");
+    assert_eq!(gpu(&the_box).await["self_test"], "failed");
     // The signature is the authority's, over these very bytes.
     let statement: Value =
-        serde_json::from_str(proof["statement"].as_str().expect("a text")).expect("JSON");
-    assert_eq!(statement, proof["result"]);
-    let good = signed(&proof, proof["statement"].as_str().expect("a text"));
-    let changed = proof["statement"]
+        serde_json::from_str(report["statement"].as_str().expect("a text")).expect("JSON");
+    assert_eq!(statement, report["result"]);
+    let good = signed(&report, report["statement"].as_str().expect("a text"));
+    let changed = report["statement"]
         .as_str()
         .expect("a text")
         .replace("FAILED", "held");
-    assert!(good && !signed(&proof, &format!("{changed} ")));
+    assert!(good && !signed(&report, &format!("{changed} ")));
     // Both of its sessions are over.
     let all = the_box
         .get(&the_box.admin, "/api/v1/sessions?q=state:running")
@@ -278,7 +280,7 @@ async fn the_self_test_holds_a_slice_to_its_word_and_signs_what_it_found() {
 }
 
 /// Whether openssl finds the signature good.
-fn signed(proof: &Value, statement: &str) -> bool {
+fn signed(report: &Value, statement: &str) -> bool {
     use base64::Engine as _;
     let folder = tempfile::tempdir().expect("a directory");
     let file = |name: &str, bytes: &[u8]| {
@@ -288,10 +290,10 @@ fn signed(proof: &Value, statement: &str) -> bool {
     };
     let authority = file(
         "authority.pem",
-        proof["authority"].as_str().expect("a text").as_bytes(),
+        report["authority"].as_str().expect("a text").as_bytes(),
     );
     let signature = base64::engine::general_purpose::STANDARD
-        .decode(proof["signature"].as_str().expect("a text"))
+        .decode(report["signature"].as_str().expect("a text"))
         .expect("base64");
     let (signature, statement) = (
         file("signature", &signature),
@@ -322,16 +324,16 @@ async fn the_self_test_notices_when_nothing_holds_the_limit() {
     let ended = tested(&the_box).await;
     assert_eq!(ended["state"], "succeeded", "{ended}");
     assert_eq!(ended["result"]["passed"], false);
-    let proof = the_box
-        .get(&the_box.mina, "/api/v1/gpus/0/proof")
+    let report = the_box
+        .get(&the_box.mina, "/api/v1/gpus/0/self-test-report")
         .await
         .json();
-    let failed = failed(&proof);
+    let failed = failed(&report);
     assert!(
         failed.contains(&"memory".to_owned()) && failed.contains(&"way".to_owned()),
-        "{proof:#}"
+        "{report:#}"
     );
-    assert_eq!(gpu(&the_box).await["proof"], "failed");
+    assert_eq!(gpu(&the_box).await["self_test"], "failed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -348,7 +350,7 @@ async fn a_test_is_refused_where_it_would_prove_nothing_or_has_no_room_and_can_b
         .post(&the_box.admin, "/api/v1/gpus/0/test", json!({}))
         .await;
     assert_eq!(refused.short(), "409 gpu.test-simulated");
-    assert_eq!(gpu(&the_box).await["proof"], "none");
+    assert_eq!(gpu(&the_box).await["self_test"], "none");
 
     let the_box = a_box(&programs).await;
     let order = json!({"kind": "batch", "command": ["sleep"], "name": "large",
@@ -394,7 +396,7 @@ async fn a_test_is_refused_where_it_would_prove_nothing_or_has_no_room_and_can_b
     for _ in 0..600 {
         let now = the_box.get(&the_box.admin, &path).await.json();
         if now["state"] == "cancelled" {
-            assert_eq!(gpu(&the_box).await["proof"], "untested");
+            assert_eq!(gpu(&the_box).await["self_test"], "untested");
             return;
         }
         assert!(

@@ -3,16 +3,16 @@
 
 use std::net::IpAddr;
 
-use api::people::TokenView;
+use api::users::TokenView;
 use rules::names::TokenId;
 use rules::permissions::Permission;
 use rules::refusals;
 
 use super::*;
 use crate::access::{TOKEN_PREFIX, secret};
-use crate::catalog::people::TokenRow;
+use crate::catalog::users::TokenRow;
 
-/// Tokens one person may have. More would be a leak in a script.
+/// Tokens one user may have. More would be a leak in a script.
 const MAX_TOKENS: usize = 100;
 const MAX_NAME_LENGTH: usize = 64;
 
@@ -77,7 +77,7 @@ pub async fn create(
     let hash = secret::hash(&secret);
     let row = TokenRow {
         id: TokenId::make(now, base::observe::random()),
-        person: caller.subject.user,
+        user: caller.subject.user,
         name,
         scopes,
         created_at: now,
@@ -88,8 +88,8 @@ pub async fn create(
     let actor = caller.name.clone();
     let token = server
         .catalog()
-        .write(Lane::People, "make a token", move |rows| {
-            if rows.tokens(row.person)?.len() >= MAX_TOKENS {
+        .write(Lane::Requests, "make a token", move |rows| {
+            if rows.tokens(row.user)?.len() >= MAX_TOKENS {
                 return Err(refusals::token_too_many(MAX_TOKENS).into());
             }
             rows.insert_token(&row, &hash)?;
@@ -103,16 +103,16 @@ pub async fn create(
 /// Revokes a token at once. Errors: `token.not-found`.
 pub async fn revoke(server: &Server, caller: &Caller, id: TokenId) -> Result<TokenView, Failure> {
     allowed(caller, Permission::Me)?;
-    let (person, actor) = (caller.subject.user, caller.name.clone());
+    let (user, actor) = (caller.subject.user, caller.name.clone());
     server
         .catalog()
-        .write(Lane::People, "revoke a token", move |rows| {
+        .write(Lane::Requests, "revoke a token", move |rows| {
             let row = rows
-                .tokens(person)?
+                .tokens(user)?
                 .into_iter()
                 .find(|row| row.id == id)
                 .ok_or_else(refusals::token_not_found)?;
-            rows.forget_token(id, person)?;
+            rows.forget_token(id, user)?;
             token_note(rows, &actor, &row, rules::codes::TOKEN_REVOKED)?;
             Ok(view(row))
         })
@@ -150,9 +150,9 @@ fn token_note(
 ) -> Result<(), Failure> {
     rows.note(NewEvent {
         actor: actor.as_str(),
-        topic: "people",
+        topic: "users",
         object: &row.id.to_string(),
-        scope: rules::tenancy::Scope::user(row.person),
+        scope: rules::tenancy::Scope::user(row.user),
         code,
         before: "",
         after: &row.name,

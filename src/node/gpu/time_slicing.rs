@@ -109,7 +109,7 @@ impl TimeSlicer {
             None if gated => {
                 let shared = Arc::clone(&self.shared);
                 let made = thread::Builder::new()
-                    .name("gpu turns".to_owned())
+                    .name("time slicer".to_owned())
                     .spawn(move || shared.run());
                 match made {
                     Ok(thread) => self.thread = Some(thread),

@@ -1,4 +1,4 @@
-//! Cutting a device into hardware partitions: which profiles its maker gives it, whether a wish fits, what it
+//! PartitionForm a device into hardware partitions: which profiles its maker gives it, whether a wish fits, what it
 //! comes to, and whom it ends. Pure; cuts nothing. The geometry is the maker's published one (eight slices of
 //! memory and seven of compute, or four of both; fixed places for each size) and is not yet measured on hardware.
 
@@ -143,7 +143,7 @@ fn kind(device: &Device) -> Option<(&'static CardFamily, &'static [u16; 4])> {
         .map(|(_, names)| (kind, names))
 }
 
-/// What cutting a device so would come to, and whom it would end; no profile makes it whole again.
+/// What partitioning a device so would come to, and whom it would end; no profile makes it whole again.
 ///
 /// Errors: `gpu.cannot-cut`, `gpu.no-such-profile`, `gpu.cut-too-large`, each with what would work.
 /// `sessions` are those of the device's own machine.
@@ -155,7 +155,7 @@ pub fn plan<'a>(
     let sizes = known(device);
     let known = profiles(device);
     if known.is_empty() {
-        return Err(refusals::gpu_cannot_cut(&device.model));
+        return Err(refusals::gpu_cannot_partition(&device.model));
     }
     if let Some(strange) = wanted.iter().find(|profile| !known.contains(profile)) {
         return Err(refusals::gpu_no_such_profile(
@@ -171,7 +171,7 @@ pub fn plan<'a>(
         while !fewer.is_empty() && places(&fewer, &sizes).is_none() {
             fewer.pop();
         }
-        return Err(refusals::gpu_cut_too_large(
+        return Err(refusals::gpu_partitions_too_large(
             listed(wanted),
             listed(&fewer),
             counted(wanted).join(", "),
@@ -234,7 +234,7 @@ pub fn same(a: &[MigProfile], b: &[MigProfile]) -> bool {
 pub fn commands(device: &Device, wanted: &[MigProfile]) -> Vec<String> {
     let at = format!("-i {}", device.uuid);
     let mut all = Vec::new();
-    if device.is_cut() {
+    if device.is_partitioned() {
         all.push(format!("nvidia-smi mig {at} -dci"));
         all.push(format!("nvidia-smi mig {at} -dgi"));
     } else if !wanted.is_empty() {
@@ -330,7 +330,7 @@ mod tests {
         }
     }
 
-    fn wish(text: &str) -> Vec<MigProfile> {
+    fn request(text: &str) -> Vec<MigProfile> {
         text.split_whitespace()
             .map(|word| MigProfile::parse(word).expect("a profile"))
             .collect()
@@ -341,7 +341,7 @@ mod tests {
     }
 
     fn placed(card: &Device, text: &str) -> Result<String, Refusal> {
-        let plan = plan(card, &wish(text), [])?;
+        let plan = plan(card, &request(text), [])?;
         let words: Vec<String> = plan
             .parts
             .iter()
@@ -441,9 +441,9 @@ mod tests {
         // The media engines are one set; one partition of any size has them.
         for wanted in ["1g.6gb+me 2g.12gb+me", "2g.12gb 2g.12gb 1g.6gb"] {
             let refused = placed(&a30, wanted).expect_err(wanted);
-            assert_eq!(refused.code, "gpu.cut-too-large", "{wanted}");
+            assert_eq!(refused.code, "gpu.partitions-too-large", "{wanted}");
         }
-        let quarter = &parts(&a30, &wish("1g.6gb"))[0];
+        let quarter = &parts(&a30, &request("1g.6gb"))[0];
         assert_eq!((quarter.memory, quarter.sms), (Bytes::gib(6), 14));
         let seven = check(&"1g.10gb ".repeat(7)).expect("seven fit");
         assert_eq!(seven.split(' ').count(), 7);
@@ -454,19 +454,19 @@ mod tests {
         for (wanted, code, works) in [
             (
                 "4g.40gb 4g.40gb",
-                "gpu.cut-too-large",
+                "gpu.partitions-too-large",
                 "4g.40gb would work.",
             ),
             (
                 "3g.40gb 3g.40gb 1g.10gb",
-                "gpu.cut-too-large",
+                "gpu.partitions-too-large",
                 "2 × 3g.40gb would work.",
             ),
             ("1g.18gb", "gpu.no-such-profile", "7g.80gb would work."),
             ("2g.20gb+me", "gpu.no-such-profile", "1g.10gb+me"),
             (
                 "1g.10gb+me 1g.10gb+me",
-                "gpu.cut-too-large",
+                "gpu.partitions-too-large",
                 "1g.10gb+me would work.",
             ),
         ] {
@@ -476,13 +476,13 @@ mod tests {
         }
         let eight = check(&"1g.10gb ".repeat(8)).expect_err("eight");
         assert_eq!(eight.hint, "7 × 1g.10gb would work.");
-        let none = plan(&card("NVIDIA T4", 16), &wish("1g.5gb"), []).expect_err("no such card");
-        assert_eq!(none.code, "gpu.cannot-cut");
+        let none = plan(&card("NVIDIA T4", 16), &request("1g.5gb"), []).expect_err("no such card");
+        assert_eq!(none.code, "gpu.cannot-partition");
     }
 
     /// What is taken adds up to no more than the card has.
     #[test]
-    fn no_cut_is_larger_than_the_card() {
+    fn no_partitioning_is_larger_than_the_card() {
         for device in [card("NVIDIA H100 80GB", 80), card("NVIDIA A30", 24)] {
             whatever_is_taken_fits(&device);
         }
@@ -513,16 +513,16 @@ mod tests {
     }
 
     #[test]
-    fn the_administrators_commands_undo_the_old_cut_first() {
+    fn the_administrators_commands_undo_the_old_partitions_first() {
         let mut device = card("NVIDIA H100 80GB", 80);
         assert_eq!(
-            commands(&device, &wish("3g.40gb 1g.10gb")),
+            commands(&device, &request("3g.40gb 1g.10gb")),
             [
                 "nvidia-smi -i GPU-1 -mig 1",
                 "nvidia-smi mig -i GPU-1 -cgi 3g.40gb,1g.10gb -C"
             ]
         );
-        device.mig = parts(&device, &wish("7g.80gb"));
+        device.mig = parts(&device, &request("7g.80gb"));
         assert_eq!(
             commands(&device, &[]),
             [

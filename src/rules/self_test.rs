@@ -95,7 +95,8 @@ pub struct Statement {
     /// Version of the driver that the card ran with.
     pub driver: String,
     pub fardel: String,
-    pub box_id: String,
+    #[serde(alias = "box_id")]
+    pub installation_id: String,
     pub by: String,
     pub began_at: Timestamp,
     pub ended_at: Timestamp,

@@ -1,8 +1,8 @@
-//! Accounts, tokens and sign-in. A user itself is `rules::people::User`.
+//! Accounts, tokens and sign-in. A user itself is `rules::users::User`.
 
 use rules::names::TokenId;
-use rules::people::Role;
 use rules::units::Timestamp;
+use rules::users::Role;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -10,7 +10,7 @@ use crate::secret::SecretText;
 use crate::sessions::Owner;
 use crate::values::RoleShape;
 
-/// What a person may set about themselves; what is left out stays.
+/// What a user may set about themselves; what is left out stays.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Preferences)]
 #[serde(deny_unknown_fields, default)]

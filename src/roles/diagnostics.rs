@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::settings::Settings;
-use server::diagnostics::{Examination, Examiner};
+use server::diagnostics::{DiagnosticsRequest, DiagnosticsRunner};
 
 /// How long looking at the machine may take; a disk that hangs must not hold a page for ever.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Looks at the machine by this program's own commands: they fork and try things, which a server of
 /// many threads must not.
-pub(super) fn examiner(settings: &Settings) -> Examiner {
+pub(super) fn runner(settings: &Settings) -> DiagnosticsRunner {
     let places = [
         ("FARDEL_DATA", settings.data.clone().into_os_string()),
         ("FARDEL_RUN", settings.run.clone().into_os_string()),
@@ -21,9 +21,11 @@ pub(super) fn examiner(settings: &Settings) -> Examiner {
     ];
     Arc::new(move |what| {
         let words: &[&str] = match what {
-            Examination::Checks => &["doctor", "--output", "json"],
-            Examination::BundlePreview => &["support", "bundle", "--preview", "--output", "json"],
-            Examination::Bundle => &["support", "bundle", "-"],
+            DiagnosticsRequest::Checks => &["doctor", "--output", "json"],
+            DiagnosticsRequest::BundlePreview => {
+                &["support", "bundle", "--preview", "--output", "json"]
+            }
+            DiagnosticsRequest::Bundle => &["support", "bundle", "-"],
         };
         let mut child = std::process::Command::new("/proc/self/exe")
             .args(words)

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use rules::codes;
-use rules::messages::{Assignment, CutOrder, NodeReport};
+use rules::messages::{Assignment, NodeReport, PartitionSpec};
 use rules::names::{ImageId, NodeId, SessionId, UserId};
 use rules::refusals;
 use rules::session::Session;
@@ -30,9 +30,9 @@ pub(crate) struct PassSnapshot {
     /// Configuration digests of the images there are.
     pub(crate) digests: BTreeMap<ImageId, String>,
     /// Partitions of simulated devices that were cut here.
-    pub(crate) cuts: BTreeMap<String, Vec<rules::devices::MigPart>>,
+    pub(crate) simulated_partitions: BTreeMap<String, Vec<rules::devices::MigPart>>,
     /// How real devices are to be cut; absent for a machine where nobody said.
-    pub(crate) cut_orders: BTreeMap<NodeId, Vec<CutOrder>>,
+    pub(crate) partition_specs: BTreeMap<NodeId, Vec<PartitionSpec>>,
     /// Drawn when this catalog was founded.
     pub(crate) state: Uuid,
     /// Root said that it leads the machine, whatever that obeyed; see `acceptance`.
@@ -75,17 +75,17 @@ impl ReadTransaction<'_> {
         let mut statement = self
             .connection
             .prepare_cached("select id, digest from image")?;
-        let state =
-            self.connection
-                .query_row("select box_id from box where id = 1", [], |row| {
-                    Ok(Uuid::from_bytes(row.get(0)?))
-                })?;
+        let state = self.connection.query_row(
+            "select installation_id from installation where id = 1",
+            [],
+            |row| Ok(Uuid::from_bytes(row.get(0)?)),
+        )?;
         let rows = statement.query_map([], |row| {
             Ok((ImageId(value::id(row, "id")?), row.get("digest")?))
         })?;
         Ok(PassSnapshot {
-            cuts: nodes::cuts(&said, &world.nodes),
-            cut_orders: nodes::cut_orders(&said, &world.nodes),
+            simulated_partitions: nodes::simulated_partitions(&said, &world.nodes),
+            partition_specs: nodes::partition_specs(&said, &world.nodes),
             world,
             assigned,
             digests: rows.collect::<Result<_, _>>()?,
@@ -143,17 +143,17 @@ impl Rows<'_> {
         let written = self
             .connection
             .prepare_cached(
-                "insert into assignment (node, generation, containers, cuts)
+                "insert into assignment (node, generation, containers, partitions)
                  values (?1, ?2, ?3, ?4)
                  on conflict (node) do update
-                 set generation = ?2, containers = ?3, cuts = ?4
+                 set generation = ?2, containers = ?3, partitions = ?4
                  where generation < ?2",
             )?
             .execute((
                 assignment.node.0.as_bytes(),
                 value::signed(assignment.generation),
                 self.seal.orders(assignment),
-                value::text(&assignment.cuts),
+                value::text(&assignment.partitions),
             ))?;
         if written == 0 {
             return Err(refusals::controller_moved_on().into());
@@ -218,8 +218,8 @@ impl Catalog {
 }
 
 impl Rows<'_> {
-    /// A person without a password, for rehearsals: sessions need an owner.
-    pub(crate) fn stand_in_person(
+    /// A user without a password, for rehearsals: sessions need an owner.
+    pub(crate) fn stand_in_user(
         &self,
         id: UserId,
         name: &str,
@@ -227,7 +227,7 @@ impl Rows<'_> {
     ) -> Result<(), Failure> {
         self.connection
             .prepare_cached(
-                "insert into person
+                "insert into user
                      (id, name, role, language, theme, time_zone, suspended, password, created_at,
                       generation)
                  values (?1, ?2, 'user', '', 'system', '', 0, '', ?3, 1)",
@@ -265,7 +265,7 @@ impl Rows<'_> {
                      select sequence
                      from event
                      where at < ?1
-                     and topic <> 'people'
+                     and topic <> 'users'
                      order by sequence
                      limit ?2
                  )",

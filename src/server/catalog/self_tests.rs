@@ -12,7 +12,7 @@ use crate::Failure;
 
 /// One test.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ProofRow {
+pub(crate) struct SelfTestRow {
     pub(crate) id: Uuid,
     /// The card's own name for itself.
     pub(crate) device: String,
@@ -27,8 +27,8 @@ pub(crate) struct ProofRow {
 
 const COLUMNS: &str = "id, device, driver, at, passed, statement, signature";
 
-fn from_row(row: &Row<'_>) -> rusqlite::Result<ProofRow> {
-    Ok(ProofRow {
+fn from_row(row: &Row<'_>) -> rusqlite::Result<SelfTestRow> {
+    Ok(SelfTestRow {
         id: value::id(row, "id")?,
         device: row.get("device")?,
         driver: row.get("driver")?,
@@ -41,12 +41,12 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<ProofRow> {
 
 impl ReadTransaction<'_> {
     /// The newest test of a card with any driver; None where there was none.
-    pub(crate) fn newest_proof(&self, device: &str) -> Result<Option<ProofRow>, Failure> {
+    pub(crate) fn newest_self_test(&self, device: &str) -> Result<Option<SelfTestRow>, Failure> {
         Ok(self
             .connection
             .prepare_cached(&format!(
                 "select {COLUMNS}
-                 from proof
+                 from self_test_report
                  where device = ?1
                  order by at desc, id desc
                  limit 1"
@@ -56,7 +56,7 @@ impl ReadTransaction<'_> {
     }
 
     /// Whether the newest test of a card with this driver passed, and when; None where there was none.
-    pub(crate) fn proof_with(
+    pub(crate) fn self_test_with(
         &self,
         device: &str,
         driver: &str,
@@ -65,7 +65,7 @@ impl ReadTransaction<'_> {
             .connection
             .prepare_cached(
                 "select passed, at
-                 from proof
+                 from self_test_report
                  where device = ?1 and driver = ?2
                  order by at desc, id desc
                  limit 1",
@@ -78,10 +78,10 @@ impl ReadTransaction<'_> {
 }
 
 impl Rows<'_> {
-    pub(crate) fn insert_proof(&self, row: &ProofRow) -> Result<(), Failure> {
+    pub(crate) fn insert_self_test(&self, row: &SelfTestRow) -> Result<(), Failure> {
         self.connection
             .prepare_cached(&format!(
-                "insert into proof ({COLUMNS})
+                "insert into self_test_report ({COLUMNS})
                  values (?1, ?2, ?3, ?4, ?5, ?6, ?7)"
             ))?
             .execute((

@@ -1,22 +1,22 @@
 //! Accounts, sign-in and tokens over REST. Secrets go out once and are never logged.
 
-use api::people::{
+use api::sessions::Owner;
+use api::users::{
     MadeToken, NewPasswordBody, NewTokenBody, NewUserBody, PasswordChangeBody, SetupBody,
     SignInBody, SignedIn, SuspendBody, UserPatchBody, UserPreferences,
 };
-use api::sessions::Owner;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use rules::names::TokenId;
 use rules::permissions::Permission;
 use rules::refusals;
 use server::access::{self, NewSignIn};
-use server::actions::people::{self, TokensAfterReset, tokens};
+use server::actions::users::{self, TokensAfterReset, tokens};
 
 use super::ApiContext;
-use super::answer::{self, ApiResult};
 use super::authentication::{ApiCaller, ApiPeer};
 use super::body::JsonBody;
+use super::responses::{self, ApiResult};
 use crate::doors::problem::ProblemResponse;
 
 /// How long a token made by signing in is good, unless the client says otherwise: 90 days.
@@ -27,8 +27,8 @@ pub(super) async fn list(
     ApiCaller(caller): ApiCaller,
     headers: HeaderMap,
 ) -> ApiResult {
-    let people = people::list(&api.server, &caller).await?;
-    answer::all(&headers, people)
+    let users = users::list(&api.server, &caller).await?;
+    responses::all(&headers, users)
 }
 
 pub(super) async fn get(
@@ -37,8 +37,8 @@ pub(super) async fn get(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> ApiResult {
-    let person = people::get(&api.server, &caller, &id).await?;
-    answer::one(&headers, &person, person.generation)
+    let user = users::get(&api.server, &caller, &id).await?;
+    responses::one(&headers, &user, user.generation)
 }
 
 pub(super) async fn create(
@@ -51,11 +51,11 @@ pub(super) async fn create(
         role,
         password,
     } = sent.value;
-    let made = people::create_once(&api.server, &caller, &name, role, password, sent.key).await?;
-    let person = made.value;
-    let response = answer::made(&person, &format!("/api/v1/users/{}", person.id))?;
-    let response = answer::with_header(response, "etag", &format!("\"{}\"", person.generation));
-    Ok(answer::replayed(response, made.replayed))
+    let made = users::create_once(&api.server, &caller, &name, role, password, sent.key).await?;
+    let user = made.value;
+    let response = responses::made(&user, &format!("/api/v1/users/{}", user.id))?;
+    let response = responses::with_header(response, "etag", &format!("\"{}\"", user.generation));
+    Ok(responses::replayed(response, made.replayed))
 }
 
 pub(super) async fn patch(
@@ -65,9 +65,9 @@ pub(super) async fn patch(
     headers: HeaderMap,
     sent: JsonBody<UserPatchBody>,
 ) -> ApiResult {
-    let seen = answer::must_match(&headers)?;
-    let person = people::set_role(&api.server, &caller, &id, sent.value.role, seen).await?;
-    answer::changed(&person, person.generation)
+    let seen = responses::must_match(&headers)?;
+    let user = users::set_role(&api.server, &caller, &id, sent.value.role, seen).await?;
+    responses::changed(&user, user.generation)
 }
 
 pub(super) async fn set_password(
@@ -81,8 +81,8 @@ pub(super) async fn set_password(
         Some(false) => TokensAfterReset::Kept,
     };
     let password = sent.value.password;
-    let person = people::set_password(&api.server, &caller, &id, password, tokens).await?;
-    answer::changed(&person, person.generation)
+    let user = users::set_password(&api.server, &caller, &id, password, tokens).await?;
+    responses::changed(&user, user.generation)
 }
 
 pub(super) async fn suspend(
@@ -92,10 +92,10 @@ pub(super) async fn suspend(
     headers: HeaderMap,
     sent: JsonBody<SuspendBody>,
 ) -> ApiResult {
-    let seen = answer::if_match(&headers)?;
+    let seen = responses::if_match(&headers)?;
     let suspended = sent.value.suspended;
-    let person = people::suspend(&api.server, &caller, &id, suspended, seen).await?;
-    answer::changed(&person, person.generation)
+    let user = users::suspend(&api.server, &caller, &id, suspended, seen).await?;
+    responses::changed(&user, user.generation)
 }
 
 pub(super) async fn remove(
@@ -104,9 +104,9 @@ pub(super) async fn remove(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> ApiResult {
-    let seen = answer::if_match(&headers)?;
-    people::remove(&api.server, &caller, &id, seen).await?;
-    answer::nothing()
+    let seen = responses::if_match(&headers)?;
+    users::remove(&api.server, &caller, &id, seen).await?;
+    responses::nothing()
 }
 
 pub(super) async fn me(
@@ -114,8 +114,8 @@ pub(super) async fn me(
     ApiCaller(caller): ApiCaller,
     headers: HeaderMap,
 ) -> ApiResult {
-    let person = people::me(&api.server, &caller).await?;
-    answer::one(&headers, &person, person.generation)
+    let user = users::me(&api.server, &caller).await?;
+    responses::one(&headers, &user, user.generation)
 }
 
 pub(super) async fn set_me(
@@ -123,8 +123,8 @@ pub(super) async fn set_me(
     ApiCaller(caller): ApiCaller,
     sent: JsonBody<UserPreferences>,
 ) -> ApiResult {
-    let person = people::set_me(&api.server, &caller, sent.value).await?;
-    answer::changed(&person, person.generation)
+    let user = users::set_me(&api.server, &caller, sent.value).await?;
+    responses::changed(&user, user.generation)
 }
 
 pub(super) async fn change_password(
@@ -133,8 +133,8 @@ pub(super) async fn change_password(
     sent: JsonBody<PasswordChangeBody>,
 ) -> ApiResult {
     let PasswordChangeBody { old, new } = sent.value;
-    people::change_password(&api.server, &caller, old, new).await?;
-    answer::nothing()
+    users::change_password(&api.server, &caller, old, new).await?;
+    responses::nothing()
 }
 
 pub(super) async fn list_tokens(
@@ -143,7 +143,7 @@ pub(super) async fn list_tokens(
     headers: HeaderMap,
 ) -> ApiResult {
     let tokens = tokens::list(&api.server, &caller).await?;
-    answer::all(&headers, tokens)
+    responses::all(&headers, tokens)
 }
 
 pub(super) async fn create_token(
@@ -162,8 +162,8 @@ pub(super) async fn create_token(
         token,
         secret: secret.reveal().to_owned(),
     };
-    let made = answer::made(&body, &location)?;
-    Ok(answer::with_header(made, "cache-control", "no-store"))
+    let made = responses::made(&body, &location)?;
+    Ok(responses::with_header(made, "cache-control", "no-store"))
 }
 
 /// Revokes by id, or by a name that only one of the caller's tokens has.
@@ -189,7 +189,7 @@ pub(super) async fn revoke_token(
         }
     };
     tokens::revoke(&api.server, &caller, id).await?;
-    answer::nothing()
+    responses::nothing()
 }
 
 /// Trades name and password for a token: how programs sign in.
@@ -221,7 +221,7 @@ pub(super) async fn set_up(
     } = sent.value;
     let source = peer.address();
     let signed_in = access::set_up(&api.server, code.reveal(), &name, password, source).await?;
-    token_instead(&api, signed_in, &api::people::some_client(), None).await
+    token_instead(&api, signed_in, &api::users::some_client(), None).await
 }
 
 /// For root on the machine, and for the text console: the link that makes the first administrator.
@@ -229,12 +229,16 @@ pub(super) async fn setup_links(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,
 ) -> ApiResult {
-    let links = people::setup_links(&api.server, &caller).await?;
-    let response = answer::plain(StatusCode::OK, &links)?;
-    Ok(answer::with_header(response, "cache-control", "no-store"))
+    let links = users::setup_links(&api.server, &caller).await?;
+    let response = responses::plain(StatusCode::OK, &links)?;
+    Ok(responses::with_header(
+        response,
+        "cache-control",
+        "no-store",
+    ))
 }
 
-/// Gives a token with everything the person may, and ends the browser's sign-in that proved them.
+/// Gives a token with everything the user may, and ends the browser's sign-in that proved them.
 async fn token_instead(
     api: &ApiContext,
     signed_in: NewSignIn,
@@ -259,6 +263,10 @@ async fn token_instead(
         token,
         secret: secret.reveal().to_owned(),
     };
-    let response = answer::plain(StatusCode::CREATED, &body)?;
-    Ok(answer::with_header(response, "cache-control", "no-store"))
+    let response = responses::plain(StatusCode::CREATED, &body)?;
+    Ok(responses::with_header(
+        response,
+        "cache-control",
+        "no-store",
+    ))
 }

@@ -1,13 +1,13 @@
 //! The part of a device's page that cuts it into hardware partitions: how many of each profile, and beside
 //! them what that comes to and whom it ends. Decides nothing: the answer is the server's own.
 
-use api::gpus::{Cut, CutRequest, Gpu, Partition, PlannedCut};
+use api::gpus::{Gpu, Partition, PartitionRequest, PlannedPartitions, Repartitioned};
 use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use rules::cut;
 use rules::devices::MigProfile;
+use rules::partitioning;
 use rules::refusal::Refusal;
 use rules::refusals;
 use server::Failure;
@@ -22,9 +22,9 @@ use super::super::responses;
 use crate::doors::text::{Text, codes};
 
 /// The form, and the answer beside it.
-pub struct Cutting {
+pub struct PartitionForm {
     pub profiles: Vec<Profile>,
-    pub answer: CutPreview,
+    pub answer: PartitionPreview,
 }
 
 /// How many partitions of one size.
@@ -36,7 +36,7 @@ pub struct Profile {
 
 /// What a cut comes to.
 #[derive(Default)]
-pub struct CutPreview {
+pub struct PartitionPreview {
     /// Class of the verdict: empty (nothing has to end), `wait`, `never`, `idle`.
     pub tone: &'static str,
     pub icon: &'static str,
@@ -62,9 +62,9 @@ pub struct Planned {
 }
 
 /// The largest number of one profile that any device takes.
-const MAX_PARTITION_FIELDS: usize = cut::MAX_PARTS;
+const MAX_PARTITION_FIELDS: usize = partitioning::MAX_PARTS;
 
-/// `POST /gpus/{id}/cut/preview`: what the typed numbers come to.
+/// `POST /gpus/{id}/partitions/preview`: what the typed numbers come to.
 pub async fn preview(
     State(console): State<PagesContext>,
     visit: RequestContext,
@@ -73,12 +73,12 @@ pub async fn preview(
     Form(sent): Form<Vec<(String, String)>>,
 ) -> Response {
     match super::one(&console, &visit, &caller, &id, None, Some(&sent)).await {
-        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page.as_cut()),
+        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page.as_partitions()),
         Err(failure) => super::failed(&console, &visit, &caller, &failure),
     }
 }
 
-/// `POST /gpus/{id}/cut`: cuts it; or, without script, shows what that would come to.
+/// `POST /gpus/{id}/partitions`: cuts it; or, without script, shows what that would come to.
 pub async fn act(
     State(console): State<PagesContext>,
     visit: RequestContext,
@@ -91,11 +91,11 @@ pub async fn act(
         .any(|(name, value)| name == "act" && value == "check");
     let done = match (understand(&sent), check) {
         (Ok(profiles), false) => {
-            let request = CutRequest {
+            let request = PartitionRequest {
                 profiles,
-                ..CutRequest::default()
+                ..PartitionRequest::default()
             };
-            gpus::cut(&console.server, &caller, &id, request).await
+            gpus::partition(&console.server, &caller, &id, request).await
         }
         (Ok(_), true) => {
             return match super::one(&console, &visit, &caller, &id, None, Some(&sent)).await {
@@ -108,8 +108,8 @@ pub async fn act(
     match done {
         Ok(done) => {
             let word = match done.gpu.planned {
-                Some(_) => "gpu-cut-planned",
-                None => "gpu-cut",
+                Some(_) => "gpu-partitions-planned",
+                None => "gpu-partitions",
             };
             let place = format!("/gpus/{}", done.gpu.id);
             responses::see_with(&place, word, &done.gpu.index.to_string())
@@ -141,7 +141,7 @@ fn understand(sent: &[(String, String)]) -> Result<Vec<MigProfile>, Refusal> {
                 .filter(|number| *number <= MAX_PARTITION_FIELDS),
         };
         let number = number.ok_or_else(|| {
-            refusals::gpu_cut_number(MAX_PARTITION_FIELDS, profile).at(format!("/{name}"))
+            refusals::gpu_partitions_number(MAX_PARTITION_FIELDS, profile).at(format!("/{name}"))
         })?;
         all.extend(std::iter::repeat_n(profile, number));
     }
@@ -155,7 +155,7 @@ pub(super) async fn form(
     caller: &Caller,
     gpu: &Gpu,
     sent: Option<&[(String, String)]>,
-) -> Result<Option<Cutting>, Failure> {
+) -> Result<Option<PartitionForm>, Failure> {
     if gpu.profiles.is_empty() {
         return Ok(None);
     }
@@ -171,76 +171,78 @@ pub(super) async fn form(
     };
     let profiles = gpu.profiles.iter().map(|profile| Profile {
         name: profile.to_string(),
-        note: t.gpu_cut_size(profile.gigabytes, profile.compute),
+        note: t.gpu_partitions_size(profile.gigabytes, profile.compute),
         number: number(profile),
     });
     let profiles = profiles.collect();
     let answer = match wanted {
-        Ok(wanted) if cut::same(&wanted, &now) && gpu.planned.is_none() => CutPreview {
-            tone: "idle",
-            icon: "info",
-            verdict: match now.is_empty() {
-                true => t.gpu_cut_whole_now().to_owned(),
-                false => t.gpu_cut_so_now().to_owned(),
-            },
-            detail: t.gpu_cut_change().to_owned(),
-            blocked: true,
-            ..CutPreview::default()
-        },
+        Ok(wanted) if partitioning::same(&wanted, &now) && gpu.planned.is_none() => {
+            PartitionPreview {
+                tone: "idle",
+                icon: "info",
+                verdict: match now.is_empty() {
+                    true => t.gpu_partitions_whole_now().to_owned(),
+                    false => t.gpu_partitions_so_now().to_owned(),
+                },
+                detail: t.gpu_partitions_change().to_owned(),
+                blocked: true,
+                ..PartitionPreview::default()
+            }
+        }
         Ok(profiles) => {
-            let request = CutRequest {
+            let request = PartitionRequest {
                 profiles,
                 dry_run: true,
-                ..CutRequest::default()
+                ..PartitionRequest::default()
             };
-            match gpus::cut(&console.server, caller, &gpu.id, request).await {
-                Ok(cut) => told(t, gpu, cut),
+            match gpus::partition(&console.server, caller, &gpu.id, request).await {
+                Ok(partitioned) => told(t, gpu, partitioned),
                 Err(Failure::Refusal(refusal)) => refused(t, &refusal),
                 Err(fault) => return Err(fault),
             }
         }
         Err(refusal) => refused(t, &refusal),
     };
-    Ok(Some(Cutting { profiles, answer }))
+    Ok(Some(PartitionForm { profiles, answer }))
 }
 
-fn refused(t: Text, refusal: &Refusal) -> CutPreview {
-    CutPreview {
+fn refused(t: Text, refusal: &Refusal) -> PartitionPreview {
+    PartitionPreview {
         tone: "never",
         icon: "circle-x",
-        verdict: t.gpu_cut_never().to_owned(),
+        verdict: t.gpu_partitions_never().to_owned(),
         detail: codes::refusal(t, refusal),
         blocked: true,
-        ..CutPreview::default()
+        ..PartitionPreview::default()
     }
 }
 
-fn told(t: Text, gpu: &Gpu, cut: Cut) -> CutPreview {
-    let (tone, icon, verdict) = match cut.ends.len() {
-        0 => ("", "circle-check", t.gpu_cut_free().to_owned()),
-        n => ("wait", "hourglass", t.gpu_cut_ends(n)),
+fn told(t: Text, gpu: &Gpu, partitioned: Repartitioned) -> PartitionPreview {
+    let (tone, icon, verdict) = match partitioned.ends.len() {
+        0 => ("", "circle-check", t.gpu_partitions_free().to_owned()),
+        n => ("wait", "hourglass", t.gpu_partitions_ends(n)),
     };
-    CutPreview {
+    PartitionPreview {
         tone,
         icon,
         verdict,
-        detail: match (gpu.simulated, cut.ends.is_empty()) {
-            (true, true) => t.gpu_cut_at_once().to_owned(),
-            (true, false) => t.gpu_cut_when_empty().to_owned(),
-            (false, _) => t.gpu_cut_by_machine(&gpu.node_name),
+        detail: match (gpu.simulated, partitioned.ends.is_empty()) {
+            (true, true) => t.gpu_partitions_at_once().to_owned(),
+            (true, false) => t.gpu_partitions_when_empty().to_owned(),
+            (false, _) => t.gpu_partitions_by_machine(&gpu.node_name),
         },
         row: Some(BarRow {
             name: format!("GPU {}", gpu.index),
-            blocks: blocks(t, gpu, &cut),
+            blocks: blocks(t, gpu, &partitioned),
             ..BarRow::default()
         }),
-        ends: cut.ends,
+        ends: partitioned.ends,
         blocked: false,
     }
 }
 
 /// The partitions in their places, and what is left between and behind them.
-fn blocks(t: Text, gpu: &Gpu, cut: &Cut) -> Vec<Block> {
+fn blocks(t: Text, gpu: &Gpu, partitioned: &Repartitioned) -> Vec<Block> {
     let free = |name: String, weight: u8| Block {
         kind: BlockKind::Free,
         name,
@@ -252,14 +254,14 @@ fn blocks(t: Text, gpu: &Gpu, cut: &Cut) -> Vec<Block> {
         href: None,
         label: String::new(),
     };
-    if cut.partitions.is_empty() {
-        return vec![free(t.gpu_cut_whole().to_owned(), 1)];
+    if partitioned.partitions.is_empty() {
+        return vec![free(t.gpu_partitions_whole().to_owned(), 1)];
     }
     let mut all = Vec::new();
     let mut at = 0;
-    for part in &cut.partitions {
+    for part in &partitioned.partitions {
         if part.start > at {
-            all.push(free(t.gpu_cut_rest().to_owned(), part.start - at));
+            all.push(free(t.gpu_partitions_rest().to_owned(), part.start - at));
         }
         at = part.start + part.slices;
         all.push(Block {
@@ -275,23 +277,26 @@ fn blocks(t: Text, gpu: &Gpu, cut: &Cut) -> Vec<Block> {
             ..free(String::new(), part.slices)
         });
     }
-    if at < cut::MEMORY_SLICES {
-        all.push(free(t.gpu_cut_rest().to_owned(), cut::MEMORY_SLICES - at));
+    if at < partitioning::MEMORY_SLICES {
+        all.push(free(
+            t.gpu_partitions_rest().to_owned(),
+            partitioning::MEMORY_SLICES - at,
+        ));
     }
     all
 }
 
 /// What the page says of a cut that is not made yet.
 pub(super) fn planned(t: Text, gpu: &Gpu) -> Option<Planned> {
-    let PlannedCut {
+    let PlannedPartitions {
         profiles,
         trouble,
         commands,
         ..
     } = gpu.planned.as_ref()?;
     let words = match profiles[..] {
-        [] => t.gpu_cut_planned_whole().to_owned(),
-        _ => t.gpu_cut_planned(cut::counted(profiles).join(", ")),
+        [] => t.gpu_partitions_planned_whole().to_owned(),
+        _ => t.gpu_partitions_planned(partitioning::counted(profiles).join(", ")),
     };
     let mut back: Vec<(String, usize)> = Vec::new();
     for Partition { profile, .. } in &gpu.partitions {
@@ -306,11 +311,11 @@ pub(super) fn planned(t: Text, gpu: &Gpu) -> Option<Planned> {
     let (lead, commands) = match (trouble, gpu.simulated) {
         (Some(trouble), _) => {
             let why = codes::reason(t, trouble);
-            let lead = format!("{why} {}", t.gpu_cut_by_hand(&gpu.node_name));
+            let lead = format!("{why} {}", t.gpu_partitions_by_hand(&gpu.node_name));
             (lead, commands.clone())
         }
-        (None, true) => (t.gpu_cut_planned_lead().to_owned(), Vec::new()),
-        (None, false) => (t.gpu_cut_by_machine(&gpu.node_name), Vec::new()),
+        (None, true) => (t.gpu_partitions_planned_lead().to_owned(), Vec::new()),
+        (None, false) => (t.gpu_partitions_by_machine(&gpu.node_name), Vec::new()),
     };
     Some(Planned {
         words,
@@ -331,15 +336,15 @@ mod tests {
                 ("1g.10gb", value),
                 ("3g.40gb", "1"),
                 ("note", "x"),
-                ("act", "cut"),
+                ("act", "partition"),
             ]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
         };
-        let words = |value| understand(&sent(value)).map(|all| cut::listed(&all));
+        let words = |value| understand(&sent(value)).map(|all| partitioning::listed(&all));
         assert_eq!(words("2").as_deref(), Ok("2 × 1g.10gb and 3g.40gb"));
         assert_eq!(words(" ").as_deref(), Ok("3g.40gb"));
         for wrong in ["-1", "8", "1.5", "NaN", "many"] {
-            assert_eq!(words(wrong).expect_err(wrong).code, "gpu.cut-number");
+            assert_eq!(words(wrong).expect_err(wrong).code, "gpu.partitions-number");
         }
     }
 }

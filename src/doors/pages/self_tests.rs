@@ -1,14 +1,14 @@
 //! `/gpus/{id}/test`: the self-test of a card: how far it is, what the newest one found, its signature. Prints
 //! as one sheet. What is measured and wanted are figures, the same in every language.
 
-use api::gpus::{Proof, TestRequest};
+use api::gpus::{SelfTestReport, TestRequest};
 use askama::Template;
 use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use rules::proof::{TestFinding, TestVerdict};
 use rules::refusals;
+use rules::self_test::{TestFinding, TestVerdict};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
@@ -25,7 +25,7 @@ use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/gpu_test.html", blocks = ["state", "found"])]
-pub struct ProofPage {
+pub struct SelfTestPage {
     pub t: Text,
     pub f: PageLayout,
     pub alert: Option<Alert>,
@@ -173,11 +173,11 @@ async fn page(
     caller: &Caller,
     id: &str,
     alert: Option<Alert>,
-) -> Result<ProofPage, Failure> {
+) -> Result<SelfTestPage, Failure> {
     let t = visit.text;
     let gpu = gpus::get(&console.server, caller, id).await?;
-    let proof = match prove::proof(&console.server, caller, &gpu.id).await {
-        Ok(proof) => Some(proof),
+    let report = match prove::report(&console.server, caller, &gpu.id).await {
+        Ok(report) => Some(report),
         Err(Failure::Refusal(refusal)) if refusal.code == rules::codes::GPU_NOT_TESTED => None,
         Err(other) => return Err(other),
     };
@@ -187,7 +187,7 @@ async fn page(
         .can(rules::permissions::Permission::SystemWrite);
     let mut images = prove::environments(&console.server, caller, &gpu).await?;
     let never = if gpu.simulated {
-        Some(t.proof_never_simulated().to_owned())
+        Some(t.self_test_never_simulated().to_owned())
     } else if images.is_empty() {
         Some(codes::refusal(t, &prove::no_environment(&gpu)))
     } else {
@@ -196,7 +196,7 @@ async fn page(
     if images.first().is_some_and(|first| first == "host") {
         images.clear();
     }
-    Ok(ProofPage {
+    Ok(SelfTestPage {
         t,
         f: PageLayout {
             live: Some(format!("/gpus/{}/test/live", gpu.id)),
@@ -217,26 +217,26 @@ async fn page(
             step: operation.step,
             may_cancel: may_write && operation.cancelable,
         }),
-        found: proof.map(|proof| found(t, &proof)),
+        found: report.map(|report| found(t, &report)),
         id: gpu.id,
     })
 }
 
-fn found(t: Text, proof: &Proof) -> TestOutcome {
-    let result = &proof.result;
+fn found(t: Text, report: &SelfTestReport) -> TestOutcome {
+    let result = &report.result;
     let verdict = match result.failed() {
-        0 => t.proof_all_held(result.findings.len() as u64),
-        failed => t.proof_some_failed(failed as u64, result.findings.len() as u64),
+        0 => t.self_test_all_held(result.findings.len() as u64),
+        failed => t.self_test_some_failed(failed as u64, result.findings.len() as u64),
     };
     let facts = vec![
         (t.gpu_model().to_owned(), result.model.clone()),
         (t.gpu_name().to_owned(), result.device.clone()),
         (t.gpu_machine().to_owned(), result.machine.clone()),
         (t.gpu_memory().to_owned(), components::size(result.memory.0)),
-        (t.proof_driver().to_owned(), result.driver.clone()),
+        (t.self_test_driver().to_owned(), result.driver.clone()),
         ("fardel".to_owned(), result.fardel.clone()),
-        (t.proof_at().to_owned(), result.ended_at.to_string()),
-        (t.proof_by().to_owned(), result.by.clone()),
+        (t.self_test_at().to_owned(), result.ended_at.to_string()),
+        (t.self_test_by().to_owned(), result.by.clone()),
     ];
     TestOutcome {
         passed: result.passed,
@@ -247,21 +247,21 @@ fn found(t: Text, proof: &Proof) -> TestOutcome {
             .iter()
             .map(|finding| line(t, finding))
             .collect(),
-        fingerprint: proof.fingerprint.clone(),
-        signature: proof.signature.clone(),
+        fingerprint: report.fingerprint.clone(),
+        signature: report.signature.clone(),
     }
 }
 
 fn line(t: Text, finding: &TestFinding) -> TestRow {
     let name = match finding.code.as_str() {
-        "memory" => t.proof_memory(),
-        "way" => t.proof_way(),
-        "control" => t.proof_control(),
-        "cards" => t.proof_cards(),
-        "launch" => t.proof_launch(),
-        "share" => t.proof_share(),
-        "neighbour" => t.proof_neighbour(),
-        "trespass" => t.proof_trespass(),
+        "memory" => t.self_test_memory(),
+        "way" => t.self_test_way(),
+        "control" => t.self_test_control(),
+        "cards" => t.self_test_cards(),
+        "launch" => t.self_test_launch(),
+        "share" => t.self_test_share(),
+        "neighbour" => t.self_test_neighbour(),
+        "trespass" => t.self_test_trespass(),
         // Of a later version: its own word is better than nothing.
         other => other,
     };

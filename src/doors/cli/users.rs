@@ -1,10 +1,10 @@
-//! The commands on people, their tokens and one's own account. Passwords and secrets come and go by
+//! The commands on users, their tokens and one's own account. Passwords and secrets come and go by
 //! file, standard input or keyboard, never as arguments.
 
-use api::people::MadeToken;
+use api::users::MadeToken;
 use hyper::Method;
-use rules::people::User;
 use rules::permissions::Permission;
+use rules::users::User;
 use serde_json::{Map, Value, json};
 
 use super::args::{Me, TokenCommand, UserCommand};
@@ -22,11 +22,11 @@ pub(super) async fn setup_link(client: &HttpClient, view: &OutputStyle) -> Resul
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    if !view.for_people() && !view.quiet {
+    if !view.for_humans() && !view.quiet {
         print(&view.said(&answer, &links.join("\n"))?);
         return Ok(0);
     }
-    if view.for_people() {
+    if view.for_humans() {
         complain(if answer["open"] == true {
             "Open one of these in a browser; it works once, within an hour:\n"
         } else {
@@ -137,7 +137,7 @@ pub(super) async fn token(
             };
             let body = json!({"name": name, "scopes": scopes, "expires_at": at.to_string()});
             let made = client.send::<MadeToken>("/api/v1/me/tokens", &body).await?;
-            if view.for_people() {
+            if view.for_humans() {
                 complain("This secret is shown once; keep it where only you can read it.\n");
             }
             let secret = &made.read.secret;

@@ -1,4 +1,4 @@
-//! What people may do with accounts, on a catalog in memory.
+//! What users may do with accounts, on a catalog in memory.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -50,7 +50,7 @@ async fn accounts_are_for_administrators_and_ones_own_for_everybody() {
         .await
         .unwrap()
         .iter()
-        .map(|person| person.name.to_string())
+        .map(|user| user.name.to_string())
         .collect();
     assert_eq!(names, ["boss", "mina"], "root is nobody's account");
     assert_eq!(code(get(&server, &boss, "root").await), "user.not-found");
@@ -100,23 +100,23 @@ async fn the_last_administrator_stays() {
         code(remove(&server, &root, "boss", None).await),
         code(set_role(&server, &root, "boss", Role::User, None).await),
     ] {
-        assert_eq!(result, "person.last-administrator");
+        assert_eq!(result, "user.last-administrator");
     }
     set_role(&server, &boss, "mina", Role::Administrator, None)
         .await
         .unwrap();
     assert_eq!(
         code(suspend(&server, &boss, "boss", true, None).await),
-        "person.self"
+        "user.self"
     );
     assert_eq!(
         code(remove(&server, &boss, "boss", None).await),
-        "person.self"
+        "user.self"
     );
     suspend(&server, &boss, "mina", true, None).await.unwrap();
     assert_eq!(
         code(set_role(&server, &boss, "boss", Role::User, None).await),
-        "person.last-administrator",
+        "user.last-administrator",
         "a suspended administrator does not count"
     );
     suspend(&server, &boss, "mina", false, None).await.unwrap();
@@ -140,11 +140,11 @@ async fn suspension_and_removal_end_every_way_in() {
     assert!(!known().await);
     assert_eq!(
         code(by_token(&server, secret.reveal(), HERE).await),
-        "person.suspended"
+        "user.suspended"
     );
     assert_eq!(
         code(sign_in(&server, "mina", GOOD, HERE).await),
-        "person.suspended"
+        "user.suspended"
     );
     suspend(&server, &boss, "mina", false, None).await.unwrap();
     assert!(!known().await, "a sign-in that ended stays ended");
@@ -405,7 +405,7 @@ async fn making_an_administrator_as_root_closes_setup() {
     let root = local_root(&server);
     assert_eq!(
         code(tokens::create(&server, &root, "a", &["me".into()], None).await),
-        "person.root"
+        "user.root"
     );
     assert_eq!(me(&server, &root).await.unwrap().name.as_str(), "root");
 }

@@ -33,7 +33,7 @@ struct Offer {
 ///
 /// Errors: the step that the driver refused, in words, with its own. Partitions made before that step are
 /// taken away again: the card is then set to be cut and has none, and is given to nobody.
-pub(crate) fn cut(library: &NvmlLibrary, asked: &Value) -> Result<Value, String> {
+pub(crate) fn partition(library: &NvmlLibrary, asked: &Value) -> Result<Value, String> {
     let uuid = asked["card"].as_str().ok_or("which card is not said")?;
     let sizes: Vec<&str> = asked["sizes"]
         .as_array()
@@ -51,7 +51,7 @@ pub(crate) fn cut(library: &NvmlLibrary, asked: &Value) -> Result<Value, String>
         library,
         device: &device,
     };
-    if card.is_cut()? {
+    if card.is_partitioned()? {
         card.clear()?;
     }
     card.mode(!sizes.is_empty())?;
@@ -73,22 +73,22 @@ fn step<T>(what: &str, done: Result<T, NvmlError>) -> Result<T, String> {
 }
 
 impl ProbedCard<'_> {
-    fn is_cut(&self) -> Result<bool, String> {
+    fn is_partitioned(&self) -> Result<bool, String> {
         let mode = step("asking how it is set", self.device.mig_mode())?;
         Ok(mode.current == 1)
     }
 
     /// Sets whether it is to be cut at all. Older cards take that on only with a reset.
-    fn mode(&self, cut: bool) -> Result<(), String> {
-        if self.is_cut()? == cut {
+    fn mode(&self, partitioned: bool) -> Result<(), String> {
+        if self.is_partitioned()? == partitioned {
             return Ok(());
         }
-        let what = match cut {
-            true => "setting it to be cut",
+        let what = match partitioned {
+            true => "setting it to be partitioned",
             false => "setting it to be whole",
         };
-        step(what, self.device.set_mig_mode(cut))?;
-        match self.is_cut()? == cut {
+        step(what, self.device.set_mig_mode(partitioned))?;
+        match self.is_partitioned()? == partitioned {
             true => Ok(()),
             false => Err(format!(
                 "{what}: the card takes it on with its next reset, or with the machine's next start"

@@ -1,4 +1,4 @@
-//! People: who may sign in, with which role. Passwords and tokens are `server::access`'s.
+//! Users: who may sign in, with which role. Passwords and tokens are `server::access`'s.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::names::{UserId, UserName};
 use crate::tenancy::DomainId;
 use crate::units::Timestamp;
 
-/// What a person is to the box.
+/// What a user is to the box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -29,7 +29,7 @@ impl Role {
     }
 }
 
-/// One person.
+/// One user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     pub id: UserId,

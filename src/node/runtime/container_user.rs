@@ -13,7 +13,7 @@ pub(super) struct ContainerUser {
 
 /// A user who cannot be found.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub(super) enum PersonError {
+pub(super) enum ContainerUserError {
     #[error("the environment has no user {0:?}; give a number, or a name from its /etc/passwd")]
     NoUser(String),
     #[error("the environment has no group {0:?}; give a number, or a name from its /etc/group")]
@@ -31,7 +31,7 @@ pub(super) fn find(
     passwd: &str,
     group: &str,
     ids: u32,
-) -> Result<ContainerUser, PersonError> {
+) -> Result<ContainerUser, ContainerUserError> {
     let (user, group_wanted) = match wanted.split_once(':') {
         Some((user, group)) => (user, Some(group)),
         None => (wanted, None),
@@ -47,7 +47,7 @@ pub(super) fn find(
         Some(fields) => {
             let number = |text: &str| {
                 text.parse::<u32>()
-                    .map_err(|_| PersonError::NoUser(user.to_owned()))
+                    .map_err(|_| ContainerUserError::NoUser(user.to_owned()))
             };
             (
                 Some(fields[0]),
@@ -59,7 +59,7 @@ pub(super) fn find(
         None => (
             None,
             user.parse::<u32>()
-                .map_err(|_| PersonError::NoUser(user.to_owned()))?,
+                .map_err(|_| ContainerUserError::NoUser(user.to_owned()))?,
             0,
             String::new(),
         ),
@@ -72,7 +72,7 @@ pub(super) fn find(
             .find(|fields| fields.len() >= 3 && fields[0] == text)
             .and_then(|fields| fields[2].parse().ok())
             .or_else(|| text.parse().ok())
-            .ok_or_else(|| PersonError::NoGroup(text.to_owned()))?,
+            .ok_or_else(|| ContainerUserError::NoGroup(text.to_owned()))?,
     };
     let mut groups: Vec<u32> = match name {
         // A group given by hand replaces the whole membership.
@@ -89,7 +89,7 @@ pub(super) fn find(
     groups.dedup();
     for number in [uid, gid] {
         if number >= ids {
-            return Err(PersonError::OutOfRange(number));
+            return Err(ContainerUserError::OutOfRange(number));
         }
     }
     let home = if home.starts_with('/') {
@@ -112,12 +112,12 @@ mod tests {
     const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nwork:x:1000:1000::/home/work:/bin/bash\nodd:x:70000:0::/:/bin/sh\n";
     const GROUP: &str = "root:x:0:\nwork:x:1000:\nvideo:x:44:work,root\n";
 
-    fn who(wanted: &str) -> Result<ContainerUser, PersonError> {
+    fn who(wanted: &str) -> Result<ContainerUser, ContainerUserError> {
         find(wanted, PASSWD, GROUP, 65_536)
     }
 
     #[test]
-    fn names_and_numbers_mean_the_same_person() {
+    fn names_and_numbers_mean_the_same_user() {
         let work = who("work").expect("listed");
         assert_eq!(
             work,
@@ -170,13 +170,16 @@ mod tests {
     fn strangers_and_numbers_outside_the_range_are_refused() {
         assert_eq!(
             who("nobody-here"),
-            Err(PersonError::NoUser("nobody-here".into()))
+            Err(ContainerUserError::NoUser("nobody-here".into()))
         );
         assert_eq!(
             who("work:nogroup"),
-            Err(PersonError::NoGroup("nogroup".into()))
+            Err(ContainerUserError::NoGroup("nogroup".into()))
         );
-        assert_eq!(who("odd"), Err(PersonError::OutOfRange(70_000)));
-        assert_eq!(who("4294967295"), Err(PersonError::OutOfRange(u32::MAX)));
+        assert_eq!(who("odd"), Err(ContainerUserError::OutOfRange(70_000)));
+        assert_eq!(
+            who("4294967295"),
+            Err(ContainerUserError::OutOfRange(u32::MAX))
+        );
     }
 }

@@ -1,19 +1,19 @@
-//! Rows of people and of the ways they prove themselves: passwords, sign-ins of browsers, tokens,
+//! Rows of users and of the ways they prove themselves: passwords, sign-ins of browsers, tokens,
 //! the one-time setup code. Keeps hashes only; what they mean is `access`'s.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use rules::names::{TokenId, UserId, UserName};
-use rules::people::{Role, User};
 use rules::permissions::{Permission, Reach};
 use rules::refusals;
 use rules::tenancy::{DomainId, ProjectId};
 use rules::units::Timestamp;
+use rules::users::{Role, User};
 use rusqlite::{OptionalExtension as _, Row};
 use uuid::Uuid;
 
-use super::reach::{PERSON as PERSON_TABLE, condition};
+use super::reach::{USER as USER_TABLE, condition};
 use super::reader::ReadTransaction;
 use super::value;
 use super::writer::Rows;
@@ -28,7 +28,7 @@ pub(crate) const NO_PASSWORD: &str = "!";
 
 /// Hours without a request after which a browser has to sign in again.
 pub(crate) const IDLE_HOURS: u64 = 12;
-/// Browsers that one person is signed in with; with one more the oldest sign-in ends. Higher: a script that
+/// Browsers that one user is signed in with; with one more the oldest sign-in ends. Higher: a script that
 /// signs in without end fills the catalog. Lower: a user with many machines is signed out on the first.
 const MAX_BROWSERS: u32 = 100;
 
@@ -36,7 +36,7 @@ const MAX_BROWSERS: u32 = 100;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BrowserRow {
     pub(crate) id: Uuid,
-    pub(crate) person: UserId,
+    pub(crate) user: UserId,
     pub(crate) created_at: Timestamp,
     pub(crate) used_at: Timestamp,
     /// Ends then in any case.
@@ -49,7 +49,7 @@ pub(crate) struct BrowserRow {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TokenRow {
     pub(crate) id: TokenId,
-    pub(crate) person: UserId,
+    pub(crate) user: UserId,
     pub(crate) name: String,
     pub(crate) scopes: Vec<Permission>,
     pub(crate) created_at: Timestamp,
@@ -66,10 +66,10 @@ pub(crate) struct SetupRow {
     pub(crate) expires_at: Option<Timestamp>,
 }
 
-const PERSON: &str =
+const USER: &str =
     "id, name, domain, role, language, theme, time_zone, suspended, created_at, generation";
 
-fn person_row(row: &Row<'_>) -> rusqlite::Result<User> {
+fn user_row(row: &Row<'_>) -> rusqlite::Result<User> {
     Ok(User {
         id: UserId(value::id(row, "id")?),
         name: value::word(row, "name", |text| UserName::parse(text).ok())?,
@@ -87,7 +87,7 @@ fn person_row(row: &Row<'_>) -> rusqlite::Result<User> {
 fn browser_row(row: &Row<'_>) -> rusqlite::Result<BrowserRow> {
     Ok(BrowserRow {
         id: value::id(row, "id")?,
-        person: UserId(value::id(row, "person")?),
+        user: UserId(value::id(row, "user")?),
         created_at: value::time(row, "created_at")?,
         used_at: value::time(row, "used_at")?,
         ends_at: value::time(row, "ends_at")?,
@@ -100,7 +100,7 @@ fn token_row(row: &Row<'_>) -> rusqlite::Result<TokenRow> {
     let words: Vec<String> = value::json(row, "scopes")?;
     Ok(TokenRow {
         id: TokenId(value::id(row, "id")?),
-        person: UserId(value::id(row, "person")?),
+        user: UserId(value::id(row, "user")?),
         name: row.get("name")?,
         scopes: words
             .iter()
@@ -114,50 +114,50 @@ fn token_row(row: &Row<'_>) -> rusqlite::Result<TokenRow> {
 }
 
 impl ReadTransaction<'_> {
-    /// One person who was not removed.
-    pub(crate) fn person(&self, id: UserId) -> Result<Option<User>, Failure> {
+    /// One user who was not removed.
+    pub(crate) fn user(&self, id: UserId) -> Result<Option<User>, Failure> {
         Ok(self
             .connection
             .prepare_cached(&format!(
-                "select {PERSON} from person where id = ?1 and removed_at is null"
+                "select {USER} from user where id = ?1 and removed_at is null"
             ))?
-            .query_row([id.0.as_bytes()], person_row)
+            .query_row([id.0.as_bytes()], user_row)
             .optional()?)
     }
 
-    pub(crate) fn person_named(&self, name: &str) -> Result<Option<User>, Failure> {
+    pub(crate) fn user_named(&self, name: &str) -> Result<Option<User>, Failure> {
         Ok(self
             .connection
             .prepare_cached(&format!(
-                "select {PERSON} from person where name = ?1 and removed_at is null"
+                "select {USER} from user where name = ?1 and removed_at is null"
             ))?
-            .query_row([name], person_row)
+            .query_row([name], user_row)
             .optional()?)
     }
 
     /// Everybody who was not removed, by name.
-    pub(crate) fn people(&self, reach: &Reach) -> Result<Vec<User>, Failure> {
-        let (reached, value) = condition(reach, PERSON_TABLE, "?1");
+    pub(crate) fn users(&self, reach: &Reach) -> Result<Vec<User>, Failure> {
+        let (reached, value) = condition(reach, USER_TABLE, "?1");
         let mut statement = self.connection.prepare_cached(&format!(
-            "select {PERSON} from person where removed_at is null and {reached} order by name"
+            "select {USER} from user where removed_at is null and {reached} order by name"
         ))?;
-        let rows = statement.query_map([value], person_row)?;
+        let rows = statement.query_map([value], user_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
     /// The name of everybody there ever was, for lists that show owners.
-    pub(crate) fn person_name(&self, id: UserId) -> Result<Option<UserName>, Failure> {
+    pub(crate) fn user_name(&self, id: UserId) -> Result<Option<UserName>, Failure> {
         Ok(self
             .connection
-            .prepare_cached("select name from person where id = ?1")?
+            .prepare_cached("select name from user where id = ?1")?
             .query_row([id.0.as_bytes()], |row| {
                 value::word(row, "name", |text| UserName::parse(text).ok())
             })
             .optional()?)
     }
 
-    /// The domain and the project that a person's new sessions belong to: the first they are a member of. None
-    /// for a person who is in no project.
+    /// The domain and the project that a user's new sessions belong to: the first they are a member of. None
+    /// for a user who is in no project.
     pub(crate) fn home_project(
         &self,
         id: UserId,
@@ -168,7 +168,7 @@ impl ReadTransaction<'_> {
                 "select project.domain, project.id
                  from membership
                  join project on project.id = membership.project
-                 where membership.person = ?1
+                 where membership.user = ?1
                  order by project.id
                  limit 1",
             )?
@@ -181,20 +181,20 @@ impl ReadTransaction<'_> {
             .optional()?)
     }
 
-    /// The stored password of a person.
+    /// The stored password of a user.
     pub(crate) fn password(&self, id: UserId) -> Result<Option<String>, Failure> {
         Ok(self
             .connection
-            .prepare_cached("select password from person where id = ?1 and removed_at is null")?
+            .prepare_cached("select password from user where id = ?1 and removed_at is null")?
             .query_row([id.0.as_bytes()], |row| row.get(0))
             .optional()?)
     }
 
-    /// When a session of each person last got a place; absent where none ever did.
+    /// When a session of each user last got a place; absent where none ever did.
     pub(crate) fn served(&self) -> Result<BTreeMap<UserId, Timestamp>, Failure> {
         let mut statement = self
             .connection
-            .prepare_cached("select id, served_at from person where served_at is not null")?;
+            .prepare_cached("select id, served_at from user where served_at is not null")?;
         let rows = statement.query_map([], |row| {
             Ok((
                 UserId(value::id(row, "id")?),
@@ -210,7 +210,7 @@ impl ReadTransaction<'_> {
             .connection
             .prepare_cached(
                 "select count(*)
-                 from person
+                 from user
                  where role = 'administrator' and suspended = 0 and removed_at is null and id <> ?1",
             )?
             .query_row([ROOT.0.as_bytes()], |row| row.get(0))?)
@@ -221,7 +221,7 @@ impl ReadTransaction<'_> {
         let found = self
             .connection
             .prepare_cached(
-                "select id, person, created_at, used_at, ends_at, source
+                "select id, user, created_at, used_at, ends_at, source
                  from browser_session
                  where hash = ?1",
             )?
@@ -230,7 +230,7 @@ impl ReadTransaction<'_> {
         let Some(browser) = found else {
             return Ok(None);
         };
-        Ok(self.person(browser.person)?.map(|person| (browser, person)))
+        Ok(self.user(browser.user)?.map(|user| (browser, user)))
     }
 
     /// The sign-in with this id, and whose it is.
@@ -238,7 +238,7 @@ impl ReadTransaction<'_> {
         let found = self
             .connection
             .prepare_cached(
-                "select id, person, created_at, used_at, ends_at, source
+                "select id, user, created_at, used_at, ends_at, source
                  from browser_session
                  where id = ?1",
             )?
@@ -247,7 +247,7 @@ impl ReadTransaction<'_> {
         let Some(browser) = found else {
             return Ok(None);
         };
-        Ok(self.person(browser.person)?.map(|person| (browser, person)))
+        Ok(self.user(browser.user)?.map(|user| (browser, user)))
     }
 
     /// The token with this id, and whose it is.
@@ -255,7 +255,7 @@ impl ReadTransaction<'_> {
         let found = self
             .connection
             .prepare_cached(
-                "select id, person, name, scopes, created_at, expires_at, used_at, used_from
+                "select id, user, name, scopes, created_at, expires_at, used_at, used_from
                  from token
                  where id = ?1",
             )?
@@ -264,18 +264,18 @@ impl ReadTransaction<'_> {
         let Some(token) = found else {
             return Ok(None);
         };
-        Ok(self.person(token.person)?.map(|person| (token, person)))
+        Ok(self.user(token.user)?.map(|user| (token, user)))
     }
 
-    /// Sign-ins of one person, newest first.
-    pub(crate) fn browsers(&self, person: UserId) -> Result<Vec<BrowserRow>, Failure> {
+    /// Sign-ins of one user, newest first.
+    pub(crate) fn browsers(&self, user: UserId) -> Result<Vec<BrowserRow>, Failure> {
         let mut statement = self.connection.prepare_cached(
-            "select id, person, created_at, used_at, ends_at, source
+            "select id, user, created_at, used_at, ends_at, source
              from browser_session
-             where person = ?1
+             where user = ?1
              order by created_at desc, id desc",
         )?;
-        let rows = statement.query_map([person.0.as_bytes()], browser_row)?;
+        let rows = statement.query_map([user.0.as_bytes()], browser_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
@@ -284,7 +284,7 @@ impl ReadTransaction<'_> {
         let found = self
             .connection
             .prepare_cached(
-                "select id, person, name, scopes, created_at, expires_at, used_at, used_from
+                "select id, user, name, scopes, created_at, expires_at, used_at, used_from
                  from token
                  where hash = ?1",
             )?
@@ -293,25 +293,27 @@ impl ReadTransaction<'_> {
         let Some(token) = found else {
             return Ok(None);
         };
-        Ok(self.person(token.person)?.map(|person| (token, person)))
+        Ok(self.user(token.user)?.map(|user| (token, user)))
     }
 
-    /// Tokens of one person, newest first.
-    pub(crate) fn tokens(&self, person: UserId) -> Result<Vec<TokenRow>, Failure> {
+    /// Tokens of one user, newest first.
+    pub(crate) fn tokens(&self, user: UserId) -> Result<Vec<TokenRow>, Failure> {
         let mut statement = self.connection.prepare_cached(
-            "select id, person, name, scopes, created_at, expires_at, used_at, used_from
+            "select id, user, name, scopes, created_at, expires_at, used_at, used_from
              from token
-             where person = ?1
+             where user = ?1
              order by created_at desc, id desc",
         )?;
-        let rows = statement.query_map([person.0.as_bytes()], token_row)?;
+        let rows = statement.query_map([user.0.as_bytes()], token_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
     pub(crate) fn setup(&self) -> Result<SetupRow, Failure> {
         Ok(self
             .connection
-            .prepare_cached("select set_up_at, setup_hash, setup_expires_at from box where id = 1")?
+            .prepare_cached(
+                "select set_up_at, setup_hash, setup_expires_at from installation where id = 1",
+            )?
             .query_row([], |row| {
                 Ok(SetupRow {
                     done_at: value::time_or_none(row, "set_up_at")?,
@@ -323,73 +325,73 @@ impl ReadTransaction<'_> {
 }
 
 impl Rows<'_> {
-    /// Writes a new person.
+    /// Writes a new user.
     ///
     /// Errors: `user.name-taken`.
-    pub(crate) fn insert_person(&self, person: &User, password: &str) -> Result<(), Failure> {
-        if self.person_named(person.name.as_str())?.is_some() {
-            return Err(refusals::user_name_taken(&person.name).at("/name").into());
+    pub(crate) fn insert_user(&self, user: &User, password: &str) -> Result<(), Failure> {
+        if self.user_named(user.name.as_str())?.is_some() {
+            return Err(refusals::user_name_taken(&user.name).at("/name").into());
         }
         self.connection
             .prepare_cached(
-                "insert into person
+                "insert into user
                      (id, name, role, language, theme, time_zone, suspended, password, created_at,
                       generation, domain)
                  values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             )?
             .execute((
-                person.id.0.as_bytes(),
-                person.name.as_str(),
-                person.role.word(),
-                &person.language,
-                &person.theme,
-                &person.time_zone,
-                person.suspended,
+                user.id.0.as_bytes(),
+                user.name.as_str(),
+                user.role.word(),
+                &user.language,
+                &user.theme,
+                &user.time_zone,
+                user.suspended,
                 password,
-                person.created_at.as_millis(),
-                value::signed(person.generation),
-                person.domain.0.as_bytes(),
+                user.created_at.as_millis(),
+                value::signed(user.generation),
+                user.domain.0.as_bytes(),
             ))?;
-        self.join_default(person.id)
+        self.join_default(user.id)
     }
 
-    /// Makes a person a member of the project `default`.
+    /// Makes a user a member of the project `default`.
     pub(super) fn join_default(&self, id: UserId) -> Result<(), Failure> {
         self.connection
             .prepare_cached(
-                "insert into membership (person, project, role) values (?1, ?2, 'member')",
+                "insert into membership (user, project, role) values (?1, ?2, 'member')",
             )?
             .execute((id.0.as_bytes(), ProjectId::DEFAULT.0.as_bytes()))?;
         Ok(())
     }
 
-    /// Writes what changed about a person, where the row is still of generation `seen`; raises it.
-    /// False where it is not, or where the person is gone.
-    pub(crate) fn put_person(&self, person: &User, seen: u64) -> Result<bool, Failure> {
+    /// Writes what changed about a user, where the row is still of generation `seen`; raises it.
+    /// False where it is not, or where the user is gone.
+    pub(crate) fn put_user(&self, user: &User, seen: u64) -> Result<bool, Failure> {
         let written = self
             .connection
             .prepare_cached(
-                "update person
+                "update user
                  set role = ?2, language = ?3, theme = ?4, time_zone = ?5, suspended = ?6,
                      generation = generation + 1
                  where id = ?1 and generation = ?7 and removed_at is null",
             )?
             .execute((
-                person.id.0.as_bytes(),
-                person.role.word(),
-                &person.language,
-                &person.theme,
-                &person.time_zone,
-                person.suspended,
+                user.id.0.as_bytes(),
+                user.role.word(),
+                &user.language,
+                &user.theme,
+                &user.time_zone,
+                user.suspended,
                 value::signed(seen),
             ))?;
         Ok(written == 1)
     }
 
-    /// Notes that a session of a person got a place: it is the others' turn.
+    /// Notes that a session of a user got a place: it is the others' turn.
     pub(crate) fn put_served(&self, id: UserId, at: Timestamp) -> Result<(), Failure> {
         self.connection
-            .prepare_cached("update person set served_at = ?2 where id = ?1")?
+            .prepare_cached("update user set served_at = ?2 where id = ?1")?
             .execute((id.0.as_bytes(), at.as_millis()))?;
         Ok(())
     }
@@ -397,7 +399,7 @@ impl Rows<'_> {
     pub(crate) fn put_password(&self, id: UserId, password: &str) -> Result<(), Failure> {
         self.connection
             .prepare_cached(
-                "update person
+                "update user
                  set password = ?2, generation = generation + 1
                  where id = ?1",
             )?
@@ -405,17 +407,17 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Takes a person out: the name is free again, every proof of theirs is gone, and what they
+    /// Takes a user out: the name is free again, every proof of theirs is gone, and what they
     /// owned keeps its owner's name.
-    pub(crate) fn remove_person(&self, id: UserId) -> Result<(), Failure> {
+    pub(crate) fn remove_user(&self, id: UserId) -> Result<(), Failure> {
         self.forget_browsers(id, None)?;
         self.forget_tokens(id)?;
         self.connection
-            .prepare_cached("delete from membership where person = ?1")?
+            .prepare_cached("delete from membership where user = ?1")?
             .execute([id.0.as_bytes()])?;
         self.connection
             .prepare_cached(
-                "update person
+                "update user
                  set removed_at = ?2, password = ?3, generation = generation + 1
                  where id = ?1 and removed_at is null",
             )?
@@ -423,7 +425,7 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Keeps a sign-in, and ends the oldest of its person where they are too many.
+    /// Keeps a sign-in, and ends the oldest of its user where they are too many.
     pub(crate) fn insert_browser(
         &self,
         browser: &BrowserRow,
@@ -432,13 +434,13 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "insert into browser_session
-                     (id, hash, person, created_at, used_at, ends_at, source)
+                     (id, hash, user, created_at, used_at, ends_at, source)
                  values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?
             .execute((
                 browser.id.as_bytes(),
                 hash,
-                browser.person.0.as_bytes(),
+                browser.user.0.as_bytes(),
                 browser.created_at.as_millis(),
                 browser.used_at.as_millis(),
                 browser.ends_at.as_millis(),
@@ -450,13 +452,13 @@ impl Rows<'_> {
                  where id in (
                      select id
                      from browser_session
-                     where person = ?1
+                     where user = ?1
                      order by id = ?2 desc, created_at desc, id
                      limit -1 offset ?3
                  )",
             )?
             .execute((
-                browser.person.0.as_bytes(),
+                browser.user.0.as_bytes(),
                 browser.id.as_bytes(),
                 MAX_BROWSERS,
             ))?;
@@ -470,23 +472,23 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Ends one sign-in of a person; false where there was none.
-    pub(crate) fn forget_browser(&self, id: Uuid, person: UserId) -> Result<bool, Failure> {
+    /// Ends one sign-in of a user; false where there was none.
+    pub(crate) fn forget_browser(&self, id: Uuid, user: UserId) -> Result<bool, Failure> {
         let gone = self
             .connection
-            .prepare_cached("delete from browser_session where id = ?1 and person = ?2")?
-            .execute((id.as_bytes(), person.0.as_bytes()))?;
+            .prepare_cached("delete from browser_session where id = ?1 and user = ?2")?
+            .execute((id.as_bytes(), user.0.as_bytes()))?;
         Ok(gone == 1)
     }
 
-    /// Ends every sign-in of a person but one.
-    pub(crate) fn forget_browsers(&self, person: UserId, but: Option<Uuid>) -> Result<(), Failure> {
+    /// Ends every sign-in of a user but one.
+    pub(crate) fn forget_browsers(&self, user: UserId, but: Option<Uuid>) -> Result<(), Failure> {
         self.connection
             .prepare_cached(
                 "delete from browser_session
-                 where person = ?1 and (?2 is null or id <> ?2)",
+                 where user = ?1 and (?2 is null or id <> ?2)",
             )?
-            .execute((person.0.as_bytes(), but.map(Uuid::into_bytes)))?;
+            .execute((user.0.as_bytes(), but.map(Uuid::into_bytes)))?;
         Ok(())
     }
 
@@ -505,12 +507,12 @@ impl Rows<'_> {
         let words: Vec<&str> = token.scopes.iter().map(|verb| verb.word()).collect();
         self.connection
             .prepare_cached(
-                "insert into token (id, person, name, hash, scopes, created_at, expires_at)
+                "insert into token (id, user, name, hash, scopes, created_at, expires_at)
                  values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?
             .execute((
                 token.id.0.as_bytes(),
-                token.person.0.as_bytes(),
+                token.user.0.as_bytes(),
                 &token.name,
                 hash,
                 value::text(&words),
@@ -527,20 +529,20 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Revokes one token of a person; false where there was none.
-    pub(crate) fn forget_token(&self, id: TokenId, person: UserId) -> Result<bool, Failure> {
+    /// Revokes one token of a user; false where there was none.
+    pub(crate) fn forget_token(&self, id: TokenId, user: UserId) -> Result<bool, Failure> {
         let gone = self
             .connection
-            .prepare_cached("delete from token where id = ?1 and person = ?2")?
-            .execute((id.0.as_bytes(), person.0.as_bytes()))?;
+            .prepare_cached("delete from token where id = ?1 and user = ?2")?
+            .execute((id.0.as_bytes(), user.0.as_bytes()))?;
         Ok(gone == 1)
     }
 
-    /// Revokes all tokens of a person.
-    pub(crate) fn forget_tokens(&self, person: UserId) -> Result<(), Failure> {
+    /// Revokes all tokens of a user.
+    pub(crate) fn forget_tokens(&self, user: UserId) -> Result<(), Failure> {
         self.connection
-            .prepare_cached("delete from token where person = ?1")?
-            .execute([person.0.as_bytes()])?;
+            .prepare_cached("delete from token where user = ?1")?
+            .execute([user.0.as_bytes()])?;
         Ok(())
     }
 
@@ -548,7 +550,7 @@ impl Rows<'_> {
     pub(crate) fn put_setup_code(&self, hash: &[u8; 32], ends: Timestamp) -> Result<(), Failure> {
         self.connection
             .prepare_cached(
-                "update box
+                "update installation
                  set setup_hash = ?1, setup_expires_at = ?2
                  where id = 1 and set_up_at is null",
             )?
@@ -560,7 +562,7 @@ impl Rows<'_> {
     pub(crate) fn finish_setup(&self) -> Result<(), Failure> {
         self.connection
             .prepare_cached(
-                "update box
+                "update installation
                  set set_up_at = ?1, setup_hash = null, setup_expires_at = null
                  where id = 1 and set_up_at is null",
             )?

@@ -1,15 +1,15 @@
-//! What a person may do with accounts: administrators with everybody's, everybody with their own.
+//! What a user may do with accounts: administrators with everybody's, everybody with their own.
 //! The last administrator can be neither suspended, demoted nor removed.
 
-use api::people::UserPreferences;
 use api::secret::SecretText;
+use api::users::UserPreferences;
 use rules::names::{UserId, UserName};
-use rules::people::{Role, User};
 use rules::permissions::{self, Permission};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{SessionState, plain, text};
 use rules::units::Timestamp;
+use rules::users::{Role, User};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -17,7 +17,7 @@ use super::{IdempotencyKey, Once, allowed, once, own_key};
 use crate::access::password::{self, PasswordCheck};
 use crate::access::{self, Caller, Via};
 use crate::catalog::events::NewEvent;
-use crate::catalog::people::ROOT;
+use crate::catalog::users::ROOT;
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server};
 
@@ -53,7 +53,7 @@ pub struct SetupLinks {
 ///
 /// Errors: `setup.root-needed` for everybody but root on this machine while setup is open.
 pub async fn setup_links(server: &Server, caller: &Caller) -> Result<SetupLinks, Failure> {
-    allowed(caller, Permission::PeopleWrite)?;
+    allowed(caller, Permission::UsersWrite)?;
     let open = access::setup_open(server);
     if open && caller.via != Via::LocalRoot {
         return Err(refusals::setup_root_needed().into());
@@ -75,21 +75,21 @@ pub async fn setup_links(server: &Server, caller: &Caller) -> Result<SetupLinks,
 
 /// All users with an account, by name. Root on the machine has none and is left out.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<User>, Failure> {
-    allowed(caller, Permission::PeopleRead)?;
-    let reach = permissions::reach(&caller.subject, Permission::PeopleRead);
-    server.catalog().read_now("list people", |view| {
-        let mut people = view.people(&reach)?;
-        people.retain(|person| person.id != ROOT);
-        Ok(people)
+    allowed(caller, Permission::UsersRead)?;
+    let reach = permissions::reach(&caller.subject, Permission::UsersRead);
+    server.catalog().read_now("list users", |view| {
+        let mut users = view.users(&reach)?;
+        users.retain(|user| user.id != ROOT);
+        Ok(users)
     })
 }
 
-/// One person, by id or name. Errors: `user.not-found`.
+/// One user, by id or name. Errors: `user.not-found`.
 pub async fn get(server: &Server, caller: &Caller, who: &str) -> Result<User, Failure> {
-    allowed(caller, Permission::PeopleRead)?;
+    allowed(caller, Permission::UsersRead)?;
     server
         .catalog()
-        .read_now("show a person", |view| find(view, who))
+        .read_now("show a user", |view| find(view, who))
 }
 
 /// Makes an account.
@@ -119,32 +119,32 @@ pub async fn create_once(
     key: Option<IdempotencyKey>,
 ) -> Result<Once<User>, Failure> {
     let password = password.into();
-    allowed(caller, Permission::PeopleWrite)?;
+    allowed(caller, Permission::UsersWrite)?;
     // Its body holds a password, whose plain digest is not to be kept.
     let key = own_key(caller, key.map(|key| key.blinded(server)))?;
     let name = UserName::parse(name.trim())?;
     password::check_new(&password, name.as_str(), "/password")?;
     // A name that is taken is said before the costly part.
     let taken = server.catalog().read_now("look for a name", |view| {
-        Ok(view.person_named(name.as_str())?.is_some())
+        Ok(view.user_named(name.as_str())?.is_some())
     })?;
     let hash = if taken {
         String::new()
     } else {
         server.hasher().hash(&password).await?
     };
-    let person = access::new_person(name, role, server.clock().now());
+    let user = access::new_user(name, role, server.clock().now());
     let actor = caller.name.clone();
     server
         .catalog()
-        .write(Lane::People, "add a person", move |rows| {
+        .write(Lane::Requests, "add a user", move |rows| {
             once(rows, key.as_ref(), || {
-                rows.insert_person(&person, &hash)?;
+                rows.insert_user(&user, &hash)?;
                 if permissions::is_administrator(role) {
                     rows.finish_setup()?;
                 }
-                note(rows, &actor, &person, "person.added", "", role.word())?;
-                Ok(person)
+                note(rows, &actor, &user, "user.added", "", role.word())?;
+                Ok(user)
             })
         })
         .await
@@ -167,39 +167,39 @@ pub async fn set_password(
     tokens: TokensAfterReset,
 ) -> Result<User, Failure> {
     let password = password.into();
-    allowed(caller, Permission::PeopleWrite)?;
-    let person = server
+    allowed(caller, Permission::UsersWrite)?;
+    let user = server
         .catalog()
-        .read_now("show a person", |view| find(view, who))?;
-    password::check_new(&password, person.name.as_str(), "/password")?;
+        .read_now("show a user", |view| find(view, who))?;
+    password::check_new(&password, user.name.as_str(), "/password")?;
     let hash = server.hasher().hash(&password).await?;
-    let who = person.id.to_string();
-    let person = change(
+    let who = user.id.to_string();
+    let user = change(
         server,
         caller,
         who,
         "set a password",
-        move |rows, person, actor| {
-            rows.put_password(person.id, &hash)?;
-            rows.forget_browsers(person.id, None)?;
+        move |rows, user, actor| {
+            rows.put_password(user.id, &hash)?;
+            rows.forget_browsers(user.id, None)?;
             let after = match tokens {
                 TokensAfterReset::Revoked => {
-                    rows.forget_tokens(person.id)?;
+                    rows.forget_tokens(user.id)?;
                     "tokens revoked"
                 }
                 TokensAfterReset::Kept => "tokens kept",
             };
-            note(rows, actor, person, "person.password-set", "", after)
+            note(rows, actor, user, "user.password-set", "", after)
         },
     )
     .await?;
-    access::unlock(server, person.name.as_str());
-    Ok(person)
+    access::unlock(server, user.name.as_str());
+    Ok(user)
 }
 
 /// Makes a user an administrator, or an ordinary user again.
 ///
-/// Errors: `person.last-administrator`, `person.stale` where `if_match` is not their version.
+/// Errors: `user.last-administrator`, `user.stale` where `if_match` is not their version.
 pub async fn set_role(
     server: &Server,
     caller: &Caller,
@@ -207,31 +207,31 @@ pub async fn set_role(
     role: Role,
     if_match: Option<u64>,
 ) -> Result<User, Failure> {
-    allowed(caller, Permission::PeopleWrite)?;
+    allowed(caller, Permission::UsersWrite)?;
     change(
         server,
         caller,
         who.to_owned(),
         "set a role",
-        move |rows, person, actor| {
-            fresh(person, if_match)?;
-            if person.role == role {
+        move |rows, user, actor| {
+            fresh(user, if_match)?;
+            if user.role == role {
                 return Ok(());
             }
             if !permissions::is_administrator(role) {
-                keep_an_administrator(rows, person)?;
+                keep_an_administrator(rows, user)?;
             }
-            let before = person.role;
+            let before = user.role;
             let changed = User {
                 role,
-                ..person.clone()
+                ..user.clone()
             };
             put(rows, &changed)?;
             note(
                 rows,
                 actor,
-                person,
-                "person.role-set",
+                user,
+                "user.role-set",
                 before.word(),
                 role.word(),
             )
@@ -242,7 +242,7 @@ pub async fn set_role(
 
 /// Suspends a user, or admits them again. Their sessions go on; their sign-ins end at once.
 ///
-/// Errors: `person.self`, `person.last-administrator`, `person.stale`.
+/// Errors: `user.self`, `user.last-administrator`, `user.stale`.
 pub async fn suspend(
     server: &Server,
     caller: &Caller,
@@ -250,36 +250,36 @@ pub async fn suspend(
     suspended: bool,
     if_match: Option<u64>,
 ) -> Result<User, Failure> {
-    allowed(caller, Permission::PeopleWrite)?;
+    allowed(caller, Permission::UsersWrite)?;
     let own = caller.subject.user;
     change(
         server,
         caller,
         who.to_owned(),
-        "suspend a person",
-        move |rows, person, actor| {
-            fresh(person, if_match)?;
-            if person.suspended == suspended {
+        "suspend a user",
+        move |rows, user, actor| {
+            fresh(user, if_match)?;
+            if user.suspended == suspended {
                 return Ok(());
             }
             if suspended {
-                if person.id == own {
+                if user.id == own {
                     return Err(oneself("suspend").into());
                 }
-                keep_an_administrator(rows, person)?;
-                rows.forget_browsers(person.id, None)?;
+                keep_an_administrator(rows, user)?;
+                rows.forget_browsers(user.id, None)?;
             }
             let changed = User {
                 suspended,
-                ..person.clone()
+                ..user.clone()
             };
             put(rows, &changed)?;
             let code = if suspended {
-                rules::codes::PERSON_SUSPENDED
+                rules::codes::USER_SUSPENDED
             } else {
-                "person.admitted"
+                "user.admitted"
             };
-            note(rows, actor, person, code, "", "")
+            note(rows, actor, user, code, "", "")
         },
     )
     .await
@@ -287,43 +287,36 @@ pub async fn suspend(
 
 /// Takes an account away. What it owned keeps its owner's name; the name is free again.
 ///
-/// Errors: `person.has-sessions` while sessions of theirs live, `person.self`,
-/// `person.last-administrator`, `person.stale`.
+/// Errors: `user.has-sessions` while sessions of theirs live, `user.self`,
+/// `user.last-administrator`, `user.stale`.
 pub async fn remove(
     server: &Server,
     caller: &Caller,
     who: &str,
     if_match: Option<u64>,
 ) -> Result<User, Failure> {
-    allowed(caller, Permission::PeopleWrite)?;
+    allowed(caller, Permission::UsersWrite)?;
     let (own, actor, who) = (caller.subject.user, caller.name.clone(), who.to_owned());
     server
         .catalog()
-        .write(Lane::People, "remove a person", move |rows| {
-            let person = find(rows, &who)?;
-            fresh(&person, if_match)?;
-            if person.id == own {
+        .write(Lane::Requests, "remove a user", move |rows| {
+            let user = find(rows, &who)?;
+            fresh(&user, if_match)?;
+            if user.id == own {
                 return Err(oneself("remove").into());
             }
-            keep_an_administrator(rows, &person)?;
+            keep_an_administrator(rows, &user)?;
             let live = rows
                 .live_sessions()?
                 .iter()
-                .filter(|s| s.owner == person.id && s.state() != SessionState::Ended)
+                .filter(|s| s.owner == user.id && s.state() != SessionState::Ended)
                 .count();
             if live > 0 {
-                return Err(refusals::person_has_sessions(&person.name, live).into());
+                return Err(refusals::user_has_sessions(&user.name, live).into());
             }
-            rows.remove_person(person.id)?;
-            note(
-                rows,
-                &actor,
-                &person,
-                "person.removed",
-                person.role.word(),
-                "",
-            )?;
-            Ok(person)
+            rows.remove_user(user.id)?;
+            note(rows, &actor, &user, "user.removed", user.role.word(), "")?;
+            Ok(user)
         })
         .await
 }
@@ -347,13 +340,13 @@ pub async fn set_me(
     let caller = caller.clone();
     server
         .catalog()
-        .write(Lane::People, "set preferences", move |rows| {
-            let person = own(rows, &caller)?;
+        .write(Lane::Requests, "set preferences", move |rows| {
+            let user = own(rows, &caller)?;
             let changed = User {
-                language: preferences.language.unwrap_or(person.language),
-                theme: preferences.theme.unwrap_or(person.theme),
-                time_zone: preferences.time_zone.unwrap_or(person.time_zone),
-                ..person
+                language: preferences.language.unwrap_or(user.language),
+                theme: preferences.theme.unwrap_or(user.theme),
+                time_zone: preferences.time_zone.unwrap_or(user.time_zone),
+                ..user
             };
             put(rows, &changed)?;
             own(rows, &caller)
@@ -375,15 +368,15 @@ pub async fn change_password(
     if caller.subject.user == ROOT {
         return Err(not_an_account().into());
     }
-    let (person, stored) = server.catalog().read_now("show an account", |view| {
-        let person = own(view, caller)?;
-        let stored = view.password(person.id)?;
-        Ok((person, stored))
+    let (user, stored) = server.catalog().read_now("show an account", |view| {
+        let user = own(view, caller)?;
+        let stored = view.password(user.id)?;
+        Ok((user, stored))
     })?;
     if access::prove_again(server, caller, &old, stored).await? == PasswordCheck::Wrong {
         return Err(refusals::password_wrong().at("/old").into());
     }
-    password::check_new(&new, person.name.as_str(), "/new")?;
+    password::check_new(&new, user.name.as_str(), "/new")?;
     let hash = server.hasher().hash(&new).await?;
     let keep = match caller.via {
         Via::Browser { session } => Some(session.0),
@@ -391,17 +384,10 @@ pub async fn change_password(
     };
     server
         .catalog()
-        .write(Lane::People, "change a password", move |rows| {
-            rows.put_password(person.id, &hash)?;
-            rows.forget_browsers(person.id, keep)?;
-            note(
-                rows,
-                &person.name,
-                &person,
-                "person.password-changed",
-                "",
-                "",
-            )
+        .write(Lane::Requests, "change a password", move |rows| {
+            rows.put_password(user.id, &hash)?;
+            rows.forget_browsers(user.id, keep)?;
+            note(rows, &user.name, &user, "user.password-changed", "", "")
         })
         .await
 }
@@ -434,11 +420,11 @@ pub async fn sign_ins(server: &Server, caller: &Caller) -> Result<Vec<SignIn>, F
 /// Ends one signed-in browser of the caller. Errors: `sign-in.not-found`.
 pub async fn end_sign_in(server: &Server, caller: &Caller, id: Uuid) -> Result<(), Failure> {
     allowed(caller, Permission::Me)?;
-    let person = caller.subject.user;
+    let user = caller.subject.user;
     let ended = server
         .catalog()
-        .write(Lane::People, "end a sign-in", move |rows| {
-            rows.forget_browser(id, person)
+        .write(Lane::Requests, "end a sign-in", move |rows| {
+            rows.forget_browser(id, user)
         })
         .await?;
     if ended {
@@ -450,20 +436,20 @@ pub async fn end_sign_in(server: &Server, caller: &Caller, id: Uuid) -> Result<(
 
 fn find(view: &ReadTransaction<'_>, who: &str) -> Result<User, Failure> {
     let found = match who.parse::<UserId>() {
-        Ok(id) => view.person(id)?,
-        Err(_) => view.person_named(who)?,
+        Ok(id) => view.user(id)?,
+        Err(_) => view.user_named(who)?,
     };
     found
-        .filter(|person| person.id != ROOT)
+        .filter(|user| user.id != ROOT)
         .ok_or_else(|| refusals::user_not_found().into())
 }
 
 fn own(view: &ReadTransaction<'_>, caller: &Caller) -> Result<User, Failure> {
-    view.person(caller.subject.user)?
-        .ok_or_else(|| refusals::person_gone().into())
+    view.user(caller.subject.user)?
+        .ok_or_else(|| refusals::user_gone().into())
 }
 
-/// Finds a person, checks who asks, runs `work`, and gives them as they are afterwards.
+/// Finds a user, checks who asks, runs `work`, and gives them as they are afterwards.
 async fn change(
     server: &Server,
     caller: &Caller,
@@ -474,57 +460,57 @@ async fn change(
     let actor = caller.name.clone();
     server
         .catalog()
-        .write(Lane::People, what, move |rows| {
-            let person = find(rows, &who)?;
-            work(rows, &person, &actor)?;
-            find(rows, &person.id.to_string())
+        .write(Lane::Requests, what, move |rows| {
+            let user = find(rows, &who)?;
+            work(rows, &user, &actor)?;
+            find(rows, &user.id.to_string())
         })
         .await
 }
 
-fn put(rows: &Rows<'_>, person: &User) -> Result<(), Failure> {
-    if rows.put_person(person, person.generation)? {
+fn put(rows: &Rows<'_>, user: &User) -> Result<(), Failure> {
+    if rows.put_user(user, user.generation)? {
         return Ok(());
     }
-    Err(crate::ServerFault::new("change a person", "the row changed inside one transaction").into())
+    Err(crate::ServerFault::new("change a user", "the row changed inside one transaction").into())
 }
 
-fn fresh(person: &User, if_match: Option<u64>) -> Result<(), Refusal> {
-    if if_match.is_none_or(|generation| generation == person.generation) {
+fn fresh(user: &User, if_match: Option<u64>) -> Result<(), Refusal> {
+    if if_match.is_none_or(|generation| generation == user.generation) {
         return Ok(());
     }
-    Err(refusals::person_stale(&person.name, person.generation))
+    Err(refusals::user_stale(&user.name, user.generation))
 }
 
-fn keep_an_administrator(rows: &Rows<'_>, person: &User) -> Result<(), Failure> {
-    let counts = permissions::is_administrator(person.role) && !person.suspended;
+fn keep_an_administrator(rows: &Rows<'_>, user: &User) -> Result<(), Failure> {
+    let counts = permissions::is_administrator(user.role) && !user.suspended;
     if counts && rows.administrators()? <= 1 {
-        return Err(refusals::person_last_administrator(&person.name).into());
+        return Err(refusals::user_last_administrator(&user.name).into());
     }
     Ok(())
 }
 
 fn oneself(verb: &str) -> Refusal {
-    refusals::person_self(verb)
+    refusals::user_self(verb)
 }
 
 fn not_an_account() -> Refusal {
-    refusals::person_root()
+    refusals::user_root()
 }
 
 fn note(
     rows: &Rows<'_>,
     actor: &UserName,
-    person: &User,
+    user: &User,
     code: &str,
     before: &str,
     after: &str,
 ) -> Result<(), Failure> {
     rows.note(NewEvent {
         actor: actor.as_str(),
-        topic: "people",
-        object: &person.id.to_string(),
-        scope: rules::tenancy::Scope::domain(person.domain),
+        topic: "users",
+        object: &user.id.to_string(),
+        scope: rules::tenancy::Scope::domain(user.domain),
         code,
         before,
         after,

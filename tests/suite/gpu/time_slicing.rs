@@ -1,6 +1,6 @@
 //! Two programs in processes of their own, each behind its hook on the fake driver, and the product's own
 //! thread giving them turns: the one with the larger share gets more. Says nothing of how exact that is;
-//! the arbiter's model and `node::gpu::turns` do, in virtual time.
+//! the arbiter's model and `node::gpu::time_slicing` do, in virtual time.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use node::gpu::arbiter::Mode;
 use node::gpu::inject::{InjectedSlice, Pages};
 use node::gpu::region::{DeviceTerms, MODE_OFF, MODE_WINDOW};
-use node::gpu::turns::{Seat, TimeSlicer, now};
+use node::gpu::time_slicing::{Seat, TimeSlicer, now};
 use rules::names::{ContainerName, SessionId};
 
 use super::rig::{MIB, Rig, state};
