@@ -103,14 +103,14 @@ class Browser:
             raise OSError(f"{status} {text[:200]}")
         return json.loads(text)["items"]
 
-    def launch(self, name, copies, memory_gib):
+    def launch(self, name, replicas, memory_gib):
         status, where, text = self.ask(
             "POST",
             "/sessions/new",
             {
                 "kind": "interactive", "image": "host", "command": "", "name": name,
-                "cpu": "0.02", "memory": memory_gib, "shm": "1m", "copies": str(copies),
-                "longest": "", "start_at": "", "after": "", "env": "", "labels": "", "act": "launch",
+                "cpu": "0.02", "memory": memory_gib, "shm": "1m", "replicas": str(replicas),
+                "max_runtime": "", "start_at": "", "after": "", "env": "", "labels": "", "act": "launch",
             },
         )
         if status != 303:

@@ -15,7 +15,7 @@ CATALOG = "/var/lib/fardel/catalog.sqlite"
 DAYS = 20
 
 
-def make(people, events):
+def make(users, events):
     catalog = sqlite3.connect(CATALOG, isolation_level=None)
     now = int(time.time() * 1000)
     begun = now - DAYS * 86_400_000
@@ -25,29 +25,29 @@ def make(people, events):
     catalog.execute("begin")
     catalog.execute(
         """
-        with recursive n(i) as (select 1 union all select i + 1 from n where i < :people)
-        insert into person (id, name, role, language, theme, time_zone, suspended, password,
+        with recursive n(i) as (select 1 union all select i + 1 from n where i < :users)
+        insert into user (id, name, role, language, theme, time_zone, suspended, password,
                             created_at, generation)
-        select randomblob(16), 'person-' || i, 'user', 'ko', 'system', 'Asia/Seoul', 0,
+        select randomblob(16), 'user-' || i, 'user', 'ko', 'system', 'Asia/Seoul', 0,
                '$argon2id$v=19$m=19456,t=2,p=1$' || hex(randomblob(16)) || '$' || hex(randomblob(16)),
                :begun + i, 1
         from n
         """,
-        {"people": people, "begun": begun},
+        {"users": users, "begun": begun},
     )
     catalog.execute(
         """
         with recursive n(i) as (select 1 union all select i + 1 from n where i < :events)
         insert into event (at, actor, topic, object, owner, code, before, after)
-        select :begun + i * :step, 'person-' || (i % :people + 1), 'sessions',
+        select :begun + i * :step, 'user-' || (i % :users + 1), 'sessions',
                -- Ids sort by time, as the product's do; four events speak of one session.
                printf('019a%028x', i / 4), null, 'session.running', 'preparing', 'running'
         from n
         """,
-        {"people": people, "events": events, "begun": begun, "step": (now - begun) // events},
+        {"users": users, "events": events, "begun": begun, "step": (now - begun) // events},
     )
     catalog.execute("commit")
-    print(f"{people} people and {events} events in {time.time() - now / 1000:.0f} s", flush=True)
+    print(f"{users} users and {events} events in {time.time() - now / 1000:.0f} s", flush=True)
 
 
 def tell():
@@ -55,17 +55,17 @@ def tell():
     everybody = hashlib.sha256()
     count = 0
     for row in catalog.execute(
-        "select name, role, hex(id), password from person where removed_at is null order by name"
+        "select name, role, hex(id), password from user where removed_at is null order by name"
     ):
         everybody.update(repr(row).encode())
         count += 1
-    print(f"people: {count}, {everybody.hexdigest()}")
+    print(f"users: {count}, {everybody.hexdigest()}")
     # Those that were made: others come while servers work.
     events = catalog.execute(
         """
         select count(*), sum(at), sum(sequence), min(object), max(object)
         from event
-        where actor like 'person-%' and code = 'session.running'
+        where actor like 'user-%' and code = 'session.running'
         """
     ).fetchone()
     print("events:", *events)

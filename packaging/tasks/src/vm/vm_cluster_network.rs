@@ -1,4 +1,4 @@
-//! The wire of a rack: a network of its own with one bridge, and one tap for each node. Nothing of this
+//! The wire of a cluster: a network of its own with one bridge, and one tap for each node. Nothing of this
 //! machine's network is touched; the kernel takes all of it away with the last process inside.
 
 use std::fs;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::failure::Failure;
 use crate::program::{self, Program};
 
-const BRIDGE: &str = "rack";
+const BRIDGE: &str = "cluster";
 
 /// How long the network of ended guests may stay: the kernel clears it in its own time.
 const CLEARING: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ pub(super) fn missing() -> Option<String> {
 impl Network {
     /// Makes it with taps for nodes 1 to `nodes`, all on the bridge. Its holder stands in `folder`.
     pub(super) fn make(nodes: u32, folder: &Path) -> Result<Self, Failure> {
-        let fault = |error: std::io::Error| Failure::new(format!("the rack's network: {error}"));
+        let fault = |error: std::io::Error| Failure::new(format!("the cluster's network: {error}"));
         let own = fs::read_link("/proc/self/ns/net").map_err(fault)?;
         let mut holder = Program::named("unshare")
             .words("--net -- cat")
@@ -54,7 +54,7 @@ impl Network {
                     let _ = holder.kill();
                     let _ = holder.wait();
                     return Err(Failure::new(
-                        "no network of its own can be made for the rack",
+                        "no network of its own can be made for the cluster",
                     ));
                 }
                 _ => std::thread::sleep(Duration::from_millis(5)),
@@ -97,7 +97,7 @@ impl Network {
             }
             if begun.elapsed() > CLEARING {
                 return Err(Failure::new(format!(
-                    "processes are left in the rack's network: {left:?}"
+                    "processes are left in the cluster's network: {left:?}"
                 )));
             }
             std::thread::sleep(Duration::from_millis(20));

@@ -1,4 +1,4 @@
-# The rack's own trial: everybody reaches everybody; a node whose cable is cut, and later its power, is
+# The cluster's own trial: everybody reaches everybody; a node whose cable is cut, and later its power, is
 # missed by the others and comes back as itself. Node 1 gives the orders.
 fail() {
     echo "FAILED: $*"

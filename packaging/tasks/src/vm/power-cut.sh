@@ -8,7 +8,7 @@ if ! [ -x /usr/bin/fardel ]; then
 DefaultDependencies=no
 After=local-fs.target
 [Service]
-ExecStart=/usr/local/sbin/bed-guest bed guest watch
+ExecStart=/usr/local/sbin/bed-guest vm guest watch
 [Install]
 WantedBy=sysinit.target
 END
@@ -17,4 +17,4 @@ END
     # An installation that returned is on the disk.
     sync
 fi
-exec /usr/local/sbin/bed-guest bed guest power-cut "$1"
+exec /usr/local/sbin/bed-guest vm guest power-cut "$1"

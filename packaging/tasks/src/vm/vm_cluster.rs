@@ -1,5 +1,5 @@
 //! Several guests on one wire: the same script in each, with its number and everybody's addresses. The
-//! script asks the rack to cut a node's cable, take its power, and give both back. Knows who runs and
+//! script asks the cluster to cut a node's cable, take its power, and give both back. Knows who runs and
 //! who waits for whom; what a node says is printed and never understood, but for these requests.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,34 +10,34 @@ use std::time::{Duration, Instant};
 
 use super::machine::{Machine, Said};
 use super::order::{Cable, Hardware, Order};
-use super::rack_network::{self, Network};
 use super::root::Root;
+use super::vm_cluster_network::{self, Network};
 use super::{Folder, processes_in};
 use crate::failure::Failure;
 use crate::stage;
 
 /// What every script begins with.
-const PROLOGUE: &str = include_str!("rack.sh");
+const PROLOGUE: &str = include_str!("vm-cluster.sh");
 
-/// The rack's own script, for a run without one.
-const TRIAL: &str = include_str!("rack-trial.sh");
+/// The cluster's own script, for a run without one.
+const TRIAL: &str = include_str!("vm-cluster-trial.sh");
 
 /// How long a node's thread listens before it looks whether there is something to say.
 const LISTEN: Duration = Duration::from_millis(100);
 
 /// What is to be run.
 #[derive(Debug, PartialEq)]
-pub(super) struct Wish {
+pub(super) struct ClusterOptions {
     pub(super) nodes: u32,
     pub(super) memory_mib: u64,
     pub(super) limit: Option<Duration>,
     pub(super) shares: Vec<(String, PathBuf)>,
-    /// None: the rack's own trial of cuts.
+    /// None: the cluster's own trial of cuts.
     pub(super) script: Option<PathBuf>,
     pub(super) arguments: Vec<String>,
 }
 
-impl Default for Wish {
+impl Default for ClusterOptions {
     /// Three nodes of half a GiB.
     fn default() -> Self {
         Self {
@@ -51,56 +51,58 @@ impl Default for Wish {
     }
 }
 
-/// Why this machine can have no rack, if so.
+/// Why this machine can have no cluster, if so.
 pub(super) fn missing() -> Option<String> {
-    super::missing().or_else(rack_network::missing)
+    super::missing().or_else(vm_cluster_network::missing)
 }
 
-/// The rack's own trial, as a stage of the gate.
+/// The cluster's own trial, as a stage of the gate.
 pub(super) fn trial(root: &Root) -> Result<(), Failure> {
-    match run(root, &Wish::default())? {
+    match run(root, &ClusterOptions::default())? {
         0 => Ok(()),
         code => Err(Failure::new(format!("the trial ended with {code}"))),
     }
 }
 
 /// Boots the nodes, runs the script in each, and gives the first code that is not zero, in the order of
-/// the nodes. Fails when a node ends without one, or when anything of the rack is left.
-pub(super) fn run(root: &Root, wish: &Wish) -> Result<i32, Failure> {
-    let script = match &wish.script {
+/// the nodes. Fails when a node ends without one, or when anything of the cluster is left.
+pub(super) fn run(root: &Root, options: &ClusterOptions) -> Result<i32, Failure> {
+    let script = match &options.script {
         Some(path) => std::fs::read_to_string(path)
             .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?,
         None => TRIAL.to_owned(),
     };
     let (begun, before) = (Instant::now(), stage::children_cpu_seconds());
-    let folder = Folder::make("rack", 1 << 30)?;
-    let network = Network::make(wish.nodes, folder.path())?;
+    let folder = Folder::make("cluster", 1 << 30)?;
+    let network = Network::make(options.nodes, folder.path())?;
     let code = {
-        let mut rack = Rack::new(root, wish, &script, &network, &folder);
-        for number in 1..=wish.nodes {
-            rack.power_on(number)?;
+        let mut cluster = VmCluster::new(root, options, &script, &network, &folder);
+        for number in 1..=options.nodes {
+            cluster.power_on(number)?;
         }
-        rack.attend()?
+        cluster.attend()?
     };
     network.remove()?;
     let left = processes_in(folder.path());
     if !left.is_empty() {
-        return Err(Failure::new(format!("the rack left processes: {left:?}")));
+        return Err(Failure::new(format!(
+            "the cluster left processes: {left:?}"
+        )));
     }
     folder.remove()?;
     println!(
-        "rack: {} nodes; {:.1} s and {:.1} CPU seconds in all; code {code}",
-        wish.nodes,
+        "cluster: {} nodes; {:.1} s and {:.1} CPU seconds in all; code {code}",
+        options.nodes,
         begun.elapsed().as_secs_f64(),
         stage::children_cpu_seconds() - before,
     );
     Ok(code)
 }
 
-/// The rack while it runs.
-struct Rack<'a> {
+/// The cluster while it runs.
+struct VmCluster<'a> {
     root: &'a Root,
-    wish: &'a Wish,
+    options: &'a ClusterOptions,
     script: &'a str,
     network: &'a Network,
     folder: &'a Folder,
@@ -142,7 +144,7 @@ enum What {
     Gone,
 }
 
-/// What a script asks of the rack.
+/// What a script asks of the cluster.
 #[derive(Debug, PartialEq)]
 enum Request {
     Cut(u32),
@@ -152,10 +154,10 @@ enum Request {
     Meet(String),
 }
 
-impl<'a> Rack<'a> {
+impl<'a> VmCluster<'a> {
     fn new(
         root: &'a Root,
-        wish: &'a Wish,
+        options: &'a ClusterOptions,
         script: &'a str,
         network: &'a Network,
         folder: &'a Folder,
@@ -163,7 +165,7 @@ impl<'a> Rack<'a> {
         let (tell, heard) = mpsc::channel();
         Self {
             root,
-            wish,
+            options,
             script,
             network,
             folder,
@@ -178,7 +180,7 @@ impl<'a> Rack<'a> {
     fn power_on(&mut self, number: u32) -> Result<(), Failure> {
         let boots = self.nodes.get(&number).map_or(0, |node| node.boots) + 1;
         let script = [
-            assignments(number, self.wish.nodes, boots),
+            assignments(number, self.options.nodes, boots),
             PROLOGUE.to_owned(),
             self.script.to_owned(),
         ]
@@ -189,16 +191,16 @@ impl<'a> Rack<'a> {
             words: words(number),
         });
         order.disk = Some(self.folder.path().join(format!("disk-{number}")));
-        order.memory_mib = self.wish.memory_mib;
-        order.limit = self.wish.limit.unwrap_or(order.limit);
-        order.shares.clone_from(&self.wish.shares);
-        order.arguments.clone_from(&self.wish.arguments);
+        order.memory_mib = self.options.memory_mib;
+        order.limit = self.options.limit.unwrap_or(order.limit);
+        order.shares.clone_from(&self.options.shares);
+        order.arguments.clone_from(&self.options.arguments);
         let machine = Machine::boot(&order)?;
         let (words, asked) = mpsc::channel();
         let tell = self.tell.clone();
         let thread = std::thread::spawn(move || {
             let result = attend(machine, &asked, &|what| {
-                // Nobody listens any more once the rack has failed.
+                // Nobody listens any more once the cluster has failed.
                 let _ = tell.send(Heard {
                     node: number,
                     boot: boots,
@@ -243,7 +245,7 @@ impl<'a> Rack<'a> {
                     println!("node {number}: up after {seconds:.1} s of its own time");
                 }
                 What::Said(Said::Ended(code)) => node.code = Some(code),
-                What::Said(Said::Line(line)) => match line.strip_prefix("\u{1}rack ") {
+                What::Said(Said::Line(line)) => match line.strip_prefix("\u{1}cluster ") {
                     Some(asked) => self.answer(number, asked)?,
                     None => println!("node {number}: {line}"),
                 },
@@ -260,7 +262,7 @@ impl<'a> Rack<'a> {
     }
 
     fn answer(&mut self, asker: u32, words: &str) -> Result<(), Failure> {
-        let Some(request) = request(words, self.wish.nodes) else {
+        let Some(request) = request(words, self.options.nodes) else {
             return self.tell(asker, "this is no request");
         };
         if !matches!(request, Request::Meet(_)) {
@@ -332,8 +334,8 @@ impl<'a> Rack<'a> {
     }
 }
 
-impl Drop for Rack<'_> {
-    /// A rack that failed takes everybody's power, and waits until it is gone.
+impl Drop for VmCluster<'_> {
+    /// A cluster that failed takes everybody's power, and waits until it is gone.
     fn drop(&mut self) {
         for (number, node) in &mut self.nodes {
             if let Some(Err(failure)) = node.power.take().map(ended) {
@@ -361,7 +363,7 @@ fn attend(
     loop {
         match asked.try_recv() {
             Ok(Word::Tell(line)) => machine.tell(&line)?,
-            // The rack itself has failed where nobody asks any more.
+            // The cluster itself has failed where nobody asks any more.
             Ok(Word::Cut) | Err(TryRecvError::Disconnected) => return machine.cut(),
             Err(TryRecvError::Empty) => {}
         }
@@ -376,7 +378,7 @@ fn attend(
     }
 }
 
-/// None when the words make no sense for a rack of so many nodes.
+/// None when the words make no sense for a cluster of so many nodes.
 fn request(words: &str, nodes: u32) -> Option<Request> {
     let words: Vec<&str> = words.split(' ').collect();
     let number = |text: &str| text.parse().ok().filter(|node| (1..=nodes).contains(node));
@@ -410,7 +412,7 @@ fn words(node: u32) -> Vec<String> {
     vec![
         format!(
             "vec0:transport=tap,ifname={},depth=128,mac=02:fa:4d:e1:00:{node:02x}",
-            rack_network::tap(node)
+            vm_cluster_network::tap(node)
         ),
         format!("systemd.hostname=node-{node}"),
         format!("systemd.machine_id=fa4de10000000000000000000000{node:04x}"),

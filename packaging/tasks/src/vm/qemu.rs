@@ -1,4 +1,4 @@
-//! The second test-bed: the same root and the same contract under Debian's own kernel, on a whole
+//! The second test machine: the same root and the same contract under Debian's own kernel, on a whole
 //! machine with several processors that QEMU computes. For what User-Mode Linux lacks: cpuset, more
 //! than one processor, pressure figures, firmware. Every instruction is translated; `/dev/kvm` is never
 //! used, since one that can be opened need not run an ordinary kernel. Never a measure of speed.

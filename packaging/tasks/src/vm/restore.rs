@@ -9,13 +9,13 @@ use crate::failure::Failure;
 
 /// What the lost machine held.
 pub(super) struct Held {
-    people: &'static str,
+    users: &'static str,
     events: &'static str,
 }
 
 /// What the promise speaks of.
 pub(super) const PROMISED: Held = Held {
-    people: "10000",
+    users: "10000",
     events: "1000000",
 };
 
@@ -33,7 +33,7 @@ pub(super) fn run(root: &Root, packages: &Packages, held: &Held) -> Result<(), F
         ("browser.py", include_str!("browser.py")),
         ("history.py", include_str!("history.py")),
     ];
-    old.arguments = [held.people, held.events, MAX_SECONDS]
+    old.arguments = [held.users, held.events, MAX_SECONDS]
         .map(str::to_owned)
         .to_vec();
     packages.give(&mut old);
@@ -41,7 +41,7 @@ pub(super) fn run(root: &Root, packages: &Packages, held: &Held) -> Result<(), F
 
     let mut new = Order::new(root, include_str!("restore-new.sh"));
     new.files.clone_from(&old.files);
-    new.arguments = [held.people, MAX_SECONDS].map(str::to_owned).to_vec();
+    new.arguments = [held.users, MAX_SECONDS].map(str::to_owned).to_vec();
     packages.give(&mut new);
     // What was left there lies in a folder of that name.
     let out = carried.path().join("out");

@@ -1,5 +1,5 @@
-//! The test-bed: a Debian with a real systemd and cgroup v2 in a virtual machine that needs no
-//! hardware help. `cargo ci bed run SCRIPT` starts it, runs the script inside as root, prints what the
+//! The test machine: a Debian with a real systemd and cgroup v2 in a virtual machine that needs no
+//! hardware help. `cargo ci vm run SCRIPT` starts it, runs the script inside as root, prints what the
 //! script says and ends with its code. Never a measure of speed: the guest has one slow processor, and
 //! neither cpuset nor pressure figures. With `--in qemu` the same root runs under Debian's
 //! own kernel on a computed machine that has several processors and the other two, and is slower still.
@@ -10,7 +10,7 @@
 //! guest has no network but loopback. To run the test binaries of a debug build inside:
 //!
 //! ```text
-//! cargo ci bed run --memory 2048 --share tests=target/x86_64-unknown-linux-gnu/debug/deps SCRIPT
+//! cargo ci vm run --memory 2048 --share tests=target/x86_64-unknown-linux-gnu/debug/deps SCRIPT
 //! ```
 
 mod airgap;
@@ -22,14 +22,14 @@ mod power_cut;
 mod qemu;
 mod qemu_kernel;
 mod qemu_processors;
-mod rack;
-mod rack_network;
 mod random;
 mod restore;
 mod root;
 pub(crate) mod suite;
 mod trouble;
 mod upgrade;
+mod vm_cluster;
+mod vm_cluster_network;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,31 +45,31 @@ use crate::program::{self, Program};
 use crate::stage::{self, Gate};
 
 pub(crate) const USAGE: &str = "\
-usage: cargo ci bed root [--suite NAME]
-       cargo ci bed suite [--in qemu]
-       cargo ci bed run [--in qemu [--cpus NUMBER] [--uefi]] [--disk NAME] [--memory MIB]
+usage: cargo ci vm root [--suite NAME]
+       cargo ci vm suite [--in qemu]
+       cargo ci vm run [--in qemu [--cpus NUMBER] [--uefi]] [--disk NAME] [--memory MIB]
                         [--limit SECONDS] [--share NAME=FOLDER]... [--out FOLDER]
                         [--suite NAME] SCRIPT [ARGUMENT]...
-       cargo ci bed upgrade [--binary FILE]
-       cargo ci bed airgap [--suite NAME] [--binary FILE]
-       cargo ci bed restore [--binary FILE]
-       cargo ci bed trouble [--binary FILE]
-       cargo ci bed network [--binary FILE]
-       cargo ci bed processors [--binary FILE]
-       cargo ci bed rack [--nodes NUMBER] [--memory MIB] [--limit SECONDS] [--share NAME=FOLDER]...
+       cargo ci vm upgrade [--binary FILE]
+       cargo ci vm airgap [--suite NAME] [--binary FILE]
+       cargo ci vm restore [--binary FILE]
+       cargo ci vm trouble [--binary FILE]
+       cargo ci vm network [--binary FILE]
+       cargo ci vm processors [--binary FILE]
+       cargo ci vm cluster [--nodes NUMBER] [--memory MIB] [--limit SECONDS] [--share NAME=FOLDER]...
                          [SCRIPT [ARGUMENT]...]
-       cargo ci bed power-cut [--cuts NUMBER] [--seed NUMBER] [--binary FILE]
+       cargo ci vm power-cut [--cuts NUMBER] [--seed NUMBER] [--binary FILE]
   root      make the guest's root file system, or say where it is
   suite     the runtime's tests on cgroup v2; with --in qemu under Debian's own kernel
   upgrade   the package's whole life; a session lives through it until the removal
   airgap    set up by a browser, upgraded under forty sessions; nothing tries to leave the machine
   processors  shares, sets of processors and pressure under Debian's own kernel (in QEMU)
-  restore   one guest is lost, another takes its place; 10,000 people and a million events
+  restore   one guest is lost, another takes its place; 10,000 users and a million events
   trouble   full disk, broken settings, taken port, foreign state, NFS, wrong clock, under the real units
   network   another address by the console, taken back by itself unless it is kept
   power-cut the power goes, again and again; nothing acknowledged may be lost
   run       boot, run SCRIPT inside as root, and end with its code
-  rack      boot three machines on one wire and run SCRIPT in each; without one, a trial in which a
+  cluster   boot three machines on one wire and run SCRIPT in each; without one, a trial in which a
             cable is cut and the power goes
   --in qemu under Debian's own kernel, on a computed machine: twenty times slower, with two
             processors or as many as --cpus says, and with --uefi begun by firmware
@@ -81,10 +81,10 @@ usage: cargo ci bed root [--suite NAME]
   --suite   bookworm (Debian 12), or trixie (Debian 13); bookworm unless given
   --binary  the product to pack; the release build unless given";
 
-/// Exit code when this machine cannot run the bed; the reason is printed. (EX_UNAVAILABLE.)
+/// Exit code when this machine cannot run the vm; the reason is printed. (EX_UNAVAILABLE.)
 const LEFT_OUT: u8 = 69;
 
-/// What `cargo ci bed run` was asked.
+/// What `cargo ci vm run` was asked.
 #[derive(Debug, Default, PartialEq)]
 struct Request {
     /// None: User-Mode Linux.
@@ -106,7 +106,7 @@ struct Wanted {
     firmware: bool,
 }
 
-/// Does what `cargo ci bed …` asks and gives the exit code. `came_from` is where relative paths begin.
+/// Does what `cargo ci vm …` asks and gives the exit code. `came_from` is where relative paths begin.
 pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
     let Some(verb) = verb(words, came_from) else {
         eprintln!("{USAGE}");
@@ -122,11 +122,11 @@ pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
             ..
         }) => qemu::missing(false),
         Verb::Suite { emulated: true } => qemu::missing(false),
-        Verb::Rack(_) => rack::missing(),
+        Verb::Cluster(_) => vm_cluster::missing(),
         _ => missing(),
     };
     if let Some(reason) = reason {
-        crate::leave_out("bed", &reason)?;
+        crate::leave_out("vm", &reason)?;
         return Ok(LEFT_OUT);
     }
     sweep();
@@ -139,9 +139,8 @@ pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
             suite::run(&program::built("debug")?, emulated, suite::Extent::Whole).map(|()| 0)
         }
         Verb::Run(request) => run(&request),
-        Verb::Rack(wish) => {
-            rack::run(&Root::ready()?, &wish).map(|code| u8::try_from(code).unwrap_or(u8::MAX))
-        }
+        Verb::Cluster(options) => vm_cluster::run(&Root::ready()?, &options)
+            .map(|code| u8::try_from(code).unwrap_or(u8::MAX)),
         Verb::Trial(trial) => {
             let binary = match &trial.binary {
                 Some(binary) => binary.clone(),
@@ -169,23 +168,21 @@ pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
 /// The stages of the gate that try the packed product in a guest.
 pub(crate) fn stages(gate: &mut Gate, binary: &Path) {
     if let Some(reason) = missing() {
-        return gate.stage("bed", || {
-            crate::leave_out("the package in the bed", &reason)
-        });
+        return gate.stage("vm", || crate::leave_out("the package in the vm", &reason));
     }
     sweep();
     let mut made = None;
-    gate.stage("bed: root and packages", || {
+    gate.stage("vm: root and packages", || {
         made = Some((Root::ready()?, Packages::two(binary)?));
         Ok(())
     });
     let Some((root, packages)) = made else {
         return;
     };
-    gate.stage("bed: upgrade", || upgrade::run(&root, &packages));
-    gate.stage("bed: air gap", || airgap::run(&root, &packages));
+    gate.stage("vm: upgrade", || upgrade::run(&root, &packages));
+    gate.stage("vm: air gap", || airgap::run(&root, &packages));
     let seed = u64::from(std::process::id());
-    gate.stage("bed: power cut", || {
+    gate.stage("vm: power cut", || {
         power_cut::run(&root, &packages, 1, seed)
     });
 }
@@ -194,34 +191,34 @@ pub(crate) fn stages(gate: &mut Gate, binary: &Path) {
 /// machine is promised to hold, and all kinds of trouble.
 pub(crate) fn nightly(gate: &mut Gate) {
     if let Some(reason) = missing() {
-        return gate.stage("bed: the night", || {
-            crate::leave_out("the package in the bed", &reason)
+        return gate.stage("vm: the night", || {
+            crate::leave_out("the package in the vm", &reason)
         });
     }
     let mut made = None;
-    gate.stage("bed: packages of the night", || {
+    gate.stage("vm: packages of the night", || {
         made = Some(Packages::two(&program::built("release")?)?);
         Ok(())
     });
     let Some(packages) = made else {
         return;
     };
-    gate.stage("bed: processors", || match qemu::missing(false) {
+    gate.stage("vm: processors", || match qemu::missing(false) {
         Some(reason) => crate::leave_out("several processors", &reason),
         None => qemu_processors::run(&Root::ready()?, &packages),
     });
-    gate.stage("bed: rack", || match rack::missing() {
-        Some(reason) => crate::leave_out("the rack", &reason),
-        None => rack::trial(&Root::ready()?),
+    gate.stage("vm: cluster", || match vm_cluster::missing() {
+        Some(reason) => crate::leave_out("the cluster", &reason),
+        None => vm_cluster::trial(&Root::ready()?),
     });
-    gate.stage("bed: air gap in trixie", || {
+    gate.stage("vm: air gap in trixie", || {
         airgap::run(&Root::of("trixie")?, &packages)
     });
-    gate.stage("bed: restore, full size", || {
+    gate.stage("vm: restore, full size", || {
         restore::run(&Root::ready()?, &packages, &restore::PROMISED)
     });
-    gate.stage("bed: network", || network::run(&Root::ready()?, &packages));
-    gate.stage("bed: trouble", || trouble::run(&Root::ready()?, &packages));
+    gate.stage("vm: network", || network::run(&Root::ready()?, &packages));
+    gate.stage("vm: trouble", || trouble::run(&Root::ready()?, &packages));
 }
 
 /// What runs inside a guest; asked for by scripts of scenarios only.
@@ -229,18 +226,18 @@ pub(crate) fn guest(words: &[&str]) -> Result<(), Failure> {
     guest::main(words)
 }
 
-/// Why this machine cannot run the bed, if so.
+/// Why this machine cannot run the vm, if so.
 pub(crate) fn missing() -> Option<String> {
     root::missing()
 }
 
-/// What `cargo ci bed` can do.
+/// What `cargo ci vm` can do.
 #[derive(Debug, PartialEq)]
 enum Verb {
     Root(&'static str),
     Suite { emulated: bool },
     Run(Request),
-    Rack(rack::Wish),
+    Cluster(vm_cluster::ClusterOptions),
     Trial(Trial),
 }
 
@@ -274,7 +271,7 @@ fn verb(words: &[&str], came_from: &Path) -> Option<Verb> {
         ["suite"] => Some(Verb::Suite { emulated: false }),
         ["suite", "--in", "qemu"] => Some(Verb::Suite { emulated: true }),
         ["run", rest @ ..] => Some(Verb::Run(parsed(rest, came_from)?)),
-        ["rack", rest @ ..] => racked(rest, came_from).map(Verb::Rack),
+        ["cluster", rest @ ..] => clustered(rest, came_from).map(Verb::Cluster),
         ["upgrade", rest @ ..] => trial(Kind::Upgrade, rest, came_from).map(Verb::Trial),
         ["airgap", rest @ ..] => trial(Kind::Airgap, rest, came_from).map(Verb::Trial),
         ["processors", rest @ ..] => trial(Kind::Processors, rest, came_from).map(Verb::Trial),
@@ -306,30 +303,30 @@ fn trial(kind: Kind, words: &[&str], came_from: &Path) -> Option<Trial> {
     Some(trial)
 }
 
-fn racked(words: &[&str], came_from: &Path) -> Option<rack::Wish> {
-    let mut wish = rack::Wish::default();
+fn clustered(words: &[&str], came_from: &Path) -> Option<vm_cluster::ClusterOptions> {
+    let mut options = vm_cluster::ClusterOptions::default();
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match *word {
-            // Addresses have one byte for it, and three is what the bed was made for.
+            // Addresses have one byte for it, and three is what the cluster was made for.
             "--nodes" => {
-                wish.nodes = words
+                options.nodes = words
                     .next()?
                     .parse()
                     .ok()
                     .filter(|n| (1..=16).contains(n))?;
             }
-            "--memory" => wish.memory_mib = words.next()?.parse().ok()?,
-            "--limit" => wish.limit = Some(Duration::from_secs(words.next()?.parse().ok()?)),
-            "--share" => wish.shares.push(share(words.next()?, came_from)?),
+            "--memory" => options.memory_mib = words.next()?.parse().ok()?,
+            "--limit" => options.limit = Some(Duration::from_secs(words.next()?.parse().ok()?)),
+            "--share" => options.shares.push(share(words.next()?, came_from)?),
             flag if flag.starts_with('-') => return None,
             script => {
-                wish.script = Some(came_from.join(script));
-                wish.arguments = words.by_ref().map(|word| (*word).to_owned()).collect();
+                options.script = Some(came_from.join(script));
+                options.arguments = words.by_ref().map(|word| (*word).to_owned()).collect();
             }
         }
     }
-    Some(wish)
+    Some(options)
 }
 
 /// `NAME=FOLDER`.
@@ -425,7 +422,7 @@ fn run_to_the_end(order: &Order<'_>, out: Option<&Path>) -> Result<i32, Failure>
     }
     machine.wait()?;
     println!(
-        "bed: up after {booted:.1} s of guest time; {:.1} s and {:.1} CPU seconds in all; code {code}",
+        "vm: up after {booted:.1} s of guest time; {:.1} s and {:.1} CPU seconds in all; code {code}",
         begun.elapsed().as_secs_f64(),
         stage::children_cpu_seconds() - before,
     );
@@ -607,12 +604,12 @@ mod tests {
 
     #[test]
     fn a_rack_has_three_nodes_unless_said_and_a_trial_of_its_own() {
-        let read = |words: &[&str]| racked(words, Path::new("/here"));
-        assert_eq!(read(&[]), Some(rack::Wish::default()));
-        let wish = read(&["--nodes", "2", "go.sh", "--memory"]).expect("it is well formed");
-        assert_eq!((wish.nodes, wish.memory_mib), (2, 512));
-        assert_eq!(wish.script, Some(PathBuf::from("/here/go.sh")));
-        assert_eq!(wish.arguments, ["--memory"]);
+        let read = |words: &[&str]| clustered(words, Path::new("/here"));
+        assert_eq!(read(&[]), Some(vm_cluster::ClusterOptions::default()));
+        let options = read(&["--nodes", "2", "go.sh", "--memory"]).expect("it is well formed");
+        assert_eq!((options.nodes, options.memory_mib), (2, 512));
+        assert_eq!(options.script, Some(PathBuf::from("/here/go.sh")));
+        assert_eq!(options.arguments, ["--memory"]);
         assert_eq!(read(&["--nodes", "0"]), None);
         assert_eq!(read(&["--nodes"]), None);
         assert_eq!(read(&["--uefi"]), None);

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::order::Order;
 use super::root::Root;
 use super::{Folder, run_to_the_end};
-use crate::deb::{self, Wish};
+use crate::deb::{self, DebOptions};
 use crate::failure::Failure;
 
 /// Above every version that the product has; dpkg must take it for an upgrade.
@@ -35,12 +35,12 @@ impl Packages {
         let folder = Folder::make("packages", 256 << 20)?;
         let mut paths = Vec::new();
         for version in versions {
-            let wish = Wish {
+            let options = DebOptions {
                 version: version.map(str::to_owned),
                 into: Some(folder.path().to_owned()),
-                ..Wish::default()
+                ..DebOptions::default()
             };
-            let path = deb::make(binary, &wish)?;
+            let path = deb::make(binary, &options)?;
             let name = path.file_name().unwrap_or_default();
             paths.push(format!("/mnt/deb/{}", name.to_string_lossy()));
         }

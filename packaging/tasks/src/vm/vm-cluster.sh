@@ -1,22 +1,22 @@
-# What every script in a rack begins with. Set are NODE (from 1), NODES, BOOT (how often this node was
-# started), ADDRESS and ADDRESSES. The rack answers on standard input.
+# What every script in a cluster begins with. Set are NODE (from 1), NODES, BOOT (how often this node was
+# started), ADDRESS and ADDRESSES. The cluster answers on standard input.
 ip link set vec0 up
 ip address add "$ADDRESS/24" dev vec0
 for one in $ADDRESSES; do
     grep -q "^$one " /etc/hosts || echo "$one node-${one##*.}" >>/etc/hosts
 done
-ask_rack() {
+ask_cluster() {
     local answer
-    printf '\001rack %s\n' "$*"
+    printf '\001cluster %s\n' "$*"
     read -r answer
-    [ "$answer" = done ] || { echo "FAILED: rack $*: $answer"; exit 1; }
+    [ "$answer" = done ] || { echo "FAILED: cluster $*: $answer"; exit 1; }
 }
-cut_cable() { ask_rack cut "$1"; }
-join_cable() { ask_rack join "$1"; }
-power_off() { ask_rack power-off "$1"; }
-power_on() { ask_rack power-on "$1"; }
+cut_cable() { ask_cluster cut "$1"; }
+join_cable() { ask_cluster join "$1"; }
+power_off() { ask_cluster power-off "$1"; }
+power_on() { ask_cluster power-on "$1"; }
 # Waits until every node that has power is here.
-meet() { ask_rack meet "$1"; }
+meet() { ask_cluster meet "$1"; }
 # Whether a machine answers an echo within two seconds.
 reaches() {
     python3 - "$1" <<'END'

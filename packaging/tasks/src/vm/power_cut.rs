@@ -223,7 +223,7 @@ impl Ledger {
                     known.names
                 ));
             }
-            if known.stopped && row["state"] != "ended" && row["wish"] == "run" {
+            if known.stopped && row["state"] != "ended" && row["desired"] == "run" {
                 lost.push(format!("the stop of session {id} is forgotten"));
             }
         }
@@ -513,7 +513,7 @@ mod tests {
     }
 
     fn running(id: &str, name: &str, started: &str) -> Value {
-        json!({"id": id, "name": name, "state": "running", "wish": "run", "incarnation": 1,
+        json!({"id": id, "name": name, "state": "running", "options": "run", "incarnation": 1,
                "started_at": started, "reason": {"text": "it runs"}})
     }
 

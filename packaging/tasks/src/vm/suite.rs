@@ -82,7 +82,7 @@ const MEMORY: u64 = 2048;
 /// Of the emulated guest.
 const PROCESSORS: u32 = 2;
 
-/// A stage of the gate: left out, with the reason, where no bed can be. The containers are those of the
+/// A stage of the gate: left out, with the reason, where no machine can be. The containers are those of the
 /// release build, which the guest starts sooner: twenty of them took 7 s there, and 12 s of the debug build.
 pub(crate) fn stage(product: &Path) -> Result<(), Failure> {
     match super::missing() {
@@ -145,7 +145,7 @@ pub(super) fn run(product: &Path, emulated: bool, extent: Extent) -> Result<(), 
     }
     let noted = std::fs::read_to_string(out.join("skips"))
         .map_err(|error| Failure::new(format!("the guest's list of skips: {error}")))?;
-    skips::compare_noted(Who::Bed, &noted)
+    skips::compare_noted(Who::Vm, &noted)
 }
 
 /// ` --skip NAME` for each of [`SAME_EVERYWHERE`].
