@@ -9,7 +9,17 @@ use std::path::PathBuf;
 
 /// An entry that has no constructor: its English is put together where its figures are.
 const NOTE: &str = "note";
+/// The code of every note begins so: what is said of other things has a constructor.
+const NOTES: &str = "check.";
 const REASON: &str = "reason";
+const BLOCKER: &str = "blocker";
+const NOTICE: &str = "notice";
+/// The kinds that are no refusals and have a constructor, with what it makes and the file that holds them.
+const OTHERS: [(&str, &str, &str); 3] = [
+    (REASON, "Reason", "reasons.rs"),
+    (BLOCKER, "PlacementBlocker", "blockers.rs"),
+    (NOTICE, "Notice", "notices.rs"),
+];
 /// A kind as the catalogue writes it, with the `RefusalKind` of its refusals.
 const REFUSALS: [(&str, &str); 11] = [
     ("malformed", "Malformed"),
@@ -84,12 +94,19 @@ fn main() {
     if !faults.is_empty() {
         return;
     }
+    let others = OTHERS.map(|(kind, made, file)| {
+        let is_of = |message: &Message| message.kind == kind;
+        (file, constructors(&messages, made, is_of))
+    });
+    let refusals = |message: &Message| is_refusal(&message.kind);
     for (name, source) in [
         ("codes.rs", codes(&messages)),
-        ("refusals.rs", constructors(&messages, false)),
-        ("reasons.rs", constructors(&messages, true)),
-        ("messages.rs", table(&messages)),
-    ] {
+        ("refusals.rs", constructors(&messages, "Refusal", refusals)),
+        ("translations.rs", table(&messages)),
+    ]
+    .into_iter()
+    .chain(others)
+    {
         std::fs::write(out.join(name), source).expect("OUT_DIR is writable");
     }
 }
@@ -133,6 +150,10 @@ impl Message {
     }
 }
 
+fn is_refusal(kind: &str) -> bool {
+    REFUSALS.iter().any(|(known, _)| *known == kind)
+}
+
 /// What is wrong with one entry; empty where it is well.
 fn faults(name: &str, message: &Message) -> Vec<String> {
     let mut all = Vec::new();
@@ -148,15 +169,26 @@ fn faults(name: &str, message: &Message) -> Vec<String> {
             message.code
         ));
     }
-    let constructed =
-        message.kind == REASON || REFUSALS.iter().any(|(kind, _)| *kind == message.kind);
+    let is_other = |(kind, ..): &(&str, &str, &str)| *kind == message.kind;
+    let constructed = is_refusal(&message.kind) || OTHERS.iter().any(is_other);
     if !constructed && message.kind != NOTE {
         all.push(format!("{name}: {:?} is no kind", message.kind));
     }
     if constructed == message.en.is_empty() {
         all.push(format!(
-            "{name}: a refusal and a reason have an English sentence, a note has none"
+            "{name}: a note has no English sentence, every other entry has one"
         ));
+    }
+    if message.kind == NOTE && !message.code.starts_with(NOTES) {
+        all.push(format!("{name}: a note is about a check; write a notice"));
+    }
+    if message.kind == NOTICE && !message.carried().is_empty() {
+        all.push(format!(
+            "{name}: no value goes along with a notice, so Korean names none"
+        ));
+    }
+    if [REASON, BLOCKER].contains(&message.kind.as_str()) && !message.hint.is_empty() {
+        all.push(format!("{name}: a {} has no hint", message.kind));
     }
     if message.ko.is_empty() {
         all.push(format!("{name}: it has no Korean sentence"));
@@ -224,18 +256,18 @@ fn sentence(text: &str, parameters: &[String]) -> String {
     }
 }
 
-fn constructors(messages: &BTreeMap<String, Message>, reasons: bool) -> String {
+fn constructors(
+    messages: &BTreeMap<String, Message>,
+    made: &str,
+    is_of: impl Fn(&Message) -> bool,
+) -> String {
     let mut source = String::new();
-    for (name, message) in messages {
-        if message.kind == NOTE || (message.kind == REASON) != reasons {
-            continue;
-        }
+    for (name, message) in messages.iter().filter(|(_, message)| is_of(message)) {
         let (parameters, carried) = (message.parameters(), message.carried());
         let arguments: Vec<String> = parameters
             .iter()
             .map(|name| format!("{name}: impl Display"))
             .collect();
-        let made = if reasons { "Reason" } else { "Refusal" };
         let doc = format!("`{}`: {} {}", message.code, message.en, message.hint);
         write!(
             source,
@@ -256,7 +288,7 @@ fn constructors(messages: &BTreeMap<String, Message>, reasons: bool) -> String {
                     "    Refusal::new(RefusalKind::{kind}, {code}, {text})"
                 )
             }
-            None => write!(source, "    Reason::new({code}, {text})"),
+            None => write!(source, "    {made}::new({code}, {text})"),
         }
         .expect("text grows");
         if !message.hint.is_empty() {
@@ -279,11 +311,14 @@ fn constructors(messages: &BTreeMap<String, Message>, reasons: bool) -> String {
 fn table(messages: &BTreeMap<String, Message>) -> String {
     let mut all: Vec<&Message> = messages.values().collect();
     all.sort_by_key(|m| (&m.code, std::cmp::Reverse(names(&m.ko).len())));
-    let mut source = format!("pub static MESSAGES: [Message; {}] = [\n", all.len());
+    let mut source = format!(
+        "pub static TRANSLATIONS: [Translation; {}] = [\n",
+        all.len()
+    );
     for m in all {
         writeln!(
             source,
-            "    Message {{ code: {:?}, en: {:?}, ko: {:?}, ko_bare: {:?} }},",
+            "    Translation {{ code: {:?}, en: {:?}, ko: {:?}, ko_bare: {:?} }},",
             m.code, m.en, m.ko, m.ko_bare
         )
         .expect("text grows");

@@ -4,6 +4,7 @@
 //! the time and the random bytes. The lints of this package forbid the rest.
 
 pub mod assignment;
+pub mod blockers;
 pub mod codes;
 pub mod continuity;
 pub mod cut;
@@ -13,9 +14,10 @@ pub mod findings;
 pub mod housekeeping;
 pub mod image;
 pub mod incident;
-pub mod message;
 pub mod messages;
 pub mod names;
+pub mod notice;
+pub mod notices;
 pub mod object;
 pub mod people;
 pub mod permissions;
@@ -30,6 +32,7 @@ pub mod refusals;
 pub mod resources;
 pub mod session;
 pub mod tenancy;
+pub mod translations;
 pub mod units;
 pub mod workload;
 pub mod world;

@@ -64,6 +64,28 @@ pub struct PlacementBlocker {
     pub ends_with: Option<SessionId>,
 }
 
+impl PlacementBlocker {
+    pub(crate) fn new(code: &str, text: impl Into<String>) -> Self {
+        Self {
+            code: code.to_owned(),
+            text: text.into(),
+            params: BTreeMap::new(),
+            ends_with: None,
+        }
+    }
+
+    pub(crate) fn with(mut self, name: &str, value: impl ToString) -> Self {
+        self.params.insert(name.to_owned(), value.to_string());
+        self
+    }
+
+    /// A blocker that the end of this session removes.
+    pub(crate) fn until(mut self, session: SessionId) -> Self {
+        self.ends_with = Some(session);
+        self
+    }
+}
+
 /// Lists decisions in the order of the queue, at most one per session; empty when nothing can move.
 ///
 /// People take turns (see `queue`), each with their own oldest first.
