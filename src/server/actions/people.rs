@@ -5,10 +5,11 @@ use api::people::UserPreferences;
 use api::secret::SecretText;
 use rules::names::{UserId, UserName};
 use rules::people::{Role, User};
-use rules::permissions::{self, Permission};
+use rules::permissions::{self, Permission, Subject};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{SessionState, plain, text};
+use rules::tenancy::Scope;
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -87,9 +88,9 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<User>, Failure
 /// One person, by id or name. Errors: `user.not-found`.
 pub async fn get(server: &Server, caller: &Caller, who: &str) -> Result<User, Failure> {
     allowed(caller, Permission::PeopleRead)?;
-    server
-        .catalog()
-        .read_now("show a person", |view| find(view, who))
+    server.catalog().read_now("show a person", |view| {
+        find(view, &caller.subject, Permission::PeopleRead, who)
+    })
 }
 
 /// Makes an account.
@@ -168,9 +169,9 @@ pub async fn set_password(
 ) -> Result<User, Failure> {
     let password = password.into();
     allowed(caller, Permission::PeopleWrite)?;
-    let person = server
-        .catalog()
-        .read_now("show a person", |view| find(view, who))?;
+    let person = server.catalog().read_now("show a person", |view| {
+        find(view, &caller.subject, Permission::PeopleWrite, who)
+    })?;
     password::check_new(&password, person.name.as_str(), "/password")?;
     let hash = server.hasher().hash(&password).await?;
     let who = person.id.to_string();
@@ -297,10 +298,11 @@ pub async fn remove(
 ) -> Result<User, Failure> {
     allowed(caller, Permission::PeopleWrite)?;
     let (own, actor, who) = (caller.subject.user, caller.name.clone(), who.to_owned());
+    let subject = caller.subject.clone();
     server
         .catalog()
         .write(Lane::People, "remove a person", move |rows| {
-            let person = find(rows, &who)?;
+            let person = find(rows, &subject, Permission::PeopleWrite, &who)?;
             fresh(&person, if_match)?;
             if person.id == own {
                 return Err(oneself("remove").into());
@@ -448,13 +450,22 @@ pub async fn end_sign_in(server: &Server, caller: &Caller, id: Uuid) -> Result<(
     }
 }
 
-fn find(view: &ReadTransaction<'_>, who: &str) -> Result<User, Failure> {
+/// The user that is meant, where the subject has the permission for their domain.
+fn find(
+    view: &ReadTransaction<'_>,
+    subject: &Subject,
+    permission: Permission,
+    who: &str,
+) -> Result<User, Failure> {
     let found = match who.parse::<UserId>() {
         Ok(id) => view.person(id)?,
         Err(_) => view.person_named(who)?,
     };
     found
         .filter(|person| person.id != ROOT)
+        .filter(|person| {
+            permissions::may(subject, permission, &Scope::domain(person.domain)).is_ok()
+        })
         .ok_or_else(|| refusals::user_not_found().into())
 }
 
@@ -471,13 +482,18 @@ async fn change(
     what: &'static str,
     work: impl FnOnce(&Rows<'_>, &User, &UserName) -> Result<(), Failure> + Send + 'static,
 ) -> Result<User, Failure> {
-    let actor = caller.name.clone();
+    let (actor, subject) = (caller.name.clone(), caller.subject.clone());
     server
         .catalog()
         .write(Lane::People, what, move |rows| {
-            let person = find(rows, &who)?;
+            let person = find(rows, &subject, Permission::PeopleWrite, &who)?;
             work(rows, &person, &actor)?;
-            find(rows, &person.id.to_string())
+            find(
+                rows,
+                &subject,
+                Permission::PeopleWrite,
+                &person.id.to_string(),
+            )
         })
         .await
 }

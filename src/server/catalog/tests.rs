@@ -1,6 +1,7 @@
 //! The catalog's promises: durable, all or nothing, conditional, one server at a time.
 
 mod containers;
+mod domains;
 mod edges;
 mod ended;
 
