@@ -7,13 +7,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// An entry that has no constructor: its English is put together where its figures are.
+/// An entry that has no constructor: the Korean name of a check, or what would mend one that hands on words
+/// of another part.
 const NOTE: &str = "note";
-/// The code of every note begins so: what is said of other things has a constructor.
-const NOTES: &str = "check.";
+/// What the codes of checks begin with, and the names of their entries.
+const CHECK: &str = "check.";
+const CHECK_NAME: &str = "check_";
+/// How a check comes out, with the function that makes it.
+const CHECKS: [(&str, &str); 3] = [(WELL, "ok"), ("warning", "warn"), ("failure", "fail")];
 const REASON: &str = "reason";
 const BLOCKER: &str = "blocker";
 const NOTICE: &str = "notice";
+const WELL: &str = "well";
 /// The kinds that are no refusals and have a constructor, with what it makes and the file that holds them.
 const OTHERS: [(&str, &str, &str); 3] = [
     (REASON, "Reason", "reasons.rs"),
@@ -102,6 +107,7 @@ fn main() {
     for (name, source) in [
         ("codes.rs", codes(&messages)),
         ("refusals.rs", constructors(&messages, "Refusal", refusals)),
+        ("checks.rs", checks(&messages)),
         ("translations.rs", table(&messages)),
     ]
     .into_iter()
@@ -150,6 +156,12 @@ impl Message {
     }
 }
 
+/// The function that makes a check of that kind; none for other kinds.
+fn check(kind: &str) -> Option<&'static str> {
+    let mut all = CHECKS.iter();
+    all.find(|(known, _)| *known == kind).map(|(_, made)| *made)
+}
+
 fn is_refusal(kind: &str) -> bool {
     REFUSALS.iter().any(|(known, _)| *known == kind)
 }
@@ -170,7 +182,8 @@ fn faults(name: &str, message: &Message) -> Vec<String> {
         ));
     }
     let is_other = |(kind, ..): &(&str, &str, &str)| *kind == message.kind;
-    let constructed = is_refusal(&message.kind) || OTHERS.iter().any(is_other);
+    let is_check = check(&message.kind).is_some();
+    let constructed = is_check || is_refusal(&message.kind) || OTHERS.iter().any(is_other);
     if !constructed && message.kind != NOTE {
         all.push(format!("{name}: {:?} is no kind", message.kind));
     }
@@ -179,16 +192,31 @@ fn faults(name: &str, message: &Message) -> Vec<String> {
             "{name}: a note has no English sentence, every other entry has one"
         ));
     }
-    if message.kind == NOTE && !message.code.starts_with(NOTES) {
+    let is_note = message.kind == NOTE;
+    let is_named = message.code.starts_with(CHECK) && name.starts_with(CHECK_NAME);
+    if is_note && !message.code.starts_with(CHECK) {
         all.push(format!("{name}: a note is about a check; write a notice"));
     }
-    if message.kind == NOTICE && !message.carried().is_empty() {
+    if is_check && !is_named {
         all.push(format!(
-            "{name}: no value goes along with a notice, so Korean names none"
+            "{name}: a check is named {CHECK_NAME}…, its code {CHECK}…"
         ));
     }
-    if [REASON, BLOCKER].contains(&message.kind.as_str()) && !message.hint.is_empty() {
+    if (is_check || message.kind == NOTICE) && !message.carried().is_empty() {
+        all.push(format!(
+            "{name}: no value goes along with a {}, so Korean names none",
+            message.kind
+        ));
+    }
+    let has_hint = !message.hint.is_empty();
+    if [REASON, BLOCKER, WELL].contains(&message.kind.as_str()) && has_hint {
         all.push(format!("{name}: a {} has no hint", message.kind));
+    }
+    if is_check && message.kind != WELL && !has_hint {
+        all.push(format!(
+            "{name}: a {} says what would mend it",
+            message.kind
+        ));
     }
     if message.ko.is_empty() {
         all.push(format!("{name}: it has no Korean sentence"));
@@ -303,6 +331,35 @@ fn constructors(
             write!(source, "\n        .with({name:?}, {name})").expect("text grows");
         }
         source.push_str("\n}\n");
+    }
+    source
+}
+
+/// One function for each way in which a check comes out, under the name of its entry without `check_`.
+fn checks(messages: &BTreeMap<String, Message>) -> String {
+    let mut source = String::new();
+    for (name, message) in messages {
+        let Some(made) = check(&message.kind) else {
+            continue;
+        };
+        let (parameters, id) = (message.parameters(), &message.code[CHECK.len()..]);
+        let arguments: Vec<String> = parameters
+            .iter()
+            .map(|name| format!("{name}: impl Display"))
+            .collect();
+        let doc = format!("`{id}`: {} {}", message.en, message.hint);
+        let mut said = sentence(&message.en, &parameters);
+        if message.kind != WELL {
+            write!(said, ", {}", sentence(&message.hint, &parameters)).expect("text grows");
+        }
+        write!(
+            source,
+            "#[doc = {:?}]\npub fn {}({}) -> DoctorCheck {{\n    DoctorCheck::{made}({id:?}, {said})\n}}\n",
+            doc.trim_end(),
+            &name[CHECK_NAME.len()..],
+            arguments.join(", ")
+        )
+        .expect("text grows");
     }
     source
 }

@@ -452,22 +452,18 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused_with_what_would() {
         for (wanted, code, works) in [
-            (
-                "4g.40gb 4g.40gb",
-                "gpu.cut-too-large",
-                "4g.40gb would work.",
-            ),
+            ("4g.40gb 4g.40gb", "gpu.cut-too-large", "Use 4g.40gb."),
             (
                 "3g.40gb 3g.40gb 1g.10gb",
                 "gpu.cut-too-large",
-                "2 × 3g.40gb would work.",
+                "Use 2 × 3g.40gb.",
             ),
-            ("1g.18gb", "gpu.no-such-profile", "7g.80gb would work."),
+            ("1g.18gb", "gpu.no-such-profile", "Use 7g.80gb."),
             ("2g.20gb+me", "gpu.no-such-profile", "1g.10gb+me"),
             (
                 "1g.10gb+me 1g.10gb+me",
                 "gpu.cut-too-large",
-                "1g.10gb+me would work.",
+                "Use 1g.10gb+me.",
             ),
         ] {
             let refusal = check(wanted).expect_err(wanted);
@@ -475,7 +471,7 @@ mod tests {
             assert!(refusal.hint.contains(works), "{wanted}: {}", refusal.hint);
         }
         let eight = check(&"1g.10gb ".repeat(8)).expect_err("eight");
-        assert_eq!(eight.hint, "7 × 1g.10gb would work.");
+        assert_eq!(eight.hint, "Use 7 × 1g.10gb.");
         let none = plan(&card("NVIDIA T4", 16), &wish("1g.5gb"), []).expect_err("no such card");
         assert_eq!(none.code, "gpu.cannot-cut");
     }

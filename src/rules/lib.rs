@@ -5,6 +5,7 @@
 
 pub mod assignment;
 pub mod blockers;
+pub mod checks;
 pub mod codes;
 pub mod continuity;
 pub mod cut;

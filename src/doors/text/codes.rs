@@ -58,15 +58,19 @@ pub fn field(text: Text, code: &str, english: &str) -> String {
     sentence(text, code, english, &BTreeMap::new())
 }
 
-/// What a check of the machine looks at, and what to do where it is not well, for readers of another language
-/// than the sentences themselves; none in English, and for a check that is not known.
-pub fn check(text: Text, id: &str) -> Option<(&'static str, &'static str)> {
+/// What a check of the machine looks at, and what it found with what would mend it, for readers of another
+/// language than the sentences themselves; the second is empty for words that no catalogue has. None in
+/// English, and for a check that is not known.
+pub fn check(text: Text, id: &str, found: &str) -> Option<(&'static str, &'static str)> {
     match text.language {
         Language::English => None,
         Language::Korean => {
-            let name = translations::of(&format!("check.{id}")).first()?.ko;
-            let fix = translations::of(&format!("check.{id}.fix")).first()?.ko;
-            Some((name, fix))
+            let entries = translations::of(&format!("check.{id}"));
+            let name = entries.iter().find(|entry| entry.en.is_empty())?.ko;
+            let told = entries.iter().find(|entry| says(entry, found));
+            let fix = format!("check.{id}.fix");
+            let told = told.or_else(|| translations::of(&fix).first());
+            Some((name, told.map_or("", |entry| entry.ko)))
         }
     }
 }

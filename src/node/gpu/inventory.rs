@@ -294,7 +294,7 @@ impl InventoryEntry {
         match (error, own) {
             (Some("lost"), _) => {
                 self.marks.gone = true;
-                failing("It has fallen off the bus; the machine has to be restarted.")
+                failing("It has fallen off the bus; restart the machine.")
             }
             (None, Some(card)) => {
                 if self.marks.gone {
@@ -312,7 +312,7 @@ impl InventoryEntry {
         match self.device.memory {
             // A share of it would be a share of nothing.
             Bytes::ZERO => Health::Failing {
-                text: "How much memory it has is not known yet.".to_owned(),
+                text: "The size of its memory is not known yet.".to_owned(),
             },
             _ => Health::Unknown,
         }
@@ -328,7 +328,7 @@ impl InventoryEntry {
             return failing("It could not replace a bad row of its memory.".to_owned());
         }
         if card.parts.is_some() && self.device.mig.is_empty() {
-            return failing("It is set to be cut into partitions, and none is known.".to_owned());
+            return failing("It is set to MIG mode, and no partition is known.".to_owned());
         }
         if self.device.memory == Bytes::ZERO {
             return self.unknown();
@@ -338,7 +338,7 @@ impl InventoryEntry {
             .is_some_and(|[_, _, pending, _]| pending != 0)
             || card.retirement_pending == Some(true)
         {
-            return worn("Bad rows of its memory are replaced with the next restart.".to_owned());
+            return worn("Bad rows of its memory will be replaced at the next restart.".to_owned());
         }
         match card.uncorrected_errors {
             Some(1) => {
@@ -354,7 +354,7 @@ impl InventoryEntry {
         match self.marks.wearing {
             Some((number, at)) if now.saturating_duration_since(at) < TOLD_FOR => {
                 return worn(format!(
-                    "It had a fault that says that it wears (Xid {number})."
+                    "It had a fault that shows wear (Xid {number})."
                 ));
             }
             _ => {}
