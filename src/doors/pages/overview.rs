@@ -550,7 +550,7 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu], now: Timestamp)
                 GpuShare::ZERO => t.gpu_figure_none_idle().to_owned(),
                 idle => t.gpu_figure_idle(gpus::share(idle)),
             };
-            let of = t.common_of(busy.len());
+            let of = t.gpu_figure_busy_of(busy.len() as u64);
             let value = format!("{percent}%");
             all.insert(
                 1,
