@@ -4,11 +4,12 @@
 
 use std::collections::BTreeMap;
 
+use rules::blocker::PlacementBlocker;
 use rules::image::CatalogImage;
 use rules::messages::DeviceUse;
 use rules::people::{Role, User};
 use rules::placement::explain::{Alternative, DeviceRoom, Eta, NodeRoom, PlacementCheck};
-use rules::placement::{Explanation, PlacementBlocker, Verdict};
+use rules::placement::{Explanation, Verdict};
 use rules::policy::{SharePolicy, Spreading};
 use rules::proof::{Statement, TestFinding};
 use rules::reason::Reason;

@@ -3,6 +3,6 @@
 
 use std::fmt::Display;
 
-use crate::placement::PlacementBlocker;
+use crate::blocker::PlacementBlocker;
 
 include!(concat!(env!("OUT_DIR"), "/blockers.rs"));

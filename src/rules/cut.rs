@@ -458,7 +458,7 @@ mod tests {
                 "gpu.cut-too-large",
                 "Use 2 × 3g.40gb.",
             ),
-            ("1g.18gb", "gpu.no-such-profile", "Use 7g.80gb."),
+            ("1g.18gb", "gpu.no-such-profile", "and 7g.80gb."),
             ("2g.20gb+me", "gpu.no-such-profile", "1g.10gb+me"),
             (
                 "1g.10gb+me 1g.10gb+me",

@@ -4,6 +4,7 @@
 //! the time and the random bytes. The lints of this package forbid the rest.
 
 pub mod assignment;
+pub mod blocker;
 pub mod blockers;
 pub mod checks;
 pub mod codes;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use rules::placement::PlacementBlocker;
+use rules::blocker::PlacementBlocker;
 use rules::reason::Reason;
 use rules::refusal::Refusal;
 use rules::translations::{self, Translation};

@@ -70,7 +70,7 @@ pub enum ProbeError {
     Library(String),
     #[error("it failed {0} times in a row and is tried again later")]
     Resting(usize),
-    #[error("{0} of its predecessors cannot be ended by the kernel")]
+    #[error("{0} earlier probe processes are stuck and cannot be killed")]
     Stuck(usize),
 }
 

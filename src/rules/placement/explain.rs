@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::blocker::PlacementBlocker;
 use crate::blockers;
 use crate::devices::WHOLE;
 use crate::names::{NodeId, SessionId, UserId};
@@ -11,7 +12,7 @@ use crate::placement::cluster_state::{ClusterState, FoundPlace};
 use crate::placement::feasibility::could;
 use crate::placement::node_state::NodeState;
 use crate::placement::queue::QueueWalk;
-use crate::placement::{PlacementBlocker, choice, fit, order, reservations};
+use crate::placement::{choice, fit, order, reservations};
 use crate::reason::Reason;
 use crate::resources::{Demand, DeviceShare};
 use crate::session::{Session, SessionEnvironment, SessionState};

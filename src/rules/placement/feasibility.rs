@@ -1,8 +1,8 @@
 //! What a machine or a device can hold at all, whatever is free now: whether it takes sessions, and whether a
 //! demand would fit it empty.
 
-use super::PlacementBlocker;
 use super::node_state::NodeState;
+use crate::blocker::PlacementBlocker;
 use crate::blockers;
 use crate::devices::CONTEXT_OVERHEAD;
 use crate::resources::{Demand, Device};

@@ -1,10 +1,10 @@
 //! Where a demand fits, and why not, in words.
 
+use crate::blocker::PlacementBlocker;
 use crate::blockers;
 use crate::codes;
 use crate::devices::{CONTEXT_OVERHEAD, WHOLE};
 use crate::names::{NodeId, UserId};
-use crate::placement::PlacementBlocker;
 use crate::placement::choice;
 use crate::placement::cluster_state::{ClusterState, FoundPlace};
 use crate::placement::feasibility::{closed, holds_when_empty, slice_memory};

@@ -7,9 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::blocker::PlacementBlocker;
 use crate::blockers;
 use crate::names::{SessionId, UserId};
-use crate::placement::PlacementBlocker;
 use crate::reason::Reason;
 use crate::reasons;
 use crate::session::{Outcome, Session, SessionState};

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::codes;
 use crate::names::{ImageId, SessionId};
 use crate::refusal::Refusal;
 use crate::refusals;
@@ -75,12 +74,10 @@ impl SessionSpec {
     /// Seconds that it may run by the limits its owner set, and the code of the limit that comes first.
     pub fn limit(&self) -> Option<(u64, &'static str)> {
         let timeout = match self.kind {
-            SessionKind::Batch => self.timeout_seconds.map(|s| (s, codes::SESSION_TIMEOUT)),
+            SessionKind::Batch => self.timeout_seconds.map(|s| (s, "session.timeout")),
             SessionKind::Interactive => None,
         };
-        let longest = self
-            .max_runtime_seconds
-            .map(|s| (s, codes::SESSION_LONGEST_RUN));
+        let longest = self.max_runtime_seconds.map(|s| (s, "session.longest-run"));
         [timeout, longest].into_iter().flatten().min()
     }
 

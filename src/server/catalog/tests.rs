@@ -1,7 +1,6 @@
 //! The catalog's promises: durable, all or nothing, conditional, one server at a time.
 
 mod containers;
-mod domains;
 mod edges;
 mod ended;
 

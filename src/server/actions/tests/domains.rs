@@ -1,19 +1,21 @@
 //! Two domains in one catalog: what a list hides is not found by its name or id either.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use api::sessions::LaunchRequest;
+use base::observe::random;
 use rules::image::CatalogImage;
 use rules::names::ImageId;
 use rules::people::Role;
 use rules::tenancy::DomainId;
 use rules::units::Bytes;
 
-use super::*;
-use crate::Server;
+use super::super::sessions::launch;
+use super::super::{images, people};
 use crate::access::{Caller, set_up, setup_link, sign_in};
-use crate::actions::sessions::launch;
-use crate::actions::{images, people};
+use crate::catalog::{Lane, Rows};
+use crate::{Failure, Server};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 const GOOD: &str = "correct horse battery";
@@ -31,22 +33,21 @@ async fn with_two_domains() -> (Server, Caller, Caller, Caller) {
     }
     server
         .catalog()
-        .write_now(Lane::People, "found another domain", |rows| {
-            rows.connection.execute(
-                "insert into domain (id, name, title, state, generation)
-                 values (?1, 'abroad', '', 'active', 1)",
-                [ABROAD.0.as_bytes()],
-            )?;
-            rows.connection.execute(
-                "update person set domain = ?1 where name = 'abe'",
-                [ABROAD.0.as_bytes()],
-            )?;
-            Ok(())
+        .write_now(Lane::People, "make another domain", |rows| {
+            rows.move_to_new_domain("abe", ABROAD)
         })
         .unwrap();
     let mina = sign_in(&server, "mina", GOOD, HERE).await.unwrap();
     let abe = sign_in(&server, "abe", GOOD, HERE).await.unwrap();
     (server, boss.caller, mina.caller, abe.caller)
+}
+
+fn code<T>(result: Result<T, Failure>) -> String {
+    match result {
+        Ok(_) => "done".to_owned(),
+        Err(Failure::Refusal(refusal)) => refusal.code,
+        Err(Failure::Fault(fault)) => format!("fault: {}", base::observe::chain(&fault)),
+    }
 }
 
 fn image(server: &Server, reference: &str, domain: DomainId) -> ImageId {
