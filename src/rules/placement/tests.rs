@@ -3,6 +3,8 @@
 mod passing;
 mod turns;
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::names::{BootId, SessionName, UserId};
 use crate::resources::{Capacity, Device};

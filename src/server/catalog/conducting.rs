@@ -31,7 +31,7 @@ pub(crate) struct PassSnapshot {
     pub(crate) digests: BTreeMap<ImageId, String>,
     /// Partitions of simulated devices that were cut here.
     pub(crate) cuts: BTreeMap<String, Vec<rules::devices::MigPart>>,
-    /// How real devices are to be cut; absent for a machine where nobody said.
+    /// How real devices are to be cut; absent for a machine without an order.
     pub(crate) cut_orders: BTreeMap<NodeId, Vec<CutOrder>>,
     /// Drawn when this catalog was founded.
     pub(crate) state: Uuid,
