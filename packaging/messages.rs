@@ -7,9 +7,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// An entry that has no constructor: its English is put together where its figures are.
+/// An entry that has no constructor: the Korean name of a check, or what would mend one that hands on words
+/// of another part.
 const NOTE: &str = "note";
+/// What the codes of checks begin with, and the names of their entries.
+const CHECK: &str = "check.";
+const CHECK_NAME: &str = "check_";
+/// How a check comes out, with the function that makes it.
+const CHECKS: [(&str, &str); 3] = [(WELL, "ok"), ("warning", "warn"), ("failure", "fail")];
 const REASON: &str = "reason";
+const BLOCKER: &str = "blocker";
+const NOTICE: &str = "notice";
+const WELL: &str = "well";
+/// The kinds that are no refusals and have a constructor, with what it makes and the file that holds them.
+const OTHERS: [(&str, &str, &str); 3] = [
+    (REASON, "Reason", "reasons.rs"),
+    (BLOCKER, "PlacementBlocker", "blockers.rs"),
+    (NOTICE, "Notice", "notices.rs"),
+];
 /// A kind as the catalogue writes it, with the `RefusalKind` of its refusals.
 const REFUSALS: [(&str, &str); 11] = [
     ("malformed", "Malformed"),
@@ -84,12 +99,20 @@ fn main() {
     if !faults.is_empty() {
         return;
     }
+    let others = OTHERS.map(|(kind, made, file)| {
+        let is_of = |message: &Message| message.kind == kind;
+        (file, constructors(&messages, made, is_of))
+    });
+    let refusals = |message: &Message| is_refusal(&message.kind);
     for (name, source) in [
         ("codes.rs", codes(&messages)),
-        ("refusals.rs", constructors(&messages, false)),
-        ("reasons.rs", constructors(&messages, true)),
-        ("messages.rs", table(&messages)),
-    ] {
+        ("refusals.rs", constructors(&messages, "Refusal", refusals)),
+        ("checks.rs", checks(&messages)),
+        ("translations.rs", table(&messages)),
+    ]
+    .into_iter()
+    .chain(others)
+    {
         std::fs::write(out.join(name), source).expect("OUT_DIR is writable");
     }
 }
@@ -133,6 +156,16 @@ impl Message {
     }
 }
 
+/// The function that makes a check of that kind; none for other kinds.
+fn check(kind: &str) -> Option<&'static str> {
+    let mut all = CHECKS.iter();
+    all.find(|(known, _)| *known == kind).map(|(_, made)| *made)
+}
+
+fn is_refusal(kind: &str) -> bool {
+    REFUSALS.iter().any(|(known, _)| *known == kind)
+}
+
 /// What is wrong with one entry; empty where it is well.
 fn faults(name: &str, message: &Message) -> Vec<String> {
     let mut all = Vec::new();
@@ -148,14 +181,41 @@ fn faults(name: &str, message: &Message) -> Vec<String> {
             message.code
         ));
     }
-    let constructed =
-        message.kind == REASON || REFUSALS.iter().any(|(kind, _)| *kind == message.kind);
+    let is_other = |(kind, ..): &(&str, &str, &str)| *kind == message.kind;
+    let is_check = check(&message.kind).is_some();
+    let constructed = is_check || is_refusal(&message.kind) || OTHERS.iter().any(is_other);
     if !constructed && message.kind != NOTE {
         all.push(format!("{name}: {:?} is no kind", message.kind));
     }
     if constructed == message.en.is_empty() {
         all.push(format!(
-            "{name}: a refusal and a reason have an English sentence, a note has none"
+            "{name}: a note has no English sentence, every other entry has one"
+        ));
+    }
+    let is_note = message.kind == NOTE;
+    let is_named = message.code.starts_with(CHECK) && name.starts_with(CHECK_NAME);
+    if is_note && !message.code.starts_with(CHECK) {
+        all.push(format!("{name}: a note is about a check; write a notice"));
+    }
+    if is_check && !is_named {
+        all.push(format!(
+            "{name}: a check is named {CHECK_NAME}…, its code {CHECK}…"
+        ));
+    }
+    if (is_check || message.kind == NOTICE) && !message.carried().is_empty() {
+        all.push(format!(
+            "{name}: no value goes along with a {}, so Korean names none",
+            message.kind
+        ));
+    }
+    let has_hint = !message.hint.is_empty();
+    if [REASON, BLOCKER, WELL].contains(&message.kind.as_str()) && has_hint {
+        all.push(format!("{name}: a {} has no hint", message.kind));
+    }
+    if is_check && message.kind != WELL && !has_hint {
+        all.push(format!(
+            "{name}: a {} says what would mend it",
+            message.kind
         ));
     }
     if message.ko.is_empty() {
@@ -224,18 +284,18 @@ fn sentence(text: &str, parameters: &[String]) -> String {
     }
 }
 
-fn constructors(messages: &BTreeMap<String, Message>, reasons: bool) -> String {
+fn constructors(
+    messages: &BTreeMap<String, Message>,
+    made: &str,
+    is_of: impl Fn(&Message) -> bool,
+) -> String {
     let mut source = String::new();
-    for (name, message) in messages {
-        if message.kind == NOTE || (message.kind == REASON) != reasons {
-            continue;
-        }
+    for (name, message) in messages.iter().filter(|(_, message)| is_of(message)) {
         let (parameters, carried) = (message.parameters(), message.carried());
         let arguments: Vec<String> = parameters
             .iter()
             .map(|name| format!("{name}: impl Display"))
             .collect();
-        let made = if reasons { "Reason" } else { "Refusal" };
         let doc = format!("`{}`: {} {}", message.code, message.en, message.hint);
         write!(
             source,
@@ -256,7 +316,7 @@ fn constructors(messages: &BTreeMap<String, Message>, reasons: bool) -> String {
                     "    Refusal::new(RefusalKind::{kind}, {code}, {text})"
                 )
             }
-            None => write!(source, "    Reason::new({code}, {text})"),
+            None => write!(source, "    {made}::new({code}, {text})"),
         }
         .expect("text grows");
         if !message.hint.is_empty() {
@@ -275,15 +335,47 @@ fn constructors(messages: &BTreeMap<String, Message>, reasons: bool) -> String {
     source
 }
 
+/// One function for each way in which a check comes out, under the name of its entry without `check_`.
+fn checks(messages: &BTreeMap<String, Message>) -> String {
+    let mut source = String::new();
+    for (name, message) in messages {
+        let Some(made) = check(&message.kind) else {
+            continue;
+        };
+        let (parameters, id) = (message.parameters(), &message.code[CHECK.len()..]);
+        let arguments: Vec<String> = parameters
+            .iter()
+            .map(|name| format!("{name}: impl Display"))
+            .collect();
+        let doc = format!("`{id}`: {} {}", message.en, message.hint);
+        let mut said = sentence(&message.en, &parameters);
+        if message.kind != WELL {
+            write!(said, ", {}", sentence(&message.hint, &parameters)).expect("text grows");
+        }
+        write!(
+            source,
+            "#[doc = {:?}]\npub fn {}({}) -> DoctorCheck {{\n    DoctorCheck::{made}({id:?}, {said})\n}}\n",
+            doc.trim_end(),
+            &name[CHECK_NAME.len()..],
+            arguments.join(", ")
+        )
+        .expect("text grows");
+    }
+    source
+}
+
 /// All entries by code; of one code, what names most values first.
 fn table(messages: &BTreeMap<String, Message>) -> String {
     let mut all: Vec<&Message> = messages.values().collect();
     all.sort_by_key(|m| (&m.code, std::cmp::Reverse(names(&m.ko).len())));
-    let mut source = format!("pub static MESSAGES: [Message; {}] = [\n", all.len());
+    let mut source = format!(
+        "pub static TRANSLATIONS: [Translation; {}] = [\n",
+        all.len()
+    );
     for m in all {
         writeln!(
             source,
-            "    Message {{ code: {:?}, en: {:?}, ko: {:?}, ko_bare: {:?} }},",
+            "    Translation {{ code: {:?}, en: {:?}, ko: {:?}, ko_bare: {:?} }},",
             m.code, m.en, m.ko, m.ko_bare
         )
         .expect("text grows");

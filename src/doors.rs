@@ -21,7 +21,7 @@ use axum::Router;
 use base::link::streams::Streams;
 use server::Server;
 
-/// Every route of every door. The console's own fallback answers for addresses that nobody has.
+/// Every route of every door. The console's own fallback answers for addresses that no route has.
 pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
     let host = machine_name();
     api::router(server.clone(), streams.clone()).merge(pages::router(

@@ -4,10 +4,11 @@
 
 use std::collections::BTreeMap;
 
+use rules::blocker::PlacementBlocker;
 use rules::image::CatalogImage;
 use rules::messages::DeviceUse;
 use rules::placement::explain::{Alternative, DeviceRoom, Eta, NodeRoom, PlacementCheck};
-use rules::placement::{Explanation, PlacementBlocker, Verdict};
+use rules::placement::{Explanation, Verdict};
 use rules::policy::{SharePolicy, Spreading};
 use rules::reason::Reason;
 use rules::resources::{Demand, DeviceShare};

@@ -143,7 +143,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "\"/run/fardel\"",
         example: "",
         needs_restart: true,
-        about: "directory of sockets and run state; unset: /run/fardel for the machine's own state, and one beside it for each other data directory",
+        about: "directory of sockets and run state; unset: /run/fardel for the default data directory, and a separate one for each other data directory",
     },
     SettingKey {
         key: "listen",
@@ -161,7 +161,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "",
         example: "\"0.0.0.0:80\"",
         needs_restart: true,
-        about: "address and port where plain HTTP is led to HTTPS; unset: only the port of listen does that",
+        about: "address and port that redirect plain HTTP to HTTPS; unset: only the port of listen does",
     },
     SettingKey {
         key: "listen_apps",
@@ -170,7 +170,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "",
         example: "\"0.0.0.0:8443\"",
         needs_restart: true,
-        about: "address and port of users' own apps, an origin of their own; unset: none",
+        about: "address and port of users' own apps, a separate origin; unset: none",
     },
     SettingKey {
         key: "tls",
@@ -179,7 +179,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "\"auto\"",
         example: "",
         needs_restart: true,
-        about: "encrypt pages and API: auto (everywhere but on loopback), on, or off behind a proxy that does",
+        about: "TLS of pages and API: auto (except on loopback), on, or off behind a TLS proxy",
     },
     SettingKey {
         key: "host_environment",
@@ -197,7 +197,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "",
         example: "\"3.5\"",
         needs_restart: true,
-        about: "cores that sessions may have in all; unset: all the machine has",
+        about: "cores that sessions may have in all; unset: all of the machine",
     },
     SettingKey {
         key: "memory",
@@ -215,7 +215,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "",
         example: "\"H100:8\"",
         needs_restart: true,
-        about: "devices that do not exist, for demonstrations: sessions get none, and every page says so; unset: those there are",
+        about: "simulated GPUs for demonstrations: sessions get no device, and every page says so; unset: the machine's own",
     },
     SettingKey {
         key: "driver_root",
@@ -224,7 +224,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "\"/\"",
         example: "",
         needs_restart: true,
-        about: "where the vendor's driver of GPUs is found, for machines that keep it in a tree of its own",
+        about: "root directory of the vendor's GPU driver, for machines that keep it elsewhere",
     },
     SettingKey {
         key: "gpu_mode",
@@ -233,7 +233,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "\"hard\"",
         example: "",
         needs_restart: true,
-        about: "what becomes of a GPU's time that its owner does not use: hard (it stays idle) or elastic (others have it)",
+        about: "GPU time that a session leaves unused: hard (it stays idle) or elastic (other sessions get it)",
     },
     SettingKey {
         key: "gpu_units",
@@ -242,7 +242,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "1",
         example: "",
         needs_restart: true,
-        about: "how many units one whole GPU counts as; 1: shares are decimals of a GPU",
+        about: "number of units of one whole GPU; 1: shares are decimals of a GPU",
     },
     SettingKey {
         key: "gpu_least",
@@ -251,7 +251,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "\"0.01\"",
         example: "",
         needs_restart: true,
-        about: "the smallest share of a GPU that may be asked for",
+        about: "smallest share of a GPU that a session may have",
     },
     SettingKey {
         key: "gpu_step",
@@ -269,7 +269,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "\"pack\"",
         example: "",
         needs_restart: true,
-        about: "where shares of GPUs go: pack (whole GPUs stay whole) or spread (few neighbours)",
+        about: "placement of GPU shares: pack (whole GPUs stay whole) or spread (few neighbours)",
     },
     SettingKey {
         key: "gpu_each",
@@ -278,7 +278,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "",
         example: "\"2\"",
         needs_restart: true,
-        about: "the most of GPUs that one user holds at once; unset: no limit",
+        about: "maximum of GPUs that one user may hold at once; unset: no limit",
     },
     SettingKey {
         key: "keep_days",
@@ -305,7 +305,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "",
         example: "\"/var/backups/fardel\"",
         needs_restart: false,
-        about: "directory where the server puts encrypted backups by itself; unset: it makes none",
+        about: "directory of the server's scheduled, encrypted backups; unset: no scheduled backups",
     },
     SettingKey {
         key: "backup_every_hours",
@@ -314,7 +314,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "24",
         example: "",
         needs_restart: false,
-        about: "hours between two of these backups",
+        about: "hours between two scheduled backups",
     },
     SettingKey {
         key: "backup_keep",
@@ -323,7 +323,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "7",
         example: "",
         needs_restart: false,
-        about: "how many of these backups are kept",
+        about: "number of scheduled backups that are kept",
     },
     SettingKey {
         key: "backup_passphrase_file",

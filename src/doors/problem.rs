@@ -168,7 +168,7 @@ mod tests {
             rules::refusal::RefusalKind::Invalid,
             "memory.too-small".into(),
             "Too little.".into(),
-            "256m would work.".into(),
+            "Use 256m.".into(),
         )
         .at("/resources/memory")
         .retry_after(7);
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(body["code"], "memory.too-small");
         assert_eq!(body["kind"], "invalid");
         assert_eq!(body["type"], "/docs/errors/memory-too-small");
-        assert_eq!(body["hint"], "256m would work.");
+        assert_eq!(body["hint"], "Use 256m.");
         assert_eq!(body["errors"][0]["pointer"], "/resources/memory");
         assert_eq!(body["retry_after"], 7);
         assert_eq!(body["request_id"], "r-1");

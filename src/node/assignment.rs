@@ -31,7 +31,7 @@ struct AssignmentFile {
 pub(crate) struct IdBlock {
     /// Which block of host user ids is its own.
     pub(crate) slot: u32,
-    /// During which boot it was first heard of: a container of an earlier boot that nobody knows
+    /// During which boot it was first heard of: a container of an earlier boot that is unknown
     /// any more was lost with that boot and is never started a second time.
     pub(crate) boot: BootId,
 }
@@ -52,7 +52,7 @@ pub(crate) enum Taken {
     Yes,
     /// It is no newer than the one in force, or another machine's.
     Old,
-    /// It is of another state than the one in force, and nobody accepted that.
+    /// It is of another state than the one in force, and that was not accepted.
     Foreign,
 }
 
@@ -349,7 +349,7 @@ mod tests {
             generation,
             containers: Vec::new(),
         };
-        // A directory that is not empty can be replaced by no file, whoever tries.
+        // A directory that is not empty can be replaced by no file, whatever the user.
         let path = file(folder.path());
         fs::remove_file(&path).unwrap();
         fs::create_dir_all(path.join("in-the-way")).unwrap();

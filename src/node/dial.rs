@@ -178,7 +178,7 @@ fn terminal((columns, rows): WindowSize) -> TerminalSize {
     TerminalSize { columns, rows }
 }
 
-/// Carries frames both ways until the program ended, the shim hung up or nobody listens any more.
+/// Carries frames both ways until the program ended, the shim hung up or no client listens any more.
 async fn carry(
     socket: UnixStream,
     ahead: Vec<u8>,
@@ -244,7 +244,7 @@ async fn carry(
                     open = false;
                 }
             }
-            // Whoever looked has gone: nothing more to carry, whatever the program does.
+            // The client has gone: nothing more to carry, whatever the program does.
             () = shown.closed() => return,
         }
     }

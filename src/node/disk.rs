@@ -1,5 +1,5 @@
 //! Keeps sessions from filling the machine's disk: looks how much room is left where they write, finds who
-//! took it, and pauses whoever grows most before the reserve that the rest of the machine lives on is
+//! took it, and pauses the session that grows most before the reserve that the rest of the machine lives on is
 //! touched. They go on when there is room again. Only a session that grew is ever paused, or one that hides what
 //! it has open when nothing else explains what went; until there are quotas, everybody may write as long as
 //! there is room. Never removes anything, and measures nothing while the disk does not fill.
@@ -20,18 +20,18 @@ use store::trees::{self, Size};
 use crate::record;
 use crate::runtime::{Runtime, RuntimeFault, RuntimeName, RuntimePhase, Unnamed};
 
-/// Free bytes below which whoever grows is paused; on a small disk an eighth of it, where that is less. Higher:
+/// Free bytes below which a growing session is paused; on a small disk an eighth of it, where that is less. Higher:
 /// people wait on a disk that has room. Lower: a fast writer gets past it between two looks, down to what the
 /// catalog and the logs need.
 pub const PAUSE_BELOW: u64 = 512 << 20;
 
-/// Free names (inodes) below which whoever makes files is paused; on a small disk an eighth of all.
+/// Free names (inodes) below which a session that makes files is paused; on a small disk an eighth of all.
 pub const PAUSE_BELOW_FILES: u64 = 20_000;
 
 /// How often the disk is looked at while there is plenty of room, which costs one call.
 const LOOK_FAR: Duration = Duration::from_secs(1);
 
-/// The same where there is less than this many times what somebody would be paused for, or somebody is.
+/// The same where there is less than this many times the mark for a pause, or a session is paused.
 const LOOK_NEAR: Duration = Duration::from_millis(100);
 const NEAR: u64 = 4;
 
@@ -46,8 +46,8 @@ const FELL_NEAR: FreeSpace = FreeSpace {
 };
 
 /// While there is plenty of room, sessions are measured no more often than this. Shorter: their files are
-/// walked all the time while somebody unpacks something. Longer: what was written long ago is laid to
-/// somebody's charge when the disk fills.
+/// walked all the time while a session unpacks an archive. Longer: what was written long ago is laid to
+/// a session's charge when the disk fills.
 const MEASURE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Measuring may take one part in so many of the time; half of it where there is no room to spare.
@@ -71,7 +71,7 @@ struct FreeSpace {
     files: u64,
 }
 
-/// Where somebody is paused, and where everybody goes on.
+/// The marks at which a session is paused, and at which all continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PauseThresholds {
     pause: FreeSpace,
@@ -184,7 +184,7 @@ impl DiskWatch {
         Ok(Self { inner })
     }
 
-    /// Whether this container is paused for the disk's sake: then nobody else lets it go on.
+    /// Whether this container is paused for the disk's sake: then nothing else resumes it.
     pub fn holds(&self, container: &RuntimeName) -> bool {
         self.inner.seen().held.contains(container)
     }
@@ -275,7 +275,7 @@ impl Inner {
             .collect()
     }
 
-    /// Measures everybody anew; gives how much room went since the last time, and what each did meanwhile.
+    /// Measures all sessions again; gives how much room went since the last time, and what each did meanwhile.
     fn measure(
         &self,
         eyes: &mut DiskWatchState,
@@ -317,7 +317,7 @@ impl Inner {
 
     /// Pauses one container, and keeps it so.
     fn pause(&self, name: &RuntimeName, short: &str, eyes: &DiskWatchState, room: FreeSpace) {
-        // Before it stands still: nobody may let it go on in between.
+        // Before it stands still: nothing may resume it in between.
         let new = self.seen().held.insert(name.clone());
         match self.runtime.pause(name) {
             Ok(()) if new => self.tell(name, EnforcementAction::Paused, short, eyes, room),
@@ -336,7 +336,7 @@ impl Inner {
         }
     }
 
-    /// Whoever wants it to run lets it go on. One at a look: all at once would fill the disk at once.
+    /// The reconciler resumes it where it is wanted. One at a look: all at once would fill the disk at once.
     fn let_one_go_on(&self, eyes: &DiskWatchState, room: FreeSpace) {
         let Some(name) = self.seen().held.pop_first() else {
             return;
@@ -453,7 +453,7 @@ fn by_files(fell: u64, grown: &BTreeMap<RuntimeName, DiskGrowth>) -> Vec<Runtime
     choose(fell, grown, |each| each.files, |each| each.beyond)
 }
 
-/// Those that grew most, until they make up for half of all growth. Where nobody's growth makes up for half of
+/// Those that grew most, until they make up for half of all growth. Where no growth makes up for half of
 /// what went, the one that `otherwise` says most of, if all together say enough; else it was no session.
 fn choose(
     fell: u64,
@@ -511,7 +511,7 @@ impl PauseThresholds {
             bytes: PAUSE_BELOW.min(all.bytes / 8),
             files: PAUSE_BELOW_FILES.min(all.files / 8),
         };
-        // Half as much again: whoever goes on at the mark would be paused at once.
+        // Half as much again: a session that is resumed at the mark would be paused at once.
         let go_on = FreeSpace {
             bytes: pause.bytes / 2 * 3,
             files: pause.files / 2 * 3,

@@ -1,5 +1,5 @@
 //! The watchdog's eyes and hands: asks the driver who holds how much of a device's memory, finds by its
-//! control group which container a process stands in, and warns, freezes or stops whoever holds more
+//! control group which container a process stands in, and warns, freezes or stops the container that holds more
 //! than they were granted. Also writes what the driver counts beyond a container's own account into its
 //! page, and has driver or kernel hold the container's control group where they can. Its thread exists only while some container has a real share; decides nothing (`gpu::watchdog`
 //! does), and never believes what a container says of itself. What it answered is written down before it is
@@ -27,10 +27,10 @@ use crate::runtime::{Runtime, RuntimeFault, RuntimeName};
 /// A device's own number, as in the control pages.
 pub type DeviceId = [u8; 16];
 
-/// Incidents that are told of one container; the oldest go first. More would let somebody who passes
+/// Incidents that are told of one container; the oldest go first. More would let a session that passes
 /// their limit again and again fill the report.
 const TOLD: usize = 8;
-/// A second warning within this time is not told again: whoever goes to and fro over their limit would
+/// A second warning within this time is not told again: a session that goes to and fro over its limit would
 /// write a row every few seconds.
 const QUIET_AFTER_WARNING: Duration = Duration::from_secs(600);
 /// How long the driver's word on memory is told on: its helper may take seconds for an answer.
@@ -45,7 +45,7 @@ const TRIED_AGAIN: Duration = Duration::from_secs(60);
 
 /// Looks over which a context that is there is in no list of the driver's, until it is taken for one whose
 /// memory the driver does not tell of. Fewer: a program fills its slice before its context is counted.
-/// More: where the driver lists nobody, programs wait for longer.
+/// More: where the driver lists no process, programs wait for longer.
 const UNLISTED_LOOKS: u32 = 8;
 
 /// What a container may hold of one device at this moment.
@@ -55,7 +55,7 @@ pub struct MemoryGrant {
     pub device: DeviceId,
     /// Bytes, contexts included.
     pub limit: u64,
-    /// Bytes that the container's own account says it holds; None where nobody can say.
+    /// Bytes that the container's own account says it holds; None where that is unknown.
     pub charged: Option<u64>,
     /// Contexts that it says the driver has made for it.
     pub contexts: u32,
@@ -63,7 +63,7 @@ pub struct MemoryGrant {
 
 /// Who was granted what; asked and told from the watchdog's thread.
 pub trait Grants: Send + Sync {
-    /// Every real share of every container that exists. Empty: there is nobody to look after.
+    /// Every real share of every container that exists. Empty: there is nothing to look after.
     fn granted(&self) -> Vec<MemoryGrant>;
 
     /// Notes what the driver counts beyond that account: contexts, code, memory taken past the hooks.
@@ -167,7 +167,7 @@ struct EnforcerThread {
     began: Instant,
     dog: Watchdog<(RuntimeName, DeviceId)>,
     /// What each may hold: its limit, or what it held when that was lowered below it and has not given
-    /// back since. A lowered limit accuses nobody.
+    /// back since. A lowered limit accuses no container.
     allowed: BTreeMap<(RuntimeName, DeviceId), u64>,
     overhead: BTreeMap<(RuntimeName, DeviceId), Vec<Beyond>>,
     /// Looks since when some context of it is in no list.
@@ -217,7 +217,7 @@ impl Enforcer {
         }
     }
 
-    /// Begins to look where somebody has a real share and nobody looks yet. To be called after every
+    /// Begins to look where a container has a real share and no thread looks yet. To be called after every
     /// grant; costs a look at the grants.
     pub fn wake(&self) -> io::Result<()> {
         let mut awake = whole(&self.inner.awake);
@@ -232,7 +232,7 @@ impl Enforcer {
         Ok(())
     }
 
-    /// Whether somebody looks now.
+    /// Whether a thread looks now.
     pub fn is_awake(&self) -> bool {
         *whole(&self.inner.awake)
     }
@@ -247,12 +247,12 @@ impl Enforcer {
             .collect()
     }
 
-    /// Whether the watchdog froze this container: then nobody else lets it go on.
+    /// Whether the watchdog froze this container: then nothing else resumes it.
     pub fn holds(&self, container: &RuntimeName) -> bool {
         whole(&self.inner.seen).frozen.contains(container)
     }
 
-    /// What holds a device's slices now: the weakest of what is in force for any of them; None where nobody
+    /// What holds a device's slices now: the weakest of what is in force for any of them; None where none
     /// has one.
     pub fn hold(&self, device: &DeviceId) -> Option<Hold> {
         self.inner.beside.weakest(device)
@@ -267,7 +267,7 @@ impl Enforcer {
     }
 
     /// Bytes that the driver counted for each container and device; those who hold nothing are left out.
-    /// None where the driver does not answer, or nobody has asked it lately.
+    /// None where the driver does not answer, or was not asked lately.
     pub fn held(&self) -> Option<MemoryByDevice> {
         let counted = whole(&self.inner.counted);
         let (at, held) = counted.as_ref()?;
@@ -296,7 +296,7 @@ fn whole<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Looks until nobody has a real share any more, or the machine is closed.
+/// Looks until no container has a real share any more, or the machine is closed.
 fn watch(inner: &Weak<EnforcerState>) {
     let Some(first) = inner.upgrade() else {
         return;
@@ -308,7 +308,7 @@ fn watch(inner: &Weak<EnforcerState>) {
             return;
         };
         let granted = {
-            // Under the lock, so that a share granted now finds either us or nobody.
+            // Under the lock, so that a share granted now finds either this thread or none.
             let mut awake = whole(&inner.awake);
             let granted = inner.grants.granted();
             if granted.is_empty() {
@@ -464,10 +464,10 @@ impl EnforcerState {
         };
         let mut seen = whole(&self.seen);
         if answer == WatchdogAction::Freeze {
-            // Before it is frozen: nobody may let it go on in between.
+            // Before it is frozen: nothing may resume it in between.
             seen.frozen.insert(grant.container.clone());
         }
-        // Whoever wants it to run lets it go on; not while it is frozen for another device.
+        // The reconciler resumes it where it is wanted; not while it is frozen for another device.
         if thaws && !eyes.is_frozen_elsewhere(grant) {
             seen.frozen.remove(&grant.container);
             eyes.owed.remove(&grant.container);
@@ -515,7 +515,7 @@ impl EnforcementBackends {
         if as_it_is {
             return false;
         }
-        // Version 1, where nobody holds more than our library does, or not made yet.
+        // Version 1, where only our library enforces, or not made yet.
         let Some(group) = group() else {
             return false;
         };
@@ -624,7 +624,7 @@ impl EnforcerThread {
         eyes
     }
 
-    /// What somebody who goes on later has to know.
+    /// What a container that is resumed later has to know.
     fn known(&self) -> Vec<WatchedContainer> {
         let answered: BTreeMap<_, _> = self.dog.answered().collect();
         self.allowed
@@ -791,7 +791,7 @@ mod tests {
         let hold = |limit| beside.hold(&grant(limit), there);
         let says = || fs::read_to_string(&file).expect("readable");
         let weakest = || beside.weakest(&[7; 16]);
-        // Its shim has not made the group yet: nobody is blamed, and it is looked at again.
+        // Its shim has not made the group yet: no container is blamed, and it is looked at again.
         assert!(!hold(4096));
         assert_eq!(weakest(), None);
         fs::create_dir(&group).expect("made");
@@ -805,7 +805,7 @@ mod tests {
         assert_eq!(says(), "");
         assert!(!hold(8192), "held as before");
         assert_eq!(says(), "drm/0000:41:00.0/vram0 8192\n");
-        // A kernel that takes the next one back: said once, and nobody is told that it holds.
+        // A kernel that takes the next one back: said once, and it counts as not enforced.
         fs::remove_file(&file).expect("removed");
         assert!(hold(4096));
         assert_eq!(weakest(), Some(Hold::Hook));

@@ -38,7 +38,7 @@ mod report;
 pub mod runtime;
 mod starts;
 
-/// The host ids that sessions run under; nobody else may have one of them.
+/// The host ids that sessions run under; no other user may have one of them.
 pub fn session_ids() -> std::ops::Range<u64> {
     u64::from(reconciler::FIRST_ID)..1 << 31
 }
@@ -145,7 +145,7 @@ impl LocalNode {
                 )
             })
             .collect();
-        // Where devices are simulated, nobody looks for real ones.
+        // Where devices are simulated, no thread looks for real ones.
         let monitor = options.devices.is_empty().then(|| {
             let ground = MonitorConfig::new(&options.driver_root, &data.join("gpu"), boot);
             DeviceMonitor::open(MonitorConfig {

@@ -1,5 +1,5 @@
 //! What running containers use at this moment: processors and memory as their control groups say, devices as
-//! the driver and whoever gives turns say. Changes nothing, and waits for no driver. Of simulated devices it
+//! the driver and the time slicing say. Changes nothing, and waits for no driver. Of simulated devices it
 //! says what is made up, marked so.
 
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ struct MeasurePass<'a> {
 }
 
 impl Measurements {
-    /// Measures everybody anew. Costs a few reads of files each, and one of half a megabyte for each share of
+    /// Measures all sessions again. Costs a few reads of files each, and one of half a megabyte for each share of
     /// a device of which the driver says nothing.
     pub(crate) fn again(&mut self, sources: &MeasureSources<'_>) {
         let look = MeasurePass {
@@ -145,8 +145,8 @@ impl MeasurePass<'_> {
         .collect()
     }
 
-    /// Whoever takes turns is followed there. Whoever has a card alone is what the driver says of the card;
-    /// of partitions it says nothing.
+    /// A session that takes turns is followed there. The load of one that has a card alone is what the driver
+    /// says of the card; of partitions it says nothing.
     fn told(&self, work: &DeviceWork) -> BusyTimeSource {
         if let Some(turns) = work.turns {
             return BusyTimeSource::Turns(turns);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use nix::sched::{CloneFlags, setns};
 
-/// How long a program inside may take to accept. It is on the same machine: longer only hides that nobody listens.
+/// How long a program inside may take to accept. It is on the same machine: longer only hides that none listens.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Brings up `lo` in the network namespace of process `pid`.

@@ -99,7 +99,7 @@ pub(crate) struct Reconciler {
     pub(crate) measured: Measurements,
     /// Looks after containers with real shares; None where no device of this machine can be shared.
     pub(crate) watch: Option<Enforcer>,
-    /// Pauses whoever fills the disk.
+    /// Pauses the sessions that fill the disk.
     pub(crate) disk: DiskWatch,
     /// Where the runtime keeps logs, and for how many days after the last line.
     pub(crate) logs: std::path::PathBuf,
@@ -108,7 +108,7 @@ pub(crate) struct Reconciler {
 
 impl Reconciler {
     /// Runs until the server's end of the link is gone. Ends no container.
-    /// `looked` rings its own bell, for whoever looks at devices.
+    /// `looked` rings its own bell, for the thread that looks at devices.
     pub(crate) fn run(mut self, wakes: &Receiver<Wake>, link: &NodeEnd, looked: &Sender<Wake>) {
         let mut said: Option<NodeReport> = None;
         let mut beat = Instant::now();
@@ -197,11 +197,10 @@ impl Reconciler {
             .map(|part| part.index)
             .collect();
         let bell = looked.clone();
-        self.mig_configurator
-            .look(&assignment.partitions, monitor, &held, move || {
-                // Nobody hears it once the server's end is gone.
-                let _ = bell.send(Wake::Changed);
-            });
+        self.mig_configurator.look(&assignment.partitions, monitor, &held, move || {
+            // It is not heard once the server's end is gone.
+            let _ = bell.send(Wake::Changed);
+        });
     }
 
     fn take(&mut self, assignment: &Assignment) {

@@ -75,7 +75,7 @@ pub mod wire;
 const LEAVING: Duration = Duration::from_secs(4);
 
 /// How long a container may take to be over after its time before it is ended without its shim. Longer:
-/// somebody waits for a session that its supervisor does not end. Shorter: one with much memory to give
+/// a caller waits for a session that its supervisor does not end. Shorter: one with much memory to give
 /// back is ended twice.
 const ENDING: Duration = Duration::from_secs(5);
 
@@ -170,15 +170,15 @@ struct ContainerEntry {
     silent: bool,
     /// When it is to be looked after.
     due: Option<Instant>,
-    /// By when its shim has to have made it; None until somebody counts the time.
+    /// By when its shim has to have made it; None until a thread counts the time.
     born_by: Option<Instant>,
     /// When it is ended without its shim.
     force_at: Option<Instant>,
-    /// Somebody is finding out how it ended.
+    /// A thread is finding out how it ended.
     closing: bool,
 }
 
-/// Milliseconds that a container's first process has lived, on a clock that nobody can set; None once it is
+/// Milliseconds that a container's first process has lived, on a clock that cannot be set; None once it is
 /// gone. Costs two small reads.
 pub(crate) fn ran_millis(pid: i32) -> Option<u64> {
     identity::age_millis(pid)
@@ -378,7 +378,7 @@ impl Runtime {
         self.shared.bell.as_fd()
     }
 
-    /// Rings for whoever waits for a change: there is something to be told.
+    /// Rings for those that wait for a change: there is something to be told.
     pub fn ring(&self) {
         ring(&self.shared.bell);
     }
@@ -663,7 +663,7 @@ impl Runtime {
         if let (Some(entry), Some(by)) = (self.shared.entries().get_mut(name), by) {
             entry.force_by(by);
         }
-        // Whoever watches the clock hears of the new time.
+        // The thread that watches the clock hears of the new time.
         ring(&self.shared.watch);
         self.shared.beside(name, what, move |shared, name| {
             shared.deliver(name, &request)
@@ -705,7 +705,7 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        // The watching thread sees that nobody holds the runtime any more. Containers go on.
+        // The watching thread sees that the runtime has no holder any more. Containers go on.
         ring(&self.shared.watch);
     }
 }

@@ -8,7 +8,9 @@ use std::process::ExitCode;
 
 use base::settings::Settings;
 use node::doctor::{self, host};
+use rules::checks;
 use rules::doctor::{CheckState, DoctorCheck};
+use rules::refusal::Refusal;
 use server::{Failure, offline_inspection};
 
 use super::state;
@@ -37,14 +39,16 @@ pub(super) fn every(settings: &Settings) -> Vec<DoctorCheck> {
 /// Whether the catalog belongs to what the machine obeyed; nothing where there is no catalog yet, or none
 /// that can be read, which another check says.
 fn continuity(data: &Path) -> Option<DoctorCheck> {
-    const ID: &str = "continuity";
+    let refused = |refusal: Refusal| {
+        DoctorCheck::from_parts("continuity", CheckState::Fail, refusal.text, refusal.hint)
+    };
     match state::standing(data) {
         Ok(None) | Err(Failure::Fault(_)) => None,
         Err(Failure::Refusal(refusal)) if refusal.code == state::NOT_YOURS => None,
-        Err(Failure::Refusal(refusal)) => Some(DoctorCheck::fail(ID, refusal.text, refusal.hint)),
+        Err(Failure::Refusal(refusal)) => Some(refused(refusal)),
         Ok(Some(standing)) => Some(match standing.refusal() {
-            Some(refusal) => DoctorCheck::fail(ID, refusal.text, refusal.hint),
-            None => DoctorCheck::ok(ID, "The catalog belongs to what this machine obeyed."),
+            Some(refusal) => refused(refusal),
+            None => checks::continuity_well(),
         }),
     }
 }
@@ -105,6 +109,7 @@ fn written(checks: &[DoctorCheck], color: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::doors::text::{Language, Text, codes};
     use base::observe::Clock;
     use base::settings::SettingsLayer;
     use rules::doctor::IDS;
@@ -128,8 +133,11 @@ mod tests {
         .expect("valid settings");
         let checks = every(&settings);
         assert!(checks.len() >= 40, "only {} checks", checks.len());
+        let korean = Text::new(Language::Korean);
         for check in &checks {
             assert!(check.found.ends_with('.'), "{}: {}", check.id, check.found);
+            let (_, told) = codes::check(korean, check.id, &check.found).expect("a known id");
+            assert!(!told.is_empty(), "no Korean: {}: {}", check.id, check.found);
             assert_eq!(
                 check.state == CheckState::Ok,
                 check.fix.is_empty(),
@@ -148,11 +156,10 @@ mod tests {
 
     #[test]
     fn every_check_is_named_in_korean() {
-        use crate::doors::text::{Language, Text, codes};
         let korean = Text::new(Language::Korean);
         let untold: Vec<&str> = IDS
             .into_iter()
-            .filter(|id| codes::check(korean, id).is_none())
+            .filter(|id| codes::check(korean, id, "").is_none())
             .collect();
         assert!(untold.is_empty(), "messages.toml lacks {untold:?}");
     }

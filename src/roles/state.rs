@@ -70,7 +70,7 @@ pub(super) fn show(
         return Ok("There is no catalog yet.\n".to_owned());
     };
     let text = match (standing.found.refusal(), standing.accepted) {
-        (None, _) => "The catalog belongs to what this machine obeyed.\n".to_owned(),
+        (None, _) => "The catalog matches this machine's own record.\n".to_owned(),
         (Some(_), true) => {
             "The catalog was accepted; the machine obeys it as soon as a server runs.\n".to_owned()
         }

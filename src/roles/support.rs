@@ -70,7 +70,7 @@ fn show(global: &Global, members: &[SupportFile]) -> Result<(), Refusal> {
             .map(|member| {
                 let taken = match member.redacted {
                     0 => String::new(),
-                    n => format!(", {n} secrets taken out"),
+                    n => format!(", {n} secrets removed"),
                 };
                 format!(
                     "==> {} ({} bytes{taken}) <==\n{}\n\n",

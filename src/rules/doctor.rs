@@ -15,7 +15,7 @@ pub enum CheckState {
 }
 
 /// The ids of all checks there are; each is named in Korean.
-pub const IDS: [&str; 51] = [
+pub const IDS: [&str; 54] = [
     "accelerators",
     "address",
     "architecture",
@@ -32,6 +32,7 @@ pub const IDS: [&str; 51] = [
     "controllers",
     "disk",
     "disk-faults",
+    "fences",
     "file-watches",
     "findings",
     "gpu",
@@ -60,11 +61,13 @@ pub const IDS: [&str; 51] = [
     "seccomp",
     "session-ids",
     "settings-file",
+    "shims",
     "state",
     "state-disk",
     "state-mount",
     "state-owner",
     "swap",
+    "time-namespaces",
     "time-sync",
     "user-namespaces",
 ];
@@ -81,33 +84,30 @@ pub struct DoctorCheck {
 }
 
 impl DoctorCheck {
-    /// Nothing needs to be done.
-    pub fn ok(id: &'static str, found: impl Into<String>) -> Self {
-        Self::new(id, CheckState::Ok, found, "")
-    }
-
-    /// Sessions run with less until `fix` is done.
-    pub fn warn(id: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self::new(id, CheckState::Warn, found, fix)
-    }
-
-    /// Nothing works until `fix` is done.
-    pub fn fail(id: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self::new(id, CheckState::Fail, found, fix)
-    }
-
-    fn new(
-        id: &'static str,
-        state: CheckState,
-        found: impl Into<String>,
-        fix: impl Into<String>,
-    ) -> Self {
+    /// A check whose sentences were made elsewhere: the runtime's findings, a refusal. What is said here is
+    /// written into the catalogue (`messages.toml`) and made by `checks`.
+    pub fn from_parts(id: &'static str, state: CheckState, found: String, fix: String) -> Self {
         debug_assert!(IDS.contains(&id), "{id} does not stand among the ids");
         Self {
             id,
             state,
-            found: found.into(),
-            fix: fix.into(),
+            found,
+            fix,
         }
+    }
+
+    /// Nothing needs to be done.
+    pub(crate) fn ok(id: &'static str, found: impl Into<String>) -> Self {
+        Self::from_parts(id, CheckState::Ok, found.into(), String::new())
+    }
+
+    /// Sessions run with less until `fix` is done.
+    pub(crate) fn warn(id: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self::from_parts(id, CheckState::Warn, found.into(), fix.into())
+    }
+
+    /// Nothing works until `fix` is done.
+    pub(crate) fn fail(id: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self::from_parts(id, CheckState::Fail, found.into(), fix.into())
     }
 }

@@ -4,6 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::devices::WHOLE;
+use crate::notice::Notice;
+use crate::notices;
 use crate::session::SessionState;
 use crate::world::ClusterSnapshot;
 
@@ -15,73 +17,65 @@ pub struct InvariantFinding {
     pub text: String,
 }
 
+impl From<Notice> for InvariantFinding {
+    fn from(notice: Notice) -> Self {
+        let Notice { code, text, hint } = notice;
+        Self {
+            code: code.to_owned(),
+            text: match hint.is_empty() {
+                true => text,
+                false => format!("{text} {hint}"),
+            },
+        }
+    }
+}
+
 /// Lists every broken invariant; empty for a sound world. Costs one visit a session.
 pub fn findings(world: &ClusterSnapshot) -> Vec<InvariantFinding> {
     let mut found = Vec::new();
-    let mut say = |code: &str, text: String| {
-        found.push(InvariantFinding {
-            code: code.into(),
-            text,
-        })
-    };
+    let mut say = |notice: Notice| found.push(InvariantFinding::from(notice));
     let mut names = std::collections::BTreeSet::new();
     for s in &world.sessions {
         if !names.insert((s.owner, s.name.as_str())) {
-            say(
-                "session.name-twice",
-                format!("Two live sessions of one owner are called {}.", s.name),
-            );
+            say(notices::session_name_twice(&s.name));
         }
         if s.state() == SessionState::Ended {
-            say(
-                "session.ended-live",
-                format!("{} is over and yet listed as live.", s.name),
-            );
+            say(notices::session_ended_live(&s.name));
         }
         if s.incarnation == 0 || s.generation == 0 {
-            say(
-                "session.zero",
-                format!("{} has incarnation or generation 0.", s.name),
-            );
+            say(notices::session_zero(&s.name));
         }
     }
     for (id, used) in world.used() {
         let Some(node) = world.node(id) else {
-            say(
-                "node.unknown",
-                format!("Sessions are placed on {id}, which does not exist."),
-            );
+            say(notices::node_unknown(id));
             continue;
         };
         if used.cpu > node.capacity.cpu {
-            say(
-                "cpu.overcommitted",
-                format!(
-                    "{} gives {} of {} cores.",
-                    node.name, used.cpu, node.capacity.cpu
-                ),
-            );
+            say(notices::cpu_overcommitted(
+                &node.name,
+                used.cpu,
+                node.capacity.cpu,
+            ));
         }
         if used.memory > node.capacity.memory {
-            say(
-                "memory.overcommitted",
-                format!(
-                    "{} gives {} of {}.",
-                    node.name, used.memory, node.capacity.memory
-                ),
-            );
+            say(notices::memory_overcommitted(
+                &node.name,
+                used.memory,
+                node.capacity.memory,
+            ));
         }
         for (index, held) in &used.devices {
             let device = node.capacity.devices.iter().find(|d| d.index == *index);
             let memory = device.map_or(held.memory, |d| d.memory);
             if held.share > WHOLE || held.memory > memory {
-                say(
-                    "device.overcommitted",
-                    format!(
-                        "Device {index} of {} gives {} of itself and {} of {memory}.",
-                        node.name, held.share, held.memory
-                    ),
-                );
+                say(notices::device_overcommitted(
+                    index,
+                    &node.name,
+                    held.share,
+                    held.memory,
+                    memory,
+                ));
             }
         }
     }
@@ -96,10 +90,7 @@ pub fn findings(world: &ClusterSnapshot) -> Vec<InvariantFinding> {
                         .any(|d| d.index == part.index && d.part == part.part)
             });
             if taken && s.state().holds_resources() {
-                say(
-                    "device.part-twice",
-                    format!("{} has a partition that another session has too.", s.name),
-                );
+                say(notices::device_part_twice(&s.name));
             }
         }
     }

@@ -4,6 +4,9 @@
 //! the time and the random bytes. The lints of this package forbid the rest.
 
 pub mod assignment;
+pub mod blocker;
+pub mod blockers;
+pub mod checks;
 pub mod codes;
 pub mod continuity;
 pub mod devices;
@@ -12,9 +15,10 @@ pub mod findings;
 pub mod housekeeping;
 pub mod image;
 pub mod incident;
-pub mod message;
 pub mod messages;
 pub mod names;
+pub mod notice;
+pub mod notices;
 pub mod object;
 pub mod partitioning;
 pub mod permissions;
@@ -29,6 +33,7 @@ pub mod resources;
 pub mod self_test;
 pub mod session;
 pub mod tenancy;
+pub mod translations;
 pub mod units;
 pub mod users;
 pub mod workload;

@@ -145,7 +145,7 @@ fn kind(device: &Device) -> Option<(&'static CardFamily, &'static [u16; 4])> {
 
 /// What partitioning a device so would come to, and whom it would end; no profile makes it whole again.
 ///
-/// Errors: `gpu.cannot-cut`, `gpu.no-such-profile`, `gpu.cut-too-large`, each with what would work.
+/// Errors: `gpu.cannot-partition`, `gpu.no-such-profile`, `gpu.partitions-too-large`, each with what would work.
 /// `sessions` are those of the device's own machine.
 pub fn plan<'a>(
     device: &Device,
@@ -452,22 +452,18 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused_with_what_would() {
         for (wanted, code, works) in [
-            (
-                "4g.40gb 4g.40gb",
-                "gpu.partitions-too-large",
-                "4g.40gb would work.",
-            ),
+            ("4g.40gb 4g.40gb", "gpu.partitions-too-large", "Use 4g.40gb."),
             (
                 "3g.40gb 3g.40gb 1g.10gb",
                 "gpu.partitions-too-large",
-                "2 × 3g.40gb would work.",
+                "Use 2 × 3g.40gb.",
             ),
-            ("1g.18gb", "gpu.no-such-profile", "7g.80gb would work."),
+            ("1g.18gb", "gpu.no-such-profile", "and 7g.80gb."),
             ("2g.20gb+me", "gpu.no-such-profile", "1g.10gb+me"),
             (
                 "1g.10gb+me 1g.10gb+me",
                 "gpu.partitions-too-large",
-                "1g.10gb+me would work.",
+                "Use 1g.10gb+me.",
             ),
         ] {
             let refusal = check(wanted).expect_err(wanted);
@@ -475,7 +471,7 @@ mod tests {
             assert!(refusal.hint.contains(works), "{wanted}: {}", refusal.hint);
         }
         let eight = check(&"1g.10gb ".repeat(8)).expect_err("eight");
-        assert_eq!(eight.hint, "7 × 1g.10gb would work.");
+        assert_eq!(eight.hint, "Use 7 × 1g.10gb.");
         let none = plan(&card("NVIDIA T4", 16), &request("1g.5gb"), []).expect_err("no such card");
         assert_eq!(none.code, "gpu.cannot-partition");
     }

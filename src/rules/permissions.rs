@@ -100,6 +100,11 @@ impl Subject {
         is_administrator(self.role) && !is_administrator(now)
     }
 
+    /// True where the subject's role reaches things of a domain at all, whatever their token may.
+    pub fn reaches(&self, domain: DomainId) -> bool {
+        is_administrator(self.role) || self.domain == domain
+    }
+
     fn has_scope(&self, permission: Permission) -> bool {
         let scopes = self.scopes.as_ref();
         scopes.is_none_or(|scopes| scopes.contains(&permission))
@@ -113,8 +118,8 @@ pub fn is_administrator(role: Role) -> bool {
 
 /// May `subject` do `permission` on a thing of `scope`?
 ///
-/// Errors: `Denied` with the missing capability; `NotFound` for a session of another user, whose
-/// existence is not theirs to know.
+/// Errors: `Denied` with the missing capability; `NotFound` for a session of another user and an image of
+/// another domain, whose existence is not theirs to know.
 pub fn may(subject: &Subject, permission: Permission, scope: &Scope) -> Result<(), Refusal> {
     if !subject.has_scope(permission) {
         return Err(refusals::token_scope_missing(permission.word()));
@@ -131,7 +136,11 @@ pub fn may(subject: &Subject, permission: Permission, scope: &Scope) -> Result<(
             }
             Ok(())
         }
-        Permission::ImagesRead | Permission::Me => Ok(()),
+        Permission::ImagesRead => match scope.domain.is_none_or(|d| subject.reaches(d)) {
+            true => Ok(()),
+            false => Err(refusals::image_not_found()),
+        },
+        Permission::Me => Ok(()),
         Permission::ImagesWrite
         | Permission::UsersRead
         | Permission::UsersWrite
@@ -251,6 +260,20 @@ mod tests {
             )
             .is_ok()
         );
+    }
+
+    #[test]
+    fn a_user_sees_only_images_of_the_own_domain() {
+        let abroad = DomainId(uuid::Uuid::from_u128(7));
+        let user = subject(Role::User);
+        let asked = |domain| may(&user, Permission::ImagesRead, &Scope::domain(domain));
+        assert_eq!(asked(DomainId::DEFAULT), Ok(()));
+        assert_eq!(
+            asked(abroad).map_err(|r| r.code),
+            Err("image.not-found".into())
+        );
+        assert!(!user.reaches(abroad));
+        assert!(subject(Role::Administrator).reaches(abroad));
     }
 
     #[test]

@@ -1,8 +1,6 @@
 //! Decides which waiting session goes where. Same world in, same answer out.
 //! Never reads a clock, a file or the catalog; the caller brings the world and `now`.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use crate::codes;
@@ -44,24 +42,6 @@ pub enum Decision {
         outcome: Outcome,
         because: Reason,
     },
-}
-
-/// Why a session has no place yet.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlacementBlocker {
-    /// `cpu.short`, `memory.short`, `gpu.short`, `gpu.fragmented`, `gpu.memory-short`,
-    /// `gpu.no-partition`, `gpu.quota`, `queue.behind`, `queue.kept`, `start.later`,
-    /// (`queue.behind-other`, `queue.kept-other`, `dependency.waiting-other` where the reader may not know
-    /// whose it is),
-    /// `queue.turn`, `dependency.waiting`, `node.none`, `node.silent`, `environment.host-off`.
-    pub code: String,
-    /// One English sentence.
-    pub text: String,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub params: BTreeMap<String, String>,
-    /// The session whose end would remove the blocker, where one is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ends_with: Option<SessionId>,
 }
 
 /// Lists decisions in the order of the queue, at most one per session; empty when nothing can move.

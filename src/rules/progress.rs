@@ -1,5 +1,6 @@
 //! Row × report → what became of a session. What a report means for it; silence means nothing at all.
 
+use crate::codes;
 use crate::messages::{Assignment, ContainerStatus, NodeReport, ReportedState};
 use crate::reason::Reason;
 use crate::reasons;
@@ -136,8 +137,10 @@ fn ending(session: &Session, code: i32, out_of_memory: bool) -> (Outcome, Reason
     if session.desired != DesiredState::Run || session.state() == SessionState::Stopping {
         // The reason that was written with the desired state (a limit, a person) says more than the code.
         return match &session.reason {
-            Some(reason) if reason.code == "session.timeout" => (Outcome::Failed, reason.clone()),
-            Some(reason) if reason.code.starts_with("session.") => {
+            Some(reason) if reason.code == codes::SESSION_TIMEOUT => {
+                (Outcome::Failed, reason.clone())
+            }
+            Some(reason) if reason.code.starts_with(codes::family::SESSION) => {
                 (Outcome::Stopped, reason.clone())
             }
             _ => (Outcome::Stopped, reasons::session_stopped()),

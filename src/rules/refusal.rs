@@ -96,12 +96,6 @@ impl Refusal {
         self
     }
 
-    /// Says at which version a thing is that was changed meanwhile.
-    pub fn at_version(self, version: u64) -> Self {
-        let hint = format!("It is at version \"{version}\" now; read it again.");
-        self.hint(hint)
-    }
-
     /// Says which field of the request it is about (JSON pointer).
     pub fn at(mut self, pointer: impl Into<String>) -> Self {
         self.pointer = Some(pointer.into());

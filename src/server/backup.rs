@@ -260,7 +260,7 @@ pub fn restore(
         Some(aside) => move_away(path, aside),
         None => Ok(()),
     };
-    // The machine's memory of its duty belongs to the box; another box's would be obeyed by nobody.
+    // The machine's memory of its duty belongs to the box; another box's would be obeyed by no machine.
     keep_other_machine_away(&places.data, &verified, &work.0, &keep)?;
     keep(&places.data.join("samples.sqlite")).map_err(failed("keep the old samples"))?;
     for end in ["-wal", "-shm"] {
@@ -272,7 +272,7 @@ pub fn restore(
         let home = places.data.join(KEYS);
         keep(&home).map_err(failed("keep the old keys"))?;
         if home.exists() {
-            // Left by a restore that was broken off: the same keys, or somebody's only ones.
+            // Left by a restore that was broken off: the same keys, or the only ones of a user.
             move_away(&home, &places.data.join(format!("tls-before-{stamp}")))
                 .map_err(failed("keep the keys that were there"))?;
         }
@@ -543,7 +543,7 @@ fn put_settings(
             place
         };
         write_whole(&place, &bytes, mode).map_err(failed)?;
-        // The package lets a group read them, which is not the group of whoever restores.
+        // The package lets a group read them, which is not the group of the user that restores.
         std::os::unix::fs::chown(&place, None, group).map_err(failed)?;
     }
     Ok(beside_them)

@@ -31,7 +31,7 @@ pub enum Fate {
     Live,
     /// The server dies before the commit: nothing is kept.
     DieBefore,
-    /// The server dies right after: everything is kept, nobody hears of it.
+    /// The server dies right after: everything is kept, no answer is given.
     DieAfter,
 }
 

@@ -99,7 +99,7 @@ pub struct Removed {
 
 impl ImageStore {
     /// Opens the store below `root` (made where missing) and clears what a crash left: work under
-    /// way and layers that no image names. Costs a read of all records; after a crash amid an
+    /// way and layers that no image names. Costs a read of all records; after a crash during an
     /// import also the removal of what was unpacked (about 50,000 files a second).
     ///
     /// While another one is open on the same directory nothing is cleared, because its imports are
@@ -186,7 +186,7 @@ impl ImageStore {
     /// Forgets an image and removes the layers no other image names. Refuses `image.not-found`.
     ///
     /// The caller makes sure that nothing runs from it: layers under a mount would vanish from
-    /// below. After a crash amid this the image is gone and `open` removes the rest.
+    /// below. After a crash during this the image is gone and `open` removes the rest.
     pub fn remove(&self, id: &Sha256Digest) -> Result<Removed, ImageError> {
         let record = self.image(id)?;
         let pinned = self.lock();

@@ -1,7 +1,7 @@
 //! Removes and measures trees that strangers wrote: as deep, as wide and as hostile as they please. Never
 //! recurses, never follows a link, never leaves the file system, and keeps few directories open however deep
-//! a tree is. Whoever must not wait throws a tree away first, which is one rename, and has it removed by a
-//! thread that nobody waits for.
+//! a tree is. A caller that must not wait throws a tree away first, which is one rename, and has it removed by a
+//! thread that no caller waits for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsStr};
@@ -134,7 +134,7 @@ impl Pass<'_> {
         if depth < MAX_OPEN_DIRECTORIES {
             return Some(below);
         }
-        // A name that nobody can have thought of before.
+        // A name that cannot have been used before.
         let up = format!(".{}", Uuid::now_v7().simple());
         let moved = rustix::fs::renameat_with(here, name, self.root, &up, RenameFlags::NOREPLACE);
         self.count(moved);
@@ -253,7 +253,7 @@ impl Trash {
                 break;
             };
             if let Err(error) = remove(&path)
-                // Somebody else empties the same trash.
+                // Another process empties the same trash.
                 && error.kind() != io::ErrorKind::NotFound
             {
                 kept.insert(path, error);
@@ -271,7 +271,7 @@ pub struct Size {
     pub bytes: u64,
     /// Names in it.
     pub entries: u64,
-    /// False where something was not looked at: there was more than allowed, or somebody moved directories
+    /// False where something was not looked at: there was more than allowed, or directories were moved
     /// about under our feet. What was counted is there nevertheless.
     pub whole: bool,
 }

@@ -69,10 +69,10 @@ test("a share is picked by its size, told in GiB and SMs, and drawn where it wou
 });
 
 for (const [typed, field, words] of [
-  ["0.005", "gpu", /0\.35, 1 or 2\.5 would work/],
-  ["1.01", "gpu", /1 or 1\.1 would work/],
-  ["-1", "gpu", /0\.35, 1 or 2\.5 would work/],
-  ["NaN", "gpu", /0\.35, 1 or 2\.5 would work/],
+  ["0.005", "gpu", /Use 0\.35, 1 or 2\.5/],
+  ["1.01", "gpu", /Use 1 or 1\.1/],
+  ["-1", "gpu", /Use 0\.35, 1 or 2\.5/],
+  ["NaN", "gpu", /Use 0\.35, 1 or 2\.5/],
   ["100", "gpu", /is the most/],
 ]) {
   test(`a share of ${typed} is refused beside its field, and what was typed stays`, async () => {
@@ -159,7 +159,7 @@ test("a card is closed with a word, cut, made whole and emptied, and whom that e
   await page.locator("#partitions .verdict.never").waitFor();
   assert.equal(await page.locator("#partitions button[value=partition]").isDisabled(), true);
   await previewed(page, "/partitions/preview", () => page.fill("[id='n-3g.40gb']", "2"));
-  await page.locator("#partitions .verdict", { hasText: "Nothing has to end" }).waitFor();
+  await page.locator("#partitions .verdict", { hasText: "No session has to end" }).waitFor();
   assert.equal(await page.locator("#partitions .sl").count(), 2);
   await sound(seen);
   await Promise.all([page.waitForEvent("framenavigated"), page.click("#partitions button[value=partition]")]);
@@ -215,7 +215,7 @@ test("a card is tested by its button, shown as it goes, judged, and printed as o
     await page.locator("a[href$='/test']").first().click();
     await page.waitForURL(/\/test$/);
     await amber.first().waitFor();
-    await page.locator("#found .empty", { hasText: "This card was never tested" }).waitFor();
+    await page.locator("#found .empty", { hasText: "This GPU was never tested" }).waitFor();
     assert.deepEqual(await violations(page), []);
 
     await Promise.all([page.waitForEvent("framenavigated"), page.click("form[action$='/test'] button")]);
@@ -235,7 +235,7 @@ test("a card is tested by its button, shown as it goes, judged, and printed as o
     // Without a reload: steps went by, and their number only grew.
     assert.ok(steps.size >= 3 && figures.size >= 3, `${[...steps]} ${[...figures]}`);
     assert.deepEqual([...figures], [...figures].sort((a, b) => a - b));
-    assert.match(await results.innerText(), /\d+ of 34 parts did not hold|All 34 parts of the test held/);
+    assert.match(await results.innerText(), /\d+ of 34 parts failed|All 34 parts of the test passed/);
     assert.equal(await page.locator("#found tbody tr").count(), 34);
     // The card is made of files: what a launch costs, how time is shared and who watches are not a card's.
     const failed = await page.locator("#found tbody tr", { has: page.locator(".pill.bad") }).allInnerTexts();

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rcgen::{KeyPair, SigningKey as _};
+use rules::notice::Notice;
+use rules::notices;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::units::Timestamp;
@@ -71,14 +73,6 @@ pub struct AuthorityDetails {
     pub der: Vec<u8>,
     /// What is served was signed by it; false while a site's certificate is in use.
     pub in_use: bool,
-}
-
-/// A problem with certificates that an administrator should mend.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Worry {
-    pub code: &'static str,
-    pub text: String,
-    pub hint: String,
 }
 
 /// All certificates of one folder. One for the whole process.
@@ -388,61 +382,31 @@ impl Keeper {
     }
 
     /// What an administrator should mend; empty while all is well.
-    pub fn worries(&self) -> Vec<Worry> {
+    pub fn worries(&self) -> Vec<Notice> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
         let mut worries = Vec::new();
-        if now.as_millis() < NO_EARLIER || now < state.own.facts.not_before {
-            worries.push(Worry {
-                code: rules::codes::CLOCK_BEHIND,
-                text: format!(
-                    "This machine's clock says {now}, which cannot be: it is behind its own certificate, which is good from {}.",
-                    state.own.facts.not_before
-                ),
-                hint: "Set the clock, for instance with `timedatectl set-time`. Certificates stay as they are, so browsers with a right clock go on.".to_owned(),
-            });
+        let own_since = state.own.facts.not_before;
+        if now.as_millis() < NO_EARLIER || now < own_since {
+            worries.push(notices::clock_behind(now, own_since));
         }
         if let Some(why) = &state.site_broken {
-            worries.push(Worry {
-                code: rules::codes::CERTIFICATE_DAMAGED,
-                text: format!("The site's certificate cannot be used ({why}), so the machine's own is served."),
-                hint: "Import it again with `fardel tls import`, or put it away with `fardel tls reset`.".to_owned(),
-            });
+            worries.push(notices::certificate_damaged(why));
         }
         if let Some(site) = &state.site {
             let end = site.facts.not_after;
             let days = end.seconds_since(now) / DAY;
-            let hint = "`fardel tls csr` makes a request for the next one; `fardel tls reset` goes back to the machine's own.";
             if end <= now {
-                worries.push(Worry {
-                    code: rules::codes::CERTIFICATE_EXPIRED,
-                    text: format!(
-                        "The site's certificate was good until {end}: browsers refuse this console."
-                    ),
-                    hint: hint.to_owned(),
-                });
+                worries.push(notices::certificate_expired(end));
             } else if days < WARNED_BEFORE_DAYS {
-                worries.push(Worry {
-                    code: rules::codes::CERTIFICATE_ENDS_SOON,
-                    text: format!(
-                        "The site's certificate is good for {days} more days, until {end}."
-                    ),
-                    hint: hint.to_owned(),
-                });
+                worries.push(notices::certificate_ends_soon(days, end));
             }
             if !outward(&state.names)
                 .iter()
                 .any(|n| facts::covers(&site.facts.names, n))
             {
-                worries.push(Worry {
-                    code: rules::codes::CERTIFICATE_OTHER_NAME,
-                    text: format!(
-                        "The site's certificate speaks for {}; this machine is called {}.",
-                        site.facts.names.join(", "),
-                        state.names.host
-                    ),
-                    hint: "That is right if this machine is reached by one of those names, and a mistake if not.".to_owned(),
-                });
+                let names = site.facts.names.join(", ");
+                worries.push(notices::certificate_other_name(names, &state.names.host));
             }
         }
         worries

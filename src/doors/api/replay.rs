@@ -17,7 +17,7 @@ use crate::doors::problem::ProblemResponse;
 
 /// Routes that keep their answer in the commit that acts.
 const IN_THEIR_COMMIT: [&str; 3] = ["/sessions", "/users", "/images/import"];
-/// Routes that nobody is signed in on, and one that changes nothing and answers a file.
+/// Routes without a sign-in, and one that changes nothing and answers a file.
 const NEVER: [&str; 3] = ["/sign-in", "/setup", "/support-bundles"];
 /// Routes whose answer is a secret: it is shown once, and the key tells only that it was.
 const SECRET: [&str; 2] = ["/me/tokens", "/setup/link"];

@@ -177,14 +177,10 @@ pub(super) async fn patch(
     let mut session = sessions::get(&api.server, &caller, &id).await?;
     let id = session.id.to_string();
     if let Some(Object(resources)) = resources {
-        session = sessions::resize(&api.server, &caller, &id, resources, seen)
-            .await
-            .map_err(|f| stale(f, &session))?;
+        session = sessions::resize(&api.server, &caller, &id, resources, seen).await?;
     }
     if let Some(name) = name {
-        session = sessions::rename(&api.server, &caller, &id, &name, seen)
-            .await
-            .map_err(|f| stale(f, &session))?;
+        session = sessions::rename(&api.server, &caller, &id, &name, seen).await?;
         seen = Some(session.generation);
     }
     if let Some(labels) = labels {
@@ -217,20 +213,8 @@ async fn merge_labels(
         match sessions::set_labels(&api.server, caller, id, labels, Some(version)).await {
             Err(Failure::Refusal(refusal))
                 if refusal.kind == RefusalKind::Stale && seen.is_none() && tries < MERGES => {}
-            done => return done.map_err(|f| stale(f, &now)),
+            done => return Ok(done?),
         }
-    }
-}
-
-/// A refusal for staleness names the version there is.
-fn stale(failure: Failure, now: &SessionView) -> ProblemResponse {
-    match failure {
-        Failure::Refusal(refusal)
-            if refusal.kind == RefusalKind::Stale && refusal.hint.is_empty() =>
-        {
-            refusal.at_version(now.generation).into()
-        }
-        other => other.into(),
     }
 }
 

@@ -32,7 +32,7 @@ pub fn program() -> &'static Path {
         .map_or(Path::new("/proc/self/exe"), PathBuf::as_path)
 }
 
-/// A directory that is removed at the end. Readable by all: a container's root, which is nobody
+/// A directory that is removed at the end. Readable by all: a container's root, which is no user
 /// outside, must find its way through.
 pub struct ScratchDirectory(PathBuf);
 

@@ -40,7 +40,7 @@ impl ServerAddress {
     pub(super) fn parse(text: &str) -> Result<Self, CliError> {
         let wrong = || {
             CliError::usage(format!("{text:?} is not the address of a server."))
-                .hint("https://192.0.2.10 or unix:/run/fardel/fardel.sock would work.")
+                .hint("For example: https://192.0.2.10 or unix:/run/fardel/fardel.sock.")
         };
         let text = text.trim();
         if let Some(path) = text.strip_prefix("unix:") {

@@ -72,7 +72,7 @@ pub struct Global {
         help_heading = "Global options"
     )]
     pub token_file: Option<PathBuf>,
-    /// File with the certificate of the authority to believe over HTTPS
+    /// File with the CA certificate to trust over HTTPS
     #[arg(
         long,
         global = true,
@@ -129,8 +129,8 @@ pub enum Command {
     Serve(Serve),
     /// Run a command or a shell in a new session
     ///
-    /// Without -d the output of the session comes here and its exit code is returned. Without a
-    /// command, -it opens a shell.
+    /// Without -d, prints the output of the session and returns its exit code. Without a command, -it
+    /// opens a shell.
     #[command(after_help = "Examples:\n  \
         fardel run host -- sh -c 'echo hi; exit 7'      prints hi, returns 7\n  \
         fardel run -it host                             a shell on the machine's own programs\n  \
@@ -150,7 +150,7 @@ pub enum Command {
     Exec(Exec),
     /// Print what a session wrote
     Logs(Logs),
-    /// Type into the main process of a session and see its output
+    /// Attach to the main process of a session
     Attach(Attach),
     /// End sessions: TERM, ten seconds later KILL
     Stop(Several),
@@ -158,7 +158,7 @@ pub enum Command {
     Kill(Several),
     /// Remove ended sessions and their logs from the list
     Rm(Removal),
-    /// Say why a session waits, runs where it runs, or ended
+    /// Explain why a session waits, where it was placed, or why it ended
     Why(Named),
     /// Environment images
     #[command(subcommand, visible_alias = "images")]
@@ -168,12 +168,12 @@ pub enum Command {
     /// GPUs, their slices, cordon, drain, partitions and self-test
     #[command(subcommand, visible_alias = "gpus")]
     Gpu(GpuCommand),
-    /// How full the machine is, and what happened lately
+    /// Show the use of the machine and recent events
     Top,
-    /// What happened: follow changes as they are made
+    /// Events: follow changes live
     #[command(subcommand)]
     Event(EventCommand),
-    /// Long work such as imports
+    /// Jobs such as imports
     #[command(subcommand, visible_alias = "operation")]
     Job(JobCommand),
     /// Users who may sign in
@@ -185,7 +185,7 @@ pub enum Command {
     /// Your own account
     #[command(subcommand)]
     Me(Me),
-    /// Show whom to trust: the server's own certificate authority
+    /// Show the certificate and fingerprint of the server's own authority
     ///
     /// The fingerprint goes to standard error and the certificate to standard output:
     /// `fardel trust > fardel.pem`.
@@ -204,10 +204,10 @@ pub enum Command {
     SetupLink,
     /// End every session of all users and wait until none is left
     ///
-    /// What is done before the package is removed or the machine is taken apart. Waiting sessions
-    /// end too; ended ones stay on the list. For administrators.
+    /// Use it before you remove the package or decommission the machine. Waiting sessions end too;
+    /// ended sessions stay on the list. For administrators.
     Drain {
-        /// After this long, what still runs is killed
+        /// Time after which the remaining sessions are killed
         #[arg(long, value_name = "TIME", default_value = "60s")]
         timeout: String,
     },
@@ -223,7 +223,7 @@ pub enum Command {
     /// One file for technical support
     #[command(subcommand)]
     Support(Support),
-    /// Settings: check a file, show what is in force
+    /// Settings: check a file, show the effective values
     #[command(subcommand)]
     Config(Config),
     /// Backups of catalog, settings and keys: make, check, restore
@@ -235,7 +235,7 @@ pub enum Command {
     /// Check that catalog and machine belong together; accept a catalog
     #[command(subcommand)]
     State(State),
-    /// Play a scenario against the scheduler, without containers
+    /// Run a scenario against the scheduler, without containers
     Rehearse(Rest),
     /// Measure this machine and this build; prints JSON with raw samples
     Bench(Rest),
@@ -286,10 +286,10 @@ pub struct Serve {
         env = "FARDEL_MEMORY"
     )]
     pub mem: Option<String>,
-    /// Devices that do not exist, for demonstrations: H100:8. Sessions get none, and every page says so
+    /// Simulated GPUs for demonstrations: H100:8. Sessions get no device, and every page says so
     #[arg(long, value_name = "DEVICES", env = "FARDEL_SIMULATE_GPUS")]
     pub simulate_gpus: Option<String>,
-    /// Where the vendor's driver of GPUs is found, where it has a tree of its own
+    /// Root directory of the vendor's GPU driver
     #[arg(long, value_name = "DIRECTORY", env = "FARDEL_DRIVER_ROOT")]
     pub driver_root: Option<PathBuf>,
     /// Days that logs and rows of ended sessions are kept
@@ -309,7 +309,7 @@ pub struct LaunchArguments {
     /// Program and arguments; put -- before them
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     pub command: Vec<String>,
-    /// Name of the session; made up when left out
+    /// Name of the session; chosen automatically when left out
     #[arg(long)]
     pub name: Option<String>,
     /// Cores, in hundredths: 0.5, 4 [default: 1]
@@ -329,7 +329,7 @@ pub struct LaunchArguments {
     /// Share of a GPU in hundredths (0.35), whole GPUs (2), or both (2.5)
     #[arg(long, value_name = "SHARE", help_heading = "Resources")]
     pub gpu: Option<String>,
-    /// Memory of the fraction [default: the same part of the card as the share]
+    /// GPU memory of the fraction [default: in proportion to the share]
     #[arg(long, value_name = "SIZE", help_heading = "Resources")]
     pub gpu_mem: Option<String>,
     /// One MIG partition of this profile instead of a share: 1g.10gb
@@ -341,7 +341,7 @@ pub struct LaunchArguments {
     /// Label: NAME=VALUE
     #[arg(short, long, value_name = "NAME=VALUE")]
     pub label: Vec<String>,
-    /// How many of it; the name gets -1, -2, …
+    /// Number of copies; the name gets -1, -2, …
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub replicas: u32,
     /// A command may run this long: 90s, 30m, 8h, 2d
@@ -364,10 +364,10 @@ pub struct LaunchArguments {
     /// A place to work in, or a command that ends by itself [default: by command and -it]
     #[arg(long, value_enum)]
     pub kind: Option<SessionKindArgument>,
-    /// Ask whether and where it would start; nothing is made
+    /// Show whether and where it would start, without creating it
     #[arg(long)]
     pub dry_run: bool,
-    /// Come back only when it runs or has ended
+    /// Wait until it runs or has ended
     #[arg(
         long,
         value_enum,
@@ -380,7 +380,7 @@ pub struct LaunchArguments {
     /// Give up waiting after this long (the session stays)
     #[arg(long, value_name = "TIME")]
     pub wait_timeout: Option<String>,
-    /// Key under which a repeated call makes nothing new
+    /// Idempotency key: a repeated call with the same key creates nothing
     #[arg(long, value_name = "KEY")]
     pub idempotency_key: Option<String>,
 }
@@ -402,10 +402,10 @@ pub struct RunArguments {
     /// Return at once and print the name
     #[arg(short, long)]
     pub detach: bool,
-    /// Pass your input on
+    /// Forward standard input
     #[arg(short, long)]
     pub interactive: bool,
-    /// Give it a terminal (with -i)
+    /// Allocate a terminal (with -i)
     #[arg(short, long)]
     pub tty: bool,
     /// Remove the session from the list once it has ended
@@ -449,7 +449,7 @@ pub struct SessionLs {
     /// Order: created_at, name, state; a minus in front turns it round
     #[arg(long, value_name = "FIELD", allow_hyphen_values = true)]
     pub sort: Option<String>,
-    /// At most this many
+    /// Maximum number of rows
     #[arg(long, value_name = "NUMBER")]
     pub limit: Option<u32>,
     /// Sessions of all users (administrators)
@@ -469,7 +469,7 @@ pub enum SessionCommand {
     Stop(Several),
     /// End sessions at once
     Kill(Several),
-    /// Start ended sessions again; end running ones and start them again
+    /// Restart sessions, ended or running
     Restart(Several),
     /// Give a session another name
     Rename {
@@ -501,27 +501,27 @@ pub enum SessionCommand {
         #[arg(short, long, value_name = "NAME=VALUE")]
         label: Vec<String>,
     },
-    /// Freeze sessions; they keep their memory
+    /// Pause sessions; they keep their memory
     Pause(Several),
-    /// Let frozen sessions go on
+    /// Resume paused sessions
     Resume(Several),
     /// Remove ended sessions and their logs from the list
     Rm(Removal),
     /// Show what happened to a session, with times
     Events(Named),
-    /// Say why a session waits, runs where it runs, or ended
+    /// Explain why a session waits, where it was placed, or why it ended
     Why(Named),
     /// Print what a session wrote
     Logs(Logs),
     /// Run a command inside a running session
     Exec(Exec),
-    /// Type into the main process of a session and see its output
+    /// Attach to the main process of a session
     Attach(Attach),
     /// Show processor and memory use over time
     Metrics {
         #[command(flatten)]
         session: Named,
-        /// Only the last while: 5m, 1h
+        /// Only the last period: 5m, 1h
         #[arg(long, value_name = "TIME", default_value = "10m")]
         since: String,
     },
@@ -537,7 +537,7 @@ pub enum SessionCommand {
     Duplicate {
         #[command(flatten)]
         session: Named,
-        /// Name of the new one; made up when left out
+        /// Name of the new session; chosen automatically when left out
         #[arg(long)]
         name: Option<String>,
         /// Print the request instead of making it
@@ -548,10 +548,10 @@ pub enum SessionCommand {
 
 #[derive(Debug, Clone, Args)]
 pub struct Exec {
-    /// Pass your input on
+    /// Forward standard input
     #[arg(short, long)]
     pub interactive: bool,
-    /// Give it a terminal
+    /// Allocate a terminal
     #[arg(short, long)]
     pub tty: bool,
     /// Variable inside: NAME=VALUE
@@ -572,7 +572,7 @@ pub struct Exec {
 
 #[derive(Debug, Clone, Args)]
 pub struct Logs {
-    /// Go on as more is written, until the session ends
+    /// Follow the log until the session ends
     #[arg(short, long)]
     pub follow: bool,
     /// Begin at this byte of the log
@@ -600,18 +600,17 @@ pub enum ImageCommand {
         #[arg(value_name = "IMAGE")]
         image: String,
     },
-    /// Bring in an archive: docker save, podman save, skopeo, umoci
+    /// Import an archive: docker save, podman save, skopeo, umoci
     ///
-    /// The archive is sent to the server in pieces; a broken transfer goes on where it stopped when
-    /// the command is given again.
+    /// The archive is uploaded in chunks; the same command resumes an interrupted upload.
     Import {
         /// The archive; - reads standard input
         #[arg(value_name = "ARCHIVE")]
         archive: PathBuf,
-        /// What to call it, NAME:TAG; otherwise as the archive says
+        /// Reference, NAME:TAG [default: the name in the archive]
         #[arg(long, value_name = "REFERENCE")]
         name: Option<String>,
-        /// Return once the archive is there; `fardel job` shows how the import goes
+        /// Return after the upload; `fardel job` shows the progress of the import
         #[arg(short, long)]
         detach: bool,
     },
@@ -634,7 +633,7 @@ pub enum Support {
     Bundle {
         /// Where to write; - for standard output; fardel-support-DATE.tar.gz here when left out
         file: Option<PathBuf>,
-        /// Print what would go in, and write nothing
+        /// Print the contents, and write nothing
         #[arg(long)]
         preview: bool,
     },
@@ -654,13 +653,13 @@ pub enum ConsoleVerb {
     /// The machine's own addresses
     #[command(subcommand)]
     Network(NetworkVerb),
-    /// How the units of the box are
+    /// Show the state of the services
     Services,
-    /// Start the server again; sessions go on
+    /// Restart the server; sessions continue
     Restart,
     /// Print the newest lines of the box's log
     Logs,
-    /// Start the machine again, or switch it off
+    /// Restart the machine, or power it off
     Power {
         #[arg(value_enum)]
         what: PowerVerb,
@@ -669,20 +668,20 @@ pub enum ConsoleVerb {
 
 #[derive(Debug, Subcommand)]
 pub enum NetworkVerb {
-    /// List network cards with their addresses
+    /// List network interfaces with their addresses
     Show,
-    /// Change a card; taken back after 60 seconds unless kept
+    /// Change an interface; reverted after 60 seconds unless kept
     #[command(after_help = "Examples:\n  \
         fardel console network set eno1 --address 10.1.4.20/24 --gateway 10.1.4.1\n  \
         fardel console network set eno1 --dhcp\n  \
         fardel console network keep")]
     Set {
-        /// The card, as `show` names it
+        /// The interface, as `show` names it
         interface: String,
         /// Address and length of the network: 10.1.4.20/24
         #[arg(long, value_name = "ADDRESS/LENGTH", conflicts_with = "dhcp")]
         address: Option<String>,
-        /// The router next to this machine
+        /// Default gateway
         #[arg(long, value_name = "ADDRESS", requires = "address")]
         gateway: Option<String>,
         /// Name servers
@@ -693,13 +692,13 @@ pub enum NetworkVerb {
             requires = "address"
         )]
         dns: Vec<String>,
-        /// Ask the network for an address
+        /// Get the address by DHCP
         #[arg(long)]
         dhcp: bool,
     },
-    /// Keep the change that waits
+    /// Keep the pending change
     Keep,
-    /// Take the change that waits back
+    /// Revert the pending change
     Revert,
 }
 
@@ -732,7 +731,7 @@ pub enum EventCommand {
         /// Only these: session, image, user, operation
         #[arg(long, value_name = "TOPICS", value_delimiter = ',')]
         topics: Vec<String>,
-        /// Stop after this many
+        /// Stop after this number of events
         #[arg(long, value_name = "NUMBER")]
         limit: Option<u64>,
     },
@@ -740,14 +739,14 @@ pub enum EventCommand {
 
 #[derive(Debug, Subcommand)]
 pub enum JobCommand {
-    /// List long work, newest first
+    /// List jobs, newest first
     Ls,
     /// Show one
     Get {
         #[arg(value_name = "JOB")]
         job: String,
     },
-    /// Stop one; what it did so far is undone
+    /// Cancel a job; its changes are undone
     Cancel {
         #[arg(value_name = "JOB")]
         job: String,
@@ -767,7 +766,7 @@ pub enum UserCommand {
     Add {
         #[arg(value_name = "NAME")]
         name: String,
-        /// May do everything, for all users
+        /// Make the user an administrator
         #[arg(long)]
         administrator: bool,
         #[command(flatten)]
@@ -795,18 +794,18 @@ pub enum UserCommand {
     Suspend {
         #[arg(value_name = "USER")]
         user: String,
-        /// Let them in again
+        /// Permit sign-in and tokens again
         #[arg(long)]
         undo: bool,
     },
-    /// Remove a user who owns nothing any more
+    /// Remove a user who owns nothing
     Rm {
         #[arg(value_name = "USER", required = true)]
         users: Vec<String>,
     },
 }
 
-/// Where a password comes from; it is never an argument, since everybody can read those.
+/// Where a password comes from; it is never an argument, since other users can read those.
 #[derive(Debug, Clone, Args)]
 pub struct Password {
     /// Read the password from this file
@@ -842,7 +841,7 @@ pub enum TokenCommand {
 
 #[derive(Debug, Subcommand)]
 pub enum Me {
-    /// Show who you are here
+    /// Show your account
     Get,
     /// Set language, theme or time zone
     Set {
@@ -866,90 +865,89 @@ pub enum Me {
 
 #[derive(Debug, Subcommand)]
 pub enum GpuCommand {
-    /// List devices with what is free of each and who has the rest
+    /// List GPUs with their free capacity and the sessions on them
     Ls,
-    /// Show one device and its slices
+    /// Show one GPU and its slices
     Show {
-        /// Its name, the beginning of it, or its index
+        /// Name, a unique beginning of it, or index
         gpu: String,
     },
-    /// Cordon a device: no new sessions, running ones go on
+    /// Cordon a GPU: no new sessions, running ones continue
     Cordon {
-        /// Its name, the beginning of it, or its index
+        /// Name, a unique beginning of it, or index
         gpu: String,
-        /// Why, in a few words
+        /// Reason, in a few words
         #[arg(long)]
         note: Option<String>,
     },
-    /// Let a device take new slices again
+    /// Uncordon a GPU: it takes new sessions again
     Uncordon {
-        /// Its name, the beginning of it, or its index
+        /// Name, a unique beginning of it, or index
         gpu: String,
     },
-    /// Drain a device: end its sessions, take no new ones
+    /// Drain a GPU: end its sessions, take no new ones
     ///
-    /// Batch sessions wait for another device and start again. Without --yes it only says who would
-    /// end.
+    /// Batch sessions wait for another GPU and start again. Without --yes, only lists the sessions
+    /// that would end.
     Drain {
-        /// Its name, the beginning of it, or its index
+        /// Name, a unique beginning of it, or index
         gpu: String,
-        /// Do it
+        /// Apply the change
         #[arg(short, long)]
         yes: bool,
-        /// Why, in a few words
+        /// Reason, in a few words
         #[arg(long)]
         note: Option<String>,
     },
-    /// Divide a device into hardware partitions (MIG), or make it whole again
+    /// Partition a GPU in hardware (MIG), or remove its partitions
     ///
-    /// A device is partitioned only when nothing runs on it: every session that has a part of it ends, and batch
-    /// sessions wait for another device and start again. Without --yes it only says what that would
-    /// come to and who would end. A simulated device is partitioned here; for a real one the server prints what to
-    /// type on its machine, and starts no session on it until the machine reports the partitions.
+    /// A GPU is partitioned only when no session runs on it: every session on it ends, and batch
+    /// sessions wait for another GPU and start again. Without --yes, only prints the partitions and
+    /// the sessions that would end. A simulated GPU is partitioned at once, a real one by its
+    /// machine; until the machine reports the partitions, no session starts on it.
     Partition {
-        /// Its name, the beginning of it, or its index
+        /// Name, a unique beginning of it, or index
         gpu: String,
-        /// Profiles of the partitions: 3g.40gb 2g.20gb 1g.10gb
+        /// The partitions: 3g.40gb 2g.20gb 1g.10gb
         #[arg(value_name = "PROFILE", required_unless_present = "whole")]
         profiles: Vec<String>,
-        /// Make it whole again
+        /// Remove all partitions
         #[arg(long, conflicts_with = "profiles")]
         whole: bool,
-        /// Do it
+        /// Apply the change
         #[arg(short, long)]
         yes: bool,
-        /// Why, in a few words
+        /// Reason, in a few words
         #[arg(long)]
         note: Option<String>,
     },
-    /// Prove on a card itself that its slices hold
+    /// Test on a GPU that the limits of its slices hold
     ///
-    /// Two sessions of their own try all there is to try: memory on nine paths, every way to the driver,
-    /// what a launch costs, shares of the time, a neighbour. Takes a minute or two. Returns 1 where
-    /// something did not hold.
+    /// Two sessions test memory on nine paths, every way to the driver, the cost of a launch, shares
+    /// of the time, and a neighbour. Takes a minute or two. Returns 1 if a part fails.
     Test {
-        /// Its name, the beginning of it, or its index
+        /// Name, a unique beginning of it, or index
         gpu: String,
         /// Start both sessions from this image, with glibc 2.34 or newer, where the machine does not offer its
         /// own programs
         #[arg(long)]
         image: Option<String>,
-        /// Do not wait for the end; `fardel job get` shows how far it is
+        /// Do not wait for the end; `fardel job get` shows the progress
         #[arg(long)]
         no_wait: bool,
     },
-    /// Show what the newest test of a card found, with its signature
+    /// Show the result of the newest test of a GPU, with its signature
     Report {
-        /// Its name, the beginning of it, or its index
+        /// Name, a unique beginning of it, or index
         gpu: String,
     },
-    /// Give a running session a larger or smaller share of its device, without a restart
+    /// Give a running session a larger or smaller share of its GPU, without a restart
     Resize {
         #[command(flatten)]
         session: Named,
         /// The new share: 0.35
         share: String,
-        /// Memory of it [default: the same part of the card as the share]
+        /// GPU memory of it [default: in proportion to the share]
         #[arg(long, value_name = "SIZE")]
         gpu_mem: Option<String>,
     },
@@ -957,32 +955,32 @@ pub enum GpuCommand {
 
 #[derive(Debug, Subcommand)]
 pub enum TlsCommand {
-    /// Show which certificate is served, and what is kept beside it
+    /// Show the certificate that is served, and the previous one
     Show,
-    /// Make a request for a site's certificate; its key stays on the server
+    /// Create a certificate signing request; its key stays on the server
     Csr {
-        /// Host name or address of the server; repeat it. Left out: what the server calls itself
+        /// Host name or address of the server, repeatable [default: the server's own names]
         #[arg(long, value_name = "NAME")]
         name: Vec<String>,
-        /// Who runs the server, if the authority wants to know
+        /// Organisation, if the authority requires it
         #[arg(long, default_value = "")]
         organisation: String,
     },
     /// Serve a site's certificate; one that does not fit changes nothing
     Import {
-        /// PEM: the server's certificate first, then who signed it; - reads standard input
+        /// PEM: the server's certificate first, then its issuers; - reads standard input
         #[arg(value_name = "FILE")]
         file: PathBuf,
         /// PEM of the private key; left out where the request was made with `fardel tls csr`
         #[arg(long, value_name = "FILE")]
         key: Option<PathBuf>,
-        /// Another name of the server, if it does not know it itself
+        /// Another name of the server, which it does not know
         #[arg(long)]
         name: Option<String>,
     },
     /// Serve the server's own certificate again
     Reset {
-        /// Serve the site's certificate from before instead
+        /// Serve the previous certificate of the site instead
         #[arg(long)]
         previous: bool,
     },
@@ -1001,7 +999,7 @@ pub struct Login {
     pub name: Option<String>,
     #[command(flatten)]
     pub password: Password,
-    /// The token made for this client ends after this long
+    /// Time after which the token of this client expires
     #[arg(long, value_name = "TIME", default_value = "90d")]
     pub expires: String,
 }
@@ -1014,7 +1012,7 @@ pub enum Config {
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },
-    /// Show what is in force after file, environment and flags, and where each value comes from
+    /// Show the effective values and the source of each
     Show {
         #[command(flatten)]
         place: PlaceArguments,
@@ -1027,7 +1025,7 @@ pub enum Config {
 
 #[derive(Debug, Subcommand)]
 pub enum Backup {
-    /// Write an encrypted backup into a new file; a running server goes on
+    /// Write an encrypted backup into a new file; a running server continues
     ///
     /// Holds the catalog (users, tokens, sessions, history), the settings and the keys of the
     /// certificates. Images, folders and logs of sessions are not in it.
@@ -1051,7 +1049,7 @@ pub enum Backup {
         #[command(flatten)]
         place: PlaceArguments,
     },
-    /// Put a backup in force; the server must not run
+    /// Restore a backup; the server must not run
     #[command(after_help = "Examples:\n  \
         fardel backup restore /media/usb/box.backup\n  \
         fardel backup restore box.backup --replace      keeps the state that is there aside")]
@@ -1060,17 +1058,17 @@ pub enum Backup {
         file: PathBuf,
         #[command(flatten)]
         secret: PassphraseArguments,
-        /// Replace the state that is there; it is kept aside
+        /// Replace the existing state, which is kept aside
         #[arg(long)]
         replace: bool,
         #[command(flatten)]
         place: PlaceArguments,
     },
-    /// List the backups that the running server made by itself
+    /// List the scheduled backups of the running server
     Ls,
-    /// Have the running server make one of its backups now
+    /// Make the running server create a backup now
     Now,
-    /// Carry away one of the backups that the running server made
+    /// Download a backup that the running server made
     #[command(after_help = "Examples:\n  \
         fardel backup ls\n  \
         fardel backup download fardel-2026-11-21T0300Z.backup /media/usb/box.backup")]
@@ -1083,7 +1081,7 @@ pub enum Backup {
     },
 }
 
-/// Where the passphrase of a backup comes from; it is never an argument, since everybody can read
+/// Where the passphrase of a backup comes from; it is never an argument, since other users can read
 /// those.
 #[derive(Debug, Clone, Args)]
 pub struct PassphraseArguments {
@@ -1101,7 +1099,7 @@ pub enum UpgradeCommand {
     },
     /// Go back to the catalog from before the last upgrade; the server must not run
     ///
-    /// Tells what happened since and is not in force any more. The newer catalog is kept aside.
+    /// Lists what happened since, which is no longer in force. The newer catalog is kept aside.
     Rollback {
         #[command(flatten)]
         place: PlaceArguments,

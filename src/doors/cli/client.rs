@@ -101,7 +101,7 @@ impl Flow {
                     return Err(CliError::new(
                         UNREACHABLE,
                         "server.connection-lost",
-                        format!("The server went away while it was answering: {error}."),
+                        format!("The server closed the connection during its answer: {error}."),
                     ));
                 }
             }
@@ -154,7 +154,7 @@ impl HttpClient {
                 CliError::new(
                     UNREACHABLE,
                     "server.connection-lost",
-                    format!("The server went away while it was answering: {error}."),
+                    format!("The server closed the connection during its answer: {error}."),
                 )
             })?
             .to_bytes();
@@ -264,10 +264,7 @@ impl HttpClient {
             CliError::new(
                 UNREACHABLE,
                 "server.no-answer",
-                format!(
-                    "{} does not answer as a server would: {error}.",
-                    self.address
-                ),
+                format!("{} does not answer like a server: {error}.", self.address),
             )
         };
         let stream = self.connect().await?;
@@ -292,7 +289,7 @@ impl HttpClient {
                 TIMEOUT,
                 "server.slow",
                 format!(
-                    "{} took the call and gave no answer for {} seconds.",
+                    "{} accepted the connection and gave no answer for {} seconds.",
                     self.address,
                     ANSWER_TIMEOUT.as_secs()
                 ),
@@ -373,10 +370,7 @@ impl HttpClient {
         Err(CliError::new(
             UNREACHABLE,
             "server.elsewhere",
-            format!(
-                "{} says that it is to be reached at {origin}.",
-                self.address
-            ),
+            format!("{} redirects to {origin}.", self.address),
         )
         .hint(format!(
             "--server {origin}, or `fardel login {origin}` once."
@@ -397,7 +391,7 @@ impl HttpClient {
             Err(_) => Err(CliError::new(
                 TIMEOUT,
                 "server.slow",
-                format!("{} does not shake hands.", self.address),
+                format!("{} does not answer the WebSocket handshake.", self.address),
             )),
         }
     }
@@ -411,7 +405,7 @@ impl HttpClient {
         let (code, text, hint) = match inner {
             Some(Error::InvalidCertificate(Wrong::UnknownIssuer | Wrong::BadSignature)) => (
                 UNTRUSTED,
-                format!("{place} shows a certificate that nothing here trusts."),
+                format!("{place} shows a certificate that this client does not trust."),
                 format!("`fardel login {place}` shows its fingerprint to compare; --ca FILE trusts an authority. If it was trusted before, ask its administrator why that changed."),
             ),
             Some(Error::InvalidCertificate(
@@ -428,8 +422,8 @@ impl HttpClient {
                 | Wrong::NotValidYetContext { .. },
             )) => (
                 "server.certificate-expired",
-                format!("The certificate of {place} is not good at this time."),
-                "Look at the clocks of both machines; the server's pages say when its certificate ends.".to_owned(),
+                format!("The certificate of {place} is not valid at this time."),
+                "Check the clocks of both machines; the server's pages say when its certificate ends.".to_owned(),
             ),
             Some(Error::InvalidMessage(_)) => (
                 "server.plain",
@@ -438,7 +432,7 @@ impl HttpClient {
             ),
             _ => (
                 "server.no-handshake",
-                format!("{place} and this client do not come together: {error}."),
+                format!("{place} and this client cannot agree on TLS: {error}."),
                 "Is this the address of a fardel server?".to_owned(),
             ),
         };

@@ -184,11 +184,11 @@ mod tests {
 
     #[test]
     fn trouble_names_code_and_request() {
-        let mut trouble = CliError::usage("No.").hint("Yes would work.");
+        let mut trouble = CliError::usage("No.").hint("Use yes.");
         trouble.request_id = "abc".into();
         assert_eq!(
             trouble.written(false, false),
-            "error: No.\n  Yes would work.\n  (code usage, request abc)\n"
+            "error: No.\n  Use yes.\n  (code usage, request abc)\n"
         );
         assert!(trouble.written(true, false).contains("\"code\": \"usage\""));
     }

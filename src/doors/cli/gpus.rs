@@ -342,7 +342,7 @@ fn partition(partitioned: &Repartitioned) -> String {
 fn drained(drained: &Drained) -> String {
     let index = drained.gpu.index;
     let mut lines = match (drained.ends.join(", "), drained.dry_run) {
-        (none, true) if none.is_empty() => format!("Nothing runs on GPU {index}."),
+        (none, true) if none.is_empty() => format!("No session runs on GPU {index}."),
         (none, false) if none.is_empty() => {
             format!("GPU {index} takes no new sessions; none ran on it.")
         }

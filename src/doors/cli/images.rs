@@ -85,7 +85,7 @@ async fn import(
     }
     .map_err(|e| {
         CliError::usage(format!("{} cannot be read: {e}.", archive.display()))
-            .hint("An archive made by docker save, podman save or skopeo copy would work.")
+            .hint("Use an archive made by docker save, podman save or skopeo copy.")
     })?;
     let size = file.metadata().map(|m| m.len()).unwrap_or(0);
     if file.metadata().is_ok_and(|m| m.is_dir()) {
@@ -161,7 +161,7 @@ async fn upload(
         return Err(CliError::new(
             FAILED,
             "upload.no-place",
-            "The server gave no place to upload to.",
+            "The server gave no address for the upload.",
         ));
     }
     let path = format!("/api/v1/uploads/{}", encoded(&id));

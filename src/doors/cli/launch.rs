@@ -40,7 +40,7 @@ pub(super) async fn run(
     if attached && order.replicas > 1 {
         return Err(
             CliError::usage("Several replicas cannot be attached to one terminal.")
-                .hint("Add -d, then look with `fardel ps` and `fardel logs`."),
+                .hint("Add -d, then use `fardel ps` and `fardel logs`."),
         );
     }
     if attached && order.command.is_empty() && !interactive_view && order.image == "host" {
@@ -220,7 +220,7 @@ pub(super) async fn wait(
                 format!("{id} is not {word} after {} seconds.", limit.unwrap_or(0)),
             )
             .hint(format!(
-                "It goes on; `fardel why {id}` says what it waits for."
+                "The session continues; `fardel why {id}` says what it waits for."
             )));
         }
     }
@@ -402,7 +402,9 @@ mod tests {
             let trouble = ordered(line).expect_err(line);
             assert_eq!(trouble.exit, 2, "{line}");
             assert!(
-                trouble.hint.contains("would work"),
+                ["Use ", "For example"]
+                    .iter()
+                    .any(|way| trouble.hint.contains(way)),
                 "{line}: {}",
                 trouble.hint
             );

@@ -130,10 +130,12 @@ async fn compare(client: &HttpClient, request: &Login) -> Result<String, CliErro
         client.address, facts.subject, facts.fingerprint
     ));
     if !std::io::stdin().is_terminal() {
-        return Err(
-            CliError::new(FAILED, UNTRUSTED, "There is no terminal to compare it on.")
-                .hint("Give --fingerprint SHA256 or --ca FILE."),
-        );
+        return Err(CliError::new(
+            FAILED,
+            UNTRUSTED,
+            "There is no terminal to compare the fingerprint on.",
+        )
+        .hint("Give --fingerprint SHA256 or --ca FILE."));
     }
     match asked("Is it the same? [yes/no] ")?.to_lowercase().as_str() {
         "yes" | "y" | "네" | "예" => Ok(pem),

@@ -119,9 +119,9 @@ fn settings_page() -> String {
             key.default
         };
         let when = if key.needs_restart {
-            "A change takes a restart."
+            "A change needs a restart."
         } else {
-            "A change takes a reload."
+            "A change needs a reload."
         };
         page.push_str(&format!(
             ".TP\n.B {}\n{}\nVariable {}. Default: {}. {when}\n",

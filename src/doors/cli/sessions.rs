@@ -75,7 +75,7 @@ pub(super) async fn session(
             }
             if resources.is_empty() && label.is_empty() {
                 return Err(CliError::usage("There is nothing to change.")
-                    .hint("--cpu 2, --mem 4g, --gpu 0.5 or --label team=vision would work."));
+                    .hint("For example: --cpu 2, --mem 4g, --gpu 0.5 or --label team=vision."));
             }
             // Limits may be refused, so they go first and alone.
             let name = &session.session;

@@ -287,7 +287,7 @@ pub(super) async fn api(client: &HttpClient, request: ApiArguments) -> Result<u8
     for header in &request.header {
         let (name, value) = header.split_once(':').ok_or_else(|| {
             CliError::usage(format!("{header:?} is not a header."))
-                .hint("\"If-Match: \\\"3\\\"\" would work.")
+                .hint("For example: \"If-Match: \\\"3\\\"\".")
         })?;
         if name.eq_ignore_ascii_case("content-type") {
             extra.content_type = None;

@@ -134,9 +134,9 @@ fn lost() -> CliError {
     CliError::new(
         UNREACHABLE,
         "server.connection-lost",
-        "The server went away in the middle of the stream.",
+        "The server closed the connection in the middle of the stream.",
     )
-    .hint("The session goes on; `fardel attach` comes back to it.")
+    .hint("The session continues; `fardel attach` connects to it again.")
 }
 
 /// Attaches to the main process of a session, over restarts of the server where asked for.
@@ -188,7 +188,7 @@ pub(super) async fn attached(
 pub(super) async fn interrupted() -> Result<(), CliError> {
     tokio::signal::ctrl_c()
         .await
-        .map_err(|e| CliError::new(1, "signal.failed", format!("Ctrl-C cannot be heard: {e}.")))
+        .map_err(|e| CliError::new(1, "signal.failed", format!("Ctrl-C cannot be caught: {e}.")))
 }
 
 /// Columns and rows of this terminal; None where it does not say.
@@ -303,7 +303,7 @@ fn listen(kind: SignalKind) -> Result<Signal, CliError> {
         CliError::new(
             FAILED,
             "signal.failed",
-            format!("Signals cannot be heard: {e}."),
+            format!("Signals cannot be caught: {e}."),
         )
     })
 }
@@ -443,7 +443,7 @@ pub(super) async fn forward(
 ) -> Result<u8, CliError> {
     let wrong = || {
         CliError::usage(format!("{ports:?} names no ports."))
-            .hint("8888, or 9000:8888 for another number here, would work.")
+            .hint("For example: 8888, or 9000:8888 for another local port.")
     };
     let (here, inside) = ports.split_once(':').unwrap_or((ports, ports));
     let here: u16 = here.parse().map_err(|_| wrong())?;

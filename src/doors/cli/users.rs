@@ -185,7 +185,7 @@ pub(super) async fn me(
             }
             if body.is_empty() {
                 return Err(
-                    CliError::usage("There is nothing to set.").hint("--language ko would work.")
+                    CliError::usage("There is nothing to set.").hint("For example: --language ko.")
                 );
             }
             let mut extra = Extra::json(&Value::Object(body));

@@ -68,13 +68,13 @@ pub(super) fn pairs(
                 }
                 None => {
                     return Err(CliError::usage(format!("{word} is not set here."))
-                        .hint(format!("--{flag} {word}=VALUE would work.")));
+                        .hint(format!("Use --{flag} {word}=VALUE.")));
                 }
             },
             _ => {
                 return Err(
                     CliError::usage(format!("--{flag} {word:?} is not NAME=VALUE."))
-                        .hint(format!("--{flag} team=vision would work.")),
+                        .hint(format!("For example: --{flag} team=vision.")),
                 );
             }
         }
@@ -85,8 +85,8 @@ pub(super) fn pairs(
 /// Reads `90`, `90s`, `30m`, `1h30m`, `2d` as seconds.
 pub(super) fn seconds(words: &str) -> Result<u64, CliError> {
     let wrong = || {
-        CliError::usage(format!("{words:?} is not a length of time."))
-            .hint("90s, 30m, 1h30m or 2d would work.")
+        CliError::usage(format!("{words:?} is not a duration."))
+            .hint("For example: 90s, 30m, 1h30m or 2d.")
     };
     let mut total: u64 = 0;
     let mut number = String::new();

@@ -130,21 +130,21 @@ impl ConsoleRole<'_> {
             }
             ConsoleVerb::Network(NetworkVerb::Keep) => {
                 self.with_network(network::keep)?;
-                vec!["The change stays.".to_owned()]
+                vec!["The change is kept.".to_owned()]
             }
             ConsoleVerb::Network(NetworkVerb::Revert) => {
                 self.with_network(network::revert)?;
-                vec!["The change is taken back.".to_owned()]
+                vec!["The change is reverted.".to_owned()]
             }
             ConsoleVerb::Services => machine::services(),
             ConsoleVerb::Restart => {
                 machine::restart()?;
-                vec!["The server starts again; sessions go on.".to_owned()]
+                vec!["The server restarts; sessions continue.".to_owned()]
             }
             ConsoleVerb::Logs => machine::logs(LOG_LINES)?,
             ConsoleVerb::Power { what } => {
                 machine::power(what == PowerVerb::Reboot)?;
-                vec!["The machine goes down now.".to_owned()]
+                vec!["The machine shuts down now.".to_owned()]
             }
         };
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
@@ -301,7 +301,7 @@ impl Screen<'_> {
         {
             return Ok(true);
         }
-        let note = ["Changing something here takes an administrator of this box.".to_owned()];
+        let note = ["Changes need an administrator of this box.".to_owned()];
         let fields = vec![Field::new("Name", ""), Field::secret("Password")];
         let Some(said) = self.ask("Who are you?", &note, fields)? else {
             return Ok(false);
@@ -363,10 +363,10 @@ impl Screen<'_> {
     fn keep_or_revert(&mut self) -> Result<(), Refusal> {
         let note = [
             format!(
-                "The change is taken back by itself after {} seconds.",
+                "The change is reverted automatically after {} seconds.",
                 network::CONFIRM_TIMEOUT_SECONDS
             ),
-            "Look whether the box answers at its new address, then keep it.".to_owned(),
+            "Check that the box answers at its new address, then keep the change.".to_owned(),
         ];
         let items = ["keep it".to_owned(), "take it back now".to_owned()];
         match self.choose("Does it work?", &note, &items)? {
@@ -429,7 +429,7 @@ impl Screen<'_> {
         machine::restart()?;
         self.read(
             "Done",
-            &["The server starts again; sessions go on.".to_owned()],
+            &["The server restarts; sessions continue.".to_owned()],
         )
     }
 
@@ -460,7 +460,7 @@ impl Screen<'_> {
             Some(0) => "No session runs.".to_owned(),
             Some(1) => "One session runs and will end.".to_owned(),
             Some(n) => format!("{n} sessions run and will end."),
-            None => "The server does not answer; what runs is unknown.".to_owned(),
+            None => "The server does not answer; the running sessions are unknown.".to_owned(),
         }];
         let items = ["start again".to_owned(), "switch off".to_owned()];
         let Some(index) = self.choose("Power", &note, &items)? else {
@@ -470,7 +470,7 @@ impl Screen<'_> {
             return Ok(());
         }
         machine::power(index == 0)?;
-        self.read("Power", &["The machine goes down now.".to_owned()])
+        self.read("Power", &["The machine shuts down now.".to_owned()])
     }
 
     fn shell(&mut self) -> Result<(), Refusal> {

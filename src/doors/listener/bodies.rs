@@ -18,7 +18,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::doors::problem::ProblemResponse;
 
-/// Most bytes of one body while nobody was proven: a sign-in has some hundred.
+/// Most bytes of one body while no user was proven: a sign-in has some hundred.
 const MAX_UNPROVEN_BODY_BYTES: usize = 64 << 10;
 /// Most bytes of all such bodies together. Higher: a flood takes memory. Lower: a flood keeps sign-ins out.
 const MAX_UNPROVEN_BYTES: usize = 8 << 20;
@@ -36,14 +36,14 @@ const MAX_USER_BYTES: usize = 32 << 20;
 const MAX_PROVEN_BYTES: usize = 96 << 20;
 /// What one body is counted as at most: longer ones go to disk in pieces of this size.
 const MAX_COUNTED_BYTES: usize = 4 << 20;
-/// How long a body may take while nobody was proven.
+/// How long a body may take while no user was proven.
 const UNPROVEN_TAKES: Duration = Duration::from_secs(20);
 /// A proven caller's body brings `PACE` bytes in each such time, or all of its rest. Longer: a body that
 /// drips holds memory. Shorter: a bad line loses uploads.
 const PACE_TIME: Duration = Duration::from_secs(30);
 /// See `PACE_TIME`.
 const PACE: usize = 4 << 10;
-/// When somebody whose body found no room may come again.
+/// When a caller whose body found no room may come again.
 const AGAIN_SECONDS: u64 = 5;
 
 /// The bytes of all bodies that are being received or used.

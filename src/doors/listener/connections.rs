@@ -2,8 +2,8 @@
 //! when each may keep silent. Closes those whose time is over, and those that others need the place of.
 //! Never reads or writes what a connection carries.
 //!
-//! A connection is *unknown* until a request on it was proven to be somebody's; then it is *known*.
-//! Unknown ones have a part of the places only, so that no stranger takes those of users at work.
+//! A connection is *unknown* until a request on it was proven to be a user's; then it is *known*.
+//! Unknown ones have a part of the places only, so that no stranger takes those of people at work.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,8 +24,8 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 /// Connections of all ports together. Higher: a flood takes the memory of the sessions. Lower: a class of
 /// eighty with six tabs each waits. At the edge the next one waits in the kernel.
 const MAX_CONNECTIONS: usize = 2048;
-/// Of these, connections on which nobody was proven yet. At the edge the one that idles longest is closed
-/// for the new one. Higher: less room for users at work. Lower: a flood closes a visitor's before its
+/// Of these, connections on which no user was proven yet. At the edge the one that idles longest is closed
+/// for the new one. Higher: less room for people at work. Lower: a flood closes a visitor's before its
 /// first request came.
 const MAX_UNKNOWN: usize = 512;
 /// Of these, connections of one address (IPv6: one /64); loopback is not counted, since a proxy on this
@@ -37,7 +37,7 @@ const MAX_PER_USER: usize = 256;
 /// How long a connection may take to say its first byte, then to shake hands, then to bring the first
 /// request whole.
 const FIRST_WORD: Duration = Duration::from_secs(10);
-/// How long a request may take on a connection where nobody was proven, answer read included. Longer: who
+/// How long a request may take on a connection where no user was proven, answer read included. Longer: who
 /// does not read holds a place. Shorter: a sign-in waits in the queue of sign-ins in vain.
 const UNPROVEN: Duration = Duration::from_secs(60);
 /// How long an unknown connection may rest between requests.
@@ -445,7 +445,7 @@ mod tests {
             }
         }
 
-        /// Somebody's connection, as if it came from this address.
+        /// A user's connection, as if it came from this address.
         async fn knock(&self, from: &str) -> (TcpStream, CountedConnection) {
             let client = TcpStream::connect(self.listener.local_addr().expect("bound"))
                 .await

@@ -550,7 +550,7 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu], now: Timestamp)
                 GpuShare::ZERO => t.gpu_figure_none_idle().to_owned(),
                 idle => t.gpu_figure_idle(gpus::share(idle)),
             };
-            let of = t.common_of(busy.len());
+            let of = t.gpu_figure_busy_of(busy.len() as u64);
             let value = format!("{percent}%");
             all.insert(
                 1,
@@ -587,11 +587,7 @@ fn attention(t: Text, seen: &Overview, warnings: &[DiagnosticCheck]) -> Vec<Atte
                 icon: "triangle-alert",
                 tone: "warn",
                 title: title.to_owned(),
-                text: codes::field(
-                    t,
-                    &warning.code,
-                    &format!("{} {}", warning.text, warning.hint),
-                ),
+                text: codes::notice(t, &warning.code, &warning.text, &warning.hint),
                 href,
             }
         })
@@ -609,7 +605,7 @@ fn attention(t: Text, seen: &Overview, warnings: &[DiagnosticCheck]) -> Vec<Atte
         icon: "circle-x",
         tone: "bad",
         title: finding.code.to_string(),
-        text: finding.text.clone(),
+        text: codes::notice(t, &finding.code, &finding.text, ""),
         href: None,
     }));
     all.truncate(SHOWN);

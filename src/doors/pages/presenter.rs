@@ -4,8 +4,8 @@
 use api::events::EventView;
 use api::gpus::Gpu;
 use api::sessions::SessionView;
+use rules::blocker::PlacementBlocker;
 use rules::names::SessionId;
-use rules::placement::PlacementBlocker;
 use rules::placement::explain::{Explanation, Verdict};
 use rules::policy::SharePolicy;
 use rules::resources::Demand;

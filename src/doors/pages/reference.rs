@@ -22,6 +22,18 @@ pub struct OperationGroup {
     pub operations: Vec<OperationEntry>,
 }
 
+impl OperationGroup {
+    /// The noun as a heading.
+    fn title(&self) -> String {
+        if self.name == "gpus" {
+            return "GPUs".to_owned();
+        }
+        let mut letters = self.name.chars();
+        let first = letters.next().map(|first| first.to_ascii_uppercase());
+        first.into_iter().chain(letters).collect()
+    }
+}
+
 /// One operation.
 #[derive(Clone, Debug)]
 pub struct OperationEntry {

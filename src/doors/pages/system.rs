@@ -373,7 +373,7 @@ pub(super) fn sorted(t: Text, found: Vec<Diagnostic>) -> Checks {
                 "warn" => "warn",
                 _ => "bad",
             },
-            told: codes::check(t, &check.id),
+            told: codes::check(t, &check.id, &check.found),
             id: check.id,
             found: check.found,
             fix: check.fix,

@@ -294,7 +294,7 @@ async fn read(
             WizardView::Time {
                 now: format!("{}, {}", visit.clock.day(now), visit.clock.second(now)),
                 zone: visit.clock.name().to_owned(),
-                warning: wrong.map(|w| codes::field(t, &w.code, &format!("{} {}", w.text, w.hint))),
+                warning: wrong.map(|w| codes::notice(t, &w.code, &w.text, &w.hint)),
             }
         }
         WizardStepPage::Of(Step::Certificate) => WizardView::Certificate {

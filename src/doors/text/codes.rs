@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use rules::message::{self, Message};
-use rules::placement::PlacementBlocker;
+use rules::blocker::PlacementBlocker;
 use rules::reason::Reason;
 use rules::refusal::Refusal;
+use rules::translations::{self, Translation};
 
 use super::{Language, Text, josa};
 
@@ -44,20 +44,33 @@ fn figures(sentence: &str) -> impl Iterator<Item = &str> {
         .filter(|word| !word.is_empty())
 }
 
+/// What is wrong with the machine, and what would help; `hint` may be empty.
+pub fn notice(text: Text, code: &str, english: &str, hint: &str) -> String {
+    let values = BTreeMap::new();
+    korean(text, code, english, &values).unwrap_or_else(|| match hint {
+        "" => english.to_owned(),
+        hint => format!("{english} {hint}"),
+    })
+}
+
 /// The same for one wrong field.
 pub fn field(text: Text, code: &str, english: &str) -> String {
     sentence(text, code, english, &BTreeMap::new())
 }
 
-/// What a check of the machine looks at, and what to do where it is not well, for readers of another language
-/// than the sentences themselves; none in English, and for a check that is not known.
-pub fn check(text: Text, id: &str) -> Option<(&'static str, &'static str)> {
+/// What a check of the machine looks at, and what it found with what would mend it, for readers of another
+/// language than the sentences themselves; the second is empty for words that no catalogue has. None in
+/// English, and for a check that is not known.
+pub fn check(text: Text, id: &str, found: &str) -> Option<(&'static str, &'static str)> {
     match text.language {
         Language::English => None,
         Language::Korean => {
-            let name = message::of(&format!("check.{id}")).first()?.ko;
-            let fix = message::of(&format!("check.{id}.fix")).first()?.ko;
-            Some((name, fix))
+            let entries = translations::of(&format!("check.{id}"));
+            let name = entries.iter().find(|entry| entry.en.is_empty())?.ko;
+            let told = entries.iter().find(|entry| says(entry, found));
+            let fix = format!("check.{id}.fix");
+            let told = told.or_else(|| translations::of(&fix).first());
+            Some((name, told.map_or("", |entry| entry.ko)))
         }
     }
 }
@@ -77,7 +90,7 @@ fn korean(
     if text.language == Language::English {
         return None;
     }
-    let entries = message::of(code);
+    let entries = translations::of(code);
     let own = entries.iter().filter(|entry| says(entry, english));
     let sentences = own.chain(entries).map(|entry| entry.ko);
     let bare = entries.iter().map(|entry| entry.ko_bare);
@@ -86,7 +99,7 @@ fn korean(
 }
 
 /// Whether an English sentence is that of an entry, with anything for its values.
-fn says(entry: &Message, english: &str) -> bool {
+fn says(entry: &Translation, english: &str) -> bool {
     let mut rest = english;
     let mut is_first = true;
     for part in entry.en.split('{') {
@@ -222,7 +235,7 @@ mod tests {
     #[test]
     fn every_korean_sentence_can_be_filled() {
         let text = "가나다";
-        for entry in &message::MESSAGES {
+        for entry in &translations::TRANSLATIONS {
             let values = |sentence: &str| {
                 let names = named(sentence).into_iter();
                 names

@@ -32,7 +32,7 @@ const LOCK_TIMEOUT: u32 = 400;
 const LOOKS: u64 = 5_000_000_000;
 /// From one question to the next meanwhile.
 const LOOK_AGAIN: u64 = 5_000_000;
-/// After a wait that was in vain nobody waits again for so long: a program that fills its slice again and
+/// After a wait that was in vain no thread waits again for so long: a program that fills its slice again and
 /// again, as frameworks do, must not stand still each time because the host does not look.
 const IN_VAIN: u64 = 30_000_000_000;
 
@@ -57,7 +57,7 @@ pub struct Process {
     places: [AtomicU32; ORDINALS],
     /// One bit a device where this process has a context: what is said again should its slot be lost.
     contexts: AtomicU32,
-    /// Until when nobody waits for the host to look.
+    /// Until when no thread waits for the host to look.
     unseen_until: AtomicU64,
     ledger: UnsafeCell<AllocationTable>,
     /// How many pools are tracked: synchronisations look at pools only when there are some.
@@ -111,7 +111,7 @@ pub fn account() -> Option<&'static AccountPage> {
     unsafe { ACCOUNT.load(SeqCst).as_ref() }
 }
 
-/// This process where it has begun already; asks nobody, so a copy of a parent's may be among them.
+/// This process where it has begun already; asks no other code, so a copy of a parent's may be among them.
 pub fn begun() -> Option<&'static Process> {
     // SAFETY: null, or mapped for good in `prepare`; all zero is a value.
     let process = unsafe { PROCESS.load(SeqCst).as_ref() };
@@ -191,7 +191,7 @@ impl Process {
                 account.has_context(tenure, at);
             }
         }
-        // SAFETY: only whoever begins, or holds `entering`, writes it; it is two words read by value.
+        // SAFETY: only the thread that begins, or holds `entering`, writes it; it is two words read by value.
         unsafe { self.tenure.get().write(Some(tenure)) };
         true
     }
@@ -205,7 +205,7 @@ impl Process {
             return Some(tenure);
         }
         self.entering.hold(|| {
-            // SAFETY: as above; under the lock nobody else writes.
+            // SAFETY: as above; under the lock no other thread writes.
             let seen = unsafe { self.tenure.get().read() };
             if seen.is_some_and(|seen| account.holds(seen)) || self.settle_in() {
                 // SAFETY: as above.
@@ -240,7 +240,7 @@ impl Process {
         answer
     }
 
-    /// Asks until nobody else asks at the same time.
+    /// Asks until no other process asks at the same time.
     pub fn ask(&self, ask: impl Fn(&AccountPage, &Control, Tenure) -> Charge) -> Charge {
         let (Some(account), Some(control)) = (account(), control()) else {
             return Charge::Over;

@@ -131,7 +131,7 @@ extern "C" fn cuArray3DCreate(_out: *mut u64, _descriptor: *const u32) -> Code {
     NOT_SUPPORTED
 }
 
-/// Memory behind a sparse array would count for nobody.
+/// Memory behind a sparse array would count for no session.
 #[unsafe(no_mangle)]
 extern "C" fn cuMemMapArrayAsync(_list: *mut u8, _count: u32, _stream: u64) -> Code {
     NOT_SUPPORTED

@@ -78,7 +78,7 @@ macro_rules! real {
     ($name:ident ( $($argument:expr),* $(,)? ) : fn( $($kind:ty),* )) => {{
         let real = $crate::driver::REAL[$crate::driver::index::$name]
             .load(core::sync::atomic::Ordering::Relaxed);
-        // SAFETY: the signature is the driver's documented one; before it is resolved nobody can call.
+        // SAFETY: the signature is the driver's documented one; before it is resolved no code can call.
         let real: unsafe extern "C" fn($($kind),*) -> core::ffi::c_int =
             unsafe { core::mem::transmute(real) };
         // SAFETY: the arguments are the caller's own, or values made for this call.

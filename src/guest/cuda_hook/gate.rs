@@ -1,6 +1,6 @@
 //! The gate that launches pass. While no device is gated a launch costs two loads, a compare and a jump.
 //! Otherwise it waits until the host holds the window open, and no more work is queued than a marker
-//! shows to be unfinished. A host that gave no sign of life for two seconds holds nobody back.
+//! shows to be unfinished. A host that gave no sign of life for two seconds holds no thread back.
 //! Launches that a stream only records are neither delayed nor marked.
 
 use core::arch::naked_asm;
@@ -17,7 +17,7 @@ use crate::{Code, OK, capture, kernel, real, recording, threads};
 
 /// Longest sleep at the gate: every signal is looked at again after it, so none can be lost.
 const NAP: u64 = 20_000_000;
-/// Sleeps at the gate while work of before is not done, since somebody has to say when it is: what is
+/// Sleeps at the gate while work of before is not done, since a thread has to say when it is: what is
 /// seen late is charged as work. Shorter: more of a core while a long kernel runs.
 const FIRST_LOOK: u64 = 50_000;
 const LATER_LOOKS: u64 = 100_000;

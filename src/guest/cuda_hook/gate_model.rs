@@ -1,4 +1,4 @@
-//! The gate between host and container in every order of events: the code of whoever waits is the hook's
+//! The gate between host and container in every order of events: the code of the waiting thread is the hook's
 //! own, the host's steps are those of `node::gpu::time_slicing` in their order, and a sleep is the kernel's: it
 //! looks at the word and goes to sleep in one step, or is woken. No time passes but where a model says so.
 //! Faults are planted to see that they are found.
@@ -11,10 +11,10 @@ use loom::thread;
 
 use crate::region::{Gate, MODE_OFF, MODE_WINDOW, STALE_HEARTBEAT, wait_at};
 
-/// How somebody sleeps.
+/// How a thread sleeps.
 #[derive(Clone, Copy, PartialEq)]
 enum Sleep {
-    /// Until somebody wakes it: what is lost is lost for good.
+    /// Until a thread wakes it: what is lost is lost for good.
     Woken,
     /// Not at all, as if each sleep ended by itself at once.
     Timed,
@@ -31,14 +31,14 @@ struct GateModel {
     queue: Mutex<FutexQueue>,
     bell: Condvar,
     sleep: Sleep,
-    /// Somebody slept on. Not one of the words whose orders are tried.
+    /// A thread slept on. Not one of the words whose orders are tried.
     stuck: AtomicBool,
 }
 
 #[derive(Default)]
 struct FutexQueue {
     wakes: u32,
-    /// The host is through with everything, so whoever sleeps on would sleep for ever.
+    /// The host is through with everything, so a thread that sleeps on would sleep for ever.
     over: bool,
 }
 
@@ -160,7 +160,7 @@ fn whoever_missed_a_short_turn_is_let_through_by_the_next() {
 
 #[test]
 fn a_gate_that_goes_out_of_use_keeps_nobody() {
-    // As turns end for a container: first the mode, then the gate, then whoever sleeps there.
+    // As turns end for a container: first the mode, then the gate, then the threads that sleep there.
     let over = |model: &GateModel| {
         model.mode.store(MODE_OFF, SeqCst);
         model.open();
@@ -170,7 +170,7 @@ fn a_gate_that_goes_out_of_use_keeps_nobody() {
 
 #[test]
 fn a_host_that_dies_with_the_gate_closed_keeps_nobody() {
-    // Nobody is stuck who does not sleep; the model fails where somebody goes round for ever.
+    // No thread is stuck that does not sleep; the model fails where one goes round for ever.
     let dies = |model: &GateModel| {
         model.heartbeat.store(2, SeqCst);
         model.close();
@@ -181,7 +181,7 @@ fn a_host_that_dies_with_the_gate_closed_keeps_nobody() {
 
 #[test]
 fn the_next_host_lets_through_whoever_the_last_one_left_behind() {
-    // Killed between the word and the wake-up; its successor sets the word anew and wakes again.
+    // Killed between the word and the wake-up; its successor sets the word again and wakes again.
     let successor = |model: &GateModel| {
         model.open.store(1, SeqCst);
         model.close();

@@ -415,7 +415,7 @@ unsafe extern "C" fn cuDeviceGraphMemTrim(ordinal: i32) -> Code {
     code
 }
 
-// Memory of graphics and of other drivers would count for nobody.
+// Memory of graphics and of other drivers would count for no session.
 
 #[unsafe(no_mangle)]
 extern "C" fn cuImportExternalMemory(_out: *mut u64, _parameters: *const u8) -> Code {

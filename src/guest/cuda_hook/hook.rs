@@ -1,7 +1,7 @@
 //! What a container finds as `libcuda.so.1`: every function that takes or shows device memory asks the
 //! pages first, every launch passes the gate, and everything else jumps on to the real driver, which is
 //! this library's dependency by absolute path. Reads no environment variable and no configuration.
-//! Without pages that it understands it lets nobody near the device.
+//! Without pages that it understands it lets no program near the device.
 
 #![no_std]
 

@@ -163,7 +163,7 @@ pub fn map_memory(size: usize) -> Option<(*mut u8, bool)> {
 }
 
 /// # Safety
-/// Nobody looks at that memory any more.
+/// No thread looks at that memory any more.
 pub unsafe fn unmap(at: *mut u8, size: usize) {
     // SAFETY: promised by the caller.
     unsafe { call(SYS_MUNMAP, [at as usize, size, 0, 0, 0, 0]) };

@@ -1,5 +1,5 @@
 //! What this process has been granted, by address or handle: a hash table in memory of its own, so that
-//! not one function of a C library is needed. Whoever calls holds the lock of the process.
+//! not one function of a C library is needed. The caller holds the lock of the process.
 //! Never shrinks, and forgets everything in a forked child, which owns nothing.
 
 use crate::kernel;

@@ -1,5 +1,5 @@
 //! Physical memory by handle: charged when it is made, given back when the last handle is released and
-//! the last mapping is gone, as the driver itself counts. Imported handles cost nothing here: whoever
+//! the last mapping is gone, as the driver itself counts. Imported handles cost nothing here: the process that
 //! exported them pays.
 
 use core::sync::atomic::Ordering::SeqCst;

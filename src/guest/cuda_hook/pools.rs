@@ -353,7 +353,7 @@ unsafe extern "C" fn cuMemPoolCreate(out: *mut u64, properties: *const PoolPrope
     })
 }
 
-/// The driver keeps what is still in use after a pool is gone, and nobody can ask it any more: that
+/// The driver keeps what is still in use after a pool is gone, and it cannot be asked any more: that
 /// part stays charged until the process ends.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemPoolDestroy(pool: u64) -> Code {

@@ -44,7 +44,7 @@ pub fn is_dead(seen: &SlotOwner, namespace: u64) -> bool {
     differs(kernel::read(path, &mut text), &owner)
 }
 
-/// Whether that line of `/proc/PID/stat` is of somebody else than `owner`, or of a corpse.
+/// Whether that line of `/proc/PID/stat` is of another process than `owner`, or of a zombie.
 fn differs(stat: &[u8], owner: &Identity) -> bool {
     let Some(start) = field(stat, START) else {
         return false;

@@ -1,6 +1,6 @@
 //! Streams that record instead of running: whether any does in this process, so that launches ask the
 //! driver about their own stream only then. Counts what it sees begin and end; what ends unseen only
-//! makes launches ask for longer. Also runs our own calls so that nobody's recording is disturbed.
+//! makes launches ask for longer. Also runs our own calls so that no recording is disturbed.
 
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -14,12 +14,12 @@ pub fn any() -> bool {
     RECORDINGS.load(SeqCst) != 0
 }
 
-/// From now on there may always be one: somebody has got a way to begin one that is not ours.
+/// From now on there may always be one: a program has got a way to begin one that is not ours.
 pub extern "C" fn unseen() {
     RECORDINGS.fetch_add(1, SeqCst);
 }
 
-/// Whether a stream surely runs what it is given: neither records, nor would break somebody's recording.
+/// Whether a stream surely runs what it is given: neither records, nor would break a recording.
 pub fn runs(stream: u64) -> bool {
     !any() || capture::runs(stream)
 }

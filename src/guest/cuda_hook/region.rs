@@ -4,7 +4,7 @@
 //! *Control* is written by the host and mapped read-only in the container: limits, share, gate.
 //! *Account* is written by the container's processes, each in its own slot. A charge lives only in its
 //! owner's slot, so a process may be killed at any instruction: its slot stops counting by one
-//! compare-and-swap of whoever finds it dead, and nothing has to be repaired. Never takes a lock, makes
+//! compare-and-swap of the process that finds it dead, and nothing has to be repaired. Never takes a lock, makes
 //! no system call, and trusts nothing in the account page further than that container's own limit.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 /// "fardelGP", little-endian: what both pages open with.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"fardelGP");
 
-/// The layout below. A hook that meets another one lets nobody near the device.
+/// The layout below. A hook that meets another one lets no program near the device.
 pub const VERSION: u32 = 1;
 
 /// Devices one container may hold. Also the width of every slot.
@@ -22,7 +22,7 @@ pub const DEVICES: usize = 16;
 /// memory ran out. Fewer would refuse a data loader with a process per core.
 pub const SLOTS: usize = 512;
 
-/// Nanoseconds without a heartbeat after which the gate no longer holds anybody back.
+/// Nanoseconds without a heartbeat after which the gate no longer holds a thread back.
 pub const STALE_HEARTBEAT: u64 = 2_000_000_000;
 
 /// The host leaves launches alone.
@@ -30,7 +30,7 @@ pub const MODE_OFF: u32 = 0;
 /// Launches pass only while the host holds the window open.
 pub const MODE_WINDOW: u32 = 1;
 
-/// A gate as whoever stands before it sees it. A trait, so that a model checker tries the very code that
+/// A gate as a thread before it sees it. A trait, so that a model checker tries the very code that
 /// hooks run, in every order of events.
 pub trait Gate {
     fn is_open(&self) -> bool;
@@ -42,7 +42,7 @@ pub trait Gate {
     fn sleep(&self);
 }
 
-/// Stands before a gate until launches may pass: it is open, out of use, or nobody gives turns any more.
+/// Stands before a gate until launches may pass: it is open, out of use, or turns are given no more.
 pub fn wait_at(gate: &impl Gate) {
     while !gate.is_open() && gate.is_in_use() && gate.silence() < STALE_HEARTBEAT {
         gate.sleep();
@@ -98,7 +98,7 @@ pub struct ControlDevice {
 pub struct AccountPage {
     pub magic: AtomicU64,
     pub version: AtomicU32,
-    /// Slots from here on were never used, so nobody has to look at them.
+    /// Slots from here on were never used, so they need no look.
     pub high: AtomicU32,
     pub spare: [AtomicU64; 6],
     pub slot: [Slot; SLOTS],
@@ -108,7 +108,7 @@ pub struct AccountPage {
 #[repr(C, align(64))]
 pub struct Slot {
     /// Process number (low 32 bits), a stamp that changes with every owner, and whether the owner is
-    /// still moving in. Process number 0: nobody's, and whatever stands in the slot counts for nothing.
+    /// still moving in. Process number 0: no process, and whatever stands in the slot counts for nothing.
     pub owner: AtomicU64,
     /// Ticks after boot at which the process began, 0 when it could not find out.
     pub start: AtomicU64,
@@ -125,7 +125,7 @@ pub struct Slot {
 pub struct SlotDevice {
     /// Bytes that were granted.
     pub charged: AtomicU64,
-    /// Bytes that somebody is asking for right now.
+    /// Bytes that a process is asking for right now.
     pub pending: AtomicU64,
     /// Threads that wait at the gate.
     pub waiting: AtomicU32,
@@ -174,7 +174,7 @@ pub struct Identity {
     pub stack: u64,
 }
 
-/// The owner of a slot as somebody else sees it.
+/// The owner of a slot as another process sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotOwner {
     pub pid: u32,
@@ -201,7 +201,7 @@ pub struct Tenure {
     owner: u64,
 }
 
-/// How a request for bytes ended. Whoever is `Contended` may ask again: others are asking too, and
+/// How a request for bytes ended. A caller that is `Contended` may ask again: others are asking too, and
 /// without them it would fit. `Unseen`: without the room that is kept for new contexts it would fit, so it
 /// may be asked again once the host has seen what they take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -289,13 +289,13 @@ impl Control {
 }
 
 impl ControlDevice {
-    /// Bytes that nobody's account shows: what the host saw, and what is kept for contexts that it has not
+    /// Bytes that no account shows: what the host saw, and what is kept for contexts that it has not
     /// seen, of so many that there are.
     pub fn beyond(&self, contexts: u32) -> (u64, u64) {
         let before = self.looks.load(SeqCst);
         let overhead = self.mem_overhead.load(SeqCst);
         let seen = self.contexts_seen.load(SeqCst);
-        // Amid a look the two may not belong together; then room is kept for all.
+        // During a look the two may not belong together; then room is kept for all.
         let whole = before.is_multiple_of(2) && before == self.looks.load(SeqCst);
         let seen = if whole { seen } else { 0 };
         let unseen = u64::from(contexts.saturating_sub(seen));
@@ -365,7 +365,7 @@ impl AccountPage {
             let stamp = (before & !(STAMP - 1)).wrapping_add(STAMP);
             let moving =
                 stamp | (me.namespace & NAMESPACE_BITS) << 33 | MOVING_IN | u64::from(me.pid);
-            // Before the slot is anybody's: a reader that counts must not stop short of it.
+            // Before the slot has an owner: a reader that counts must not stop short of it.
             about_to_write();
             self.high.fetch_max(at as u32 + 1, SeqCst);
             about_to_write();
@@ -399,7 +399,7 @@ impl AccountPage {
     }
 
     /// Whether the slot is still its owner's. It is not when a page was wiped from inside, or when
-    /// somebody took a process for dead; the owner then claims again and charges what it holds.
+    /// a process was taken for dead; the owner then claims again and charges what it holds.
     pub fn holds(&self, tenure: Tenure) -> bool {
         self.slot[tenure.slot].owner.load(SeqCst) == tenure.owner
     }
@@ -419,7 +419,7 @@ impl AccountPage {
     }
 
     /// Frees the slots whose owners `is_dead` is sure about; says how many. One compare-and-swap each,
-    /// so two that do it at once, or one killed amid it, do no harm.
+    /// so two that do it at once, or one killed in between, do no harm.
     pub fn reap(&self, mut is_dead: impl FnMut(&SlotOwner) -> bool) -> usize {
         let mut freed = 0;
         for (at, slot) in self.used().iter().enumerate() {
@@ -505,7 +505,7 @@ impl AccountPage {
     }
 
     /// Keeps room for the context that this process is about to make on a device, before the driver is asked.
-    /// Granted where it has one already, or where nobody says how much room. Nothing is kept otherwise.
+    /// Granted where it has one already, or where the room is unknown. Nothing is kept otherwise.
     pub fn make_context(&self, tenure: Tenure, device: usize, terms: &ControlDevice) -> Charge {
         let own = &self.slot[tenure.slot].device[device].context;
         let room = terms.context_room.load(SeqCst);
@@ -571,7 +571,7 @@ impl AccountPage {
 }
 
 impl Slot {
-    /// Who owns it; none when nobody does.
+    /// Its owner; none where it has none.
     pub fn sight(&self) -> Option<SlotOwner> {
         let owner = self.owner.load(SeqCst);
         let pid = owner as u32;
@@ -623,7 +623,7 @@ mod tests {
         static WRITES_LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
     }
 
-    /// The death of a process amid a write: the code behind it never runs.
+    /// The death of a process during a write: the code behind it never runs.
     struct Killed;
 
     pub(super) fn perhaps_die() {
@@ -854,7 +854,7 @@ mod tests {
         let (control, account) = pages(GIB);
         let one = account.claim(process(1)).unwrap();
         let two = account.claim(process(2)).unwrap();
-        // The other one is amid its request.
+        // The other one is in its request.
         account.slot[two.slot].device[0].pending.store(GIB, SeqCst);
         assert_eq!(
             account.charge(one, 0, 512, &control.device[0]),
@@ -887,7 +887,7 @@ mod tests {
         let mut deaths = 0;
         loop {
             let (control, account) = pages(GIB);
-            // The slot held somebody else's charge before, so that moving in has something to empty.
+            // The slot held another owner's charge before, so that moving in has something to empty.
             let former = account.claim(process(3)).unwrap();
             account.charge_held(former, 0, GIB);
             account.leave(former);
@@ -933,7 +933,7 @@ mod tests {
         }
     }
 
-    /// A running container keeps the hook it was started with, so these places never move: whoever needs
+    /// A running container keeps the hook it was started with, so these places never move: a version that needs
     /// others raises `VERSION`, and keeps what writes this one for as long as such containers may live.
     #[test]
     fn the_layout_is_the_one_that_running_containers_have() {
@@ -1065,7 +1065,7 @@ mod tests {
         let (control, account) = pages(GIB);
         let bytes = std::ptr::from_ref(account).cast_mut().cast::<u8>();
         let me = account.claim(process(1)).unwrap();
-        // SAFETY: the page is atomics and lives on; nobody else looks at it.
+        // SAFETY: the page is atomics and lives on; no other code looks at it.
         unsafe { std::ptr::write_bytes(bytes, 0xa5, size_of::<AccountPage>()) };
         assert!(!account.is_known() && !account.holds(me));
         assert_ne!(

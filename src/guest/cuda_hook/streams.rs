@@ -20,7 +20,7 @@ const QUEUE: u64 = 1_500_000;
 /// Launches between two markers at most: one marker for each would cost more than it tells. A stream begins
 /// with one and gets more as markers come soon, so that a first burst of long ones is short.
 const BETWEEN: u32 = 32;
-/// How often somebody who waits for a marker looks, and for how long: work may wait for something that
+/// How often a thread that waits for a marker looks, and for how long: work may wait for something that
 /// this very thread does afterwards.
 const LOOK: u64 = 50_000;
 const LOOKS: u32 = 10_000;
@@ -34,7 +34,7 @@ const ENDED: u64 = u64::MAX;
 const NOT_DONE: Code = 600;
 /// What the driver says of streams that record, and of those that must not be used because others do.
 const RECORDING: core::ops::RangeInclusive<Code> = 900..=910;
-/// An event without a time: cheaper, and nobody asks for it.
+/// An event without a time: cheaper, and no code asks for it.
 const WITHOUT_TIME: u32 = 2;
 
 /// A stream and the last marker in it. All zero: none. Launches are numbered by device, as `submitted`
@@ -57,7 +57,7 @@ pub struct Mark {
     last: AtomicU64,
     /// The last that is known to be done.
     done: AtomicU64,
-    /// The window in which somebody looked at the marker.
+    /// The window in which a thread looked at the marker.
     window: AtomicU64,
     device: AtomicU32,
     launches: AtomicU32,
@@ -167,7 +167,7 @@ impl Launches {
         })
     }
 
-    /// A place of a set for another mark; `any` where nobody's work may be waited for any longer.
+    /// A place of a set for another mark; `any` where no work may be waited for any longer.
     fn vacant(&self, set: usize, any: bool) -> Option<usize> {
         let marks = &self.marks[set];
         let free = marks.iter().position(|mark| mark.stream.load(SeqCst) == 0);
@@ -331,7 +331,7 @@ impl Mark {
         self.last.load(SeqCst) > self.done.load(SeqCst)
     }
 
-    /// Counts a launch; true when somebody has to look at the marker before it.
+    /// Counts a launch; true when a thread has to look at the marker before it.
     pub fn is_due(&self, window: u64) -> bool {
         // Two threads may count as one: that only moves the next marker, and costs less.
         let count = self.launches.load(Relaxed) + 1;
@@ -343,7 +343,7 @@ impl Mark {
         1 + self.more.load(SeqCst).min(BETWEEN - 1)
     }
 
-    /// Makes the event where there is none yet. It belongs to the thread's context, so only whoever launches
+    /// Makes the event where there is none yet. It belongs to the thread's context, so only the thread that launches
     /// there makes it.
     pub fn prepare(&self) {
         if self.event.load(SeqCst) != 0 {
@@ -360,7 +360,7 @@ impl Mark {
     }
 
     /// Numbers a launch. The mark says that it is at work before the page counts the launch, so that
-    /// nobody takes it for done in between.
+    /// no thread takes it for done in between.
     pub fn launch(&self, own: &SlotDevice) {
         let expected = own.submitted.load(SeqCst) + 1;
         self.last.fetch_max(expected, SeqCst);
@@ -377,7 +377,7 @@ impl Mark {
             let most = self.most();
             let is_full = self.launches.load(SeqCst) > most;
             if !is_full && self.window.load(SeqCst) == window {
-                // Somebody else looked meanwhile.
+                // Another thread looked meanwhile.
                 return;
             }
             self.window.store(window, SeqCst);
@@ -418,7 +418,7 @@ impl Mark {
     }
 
     /// Fewer launches between markers where one had to be waited for, more where they come soon. How long
-    /// one took that was there already says how long nobody looked.
+    /// one took that was there already says how long no thread looked.
     fn adapt(&self, most: u32, took: u64, waited: bool) {
         let next = if took > QUEUE && waited {
             most.div_ceil(2)
@@ -458,13 +458,13 @@ impl Mark {
             self.since.store(now, SeqCst);
             self.launches.store(0, SeqCst);
         } else if !RECORDING.contains(&code) {
-            // The stream or its context is gone, or the device is lost: nobody will ever say more.
+            // The stream or its context is gone, or the device is lost: no call will ever say more.
             self.done.fetch_max(behind, SeqCst);
         }
     }
 
     /// Looks, or puts a marker where there is none; true when nothing of it is at work any more. Leaves a
-    /// stream alone that somebody else is at, or that must not be touched now.
+    /// stream alone that another thread is at, or that must not be touched now.
     fn look(&self, at_the_gate: bool) -> bool {
         self.lock.try_hold(|| {
             if !self.is_busy() || !self.is_reached() || !self.is_busy() {
@@ -500,7 +500,7 @@ impl Mark {
         self.context.store(here.context, SeqCst);
         self.device.store(here.device as u32, SeqCst);
         self.thread.store(thread, SeqCst);
-        // Of the last one there: somebody may have said so late.
+        // Of the last one there: a thread may have said so late.
         self.last.store(0, SeqCst);
         self.done.store(0, SeqCst);
         self.stream.store(number, SeqCst);
@@ -514,7 +514,7 @@ impl Mark {
             }
         });
         if self.is_busy() && self.since.load(SeqCst) != 0 {
-            // What the marker does not tell nobody can any more.
+            // What the marker does not tell is lost.
             self.last.store(self.behind.load(SeqCst), SeqCst);
             self.stream.store(ENDED, SeqCst);
         } else {
@@ -522,7 +522,7 @@ impl Mark {
         }
     }
 
-    /// Clears it unless somebody is at it; says whether.
+    /// Clears it unless a thread is at it; says whether.
     fn clear_idle(&self) -> bool {
         let mut cleared = false;
         if self.is_busy() {

@@ -20,7 +20,7 @@ static UNSEEN: AtomicBool = AtomicBool::new(false);
 /// All zero: nothing is known.
 #[repr(C)]
 pub struct Threads {
-    /// The thread and a place, in one word, so that nobody reads the one of one and the other of another.
+    /// The thread and a place, in one word, so that no reader gets the one of one and the other of another.
     cells: [[AtomicU64; WAYS]; SETS],
 }
 
@@ -34,7 +34,7 @@ pub fn me() -> u64 {
     pointer
 }
 
-/// From now on nothing is remembered: somebody has got a way to change contexts that is not ours.
+/// From now on nothing is remembered: a program has got a way to change contexts that is not ours.
 pub fn unseen() {
     UNSEEN.store(true, SeqCst);
 }

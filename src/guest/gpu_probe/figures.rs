@@ -25,7 +25,7 @@ pub(crate) fn of_cards(library: &NvmlLibrary) -> Result<Value, String> {
 }
 
 /// For each card, what each process holds of it. A process whose bytes the driver does not tell is left
-/// out; a list that it does not give makes the answer an error, since it would accuse nobody.
+/// out; a list that it does not give makes the answer an error, since it would accuse no container.
 pub(crate) fn of_processes(library: &NvmlLibrary) -> Result<Value, String> {
     each(library, |device| {
         let mut held: BTreeMap<u32, u64> = BTreeMap::new();

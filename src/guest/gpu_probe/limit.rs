@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::library::{NvmlLibrary, word};
 use crate::limit_call::Limits;
 
-/// What holds nobody.
+/// What enforces nothing.
 const NONE: c_ulonglong = c_ulonglong::MAX;
 
 /// Holds a control group to so many bytes of a card, or to nothing any more where none are named.

@@ -1,7 +1,7 @@
 //! The helper that loads the vendor's management library, since the static server cannot: it is told the
-//! library's path, answers one line of JSON to each line of JSON, and leaves when nobody asks any more.
+//! library's path, answers one line of JSON to each line of JSON, and leaves when it is asked no more.
 //! It decides nothing, changes of a device its partitions alone, and of a control group its limit, and only
-//! when told to, reads no variable of its environment and opens no file but that library. Whoever asks must
+//! when told to, reads no variable of its environment and opens no file but that library. The caller must
 //! expect it to hang, to die, or to say nonsense.
 
 mod cards;

@@ -1,5 +1,5 @@
 //! The one question that changes a device: a card that nothing runs on is cut into other partitions, or
-//! made whole again. Whoever asks has made sure that nobody runs there; the driver refuses where somebody
+//! made whole again. The caller has made sure that nothing runs there; the driver refuses where something
 //! does. Resets no device: a card that needs that says so.
 
 use std::ffi::{CStr, c_uint};
@@ -29,10 +29,10 @@ struct Offer {
 }
 
 /// Cuts the card of this name into these sizes, largest first; none makes it whole. Answers nothing in
-/// particular: what stands then is asked anew.
+/// particular: what stands then is asked again.
 ///
 /// Errors: the step that the driver refused, in words, with its own. Partitions made before that step are
-/// taken away again: the card is then set to be cut and has none, and is given to nobody.
+/// taken away again: the card is then set to be cut and has none, and is given to no session.
 pub(crate) fn partition(library: &NvmlLibrary, asked: &Value) -> Result<Value, String> {
     let uuid = asked["card"].as_str().ok_or("which card is not said")?;
     let sizes: Vec<&str> = asked["sizes"]

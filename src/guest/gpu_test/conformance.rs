@@ -5,7 +5,7 @@
 //! `FARDEL_CUDA=/path/libcuda.so.1 FARDEL_CONTROL=/path/control conformance PATH PROCESSES WAY LIMIT PIECE`
 //!
 //! PATH is one of `plain pitched managed default-pool own-pool physical array array-3d mipmapped`, WAY is
-//! how a process ends amid it all: `fork exec kill`. Sets the limit itself while it runs when it can write
+//! how a process ends in between: `fork exec kill`. Sets the limit itself while it runs when it can write
 //! the control page, which only a host can; without FARDEL_CONTROL it leaves raising and lowering out.
 //! Prints one line per finding and ends with 0 only when all of them are as they must be.
 
@@ -253,7 +253,7 @@ impl TestWorker {
         (free as u64, total as u64)
     }
 
-    /// A child forked amid work owns nothing and gets nothing: the driver does not survive a fork.
+    /// A child forked during work owns nothing and gets nothing: the driver does not survive a fork.
     fn forked_child_gets(&self) -> c_int {
         match unsafe { fork() } {
             0 => exit(self.ask(self.grain()).err().unwrap_or(0)),
@@ -499,7 +499,7 @@ fn conduct(
         }
         "kill" => {
             let victim = workers.remove(0);
-            // Amid its requests, unless it is alone.
+            // During its requests, unless it is alone.
             if !workers.is_empty() {
                 workers[0].ask("fill");
             }

@@ -148,7 +148,7 @@ pub fn main() {
     let graph_launch = function!(library, "cuGraphLaunch", u64, u64);
     let mut graph = 0u64;
     if way == "two" {
-        // A short one in a stream that is waited for, and KERNEL in another that nobody waits for.
+        // A short one in a stream that is waited for, and KERNEL in another that is not waited for.
         let (mut other, mut short) = (0u64, 0u64);
         must!(library, cuStreamCreate(&mut other, 1): &mut u64, u32);
         must!(library, cuModuleGetFunction(&mut short, module, c"spin100".as_ptr()):

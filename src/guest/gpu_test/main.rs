@@ -210,7 +210,7 @@ fn fence() -> ExitCode {
             let opened = fs::OpenOptions::new().read(true).write(true).open(path);
             opened.is_ok()
         };
-        // The node of a card may be there while nobody answers to its number: it was let through.
+        // The node of a card may be there while no device answers to its number: it was let through.
         if fs::exists(&own).unwrap_or(false) || new && opens(&made) {
             open.push(card.to_string());
         }
@@ -253,7 +253,7 @@ fn neighbour() -> ExitCode {
 }
 
 /// Says `launch NANOSECONDS`: the median of launches of an empty kernel, each timed by itself, so that
-/// whoever has to wait for a turn now and then tells the same.
+/// one that has to wait for a turn now and then tells the same.
 fn one_by_one(count: usize) -> ExitCode {
     let library = driver();
     let empty = kernel(library, "spin0");

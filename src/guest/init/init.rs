@@ -328,7 +328,7 @@ unsafe fn join(
 }
 
 fn say(text: &[u8]) {
-    // SAFETY: the slice is valid for its length. A closed standard error is nobody's fault here.
+    // SAFETY: the slice is valid for its length. A closed standard error is no fault here.
     unsafe { call(SYS_WRITE, 2, text.as_ptr() as usize, text.len(), 0) };
 }
 

@@ -83,7 +83,7 @@ impl SliceView {
                 && !process::is_dead(&seen, self.namespace)
             {
                 visit(GuestProcess {
-                    // A number of another namespace would name somebody else here.
+                    // A number of another namespace would name another process here.
                     pid: if seen.belongs_to(self.namespace) {
                         seen.pid
                     } else {

@@ -1,5 +1,5 @@
 //! Lists of processes: the container's own, by its own numbers, in every shape the library has had.
-//! They come from the account page, so that nobody else's can be in them.
+//! They come from the account page, so that no other session's can be in them.
 
 use crate::pages::{GuestProcess, SliceView};
 use crate::{Code, DeviceHandle, INVALID_ARGUMENT, NOT_FOUND, OK, TOO_SMALL, real};
@@ -104,7 +104,7 @@ unsafe fn list<T: From<GuestProcess>>(device: DeviceHandle, count: *mut u32, lis
     if found > room { TOO_SMALL } else { OK }
 }
 
-/// Nobody: graphics and MPS clients are none of a slice's.
+/// None: graphics and MPS clients are none of a slice's.
 unsafe fn nobody(count: *mut u32) -> Code {
     // SAFETY: the caller's argument.
     match unsafe { count.as_mut() } {

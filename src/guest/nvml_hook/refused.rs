@@ -1,4 +1,4 @@
-//! Whatever would change a device, its instances or its limits: refused, whoever asks and as what. The
+//! Whatever would change a device, its instances or its limits: refused, whatever asks and as what. The
 //! kernel would refuse most of it too; here the answer does not depend on what a container was given.
 //! Binding the calling thread to the processors near a device changes no device and is left alone.
 

@@ -1,5 +1,5 @@
 //! How busy the slice is: what the container's own processes use of the device, as a part of its share.
-//! What others use of it is nobody's business here, so samples of the whole device are not told.
+//! What others use of it is not shown here, so samples of the whole device are not told.
 
 use core::sync::atomic::Ordering::SeqCst;
 

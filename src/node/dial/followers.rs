@@ -46,7 +46,7 @@ impl Default for LogReaders {
 
 impl LogReaders {
     /// Gives the log from `since` on, to its end or with `follow` until nothing will be added, and the
-    /// work that fills it, for the caller to spawn: it ends with the log, or when nobody listens any more.
+    /// work that fills it, for the caller to spawn: it ends with the log, or when no client listens any more.
     ///
     /// `look` may block; it is asked on at most `READERS` threads for all logs together.
     pub(super) fn follow(

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use base::settings::Settings;
 use nix::errno::Errno;
 
-use rules::doctor::DoctorCheck;
+use rules::checks;
+use rules::doctor::{CheckState, DoctorCheck};
 
 use super::{existing, gpu, kernel_probe, ports};
 
@@ -58,20 +59,12 @@ fn effective(capability: u32) -> bool {
 
 fn root() -> DoctorCheck {
     if is_root() && effective(CAP_SYS_ADMIN) {
-        return DoctorCheck::ok("root", "This runs as root.");
+        return checks::root_well();
     }
     if is_root() {
-        return DoctorCheck::fail(
-            "root",
-            "This runs as root, but without CAP_SYS_ADMIN: a container around it took it away.",
-            "Run on the machine itself, or give the container CAP_SYS_ADMIN (--privileged).",
-        );
+        return checks::root_without_capability();
     }
-    DoctorCheck::fail(
-        "root",
-        "This does not run as root; sessions need namespaces, mounts and control groups of the machine.",
-        "sudo fardel doctor, and start the server as root. Pages and API work without.",
-    )
+    checks::root_missing()
 }
 
 fn kernel() -> DoctorCheck {
@@ -82,24 +75,15 @@ fn kernel() -> DoctorCheck {
         .map_while(|n| n.parse::<u32>().ok());
     let (major, minor) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if (major, minor) >= MIN_KERNEL {
-        return DoctorCheck::ok("kernel", format!("Linux {release}."));
+        return checks::kernel_well(release);
     }
-    DoctorCheck::fail(
-        "kernel",
-        format!("Linux {release} is older than 5.15."),
-        "Install a newer kernel: Debian 12, Ubuntu 22.04 and RHEL 9.4 bring one; \
-         on older Ubuntu: apt install linux-generic-hwe-20.04.",
-    )
+    checks::kernel_old(release)
 }
 
 fn architecture() -> DoctorCheck {
     match std::env::consts::ARCH {
-        "x86_64" => DoctorCheck::ok("architecture", "x86-64."),
-        other => DoctorCheck::fail(
-            "architecture",
-            format!("{other} is not supported."),
-            "Use a machine with an x86-64 processor.",
-        ),
+        "x86_64" => checks::architecture_well(),
+        other => checks::architecture_other(other),
     }
 }
 
@@ -134,45 +118,23 @@ fn cgroups() -> Vec<DoctorCheck> {
         ("v1", offered)
     };
     if mounts.is_empty() {
-        return vec![DoctorCheck::fail(
-            "cgroup",
-            "No control groups are mounted, so no limit can be held.",
-            "mount -t cgroup2 none /sys/fs/cgroup, or start the machine with systemd.",
-        )];
+        return vec![checks::cgroup_missing()];
     }
     let mut checks = vec![if mode == "v2" {
-        DoctorCheck::ok("cgroup", "Control groups version 2.")
+        checks::cgroup_unified()
     } else {
-        DoctorCheck::warn(
-            "cgroup",
-            "Control groups version 1: limits hold, but pressure is not measured and devices are fenced the old way.",
-            "Start the kernel with systemd.unified_cgroup_hierarchy=1 (not needed for work).",
-        )
+        checks::cgroup_legacy()
     }];
     let missing: Vec<&str> = WANTED
         .into_iter()
         .filter(|wanted| !offered.iter().any(|o| o == wanted))
         .collect();
     checks.push(if missing.is_empty() {
-        DoctorCheck::ok("controllers", format!("{} are there.", WANTED.join(", ")))
+        checks::controllers_well(WANTED.join(", "))
     } else if missing.contains(&"memory") {
-        DoctorCheck::fail(
-            "controllers",
-            format!(
-                "Missing: {}; memory limits cannot be held.",
-                missing.join(", ")
-            ),
-            "Start the kernel with cgroup_enable=memory swapaccount=1.",
-        )
+        checks::controllers_without_memory(missing.join(", "))
     } else {
-        DoctorCheck::warn(
-            "controllers",
-            format!(
-                "Missing: {}; these limits are not held.",
-                missing.join(", ")
-            ),
-            "Enable them in the parent's cgroup.subtree_control, or mount them (version 1).",
-        )
+        checks::controllers_missing(missing.join(", "))
     });
     let writable = if mode == "v2" {
         PathBuf::from("/sys/fs/cgroup")
@@ -181,16 +143,8 @@ fn cgroups() -> Vec<DoctorCheck> {
     };
     checks.push(
         match nix::unistd::access(&writable, nix::unistd::AccessFlags::W_OK) {
-            Ok(()) => DoctorCheck::ok("cgroup-write", "Control groups can be made."),
-            Err(error) => DoctorCheck::fail(
-                "cgroup-write",
-                format!(
-                    "{} cannot be written ({}).",
-                    writable.display(),
-                    error.desc()
-                ),
-                "Run as root on the machine itself; in a container, mount /sys/fs/cgroup writable.",
-            ),
+            Ok(()) => checks::cgroup_write_well(),
+            Err(error) => checks::cgroup_write_refused(writable.display(), error.desc()),
         },
     );
     checks
@@ -198,60 +152,23 @@ fn cgroups() -> Vec<DoctorCheck> {
 
 fn user_namespaces() -> DoctorCheck {
     match kernel_probe::user_namespace() {
-        Ok(()) => DoctorCheck::ok("user-namespaces", "User namespaces can be made."),
-        Err(errno) => {
-            let fix = match errno {
-                Errno::ENOSPC | Errno::EUSERS => "sysctl -w user.max_user_namespaces=15000",
-                Errno::EPERM => {
-                    "sysctl -w kernel.unprivileged_userns_clone=1; on Ubuntu 24.04 also \
-                     kernel.apparmor_restrict_unprivileged_userns=0. In a container, its seccomp \
-                     profile must allow unshare."
-                }
-                _ => "Use a kernel built with CONFIG_USER_NS.",
-            };
-            DoctorCheck::fail(
-                "user-namespaces",
-                format!("No user namespace can be made ({}).", errno.desc()),
-                fix,
-            )
+        Ok(()) => checks::user_namespaces_well(),
+        Err(errno @ (Errno::ENOSPC | Errno::EUSERS)) => {
+            checks::user_namespaces_used_up(errno.desc())
         }
+        Err(errno @ Errno::EPERM) => checks::user_namespaces_denied(errno.desc()),
+        Err(errno) => checks::user_namespaces_unsupported(errno.desc()),
     }
 }
 
 fn overlay(settings: &Settings) -> DoctorCheck {
     let folder = existing(&settings.data);
     match kernel_probe::overlay(folder) {
-        Ok(()) => DoctorCheck::ok(
-            "overlay",
-            format!("Overlays can be mounted on {}.", folder.display()),
-        ),
-        Err(Errno::EPERM | Errno::EACCES) if !is_root() => DoctorCheck::fail(
-            "overlay",
-            "Only root can try whether overlays can be mounted.",
-            "sudo fardel doctor",
-        ),
-        Err(Errno::ENODEV) => DoctorCheck::fail(
-            "overlay",
-            "This kernel has no overlay file system.",
-            "modprobe overlay, and add overlay to /etc/modules-load.d/overlay.conf.",
-        ),
-        Err(Errno::EINVAL) => DoctorCheck::fail(
-            "overlay",
-            format!(
-                "{} cannot carry an overlay: its file system lacks what overlays need.",
-                folder.display()
-            ),
-            "Put FARDEL_DATA on ext4, XFS (ftype=1) or btrfs; not on NFS, FAT or another overlay.",
-        ),
-        Err(errno) => DoctorCheck::fail(
-            "overlay",
-            format!(
-                "No overlay can be mounted on {} ({}).",
-                folder.display(),
-                errno.desc()
-            ),
-            "Put FARDEL_DATA on a local disk that root may write, and allow mounts here.",
-        ),
+        Ok(()) => checks::overlay_well(folder.display()),
+        Err(Errno::EPERM | Errno::EACCES) if !is_root() => checks::overlay_needs_root(),
+        Err(Errno::ENODEV) => checks::overlay_unsupported(),
+        Err(Errno::EINVAL) => checks::overlay_file_system(folder.display()),
+        Err(errno) => checks::overlay_refused(folder.display(), errno.desc()),
     }
 }
 
@@ -265,8 +182,7 @@ fn machine(settings: &Settings) -> Vec<DoctorCheck> {
     let mut checks = Vec::new();
     if !lacks("no_idmapped_mounts") && !lacks("no_user_namespaces") {
         let folder = existing(&settings.data).display();
-        let said = format!("Files on {folder} can be shown to sessions under their own ids.");
-        checks.push(DoctorCheck::ok("id-mapped-mounts", said));
+        checks.push(checks::id_mapped_mounts_well(folder));
     }
     for finding in found {
         let id = match finding.code.as_str() {
@@ -284,64 +200,44 @@ fn machine(settings: &Settings) -> Vec<DoctorCheck> {
             said.replace_range(..1, &first);
         }
         said.push('.');
-        checks.push(if finding.prevents_containers {
-            DoctorCheck::fail(id, said, finding.remedy)
-        } else {
-            DoctorCheck::warn(id, said, finding.remedy)
-        });
+        let state = match finding.prevents_containers {
+            true => CheckState::Fail,
+            false => CheckState::Warn,
+        };
+        checks.push(DoctorCheck::from_parts(id, state, said, finding.remedy));
     }
     checks
 }
 
 fn seccomp() -> DoctorCheck {
     match kernel_probe::seccomp() {
-        Ok(()) => DoctorCheck::ok("seccomp", "System call filters are there."),
-        Err(errno) => DoctorCheck::fail(
-            "seccomp",
-            format!(
-                "This kernel takes no system call filters ({}).",
-                errno.desc()
-            ),
-            "Use a kernel built with CONFIG_SECCOMP_FILTER.",
-        ),
+        Ok(()) => checks::seccomp_well(),
+        Err(errno) => checks::seccomp_unsupported(errno.desc()),
     }
 }
 
 fn capability_to_raise() -> DoctorCheck {
     if effective(CAP_SYS_RESOURCE) {
-        return DoctorCheck::ok("limits", "Resource limits can be raised.");
+        return checks::limits_well();
     }
     let (_, most) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
         .unwrap_or((0, 0));
-    DoctorCheck::warn(
-        "limits",
-        format!("CAP_SYS_RESOURCE is missing; sessions get at most {most} open files each."),
-        "Give the server CAP_SYS_RESOURCE (systemd units have it), or start it with a higher ulimit -n.",
-    )
+    checks::limits_capability_missing(most)
 }
 
 fn disk(settings: &Settings) -> DoctorCheck {
     let folder = existing(&settings.data);
     let Ok(stat) = nix::sys::statvfs::statvfs(folder) else {
-        return DoctorCheck::warn(
-            "disk",
-            format!("The free space of {} is not known.", folder.display()),
-            "Put FARDEL_DATA on a local disk.",
-        );
+        return checks::disk_unknown(folder.display());
     };
     let free = stat.blocks_available().saturating_mul(stat.fragment_size());
-    let said = format!(
-        "{} free on {}.",
-        rules::units::Bytes(free),
-        folder.display()
-    );
-    let fix = "Make room, or move the state: FARDEL_DATA=/big/disk/fardel.";
+    let shown = rules::units::Bytes(free);
     if free < MIN_FREE {
-        DoctorCheck::fail("disk", said, fix)
+        checks::disk_full(shown, folder.display())
     } else if free < COMFORTABLE_FREE {
-        DoctorCheck::warn("disk", said, fix)
+        checks::disk_nearly_full(shown, folder.display())
     } else {
-        DoctorCheck::ok("disk", said)
+        checks::disk_well(shown, folder.display())
     }
 }
 
@@ -351,38 +247,16 @@ fn state(settings: &Settings) -> DoctorCheck {
         let above = existing(&settings.data);
         let writable = nix::unistd::access(above, nix::unistd::AccessFlags::W_OK).is_ok();
         return if writable {
-            DoctorCheck::ok(
-                "state",
-                format!(
-                    "{} does not exist yet; the server makes it.",
-                    settings.data.display()
-                ),
-            )
+            checks::state_new(settings.data.display())
         } else {
-            DoctorCheck::fail(
-                "state",
-                format!(
-                    "{} cannot be made: {} is not writable.",
-                    settings.data.display(),
-                    above.display()
-                ),
-                "Run as root, or choose another place: FARDEL_DATA=$HOME/fardel.",
-            )
+            checks::state_cannot_be_made(settings.data.display(), above.display())
         };
     }
     if nix::unistd::access(&settings.data, nix::unistd::AccessFlags::W_OK).is_err() {
-        return DoctorCheck::fail(
-            "state",
-            format!("{} cannot be written.", settings.data.display()),
-            "Run as the user that owns it, or choose another place: FARDEL_DATA=$HOME/fardel.",
-        );
+        return checks::state_not_writable(settings.data.display());
     }
     if std::os::unix::net::UnixStream::connect(settings.socket()).is_ok() {
-        let said = format!(
-            "{} is in use by the server that runs now.",
-            settings.data.display()
-        );
-        return DoctorCheck::ok("state", said);
+        return checks::state_in_use(settings.data.display());
     }
     match std::fs::read(&catalog) {
         Ok(bytes) => {
@@ -391,25 +265,16 @@ fn state(settings: &Settings) -> DoctorCheck {
                 .get(60..64)
                 .and_then(|b| <[u8; 4]>::try_from(b).ok())
                 .map_or(0, u32::from_be_bytes);
-            let said = format!(
-                "{} holds the state of an earlier server, version {version}, {}; it is taken over.",
+            checks::state_earlier(
                 settings.data.display(),
-                rules::units::Bytes(bytes.len() as u64)
-            );
-            DoctorCheck::ok("state", said)
+                version,
+                rules::units::Bytes(bytes.len() as u64),
+            )
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => DoctorCheck::ok(
-            "state",
-            format!(
-                "{} is writable and holds no state yet.",
-                settings.data.display()
-            ),
-        ),
-        Err(error) => DoctorCheck::fail(
-            "state",
-            format!("{} cannot be read ({error}).", catalog.display()),
-            "Run as the user that owns it, or choose another place: FARDEL_DATA=$HOME/fardel.",
-        ),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            checks::state_empty(settings.data.display())
+        }
+        Err(error) => checks::state_unreadable(catalog.display(), error),
     }
 }
 
@@ -419,26 +284,12 @@ fn run_directory(settings: &Settings) -> DoctorCheck {
     let socket = settings.socket();
     let length = socket.as_os_str().len();
     if length > MAX_SOCKET_PATH_LENGTH {
-        return DoctorCheck::fail(
-            "run-directory",
-            format!(
-                "{} has {length} bytes; a socket's path has at most {MAX_SOCKET_PATH_LENGTH}.",
-                socket.display()
-            ),
-            "Choose a shorter FARDEL_RUN, such as /run/fardel.",
-        );
+        return checks::run_directory_too_long(socket.display(), length, MAX_SOCKET_PATH_LENGTH);
     }
     let folder = existing(&settings.run);
     match nix::unistd::access(folder, nix::unistd::AccessFlags::W_OK) {
-        Ok(()) => DoctorCheck::ok(
-            "run-directory",
-            format!("{} can be used.", settings.run.display()),
-        ),
-        Err(error) => DoctorCheck::fail(
-            "run-directory",
-            format!("{} cannot be written ({}).", folder.display(), error.desc()),
-            "Run as root, or choose another place: FARDEL_RUN=$HOME/fardel-run.",
-        ),
+        Ok(()) => checks::run_directory_well(settings.run.display()),
+        Err(error) => checks::run_directory_not_writable(folder.display(), error.desc()),
     }
 }
 
@@ -452,13 +303,9 @@ fn clock() -> DoctorCheck {
         .and_then(|s| jiff::Timestamp::from_second(s).ok())
         .map_or_else(|| now.to_string(), |t| t.to_string());
     if now < PROGRAM_EXISTS {
-        return DoctorCheck::fail(
-            "clock",
-            format!("The clock says {shown}, which is past."),
-            "timedatectl set-time 'YYYY-MM-DD hh:mm:ss', then hwclock --systohc.",
-        );
+        return checks::clock_past(shown);
     }
-    DoctorCheck::ok("clock", format!("It is {shown}."))
+    checks::clock_well(shown)
 }
 
 fn size() -> DoctorCheck {
@@ -474,14 +321,13 @@ fn size() -> DoctorCheck {
         .unwrap_or(0)
         << 10;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let word = if cores == 1 { "core" } else { "cores" };
-    let said = format!("{cores} {word} and {}.", rules::units::Bytes(total));
+    let cores = match cores {
+        1 => "1 core".to_owned(),
+        cores => format!("{cores} cores"),
+    };
+    let memory = rules::units::Bytes(total);
     if total < 2 << 30 {
-        return DoctorCheck::warn(
-            "machine",
-            said,
-            "Add memory: below 2 GiB few sessions fit beside the server.",
-        );
+        return checks::machine_small(cores, memory);
     }
-    DoctorCheck::ok("machine", said)
+    checks::machine_well(cores, memory)
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rules::checks;
 use rules::doctor::DoctorCheck;
 
 /// Cards of NVIDIA's: what the kernel lists, and what the driver says of them to the same helper that a
@@ -19,12 +20,8 @@ pub(super) fn cards(root: &Path) -> DoctorCheck {
         })
         .count();
     match (cards, on_the_bus) {
-        (0, 0) => DoctorCheck::ok("gpu", "No GPU; sessions share processor and memory."),
-        (0, n) => DoctorCheck::warn(
-            "gpu",
-            format!("{n} GPU(s) on the bus, but no driver is loaded."),
-            "Install the vendor's driver (apt install nvidia-driver) and restart.",
-        ),
+        (0, 0) => checks::gpu_none(),
+        (0, n) => checks::gpu_driver_missing(n),
         _ => asked(root),
     }
 }
@@ -34,7 +31,6 @@ fn asked(root: &Path) -> DoctorCheck {
     use crate::gpu::monitor::{DeviceMonitor, MonitorConfig};
     use crate::gpu::probe::ProbeTimeouts;
     use rules::devices::Health;
-    const ID: &str = "gpu";
     let place = std::env::temp_dir().join(format!("fardel-doctor-{}", std::process::id()));
     let boot = rules::names::BootId(Default::default());
     let monitor = DeviceMonitor::open(MonitorConfig {
@@ -49,12 +45,7 @@ fn asked(root: &Path) -> DoctorCheck {
     let seen = monitor.seen();
     let _ = std::fs::remove_dir_all(&place);
     if let Some(problem) = seen.problems.first() {
-        return DoctorCheck::warn(
-            ID,
-            problem.text.clone(),
-            "See what `nvidia-smi` says; where it hangs as well, restart the machine. The helper that asks the \
-             driver needs glibc 2.34 or newer; on an older system nvidia-smi has to be installed.",
-        );
+        return checks::gpu_driver_silent(&problem.text);
     }
     let said = |health: &Health| match health {
         Health::Unknown => Some("it does not answer".to_owned()),
@@ -63,49 +54,33 @@ fn asked(root: &Path) -> DoctorCheck {
     };
     let ill = seen.devices.iter().find_map(|device| {
         let why = said(&device.health)?;
-        Some(format!("GPU {} ({}): {why}", device.index, device.model))
+        Some((device.index, &device.model, why))
     });
     match ill {
-        Some(ill) => DoctorCheck::warn(
-            ID,
-            format!("{}.", ill.trim_end_matches('.')),
-            "Cordon it, end what runs on it, and restart the machine; where it comes back, replace it.",
-        ),
+        Some((index, model, why)) => checks::gpu_unwell(index, model, why.trim_end_matches('.')),
         None => {
             let list: Vec<String> = seen
                 .devices
                 .iter()
                 .map(|device| format!("{} with {}", device.model, device.memory))
                 .collect();
-            DoctorCheck::ok(ID, format!("The driver answers for {}.", list.join(", ")))
+            checks::gpu_well(list.join(", "))
         }
     }
 }
 
 /// Devices of other families. What their rows say was tried on made-up trees only, so no more is claimed.
 pub(super) fn accelerators(root: &Path) -> DoctorCheck {
-    const ID: &str = "accelerators";
     let (others, left) = crate::gpu::accelerators::others(root);
     if let Some(left) = left.first() {
-        return DoctorCheck::warn(
-            ID,
-            format!("{} is left out: {}.", left.what, left.why),
-            "Look for a newer description by the vendor, or remove the file.",
-        );
+        return checks::accelerators_left_out(&left.what, &left.why);
     }
     if others.is_empty() {
-        return DoctorCheck::ok(ID, "No accelerator of another family.");
+        return checks::accelerators_none();
     }
     let list: Vec<String> = others
         .iter()
         .map(|other| format!("{} x {}", other.number, other.family))
         .collect();
-    DoctorCheck::warn(
-        ID,
-        format!(
-            "Found {}: discovery tested, never run on hardware.",
-            list.join(", ")
-        ),
-        "Sessions cannot have them yet; nothing has to be done.",
-    )
+    checks::accelerators_found(list.join(", "))
 }

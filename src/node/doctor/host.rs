@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rules::checks;
 use rules::doctor::DoctorCheck;
 
 use super::existing;
@@ -65,79 +66,43 @@ impl Host<'_> {
     }
 
     fn owner(&self) -> DoctorCheck {
-        const ID: &str = "state-owner";
         let shown = self.data.display();
         match fs::metadata(self.data) {
-            Err(_) => DoctorCheck::ok(ID, format!("{shown} does not exist yet.")),
-            Ok(meta) if meta.uid() != nix::unistd::geteuid().as_raw() => DoctorCheck::fail(
-                ID,
-                format!(
-                    "{shown} belongs to user {}, not to the one who runs this.",
-                    meta.uid()
-                ),
-                format!(
-                    "Run as that user, or: chown -R root:root {shown} (ends nothing, changes no contents)."
-                ),
-            ),
-            Ok(meta) if meta.mode() & 0o022 != 0 => DoctorCheck::fail(
-                ID,
-                format!(
-                    "{shown} can be written by others (mode {:o}).",
-                    meta.mode() & 0o7777
-                ),
-                format!("chmod 0750 {shown}"),
-            ),
-            Ok(meta) if meta.mode() & 0o007 != 0 => DoctorCheck::warn(
-                ID,
-                format!(
-                    "{shown} can be read by every user of this machine (mode {:o}).",
-                    meta.mode() & 0o7777
-                ),
-                format!("chmod 0750 {shown}"),
-            ),
-            Ok(_) => DoctorCheck::ok(ID, format!("{shown} is closed to others.")),
+            Err(_) => checks::state_owner_new(shown),
+            Ok(meta) if meta.uid() != nix::unistd::geteuid().as_raw() => {
+                checks::state_owner_other(shown, meta.uid())
+            }
+            Ok(meta) if meta.mode() & 0o022 != 0 => {
+                checks::state_owner_writable(shown, format!("{:o}", meta.mode() & 0o7777))
+            }
+            Ok(meta) if meta.mode() & 0o007 != 0 => {
+                checks::state_owner_readable(shown, format!("{:o}", meta.mode() & 0o7777))
+            }
+            Ok(_) => checks::state_owner_well(shown),
         }
     }
 
     fn file_system(&self) -> DoctorCheck {
         match nix::sys::statfs::statfs(existing(self.data)) {
             Ok(found) => file_system_of(found.filesystem_type().0, self.data),
-            Err(error) => DoctorCheck::warn(
-                "state-disk",
-                format!(
-                    "The file system of {} is not known ({}).",
-                    self.data.display(),
-                    error.desc()
-                ),
-                "Put FARDEL_DATA on a local disk.",
-            ),
+            Err(error) => checks::state_disk_unknown(self.data.display(), error.desc()),
         }
     }
 
     fn inodes(&self) -> DoctorCheck {
-        const ID: &str = "inodes";
         let Ok(found) = nix::sys::statvfs::statvfs(existing(self.data)) else {
-            return DoctorCheck::warn(
-                ID,
-                "How many files the disk can still hold is not known.",
-                "Put FARDEL_DATA on a local disk.",
-            );
+            return checks::inodes_unknown();
         };
         let (all, free) = (found.files(), found.files_available());
         // File systems that make them as needed say 0.
         if all == 0 || free * 20 > all {
-            return DoctorCheck::ok(ID, "The disk has room for more files.");
+            return checks::inodes_well();
         }
-        DoctorCheck::warn(
-            ID,
-            format!("The disk has room for only {free} more files."),
-            "Remove unused images, or move the state to a file system with more inodes.",
-        )
+        checks::inodes_few(free)
     }
 
     /// Options of the mount that holds the state.
     fn mount_options(&self) -> DoctorCheck {
-        const ID: &str = "state-mount";
         let mounts = self.text("proc/self/mounts").unwrap_or_default();
         let options = mounts
             .lines()
@@ -151,24 +116,15 @@ impl Host<'_> {
             |wanted: &str| options.is_some_and(|(_, all)| all.split(',').any(|one| one == wanted));
         let at = options.map_or("/", |(at, _)| at);
         if has("ro") {
-            return DoctorCheck::fail(
-                ID,
-                format!("{at} is mounted read-only; nothing can be written."),
-                format!("Look for disk errors (dmesg), then: mount -o remount,rw {at}"),
-            );
+            return checks::state_mount_read_only(at);
         }
         if has("noexec") {
-            return DoctorCheck::fail(
-                ID,
-                format!("{at} is mounted noexec; no program of an image can start."),
-                format!("Remove noexec from /etc/fstab, then: mount -o remount,exec {at}"),
-            );
+            return checks::state_mount_noexec(at);
         }
-        DoctorCheck::ok(ID, format!("{at} is mounted for writing and running."))
+        checks::state_mount_well(at)
     }
 
     fn disk_faults(&self) -> DoctorCheck {
-        const ID: &str = "disk-faults";
         let broken: Vec<String> = fs::read_dir(self.root.join("sys/fs/ext4"))
             .into_iter()
             .flatten()
@@ -183,13 +139,9 @@ impl Host<'_> {
             })
             .collect();
         if broken.is_empty() {
-            return DoctorCheck::ok(ID, "No file system has recorded a fault.");
+            return checks::disk_faults_none();
         }
-        DoctorCheck::fail(
-            ID,
-            format!("Faults were recorded on {}.", broken.join(", ")),
-            "Save what matters (fardel backup), then check the disk: smartctl -a, and fsck while it is not mounted.",
-        )
+        checks::disk_faults_recorded(broken.join(", "))
     }
 
     fn catalog(&self) -> PathBuf {
@@ -197,23 +149,15 @@ impl Host<'_> {
     }
 
     fn catalog_file(&self) -> DoctorCheck {
-        const ID: &str = "catalog";
         let path = self.catalog();
         let head = fs::File::open(&path).and_then(|mut file| {
             let mut head = [0u8; 100];
             std::io::Read::read_exact(&mut file, &mut head)?;
             Ok((head, file.metadata()?.len()))
         });
-        let fix = "Restore the newest backup (fardel backup restore), or the copy beside it: fardel upgrade rollback.";
         match head {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                DoctorCheck::ok(ID, "There is no catalog yet.")
-            }
-            Err(error) => DoctorCheck::fail(
-                ID,
-                format!("{} cannot be read ({error}).", path.display()),
-                fix,
-            ),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => checks::catalog_new(),
+            Err(error) => checks::catalog_unreadable(path.display(), error),
             Ok((head, length)) => {
                 let page = match u16::from_be_bytes([head[16], head[17]]) {
                     1 => 65_536,
@@ -222,62 +166,40 @@ impl Host<'_> {
                 let whole =
                     head.starts_with(b"SQLite format 3\0") && page >= 512 && length % page == 0;
                 if whole {
-                    DoctorCheck::ok(
-                        ID,
-                        format!("The catalog has {}.", rules::units::Bytes(length)),
-                    )
+                    checks::catalog_well(rules::units::Bytes(length))
                 } else {
-                    DoctorCheck::fail(
-                        ID,
-                        format!("{} is cut or is not a catalog.", path.display()),
-                        fix,
-                    )
+                    checks::catalog_cut(path.display())
                 }
             }
         }
     }
 
     fn catalog_log(&self) -> DoctorCheck {
-        const ID: &str = "catalog-log";
         let length =
             fs::metadata(self.data.join("catalog.sqlite-wal")).map_or(0, |meta| meta.len());
         if length <= MAX_LOG_BYTES {
-            return DoctorCheck::ok(ID, "The catalog's log is short.");
+            return checks::catalog_log_well();
         }
-        DoctorCheck::warn(
-            ID,
-            format!(
-                "The catalog's log has grown to {}.",
-                rules::units::Bytes(length)
-            ),
-            "Start the server again (systemctl restart fardel); sessions go on, and the log is written back.",
-        )
+        checks::catalog_log_long(rules::units::Bytes(length))
     }
 
     /// A clock that was set back makes new rows older than old ones.
     fn clock_and_state(&self) -> DoctorCheck {
-        const ID: &str = "clock-and-state";
         let newest = ["catalog.sqlite", "catalog.sqlite-wal"]
             .iter()
             .filter_map(|name| fs::metadata(self.data.join(name)).ok())
             .map(|meta| meta.mtime())
             .max();
         match newest {
-            Some(newest) if newest > self.now + FUTURE_SECONDS => DoctorCheck::fail(
-                ID,
-                format!(
-                    "The state was last written {} hours in the future: the clock was set back.",
-                    (newest - self.now) / 3600
-                ),
-                "Set the clock right before work goes on: timedatectl set-time 'YYYY-MM-DD hh:mm:ss'.",
-            ),
-            Some(_) => DoctorCheck::ok(ID, "The clock is not behind the state."),
-            None => DoctorCheck::ok(ID, "There is no state yet to compare the clock with."),
+            Some(newest) if newest > self.now + FUTURE_SECONDS => {
+                checks::clock_and_state_behind((newest - self.now) / 3600)
+            }
+            Some(_) => checks::clock_and_state_well(),
+            None => checks::clock_and_state_new(),
         }
     }
 
     fn time_sync(&self) -> DoctorCheck {
-        const ID: &str = "time-sync";
         // A time service leaves a trace; without one, none runs.
         let traces = [
             "run/systemd/timesync/synchronized",
@@ -286,17 +208,12 @@ impl Host<'_> {
             "run/ntpd.pid",
         ];
         if traces.iter().any(|trace| self.root.join(trace).exists()) {
-            return DoctorCheck::ok(ID, "The clock is kept by the network.");
+            return checks::time_sync_well();
         }
-        DoctorCheck::warn(
-            ID,
-            "Nothing keeps the clock; it will drift by seconds a week.",
-            "Name a time server of your network: /etc/systemd/timesyncd.conf, or install chrony. Without one, set it now and then.",
-        )
+        checks::time_sync_none()
     }
 
     fn open_files(&self) -> DoctorCheck {
-        const ID: &str = "open-files";
         let text = self.text("proc/sys/fs/file-nr").unwrap_or_default();
         let mut numbers = text
             .split_whitespace()
@@ -306,72 +223,41 @@ impl Host<'_> {
             numbers.nth(1).unwrap_or(u64::MAX),
         );
         if open < most / 100 * CROWDED_PERCENT {
-            return DoctorCheck::ok(ID, format!("{open} files are open on the machine."));
+            return checks::open_files_well(open);
         }
-        DoctorCheck::warn(
-            ID,
-            format!("{open} of {most} files that the machine may open are open."),
-            "sysctl -w fs.file-max=2097152",
-        )
+        checks::open_files_many(open, most)
     }
 
     fn processes(&self) -> DoctorCheck {
-        const ID: &str = "process-numbers";
         match self.number("proc/sys/kernel/pid_max") {
-            Some(most) if most < 65_536 => DoctorCheck::warn(
-                ID,
-                format!("The machine has {most} process numbers for all sessions together."),
-                "sysctl -w kernel.pid_max=4194304",
-            ),
-            Some(most) => DoctorCheck::ok(ID, format!("The machine has {most} process numbers.")),
-            None => DoctorCheck::warn(
-                ID,
-                "How many processes there may be is not known.",
-                "Mount /proc.",
-            ),
+            Some(most) if most < 65_536 => checks::process_numbers_few(most),
+            Some(most) => checks::process_numbers_well(most),
+            None => checks::process_numbers_unknown(),
         }
     }
 
     fn watches(&self) -> DoctorCheck {
-        const ID: &str = "file-watches";
         match self.number("proc/sys/fs/inotify/max_user_instances") {
-            Some(most) if most < 512 => DoctorCheck::warn(
-                ID,
-                format!(
-                    "One user may watch files {most} times; editors in many sessions need more."
-                ),
-                "sysctl -w fs.inotify.max_user_instances=8192 fs.inotify.max_user_watches=1048576",
-            ),
-            _ => DoctorCheck::ok(ID, "Editors in many sessions can watch their files."),
+            Some(most) if most < 512 => checks::file_watches_few(most),
+            _ => checks::file_watches_well(),
         }
     }
 
     fn namespaces(&self) -> DoctorCheck {
-        const ID: &str = "namespace-count";
         match self.number("proc/sys/user/max_user_namespaces") {
-            Some(most) if most < 1000 => DoctorCheck::warn(
-                ID,
-                format!("The machine allows {most} user namespaces; every session needs one."),
-                "sysctl -w user.max_user_namespaces=15000",
-            ),
-            _ => DoctorCheck::ok(ID, "There are namespaces for many sessions."),
+            Some(most) if most < 1000 => checks::namespace_count_few(most),
+            _ => checks::namespace_count_well(),
         }
     }
 
     fn overcommit(&self) -> DoctorCheck {
-        const ID: &str = "overcommit";
         match self.number("proc/sys/vm/overcommit_memory") {
-            Some(2) => DoctorCheck::warn(
-                ID,
-                "The kernel refuses memory before it is used up (vm.overcommit_memory=2); large programs fail early.",
-                "sysctl -w vm.overcommit_memory=0",
-            ),
-            _ => DoctorCheck::ok(ID, "Memory is refused only when it is used up."),
+            Some(2) => checks::overcommit_strict(),
+            _ => checks::overcommit_well(),
         }
     }
 
     fn swap(&self) -> DoctorCheck {
-        const ID: &str = "swap";
         let text = self.text("proc/meminfo").unwrap_or_default();
         let read = |name: &str| {
             text.lines()
@@ -387,46 +273,31 @@ impl Host<'_> {
         let (all, free) = (read("SwapTotal:"), read("SwapFree:"));
         let used = all.saturating_sub(free);
         if all > 0 && used > all / 2 {
-            return DoctorCheck::warn(
-                ID,
-                format!(
-                    "{} of {} of swap are in use; the machine has too little memory.",
-                    rules::units::Bytes(used << 10),
-                    rules::units::Bytes(all << 10)
-                ),
-                "Give sessions less in all (setting memory), or add memory.",
+            return checks::swap_used(
+                rules::units::Bytes(used << 10),
+                rules::units::Bytes(all << 10),
             );
         }
-        DoctorCheck::ok(
-            ID,
-            if all == 0 {
-                "No swap.".to_owned()
-            } else {
-                format!("{} of swap.", rules::units::Bytes(all << 10))
-            },
-        )
+        match all {
+            0 => checks::swap_none(),
+            all => checks::swap_well(rules::units::Bytes(all << 10)),
+        }
     }
 
     fn memory_pressure(&self) -> DoctorCheck {
-        const ID: &str = "memory-pressure";
         let share = self.text("proc/pressure/memory").and_then(|text| {
             let line = text.lines().find(|line| line.starts_with("full"))?;
             line.split_whitespace()
                 .find_map(|word| word.strip_prefix("avg60=")?.parse::<f64>().ok())
         });
         match share {
-            None => DoctorCheck::ok(ID, "This kernel does not measure pressure."),
-            Some(share) if share > 10.0 => DoctorCheck::warn(
-                ID,
-                format!("For {share:.0} % of the last minute everything waited for memory."),
-                "Give sessions less in all (setting memory), or stop one: fardel ps.",
-            ),
-            Some(_) => DoctorCheck::ok(ID, "Nothing waits for memory."),
+            None => checks::memory_pressure_unknown(),
+            Some(share) if share > 10.0 => checks::memory_pressure_high(format!("{share:.0}")),
+            Some(_) => checks::memory_pressure_well(),
         }
     }
 
     fn killed_for_memory(&self) -> DoctorCheck {
-        const ID: &str = "killed-for-memory";
         let killed = self
             .text("proc/vmstat")
             .and_then(|text| {
@@ -434,43 +305,29 @@ impl Host<'_> {
                     .find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse::<u64>().ok())
             })
             .unwrap_or(0);
-        let said = match killed {
-            0 => "No process was killed for memory since the machine started.".to_owned(),
-            1 => "One process was killed for memory since the machine started, sessions at their limits among them.".to_owned(),
-            n => format!("{n} processes were killed for memory since the machine started, sessions at their limits among them."),
-        };
-        DoctorCheck::ok(ID, said)
+        match killed {
+            0 => checks::killed_for_memory_none(),
+            1 => checks::killed_for_memory_one(),
+            n => checks::killed_for_memory_some(n),
+        }
     }
 
     fn randomness(&self) -> DoctorCheck {
-        const ID: &str = "randomness";
         match self.number("proc/sys/kernel/random/entropy_avail") {
-            Some(bits) if bits < 128 => DoctorCheck::warn(
-                ID,
-                format!(
-                    "The kernel has gathered only {bits} bits of randomness; keys wait for more."
-                ),
-                "Wait a minute after the start, or install rng-tools.",
-            ),
-            _ => DoctorCheck::ok(ID, "There is randomness for keys."),
+            Some(bits) if bits < 128 => checks::randomness_little(bits),
+            _ => checks::randomness_well(),
         }
     }
 
     fn host_name(&self) -> DoctorCheck {
-        const ID: &str = "host-name";
         let name = self.text("proc/sys/kernel/hostname").unwrap_or_default();
         match name.trim() {
-            "" | "localhost" | "(none)" => DoctorCheck::warn(
-                ID,
-                "The machine has no name of its own; pages and certificate show localhost.",
-                "hostnamectl set-hostname NAME",
-            ),
-            name => DoctorCheck::ok(ID, format!("The machine is called {name}.")),
+            "" | "localhost" | "(none)" => checks::host_name_none(),
+            name => checks::host_name_well(name),
         }
     }
 
     fn address(&self) -> DoctorCheck {
-        const ID: &str = "address";
         let cards = crate::host_network::interfaces(self.root);
         let addresses: Vec<&str> = cards
             .iter()
@@ -478,18 +335,13 @@ impl Host<'_> {
             .map(String::as_str)
             .collect();
         if addresses.is_empty() {
-            return DoctorCheck::warn(
-                ID,
-                "No network interface has an address; only this machine reaches the pages.",
-                "Plug in a cable, or set one: fardel console network set CARD --address 10.1.4.20/24",
-            );
+            return checks::address_none();
         }
-        DoctorCheck::ok(ID, format!("It has {}.", addresses.join(", ")))
+        checks::address_well(addresses.join(", "))
     }
 
     /// Ids that sessions use must belong to no account of the machine.
     fn ids(&self) -> DoctorCheck {
-        const ID: &str = "session-ids";
         let ours = crate::session_ids();
         let text = self.text("etc/passwd").unwrap_or_default();
         let inside = text.lines().find_map(|line| {
@@ -499,31 +351,14 @@ impl Host<'_> {
             ours.contains(&id).then(|| format!("{name} ({id})"))
         });
         match inside {
-            Some(who) => DoctorCheck::fail(
-                ID,
-                format!(
-                    "The account {who} has an id that sessions use; a session could own its files."
-                ),
-                "Give that account another id: usermod -u.",
-            ),
-            None => DoctorCheck::ok(
-                ID,
-                format!(
-                    "Ids {} to {} belong to sessions alone.",
-                    ours.start,
-                    ours.end - 1
-                ),
-            ),
+            Some(who) => checks::session_ids_taken(who),
+            None => checks::session_ids_well(ours.start, ours.end - 1),
         }
     }
 
     fn holder(&self) -> DoctorCheck {
-        const ID: &str = "holder";
         if !self.root.join("run/systemd/system").exists() {
-            return DoctorCheck::ok(
-                ID,
-                "There is no systemd; sessions hang on the server's own groups.",
-            );
+            return checks::holder_without_systemd();
         }
         if !self
             .root
@@ -534,39 +369,29 @@ impl Host<'_> {
                 .join("etc/systemd/system/fardel-sessions.service")
                 .exists()
         {
-            return DoctorCheck::ok(ID, "fardel is not installed as a service here.");
+            return checks::holder_not_installed();
         }
         let group = "sys/fs/cgroup/fardel.slice/fardel-sessions.service";
         if self.root.join(group).exists()
             || !self.root.join("sys/fs/cgroup/cgroup.controllers").exists()
         {
-            return DoctorCheck::ok(ID, "The group that holds sessions is there.");
+            return checks::holder_well();
         }
-        DoctorCheck::warn(
-            ID,
-            "The service that holds the sessions' group does not run; sessions started now end with the server's service.",
-            "systemctl start fardel-sessions (it starts once no session of an earlier one is left).",
-        )
+        checks::holder_missing()
     }
 
     fn restart_wanted(&self) -> DoctorCheck {
-        const ID: &str = "restart-wanted";
         if self.root.join("run/reboot-required").exists()
             || self.root.join("var/run/reboot-required").exists()
         {
-            return DoctorCheck::warn(
-                ID,
-                "The system was updated and wants to be started again.",
-                "When it suits: fardel ps, then systemctl reboot.",
-            );
+            return checks::restart_due();
         }
-        DoctorCheck::ok(ID, "The system does not want to be started again.")
+        checks::restart_not_wanted()
     }
 }
 
 /// Whether a file system of that kind may hold the state.
 fn file_system_of(magic: i64, data: &Path) -> DoctorCheck {
-    const ID: &str = "state-disk";
     let shown = data.display();
     let far = match magic {
         0x6969 => Some("NFS"),
@@ -578,20 +403,12 @@ fn file_system_of(magic: i64, data: &Path) -> DoctorCheck {
         _ => None,
     };
     if let Some(far) = far {
-        return DoctorCheck::fail(
-            ID,
-            format!("{shown} lies on {far}; locks and overlays of the state do not work there."),
-            "Put FARDEL_DATA on a local disk (ext4, XFS or btrfs). Folders of users may lie on a network disk, the state may not.",
-        );
+        return checks::state_disk_remote(shown, far);
     }
     if magic == 0x0102_1994 || magic == 0x8584_58f6 {
-        return DoctorCheck::warn(
-            ID,
-            format!("{shown} lies in memory; a restart of the machine forgets everything."),
-            "Put FARDEL_DATA on a disk.",
-        );
+        return checks::state_disk_memory(shown);
     }
-    DoctorCheck::ok(ID, format!("{shown} lies on a local disk."))
+    checks::state_disk_well(shown)
 }
 
 #[cfg(test)]

@@ -1,73 +1,58 @@
 //! The ports that a server wants, and which process has one that is taken. Keeps none of them.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 
 use base::settings::Settings;
+use rules::checks;
 use rules::doctor::DoctorCheck;
 
 /// The console's port.
 pub(super) fn console(settings: &Settings) -> DoctorCheck {
     let at = settings.listen;
     match TcpListener::bind(at) {
-        Ok(_) => DoctorCheck::ok("port", format!("{at} is free.")),
+        Ok(_) => checks::port_free(at),
         Err(_) if std::os::unix::net::UnixStream::connect(settings.socket()).is_ok() => {
-            DoctorCheck::ok(
-                "port",
-                format!("{at} is taken by the server that runs now."),
-            )
+            checks::port_own(at)
         }
-        Err(error) => DoctorCheck::fail(
-            "port",
-            format!("{at} cannot be opened ({error})."),
-            format!(
-                "Find who has it (ss -ltnp 'sport = :{}'), or choose another: FARDEL_LISTEN=127.0.0.1:{}.",
-                at.port(),
-                at.port().wrapping_add(1).max(1024)
-            ),
-        ),
+        Err(error) => checks::port_taken(at, error, at.port(), at.port().wrapping_add(1).max(1024)),
     }
 }
 
 /// The ports beside the console's. Without one of them the server runs all the same, and only its log
 /// would say what is missing.
 pub(super) fn others(settings: &Settings) -> Vec<DoctorCheck> {
-    let encrypted = settings.listen_http.filter(|_| settings.encrypted());
-    [
-        (
-            "port-http",
-            "listen_http",
-            encrypted,
-            "An address typed without https does not lead to the console.",
-        ),
-        (
-            "port-apps",
-            "listen_apps",
-            settings.listen_apps,
-            "Users' own apps have no address.",
-        ),
-    ]
-    .into_iter()
-    .filter_map(|(id, setting, at, harm)| {
-        let at = at?;
-        let Err(error) = TcpListener::bind(at) else {
-            return Some(DoctorCheck::ok(id, format!("{at} is free.")));
-        };
-        let holder = holder(at.port()).filter(|_| error.kind() == std::io::ErrorKind::AddrInUse);
-        Some(match holder {
-            Some(who) if who.starts_with("fardel ") => {
-                DoctorCheck::ok(id, format!("{at} is taken by the server that runs now."))
-            }
-            who => DoctorCheck::warn(
-                id,
-                format!(
-                    "{at} cannot be opened ({}). {harm}",
-                    who.map_or(error.to_string(), |who| format!("taken by {who}"))
-                ),
-                format!("Free it and restart the server, or set {setting} to another address."),
-            ),
-        })
-    })
-    .collect()
+    let http = settings.listen_http.filter(|_| settings.encrypted());
+    let http = http.map(|at| match look(at) {
+        PortState::Free => checks::port_http_free(at),
+        PortState::Own => checks::port_http_own(at),
+        PortState::Taken(why) => checks::port_http_taken(at, why),
+    });
+    let apps = settings.listen_apps.map(|at| match look(at) {
+        PortState::Free => checks::port_apps_free(at),
+        PortState::Own => checks::port_apps_own(at),
+        PortState::Taken(why) => checks::port_apps_taken(at, why),
+    });
+    http.into_iter().chain(apps).collect()
+}
+
+enum PortState {
+    Free,
+    /// The server that runs now has it.
+    Own,
+    /// Why it cannot be opened.
+    Taken(String),
+}
+
+fn look(at: SocketAddr) -> PortState {
+    let Err(error) = TcpListener::bind(at) else {
+        return PortState::Free;
+    };
+    let holder = holder(at.port()).filter(|_| error.kind() == std::io::ErrorKind::AddrInUse);
+    match holder {
+        Some(who) if who.starts_with("fardel ") => PortState::Own,
+        Some(who) => PortState::Taken(format!("taken by {who}")),
+        None => PortState::Taken(error.to_string()),
+    }
 }
 
 /// Who listens on a port, as `/proc` tells it: `nginx (process 812)`. None where it does not, as for

@@ -60,7 +60,7 @@ pub struct Accelerator {
     pub pci: String,
     /// Bytes of its own memory; None where the tree does not say.
     pub memory: Option<u64>,
-    /// Of the machine's processors; None where it is alone or nobody says.
+    /// Of the machine's processors; None where it is alone or that is unknown.
     pub numa: Option<u32>,
     nodes: Vec<(PathBuf, u32, u32)>,
 }
@@ -330,7 +330,7 @@ pub fn discover(root: &Path) -> Vec<Accelerator> {
         .collect()
 }
 
-/// The same counted by family, with those that vendors describe, by name, for whoever only shows them; and the
+/// The same counted by family, with those that vendors describe, by name, for those that only show them; and the
 /// descriptions that were left out.
 pub fn others(root: &Path) -> (Vec<OtherDevices>, Vec<cdi::Left>) {
     let mut counted: BTreeMap<String, u32> = BTreeMap::new();

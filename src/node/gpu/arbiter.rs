@@ -2,10 +2,10 @@
 //! wants and of what was used; never looks at a clock, a page or a driver, so that a model runs years of
 //! it in a test.
 //!
-//! Everybody has an account that grows by their share of the time that passes. Whoever wants the device
+//! Every session has an account that grows by its share of the time that passes. One that wants the device
 //! and has the most, measured by share, gets a window; what the device worked for them, until their last
 //! work is done, is charged. Long work therefore makes a debt, which is waited for, and no error that
-//! stays. In `Hard` mode nobody works on credit, so a share that nobody uses is idle; in `Elastic` mode
+//! stays. In `Hard` mode no session works on credit, so an unused share is idle; in `Elastic` mode
 //! it is given away, in the ratio of the shares of those who want it.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const SECOND: Nanos = 1_000_000_000;
 /// Longest window. Longer: others' requests wait longer. Shorter: more of the time goes to changes
 /// between tenants.
 pub const WINDOW: Nanos = 4 * MILLISECOND;
-/// Unused time that an account keeps. Longer: whoever comes back after a while takes the device for
+/// Unused time that an account keeps. Longer: a session that comes back after a while takes the device for
 /// longer. Shorter: a short request after a pause has to wait.
 const KEPT: Nanos = 200 * MILLISECOND;
 /// Time in which any debt is paid back. Longer: a tenant with one long kernel waits longer. Shorter: long
@@ -35,7 +35,7 @@ const WHOLE: i64 = 1000;
 pub enum Mode {
     /// The device is idle.
     Hard,
-    /// Whoever wants it has it.
+    /// The session that wants it has it.
     Elastic,
 }
 
@@ -227,9 +227,9 @@ impl<Id: Copy + Ord> Arbiter<Id> {
         }
     }
 
-    /// Where everybody who wants has used more than their own, what they took was nobody's: the accounts
+    /// Where every session that wants has used more than its own, what they took was unused: the accounts
     /// rise together until the highest owes nothing, so that a gift is no debt and the next one goes to
-    /// whoever had least of them.
+    /// the session that had least of them.
     fn even_out(&mut self) {
         let highest = self
             .accounts

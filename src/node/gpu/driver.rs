@@ -225,7 +225,7 @@ impl Driver {
             let from = stand_in.unwrap_or(path);
             for folder in SHOWN_IN {
                 files.push(shown(from, format!("{folder}/{asked}")));
-                // Whoever asks for the exact version gets the stand-in as well.
+                // A program that asks for the exact version gets the stand-in as well.
                 let exact = format!("{name}.so.{}", self.version);
                 if exact != asked {
                     files.push(shown(from, format!("{folder}/{exact}")));

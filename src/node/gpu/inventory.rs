@@ -1,6 +1,6 @@
 //! The cards of this machine, made of three sights: the kernel's list, what the driver says, and what was
 //! known before. A card keeps its number as long as the machine is up, also while it is gone, since
-//! containers hold shares by that number. Decides how a card is; asks nobody and changes nothing.
+//! containers hold shares by that number. Decides how a card is; asks no driver and changes nothing.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ const WEARING: [u64; 5] = [61, 63, 74, 92, 94];
 /// How long a wearing fault is told.
 const TOLD_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// Bits of the reasons for which a card goes slower than it could and that somebody can mend: heat, twice,
+/// Bits of the reasons for which a card goes slower than it could and that can be mended: heat, twice,
 /// and the power supply's brake.
 const SLOWED: u64 = 0x20 | 0x40 | 0x80;
 /// Looks in a row before a card counts as slowed, or no longer. Fewer: a moment of heat makes a row in the
@@ -43,7 +43,7 @@ pub struct CardStatus<'a> {
     pub numa: &'a dyn Fn(&str) -> Option<u32>,
 }
 
-/// The cards in the order of their numbers. Written down by whoever looks, and read by the next server of
+/// The cards in the order of their numbers. Written down by the thread that looks, and read by the next server of
 /// the same start of the machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Inventory {
@@ -80,7 +80,7 @@ impl Inventory {
             .collect()
     }
 
-    /// The same as whoever hands them out has to know them. A card whose name is not known yet is left
+    /// The same as the code that hands them out has to know them. A card whose name is not known yet is left
     /// out: nothing can be held to a share of it.
     pub fn real(&self) -> Vec<Real> {
         let named = self
@@ -294,7 +294,7 @@ impl InventoryEntry {
         match (error, own) {
             (Some("lost"), _) => {
                 self.marks.gone = true;
-                failing("It has fallen off the bus; the machine has to be restarted.")
+                failing("It has fallen off the bus; restart the machine.")
             }
             (None, Some(card)) => {
                 if self.marks.gone {
@@ -312,7 +312,7 @@ impl InventoryEntry {
         match self.device.memory {
             // A share of it would be a share of nothing.
             Bytes::ZERO => Health::Failing {
-                text: "How much memory it has is not known yet.".to_owned(),
+                text: "The size of its memory is not known yet.".to_owned(),
             },
             _ => Health::Unknown,
         }
@@ -328,7 +328,7 @@ impl InventoryEntry {
             return failing("It could not replace a bad row of its memory.".to_owned());
         }
         if card.parts.is_some() && self.device.mig.is_empty() {
-            return failing("It is set to be partitioned, and none is known.".to_owned());
+            return failing("It is set to MIG mode, and no partition is known.".to_owned());
         }
         if self.device.memory == Bytes::ZERO {
             return self.unknown();
@@ -338,7 +338,7 @@ impl InventoryEntry {
             .is_some_and(|[_, _, pending, _]| pending != 0)
             || card.retirement_pending == Some(true)
         {
-            return worn("Bad rows of its memory are replaced with the next restart.".to_owned());
+            return worn("Bad rows of its memory will be replaced at the next restart.".to_owned());
         }
         match card.uncorrected_errors {
             Some(1) => {
@@ -354,7 +354,7 @@ impl InventoryEntry {
         match self.marks.wearing {
             Some((number, at)) if now.saturating_duration_since(at) < TOLD_FOR => {
                 return worn(format!(
-                    "It had a fault that says that it wears (Xid {number})."
+                    "It had a fault that shows wear (Xid {number})."
                 ));
             }
             _ => {}

@@ -1,6 +1,6 @@
 //! Looks at this machine's cards again and again, in a thread of its own, and keeps what it saw for
-//! whoever asks: the cards, what they are doing, and what is wrong with the driver. Where no driver is
-//! loaded there is no thread and nothing is said. A helper that hangs holds up nobody but this thread.
+//! its callers: the cards, what they are doing, and what is wrong with the driver. Where no driver is
+//! loaded there is no thread and nothing is said. A helper that hangs holds up this thread alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -25,11 +25,11 @@ use super::probe::{DriverReport, FigureTold, Probe, ProbeError, ProbeTimeouts};
 use super::shares::{self, Real};
 use super::watchdog::{ProcessMemory, Truth};
 
-/// From one look to the next. Longer: a card that fell off the bus is given to somebody. Shorter: the
+/// From one look to the next. Longer: a card that fell off the bus is given to a session. Shorter: the
 /// driver is asked for nothing new.
 const PACE: Duration = Duration::from_secs(5);
 
-/// How often the driver's library is opened anew while it says that a card is lost, or counts other cards
+/// How often the driver's library is opened again while it says that a card is lost, or counts other cards
 /// than the kernel: it looks for cards only when it is opened. Longer: a card that was reset is out of use
 /// for longer. Shorter: a sick card is woken again and again.
 const REOPENED: Duration = Duration::from_secs(30);
@@ -83,7 +83,7 @@ pub struct MonitorStatus {
     pub problems: Vec<Reason>,
 }
 
-/// Whoever looks.
+/// The thread that looks.
 pub struct DeviceMonitor {
     ground: MonitorConfig,
     seen: Mutex<MonitorStatus>,
@@ -185,7 +185,7 @@ impl DeviceMonitor {
                     monitor.look();
                     let seen = monitor.seen();
                     drop(monitor);
-                    // Figures change with every look, and wake nobody.
+                    // Figures change with every look, and wake no thread.
                     let bare = MonitorStatus {
                         uses: Vec::new(),
                         ..seen
@@ -266,7 +266,7 @@ impl DeviceMonitor {
     }
 
     /// Has a card cut, or made whole where there is no profile; looks again. Takes seconds, and at most
-    /// `PARTITIONING`; nobody who looks waits for it.
+    /// `PARTITIONING`; no thread that looks waits for it.
     ///
     /// Errors: why not, in words. What stands then is seen.
     pub(crate) fn partition(&self, card: &str, profiles: &[MigProfile]) -> Result<(), String> {
@@ -368,7 +368,7 @@ impl Walls for DeviceMonitor {
 
 impl Asks {
     /// Notes which version is loaded now; a problem once it is another than at first. It stays one until
-    /// this server ends: whoever started before still has the older library open.
+    /// this server ends: a program that started before still has the older library open.
     fn version(&mut self, now: &str) -> Vec<Reason> {
         let first = self.first.get_or_insert_with(|| now.to_owned());
         if first != now {

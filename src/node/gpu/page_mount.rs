@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 /// Makes the file `page` one that holds `bytes` and not one more, in its new directory; leaves one that is
-/// there as it is. Whoever writes beyond its end is told that there is no space.
+/// there as it is. A program that writes beyond its end is told that there is no space.
 pub(super) fn bound(page: &Path, bytes: usize) -> io::Result<()> {
     if page.exists() || !rustix::process::geteuid().is_root() {
         return Ok(());
@@ -37,7 +37,7 @@ pub(super) fn bound(page: &Path, bytes: usize) -> io::Result<()> {
     fs::remove_dir(own)
 }
 
-/// Lets go of what `bound` made, whole or in part; the files are whoever's directory it is.
+/// Lets go of what `bound` made, whole or in part; the files belong to the owner of the directory.
 pub(super) fn release(page: &Path) {
     for mounted in [page, &beside(page)] {
         // What is not mounted need not be let go of.

@@ -34,7 +34,7 @@ const PAUSES: [Duration; 5] = [
 ];
 
 /// Helpers that were killed and are still there, because the kernel does not let go of them. More: a sick
-/// driver fills the machine with processes that nobody can end.
+/// driver fills the machine with processes that cannot be ended.
 const MAX_STUCK: usize = 3;
 
 /// How long an answer may take.
@@ -70,7 +70,7 @@ pub enum ProbeError {
     Library(String),
     #[error("it failed {0} times in a row and is tried again later")]
     Resting(usize),
-    #[error("{0} of its predecessors cannot be ended by the kernel")]
+    #[error("{0} earlier probe processes are stuck and cannot be killed")]
     Stuck(usize),
 }
 
@@ -189,7 +189,7 @@ struct ProbeAnswer<T> {
     error: Option<String>,
 }
 
-/// Whoever is asked about the cards of one driver.
+/// The helper that is asked about the cards of one driver.
 #[derive(Debug)]
 pub struct Probe {
     library: PathBuf,
@@ -208,7 +208,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Whoever is asked about this driver; `copy` names a file that may be made. Starts nothing yet.
+    /// The helper that is asked about this driver; `copy` names a file that may be made. Starts nothing yet.
     pub fn of(driver: &Driver, copy: &Path) -> Self {
         Self::new(driver.management_library(), driver.smi(), copy)
     }
@@ -277,7 +277,7 @@ impl Probe {
     }
 
     /// What every process holds of every card, by the host's process numbers. No answer at all where one
-    /// card does not answer: half a list would clear whoever is on the other half.
+    /// card does not answer: half a list would clear the containers on the other half.
     pub fn held(&mut self) -> Result<Vec<ProcessMemory>, ProbeError> {
         let cards = match self.ask::<AllHeld>("held") {
             Ok(all) => all.cards,
@@ -290,7 +290,7 @@ impl Probe {
         };
         let mut all = Vec::new();
         for card in cards {
-            // A card that is gone holds nothing for anybody.
+            // A card that is gone holds nothing for any container.
             if card.error.as_deref() == Some("lost") {
                 continue;
             }

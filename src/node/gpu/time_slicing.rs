@@ -24,14 +24,14 @@ use super::region::{MODE_OFF, MODE_WINDOW};
 const MICROSECOND: Nanos = 1_000;
 const MILLISECOND: Nanos = 1_000 * MICROSECOND;
 
-/// How often the page of whoever has the turn is read. Shorter: more of a core for each card. Longer: the
+/// How often the page of the session that has the turn is read. Shorter: more of a core for each card. Longer: the
 /// end of work is seen later, and is charged as work.
 const LOOK: Nanos = 200 * MICROSECOND;
 /// The same after a turn, while its work is not done: what is seen late is lost for everybody.
 const DRAINING: Nanos = 50 * MICROSECOND;
 /// How often the others' are, while there is work. Longer: a first launch waits longer.
 const WANTS: Nanos = MILLISECOND;
-/// How often everybody's are while nobody did anything for `QUIET`. Longer: a first launch after a pause
+/// How often all pages are while no session did anything for `QUIET`. Longer: a first launch after a pause
 /// waits longer. Shorter: an idle card costs more than the 0.01 of a core that it does now (one under load
 /// 0.07 to 0.09; measured without optimisation on a busy machine, 2026-11-21).
 const WANTS_IN_QUIET: Nanos = 8 * MILLISECOND;
@@ -41,21 +41,21 @@ const LOOK_PER_SLOT: Nanos = 10 * MICROSECOND;
 
 /// Idleness after which a turn goes to the next.
 const YIELDED_AFTER: Nanos = 200 * MICROSECOND;
-/// The same before the first launch of a turn: whoever was woken may have to wait for a processor.
+/// The same before the first launch of a turn: a program that was woken may have to wait for a processor.
 const FIRST_SLICE_TIMEOUT: Nanos = MILLISECOND;
 /// A container that did not use its time slice is not offered one for this long, twice as long each time, up to `MAX_SHY`:
 /// a container that is frozen or whose process was killed at the gate would keep the device idle again and
-/// again. Longer at most: whoever is thawed waits longer.
+/// again. Longer at most: a session that is thawed waits longer.
 const SHY: Nanos = MILLISECOND;
 const MAX_SHY: Nanos = 64 * MILLISECOND;
-/// Whoever launched so shortly ago wants more, though it does not wait yet.
+/// A session that launched so shortly ago wants more, though it does not wait yet.
 const WANTS_STILL: Nanos = 2 * MILLISECOND;
-/// Work whose end nobody inside looks for counts as done after so much silence: no more is charged for it
+/// Work whose end no program inside looks for counts as done after so much silence: no more is charged for it
 /// than a window.
 const UNWATCHED: Nanos = WINDOW;
-/// The same where somebody looks: longer than any kernel that is not broken, or its process was killed.
+/// The same where a program looks: longer than any kernel that is not broken, or its process was killed.
 const GONE: Nanos = 2_000 * MILLISECOND;
-/// How often pages say that somebody gives turns.
+/// How often pages say that turns are given.
 const BEAT: Nanos = 50 * MILLISECOND;
 
 /// A container's place at one device.
@@ -125,7 +125,7 @@ impl TimeSlicer {
     }
 
     /// How long the device has worked for a container since it was let in; None for one that takes no turns,
-    /// of which nobody knows.
+    /// that are unknown.
     pub fn worked(&self, name: ContainerName) -> Option<DeviceTime> {
         self.shared.lock().worked(name)
     }
@@ -191,7 +191,7 @@ struct Followed {
     says: ProcessTraffic,
     /// When it last launched or finished something.
     moved: Nanos,
-    /// Work that counts as done though nobody saw it.
+    /// Work that counts as done though its end was not seen.
     written_off: u64,
 }
 
@@ -254,7 +254,7 @@ impl SlicedWork {
     /// Reads the page and counts the time since the last look.
     fn look(&mut self, now: Nanos) {
         let was_busy = self.in_flight();
-        // Garbled or cut off from inside: as if nobody were there.
+        // Garbled or cut off from inside: as if no program were there.
         let traffic = self.seat.pages.traffic(self.seat.at).unwrap_or_default();
         let before = std::mem::take(&mut self.processes);
         let (mut launched, mut moved) = (false, before.len() != traffic.processes.len());
@@ -352,7 +352,7 @@ impl Table {
         self.set_modes(now);
     }
 
-    /// A whole card is its holder's alone, and nobody takes turns there; nor does whoever is alone where
+    /// A whole card is its holder's alone, and no turns are taken there; nor does a session that is alone where
     /// unused time is given away.
     fn set_modes(&mut self, now: Nanos) {
         let spare = self.mode == Mode::Elastic && self.places.len() == 1;
@@ -438,7 +438,7 @@ impl Table {
             if place.is_gated(spare) {
                 let is_open = place.turn.is_some_and(|turn| !turn.closed);
                 if is_open {
-                    // Again: whoever came in between, or was missed.
+                    // Again: one that came in between, or was missed.
                     if place.is_at_the_gate() {
                         wake(&place.seat);
                     }
@@ -518,7 +518,7 @@ fn gate(seat: &Seat) -> &AtomicU32 {
     &seat.pages.control().device[seat.at].gate_open
 }
 
-/// Opens a container's gate, and wakes whoever sleeps there.
+/// Opens a container's gate, and wakes the threads that sleep there.
 fn open(seat: &Seat, until: Nanos) {
     let device = &seat.pages.control().device[seat.at];
     device.window_end.store(until, SeqCst);

@@ -1,7 +1,7 @@
 //! What becomes of a container that holds more of a device's memory than it may, however it came by it: it is
 //! warned, then frozen, then stopped; and let go on where it may hold what it holds after all. A pure function
-//! of time and of what the driver says; whoever calls it does what it answers and writes it down. Never
-//! accuses anybody without a fresh figure.
+//! of time and of what the driver says; the caller does what it answers and writes it down. Never
+//! accuses a container without a fresh figure.
 
 use std::collections::BTreeMap;
 

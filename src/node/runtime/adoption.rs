@@ -46,7 +46,7 @@ fn unseen(name: &RuntimeName, error: &io::Error) -> FoundContainer {
 }
 
 impl RuntimeState {
-    /// Takes up what an earlier server left. Takes as long as the slowest shim, two seconds at most; whoever
+    /// Takes up what an earlier server left. Takes as long as the slowest shim, two seconds at most; a caller that
     /// has not spoken by then is told as silent until it does.
     pub(super) fn adopt(self: &Arc<Self>) -> Result<(), RuntimeFault> {
         self.bring_home()?;
@@ -199,8 +199,8 @@ impl RuntimeState {
         }
     }
 
-    /// Gives every container's directory its own name back: somebody moved it, and a shim's last word would
-    /// go to whoever stands in its place.
+    /// Gives every container's directory its own name back: it was moved, and a shim's last word would
+    /// go to the one that stands in its place.
     fn bring_home(&self) -> Result<(), RuntimeFault> {
         let (below, run) = (self.places.run.join("c"), &self.places.run);
         let mut away: Vec<PathBuf> = fs::read_dir(run)

@@ -154,7 +154,7 @@ impl Hierarchies {
         for part in above.into_iter().rev() {
             let has = fs::read_to_string(part.join("cgroup.controllers"))
                 .is_ok_and(|text| text.split_whitespace().any(|each| each == DEVICE_MEMORY));
-            // No session fails for it: whoever sets the limit finds that there is none, and says so.
+            // No session fails for it: the code that sets the limit finds that there is none, and says so.
             if has
                 && let Err(error) = write(
                     &part.join("cgroup.subtree_control"),
@@ -305,7 +305,7 @@ impl ControlGroup {
     /// Puts a process of ours into this group, making it where needed.
     ///
     /// Not in the hierarchy of processor sets on version 1, where a new group has no processor and
-    /// takes nobody. Where a manager only follows its units' processes, failing costs no limit: then
+    /// takes no process. Where a manager only follows its units' processes, failing costs no limit: then
     /// the process stays with the unit that started it.
     pub(super) fn enter(&self, pid: i32) -> Result<(), CgroupError> {
         let cpuset = if self.v2() {
@@ -688,7 +688,7 @@ fn join(path: &Path, pid: i32) -> Result<(), CgroupError> {
     write(&path.join("cgroup.procs"), &pid.to_string())
 }
 
-/// A group and every group below it, each after the one it lies in. By a list and not by recursion: whoever
+/// A group and every group below it, each after the one it lies in. By a list and not by recursion: a user who
 /// may make groups may nest them.
 fn groups_below(path: &Path) -> Vec<PathBuf> {
     let mut all = vec![path.to_owned()];

@@ -1,5 +1,5 @@
-//! Who may begin a container: exactly one shim, or nobody any more. The file `claim` in the
-//! container's directory decides: whoever makes it first. A shim keeps it locked as long as it lives,
+//! Who may begin a container: exactly one shim, or none any more. The file `claim` in the
+//! container's directory decides: the process that makes it first. A shim keeps it locked as long as it lives,
 //! so a later server can tell a shim that has not written its record yet from one that died before
 //! it did anything, and can start that container as if it had never been tried.
 
@@ -37,11 +37,11 @@ pub(super) fn take(directory: &Path, server: &UnixStream) -> io::Result<Option<F
     }
     let own = directory.join(format!("{NAME}.{}", std::process::id()));
     let mut file = open(OpenOptions::new().create_new(true), &own)?;
-    // Whoever has to end a shim that never came to its record finds it by this.
+    // The process that has to end a shim without a record finds it by this.
     let identity = ProcessIdentity::of(rustix::process::getpid().as_raw_nonzero().get())?;
     file.write_all(&serde_json::to_vec(&identity)?)?;
     flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive)?;
-    // Linked only when locked: nobody ever sees a claim of a living shim unlocked.
+    // Linked only when locked: no process ever sees the claim of a living shim unlocked.
     let taken = fs::hard_link(&own, directory.join(NAME));
     fs::remove_file(&own)?;
     match taken {
@@ -79,7 +79,7 @@ pub(super) fn settle(directory: &Path, patience: Duration) -> io::Result<Beginni
     }
 }
 
-/// Whether nobody holds the claim of `directory` any more, neither its shim nor what that forked. Waits as
+/// Whether no process holds the claim of `directory` any more, neither its shim nor what that forked. Waits as
 /// long as `patience` for those who are about to end.
 pub(super) fn unheld(directory: &Path, patience: Duration) -> io::Result<bool> {
     let claim = match open(&mut OpenOptions::new(), &directory.join(NAME)) {
@@ -98,8 +98,8 @@ pub(super) fn unheld(directory: &Path, patience: Duration) -> io::Result<bool> {
     }
 }
 
-/// The shim that took the claim of `directory`; None where nobody did, or one of an older version. An error
-/// where nobody could look.
+/// The shim that took the claim of `directory`; None where none did, or one of an older version. An error
+/// where it could not be read.
 pub(super) fn holder(directory: &Path) -> io::Result<Option<ProcessIdentity>> {
     match fs::read(directory.join(NAME)) {
         Ok(text) => Ok(serde_json::from_slice(&text).ok()),

@@ -1,4 +1,4 @@
-//! Clears away what ended containers leave on the disk, in a thread that nobody waits for: what a container
+//! Clears away what ended containers leave on the disk, in a thread that no caller waits for: what a container
 //! wrote may take minutes to remove, and a neighbour's kill may not. Putting something here is one rename; what
 //! cannot be moved is removed by the same thread where it lies. What a server leaves unfinished the next one
 //! goes on with. Decides nothing about what may go.

@@ -1,6 +1,6 @@
 //! Ends containers and finds out how they ended, also where their shim says nothing or is gone: by the
-//! control group and by what the shim wrote down, asking nobody inside. Everything here may take seconds
-//! and runs beside whoever wants it, once for each container and deed at a time.
+//! control group and by what the shim wrote down, asking no process inside. Everything here may take seconds
+//! and runs beside the caller, once for each container and deed at a time.
 
 use std::io;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const BEGINNINGS: u32 = 5;
 /// ends supervisors, such as full memory, has passed.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 
-/// How often in a pause somebody looks whether its container is to be ended.
+/// How often in a pause the thread looks whether its container is to be ended.
 const PAUSE_STEP: Duration = Duration::from_millis(50);
 
 /// How long a shim that hung up may take to be dead. It has closed everything, so it is a moment.
@@ -46,7 +46,7 @@ enum Became {
     Unbegun,
     /// Its shim lives.
     Lives,
-    /// Nobody can look for the moment; it counts as living.
+    /// It cannot be read for the moment, and counts as living.
     Unseen,
 }
 
@@ -124,7 +124,7 @@ impl RuntimeState {
     }
 
     /// Ends a container whatever its shim does: its control group, then the shim unless it writes down
-    /// the end. Leaves it as it is where processes do not die; whoever wants its end tries again.
+    /// the end. Leaves it as it is where processes do not die; the caller that wants its end tries again.
     pub(super) fn force(&self, name: &RuntimeName) {
         let over = || self.entries().get(name).is_none_or(|entry| entry.is_over());
         let directory = self.directory(name);
@@ -177,7 +177,7 @@ impl RuntimeState {
         self.make_known(name, became);
     }
 
-    /// As `conclude`, for a thread that nobody waits for: pauses before a container is begun again that was
+    /// As `conclude`, for a thread that no caller waits for: pauses before a container is begun again that was
     /// so before.
     pub(super) fn conclude_in_time(&self, name: &RuntimeName) {
         let became = self.resolve(name);
@@ -188,7 +188,7 @@ impl RuntimeState {
         self.make_known(name, became);
     }
 
-    /// Waits until a container may be begun again; not for one that somebody wants to be ended.
+    /// Waits until a container may be begun again; not for one that is to be ended.
     fn pause(&self, name: &RuntimeName) {
         let tries = self.begun().get(name).copied().unwrap_or_default();
         let Some(doublings) = tries.checked_sub(2) else {
@@ -234,7 +234,7 @@ impl RuntimeState {
 
     fn resolve(&self, name: &RuntimeName) -> Became {
         self.look_for_end(name).unwrap_or_else(|error| {
-            // Nobody is ended because this process lacks descriptors or memory for a moment.
+            // No container is ended because this process lacks descriptors or memory for a moment.
             tracing::warn!(container = %name, %error, "state unknown; looked at again");
             Became::Unseen
         })
@@ -358,7 +358,7 @@ impl RuntimeState {
     }
 }
 
-/// Whether a shim that hung up is dead, or is within a moment; an error where nobody could look.
+/// Whether a shim that hung up is dead, or is within a moment; an error where it could not be read.
 fn dies(shim: &ProcessIdentity) -> io::Result<bool> {
     let Some(process) = shim.open()? else {
         return Ok(true);

@@ -164,7 +164,7 @@ fn tell(far: &OwnedFd, kind: u8, number: i32, text: &str) {
     let mut bytes = vec![kind];
     bytes.extend(number.to_le_bytes());
     bytes.extend(&text.as_bytes()[..text.len().min(2000)]);
-    // When nobody listens there is nobody left to tell.
+    // Without a listener there is no one to tell.
     let _ = sendmsg::<()>(
         far.as_raw_fd(),
         &[IoSlice::new(&bytes)],
@@ -240,7 +240,7 @@ fn forerun(
     if unsafe { libc::setns(first.as_raw_fd(), namespaces) } != 0 {
         failed("enter the container", &io::Error::last_os_error());
     }
-    // The program becomes a child of the shim, not of this process, so that nobody in between can
+    // The program becomes a child of the shim, not of this process, so that no process in between can
     // lose its exit code. The process number is the host's: this process is still outside.
     // SAFETY: without a new stack and shared memory this is a fork; both sides go on from here.
     let child = unsafe {
@@ -420,7 +420,7 @@ fn become_program(
     failed("run the program", io::Error::last_os_error())
 }
 
-/// Keeps exactly the container's capabilities for its root, none for anybody else.
+/// Keeps exactly the container's capabilities for its root, none for other users.
 fn drop_capabilities(uid: u32) -> io::Result<()> {
     #[repr(C)]
     struct CapabilityHeader {

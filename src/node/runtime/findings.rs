@@ -69,7 +69,7 @@ pub(super) fn look(
         Some(hierarchies) => look_at_groups(hierarchies, instance_id, &mut found),
     }
     // Asked by opening one, which loads the module as the first mount would: on a fresh machine
-    // nobody has, and /proc/filesystems does not list it yet.
+    // none is mounted, and /proc/filesystems does not list it yet.
     if rustix::mount::fsopen("overlay", rustix::mount::FsOpenFlags::FSOPEN_CLOEXEC).is_err() {
         found.push(preventing(
             "no_overlay",

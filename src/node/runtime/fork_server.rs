@@ -170,7 +170,7 @@ pub(super) fn main(arguments: &[OsString], supervise: fn(&Path, UnixStream)) -> 
         }
     };
     while let Ok((directory, subscription)) = receive_with_descriptor(socket.as_fd()) {
-        // The shim is at once the child of this process's own parent, which is process 1: nobody
+        // The shim is at once the child of this process's own parent, which is process 1: no process
         // has to fork twice or to be waited for.
         // SAFETY: without a new stack and shared memory this is a fork; this process has one thread.
         let child = unsafe {
@@ -215,7 +215,7 @@ fn settle() -> io::Result<Option<OwnedFd>> {
     const SOCKET: RawFd = 3;
     // The socket becomes descriptor 3, whatever was inherited there, so that everything above can
     // be closed without looking.
-    // SAFETY: nothing in this fresh process uses descriptor 3 yet, and nobody else owns the copy.
+    // SAFETY: nothing in this fresh process uses descriptor 3 yet, and no other code owns the copy.
     let socket = unsafe {
         if libc::dup3(0, SOCKET, libc::O_CLOEXEC) != SOCKET {
             return Err(io::Error::last_os_error());
@@ -227,7 +227,7 @@ fn settle() -> io::Result<Option<OwnedFd>> {
         .write(true)
         .open("/dev/null")?;
     for standard in 0..3 {
-        // SAFETY: the standard descriptors of this process belong to nobody else in it.
+        // SAFETY: the standard descriptors of this process have no other owner in it.
         if unsafe { libc::dup2(null.as_raw_fd(), standard) } < 0 {
             return Err(io::Error::last_os_error());
         }

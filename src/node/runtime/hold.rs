@@ -1,6 +1,6 @@
 //! The holder: a process that owns the sessions' part of the control groups and does nothing else, so
 //! that the server's unit can be restarted while sessions run. On version 2 it sits in a leaf of its
-//! own, because no process may stand above a container's group. Where version 1 is mounted nobody owns
+//! own, because no process may stand above a container's group. Where version 1 is mounted no process owns
 //! parts of the tree, and it only sleeps.
 //!
 //! Never needed: a server without it makes its groups itself.

@@ -29,7 +29,7 @@ impl ProcessIdentity {
     }
 
     /// A handle to exactly this process, or nothing when it is dead or its number was reused. An error where
-    /// nobody could look, for want of memory or descriptors: it may live then, and counts as living.
+    /// it could not be read, for want of memory or descriptors: it may live then, and counts as living.
     pub(super) fn open(&self) -> io::Result<Option<OwnedFd>> {
         if boot_id()? != self.boot_id {
             return Ok(None);
@@ -63,7 +63,7 @@ impl ProcessIdentity {
 }
 
 /// Handles to the living members of the session (in the kernel's sense) that `leader` opened and did not
-/// survive: what it forked and what stayed with it. Empty where its number has passed to somebody else:
+/// survive: what it forked and what stayed with it. Empty where its number has passed to another process:
 /// then no member is left, because the kernel gives no number away that still names a session. Reads one
 /// small file for each process of the machine.
 pub(super) fn left_by(leader: &ProcessIdentity) -> Vec<OwnedFd> {
@@ -98,12 +98,12 @@ pub(super) fn leaderless(pid: i32) -> Option<OwnedFd> {
     without().map(|()| handle)
 }
 
-/// The session that a process stands in; None once it is dead, and where nobody could look.
+/// The session that a process stands in; None once it is dead, and where it could not be read.
 fn living_session(pid: i32) -> Option<i32> {
     session_of(pid).ok().flatten()
 }
 
-/// The session that a process stands in; None once it is dead, an error where nobody could look.
+/// The session that a process stands in; None once it is dead, an error where it could not be read.
 fn session_of(pid: i32) -> io::Result<Option<i32>> {
     let line = match fs::read_to_string(format!("/proc/{pid}/stat")) {
         Err(error) if is_gone(&error) => return Ok(None),
@@ -124,7 +124,7 @@ fn is_gone(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
 }
 
-/// Milliseconds since a process began, on the clock that counts from the machine's boot and that nobody can
+/// Milliseconds since a process began, on the clock that counts from the machine's boot and that none can
 /// set; None once it is gone. Exact to a clock tick, a hundredth of a second.
 pub(super) fn age_millis(pid: i32) -> Option<u64> {
     let uptime = fs::read_to_string("/proc/uptime").ok()?;

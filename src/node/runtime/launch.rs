@@ -98,7 +98,7 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     Ok(serde_json::from_slice(&fs::read(path)?)?)
 }
 
-/// What a record says; None where there is none, or none that can be understood. An error where nobody could
+/// What a record says; None where there is none, or none that can be understood. An error where it could not
 /// look, for want of memory or descriptors: nothing may be concluded from that.
 pub(super) fn if_written<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};

@@ -99,7 +99,7 @@ pub(super) fn list(root: &Path, files: &[FileOrder]) -> io::Result<()> {
     let Some(merged) = merged(&cache, &added) else {
         return Ok(());
     };
-    // The session's own copy: a package manager inside may write it anew.
+    // The session's own copy: a package manager inside may write it again.
     let file = open(
         root.as_fd(),
         CACHE,

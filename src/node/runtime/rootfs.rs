@@ -91,7 +91,7 @@ impl RootStage {
         let mounted = mount_points().map_err(step("list what is mounted"))?;
         let on_it = |place: &Path| mounted.iter().any(|each| each.at == place);
         let places = || STAGES.iter().map(PathBuf::from).filter(|place| free(place));
-        // A medium that the stage covers could be let go of by nobody while the session lives.
+        // A medium that the stage covers could be released by no process while the session lives.
         let place = places()
             .find(|place| !on_it(place))
             .or_else(|| places().next())
@@ -189,8 +189,8 @@ impl RootStage {
         })
     }
 
-    /// Shows a directory of the host on the stage, read-only and with nobody's ids: what belongs to the
-    /// machine's own users belongs inside to nobody, and root inside may there what everybody may.
+    /// Shows a directory of the host on the stage, read-only and with the ids of `nobody`: what belongs to the
+    /// machine's own users belongs inside to `nobody`, and root inside may there what all users may.
     pub(super) fn show_as_nobodys(&self, name: &str, from: &Path) -> Result<PathBuf> {
         self.show_changed(name, from, |tree| {
             restrict(tree, FileUse::Run).map_err(at("protect", from))
@@ -403,7 +403,7 @@ pub(super) fn mount_root(
             prepare_own(own, &prefix, order.ids)?;
             stage.overlay(&root.join(name), &[shown], &own_shown, &prefix)?;
         }
-        // Below the machine's own programs nobody inside may make a directory, so a folder's place there
+        // Below the machine's own programs no process inside may make a directory, so a folder's place there
         // is made here.
         let inside = open_root(&root)?;
         for mount in &order.mounts {
@@ -579,7 +579,7 @@ pub(super) fn directory_inside(root: &Path, path: &str) -> bool {
 /// Takes ownership of a raw descriptor returned by the kernel.
 ///
 /// # Safety
-/// Nobody else may own it.
+/// No other user may own it.
 pub(super) unsafe fn own(descriptor: i32) -> OwnedFd {
     // SAFETY: the caller's promise.
     unsafe { OwnedFd::from_raw_fd(descriptor) }

@@ -48,7 +48,7 @@ const X32_BIT: u32 = 0x4000_0000;
 /// call", so that a new kernel opens nothing by itself and programs fall back.
 const LAST_REVIEWED_CALL: u32 = 469;
 
-/// Calls nobody inside needs; the kernel's largest attack surface. EPERM.
+/// Calls that no program inside needs; the kernel's largest attack surface. EPERM.
 const REFUSED: &[libc::c_long] = &[
     libc::SYS_acct,
     libc::SYS_add_key,
@@ -251,7 +251,7 @@ impl SeccompFilter {
         if got < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: with the listener flag a positive answer is a new descriptor that nobody else owns.
+        // SAFETY: with the listener flag a positive answer is a new descriptor that no other code owns.
         Ok((revealing == Revealing::ToShim).then(|| unsafe { OwnedFd::from_raw_fd(got as i32) }))
     }
 }

@@ -42,12 +42,12 @@ use super::wire::{self, FrameKind, PROTOCOL, ShimReply, ShimRequest};
 use crate::gpu::FileUse;
 use crate::network;
 
-/// Streams (programs of their own, and whoever is attached) that one shim serves together; the next is
+/// Streams (programs of their own, and attached clients) that one shim serves together; the next is
 /// refused as busy. More: each costs memory in every shim. Fewer: twenty people watching one terminal.
 const MAX_STREAMS: usize = 32;
 
 /// Connections that have not said what they want, or wait for a short answer; the next waits in the
-/// socket's queue until one has said it or is let go. Streams take none of these places, so whoever
+/// socket's queue until one has said it or is let go. Streams take none of these places, so a client that
 /// wants a stop or a kill always finds one.
 const MAX_NEWCOMERS: usize = 32;
 
@@ -368,7 +368,7 @@ impl Shim {
             started_at,
         });
         // Before the command runs: a record without a first process proves that it never did. And before
-        // anybody is told: whoever hears that it runs may rely on its record.
+        // any client is told: a client that hears that it runs may rely on its record.
         self.write_run_record()?;
         created.start()?;
         let kept = [
@@ -432,7 +432,7 @@ impl Shim {
         }
         loader::list(&stage.root(), &order.files)?;
         let nodes = stage.nodes(&order.devices)?;
-        // What is in /proc has a place once the container's own is mounted, by somebody who may not go
+        // What is in /proc has a place once the container's own is mounted, by a user who may not go
         // where the host keeps the file. Where the kernel shows no such file, there is none to cover.
         let mut binds = Vec::new();
         for (number, file) in in_proc.into_iter().enumerate() {

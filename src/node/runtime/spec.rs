@@ -35,7 +35,7 @@ pub(super) const DEVICES: [(u32, u32); 7] =
 pub(super) const TERMINAL_MAJOR: u32 = 136;
 
 /// Terminals one session may have at once; at the edge `openpty` answers ENOSPC. The machine has 3072 for
-/// everybody. Higher: a few sessions take them all. Lower: somebody's many shells.
+/// everybody. Higher: a few sessions take them all. Lower: the many shells of one user.
 const MAX_TERMINALS: u32 = 256;
 
 /// What tells of the machine and not of the session: a directory is empty inside, a file has no bytes.

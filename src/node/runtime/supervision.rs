@@ -29,13 +29,13 @@ pub(super) const BIRTH: Duration = Duration::from_secs(120);
 /// ten to go away.
 const LEAVING: Duration = Duration::from_secs(15);
 
-/// How often somebody who is to be ended is ended again while something of it remains.
+/// How often a container that is to be ended is killed again while processes of it remain.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// How long the thread sleeps at most: by then it has seen that nobody holds the runtime any more.
+/// How long the thread sleeps at most: by then it has seen that the runtime has no holder any more.
 const MAX_SLEEP: Duration = Duration::from_secs(5);
 
-/// How often a living shim is asked again that nobody listens to.
+/// How often a living shim is asked again to which no connection is open.
 pub(super) const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What a container is due for.
@@ -83,7 +83,7 @@ impl ContainerEntry {
         )
     }
 
-    /// True while nobody has said how it stands: neither its shim, nor whoever finds out without it.
+    /// True while its state is unknown: neither its shim has said it, nor the thread that finds out without it.
     pub(super) fn is_owed_a_word(&self) -> bool {
         (self.closing || !self.heard) && !self.is_over()
     }
@@ -272,7 +272,7 @@ pub(super) fn watch(shared: &Weak<RuntimeState>, bell: &OwnedFd) {
     }
 }
 
-/// Hears a shim that said something, hung up or died; where it is gone, somebody finds out how its
+/// Hears a shim that said something, hung up or died; where it is gone, a thread finds out how its
 /// container ended.
 fn hear(runtime: &Arc<RuntimeState>, name: &RuntimeName) {
     let gone = {
@@ -311,7 +311,7 @@ fn hear(runtime: &Arc<RuntimeState>, name: &RuntimeName) {
     ring(&runtime.bell);
 }
 
-/// Has somebody find out how a container ended.
+/// Has a thread find out how a container ended.
 fn find_out(runtime: &Arc<RuntimeState>, name: &RuntimeName) {
     if let Some(entry) = runtime.entries().get_mut(name) {
         entry.shim = None;
@@ -320,7 +320,7 @@ fn find_out(runtime: &Arc<RuntimeState>, name: &RuntimeName) {
     if !runtime.beside(name, "resolve", RuntimeState::conclude_in_time)
         && let Some(entry) = runtime.entries().get_mut(name)
     {
-        // Whoever is at it may have looked before this happened.
+        // The thread at it may have looked before this happened.
         entry.closing = false;
         entry.due = Some(Instant::now() + ASK_AGAIN);
     }
@@ -383,12 +383,12 @@ fn no_word(runtime: &Arc<RuntimeState>, name: &RuntimeName, number: u64) {
     find_out(runtime, name);
 }
 
-/// The living shim that took the claim of a container; None where none lives, or nobody knows it.
+/// The living shim that took the claim of a container; None where none lives, or none is known.
 fn living_holder(directory: &Path) -> io::Result<Option<OwnedFd>> {
     claim::holder(directory)?.map_or(Ok(None), |shim| shim.open())
 }
 
-/// Asks a living shim that nobody listens to.
+/// Asks a living shim to which no connection is open.
 fn ask_again(runtime: &Arc<RuntimeState>, name: &RuntimeName) {
     let directory = runtime.directory(name);
     let record = match RunRecord::read(&directory) {
@@ -408,7 +408,7 @@ fn ask_again(runtime: &Arc<RuntimeState>, name: &RuntimeName) {
             return;
         }
         let opened = record.shim.open();
-        // One that nobody can look at for a moment counts as living.
+        // One that cannot be read for a moment counts as living.
         let lives = !matches!(opened, Ok(None));
         entry.process = opened.ok().flatten().map(Arc::new);
         match asked {
@@ -440,7 +440,7 @@ fn ask_again(runtime: &Arc<RuntimeState>, name: &RuntimeName) {
 }
 
 /// Asks for a shim that has no record: one that lives is waited for, as long as a birth may take. Where none
-/// is known somebody finds out once more, as it could not be done before.
+/// is known a thread finds out once more, as it could not be done before.
 fn ask_unrecorded(runtime: &Arc<RuntimeState>, name: &RuntimeName, directory: &Path) {
     let holder = match living_holder(directory) {
         Ok(holder) => holder,

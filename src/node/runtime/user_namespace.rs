@@ -30,7 +30,7 @@ fn step(what: &'static str) -> impl FnOnce(io::Error) -> NamespaceError {
 /// A user namespace with a session's range, and clocks that begin at zero.
 ///
 /// It belongs to the session's own first id, not to root. The kernel counts a namespace's inotify
-/// instances and watches, message queues, pending signals and locked memory against whoever made it
+/// instances and watches, message queues, pending signals and locked memory against the user that made it
 /// too: made by root, all sessions and the machine's root share one allowance.
 #[derive(Debug)]
 pub(super) struct UserNamespace {

@@ -57,8 +57,8 @@ async fn bind(setting: &str, address: SocketAddr) -> Result<TcpListener, Refusal
                 let holder = holder(address.port())
                     .unwrap_or_else(|| "another program, perhaps another fardel".to_owned());
                 let way = match setting {
-                    "listen" => format!("`--listen {next}` or {variable}={next} would work"),
-                    _ => format!("{variable}={next} would work"),
+                    "listen" => format!("Use `--listen {next}` or {variable}={next}"),
+                    _ => format!("Use {variable}={next}"),
                 };
                 refusals::listen_taken(setting, address, &holder, &way)
             }

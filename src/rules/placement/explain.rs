@@ -3,13 +3,16 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::blocker::PlacementBlocker;
+use crate::blockers;
 use crate::devices::WHOLE;
 use crate::names::{NodeId, SessionId, UserId};
+use crate::notices;
 use crate::placement::cluster_state::{ClusterState, FoundPlace};
 use crate::placement::feasibility::could;
 use crate::placement::node_state::NodeState;
 use crate::placement::queue::QueueWalk;
-use crate::placement::{PlacementBlocker, choice, fit, order, reservations};
+use crate::placement::{choice, fit, order, reservations};
 use crate::reason::Reason;
 use crate::resources::{Demand, DeviceShare};
 use crate::session::{Session, SessionEnvironment, SessionState};
@@ -182,20 +185,12 @@ fn draft_gate(
     now: Timestamp,
 ) -> Result<Option<PlacementBlocker>, Reason> {
     if let Some(other) = draft.depends_on.iter().find_map(|id| world.session(*id)) {
-        return Ok(Some(PlacementBlocker {
-            code: "dependency.waiting".into(),
-            text: format!("It starts after {} has ended well.", other.name),
-            params: [("session".to_owned(), other.name.to_string())].into(),
-            ends_with: Some(other.id),
-        }));
+        return Ok(Some(
+            blockers::dependency_waiting(&other.name).until(other.id),
+        ));
     }
     match draft.start_at {
-        Some(start) if start > now => Ok(Some(PlacementBlocker {
-            code: "start.later".into(),
-            text: format!("It is set to start at {start}."),
-            params: [("at".to_owned(), start.to_string())].into(),
-            ends_with: None,
-        })),
+        Some(start) if start > now => Ok(Some(blockers::start_later(start))),
         _ => Ok(None),
     }
 }
@@ -270,7 +265,7 @@ fn explain(world: &ClusterSnapshot, waiting: &WaitingRequest<'_>, now: Timestamp
             .map(|n| n.name.clone())
             .unwrap_or_default();
         answer.verdict = Verdict::Now;
-        answer.sentence = format!("It starts now on {name}.");
+        answer.sentence = notices::explain_starts_now(&name).text;
         answer.queue_position = Some(waiting.before + 1);
         answer.reason = Some(place.because.clone());
         answer.devices = place.devices.clone();
@@ -308,14 +303,7 @@ fn turn(
     now: Timestamp,
 ) -> Option<PlacementBlocker> {
     let count = order::own_in_front(world, waiting.session?, now);
-    (count > 0).then(|| PlacementBlocker {
-        code: "queue.turn".into(),
-        text: format!(
-            "The queue takes turns by user, and {count} of its owner's sessions come before it."
-        ),
-        params: [("count".to_owned(), count.to_string())].into(),
-        ends_with: None,
-    })
+    (count > 0).then(|| blockers::queue_turn(count))
 }
 
 /// The session in front that it waits behind: the first one that waits for something it wants too, or for
@@ -328,12 +316,7 @@ fn in_front(
     let (ground, demand) = (&line.ground, waiting.demand);
     let host = *waiting.environment == SessionEnvironment::Host;
     let sizes = &ground.kept().sizes;
-    let behind = |front: &Session| PlacementBlocker {
-        code: "queue.behind".into(),
-        text: format!("{} is in front of it and waits for room.", front.name),
-        params: [("session".to_owned(), front.name.to_string())].into(),
-        ends_with: Some(front.id),
-    };
+    let behind = |front: &Session| blockers::queue_behind(&front.name).until(front.id);
     if let Some(owner) = waiting.owner
         && ground.owes_quota(owner, demand)
     {
@@ -358,15 +341,7 @@ fn in_front(
         .iter()
         .find(|size| could(spot.node, &size.demand, size.host))?;
     let front = size.first;
-    Some(PlacementBlocker {
-        code: "queue.kept".into(),
-        text: format!(
-            "What is free is kept for {}, which is in front of it.",
-            front.name
-        ),
-        params: [("session".to_owned(), front.name.to_string())].into(),
-        ends_with: Some(front.id),
-    })
+    Some(blockers::queue_kept(&front.name).until(front.id))
 }
 
 /// Whether devices here are simulated: then every answer that speaks of them says so.
@@ -381,14 +356,14 @@ fn settled(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> Explan
         SessionState::Ended => session
             .reason
             .as_ref()
-            .map_or_else(|| "It is over.".to_owned(), |r| r.text.clone()),
+            .map_or_else(|| notices::explain_ended().text, |r| r.text.clone()),
         SessionState::Running => node.map_or_else(
-            || "It runs.".to_owned(),
-            |n| format!("It runs on {}.", n.name),
+            || notices::explain_runs().text,
+            |n| notices::explain_runs_on(&n.name).text,
         ),
-        SessionState::Stopping => "It was told to end.".to_owned(),
+        SessionState::Stopping => notices::explain_stopping().text,
         SessionState::Pending | SessionState::Scheduled | SessionState::Preparing => {
-            "It is being started.".to_owned()
+            notices::explain_starting().text
         }
     };
     Explanation {
@@ -572,7 +547,7 @@ fn eta<'w>(
             return Some(Eta {
                 p50_seconds: seconds,
                 p90_seconds: seconds,
-                basis: format!("{} ends at its own limit by then.", end.session().name),
+                basis: notices::explain_limit_reached(&end.session().name).text,
             });
         }
     }
@@ -629,18 +604,9 @@ fn nearest(ground: &ClusterState<'_>, waiting: &WaitingRequest<'_>) -> Vec<Alter
         demand,
         verdict: Verdict::Now,
         text: if demand.gpu == wanted.gpu {
-            format!(
-                "{} and {} would start now.",
-                demand.cpu.cores(),
-                demand.memory
-            )
+            notices::explain_smaller(demand.cpu.cores(), demand.memory).text
         } else {
-            format!(
-                "{} of a device, {} and {} would start now.",
-                demand.gpu,
-                demand.cpu.cores(),
-                demand.memory
-            )
+            notices::explain_smaller_share(demand.gpu, demand.cpu.cores(), demand.memory).text
         },
     })
     .into_iter()

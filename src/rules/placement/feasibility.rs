@@ -1,8 +1,9 @@
 //! What a machine or a device can hold at all, whatever is free now: whether it takes sessions, and whether a
 //! demand would fit it empty.
 
-use super::PlacementBlocker;
 use super::node_state::NodeState;
+use crate::blocker::PlacementBlocker;
+use crate::blockers;
 use crate::devices::CONTEXT_OVERHEAD;
 use crate::resources::{Demand, Device};
 use crate::units::{Bytes, GpuShare, Timestamp};
@@ -10,38 +11,17 @@ use crate::world::NodeRecord;
 
 /// Why a node takes no session now; None when it does.
 pub(super) fn closed(node: &NodeRecord, now: Timestamp) -> Option<PlacementBlocker> {
-    let say = |code: &str, text: String| {
-        Some(PlacementBlocker {
-            code: code.into(),
-            text,
-            params: [("node".to_owned(), node.name.clone())].into(),
-            ends_with: None,
-        })
-    };
     if node.is_silent(now) {
-        return say(
-            "node.silent",
-            format!(
-                "{} has not answered for {} s.",
-                node.name,
-                now.seconds_since(node.seen_at)
-            ),
-        );
+        let seconds = now.seconds_since(node.seen_at);
+        return Some(blockers::node_silent(&node.name, seconds));
     }
     if !node.schedulable {
-        return say(
-            "node.cordoned",
-            format!("{} takes no new sessions.", node.name),
-        );
+        return Some(blockers::node_cordoned(&node.name));
     }
-    if let Some(problem) = node
-        .problems
-        .iter()
-        .find(|p| p.code.starts_with(crate::codes::family::NODE_REFUSES))
-    {
-        return say(&problem.code, problem.text.clone());
-    }
-    None
+    let mut problems = node.problems.iter();
+    // In the words of the node.
+    let problem = problems.find(|p| p.code.starts_with(crate::codes::family::NODE_REFUSES))?;
+    Some(PlacementBlocker::new(&problem.code, &problem.text).with("node", &node.name))
 }
 
 /// Whether a machine could hold a demand if it were empty.

@@ -1,11 +1,10 @@
 //! Where a demand fits, and why not, in words.
 
-use std::collections::BTreeMap;
-
+use crate::blocker::PlacementBlocker;
+use crate::blockers;
 use crate::codes;
 use crate::devices::{CONTEXT_OVERHEAD, WHOLE};
 use crate::names::{NodeId, UserId};
-use crate::placement::PlacementBlocker;
 use crate::placement::choice;
 use crate::placement::cluster_state::{ClusterState, FoundPlace};
 use crate::placement::feasibility::{closed, holds_when_empty, slice_memory};
@@ -118,17 +117,7 @@ fn usable(
     now: Timestamp,
 ) -> Option<PlacementBlocker> {
     let off = *environment == SessionEnvironment::Host && !node.host_environment;
-    closed(node, now).or_else(|| {
-        off.then(|| PlacementBlocker {
-            code: "environment.host-off".into(),
-            text: format!(
-                "{} does not offer its own programs as an environment.",
-                node.name
-            ),
-            params: [("node".to_owned(), node.name.clone())].into(),
-            ends_with: None,
-        })
-    })
+    closed(node, now).or_else(|| off.then(|| blockers::node_host_environment_off(&node.name)))
 }
 
 /// Everything that keeps the demand from every node; empty where it fits somewhere.
@@ -140,12 +129,7 @@ pub(super) fn blockers(
     now: Timestamp,
 ) -> Vec<PlacementBlocker> {
     if ground.spots.is_empty() {
-        return vec![PlacementBlocker {
-            code: "node.none".into(),
-            text: "No machine has reported yet.".into(),
-            params: BTreeMap::new(),
-            ends_with: None,
-        }];
+        return vec![blockers::node_none()];
     }
     if let Some(owner) = owner
         && ground.past_quota(owner, demand)
@@ -164,25 +148,15 @@ pub(super) fn blockers(
         let name = &spot.node.name;
         let (cpu, memory) = spot.free();
         if cpu < demand.cpu {
-            found.push(short(
-                "cpu.short",
+            found.push(blockers::cpu_short(
+                demand.cpu.cores(),
                 name,
-                demand.cpu.to_string(),
-                cpu.to_string(),
-                format!("It needs {}; {name} has {cpu} free.", demand.cpu.cores()),
+                cpu,
+                demand.cpu,
             ));
         }
         if memory < demand.memory {
-            found.push(short(
-                "memory.short",
-                name,
-                demand.memory.to_string(),
-                memory.to_string(),
-                format!(
-                    "It needs {} of memory; {name} has {memory} free.",
-                    demand.memory
-                ),
-            ));
+            found.push(blockers::memory_short(demand.memory, name, memory));
         }
         if choice::choose(ground.world(), spot, demand).is_none() {
             found.push(device_blocker(spot, demand));
@@ -191,35 +165,11 @@ pub(super) fn blockers(
     found
 }
 
-fn short(code: &str, node: &str, need: String, free: String, text: String) -> PlacementBlocker {
-    PlacementBlocker {
-        code: code.into(),
-        text,
-        params: [
-            ("node".to_owned(), node.to_owned()),
-            ("need".to_owned(), need),
-            ("free".to_owned(), free),
-        ]
-        .into(),
-        ends_with: None,
-    }
-}
-
 /// A user holds as much of devices as one user may.
 pub(super) fn quota(ground: &ClusterState<'_>, demand: &Demand, owner: UserId) -> PlacementBlocker {
     let each = ground.world().policy.each.unwrap_or_default();
     let (held, need) = (ground.owned(owner), ground.asked(demand));
-    PlacementBlocker {
-        code: "gpu.quota".into(),
-        text: format!("It needs {need} of devices; its owner holds {held} of at most {each}."),
-        params: [
-            ("need".to_owned(), need.to_string()),
-            ("held".to_owned(), held.to_string()),
-            ("limit".to_owned(), each.to_string()),
-        ]
-        .into(),
-        ends_with: None,
-    }
+    blockers::gpu_quota(need, held, each)
 }
 
 /// Why the devices of a machine do not do.
@@ -227,13 +177,7 @@ fn device_blocker(spot: &NodeState<'_>, demand: &Demand) -> PlacementBlocker {
     let name = &spot.node.name;
     let devices = &spot.node.capacity.devices;
     if let Some(profile) = demand.mig {
-        return short(
-            "gpu.no-partition",
-            name,
-            profile.to_string(),
-            "0".into(),
-            format!("It needs a {profile}; {name} has none free."),
-        );
+        return blockers::gpu_no_partition(profile, name, 0);
     }
     let free: Vec<(GpuShare, Bytes)> = (0..devices.len())
         .map(|at| choice::left(spot, at))
@@ -241,24 +185,15 @@ fn device_blocker(spot: &NodeState<'_>, demand: &Demand) -> PlacementBlocker {
     let largest = free.iter().map(|f| f.0).max().unwrap_or_default();
     let total: GpuShare = free.iter().map(|f| f.0).sum();
     let need = demand.gpu;
+    let is_enough_in_all = total >= need;
     if need >= WHOLE {
         let whole = free.iter().filter(|f| f.0 == WHOLE).count();
-        let wanted = need.0 / 100;
-        let code = if total >= need {
-            "gpu.fragmented"
-        } else {
-            "gpu.short"
+        return match (need.0 / 100, is_enough_in_all) {
+            (1, true) => blockers::gpu_fragmented_whole(name, whole, need),
+            (1, false) => blockers::gpu_short_whole(name, whole, need),
+            (wanted, true) => blockers::gpu_fragmented_wholes(wanted, name, whole, need),
+            (wanted, false) => blockers::gpu_short_wholes(wanted, name, whole, need),
         };
-        return short(
-            code,
-            name,
-            need.to_string(),
-            whole.to_string(),
-            match wanted {
-                1 => format!("It needs a whole device; {name} has {whole} empty."),
-                _ => format!("It needs {wanted} whole devices; {name} has {whole} empty."),
-            },
-        );
     }
     if largest >= need {
         let room = free
@@ -272,28 +207,12 @@ fn device_blocker(spot: &NodeState<'_>, demand: &Demand) -> PlacementBlocker {
             .filter_map(|d| slice_memory(d, demand, need))
             .min()
             .unwrap_or_default();
-        return short(
-            "gpu.memory-short",
-            name,
-            memory.to_string(),
-            room.to_string(),
-            format!(
-                "It needs {memory} of a device; the most that {name} has free on one is {room}."
-            ),
-        );
+        return blockers::gpu_memory_short(memory, name, room);
     }
-    let code = if total >= need {
-        "gpu.fragmented"
-    } else {
-        "gpu.short"
-    };
-    short(
-        code,
-        name,
-        need.to_string(),
-        largest.to_string(),
-        format!("It needs {need} of a device; the largest free piece on {name} is {largest}."),
-    )
+    match is_enough_in_all {
+        true => blockers::gpu_fragmented(need, name, largest),
+        false => blockers::gpu_short(need, name, largest),
+    }
 }
 
 /// See `placement::regrant`.

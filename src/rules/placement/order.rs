@@ -7,8 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::blocker::PlacementBlocker;
+use crate::blockers;
 use crate::names::{SessionId, UserId};
-use crate::placement::PlacementBlocker;
 use crate::reason::Reason;
 use crate::reasons;
 use crate::session::{Outcome, Session, SessionState};
@@ -111,12 +112,7 @@ fn keyed(
 pub(super) fn gate(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> QueueGate {
     for id in &session.spec.depends_on {
         if let Some(other) = world.session(*id) {
-            return QueueGate::Held(PlacementBlocker {
-                code: "dependency.waiting".into(),
-                text: format!("It starts after {} has ended well.", other.name),
-                params: [("session".to_owned(), other.name.to_string())].into(),
-                ends_with: Some(other.id),
-            });
+            return QueueGate::Held(blockers::dependency_waiting(&other.name).until(other.id));
         }
         match world.ended.get(id) {
             Some(Some(Outcome::Succeeded)) => {}
@@ -132,12 +128,7 @@ pub(super) fn gate(world: &ClusterSnapshot, session: &Session, now: Timestamp) -
     if let Some(start) = session.spec.start_at
         && start > now
     {
-        return QueueGate::Held(PlacementBlocker {
-            code: "start.later".into(),
-            text: format!("It is set to start at {start}."),
-            params: [("at".to_owned(), start.to_string())].into(),
-            ends_with: None,
-        });
+        return QueueGate::Held(blockers::start_later(start));
     }
     QueueGate::Open
 }

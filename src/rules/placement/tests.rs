@@ -3,6 +3,8 @@
 mod passing;
 mod turns;
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::names::{BootId, SessionName, UserId};
 use crate::resources::{Capacity, Device};
@@ -222,7 +224,7 @@ fn what_is_kept_is_said() {
         (jo.verdict, jo.sentence.as_str()),
         (
             Verdict::Wait,
-            "What is free is kept for lee, which is in front of it."
+            "The free resources are reserved for lee, which is before it in the queue."
         )
     );
     assert_eq!(jo.blockers[0].code, "queue.kept");

@@ -43,7 +43,7 @@ const SLOWED: Duration = Duration::from_secs(1);
 const MAX_SLOWED: usize = 64;
 /// Quiet seconds after which failures are no longer counted.
 const FORGIVEN_AFTER_SECONDS: u64 = 3600;
-/// Counts kept at once, some 100 bytes each; the one that rested longest goes first. Each costs whoever makes
+/// Counts kept at once, some 100 bytes each; the one that rested longest goes first. Each costs the caller that makes
 /// it the time of a password's check.
 const MAX_COUNTS: usize = 10_000;
 /// Longest name that is counted as typed; no longer one exists.

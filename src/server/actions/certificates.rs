@@ -10,6 +10,7 @@ use api::certificates::{
 use api::secret::SecretText;
 use base::tls::facts::CertificateDetails;
 use base::tls::keeper::{AuthorityDetails, CertificateKind, Keeper, ServedCertificate};
+use rules::notices;
 use rules::permissions::Permission;
 use rules::refusals;
 
@@ -148,13 +149,7 @@ pub(crate) fn worries(server: &Server) -> Vec<DiagnosticCheck> {
     let settings = server.settings();
     if !settings.encrypted() {
         let open = !settings.listen.ip().is_loopback();
-        let worry = open.then(|| DiagnosticCheck {
-            code: rules::codes::TLS_OFF.into(),
-            ok: false,
-            minor: true,
-            text: "Pages are not encrypted: passwords cross the network as they are.".into(),
-            hint: "Set tls to auto, unless a proxy in front of this machine speaks TLS.".into(),
-        });
+        let worry = open.then(|| DiagnosticCheck::of(notices::tls_not_encrypted(), false, true));
         return worry.into_iter().collect();
     }
     let worries = match server.certificates() {
@@ -167,13 +162,7 @@ pub(crate) fn worries(server: &Server) -> Vec<DiagnosticCheck> {
     };
     worries
         .into_iter()
-        .map(|worry| DiagnosticCheck {
-            code: worry.code.to_owned(),
-            ok: false,
-            minor: true,
-            text: worry.text,
-            hint: worry.hint,
-        })
+        .map(|notice| DiagnosticCheck::of(notice, false, true))
         .collect()
 }
 

@@ -188,7 +188,7 @@ pub async fn drain(
 /// a real one is by its machine, then and after every restart; it takes nothing new until its machine reports
 /// it cut so. With `dry_run` it only says what that would come to.
 ///
-/// Errors: `gpu.cannot-cut`, `gpu.no-such-profile`, `gpu.cut-too-large`, `gpu.cut-already`.
+/// Errors: `gpu.cannot-partition`, `gpu.no-such-profile`, `gpu.partitions-too-large`, `gpu.partitions-already`.
 pub async fn partition(
     server: &Server,
     caller: &Caller,

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use api::operations::OperationView;
 use rules::image::{CatalogImage, parse_reference};
 use rules::names::{ImageId, OperationId, UploadId};
-use rules::permissions::Permission;
+use rules::permissions::{Permission, Subject, may};
 use rules::refusals;
+use rules::tenancy::Scope;
 use serde::{Deserialize, Serialize};
 use store::images::archive::Archive;
 
@@ -47,12 +48,13 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<CatalogImage>,
         .read_now("list images", |view| view.images(&reach))
 }
 
-/// One image, by id or reference. Errors: `image.not-found`.
+/// One image, by id or reference. Errors: `image.not-found`, also for one of a domain that the caller does not
+/// reach.
 pub async fn get(server: &Server, caller: &Caller, which: &str) -> Result<CatalogImage, Failure> {
     allowed(caller, Permission::ImagesRead)?;
-    server
-        .catalog()
-        .read_now("show an image", |view| find(view, which))
+    server.catalog().read_now("show an image", |view| {
+        find(view, &caller.subject, Permission::ImagesRead, which)
+    })
 }
 
 /// Begins an import and gives its operation, whose result names the images. A second import of the
@@ -201,10 +203,11 @@ pub async fn remove(
 ) -> Result<CatalogImage, Failure> {
     allowed(caller, Permission::ImagesWrite)?;
     let (actor, which) = (caller.name.clone(), which.to_owned());
+    let subject = caller.subject.clone();
     let removed = server
         .catalog()
         .write(Lane::Requests, "remove an image", move |rows| {
-            let image = find(rows, &which)?;
+            let image = find(rows, &subject, Permission::ImagesWrite, &which)?;
             let users = rows.image_users(image.id)?;
             if users > 0 {
                 return Err(refusals::image_in_use(users, &image.reference).into());
@@ -214,7 +217,7 @@ pub async fn remove(
                 actor: actor.as_str(),
                 topic: "images",
                 object: &image.id.to_string(),
-                scope: rules::tenancy::Scope::domain(image.domain),
+                scope: Scope::domain(image.domain),
                 code: "image.removed",
                 before: &image.reference,
                 after: "",
@@ -238,7 +241,13 @@ pub async fn remove(
     Ok(removed)
 }
 
-fn find(view: &ReadTransaction<'_>, which: &str) -> Result<CatalogImage, Failure> {
+/// The image that is meant, where the subject has the permission for its domain.
+fn find(
+    view: &ReadTransaction<'_>,
+    subject: &Subject,
+    permission: Permission,
+    which: &str,
+) -> Result<CatalogImage, Failure> {
     let missing = || refusals::image_not_found();
     let found = match which.parse::<ImageId>() {
         Ok(id) => view.image(id)?,
@@ -247,5 +256,7 @@ fn find(view: &ReadTransaction<'_>, which: &str) -> Result<CatalogImage, Failure
             Err(_) => None,
         },
     };
-    Ok(found.ok_or_else(missing)?)
+    let is_allowed =
+        |image: &CatalogImage| may(subject, permission, &Scope::domain(image.domain)).is_ok();
+    Ok(found.filter(is_allowed).ok_or_else(missing)?)
 }

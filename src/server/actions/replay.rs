@@ -70,7 +70,7 @@ impl Drop for KeyPermit {
 
 /// What a key means.
 pub enum KeyUse {
-    /// Nobody used it: act.
+    /// It was not used: act.
     Act(KeyPermit),
     /// It was answered before.
     Again(RecordedAnswer),

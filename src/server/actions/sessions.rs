@@ -4,7 +4,9 @@
 use api::events::EventView;
 use api::page::ListPage;
 use api::sessions::{ListQuery, SessionView, WaitingView};
+use rules::blockers;
 use rules::names::{ContainerName, SessionId, SessionName};
+use rules::notices;
 use rules::permissions::{Permission, own, reach};
 use rules::placement::{self, Explanation};
 use rules::refusals;
@@ -273,31 +275,18 @@ fn discreet(mut explained: Explanation, world: &ClusterSnapshot, caller: &Caller
     for blocker in &mut explained.blockers {
         if blocker.ends_with.is_some_and(|id| !own(id)) {
             let before = std::mem::take(&mut blocker.text);
-            let (code, text) = match blocker.code.as_str() {
-                rules::codes::QUEUE_BEHIND => (
-                    rules::codes::QUEUE_BEHIND_OTHER,
-                    "A session of another user is in front of it and waits for room.",
-                ),
-                rules::codes::QUEUE_KEPT => (
-                    rules::codes::QUEUE_KEPT_OTHER,
-                    "The free resources are reserved for an earlier session of another user.",
-                ),
-                _ => (
-                    rules::codes::DEPENDENCY_WAITING_OTHER,
-                    "It waits for a session of another user.",
-                ),
+            *blocker = match blocker.code.as_str() {
+                rules::codes::QUEUE_BEHIND => blockers::queue_behind_other(),
+                rules::codes::QUEUE_KEPT => blockers::queue_kept_other(),
+                _ => blockers::dependency_waiting_other(),
             };
-            blocker.code = code.to_owned();
-            blocker.text = text.to_owned();
             if explained.sentence == before {
                 explained.sentence.clone_from(&blocker.text);
             }
-            blocker.params.remove("session");
-            blocker.ends_with = None;
         }
     }
     if let Some(eta) = &mut explained.eta {
-        eta.basis = "Sessions in its way end at their own limits by then.".to_owned();
+        eta.basis = notices::explain_limits_reached().text;
     }
     explained
 }

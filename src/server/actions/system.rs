@@ -7,8 +7,9 @@ use base::settings::EffectiveSetting;
 use rules::findings::{InvariantFinding, findings};
 use rules::messages::DeviceUse;
 use rules::names::{NodeId, SessionId};
+use rules::notice::Notice;
+use rules::notices;
 use rules::permissions::Permission;
-use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{Session, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
@@ -36,14 +37,8 @@ const WARNED: Bytes = Bytes::gib(1);
 pub async fn health(server: &Server) -> Vec<DiagnosticCheck> {
     server.catalog().try_disk(&server.settings().data).await;
     let mut checks = Vec::new();
-    let mut say = |code: &str, ok: bool, minor: bool, text: String, hint: &str| {
-        checks.push(DiagnosticCheck {
-            code: code.to_owned(),
-            ok,
-            minor,
-            text,
-            hint: if ok { String::new() } else { hint.to_owned() },
-        });
+    let mut say = |ok: bool, minor: bool, notice: Notice| {
+        checks.push(DiagnosticCheck::of(notice, ok, minor));
     };
     let wrote = server
         .catalog()
@@ -52,39 +47,16 @@ pub async fn health(server: &Server) -> Vec<DiagnosticCheck> {
         })
         .await;
     match wrote {
-        Ok(_) => say(
-            "catalog.writes",
-            true,
-            false,
-            "The catalog can be written.".into(),
-            "",
-        ),
+        Ok(_) => say(true, false, notices::catalog_writes()),
         Err(failure) => {
             tracing::error!(error = %base::observe::chain(&failure), "the catalog is not well");
-            say(
-                "catalog.writes",
-                false,
-                false,
-                "The catalog cannot be written.".into(),
-                "The server's log says why.",
-            );
+            say(false, false, notices::catalog_writes_not());
         }
     }
     match free(&server.settings().data) {
-        Some(free) => say(
-            "disk.room",
-            free >= RESERVE,
-            false,
-            format!("{free} are free on the disk of the state."),
-            "Remove unused images, or free space on that disk.",
-        ),
-        None => say(
-            "disk.room",
-            true,
-            true,
-            "The free space of the disk is not known.".into(),
-            "",
-        ),
+        Some(free) if free >= RESERVE => say(true, false, notices::disk_room(free)),
+        Some(free) => say(false, false, notices::disk_room_short(free)),
+        None => say(true, true, notices::disk_room_unknown()),
     }
     let now = server.clock().now();
     let answers = server
@@ -93,29 +65,14 @@ pub async fn health(server: &Server) -> Vec<DiagnosticCheck> {
         .unwrap_or_default()
         .iter()
         .any(|node| !node.is_silent(now));
-    say(
-        "machine.answers",
-        answers,
-        true,
-        if answers {
-            "A machine answers.".into()
-        } else {
-            "No machine has answered lately, so sessions wait.".into()
-        },
-        "The server's log says what its machine lacks; so does: fardel doctor.",
-    );
-    let done = !access::setup_open(server);
-    say(
-        rules::codes::SETUP_DONE,
-        done,
-        true,
-        if done {
-            "Setup is done.".into()
-        } else {
-            "The first administrator is still to be made.".into()
-        },
-        "Open the setup link that the server printed when it started.",
-    );
+    match answers {
+        true => say(true, true, notices::machine_answers()),
+        false => say(false, true, notices::machine_silent()),
+    }
+    match access::setup_open(server) {
+        false => say(true, true, notices::setup_is_done()),
+        true => say(false, true, notices::setup_administrator_missing()),
+    }
     checks.extend(certificates::worries(server));
     checks.extend(troubles(server));
     checks
@@ -124,14 +81,7 @@ pub async fn health(server: &Server) -> Vec<DiagnosticCheck> {
 /// What is wrong with the state, as it was met.
 fn troubles(server: &Server) -> Vec<DiagnosticCheck> {
     let troubles = server.catalog().health().troubles();
-    let check = |trouble: Refusal| DiagnosticCheck {
-        code: trouble.code,
-        ok: false,
-        minor: false,
-        text: trouble.text,
-        hint: trouble.hint,
-    };
-    troubles.into_iter().map(check).collect()
+    troubles.into_iter().map(DiagnosticCheck::from).collect()
 }
 
 /// Refuses new work while the disk is so full that running work could not be recorded, and while the state
@@ -167,19 +117,9 @@ pub async fn findings_of(
         })
         .await?;
     found.extend(clock_behind(server.clock().now(), newest));
-    found.extend(
-        troubles(server)
-            .into_iter()
-            .map(|trouble| InvariantFinding {
-                code: trouble.code,
-                text: format!("{} {}", trouble.text, trouble.hint),
-            }),
-    );
+    found.extend(troubles(server).into_iter().map(InvariantFinding::from));
     if let Some(failure) = super::backups::standing(server, caller).await?.failure {
-        found.push(InvariantFinding {
-            code: rules::codes::BACKUP_FAILED.into(),
-            text: format!("No backup was made at {}: {}", failure.at, failure.text),
-        });
+        found.push(notices::backup_failed(failure.at, failure.text).into());
     }
     Ok(found)
 }
@@ -190,13 +130,7 @@ const CLOCK_MAY_LAG: u64 = 300;
 /// What is wrong with a clock that is behind what was already noted.
 pub(crate) fn clock_behind(now: Timestamp, newest: Option<Timestamp>) -> Option<InvariantFinding> {
     let newest = newest.filter(|newest| *newest > now.plus_seconds(CLOCK_MAY_LAG))?;
-    Some(InvariantFinding {
-        code: rules::codes::CLOCK_SET_BACK.into(),
-        text: format!(
-            "The clock says {now}, yet the journal already reaches to {newest}: it was set back. \
-             Running sessions are not touched; set it right: timedatectl set-time."
-        ),
-    })
+    Some(notices::clock_set_back(now, newest).into())
 }
 
 /// Figures of one moment, for `/metrics`.
@@ -505,13 +439,7 @@ pub async fn warnings(server: &Server, caller: &Caller) -> Result<Vec<Diagnostic
     allowed(caller, Permission::SystemRead)?;
     let disk = free(&server.settings().data)
         .filter(|free| *free < WARNED)
-        .map(|free| DiagnosticCheck {
-            code: rules::codes::DISK_LOW.into(),
-            ok: false,
-            minor: true,
-            text: format!("Only {free} are free on the disk of the state."),
-            hint: "Remove unused images, or free space on that disk.".into(),
-        });
+        .map(|free| DiagnosticCheck::of(notices::disk_low(free), false, true));
     Ok(troubles(server)
         .into_iter()
         .chain(disk)

@@ -2,6 +2,7 @@
 //! stand in `actions/sessions/tests.rs`). An act that is added without a row is not found here, so
 //! the routes of the doors are held to the same table by their own test.
 
+mod domains;
 mod edges;
 
 use std::net::{IpAddr, Ipv4Addr};

@@ -4,10 +4,11 @@
 use api::secret::SecretText;
 use api::users::UserPreferences;
 use rules::names::{UserId, UserName};
-use rules::permissions::{self, Permission};
+use rules::permissions::{self, Permission, Subject};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{SessionState, plain, text};
+use rules::tenancy::Scope;
 use rules::units::Timestamp;
 use rules::users::{Role, User};
 use serde::{Deserialize, Serialize};
@@ -87,9 +88,9 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<User>, Failure
 /// One user, by id or name. Errors: `user.not-found`.
 pub async fn get(server: &Server, caller: &Caller, who: &str) -> Result<User, Failure> {
     allowed(caller, Permission::UsersRead)?;
-    server
-        .catalog()
-        .read_now("show a user", |view| find(view, who))
+    server.catalog().read_now("show a user", |view| {
+        find(view, &caller.subject, Permission::UsersRead, who)
+    })
 }
 
 /// Makes an account.
@@ -168,9 +169,9 @@ pub async fn set_password(
 ) -> Result<User, Failure> {
     let password = password.into();
     allowed(caller, Permission::UsersWrite)?;
-    let user = server
-        .catalog()
-        .read_now("show a user", |view| find(view, who))?;
+    let user = server.catalog().read_now("show a user", |view| {
+        find(view, &caller.subject, Permission::UsersWrite, who)
+    })?;
     password::check_new(&password, user.name.as_str(), "/password")?;
     let hash = server.hasher().hash(&password).await?;
     let who = user.id.to_string();
@@ -297,10 +298,11 @@ pub async fn remove(
 ) -> Result<User, Failure> {
     allowed(caller, Permission::UsersWrite)?;
     let (own, actor, who) = (caller.subject.user, caller.name.clone(), who.to_owned());
+    let subject = caller.subject.clone();
     server
         .catalog()
         .write(Lane::Requests, "remove a user", move |rows| {
-            let user = find(rows, &who)?;
+            let user = find(rows, &subject, Permission::UsersWrite, &who)?;
             fresh(&user, if_match)?;
             if user.id == own {
                 return Err(oneself("remove").into());
@@ -434,13 +436,22 @@ pub async fn end_sign_in(server: &Server, caller: &Caller, id: Uuid) -> Result<(
     }
 }
 
-fn find(view: &ReadTransaction<'_>, who: &str) -> Result<User, Failure> {
+/// The user that is meant, where the subject has the permission for their domain.
+fn find(
+    view: &ReadTransaction<'_>,
+    subject: &Subject,
+    permission: Permission,
+    who: &str,
+) -> Result<User, Failure> {
     let found = match who.parse::<UserId>() {
         Ok(id) => view.user(id)?,
         Err(_) => view.user_named(who)?,
     };
     found
         .filter(|user| user.id != ROOT)
+        .filter(|user| {
+            permissions::may(subject, permission, &Scope::domain(user.domain)).is_ok()
+        })
         .ok_or_else(|| refusals::user_not_found().into())
 }
 
@@ -457,13 +468,18 @@ async fn change(
     what: &'static str,
     work: impl FnOnce(&Rows<'_>, &User, &UserName) -> Result<(), Failure> + Send + 'static,
 ) -> Result<User, Failure> {
-    let actor = caller.name.clone();
+    let (actor, subject) = (caller.name.clone(), caller.subject.clone());
     server
         .catalog()
         .write(Lane::Requests, what, move |rows| {
-            let user = find(rows, &who)?;
+            let user = find(rows, &subject, Permission::UsersWrite, &who)?;
             work(rows, &user, &actor)?;
-            find(rows, &user.id.to_string())
+            find(
+                rows,
+                &subject,
+                Permission::UsersWrite,
+                &user.id.to_string(),
+            )
         })
         .await
 }

@@ -35,7 +35,7 @@ const MAX_LINE_LENGTH: u64 = 4096;
 const COST: (u32, u32) = if cfg!(test) { (64, 1) } else { (64 * 1024, 3) };
 const MAX_CHUNK_BYTES: (u32, u32) = (512 * 1024, 16);
 
-/// What anybody may read of a backup without its passphrase.
+/// What may be read of a backup without its passphrase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealHeader {
     pub made_at: Timestamp,

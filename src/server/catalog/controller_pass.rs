@@ -31,7 +31,7 @@ pub(crate) struct PassSnapshot {
     pub(crate) digests: BTreeMap<ImageId, String>,
     /// Partitions of simulated devices that were cut here.
     pub(crate) simulated_partitions: BTreeMap<String, Vec<rules::devices::MigPart>>,
-    /// How real devices are to be cut; absent for a machine where nobody said.
+    /// How real devices are to be cut; absent for a machine without an order.
     pub(crate) partition_specs: BTreeMap<NodeId, Vec<PartitionSpec>>,
     /// Drawn when this catalog was founded.
     pub(crate) state: Uuid,

@@ -413,7 +413,7 @@ pub(crate) fn since(then: &Path, now: &Path) -> Option<Since> {
     })
 }
 
-/// Brings the log home and leaves the catalog in `data` as one file alone. Nobody else may have it open.
+/// Brings the log home and leaves the catalog in `data` as one file alone. No other process may have it open.
 pub(crate) fn settle(data: &Path) -> Result<(), Failure> {
     let place = CatalogPlace::Directory(data.to_owned());
     let connection =

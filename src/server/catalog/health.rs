@@ -1,6 +1,6 @@
 //! What is wrong with the state at this moment, by stable codes: damaged pages, a disk that fails, a record
 //! the machine cannot write, a machine that obeyed another catalog. Noted where it is met, told to
-//! readiness, pages and whoever asks for new work. Never mends anything.
+//! readiness, pages and requests for new work. Never mends anything.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use crate::Failure;
 /// busy. Longer: a monitor hears of a dead disk later.
 const DISK_PROBE_INTERVAL: Duration = Duration::from_secs(5);
 /// The pages of the catalog are looked through when a server starts and this often after it. Shorter: a
-/// large catalog is read for nothing. Longer: damage that nobody meets stays unknown.
+/// large catalog is read for nothing. Longer: damage that no read meets stays unknown.
 pub(crate) const PAGE_CHECK_INTERVAL: Duration = Duration::from_secs(6 * 3600);
 
 pub(crate) const DAMAGED: &str = codes::STATE_DAMAGED;

@@ -51,3 +51,24 @@ pub(super) const USER: ReachedTable = ReachedTable {
     owner: "id",
     has_domain: true,
 };
+
+#[cfg(test)]
+impl super::writer::Rows<'_> {
+    /// Makes a domain and moves a user into it; no action does so yet.
+    pub(crate) fn move_to_new_domain(
+        &self,
+        user: &str,
+        domain: rules::tenancy::DomainId,
+    ) -> Result<(), crate::Failure> {
+        self.connection.execute(
+            "insert into domain (id, name, title, state, generation)
+             values (?1, 'another', '', 'active', 1)",
+            [domain.0.as_bytes()],
+        )?;
+        self.connection.execute(
+            "update person set domain = ?1 where name = ?2",
+            (domain.0.as_bytes(), user),
+        )?;
+        Ok(())
+    }
+}

@@ -108,7 +108,7 @@ impl ControllerPass {
     }
 
     /// Takes in what a node says about itself. Hearing from it is no change worth a write; anything
-    /// else it says anew is.
+    /// else it reports again is.
     pub(crate) fn heard(&mut self, mut node: NodeRecord) {
         // A simulated device is cut here and nowhere else; its machine knows nothing of it.
         for device in node.capacity.devices.iter_mut().filter(|d| d.simulated) {

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use base::observe::chain;
 use base::settings::Settings;
-use rules::doctor::DoctorCheck;
+use rules::checks;
+use rules::doctor::{CheckState, DoctorCheck};
 use rules::units::Timestamp;
 
 use crate::offline_inspection;
@@ -29,140 +30,78 @@ pub fn all(
 }
 
 fn catalog(data: &Path) -> Vec<DoctorCheck> {
-    const SCHEMA: &str = "schema";
-    const SOUND: &str = "catalog-sound";
-    const ROWS: &str = "findings";
-    let restore =
-        "Stop the server, then: fardel backup restore FILE --replace (the newest good backup).";
     let sight = match offline_inspection::catalog(data) {
         Ok(Some(sight)) => sight,
-        Ok(None) => return vec![DoctorCheck::ok(SOUND, "There is no catalog yet.")],
+        Ok(None) => return vec![checks::catalog_sound_new()],
         Err(failure) => {
-            return vec![DoctorCheck::fail(
-                SOUND,
-                format!("{}.", chain(&failure).trim_end_matches('.')),
-                restore,
+            return vec![checks::catalog_sound_unreadable(
+                chain(&failure).trim_end_matches('.'),
             )];
         }
     };
     let known = offline_inspection::newest_version();
     let mut checks = vec![if sight.version > known {
-        DoctorCheck::fail(
-            SCHEMA,
-            format!(
-                "The catalog is of version {}, this program knows {known}.",
-                sight.version
-            ),
-            "Start the newer program again, or go back: fardel upgrade rollback.",
-        )
+        checks::schema_newer(sight.version, known)
     } else if sight.version < known {
-        DoctorCheck::ok(
-            SCHEMA,
-            format!(
-                "The catalog is of version {}; the next start raises it to {known} and keeps a copy.",
-                sight.version
-            ),
-        )
+        checks::schema_older(sight.version, known)
     } else {
-        DoctorCheck::ok(
-            SCHEMA,
-            format!("The catalog is of version {known}, the newest."),
-        )
+        checks::schema_well(known)
     }];
     checks.push(match sight.damage.first() {
-        Some(first) => {
-            DoctorCheck::fail(SOUND, format!("The catalog is damaged: {first}."), restore)
-        }
-        None => DoctorCheck::ok(SOUND, "Every page of the catalog was read and is sound."),
+        Some(first) => checks::catalog_sound_damaged(first),
+        None => checks::catalog_sound_well(),
     });
     if let Some(findings) = sight.findings {
         checks.push(match findings.first() {
-            Some(first) => DoctorCheck::fail(
-                ROWS,
-                format!("{} broken rule(s) in the catalog: {}", findings.len(), first.text),
-                "Make a support bundle (fardel support bundle) and a backup, then restart the server.",
-            ),
-            None => DoctorCheck::ok(ROWS, "No rule of the catalog is broken."),
+            Some(first) => checks::findings_some(findings.len(), &first.text),
+            None => checks::findings_none(),
         });
     }
     checks
 }
 
 fn settings_file(file: &Path) -> DoctorCheck {
-    const ID: &str = "settings-file";
     let shown = file.display();
     match fs::metadata(file) {
-        Err(_) => DoctorCheck::ok(
-            ID,
-            format!("There is no {shown}; every setting is at its default, or a variable."),
-        ),
-        Ok(found) if found.mode() & 0o022 != 0 => DoctorCheck::fail(
-            ID,
-            format!(
-                "{shown} can be written by others (mode {:o}).",
-                found.mode() & 0o7777
-            ),
-            format!("chmod 0640 {shown}"),
-        ),
-        Ok(_) => DoctorCheck::ok(ID, format!("{shown} is good and closed to others.")),
+        Err(_) => checks::settings_file_none(shown),
+        Ok(found) if found.mode() & 0o022 != 0 => {
+            checks::settings_file_writable(shown, format!("{:o}", found.mode() & 0o7777))
+        }
+        Ok(_) => checks::settings_file_well(shown),
     }
 }
 
 fn backups(settings: &Settings, now: Timestamp) -> DoctorCheck {
     const ID: &str = "backups";
     let Some(found) = offline_inspection::backups(settings) else {
-        return DoctorCheck::warn(
-            ID,
-            "The server makes no backups by itself.",
-            "Set backup_dir and backup_passphrase_file in the settings, then: fardel config reload.",
-        );
+        return checks::backups_off();
     };
     if let Some(refusal) = found.passphrase {
-        return DoctorCheck::fail(ID, refusal.text, refusal.hint);
+        return DoctorCheck::from_parts(ID, CheckState::Fail, refusal.text, refusal.hint);
     }
     let every = u64::from(settings.backup_every_hours) * 3600;
     // Those from the future were made before the clock was set back.
     match found.made_at.iter().filter(|at| **at <= now).max() {
-        None => DoctorCheck::warn(
-            ID,
-            "There is no backup yet.",
-            "The running server makes one within minutes; or now: fardel backup now.",
-        ),
-        Some(newest) if now.seconds_since(*newest) > 2 * every => DoctorCheck::fail(
-            ID,
-            format!(
-                "The newest backup is of {newest}; one is due every {} hours.",
-                settings.backup_every_hours
-            ),
-            "fardel backup now says what stands in the way.",
-        ),
-        Some(newest) => DoctorCheck::ok(
-            ID,
-            format!("{} backup(s), the newest of {newest}.", found.made_at.len()),
-        ),
+        None => checks::backups_none(),
+        Some(newest) if now.seconds_since(*newest) > 2 * every => {
+            checks::backups_old(newest, settings.backup_every_hours)
+        }
+        Some(newest) => checks::backups_well(found.made_at.len(), newest),
     }
 }
 
 fn backup_disk(settings: &Settings) -> DoctorCheck {
-    const ID: &str = "backup-disk";
     let Some(directory) = &settings.backup_dir else {
-        return DoctorCheck::ok(ID, "No directory of backups is set.");
+        return checks::backup_disk_off();
     };
     match (fs::metadata(directory), fs::metadata(&settings.data)) {
-        (Ok(there), Ok(here)) if there.dev() == here.dev() => DoctorCheck::warn(
-            ID,
-            format!(
-                "{} lies on the same disk as the state.",
-                directory.display()
-            ),
-            "Set backup_dir to another disk, or copy the backups away: one dead disk must not take both.",
-        ),
-        (Err(error), _) if error.kind() != std::io::ErrorKind::NotFound => DoctorCheck::fail(
-            ID,
-            format!("{} cannot be looked at ({error}).", directory.display()),
-            "Plug that disk in or mount it again, or set backup_dir to another directory.",
-        ),
-        _ => DoctorCheck::ok(ID, format!("Backups go to {}.", directory.display())),
+        (Ok(there), Ok(here)) if there.dev() == here.dev() => {
+            checks::backup_disk_same(directory.display())
+        }
+        (Err(error), _) if error.kind() != std::io::ErrorKind::NotFound => {
+            checks::backup_disk_unreadable(directory.display(), error)
+        }
+        _ => checks::backup_disk_well(directory.display()),
     }
 }
 
@@ -173,7 +112,6 @@ mod tests {
     use crate::backup::{self, BackupPaths, Passphrase};
     use base::observe::Clock;
     use base::settings::SettingsLayer;
-    use rules::doctor::CheckState;
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::PathBuf;
 

@@ -81,7 +81,7 @@ pub struct Container {
     pub held: Vec<DeviceShare>,
     /// Since when it is to give something back; steady time.
     pub giving_since: Option<Timestamp>,
-    /// False once the process that looks after it is gone: nobody will write its exit record.
+    /// False once the process that looks after it is gone: no process will write its exit record.
     pub supervised: bool,
 }
 
@@ -161,7 +161,7 @@ impl FakeNode {
         }
     }
 
-    /// One round of the agent: ends what nobody looks after any more, then takes the steps that
+    /// One round of the agent: ends what has no supervisor any more, then takes the steps that
     /// its assignment asks for.
     pub fn tend(
         &mut self,
@@ -174,7 +174,7 @@ impl FakeNode {
         }
     }
 
-    /// Kills what lives without a supervisor: nobody would write its exit record.
+    /// Kills what lives without a supervisor: no process would write its exit record.
     pub fn sweep(&mut self, now: SimulatedMoment) {
         for container in self.containers.iter_mut().filter(|c| !c.supervised) {
             container.kill(now);

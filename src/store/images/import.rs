@@ -493,7 +493,7 @@ impl ImportRun<'_> {
     }
 
     /// Puts layers in place, then writes the records. Under the lock, so that no removal comes
-    /// between; a crash amid this leaves layers without a record, which `open` removes.
+    /// between; a crash during this leaves layers without a record, which `open` removes.
     fn commit(
         &mut self,
         plans: Vec<ImagePlan>,

@@ -1447,6 +1447,7 @@ fn an_empty_strip_still_is_a_picture_with_words() {
 }
 
 fn system(t: Text, tab: system::SystemTab, well: bool) -> SystemPage {
+    const FOUND: &str = "The newest backup is of 2026-11-18T02:00:00Z; one is due every 24 hours.";
     let setting = |key: &str, value: &str, waiting: &str| system::Setting {
         key: key.into(),
         about: "directory of the state: catalog, images, logs".into(),
@@ -1458,7 +1459,7 @@ fn system(t: Text, tab: system::SystemTab, well: bool) -> SystemPage {
         changed: !waiting.is_empty(),
     };
     let line = |id: &str, tone: &'static str, fix: &str| system::SystemCheckRow {
-        told: codes::check(t, id),
+        told: codes::check(t, id, FOUND),
         id: id.into(),
         icon: if tone == "ok" {
             "circle-check"
@@ -1466,7 +1467,7 @@ fn system(t: Text, tab: system::SystemTab, well: bool) -> SystemPage {
             "triangle-alert"
         },
         tone,
-        found: "The newest backup is of 2026-11-18T02:00:00Z; one is due every 24 hours.".into(),
+        found: FOUND.into(),
         fix: fix.into(),
     };
     let backup = |day: u8| system::BackupLine {

@@ -53,7 +53,7 @@ impl Child {
         Self::start(OsStr::new(&path), &[argument.as_os_str()])
     }
 
-    /// Runs these bytes from a file of ours, made anew each time so that nobody else's stands there.
+    /// Runs these bytes from a file of ours, made again each time so that no other file stands there.
     pub(super) fn from_file(program: &[u8], at: &Path, argument: &Path) -> io::Result<Self> {
         if let Some(folder) = at.parent() {
             fs::DirBuilder::new()
@@ -145,7 +145,7 @@ impl Child {
         let mut piece = [0; 1 << 14];
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            // Whoever says more than anybody has to say is not listened to until it is done.
+            // A helper that says more than any has to say is not read to its end.
             if left.is_zero() || said.len() > MAX_SAID {
                 return Err(ProbeFault::Silent);
             }

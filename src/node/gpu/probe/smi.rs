@@ -65,7 +65,7 @@ fn read_cards(text: &str) -> Result<Vec<CardTold>, Unreadable> {
             model: Some(model.to_owned()),
             pci: Some(pci.to_owned()),
             memory: memory.parse::<u64>().ok().map(|mib| mib * MIB),
-            // It prints no partitions in a table: a card that is cut has none that anybody could be given.
+            // It prints no partitions in a table: a partitioned card has none that could be given.
             parts: (partitioned == "Enabled").then(Vec::new),
             uncorrected_errors: errors.parse().ok(),
             ..CardTold::default()

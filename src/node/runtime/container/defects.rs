@@ -254,7 +254,7 @@ fn alone(test: &str, act: fn(&Path) -> String) -> Option<String> {
         return None;
     }
     let directory = tempfile::tempdir().expect("a directory");
-    // Root of the container is somebody else outside and must come through.
+    // Root of the container is another user outside and must come through.
     let open = fs::Permissions::from_mode(0o755);
     fs::set_permissions(directory.path(), open).expect("opened");
     let found = super::super::Runtime::look(directory.path());

@@ -21,7 +21,7 @@ pub(in crate::runtime) struct VirtualSysinfo {
     pub(in crate::runtime) uptime_seconds: u64,
 }
 
-/// Hundredths of a processor that answers to one session may take, which nobody charges it. Beyond it a
+/// Hundredths of a processor that answers to one session may take, which no group is charged for. Beyond it a
 /// caller waits its turn. An answer costs some forty microseconds: four hundred a second. Higher: a session
 /// takes that much more than its share. Lower: a build that starts hundreds of programs a second is held up.
 const ANSWERING_HUNDREDTHS: u32 = 3;

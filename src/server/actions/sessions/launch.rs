@@ -271,7 +271,7 @@ fn draft(
     if request.resources.gpu == Some(GpuShare::ZERO) {
         return Err(refusals::gpu_zero().at("/resources/gpu").into());
     }
-    let (environment, runs_something) = environment(view, &request.image)?;
+    let (environment, runs_something) = environment(view, caller, &request.image)?;
     let depends_on = dependencies(view, caller, &request.depends_on, name.as_ref())?;
     if request.kind == SessionKind::Interactive && request.timeout_seconds.is_some() {
         return Err(refusals::timeout_batch_only().at("/timeout_seconds").into());
@@ -315,9 +315,11 @@ fn draft(
     })
 }
 
-/// What a session starts from, and whether that runs something by itself.
+/// What a session starts from, and whether that runs something by itself. An image of a domain that the
+/// caller does not reach is not there for them.
 fn environment(
     view: &ReadTransaction<'_>,
+    caller: &Caller,
     typed: &str,
 ) -> Result<(SessionEnvironment, bool), Failure> {
     let typed = typed.trim();
@@ -334,6 +336,7 @@ fn environment(
         Ok(id) => view.image(id)?,
         Err(_) => view.image_called(&rules::image::parse_reference(typed)?)?,
     };
+    let found = found.filter(|image| caller.subject.reaches(image.domain));
     let image = found.ok_or_else(|| no_image(typed))?;
     let runs_something = !(image.entrypoint.is_empty() && image.command.is_empty());
     Ok((

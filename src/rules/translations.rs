@@ -1,9 +1,9 @@
-//! The catalogue as a table: which sentences a code has, in English and Korean. For doors that translate
+//! Which sentences a code has, in English and Korean: `messages.toml` as a table. For doors that translate
 //! what rows and other processes hand them. Never fills a sentence in.
 
 /// One entry of the catalogue; `{name}` in its sentences is a value, `{name:을/를}` a value and its particle.
 #[derive(Debug, Clone, Copy)]
-pub struct Message {
+pub struct Translation {
     pub code: &'static str,
     /// What was wrong, or why; empty for a note, whose English is put together where its figures are.
     pub en: &'static str,
@@ -14,12 +14,12 @@ pub struct Message {
 }
 
 // Sorted by code; of one code, what names most values first.
-include!(concat!(env!("OUT_DIR"), "/messages.rs"));
+include!(concat!(env!("OUT_DIR"), "/translations.rs"));
 
 /// The entries of a code, what names most values first; empty for a code that the catalogue lacks.
 /// Costs a binary search.
-pub fn of(code: &str) -> &'static [Message] {
-    let first = MESSAGES.partition_point(|message| message.code < code);
-    let count = MESSAGES[first..].partition_point(|message| message.code == code);
-    &MESSAGES[first..first + count]
+pub fn of(code: &str) -> &'static [Translation] {
+    let first = TRANSLATIONS.partition_point(|entry| entry.code < code);
+    let count = TRANSLATIONS[first..].partition_point(|entry| entry.code == code);
+    &TRANSLATIONS[first..first + count]
 }

@@ -1,0 +1,125 @@
+//! Two domains in one catalog: what a list hides is not found by its name or id either.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use api::sessions::LaunchRequest;
+use base::observe::random;
+use rules::image::CatalogImage;
+use rules::names::ImageId;
+use rules::users::Role;
+use rules::tenancy::DomainId;
+use rules::units::Bytes;
+
+use super::super::sessions::launch;
+use super::super::{images, users};
+use crate::access::{Caller, set_up, setup_link, sign_in};
+use crate::catalog::{Lane, Rows};
+use crate::{Failure, Server};
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
+const GOOD: &str = "correct horse battery";
+const ABROAD: DomainId = DomainId(uuid::Uuid::from_u128(7));
+
+/// A server with an administrator, a user of the domain `default` and one of another domain.
+async fn with_two_domains() -> (Server, Caller, Caller, Caller) {
+    let server = Server::for_tests();
+    let setup = setup_link(&server).unwrap();
+    let boss = set_up(&server, &setup, "boss", GOOD, HERE).await.unwrap();
+    for name in ["mina", "abe"] {
+        users::create(&server, &boss.caller, name, Role::User, GOOD)
+            .await
+            .unwrap();
+    }
+    server
+        .catalog()
+        .write_now(Lane::Requests, "make another domain", |rows| {
+            rows.move_to_new_domain("abe", ABROAD)
+        })
+        .unwrap();
+    let mina = sign_in(&server, "mina", GOOD, HERE).await.unwrap();
+    let abe = sign_in(&server, "abe", GOOD, HERE).await.unwrap();
+    (server, boss.caller, mina.caller, abe.caller)
+}
+
+fn code<T>(result: Result<T, Failure>) -> String {
+    match result {
+        Ok(_) => "done".to_owned(),
+        Err(Failure::Refusal(refusal)) => refusal.code,
+        Err(Failure::Fault(fault)) => format!("fault: {}", base::observe::chain(&fault)),
+    }
+}
+
+fn image(server: &Server, reference: &str, domain: DomainId) -> ImageId {
+    let now = server.clock().now();
+    let image = CatalogImage {
+        id: ImageId::make(now, random()),
+        reference: reference.into(),
+        domain,
+        digest: format!("sha256:{reference}"),
+        size: Bytes::mib(1),
+        architecture: "amd64".into(),
+        created_at: now,
+        imported_at: now,
+        labels: BTreeMap::new(),
+        entrypoint: vec!["run".into()],
+        command: Vec::new(),
+        env: Vec::new(),
+        user: String::new(),
+        working_directory: String::new(),
+        stop_signal: String::new(),
+        generation: 1,
+    };
+    let id = image.id;
+    let insert = move |rows: &Rows<'_>| rows.insert_image(&image);
+    let catalog = server.catalog();
+    catalog
+        .write_now(Lane::Requests, "insert an image", insert)
+        .unwrap();
+    id
+}
+
+#[tokio::test]
+async fn an_image_of_another_domain_is_not_listed_found_or_launched() {
+    let (server, boss, mina, abe) = with_two_domains().await;
+    let home = image(&server, "home:1", DomainId::DEFAULT);
+    let foreign = image(&server, "foreign:1", ABROAD);
+    for (caller, own, hidden, hidden_id) in [
+        (&mina, "home:1", "foreign:1", foreign),
+        (&abe, "foreign:1", "home:1", home),
+    ] {
+        let listed = images::list(&server, caller).await.unwrap();
+        let listed: Vec<&str> = listed.iter().map(|i| i.reference.as_str()).collect();
+        assert_eq!(listed, [own]);
+        let found = images::get(&server, caller, own).await.unwrap();
+        assert_eq!(found.reference, own);
+        for which in [hidden.to_owned(), hidden_id.to_string()] {
+            let got = images::get(&server, caller, &which).await;
+            assert_eq!(code(got), "image.not-found");
+            let request = LaunchRequest {
+                image: which,
+                ..LaunchRequest::default()
+            };
+            let launched = launch(&server, caller, request, None).await;
+            assert_eq!(code(launched), "image.not-found");
+        }
+    }
+    for which in ["home:1", "foreign:1"] {
+        let found = images::get(&server, &boss, which).await.unwrap();
+        assert_eq!(
+            found.reference, which,
+            "an administrator reaches all domains"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_administrator_finds_the_users_of_all_domains() {
+    let (server, boss, mina, _) = with_two_domains().await;
+    for name in ["mina", "abe"] {
+        let found = users::get(&server, &boss, name).await.unwrap();
+        assert_eq!(found.name.as_str(), name);
+        let refused = users::get(&server, &mina, name).await;
+        assert_eq!(code(refused), "role.administrator-needed");
+    }
+}
