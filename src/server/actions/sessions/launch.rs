@@ -7,8 +7,9 @@ use rules::permissions::{Permission, own};
 use rules::placement::{self, Explanation};
 use rules::refusal::Refusal;
 use rules::refusals;
-use rules::session::{self, Outcome, SessionEnvironment, SessionKind, SessionState};
-use rules::units::{GpuShare, Timestamp};
+use rules::session::{self, Outcome, SessionEnvironment, SessionState};
+use rules::units::GpuShare;
+use rules::workload::validate::{ImageChoice, RequestedLaunch, ValidatedLaunch};
 use rules::world::ClusterSnapshot;
 use std::collections::BTreeMap;
 
@@ -31,7 +32,7 @@ pub struct Launched {
     pub replayed: bool,
 }
 
-/// A request that was understood, checked and looked up.
+/// A launch that was validated and looked up.
 struct CheckedLaunch {
     /// None: to be made up.
     name: Option<SessionName>,
@@ -60,8 +61,10 @@ pub async fn launch(
     let key = own_key(caller, key)?;
     refuse_unwell(server)?;
     refuse_full_queue(server)?;
+    let device_affinity = request.only_on.clone();
+    let validated = RequestedLaunch::from(request).validate(server.clock().now())?;
     let draft = server.catalog().read_now("understand a launch", |view| {
-        draft(view, caller, request, server.clock().now())
+        look_up(view, caller, validated, device_affinity)
     })?;
     let owner = caller.subject.user;
     let name = caller.name.clone();
@@ -140,11 +143,12 @@ pub async fn preview(
 ) -> Result<Explanation, Failure> {
     allowed(caller, Permission::SessionsWrite)?;
     let (caller, now) = (caller.clone(), server.clock().now());
+    let validated = RequestedLaunch::from(request).validate(now)?;
     server
         .catalog()
         .read("preview a launch", move |view| {
             let world = view.world()?;
-            let draft = draft(view, &caller, request, now)?;
+            let draft = look_up(view, &caller, validated, None)?;
             if let Some(name) = &draft.name {
                 for number in 1..=draft.copies {
                     let name = name.copy(number, draft.copies)?;
@@ -247,57 +251,22 @@ fn no_image(reference: &str) -> Refusal {
     refusals::image_unknown(reference.escape_debug()).at("/image")
 }
 
-fn draft(
+/// Looks up what a validated launch names: its image, its dependencies, and whether a machine could ever hold it.
+///
+/// Errors: `image.*`, `dependency.*`, `command.missing` where the image runs nothing by itself; what no machine
+/// could ever hold.
+fn look_up(
     view: &ReadTransaction<'_>,
     caller: &Caller,
-    request: LaunchRequest,
-    now: Timestamp,
+    launch: ValidatedLaunch,
+    device_affinity: Option<String>,
 ) -> Result<CheckedLaunch, Failure> {
-    if !(1..=session::MAX_COPIES).contains(&request.copies) {
-        return Err(refusals::copies_out_of_range(session::MAX_COPIES)
-            .at("/copies")
-            .into());
-    }
-    let name = match request.name.as_deref().map(str::trim) {
-        None | Some("") => None,
-        Some(text) => {
-            let name = SessionName::parse(text)?;
-            // The longest of the names has to fit too.
-            name.copy(request.copies, request.copies)?;
-            Some(name)
-        }
-    };
-    session::check_labels(&request.labels)?;
-    if request.resources.gpu == Some(GpuShare::ZERO) {
-        return Err(refusals::gpu_zero().at("/resources/gpu").into());
-    }
-    let (environment, runs_something) = environment(view, &request.image)?;
-    let depends_on = dependencies(view, caller, &request.depends_on, name.as_ref())?;
-    if request.kind == SessionKind::Interactive && request.timeout_seconds.is_some() {
-        return Err(refusals::timeout_batch_only().at("/timeout_seconds").into());
-    }
-    if request
-        .start_at
-        .is_some_and(|start| start > now.plus_seconds(session::MAX_RUN_SECONDS))
-    {
-        return Err(refusals::start_at_too_far().at("/start_at").into());
-    }
+    let (environment, runs_something) = environment(view, &launch.image)?;
+    let depends_on = dependencies(view, caller, &launch.depends_on, launch.name.as_ref())?;
     let word = environment.word().to_owned();
-    let spec = session::SessionSpec {
-        kind: request.kind,
-        environment,
-        command: request.command,
-        env: request.env,
-        demand: request.resources.demand(),
-        timeout_seconds: request.timeout_seconds,
-        max_runtime_seconds: request.longest_run_seconds,
-        start_at: request.start_at,
-        depends_on,
-    };
-    spec.check()?;
-    if spec.kind == SessionKind::Batch && spec.command.is_empty() && !runs_something {
-        return Err(refusals::command_missing_in_image().at("/command").into());
-    }
+    let spec = launch
+        .spec
+        .complete(environment, runs_something, depends_on)?;
     // Whether it could ever start depends on the machines alone, so no session is read for it.
     let machines = ClusterSnapshot {
         nodes: view.nodes()?,
@@ -306,11 +275,11 @@ fn draft(
     };
     placement::possible(&machines, &spec.demand, &spec.environment)?;
     Ok(CheckedLaunch {
-        name,
-        labels: request.labels,
+        name: launch.name,
+        labels: launch.labels,
         spec,
-        device_affinity: request.only_on,
-        copies: request.copies,
+        device_affinity,
+        copies: launch.copies,
         word,
     })
 }
@@ -318,21 +287,12 @@ fn draft(
 /// What a session starts from, and whether that runs something by itself.
 fn environment(
     view: &ReadTransaction<'_>,
-    typed: &str,
+    choice: &ImageChoice,
 ) -> Result<(SessionEnvironment, bool), Failure> {
-    let typed = typed.trim();
-    if typed == "host" {
-        return Ok((SessionEnvironment::Host, false));
-    }
-    session::text(
-        rules::session::TextField::Image,
-        "/image",
-        typed,
-        rules::image::MAX_REFERENCE_LENGTH,
-    )?;
-    let found = match typed.parse::<rules::names::ImageId>() {
-        Ok(id) => view.image(id)?,
-        Err(_) => view.image_called(&rules::image::parse_reference(typed)?)?,
+    let (found, typed) = match choice {
+        ImageChoice::Host => return Ok((SessionEnvironment::Host, false)),
+        ImageChoice::Id { id, typed } => (view.image(*id)?, typed),
+        ImageChoice::Reference { reference, typed } => (view.image_called(reference)?, typed),
     };
     let image = found.ok_or_else(|| no_image(typed))?;
     let runs_something = !(image.entrypoint.is_empty() && image.command.is_empty());
@@ -353,14 +313,8 @@ fn dependencies(
     typed: &[String],
     own_name: Option<&SessionName>,
 ) -> Result<Vec<SessionId>, Failure> {
-    if typed.len() > session::MAX_DEPENDENCIES {
-        return Err(refusals::dependency_too_many(session::MAX_DEPENDENCIES)
-            .at("/depends_on")
-            .into());
-    }
     let mut ids = Vec::new();
     for text in typed {
-        let text = text.trim();
         let found = match find(view, caller, Permission::SessionsRead, text) {
             Ok(session) => session,
             Err(Failure::Refusal(refusal)) if refusal.code == rules::codes::SESSION_NOT_FOUND => {

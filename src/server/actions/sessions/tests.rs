@@ -17,6 +17,8 @@ use crate::access::{Via, new_person};
 use crate::actions::IdempotencyKey;
 use crate::catalog::Lane;
 
+mod validation;
+
 /// A server with one machine of four cores and 8 GiB.
 fn server() -> Server {
     let server = Server::for_tests();
