@@ -23,6 +23,7 @@ pub mod placement;
 pub mod policy;
 pub mod progress;
 pub mod proof;
+pub mod quota;
 pub mod reason;
 pub mod reasons;
 pub mod refusal;

@@ -31,6 +31,7 @@ mod node_cache;
 pub(crate) mod nodes;
 mod open;
 pub(crate) mod people;
+pub(crate) mod policies;
 pub(crate) mod proofs;
 mod reach;
 mod reader;

@@ -17,6 +17,7 @@ use super::find::find;
 use super::launch::{refuse_document_gone, refuse_own_full_queue};
 use super::view::NameCache;
 use crate::access::Caller;
+use crate::catalog::policies::PolicySubjects;
 use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
 
@@ -73,7 +74,12 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
             }
             match session.state() {
                 SessionState::Ended => {
-                    refuse_own_full_queue(rows, session.owner, 1, &session.spec)?;
+                    let subjects = PolicySubjects {
+                        domain: session.domain,
+                        project: session.project,
+                        user: session.owner,
+                    };
+                    refuse_own_full_queue(rows, &subjects, 1, &session.spec)?;
                     session.begin_again(rows.now);
                     Ok(true)
                 }

@@ -5,6 +5,9 @@ use api::sessions::{LaunchRequest, Resources, SessionView};
 use rules::names::{SessionId, SessionName, UserId};
 use rules::permissions::{Permission, own};
 use rules::placement::{self, Explanation};
+use rules::quota::{
+    self, AttachedPolicy, EffectiveLimit, LimitKey, PolicyLevel, PolicyLimits, UsageByLevel,
+};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{self, Outcome, SessionEnvironment, SessionState};
@@ -20,6 +23,7 @@ use crate::access::Caller;
 use crate::actions::allowed;
 use crate::actions::system::refuse_unwell;
 use crate::actions::{IdempotencyKey, once, own_key};
+use crate::catalog::policies::PolicySubjects;
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server};
 
@@ -112,27 +116,76 @@ pub(super) const MAX_WAITING: u32 = 1_000;
 /// to be launched in parts.
 pub(super) const MAX_WAITING_BYTES: u64 = 16 << 20;
 
-/// Refuses where one person would have too many sessions that wait, or too large ones, with `more` of that
-/// order.
+/// What each user may have waiting where the site's policy says nothing of it.
+const USUAL_LIMITS: PolicyLimits = PolicyLimits {
+    waiting: Some(MAX_WAITING as u64),
+    waiting_bytes: Some(MAX_WAITING_BYTES),
+};
+
+/// The limits of the policies that hold for these subjects, each with what is in use of it. Costs one visit of
+/// each waiting session of the user; of those of the project and the domain where a policy of theirs limits them.
+fn limits_of(rows: &Rows<'_>, subjects: &PolicySubjects) -> Result<Vec<EffectiveLimit>, Failure> {
+    let mut attached = rows.policies_of(subjects)?;
+    match attached
+        .iter_mut()
+        .find(|policy| policy.level == PolicyLevel::Site)
+    {
+        Some(site) => site.limits = site.limits.or(USUAL_LIMITS),
+        None => attached.push(AttachedPolicy {
+            level: PolicyLevel::Site,
+            name: String::new(),
+            limits: USUAL_LIMITS,
+        }),
+    }
+    let limited = |level: PolicyLevel| {
+        let says = |policy: &AttachedPolicy| policy.limits != PolicyLimits::default();
+        attached
+            .iter()
+            .any(|policy| policy.level == level && says(policy))
+    };
+    let mut usage = UsageByLevel {
+        user: rows.waiting_of(subjects.user)?,
+        ..UsageByLevel::default()
+    };
+    if limited(PolicyLevel::Project) {
+        usage.project = rows.waiting_in_project(subjects.project)?;
+    }
+    if limited(PolicyLevel::Domain) {
+        usage.domain = rows.waiting_in_domain(subjects.domain)?;
+    }
+    Ok(quota::effective(&attached, &usage))
+}
+
+/// Refuses where `more` sessions of that specification would be more that wait, or larger ones, than the policies
+/// allow.
 pub(super) fn refuse_own_full_queue(
     rows: &Rows<'_>,
-    owner: UserId,
+    subjects: &PolicySubjects,
     more: u32,
     spec: &session::SessionSpec,
 ) -> Result<(), Failure> {
-    let waiting = rows.waiting_of(owner)?;
-    if waiting + more <= MAX_WAITING {
-        let bytes = rows.waiting_bytes_of(owner)? + u64::from(more) * spec.bytes();
-        if bytes <= MAX_WAITING_BYTES {
-            return Ok(());
+    for limit in limits_of(rows, subjects)? {
+        let asked = match limit.key {
+            LimitKey::Waiting => u64::from(more),
+            LimitKey::WaitingBytes => u64::from(more) * spec.bytes(),
+        };
+        if asked <= limit.left {
+            continue;
         }
-        return Err(refusals::queue_own_too_large(bytes, MAX_WAITING_BYTES)
-            .retry_after(60)
-            .into());
+        let refusal = match (limit.level, limit.key) {
+            (PolicyLevel::Site | PolicyLevel::User, LimitKey::Waiting) => {
+                refusals::queue_own_full(limit.used, limit.value)
+            }
+            (PolicyLevel::Site | PolicyLevel::User, LimitKey::WaitingBytes) => {
+                refusals::queue_own_too_large(limit.used + asked, limit.value)
+            }
+            (PolicyLevel::Domain | PolicyLevel::Project, _) => {
+                refusals::limit_reached(&limit.policy, limit.value, limit.key.word(), limit.used)
+            }
+        };
+        return Err(refusal.retry_after(60).into());
     }
-    Err(refusals::queue_own_full(waiting, MAX_WAITING)
-        .retry_after(60)
-        .into())
+    Ok(())
 }
 
 /// What would happen if this were launched now: the same checks, nothing written.
@@ -376,8 +429,13 @@ fn insert_named(
     owner: UserId,
     actor: &str,
 ) -> Result<Vec<session::Session>, Failure> {
-    refuse_own_full_queue(rows, owner, draft.copies, &draft.spec)?;
     let (domain, project) = rows.home_project(owner)?.ok_or_else(no_project)?;
+    let subjects = PolicySubjects {
+        domain,
+        project,
+        user: owner,
+    };
+    refuse_own_full_queue(rows, &subjects, draft.copies, &draft.spec)?;
     let now = rows.now;
     // Ids break ties in the queue, so that copies start in the order of their numbers.
     let mut ids: Vec<SessionId> = (0..draft.copies)

@@ -17,6 +17,7 @@ use crate::access::{Via, new_person};
 use crate::actions::IdempotencyKey;
 use crate::catalog::Lane;
 
+mod policies;
 mod validation;
 
 /// A server with one machine of four cores and 8 GiB.
