@@ -108,23 +108,19 @@ fn each_static_fault_of_a_launch_has_a_code_and_a_field() {
 /// Two faults together are named in the order of the list, whichever two they are.
 #[test]
 fn of_two_faults_the_earlier_one_is_named() {
-    // A later fault of the same field takes the earlier one back, and so does the host environment the image.
-    let independent = |a: usize, b: usize| {
-        let host = FAULTS[a].1 == "/image" && FAULTS[b].0 == "command.missing";
-        FAULTS[a].1 != FAULTS[b].1 && !host
-    };
     let mut tried = 0;
-    for first in 0..FAULTS.len() {
-        for second in first + 1..FAULTS.len() {
-            if !independent(first, second) {
+    for (at, (code, pointer, fault)) in FAULTS.iter().enumerate() {
+        for (later, other, second) in &FAULTS[at + 1..] {
+            // A later fault of the same field takes the earlier one back, as the host environment does the image.
+            if other == pointer || (*pointer == "/image" && *later == "command.missing") {
                 continue;
             }
             tried += 1;
             let mut request = plain_batch();
-            FAULTS[first].2(&mut request);
-            FAULTS[second].2(&mut request);
-            let refusal = request.validate(NOW).expect_err(FAULTS[first].0);
-            assert_eq!(refusal.code, FAULTS[first].0, "beside {}", FAULTS[second].0);
+            fault(&mut request);
+            second(&mut request);
+            let refusal = request.validate(NOW).expect_err(code);
+            assert_eq!(refusal.code, *code, "beside {later}");
         }
     }
     assert!(tried > 150, "only {tried} pairs");

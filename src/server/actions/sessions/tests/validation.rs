@@ -28,11 +28,11 @@ const FAULTS: [Break; 12] = [
 async fn launch_and_preview_refuse_what_validate_refuses_in_its_words() {
     let server = server();
     let kim = person(&server, "kim", Role::User);
-    for first in 0..FAULTS.len() {
-        for second in first..FAULTS.len() {
+    for (first, fault) in FAULTS.iter().enumerate() {
+        for (second, other) in FAULTS.iter().enumerate().skip(first) {
             let mut request = LaunchRequest::default();
-            FAULTS[first](&mut request);
-            FAULTS[second](&mut request);
+            fault(&mut request);
+            other(&mut request);
             let now = server.clock().now();
             let expected = RequestedLaunch::from(request.clone())
                 .validate(now)
