@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::values::{
-    ExplanationShape, KindShape, OutcomeShape, ReasonShape, ResourcesShape, StateShape, WishShape,
+    DesiredStateShape, ExplanationShape, KindShape, OutcomeShape, ReasonShape, ResourcesShape,
+    StateShape,
 };
 
 /// Whose it is.
@@ -66,8 +67,9 @@ pub struct SessionView {
     pub owner: Owner,
     #[schema(value_type = StateShape)]
     pub state: SessionState,
-    #[schema(value_type = WishShape)]
-    pub wish: DesiredState,
+    #[schema(value_type = DesiredStateShape)]
+    #[serde(alias = "wish")]
+    pub desired: DesiredState,
     #[schema(value_type = KindShape)]
     pub kind: SessionKind,
     /// `host`, or the reference of an image.
@@ -79,7 +81,8 @@ pub struct SessionView {
     #[schema(value_type = ResourcesShape)]
     pub resources: Demand,
     pub timeout_seconds: Option<u64>,
-    pub longest_run_seconds: Option<u64>,
+    #[serde(alias = "longest_run_seconds")]
+    pub max_runtime_seconds: Option<u64>,
     #[schema(value_type = Option<String>, format = DateTime)]
     pub start_at: Option<Timestamp>,
     #[schema(value_type = Vec<String>)]
@@ -150,13 +153,13 @@ pub struct LaunchRequest {
     pub resources: Resources,
     #[serde(default = "one")]
     #[schema(minimum = 1, maximum = 500)]
-    pub copies: u32,
+    pub replicas: u32,
     #[serde(default)]
     #[schema(minimum = 1)]
     pub timeout_seconds: Option<u64>,
     #[serde(default)]
     #[schema(minimum = 1)]
-    pub longest_run_seconds: Option<u64>,
+    pub max_runtime_seconds: Option<u64>,
     #[serde(default)]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub start_at: Option<Timestamp>,
@@ -165,7 +168,7 @@ pub struct LaunchRequest {
     pub depends_on: Vec<String>,
     /// The only device that it may have a share of. Not for requests from outside: a card's self-test sets it.
     #[serde(skip)]
-    pub only_on: Option<String>,
+    pub device_affinity: Option<String>,
 }
 
 fn interactive() -> SessionKind {
@@ -191,12 +194,12 @@ impl Default for LaunchRequest {
             env: BTreeMap::new(),
             labels: BTreeMap::new(),
             resources: Resources::default(),
-            copies: one(),
+            replicas: one(),
             timeout_seconds: None,
-            longest_run_seconds: None,
+            max_runtime_seconds: None,
             start_at: None,
             depends_on: Vec::new(),
-            only_on: None,
+            device_affinity: None,
         }
     }
 }
@@ -206,7 +209,7 @@ impl From<LaunchRequest> for RequestedLaunch {
         Self {
             name: request.name,
             labels: request.labels,
-            copies: request.copies,
+            replicas: request.replicas,
             kind: request.kind,
             image: request.image,
             command: request.command,
@@ -214,7 +217,7 @@ impl From<LaunchRequest> for RequestedLaunch {
             demand: request.resources.demand(),
             typed_gpu: request.resources.gpu,
             timeout_seconds: request.timeout_seconds,
-            max_runtime_seconds: request.longest_run_seconds,
+            max_runtime_seconds: request.max_runtime_seconds,
             start_at: request.start_at,
             depends_on: request.depends_on,
         }

@@ -1,14 +1,14 @@
 //! What a launch or a change of a session asks for, checked as far as nothing has to be looked up: names, labels,
-//! copies, amounts, texts, times. Each static refusal stands here once, for launch, preview, change and
+//! replicas, amounts, texts, times. Each static refusal stands here once, for launch, preview, change and
 //! rehearsal. Never knows whether an image or another session exists, nor what a machine has.
 
 use std::collections::BTreeMap;
 
 use super::session::Session;
 use super::spec::{
-    MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS, MAX_COPIES, MAX_DEPENDENCIES, MAX_LABEL_LENGTH, MAX_LABELS,
-    MAX_RUN_SECONDS, MAX_SPEC_BYTES, MAX_VARIABLES, SessionEnvironment, SessionKind, SessionSpec,
-    TextField, plain, text,
+    MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS, MAX_DEPENDENCIES, MAX_LABEL_LENGTH, MAX_LABELS,
+    MAX_REPLICAS, MAX_RUN_SECONDS, MAX_SPEC_BYTES, MAX_VARIABLES, SessionEnvironment, SessionKind,
+    SessionSpec, TextField, plain, text,
 };
 use crate::image::{MAX_REFERENCE_LENGTH, parse_reference};
 use crate::names::{ImageId, SessionId, SessionName};
@@ -23,7 +23,7 @@ pub struct RequestedLaunch {
     /// None or blank: to be made up.
     pub name: Option<String>,
     pub labels: BTreeMap<String, String>,
-    pub copies: u32,
+    pub replicas: u32,
     pub kind: SessionKind,
     /// `host`, or the reference or id of an image.
     pub image: String,
@@ -59,10 +59,10 @@ pub enum ImageChoice {
 /// A launch without a static fault. Only `RequestedLaunch::validate` makes one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ValidatedLaunch {
-    /// None: to be made up. The names of all copies are legal too.
+    /// None: to be made up. The names of all replicas are legal too.
     pub name: Option<SessionName>,
     pub labels: BTreeMap<String, String>,
-    pub copies: u32,
+    pub replicas: u32,
     pub image: ImageChoice,
     /// Ids or names of sessions, without blanks around them; at most `MAX_DEPENDENCIES`.
     pub depends_on: Vec<String>,
@@ -84,19 +84,19 @@ pub struct ValidatedSpec {
 impl RequestedLaunch {
     /// Gives the launch with its texts parsed.
     ///
-    /// Errors: the first static fault, with its code and its field, in this order: copies, name, labels,
+    /// Errors: the first static fault, with its code and its field, in this order: replicas, name, labels,
     /// a share of 0, image, number of dependencies, time limits by kind and start, amounts, command,
     /// variables, size of all text, ranges of the time limits. Costs one visit of each text.
     pub fn validate(self, now: Timestamp) -> Result<ValidatedLaunch, Refusal> {
-        if !(1..=MAX_COPIES).contains(&self.copies) {
-            return Err(refusals::copies_out_of_range(MAX_COPIES).at("/copies"));
+        if !(1..=MAX_REPLICAS).contains(&self.replicas) {
+            return Err(refusals::replicas_out_of_range(MAX_REPLICAS).at("/replicas"));
         }
         let name = match self.name.as_deref().map(str::trim) {
             None | Some("") => None,
             Some(typed) => {
                 let name = SessionName::parse(typed)?;
                 // The longest of the names has to fit too.
-                name.copy(self.copies, self.copies)?;
+                name.replica(self.replicas, self.replicas)?;
                 Some(name)
             }
         };
@@ -120,7 +120,7 @@ impl RequestedLaunch {
         check_texts(&self.command, &self.env)?;
         for (seconds, pointer) in [
             (self.timeout_seconds, "/timeout_seconds"),
-            (self.max_runtime_seconds, "/longest_run_seconds"),
+            (self.max_runtime_seconds, "/max_runtime_seconds"),
         ] {
             if seconds.is_some_and(|seconds| !(1..=MAX_RUN_SECONDS).contains(&seconds)) {
                 return Err(refusals::seconds_out_of_range(MAX_RUN_SECONDS).at(pointer));
@@ -129,7 +129,7 @@ impl RequestedLaunch {
         Ok(ValidatedLaunch {
             name,
             labels: self.labels,
-            copies: self.copies,
+            replicas: self.replicas,
             image,
             depends_on: self
                 .depends_on

@@ -273,7 +273,7 @@ impl ReadTransaction<'_> {
     pub(crate) fn revision(&self) -> Result<u64, Failure> {
         Ok(self
             .connection
-            .prepare_cached("select revision from box where id = 1")?
+            .prepare_cached("select revision from installation where id = 1")?
             .query_row([], |row| value::unsigned(row, "revision"))?)
     }
 }

@@ -14,7 +14,7 @@ fn plain_batch() -> RequestedLaunch {
     RequestedLaunch {
         name: Some("train".into()),
         labels: BTreeMap::new(),
-        copies: 1,
+        replicas: 1,
         kind: SessionKind::Batch,
         image: "host".into(),
         command: vec!["true".into()],
@@ -32,7 +32,7 @@ type Break = fn(&mut RequestedLaunch);
 
 /// One fault each, in the order in which they are refused, with the code and the field that name it.
 const FAULTS: [(&str, &str, Break); 19] = [
-    ("copies.out-of-range", "/copies", |r| r.copies = 0),
+    ("replicas.out-of-range", "/replicas", |r| r.replicas = 0),
     ("session.name-invalid", "/name", |r| {
         r.name = Some("-".into())
     }),
@@ -86,7 +86,7 @@ const FAULTS: [(&str, &str, Break); 19] = [
     ("seconds.out-of-range", "/timeout_seconds", |r| {
         r.timeout_seconds = Some(0);
     }),
-    ("seconds.out-of-range", "/longest_run_seconds", |r| {
+    ("seconds.out-of-range", "/max_runtime_seconds", |r| {
         r.max_runtime_seconds = Some(0);
     }),
 ];
@@ -152,9 +152,9 @@ fn random_launch(numbers: &mut Numbers) -> RequestedLaunch {
     if numbers.one_in(3) {
         request.command = Vec::new();
     }
-    request.copies = 1 + numbers.below(MAX_COPIES);
+    request.replicas = 1 + numbers.below(MAX_REPLICAS);
     request.image = ["host", "lab/vision", "a:1"][numbers.below(3) as usize].into();
-    // Close to the longest name, so that the number of a copy may be too much.
+    // Close to the longest name, so that the number of a replica may be too much.
     let length = 55 + numbers.below(9) as usize;
     request.name = Some("x".repeat(length)).filter(|_| numbers.one_in(2));
     request.demand.cpu = CpuShare(numbers.below(1000));
@@ -229,9 +229,9 @@ fn what_is_validated_is_never_refused_later_for_a_static_reason() {
         accepted += 1;
         let fails = |what: &str| panic!("seed {seed}: {what} refuses {request:?}");
         if let Some(name) = &launch.name {
-            for number in 1..=launch.copies {
-                if name.copy(number, launch.copies).is_err() {
-                    fails("the name of a copy");
+            for number in 1..=launch.replicas {
+                if name.replica(number, launch.replicas).is_err() {
+                    fails("the name of a replica");
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Launching: from what a person typed to rows, all copies in one commit or none. Preview and
+//! Launching: from what a user typed to rows, all replicas in one commit or none. Preview and
 //! duplicate live here too, since they read and write the same request.
 
 use api::sessions::{LaunchRequest, Resources, SessionView};
@@ -43,7 +43,7 @@ struct CheckedLaunch {
     labels: BTreeMap<String, String>,
     spec: session::SessionSpec,
     device_affinity: Option<String>,
-    copies: u32,
+    replicas: u32,
     /// The word a made-up name begins with.
     word: String,
 }
@@ -51,7 +51,7 @@ struct CheckedLaunch {
 /// Made-up names tried before giving up; each has 30 random bits.
 const NAMES_TRIED: u32 = 8;
 
-/// Launches one session, or `copies` of them, all in one commit or none.
+/// Launches one session, or `replicas` of them, all in one commit or none.
 ///
 /// Errors: what is wrong with the request, by field; `session.name-taken`; what no machine here
 /// could ever hold; `idempotency.key-reused`; `disk.full`.
@@ -65,7 +65,7 @@ pub async fn launch(
     let key = own_key(caller, key)?;
     refuse_unwell(server)?;
     refuse_full_queue(server)?;
-    let device_affinity = request.only_on.clone();
+    let device_affinity = request.device_affinity.clone();
     let validated = RequestedLaunch::from(request).validate(server.clock().now())?;
     let draft = server.catalog().read_now("understand a launch", |view| {
         look_up(view, caller, validated, device_affinity)
@@ -74,7 +74,7 @@ pub async fn launch(
     let name = caller.name.clone();
     server
         .catalog()
-        .write(Lane::People, "launch sessions", move |rows| {
+        .write(Lane::Requests, "launch sessions", move |rows| {
             let launched = once(rows, key.as_ref(), || {
                 if let SessionEnvironment::Image { id, reference } = &draft.spec.environment
                     && rows.image(*id)?.is_none()
@@ -107,12 +107,12 @@ fn refuse_full_queue(server: &Server) -> Result<(), Refusal> {
     Err(refusals::queue_full(MAX_LIVE).retry_after(60))
 }
 
-/// Sessions of one person that wait at once. Higher: one person's sweep makes every decision slow for
+/// Sessions of one user that wait at once. Higher: one user's sweep makes every decision slow for
 /// everybody. Lower: a sweep has to be launched in parts.
 pub(super) const MAX_WAITING: u32 = 1_000;
 
-/// Bytes of commands and variables of one person's sessions that wait, all together. Every pass reads them:
-/// higher, and two requests for 500 long copies take the server's memory. Lower: a sweep of long commands has
+/// Bytes of commands and variables of one user's sessions that wait, all together. Every pass reads them:
+/// higher, and two requests for 500 long replicas take the server's memory. Lower: a sweep of long commands has
 /// to be launched in parts.
 pub(super) const MAX_WAITING_BYTES: u64 = 16 << 20;
 
@@ -203,8 +203,8 @@ pub async fn preview(
             let world = view.world()?;
             let draft = look_up(view, &caller, validated, None)?;
             if let Some(name) = &draft.name {
-                for number in 1..=draft.copies {
-                    let name = name.copy(number, draft.copies)?;
+                for number in 1..=draft.replicas {
+                    let name = name.replica(number, draft.replicas)?;
                     let taken = world
                         .sessions
                         .iter()
@@ -221,7 +221,7 @@ pub async fn preview(
                     demand: draft.spec.demand,
                     start_at: draft.spec.start_at,
                     depends_on: draft.spec.depends_on,
-                    copies: draft.copies,
+                    replicas: draft.replicas,
                     owner: Some(caller.subject.user),
                 },
                 now,
@@ -266,13 +266,13 @@ pub async fn duplicate(
                 gpu_memory: demand.gpu_memory,
                 mig: demand.mig,
             },
-            copies: 1,
+            replicas: 1,
             timeout_seconds: row.spec.timeout_seconds,
-            longest_run_seconds: row.spec.max_runtime_seconds,
+            max_runtime_seconds: row.spec.max_runtime_seconds,
             // A start in the past, and dependencies that are over, are not asked for again.
             start_at: None,
             depends_on: Vec::new(),
-            only_on: None,
+            device_affinity: None,
         })
     })
 }
@@ -332,7 +332,7 @@ fn look_up(
         labels: launch.labels,
         spec,
         device_affinity,
-        copies: launch.copies,
+        replicas: launch.replicas,
         word,
     })
 }
@@ -415,7 +415,7 @@ fn insert(
             Err(Failure::Refusal(refusal))
                 if refusal.code == rules::codes::SESSION_NAME_TAKEN
                     && draft.name.is_none()
-                    && draft.copies == 1
+                    && draft.replicas == 1
                     && tried < NAMES_TRIED => {}
             result => return result,
         }
@@ -435,16 +435,16 @@ fn insert_named(
         project,
         user: owner,
     };
-    refuse_own_full_queue(rows, &subjects, draft.copies, &draft.spec)?;
+    refuse_own_full_queue(rows, &subjects, draft.replicas, &draft.spec)?;
     let now = rows.now;
-    // Ids break ties in the queue, so that copies start in the order of their numbers.
-    let mut ids: Vec<SessionId> = (0..draft.copies)
+    // Ids break ties in the queue, so that replicas start in the order of their numbers.
+    let mut ids: Vec<SessionId> = (0..draft.replicas)
         .map(|_| SessionId::make(now, base::observe::random()))
         .collect();
     ids.sort_unstable();
     let mut written = Vec::with_capacity(ids.len());
     for (id, number) in ids.into_iter().zip(1..) {
-        let name = name.copy(number, draft.copies)?;
+        let name = name.replica(number, draft.replicas)?;
         let mut row = session::Session::launched(id, name, owner, draft.spec.clone(), now);
         (row.domain, row.project) = (domain, project);
         row.labels.clone_from(&draft.labels);

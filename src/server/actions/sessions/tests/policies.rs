@@ -12,21 +12,21 @@ use crate::catalog::policies::PolicySubjects;
 fn attach(server: &Server, level: &'static str, subject: Vec<u8>, limits: &'static str) {
     server
         .catalog()
-        .write_now(Lane::People, "attach a policy", move |rows| {
+        .write_now(Lane::Requests, "attach a policy", move |rows| {
             rows.attach_policy(level, &subject, limits)
         })
         .unwrap();
 }
 
-fn copies(copies: u32) -> LaunchRequest {
+fn replicas(replicas: u32) -> LaunchRequest {
     LaunchRequest {
-        copies,
+        replicas,
         ..LaunchRequest::default()
     }
 }
 
 async fn limit_of(server: &Server, caller: &Caller, number: u32) -> Option<String> {
-    match launch(server, caller, copies(number), None).await {
+    match launch(server, caller, replicas(number), None).await {
         Ok(_) => None,
         Err(Failure::Refusal(refusal)) => {
             assert_eq!(refusal.kind, RefusalKind::TooOften);
@@ -65,8 +65,8 @@ fn the_first_policy_has_the_limits_that_the_constants_give() {
 #[tokio::test]
 async fn the_sites_policy_bounds_each_user_and_the_constants_what_it_does_not_name() {
     let server = server();
-    let kim = person(&server, "kim", Role::User);
-    let lee = person(&server, "lee", Role::User);
+    let kim = user(&server, "kim", Role::User);
+    let lee = user(&server, "lee", Role::User);
     attach(&server, "site", Vec::new(), r#"{"waiting":3}"#);
     for user in [&kim, &lee] {
         assert_eq!(limit_of(&server, user, 3).await, None);
@@ -91,8 +91,8 @@ async fn the_sites_policy_bounds_each_user_and_the_constants_what_it_does_not_na
 #[tokio::test]
 async fn the_strictest_of_user_project_and_domain_holds() {
     let server = server();
-    let kim = person(&server, "kim", Role::User);
-    let lee = person(&server, "lee", Role::User);
+    let kim = user(&server, "kim", Role::User);
+    let lee = user(&server, "lee", Role::User);
     let own = kim.subject.user.0.as_bytes().to_vec();
     attach(&server, "user", own, r#"{"waiting":2}"#);
     let project = ProjectId::DEFAULT.0.as_bytes().to_vec();
@@ -111,7 +111,7 @@ async fn the_strictest_of_user_project_and_domain_holds() {
     let domain = DomainId::DEFAULT.0.as_bytes().to_vec();
     attach(&server, "domain", domain, r#"{"waiting":4}"#);
     // More than it allows wait already: nothing ends, and nothing more comes.
-    let refused = refusal(launch(&server, &lee, copies(1), None).await);
+    let refused = refusal(launch(&server, &lee, replicas(1), None).await);
     assert_eq!(refused.code, "limit.reached");
     assert_eq!(refused.values["used"], "5");
     assert_eq!(refused.values["limit"], "4");

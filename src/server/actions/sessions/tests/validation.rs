@@ -10,7 +10,7 @@ type Break = fn(&mut LaunchRequest);
 
 /// Static faults, one of each field.
 const FAULTS: [Break; 12] = [
-    |r| r.copies = 501,
+    |r| r.replicas = 501,
     |r| r.name = Some("a b".into()),
     |r| r.labels = [(String::new(), String::new())].into(),
     |r| r.resources.gpu = Some(GpuShare::ZERO),
@@ -21,13 +21,13 @@ const FAULTS: [Break; 12] = [
     |r| r.resources.cpu = Some(CpuShare(0)),
     |r| r.command = vec![String::new()],
     |r| r.env = [("a=b".to_owned(), String::new())].into(),
-    |r| r.longest_run_seconds = Some(0),
+    |r| r.max_runtime_seconds = Some(0),
 ];
 
 #[tokio::test]
 async fn launch_and_preview_refuse_what_validate_refuses_in_its_words() {
     let server = server();
-    let kim = person(&server, "kim", Role::User);
+    let kim = user(&server, "kim", Role::User);
     for (first, fault) in FAULTS.iter().enumerate() {
         for (second, other) in FAULTS.iter().enumerate().skip(first) {
             let mut request = LaunchRequest::default();
@@ -52,7 +52,7 @@ async fn launch_and_preview_refuse_what_validate_refuses_in_its_words() {
 #[tokio::test]
 async fn what_validate_accepts_is_refused_only_for_what_was_looked_up() {
     let server = server();
-    let kim = person(&server, "kim", Role::User);
+    let kim = user(&server, "kim", Role::User);
     let mut outcomes = std::collections::BTreeMap::<String, u32>::new();
     // Every combination of these, each without a static fault.
     for n in 0..(3 * 3 * 3 * 2 * 2) {
@@ -62,7 +62,7 @@ async fn what_validate_accepts_is_refused_only_for_what_was_looked_up() {
             image: ["host", "lab/vision", "0188bc5f-3680-7777-b5f1-aa0707070707"][pick(3, 3)]
                 .into(),
             depends_on: [vec![], vec!["none".into()], vec!["a".into()]][pick(3, 9)].clone(),
-            copies: [1, 500][pick(2, 27)],
+            replicas: [1, 500][pick(2, 27)],
             kind: [SessionKind::Interactive, SessionKind::Batch][pick(2, 54)],
             command: vec!["true".into()],
             resources: api::sessions::Resources {
@@ -97,7 +97,7 @@ async fn what_validate_accepts_is_refused_only_for_what_was_looked_up() {
 #[tokio::test]
 async fn a_resize_refuses_what_validate_refuses_in_its_words() {
     let server = server();
-    let kim = person(&server, "kim", Role::User);
+    let kim = user(&server, "kim", Role::User);
     let session = one(&server, &kim, named("a")).await.unwrap();
     let row = server
         .catalog()
