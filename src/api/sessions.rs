@@ -11,6 +11,7 @@ use rules::reason::Reason;
 use rules::resources::Demand;
 use rules::session::{DesiredState, Outcome, SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use rules::workload::validate::{RequestedLaunch, RequestedResize};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -203,6 +204,26 @@ impl Default for LaunchRequest {
     }
 }
 
+impl From<LaunchRequest> for RequestedLaunch {
+    fn from(request: LaunchRequest) -> Self {
+        Self {
+            name: request.name,
+            labels: request.labels,
+            replicas: request.replicas,
+            kind: request.kind,
+            image: request.image,
+            command: request.command,
+            env: request.env,
+            demand: request.resources.demand(),
+            typed_gpu: request.resources.gpu,
+            timeout_seconds: request.timeout_seconds,
+            max_runtime_seconds: request.max_runtime_seconds,
+            start_at: request.start_at,
+            depends_on: request.depends_on,
+        }
+    }
+}
+
 /// Amounts; what is left out gets its default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = LaunchResources)]
@@ -277,6 +298,17 @@ pub struct Resize {
     /// Memory of the fraction; follows the share where only that is given.
     #[schema(value_type = Option<u64>)]
     pub gpu_memory: Option<Bytes>,
+}
+
+impl From<Resize> for RequestedResize {
+    fn from(wanted: Resize) -> Self {
+        Self {
+            cpu: wanted.cpu,
+            memory: wanted.memory,
+            gpu: wanted.gpu,
+            gpu_memory: wanted.gpu_memory,
+        }
+    }
 }
 
 #[derive(Debug, Default, Deserialize, ToSchema)]

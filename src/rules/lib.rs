@@ -25,6 +25,7 @@ pub mod permissions;
 pub mod placement;
 pub mod policy;
 pub mod progress;
+pub mod quota;
 pub mod reason;
 pub mod reasons;
 pub mod refusal;

@@ -1,6 +1,7 @@
-//! What people launch: the specification, the state, the session, its containers.
+//! What people launch: the specification, its validation, the state, the session, its containers.
 
 pub mod container;
 pub mod session;
 pub mod spec;
 pub mod state;
+pub mod validate;

@@ -30,6 +30,7 @@ mod migrate;
 mod node_cache;
 pub(crate) mod nodes;
 mod open;
+pub(crate) mod policies;
 mod reach;
 mod reader;
 pub(crate) mod request_key;

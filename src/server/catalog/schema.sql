@@ -144,6 +144,21 @@ CREATE TABLE operation (
 
 CREATE INDEX operation_open on operation (created_at) where state in ('pending', 'running');
 
+CREATE TABLE policy (
+    id blob primary key,
+    name text not null unique,
+    limits text not null check (json_valid(limits)),
+    generation integer not null
+) strict;
+
+CREATE TABLE policy_use (
+    subject_kind text not null check (subject_kind in ('site', 'domain', 'project', 'user')),
+    -- Empty for the site.
+    subject blob not null,
+    policy blob not null references policy (id),
+    primary key (subject_kind, subject)
+) strict, without rowid;
+
 CREATE TABLE project (
     id blob primary key,
     domain blob not null references domain (id),

@@ -269,27 +269,6 @@ impl ReadTransaction<'_> {
         })
     }
 
-    /// How many sessions of a user wait for a place. Costs one step of an index each.
-    pub(crate) fn waiting_of(&self, owner: UserId) -> Result<u32, Failure> {
-        Ok(self
-            .connection
-            .prepare_cached("select count(*) from session where owner = ?1 and state = 'pending'")?
-            .query_row([owner.0.as_bytes()], |row| row.get(0))?)
-    }
-
-    /// Bytes of commands and variables of the sessions of a user that wait for a place. Costs one visit of
-    /// each, without reading them.
-    pub(crate) fn waiting_bytes_of(&self, owner: UserId) -> Result<u64, Failure> {
-        Ok(self
-            .connection
-            .prepare_cached(
-                "select coalesce(sum(octet_length(command) + octet_length(env)), 0) as bytes
-                 from session
-                 where owner = ?1 and state = 'pending'",
-            )?
-            .query_row([owner.0.as_bytes()], |row| value::unsigned(row, "bytes"))?)
-    }
-
     /// The revision of the newest commit that this view sees.
     pub(crate) fn revision(&self) -> Result<u64, Failure> {
         Ok(self

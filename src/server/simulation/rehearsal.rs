@@ -18,10 +18,9 @@ use rules::reasons;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::resources::{Capacity, Demand, Device};
-use rules::session::{
-    DesiredState, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
-};
+use rules::session::{DesiredState, Session, SessionEnvironment, SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use rules::workload::validate::{RequestedLaunch, RequestedResize};
 use rules::world::ClusterSnapshot;
 
 use crate::Failure;
@@ -284,13 +283,16 @@ impl RehearsalStage {
         for other in options.take("after").into_iter().flat_map(|l| l.split(',')) {
             depends_on.push(self.session(other)?.id);
         }
-        let order = SessionSpec {
+        let request = RequestedLaunch {
+            name: None,
+            labels: BTreeMap::new(),
+            replicas: 1,
             kind: if run.is_some() {
                 SessionKind::Batch
             } else {
                 SessionKind::Interactive
             },
-            environment: SessionEnvironment::Host,
+            image: SessionEnvironment::Host.word().to_owned(),
             command: vec!["work".into()],
             env: BTreeMap::new(),
             demand: Demand {
@@ -301,24 +303,34 @@ impl RehearsalStage {
                 gpu_memory: options.take("gpu-mem").map(Bytes::parse).transpose()?,
                 mig: options.take("mig").map(MigProfile::parse).transpose()?,
             },
+            typed_gpu: None,
             timeout_seconds: options.whole("timeout")?,
             max_runtime_seconds: options.whole("longest")?,
             start_at: options.whole("at")?.map(|s| self.start.plus_seconds(s)),
-            depends_on,
+            depends_on: depends_on.iter().map(SessionId::to_string).collect(),
         };
         options.all_used("submit")?;
-        let demand = order.demand;
         let world = self.server.world()?;
-        let checked = order
-            .check()
-            .and_then(|()| placement::possible(&world, &demand, &SessionEnvironment::Host));
-        if let Err(refusal) = checked {
-            self.say(&format!("  refused: {refusal}"));
-            return Ok(());
-        }
+        let checked = request
+            .validate(now)
+            .and_then(|launch| {
+                let host = SessionEnvironment::Host;
+                launch.spec.complete(host, false, depends_on)
+            })
+            .and_then(|spec| {
+                placement::possible(&world, &spec.demand, &spec.environment)?;
+                Ok(spec)
+            });
+        let spec = match checked {
+            Ok(spec) => spec,
+            Err(refusal) => {
+                self.say(&format!("  refused: {refusal}"));
+                return Ok(());
+            }
+        };
         let number = self.ids.len() as u8;
         let id = SessionId::make(now, [0, 0, 0, 0, 0, 0, 0, 0, 0, number]);
-        let session = Session::launched(id, SessionName::parse(name)?, owner, order, now);
+        let session = Session::launched(id, SessionName::parse(name)?, owner, spec, now);
         match self.server.submit(&session, &format!("submit-{number}")) {
             Ok(id) => {
                 self.ids.insert(name.to_owned(), id);
@@ -342,18 +354,17 @@ impl RehearsalStage {
     /// Another share of the devices that it has, as the action of a user gives it.
     fn resize(&mut self, name: &str, share: &str) -> Result<(), Failure> {
         let row = self.session(name)?;
-        let demand = Demand {
-            gpu: GpuShare::parse(share)?,
-            gpu_memory: None,
-            ..row.spec.demand
+        let wanted = RequestedResize {
+            gpu: Some(GpuShare::parse(share)?),
+            ..RequestedResize::default()
         };
         let world = self.server.world()?;
-        let granted = demand
-            .check()
-            .and_then(|()| placement::possible(&world, &demand, &SessionEnvironment::Host))
-            .and_then(|()| placement::regrant(&world, &row, &demand));
+        let granted = wanted.validate(&row).and_then(|demand| {
+            placement::possible(&world, &demand, &row.spec.environment)?;
+            Ok((placement::regrant(&world, &row, &demand)?, demand))
+        });
         match granted {
-            Ok(devices) => {
+            Ok((devices, demand)) => {
                 self.server.edit(row.id, move |s| {
                     s.spec.demand = demand;
                     s.regrant(devices);

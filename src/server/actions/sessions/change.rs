@@ -11,12 +11,13 @@ use rules::reasons;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{self, DesiredState, SessionEnvironment, SessionState};
-use rules::units::GpuShare;
+use rules::workload::validate::{RequestedResize, check_labels};
 
 use super::find::find;
 use super::launch::{refuse_document_gone, refuse_own_full_queue};
 use super::view::NameCache;
 use crate::access::Caller;
+use crate::catalog::policies::PolicySubjects;
 use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
 
@@ -73,7 +74,12 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
             }
             match session.state() {
                 SessionState::Ended => {
-                    refuse_own_full_queue(rows, session.owner, 1, &session.spec)?;
+                    let subjects = PolicySubjects {
+                        domain: session.domain,
+                        project: session.project,
+                        user: session.owner,
+                    };
+                    refuse_own_full_queue(rows, &subjects, 1, &session.spec)?;
                     session.begin_again(rows.now);
                     Ok(true)
                 }
@@ -133,7 +139,7 @@ pub async fn set_labels(
     labels: BTreeMap<String, String>,
     if_match: Option<u64>,
 ) -> Result<SessionView, Failure> {
-    session::check_labels(&labels)?;
+    check_labels(&labels)?;
     let code = Some("session.labelled");
     change(
         server,
@@ -191,27 +197,7 @@ fn resize_row(
         return Err(ended().into());
     }
     // What can never be right is refused in every state of the session.
-    let mut demand = session.spec.demand;
-    demand.cpu = wanted.cpu.unwrap_or(demand.cpu);
-    demand.memory = wanted.memory.unwrap_or(demand.memory);
-    demand.shm = demand.shm.min(demand.memory);
-    if wanted.gpu.is_some() && session.spec.demand.mig.is_some() {
-        return Err(refusals::resize_partition().at("/resources/gpu").into());
-    }
-    if let Some(gpu) = wanted.gpu {
-        if gpu == GpuShare::ZERO && session.state().holds_resources() && demand.gpu > gpu {
-            return Err(refusals::gpu_zero_while_running()
-                .at("/resources/gpu")
-                .into());
-        }
-        demand.gpu = gpu;
-        // Memory that was set by itself stays only where a fraction is left to have it.
-        if wanted.gpu_memory.is_none() && !has_fraction(gpu) {
-            demand.gpu_memory = None;
-        }
-    }
-    demand.gpu_memory = wanted.gpu_memory.or(demand.gpu_memory);
-    demand.check()?;
+    let demand = RequestedResize::from(wanted).validate(session)?;
     // Between its place and its first process, and while it stops, its machine may hold it
     // to the old limits for a while; what it gave back would be given away too early.
     let settled = matches!(
@@ -246,10 +232,6 @@ fn resize_row(
     }
     session.spec.demand = demand;
     Ok(true)
-}
-
-fn has_fraction(share: GpuShare) -> bool {
-    !share.0.is_multiple_of(100)
 }
 
 /// Freezes a running session: it keeps its memory and its place, and uses no processor.

@@ -5,10 +5,14 @@ use api::sessions::{LaunchRequest, Resources, SessionView};
 use rules::names::{SessionId, SessionName, UserId};
 use rules::permissions::{Permission, own};
 use rules::placement::{self, Explanation};
+use rules::quota::{
+    self, AttachedPolicy, EffectiveLimit, LimitKey, PolicyLevel, PolicyLimits, UsageByLevel,
+};
 use rules::refusal::Refusal;
 use rules::refusals;
-use rules::session::{self, Outcome, SessionEnvironment, SessionKind, SessionState};
-use rules::units::{GpuShare, Timestamp};
+use rules::session::{self, Outcome, SessionEnvironment, SessionState};
+use rules::units::GpuShare;
+use rules::workload::validate::{ImageChoice, RequestedLaunch, ValidatedLaunch};
 use rules::world::ClusterSnapshot;
 use std::collections::BTreeMap;
 
@@ -19,6 +23,7 @@ use crate::access::Caller;
 use crate::actions::allowed;
 use crate::actions::system::refuse_unwell;
 use crate::actions::{IdempotencyKey, once, own_key};
+use crate::catalog::policies::PolicySubjects;
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server};
 
@@ -31,7 +36,7 @@ pub struct Launched {
     pub replayed: bool,
 }
 
-/// A request that was understood, checked and looked up.
+/// A launch that was validated and looked up.
 struct CheckedLaunch {
     /// None: to be made up.
     name: Option<SessionName>,
@@ -60,8 +65,10 @@ pub async fn launch(
     let key = own_key(caller, key)?;
     refuse_unwell(server)?;
     refuse_full_queue(server)?;
+    let device_affinity = request.device_affinity.clone();
+    let validated = RequestedLaunch::from(request).validate(server.clock().now())?;
     let draft = server.catalog().read_now("understand a launch", |view| {
-        draft(view, caller, request, server.clock().now())
+        look_up(view, caller, validated, device_affinity)
     })?;
     let owner = caller.subject.user;
     let name = caller.name.clone();
@@ -109,27 +116,76 @@ pub(super) const MAX_WAITING: u32 = 1_000;
 /// to be launched in parts.
 pub(super) const MAX_WAITING_BYTES: u64 = 16 << 20;
 
-/// Refuses where one user would have too many sessions that wait, or too large ones, with `more` of that
-/// order.
+/// What each user may have waiting where the site's policy says nothing of it.
+const USUAL_LIMITS: PolicyLimits = PolicyLimits {
+    waiting: Some(MAX_WAITING as u64),
+    waiting_bytes: Some(MAX_WAITING_BYTES),
+};
+
+/// The limits of the policies that hold for these subjects, each with what is in use of it. Costs one visit of
+/// each waiting session of the user; of those of the project and the domain where a policy of theirs limits them.
+fn limits_of(rows: &Rows<'_>, subjects: &PolicySubjects) -> Result<Vec<EffectiveLimit>, Failure> {
+    let mut attached = rows.policies_of(subjects)?;
+    match attached
+        .iter_mut()
+        .find(|policy| policy.level == PolicyLevel::Site)
+    {
+        Some(site) => site.limits = site.limits.or(USUAL_LIMITS),
+        None => attached.push(AttachedPolicy {
+            level: PolicyLevel::Site,
+            name: String::new(),
+            limits: USUAL_LIMITS,
+        }),
+    }
+    let limited = |level: PolicyLevel| {
+        let says = |policy: &AttachedPolicy| policy.limits != PolicyLimits::default();
+        attached
+            .iter()
+            .any(|policy| policy.level == level && says(policy))
+    };
+    let mut usage = UsageByLevel {
+        user: rows.waiting_of(subjects.user)?,
+        ..UsageByLevel::default()
+    };
+    if limited(PolicyLevel::Project) {
+        usage.project = rows.waiting_in_project(subjects.project)?;
+    }
+    if limited(PolicyLevel::Domain) {
+        usage.domain = rows.waiting_in_domain(subjects.domain)?;
+    }
+    Ok(quota::effective(&attached, &usage))
+}
+
+/// Refuses where `more` sessions of that specification would be more that wait, or larger ones, than the policies
+/// allow.
 pub(super) fn refuse_own_full_queue(
     rows: &Rows<'_>,
-    owner: UserId,
+    subjects: &PolicySubjects,
     more: u32,
     spec: &session::SessionSpec,
 ) -> Result<(), Failure> {
-    let waiting = rows.waiting_of(owner)?;
-    if waiting + more <= MAX_WAITING {
-        let bytes = rows.waiting_bytes_of(owner)? + u64::from(more) * spec.bytes();
-        if bytes <= MAX_WAITING_BYTES {
-            return Ok(());
+    for limit in limits_of(rows, subjects)? {
+        let asked = match limit.key {
+            LimitKey::Waiting => u64::from(more),
+            LimitKey::WaitingBytes => u64::from(more) * spec.bytes(),
+        };
+        if asked <= limit.left {
+            continue;
         }
-        return Err(refusals::queue_own_too_large(bytes, MAX_WAITING_BYTES)
-            .retry_after(60)
-            .into());
+        let refusal = match (limit.level, limit.key) {
+            (PolicyLevel::Site | PolicyLevel::User, LimitKey::Waiting) => {
+                refusals::queue_own_full(limit.used, limit.value)
+            }
+            (PolicyLevel::Site | PolicyLevel::User, LimitKey::WaitingBytes) => {
+                refusals::queue_own_too_large(limit.used + asked, limit.value)
+            }
+            (PolicyLevel::Domain | PolicyLevel::Project, _) => {
+                refusals::limit_reached(&limit.policy, limit.value, limit.key.word(), limit.used)
+            }
+        };
+        return Err(refusal.retry_after(60).into());
     }
-    Err(refusals::queue_own_full(waiting, MAX_WAITING)
-        .retry_after(60)
-        .into())
+    Ok(())
 }
 
 /// What would happen if this were launched now: the same checks, nothing written.
@@ -140,11 +196,12 @@ pub async fn preview(
 ) -> Result<Explanation, Failure> {
     allowed(caller, Permission::SessionsWrite)?;
     let (caller, now) = (caller.clone(), server.clock().now());
+    let validated = RequestedLaunch::from(request).validate(now)?;
     server
         .catalog()
         .read("preview a launch", move |view| {
             let world = view.world()?;
-            let draft = draft(view, &caller, request, now)?;
+            let draft = look_up(view, &caller, validated, None)?;
             if let Some(name) = &draft.name {
                 for number in 1..=draft.replicas {
                     let name = name.replica(number, draft.replicas)?;
@@ -247,57 +304,22 @@ fn no_image(reference: &str) -> Refusal {
     refusals::image_unknown(reference.escape_debug()).at("/image")
 }
 
-fn draft(
+/// Looks up what a validated launch names: its image, its dependencies, and whether a machine could ever hold it.
+///
+/// Errors: `image.*`, `dependency.*`, `command.missing` where the image runs nothing by itself; what no machine
+/// could ever hold.
+fn look_up(
     view: &ReadTransaction<'_>,
     caller: &Caller,
-    request: LaunchRequest,
-    now: Timestamp,
+    launch: ValidatedLaunch,
+    device_affinity: Option<String>,
 ) -> Result<CheckedLaunch, Failure> {
-    if !(1..=session::MAX_REPLICAS).contains(&request.replicas) {
-        return Err(refusals::replicas_out_of_range(session::MAX_REPLICAS)
-            .at("/replicas")
-            .into());
-    }
-    let name = match request.name.as_deref().map(str::trim) {
-        None | Some("") => None,
-        Some(text) => {
-            let name = SessionName::parse(text)?;
-            // The longest of the names has to fit too.
-            name.replica(request.replicas, request.replicas)?;
-            Some(name)
-        }
-    };
-    session::check_labels(&request.labels)?;
-    if request.resources.gpu == Some(GpuShare::ZERO) {
-        return Err(refusals::gpu_zero().at("/resources/gpu").into());
-    }
-    let (environment, runs_something) = environment(view, caller, &request.image)?;
-    let depends_on = dependencies(view, caller, &request.depends_on, name.as_ref())?;
-    if request.kind == SessionKind::Interactive && request.timeout_seconds.is_some() {
-        return Err(refusals::timeout_batch_only().at("/timeout_seconds").into());
-    }
-    if request
-        .start_at
-        .is_some_and(|start| start > now.plus_seconds(session::MAX_RUN_SECONDS))
-    {
-        return Err(refusals::start_at_too_far().at("/start_at").into());
-    }
+    let (environment, runs_something) = environment(view, caller, &launch.image)?;
+    let depends_on = dependencies(view, caller, &launch.depends_on, launch.name.as_ref())?;
     let word = environment.word().to_owned();
-    let spec = session::SessionSpec {
-        kind: request.kind,
-        environment,
-        command: request.command,
-        env: request.env,
-        demand: request.resources.demand(),
-        timeout_seconds: request.timeout_seconds,
-        max_runtime_seconds: request.max_runtime_seconds,
-        start_at: request.start_at,
-        depends_on,
-    };
-    spec.check()?;
-    if spec.kind == SessionKind::Batch && spec.command.is_empty() && !runs_something {
-        return Err(refusals::command_missing_in_image().at("/command").into());
-    }
+    let spec = launch
+        .spec
+        .complete(environment, runs_something, depends_on)?;
     // Whether it could ever start depends on the machines alone, so no session is read for it.
     let machines = ClusterSnapshot {
         nodes: view.nodes()?,
@@ -306,11 +328,11 @@ fn draft(
     };
     placement::possible(&machines, &spec.demand, &spec.environment)?;
     Ok(CheckedLaunch {
-        name,
-        labels: request.labels,
+        name: launch.name,
+        labels: launch.labels,
         spec,
-        device_affinity: request.device_affinity,
-        replicas: request.replicas,
+        device_affinity,
+        replicas: launch.replicas,
         word,
     })
 }
@@ -320,21 +342,12 @@ fn draft(
 fn environment(
     view: &ReadTransaction<'_>,
     caller: &Caller,
-    typed: &str,
+    choice: &ImageChoice,
 ) -> Result<(SessionEnvironment, bool), Failure> {
-    let typed = typed.trim();
-    if typed == "host" {
-        return Ok((SessionEnvironment::Host, false));
-    }
-    session::text(
-        rules::session::TextField::Image,
-        "/image",
-        typed,
-        rules::image::MAX_REFERENCE_LENGTH,
-    )?;
-    let found = match typed.parse::<rules::names::ImageId>() {
-        Ok(id) => view.image(id)?,
-        Err(_) => view.image_called(&rules::image::parse_reference(typed)?)?,
+    let (found, typed) = match choice {
+        ImageChoice::Host => return Ok((SessionEnvironment::Host, false)),
+        ImageChoice::Id { id, typed } => (view.image(*id)?, typed),
+        ImageChoice::Reference { reference, typed } => (view.image_called(reference)?, typed),
     };
     let found = found.filter(|image| caller.subject.reaches(image.domain));
     let image = found.ok_or_else(|| no_image(typed))?;
@@ -356,14 +369,8 @@ fn dependencies(
     typed: &[String],
     own_name: Option<&SessionName>,
 ) -> Result<Vec<SessionId>, Failure> {
-    if typed.len() > session::MAX_DEPENDENCIES {
-        return Err(refusals::dependency_too_many(session::MAX_DEPENDENCIES)
-            .at("/depends_on")
-            .into());
-    }
     let mut ids = Vec::new();
     for text in typed {
-        let text = text.trim();
         let found = match find(view, caller, Permission::SessionsRead, text) {
             Ok(session) => session,
             Err(Failure::Refusal(refusal)) if refusal.code == rules::codes::SESSION_NOT_FOUND => {
@@ -425,8 +432,13 @@ fn insert_named(
     owner: UserId,
     actor: &str,
 ) -> Result<Vec<session::Session>, Failure> {
-    refuse_own_full_queue(rows, owner, draft.replicas, &draft.spec)?;
     let (domain, project) = rows.home_project(owner)?.ok_or_else(no_project)?;
+    let subjects = PolicySubjects {
+        domain,
+        project,
+        user: owner,
+    };
+    refuse_own_full_queue(rows, &subjects, draft.replicas, &draft.spec)?;
     let now = rows.now;
     // Ids break ties in the queue, so that replicas start in the order of their numbers.
     let mut ids: Vec<SessionId> = (0..draft.replicas)

@@ -17,6 +17,9 @@ use crate::access::{Via, new_user};
 use crate::actions::IdempotencyKey;
 use crate::catalog::Lane;
 
+mod policies;
+mod validation;
+
 /// A server with one machine of four cores and 8 GiB.
 fn server() -> Server {
     let server = Server::for_tests();
