@@ -10,10 +10,7 @@ use super::house;
 use super::source::{Kind, Source, Tree};
 
 /// Files below `src` that hold tests alone under a name of their own.
-const TESTS: [&str; 2] = [
-    "src/server/actions/backups/rollback.rs",
-    "src/server/actions/backups/schedule.rs",
-];
+const TESTS: [&str; 1] = ["src/server/actions/backups/rollback.rs"];
 /// Places that hand on what was said elsewhere, each with where its words come from.
 const HANDED_ON: [(&str, &str); 4] = [
     ("src/doors/cli.rs", "the server's own answer"),
