@@ -50,7 +50,7 @@ struct ServerInner {
     open_streams: Arc<access::OpenStreams>,
     settings: appliance::settings::EffectiveSettings,
     backups: appliance::backups::BackupState,
-    examining: diagnostics::Examining,
+    diagnostics: diagnostics::Diagnostics,
     snapshots: snapshot::Snapshots,
     streams: OnceLock<Arc<dyn base::link::streams::Streams>>,
     under_way: actions::replay::UnderWay,
@@ -128,7 +128,7 @@ impl Server {
             open_streams: Arc::default(),
             settings: appliance::settings::EffectiveSettings::new(reading),
             backups: appliance::backups::BackupState::default(),
-            examining: diagnostics::Examining::default(),
+            diagnostics: diagnostics::Diagnostics::default(),
             snapshots: snapshot::Snapshots::default(),
             streams: OnceLock::new(),
             under_way: actions::replay::UnderWay::default(),
@@ -136,8 +136,8 @@ impl Server {
     }
 
     /// Brings who looks at the machine for this server; without one, pages say that there is none.
-    pub fn bring_examiner(&self, examiner: diagnostics::Examiner) {
-        self.0.examining.bring(examiner);
+    pub fn bring_diagnostics(&self, runner: diagnostics::DiagnosticsRunner) {
+        self.0.diagnostics.bring(runner);
     }
 
     /// Brings the way into sessions, which the self-test of a card needs.
@@ -154,8 +154,8 @@ impl Server {
         self.0.streams.get().cloned()
     }
 
-    pub(crate) fn examining(&self) -> &diagnostics::Examining {
-        &self.0.examining
+    pub(crate) fn diagnostics(&self) -> &diagnostics::Diagnostics {
+        &self.0.diagnostics
     }
 
     /// Takes up what an earlier run left: open jobs, and bytes whose rows were never written. What cannot be
@@ -250,8 +250,8 @@ impl Server {
     }
 
     /// Names this box among others, in bundles for support and in backups. Drawn once, with the node.
-    pub fn box_id(&self) -> uuid::Uuid {
-        self.0.catalog.founding().box_id
+    pub fn installation_id(&self) -> uuid::Uuid {
+        self.0.catalog.founding().installation_id
     }
 
     pub(crate) fn catalog(&self) -> &catalog::Catalog {
@@ -280,7 +280,7 @@ impl Server {
     }
 }
 
-/// Moves this server's rows towards what people want, and speaks to the nodes behind `links`: wakes
+/// Moves this server's rows towards what users want, and speaks to the nodes behind `links`: wakes
 /// on commits, reports and a clock of seconds. Runs until it is dropped; at most one a server.
 /// An error ends one pass, is logged, and the next pass tries again.
 pub fn conduct(server: &Server, links: links::Links) -> impl Future<Output = ()> + Send + use<> {
@@ -289,7 +289,7 @@ pub fn conduct(server: &Server, links: links::Links) -> impl Future<Output = ()>
     controller::driver::run(catalog, links, clock, server.settings().keep_days)
 }
 
-/// Has the logs of sessions that people delete removed from the machine behind `streams`, those that were
+/// Has the logs of sessions that users delete removed from the machine behind `streams`, those that were
 /// deleted before included. Runs until it is dropped; at most one a server.
 pub fn forget_logs(
     server: &Server,

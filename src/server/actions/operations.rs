@@ -1,4 +1,4 @@
-//! What a person may do with long work: look at it, and call it off.
+//! What a user may do with long work: look at it, and call it off.
 
 use api::operations::OperationView;
 use rules::names::OperationId;
@@ -57,7 +57,7 @@ pub async fn cancel(
     find(server, caller, id)?;
     let asked = server
         .catalog()
-        .write(Lane::People, "cancel an operation", move |rows| {
+        .write(Lane::Requests, "cancel an operation", move |rows| {
             rows.cancel_operation(id)
         })
         .await?;
@@ -82,7 +82,7 @@ pub(super) fn show(server: &Server, row: OperationRow) -> OperationView {
     OperationView {
         id: row.id,
         kind: row.kind,
-        person: row.person,
+        user: row.user,
         state: row.state,
         step: seen.map(|seen| seen.step).unwrap_or_default(),
         done,

@@ -14,7 +14,7 @@ pub(crate) const GPU_TEST: &str = "gpu.test";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ImportInput {
     pub(crate) source: ImportOrigin,
-    /// What people shall call it; None: as the archive says.
+    /// What users shall call it; None: as the archive says.
     pub(crate) reference: Option<String>,
 }
 

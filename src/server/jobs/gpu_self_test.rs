@@ -1,5 +1,5 @@
 //! The self-test of a card: two ordinary sessions bound to it, in which the program that every slice comes
-//! with tries all there is to try, one thing after the other. What it says is judged by `rules::proof`, signed
+//! with tries all there is to try, one thing after the other. What it says is judged by `rules::self_test`, signed
 //! by the box's authority and kept. None survives its server.
 
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use api::gpus::Gpu;
 use api::sessions::{LaunchRequest, Resources};
 use base::link::streams::{ExecRequest, Streams, TermOutput};
 use rules::names::{ContainerName, OperationId, SessionId};
-use rules::proof::{self, PATHS, PROCESSES, Statement, TestFinding, WAYS};
 use rules::reasons;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::resources::DeviceShare;
+use rules::self_test::{self, PATHS, PROCESSES, Statement, TestFinding, WAYS};
 use rules::session::{SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, Timestamp};
 use serde_json::json;
@@ -27,7 +27,7 @@ use crate::actions::sessions;
 use crate::catalog::Rows;
 use crate::catalog::events::NewEvent;
 use crate::catalog::job_kinds::GPU_TEST;
-use crate::catalog::proofs::ProofRow;
+use crate::catalog::self_tests::SelfTestRow;
 use crate::{Failure, Server, ServerFault, WeakServer};
 
 #[cfg(test)]
@@ -147,7 +147,7 @@ fn signed(
         .certificates()?
         .sign(text.as_bytes())
         .map_err(crate::appliance::lazy_stores::tls_failure)?;
-    let proof = ProofRow {
+    let report = SelfTestRow {
         id: uuid::Uuid::from_bytes(base::observe::random()),
         device: statement.device.clone(),
         driver: statement.driver.clone(),
@@ -159,21 +159,21 @@ fn signed(
     let actor = caller.name.clone();
     Ok(Box::new(move |rows| {
         end_sessions(rows, job)?;
-        rows.insert_proof(&proof)?;
-        let word = if proof.passed { "passed" } else { "failed" };
+        rows.insert_self_test(&report)?;
+        let word = if report.passed { "passed" } else { "failed" };
         rows.note(NewEvent {
             actor: actor.as_str(),
             topic: "gpus",
-            object: &proof.device,
+            object: &report.device,
             scope: rules::tenancy::Scope::SITE,
             code: "gpu.tested",
             before: "",
-            after: &format!("{word}, driver {}", proof.driver),
+            after: &format!("{word}, driver {}", report.driver),
         })?;
         Ok(json!({
-            "device": proof.device,
-            "proof": proof.id,
-            "passed": proof.passed,
+            "device": report.device,
+            "report": report.id,
+            "passed": report.passed,
             "failed": statement.failed(),
         }))
     }))
@@ -250,8 +250,8 @@ impl<'a> Trial<'a> {
                     gpu: Some(share),
                     ..Resources::default()
                 },
-                longest_run_seconds: Some(MAX_RUN_SECONDS),
-                only_on: Some(gpu.id.clone()),
+                max_runtime_seconds: Some(MAX_RUN_SECONDS),
+                device_affinity: Some(gpu.id.clone()),
                 ..LaunchRequest::default()
             };
             let launched = sessions::launch(server, caller, request, None).await?;
@@ -284,7 +284,7 @@ impl<'a> Trial<'a> {
                 self.step(findings.len(), &format!("memory {path} × {processes}"))?;
                 let count = processes.to_string();
                 let said = self.prober(&["measure", path, &count], &[]).await;
-                findings.push(proof::memory(path, processes, slice, &said));
+                findings.push(self_test::memory(path, processes, slice, &said));
             }
         }
         let piece = (slice.0 / PIECES).to_string();
@@ -293,11 +293,11 @@ impl<'a> Trial<'a> {
             self.step(findings.len(), &format!("way {way}"))?;
             let words = ["ways", way, LIBRARY, &piece, &asked];
             let said = self.prober(&words, environment).await;
-            findings.push(proof::way(way, slice, &said));
+            findings.push(self_test::way(way, slice, &said));
         }
         self.step(findings.len(), "fence")?;
         let said = self.prober(&["fence"], &[]).await;
-        findings.extend(proof::fence(1, &said));
+        findings.extend(self_test::fence(1, &said));
         self.step(findings.len(), "launch")?;
         let (mut bare, mut hooked) = (Vec::new(), Vec::new());
         let launches = LAUNCHES.to_string();
@@ -306,7 +306,7 @@ impl<'a> Trial<'a> {
             bare.push(self.prober(&["launch", &launches], &real).await);
             hooked.push(self.prober(&["launch", &launches], &[]).await);
         }
-        findings.push(proof::launch(&bare, &hooked));
+        findings.push(self_test::launch(&bare, &hooked));
         self.step(findings.len(), "share")?;
         let seconds = COMPUTING_SECONDS.to_string();
         let spin = ["spin", seconds.as_str()];
@@ -314,7 +314,7 @@ impl<'a> Trial<'a> {
             self.exec(&self.prober, &spin, &[]),
             self.exec(&self.neighbour, &spin, &[])
         );
-        findings.push(proof::share(
+        findings.push(self_test::share(
             (self.prober.part.share, &a),
             (self.neighbour.part.share, &b),
         ));
@@ -322,10 +322,10 @@ impl<'a> Trial<'a> {
         findings.push(self.trespass(slice).await?);
         self.step(findings.len(), "neighbour")?;
         let after = self.exec(&self.neighbour, &["status"], &[]).await;
-        findings.push(proof::neighbour(&before, &after));
+        findings.push(self_test::neighbour(&before, &after));
         let passed = findings
             .iter()
-            .all(|finding| finding.verdict == proof::TestVerdict::Held);
+            .all(|finding| finding.verdict == self_test::TestVerdict::Held);
         Ok(Statement {
             version: 1,
             passed,
@@ -335,7 +335,7 @@ impl<'a> Trial<'a> {
             machine: self.gpu.node_name.clone(),
             driver: self.gpu.driver.clone(),
             fardel: env!("CARGO_PKG_VERSION").to_owned(),
-            box_id: self.server.box_id().to_string(),
+            installation_id: self.server.installation_id().to_string(),
             by: self.caller.name.to_string(),
             began_at: self.began_at,
             ended_at: self.server.clock().now(),
@@ -466,17 +466,17 @@ impl<'a> Trial<'a> {
                 Some(_) => None,
             };
             if let Some(what) = what {
-                return Ok(proof::trespass(slice, &said, Some((what, after))));
+                return Ok(self_test::trespass(slice, &said, Some((what, after))));
             }
             // What did not get past the slice needs no answer.
-            let finding = proof::trespass(slice, &said, None);
-            if finding.verdict == proof::TestVerdict::Held {
+            let finding = self_test::trespass(slice, &said, None);
+            if finding.verdict == self_test::TestVerdict::Held {
                 return Ok(finding);
             }
             self.step(STEPS as usize - 2, "trespass")?;
             tokio::time::sleep(LOOK).await;
         }
-        Ok(proof::trespass(slice, &said, None))
+        Ok(self_test::trespass(slice, &said, None))
     }
 }
 

@@ -51,10 +51,10 @@ impl JobKind for ImportJobs {
     fn run(&self, job: &RunningJob<'_>) -> Result<JobResult, JobFailure> {
         let input = input(job.row)?;
         let imported = self.import(job, &input)?;
-        let person = job.row.person;
+        let user = job.row.user;
         Ok(Box::new(move |rows| {
             let actor = rows
-                .person_name(person)?
+                .user_name(user)?
                 .map_or_else(|| "server".to_owned(), |name| name.to_string());
             write(rows, &imported, input.reference.as_deref(), &actor)
         }))
@@ -254,7 +254,7 @@ fn old_name(image: &CatalogImage) -> String {
     format!("{path}:{tag}-was-{}", &was[20..])
 }
 
-/// What people will call an image: the name they gave, or those of the archive without the parts
+/// What users will call an image: the name they gave, or those of the archive without the parts
 /// that mean nothing here, or at least something.
 fn references(record: &ImageRecord, given: Option<&str>) -> Vec<String> {
     if let Some(given) = given {

@@ -1,13 +1,13 @@
 //! The self-test of a card as its administrator asks for it: may it begin, is it under way, what did it find.
 //! `jobs::gpu_self_test` runs it.
 
-use api::gpus::{Gpu, Proof, TestRequest};
+use api::gpus::{Gpu, SelfTestReport, TestRequest};
 use api::operations::OperationView;
 use rules::devices::Health;
 use rules::permissions::Permission;
-use rules::proof;
 use rules::refusal::Refusal;
 use rules::refusals;
+use rules::self_test;
 use rules::units::GpuShare;
 use serde_json::json;
 
@@ -21,7 +21,7 @@ use crate::catalog::job_kinds::GPU_TEST;
 use crate::catalog::jobs::OperationRow;
 use crate::{Failure, Server, ServerFault};
 
-/// Begins the self-test of a card and gives its operation, whose end names the proof.
+/// Begins the self-test of a card and gives its operation, whose end names the report.
 ///
 /// Errors: `gpu.test-simulated`, `gpu.test-cut`, `gpu.test-silent`, `gpu.test-no-room` with how much is
 /// missing, `gpu.test-no-environment` where its machine offers none and none was named, `image.not-found`,
@@ -56,7 +56,7 @@ pub async fn test(
     server.jobs().expect(&row, caller);
     let begun = server
         .catalog()
-        .write(Lane::People, "begin a self-test", move |rows| {
+        .write(Lane::Requests, "begin a self-test", move |rows| {
             if rows
                 .open_operations()?
                 .iter()
@@ -97,15 +97,15 @@ pub async fn running(
     Ok(its.map(|row| show(server, row)))
 }
 
-/// The newest proof of a card, made with any driver.
+/// The newest report of a card, made with any driver.
 ///
 /// Errors: `gpu.not-found`, `gpu.not-tested`.
-pub async fn proof(server: &Server, caller: &Caller, id: &str) -> Result<Proof, Failure> {
+pub async fn report(server: &Server, caller: &Caller, id: &str) -> Result<SelfTestReport, Failure> {
     let gpu = super::get(server, caller, id).await?;
     let device = gpu.id.clone();
     let row = server
         .catalog()
-        .read("show a proof", move |view| view.newest_proof(&device))
+        .read("show a report", move |view| view.newest_self_test(&device))
         .await?;
     let Some(row) = row else {
         return Err(match gpu.simulated {
@@ -115,10 +115,10 @@ pub async fn proof(server: &Server, caller: &Caller, id: &str) -> Result<Proof, 
         .into());
     };
     let authority = server.certificates()?.authority();
-    Ok(Proof {
+    Ok(SelfTestReport {
         id: row.id,
         result: serde_json::from_str(&row.statement)
-            .map_err(|error| ServerFault::new("read a proof", error))?,
+            .map_err(|error| ServerFault::new("read a report", error))?,
         statement: row.statement,
         signature: base64(&row.signature),
         authority: authority.pem,
@@ -185,7 +185,7 @@ pub(crate) fn testable(server: &Server, gpu: &Gpu) -> Result<(GpuShare, GpuShare
         return Err(refusals::gpu_test_simulated());
     }
     if !gpu.partitions.is_empty() {
-        return Err(refusals::gpu_test_cut());
+        return Err(refusals::gpu_test_partitioned());
     }
     if !gpu.answers || matches!(gpu.health, Health::Failing { .. }) {
         return Err(refusals::gpu_test_silent());
@@ -195,7 +195,7 @@ pub(crate) fn testable(server: &Server, gpu: &Gpu) -> Result<(GpuShare, GpuShare
         ..rules::resources::Device::new(gpu.index, gpu.model.clone())
     };
     let policy = server.settings().share_policy();
-    let Some((larger, smaller)) = proof::shares(&device, &policy) else {
+    let Some((larger, smaller)) = self_test::shares(&device, &policy) else {
         return Err(refusals::gpu_test_too_small(gpu.memory));
     };
     let wanted = GpuShare(larger.0 + smaller.0);

@@ -1,5 +1,5 @@
 //! What a self-test leaves whose server died: its row says so, and its sessions end. How one runs is shown in
-//! `tests/suite/gpu/proof.rs`.
+//! `tests/suite/gpu/self_test.rs`.
 
 use api::operations::OperationState;
 use rules::names::BootId;
@@ -55,7 +55,7 @@ async fn a_self_test_of_a_server_that_died_ends_with_its_reason_and_its_sessions
     let id = row.id;
     server
         .catalog()
-        .write_now(Lane::People, "leave a row", move |rows| {
+        .write_now(Lane::Requests, "leave a row", move |rows| {
             rows.insert_operation(&row, "root")?;
             rows.begin_operation(row.id)
         })

@@ -154,7 +154,7 @@ impl JobKind for Scripted {
 
 fn mark(row: &OperationRow) -> OperationRow {
     let input = json!({"label": label(row)});
-    OperationRow::asked(row.created_at, MARK, row.person, input)
+    OperationRow::asked(row.created_at, MARK, row.user, input)
 }
 
 /// A catalog in memory with a runner over it, which can die and come again.
@@ -202,7 +202,7 @@ impl Bench {
         self.runner().expect(&row, &root);
         let catalog = self.server.catalog();
         catalog
-            .write_now(Lane::People, "ask", move |rows| {
+            .write_now(Lane::Requests, "ask", move |rows| {
                 rows.insert_operation(&row, "root")
             })
             .unwrap();
@@ -219,7 +219,7 @@ impl Bench {
     fn cancel(&self, id: OperationId) -> bool {
         let catalog = self.server.catalog();
         let open = catalog
-            .write_now(Lane::People, "cancel", move |rows| {
+            .write_now(Lane::Requests, "cancel", move |rows| {
                 rows.cancel_operation(id)
             })
             .unwrap();
@@ -393,7 +393,7 @@ fn what_a_crash_leaves_open_begins_again_or_ends_with_its_reason() {
     let catalog = bench.server.catalog().clone();
     for (.., unwanted) in left.clone() {
         catalog
-            .write_now(Lane::People, "cancel", move |rows| {
+            .write_now(Lane::Requests, "cancel", move |rows| {
                 rows.cancel_operation(unwanted)
             })
             .unwrap();
