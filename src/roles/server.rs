@@ -188,6 +188,7 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
         server::actions::replay::ended(&server).await;
     })
     .await;
+    let _ = tokio::time::timeout(FAREWELL, server::stop_jobs(&server)).await;
     // The controller holds the other end of the machine's link: without it the machine lets go too.
     controller.abort();
     house.abort();

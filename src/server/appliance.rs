@@ -1,8 +1,7 @@
-//! Long work of the box: forward-only jobs whose rows say what is wanted, each step safe to run twice.
-//! What is open when the server dies is simply begun again.
+//! What the server keeps beside its rows: stores of bytes, settings in force, backups, the installation.
 
 pub(crate) mod backups;
-pub(crate) mod imports;
 pub(crate) mod installation;
 pub(crate) mod lazy_stores;
 pub(crate) mod settings;
+pub(crate) mod unnamed_images;

@@ -1,7 +1,7 @@
 //! Room 5, the truth: what is wanted, who may want it, and what should happen next. Keeps rows, takes
 //! decisions by `rules`, and speaks to machines only through `base::link`; never touches a container.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use base::observe::Clock;
 use base::settings::{LoadedSettings, Settings};
@@ -15,6 +15,7 @@ mod catalog;
 mod controller;
 pub mod diagnostics;
 pub mod events;
+mod jobs;
 pub mod links;
 pub mod offline_inspection;
 pub mod routes;
@@ -28,9 +29,20 @@ pub mod upgrade;
 #[derive(Clone)]
 pub struct Server(Arc<ServerInner>);
 
+/// A server that this does not keep open.
+#[derive(Clone)]
+pub(crate) struct WeakServer(Weak<ServerInner>);
+
+impl WeakServer {
+    /// None once the last clone of the server is dropped.
+    pub(crate) fn upgrade(&self) -> Option<Server> {
+        self.0.upgrade().map(Server)
+    }
+}
+
 struct ServerInner {
-    /// Dropped first: its thread holds the catalog open.
-    imports: appliance::imports::Imports,
+    /// Dropped first: its threads hold the catalog open.
+    jobs: jobs::runner::JobRunner,
     lazy_stores: Arc<appliance::lazy_stores::LazyStores>,
     catalog: catalog::Catalog,
     hasher: access::password::Hasher,
@@ -40,7 +52,7 @@ struct ServerInner {
     backups: appliance::backups::BackupState,
     diagnostics: diagnostics::Diagnostics,
     snapshots: snapshot::Snapshots,
-    self_tests: actions::gpus::prove::SelfTests,
+    streams: OnceLock<Arc<dyn base::link::streams::Streams>>,
     under_way: actions::replay::UnderWay,
 }
 
@@ -93,9 +105,23 @@ impl Server {
         hasher: access::password::Hasher,
     ) -> Self {
         catalog.set_policy(reading.settings.share_policy());
-        Self(Arc::new(ServerInner {
-            imports: appliance::imports::Imports::idle(),
-            lazy_stores: Arc::default(),
+        let lazy_stores = Arc::<appliance::lazy_stores::LazyStores>::default();
+        let imports = jobs::import::ImportJobs {
+            catalog: catalog.clone(),
+            lazy_stores: Arc::clone(&lazy_stores),
+            data: reading.settings.data.clone(),
+        };
+        Self(Arc::new_cyclic(|server| ServerInner {
+            jobs: jobs::runner::JobRunner::new(
+                catalog.clone(),
+                vec![
+                    Arc::new(imports),
+                    Arc::new(jobs::gpu_self_test::SelfTestJobs(WeakServer(
+                        server.clone(),
+                    ))),
+                ],
+            ),
+            lazy_stores,
             catalog,
             hasher,
             sign_in_counts: access::AttemptCounts::default(),
@@ -104,7 +130,7 @@ impl Server {
             backups: appliance::backups::BackupState::default(),
             diagnostics: diagnostics::Diagnostics::default(),
             snapshots: snapshot::Snapshots::default(),
-            self_tests: actions::gpus::prove::SelfTests::default(),
+            streams: OnceLock::new(),
             under_way: actions::replay::UnderWay::default(),
         }))
     }
@@ -116,35 +142,36 @@ impl Server {
 
     /// Brings the way into sessions, which the self-test of a card needs.
     pub fn bring_streams(&self, streams: Arc<dyn base::link::streams::Streams>) {
-        self.0.self_tests.bring(streams);
+        // A second one would be a second start of the same server, which does not happen.
+        let _ = self.0.streams.set(streams);
     }
 
     pub(crate) fn under_way(&self) -> &actions::replay::UnderWay {
         &self.0.under_way
     }
 
-    pub(crate) fn self_tests(&self) -> &actions::gpus::prove::SelfTests {
-        &self.0.self_tests
+    pub(crate) fn streams(&self) -> Option<Arc<dyn base::link::streams::Streams>> {
+        self.0.streams.get().cloned()
     }
 
     pub(crate) fn diagnostics(&self) -> &diagnostics::Diagnostics {
         &self.0.diagnostics
     }
 
-    /// Takes up what an earlier run left: open imports, and bytes whose rows were never written. What
-    /// cannot be done now only costs images; the server serves all the same.
+    /// Takes up what an earlier run left: open jobs, and bytes whose rows were never written. What cannot be
+    /// done now only costs images; the server serves all the same.
     fn go_on(&self) -> Result<(), Failure> {
+        use catalog::job_kinds::{GPU_TEST, IMAGE_IMPORT};
+        let open = self
+            .catalog()
+            .read_now("look for open jobs", |view| view.open_operations())?;
+        let any = |kind: &str| open.iter().any(|row| row.kind == kind);
+        if any(GPU_TEST) {
+            self.jobs().wake(GPU_TEST)?;
+        }
         match self.image_store() {
-            Ok(images) => {
-                let open = self
-                    .catalog()
-                    .read_now("look for open imports", |view| view.open_operations())?;
-                if open.is_empty() {
-                    appliance::imports::forget_unnamed(self.catalog(), &images)?;
-                } else {
-                    self.ring_imports()?;
-                }
-            }
+            Ok(_) if any(IMAGE_IMPORT) => self.jobs().wake(IMAGE_IMPORT)?,
+            Ok(images) => appliance::unnamed_images::forget_unnamed(self.catalog(), &images)?,
             Err(failure) => {
                 let error = base::observe::chain(&failure);
                 tracing::warn!(%error, "the image store cannot be opened; images are not available");
@@ -171,16 +198,17 @@ impl Server {
         self.0.lazy_stores.uploads(&self.settings().data)
     }
 
-    pub(crate) fn imports(&self) -> &appliance::imports::Imports {
-        &self.0.imports
+    /// What runs the long work of this server.
+    pub(crate) fn jobs(&self) -> &jobs::runner::JobRunner {
+        &self.0.jobs
     }
 
-    /// Wakes the thread that imports.
-    pub(crate) fn ring_imports(&self) -> Result<(), Failure> {
-        let inner = &self.0;
-        inner
-            .imports
-            .ring(&inner.catalog, &inner.lazy_stores, &self.settings().data)
+    /// Makes a backup now, in the name of this actor; see `jobs::backup::make`.
+    pub(crate) async fn make_backup(
+        &self,
+        actor: &str,
+    ) -> Result<appliance::backups::BackupFile, Failure> {
+        jobs::backup::make(self, actor).await
     }
 
     pub fn clock(&self) -> &Clock {
@@ -270,15 +298,19 @@ pub fn forget_logs(
     controller::logs::run(server.catalog().clone(), streams)
 }
 
-/// Does what is due by the clock and not by rows: backups; and the self-tests of cards. Runs until it is
-/// dropped; at most one a server.
+/// Does what is due by the clock and not by rows: backups. Runs until it is dropped; at most one a server.
 pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
-    let backups = appliance::backups::keep_making(server.clone());
+    let backups = jobs::backup::keep_making(server.clone());
     let pages = keep_looking(server.clone());
-    let self_tests = actions::gpus::prove::keep_proving(server.clone());
     async {
-        tokio::join!(backups, self_tests, pages);
+        tokio::join!(backups, pages);
     }
+}
+
+/// Stops the jobs under way, whose rows stay open for the next server, and ends when their threads have. A
+/// backup under way is not broken off.
+pub async fn stop_jobs(server: &Server) {
+    server.jobs().stop().await;
 }
 
 /// Ends when nothing can be written any more, because the catalog's writer panicked: then the process must

@@ -25,7 +25,7 @@ pub async fn standing(server: &Server, caller: &Caller) -> Result<BackupStanding
 /// Errors: `backup.not-configured`, `backup.under-way`, and those of making one.
 pub async fn make(server: &Server, caller: &Caller) -> Result<BackupFile, Failure> {
     allowed(caller, Permission::SystemWrite)?;
-    backups::make(server, caller.name.as_str()).await
+    server.make_backup(caller.name.as_str()).await
 }
 
 /// One of them to be carried away: what it is and its bytes, which only the passphrase opens.
@@ -61,7 +61,5 @@ pub async fn take(
 
 #[cfg(test)]
 mod rollback;
-#[cfg(test)]
-mod schedule;
 #[cfg(test)]
 mod tests;

@@ -15,9 +15,10 @@ use super::operations::show;
 use super::system::refuse_unwell;
 use super::{IdempotencyKey, Once, allowed, once, own_key};
 use crate::access::{Caller, Via};
-use crate::appliance::imports::{ImportOrigin, Input, KIND, forget_unnamed};
 use crate::appliance::lazy_stores::{image_failure, upload_failure};
+use crate::appliance::unnamed_images::forget_unnamed;
 use crate::catalog::events::NewEvent;
+use crate::catalog::job_kinds::{IMAGE_IMPORT, ImportInput, ImportOrigin};
 use crate::catalog::jobs::OperationRow;
 use crate::catalog::{Lane, ReadTransaction};
 use crate::{Failure, Server, ServerFault};
@@ -126,10 +127,15 @@ pub async fn import_once(
         }
     };
     look_at(server, source.clone()).await?;
-    let input = Input { source, reference };
+    let input = ImportInput { source, reference };
     let kept = serde_json::to_value(&input)
         .map_err(|error| ServerFault::new("keep what to import", error))?;
-    let row = OperationRow::asked(server.clock().now(), KIND, caller.subject.user, kept);
+    let row = OperationRow::asked(
+        server.clock().now(),
+        IMAGE_IMPORT,
+        caller.subject.user,
+        kept,
+    );
     let actor = caller.name.clone();
     let begun = server
         .catalog()
@@ -160,7 +166,7 @@ pub async fn import_once(
             })
         })
         .await?;
-    server.ring_imports()?;
+    server.jobs().wake(IMAGE_IMPORT)?;
     Ok(Once {
         value: show(server, begun.value),
         replayed: begun.replayed,

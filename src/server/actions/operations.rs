@@ -9,7 +9,7 @@ use super::allowed;
 use crate::access::Caller;
 use crate::catalog::Lane;
 use crate::catalog::jobs::OperationRow;
-use crate::{Failure, Server};
+use crate::{Failure, Server, ServerFault};
 
 /// Operations that are listed.
 const MAX_OPERATIONS: u32 = 200;
@@ -64,9 +64,10 @@ pub async fn cancel(
     if !asked {
         return Err(refusals::operation_over().into());
     }
-    server.imports().break_off(id);
-    server.self_tests().break_off(id);
-    server.ring_imports()?;
+    let runner = server.clone();
+    tokio::task::spawn_blocking(move || runner.jobs().cancel(id))
+        .await
+        .map_err(|ended| ServerFault::new("cancel an operation", ended))??;
     find(server, caller, id)
 }
 
@@ -76,10 +77,7 @@ fn visible(caller: &Caller) -> Reach {
 }
 
 pub(super) fn show(server: &Server, row: OperationRow) -> OperationView {
-    let seen = server
-        .imports()
-        .seen(row.id)
-        .or_else(|| server.self_tests().seen(row.id));
+    let seen = server.jobs().progress(row.id);
     let (done, total) = seen.as_ref().map_or((0, 0), |seen| (seen.done, seen.total));
     OperationView {
         id: row.id,

@@ -152,8 +152,8 @@ impl Rows<'_> {
         self.note_operation(row, actor, "operation.accepted")
     }
 
-    /// Marks a pending operation as under way; one that is already is left as it is.
-    pub(crate) fn begin_operation(&self, id: OperationId) -> Result<(), Failure> {
+    /// Marks a pending operation as under way; one that is already is left as it is. False where it is over.
+    pub(crate) fn begin_operation(&self, id: OperationId) -> Result<bool, Failure> {
         self.connection
             .prepare_cached(
                 "update operation
@@ -161,7 +161,8 @@ impl Rows<'_> {
                  where id = ?1 and state = 'pending'",
             )?
             .execute([id.0.as_bytes()])?;
-        Ok(())
+        let row = self.operation(id)?;
+        Ok(row.is_some_and(|row| row.state.is_open()))
     }
 
     /// Notes that its owner wants it to end. False where it is over.

@@ -274,7 +274,7 @@ async fn an_import_that_a_crash_broke_off_is_begun_again_at_the_next_start() {
         return;
     };
     let upload = uploaded(&b, &b.root, archive("tiny:1", "hello")).await;
-    let input = Input {
+    let input = ImportInput {
         source: ImportOrigin::Upload {
             id: upload.0,
             owner: b.root.subject.user.to_string(),
@@ -284,7 +284,7 @@ async fn an_import_that_a_crash_broke_off_is_begun_again_at_the_next_start() {
     // What a server leaves that died right after it began: an open row, and nobody at work on it.
     let row = OperationRow {
         id: OperationId::make(b.server.clock().now(), base::observe::random()),
-        kind: KIND.to_owned(),
+        kind: IMAGE_IMPORT.to_owned(),
         user: b.root.subject.user,
         state: OperationState::Running,
         input: serde_json::to_value(&input).unwrap(),

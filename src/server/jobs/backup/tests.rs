@@ -2,8 +2,9 @@
 
 use rules::units::Timestamp;
 
+use super::make_if_due;
 use crate::Server;
-use crate::appliance::backups::{make_if_due, standing};
+use crate::appliance::backups::standing;
 use base::observe::Clock;
 use std::os::unix::fs::PermissionsExt as _;
 

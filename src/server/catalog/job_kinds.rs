@@ -1,0 +1,29 @@
+//! What the rows of long work say: their kinds, and what an import works on. Never runs any.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// Reads an archive into the image store.
+pub(crate) const IMAGE_IMPORT: &str = "image.import";
+/// The self-test of a GPU.
+pub(crate) const GPU_TEST: &str = "gpu.test";
+
+/// What one import works on, as its row keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ImportInput {
+    pub(crate) source: ImportOrigin,
+    /// What users shall call it; None: as the archive says.
+    pub(crate) reference: Option<String>,
+}
+
+/// Where the archive of an import lies.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ImportOrigin {
+    /// An upload of this user.
+    Upload { id: Uuid, owner: String },
+    /// A file or directory on this machine; root said so.
+    Path(PathBuf),
+}

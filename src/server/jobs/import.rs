@@ -1,0 +1,346 @@
+//! The import of an image: reads the archive into the store, then writes its rows. A crash anywhere leaves an
+//! open row, and the next start does all of it again; layers that are there already cost only the reading.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rules::image::{CatalogImage, parse_reference};
+use rules::names::ImageId;
+use rules::refusal::{Refusal, RefusalKind};
+use rules::refusals;
+use rules::units::{Bytes, Timestamp};
+use serde_json::{Value, json};
+use store::images::archive::Archive;
+use store::images::digest::Sha256Digest;
+use store::images::record::ImageRecord;
+use store::images::{ArchiveImport, ImportStage, ImportStatus, ImportedImage};
+
+use super::outcome::{JobFailure, JobProgress, JobResult};
+use super::runner::{JobKind, RunningJob};
+use crate::appliance::lazy_stores::{LazyStores, image_failure, upload_failure};
+use crate::appliance::unnamed_images::forget_unnamed;
+use crate::catalog::events::NewEvent;
+use crate::catalog::job_kinds::{IMAGE_IMPORT, ImportInput, ImportOrigin};
+use crate::catalog::jobs::OperationRow;
+use crate::catalog::{Catalog, Rows};
+use crate::{Failure, ServerFault};
+
+/// Imports that run at once. More: they unpack against each other on one disk. Fewer: there is none.
+const AT_ONCE: usize = 1;
+
+/// What an import works with. Holds no server, so that dropping the server ends it.
+pub(crate) struct ImportJobs {
+    pub(crate) catalog: Catalog,
+    pub(crate) lazy_stores: Arc<LazyStores>,
+    pub(crate) data: PathBuf,
+}
+
+impl JobKind for ImportJobs {
+    fn name(&self) -> &'static str {
+        IMAGE_IMPORT
+    }
+
+    fn thread(&self) -> &'static str {
+        "imports"
+    }
+
+    fn at_once(&self) -> usize {
+        AT_ONCE
+    }
+
+    fn run(&self, job: &RunningJob<'_>) -> Result<JobResult, JobFailure> {
+        let input = input(job.row)?;
+        let imported = self.import(job, &input)?;
+        let user = job.row.user;
+        Ok(Box::new(move |rows| {
+            let actor = rows
+                .user_name(user)?
+                .map_or_else(|| "server".to_owned(), |name| name.to_string());
+            write(rows, &imported, input.reference.as_deref(), &actor)
+        }))
+    }
+
+    fn cancelled(&self) -> Refusal {
+        refusals::image_import_cancelled()
+    }
+
+    /// An upload that can never be imported goes at once; one that failed for want of room stays, so
+    /// that it can be tried again.
+    fn discard(&self, row: &OperationRow, refusal: &Refusal) {
+        let useless = matches!(
+            refusal.kind,
+            RefusalKind::Invalid | RefusalKind::TooLarge | RefusalKind::Malformed
+        ) || refusal.code == rules::codes::IMAGE_CANCELLED;
+        let Ok(ImportInput {
+            source: ImportOrigin::Upload { id, owner },
+            ..
+        }) = input(row)
+        else {
+            return;
+        };
+        if useless
+            && let Ok(uploads) = self.lazy_stores.uploads(&self.data)
+            && let Err(error) = uploads.remove(id, &owner)
+            && error.code() != Some(rules::codes::UPLOAD_NOT_FOUND)
+        {
+            tracing::warn!(%error, "an unusable upload was not removed");
+        }
+    }
+
+    /// The upload is of no use any more, nor is an image that lost its last name to this one. A crash before
+    /// this leaves the upload to its own expiry, and the image to the next start.
+    fn tidy(&self, row: &OperationRow) {
+        let forgotten = self
+            .lazy_stores
+            .images(&self.data)
+            .and_then(|images| forget_unnamed(&self.catalog, &images));
+        if let Err(failure) = forgotten {
+            tracing::warn!(error = %base::observe::chain(&failure), "images without a name stay");
+        }
+        if let Ok(ImportInput {
+            source: ImportOrigin::Upload { id, owner },
+            ..
+        }) = input(row)
+            && let Ok(uploads) = self.lazy_stores.uploads(&self.data)
+            && let Err(error) = uploads.remove(id, &owner)
+        {
+            tracing::warn!(%error, "an imported upload was not removed");
+        }
+    }
+}
+
+fn input(row: &OperationRow) -> Result<ImportInput, ServerFault> {
+    serde_json::from_value(row.input.clone())
+        .map_err(|error| ServerFault::new("read what to import", error))
+}
+
+impl ImportJobs {
+    fn import(
+        &self,
+        job: &RunningJob<'_>,
+        input: &ImportInput,
+    ) -> Result<Vec<ImportedImage>, Failure> {
+        let images = self.lazy_stores.images(&self.data)?;
+        let (archive, name) = self.open(input)?;
+        let imported = images
+            .import(
+                ArchiveImport {
+                    archive,
+                    name: name.as_deref(),
+                    now: self.catalog.clock().now(),
+                    cancelled: Some(job.stop()),
+                },
+                &mut |progress| job.report(shown(progress)),
+            )
+            .map_err(image_failure)?;
+        if let Some(reference) = &input.reference
+            && imported.len() > 1
+        {
+            forget_unnamed(&self.catalog, &images)?;
+            return Err(refusals::image_several(imported.len(), reference)
+                .at("/reference")
+                .into());
+        }
+        Ok(imported)
+    }
+
+    fn open(&self, input: &ImportInput) -> Result<(Archive, Option<String>), Failure> {
+        let (archive, file_name) = match &input.source {
+            ImportOrigin::Upload { id, owner } => {
+                let uploads = self.lazy_stores.uploads(&self.data)?;
+                let upload = uploads.complete(*id, owner, None).map_err(upload_failure)?;
+                (Archive::File(upload.file), upload.declared.file_name)
+            }
+            ImportOrigin::Path(path) => (
+                Archive::at(path).map_err(image_failure)?,
+                path.file_name()
+                    .map(|name| name.to_string_lossy().into_owned())
+                    .unwrap_or_default(),
+            ),
+        };
+        let name = input.reference.clone().or_else(|| stem(&file_name));
+        Ok((archive, name))
+    }
+}
+
+/// Writes the rows of what was imported, and gives what the operation says of them.
+fn write(
+    rows: &Rows<'_>,
+    imported: &[ImportedImage],
+    reference: Option<&str>,
+    actor: &str,
+) -> Result<Value, Failure> {
+    let mut results = Vec::new();
+    for image in imported {
+        for reference in references(&image.record, reference) {
+            let id = keep(rows, &image.record, &reference, actor)?;
+            results.push(json!({
+                "id": id,
+                "reference": reference,
+                "digest": image.record.id,
+                "known": image.known,
+                "new_bytes": image.new_bytes,
+                "warnings": image.record.warnings,
+            }));
+        }
+    }
+    Ok(json!({ "images": results }))
+}
+
+/// Makes sure that a row of this reference names this image, and gives its id.
+fn keep(
+    rows: &Rows<'_>,
+    record: &ImageRecord,
+    reference: &str,
+    actor: &str,
+) -> Result<ImageId, Failure> {
+    let digest = record.id.to_string();
+    if let Some(known) = rows.image_called(reference)? {
+        if known.digest == digest {
+            return Ok(known.id);
+        }
+        // The name moves to the new image, as tags do. The old one keeps its row while sessions
+        // start from it, under a name that says which it is.
+        if rows.image_users(known.id)? == 0 {
+            rows.remove_image(known.id)?;
+        } else {
+            rows.rename_image(known.id, &old_name(&known))?;
+        }
+    }
+    let settings = &record.settings;
+    let image = CatalogImage {
+        id: ImageId::make(rows.now, base::observe::random()),
+        reference: reference.to_owned(),
+        domain: rules::tenancy::DomainId::DEFAULT,
+        digest,
+        size: Bytes(record.total_bytes),
+        architecture: record.architecture.clone(),
+        created_at: record
+            .created
+            .as_deref()
+            .and_then(|text| Timestamp::parse(text).ok())
+            .unwrap_or(record.imported_at),
+        imported_at: record.imported_at,
+        labels: settings.labels.clone(),
+        entrypoint: settings.entrypoint.clone(),
+        command: settings.cmd.clone(),
+        env: settings.env.clone(),
+        user: settings.user.clone(),
+        working_directory: settings.working_directory.clone(),
+        stop_signal: settings.stop_signal.clone().unwrap_or_default(),
+        generation: 1,
+    };
+    rows.insert_image(&image)?;
+    rows.note(NewEvent {
+        actor,
+        topic: "images",
+        object: &image.id.to_string(),
+        scope: rules::tenancy::Scope::domain(image.domain),
+        code: "image.imported",
+        before: "",
+        after: reference,
+    })?;
+    Ok(image.id)
+}
+
+/// `python-ml:1.2` → `python-ml:1.2-was-0a1b2c3d4e5f`.
+fn old_name(image: &CatalogImage) -> String {
+    let (path, tag) = image
+        .reference
+        .rsplit_once(':')
+        .unwrap_or((&image.reference, "latest"));
+    let was = image.id.0.simple().to_string();
+    let tag: String = tag.chars().take(80).collect();
+    format!("{path}:{tag}-was-{}", &was[20..])
+}
+
+/// What users will call an image: the name they gave, or those of the archive without the parts
+/// that mean nothing here, or at least something.
+fn references(record: &ImageRecord, given: Option<&str>) -> Vec<String> {
+    if let Some(given) = given {
+        return vec![given.to_owned()];
+    }
+    let mut names: Vec<String> = record
+        .references
+        .iter()
+        .map(|name| {
+            ["docker.io/library/", "docker.io/", "localhost/"]
+                .iter()
+                .find_map(|prefix| name.strip_prefix(prefix))
+                .unwrap_or(name)
+        })
+        .filter_map(|name| parse_reference(name).ok())
+        .collect();
+    names.dedup();
+    if names.is_empty() {
+        names.push(format!("image-{}:latest", short(&record.id)));
+    }
+    names
+}
+
+fn short(digest: &Sha256Digest) -> &str {
+    digest.hex().get(..12).unwrap_or_default()
+}
+
+/// The name of an archive's file without its endings, where that can be part of a reference.
+fn stem(file_name: &str) -> Option<String> {
+    let mut stem = file_name.to_ascii_lowercase();
+    while let Some(shorter) = [
+        ".gz", ".zst", ".xz", ".bz2", ".tar", ".tgz", ".oci", ".docker",
+    ]
+    .iter()
+    .find_map(|ending| stem.strip_suffix(ending))
+    {
+        stem = shorter.to_owned();
+    }
+    let plain: String = stem
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || "._-".contains(c) {
+                c
+            } else {
+                '-'
+            }
+        })
+        .take(80)
+        .collect();
+    let plain = plain.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+    parse_reference(plain).is_ok().then(|| plain.to_owned())
+}
+
+fn shown(progress: ImportStatus) -> JobProgress {
+    let step = match progress.stage {
+        ImportStage::Reading => "reading".to_owned(),
+        ImportStage::Unpacking => {
+            format!("unpacking layer {} of {}", progress.layer, progress.layers)
+        }
+        ImportStage::Checking => {
+            format!("checking layer {} of {}", progress.layer, progress.layers)
+        }
+        ImportStage::Saving => "saving".to_owned(),
+    };
+    JobProgress {
+        step,
+        done: progress.done_bytes,
+        total: progress.total_bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stem;
+
+    #[test]
+    fn the_name_of_a_file_becomes_a_name_where_it_can() {
+        for (file, wanted) in [
+            ("python-ml.tar.gz", Some("python-ml")),
+            ("My Image (1).tar", Some("my-image--1")),
+            ("vit.oci", Some("vit")),
+            ("host.tar", None),
+            (".tar", None),
+            ("../../etc", Some("etc")),
+        ] {
+            assert_eq!(stem(file).as_deref(), wanted, "{file}");
+        }
+    }
+}
