@@ -212,7 +212,7 @@ async fn a_node_with_a_store_of_its_own_fetches_an_image_once_and_runs_it() {
     controller.abort();
     runs.await.expect("no panic").expect("it ran");
     let runtime = Runtime::open(places).expect("it opens");
-    super::disk::end_fork_server(runtime.box_id());
+    super::disk::end_fork_server(runtime.instance_id());
     runtime.retire();
 }
 
