@@ -2,6 +2,7 @@
 //! same two messages travel. Holds only the newest of each: both are complete, so an older one is
 //! worth nothing.
 
+pub mod images;
 pub mod streams;
 
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //! is. Never sees the catalog, a person or an HTTP request; speaks to the server only in the two
 //! messages of `rules::messages`, and lets doors in by `base::link::streams`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use base::link::NodeEnd;
+use base::link::images::ImageSource;
 use base::link::streams::Streams;
 use base::observe::Clock;
 use rules::continuity::Memory;
@@ -18,7 +19,7 @@ use rules::names::{BootId, NodeId};
 use rules::reason::Reason;
 use rules::resources::{Capacity, Device};
 use rules::units::{Bytes, CpuShare};
-use store::images::ImageStore;
+use store::images::failure::ImageError;
 
 mod again;
 mod assignment;
@@ -28,6 +29,7 @@ pub mod doctor;
 pub mod enforcer;
 pub mod gpu;
 pub mod host_network;
+pub mod images;
 mod inventory;
 mod measure;
 mod network;
@@ -50,6 +52,7 @@ use enforcer::Enforcer;
 use gpu::mig_configurator::MigConfigurator;
 use gpu::monitor::{DeviceMonitor, MonitorConfig};
 use gpu::shares::Shares;
+use images::{ImageDirectory, NodeImages};
 use measure::Measurements;
 use reconciler::{Reconciler, Wake};
 use runtime::{Runtime, RuntimeFault, RuntimePaths};
@@ -60,6 +63,8 @@ use starts::Starts;
 pub struct NodeOptions {
     pub id: NodeId,
     pub places: RuntimePaths,
+    /// Where images lie that its containers start from.
+    pub images: ImageDirectory,
     pub host_environment: bool,
     /// The administrator's bounds; None: all there is, less a reserve of memory.
     pub cpu: Option<CpuShare>,
@@ -83,6 +88,8 @@ pub enum NodeFault {
     Ledger { path: PathBuf, source: io::Error },
     #[error("the kernel does not say which boot this is")]
     Boot(#[source] io::Error),
+    #[error("the images of this machine cannot be opened")]
+    Images(#[from] ImageError),
     #[error("a thread of the machine cannot be started")]
     Thread(#[source] io::Error),
 }
@@ -101,10 +108,11 @@ pub struct LocalNode {
 
 impl LocalNode {
     /// Opens the machine and adopts what an earlier server left running. Ends nothing, starts
-    /// nothing. Costs a few milliseconds and one connection for each running container.
+    /// nothing. Costs a few milliseconds and one connection for each running container. Images that it does
+    /// not have come from `source`.
     pub fn open(
         options: NodeOptions,
-        images: Arc<ImageStore>,
+        source: Arc<dyn ImageSource>,
         clock: Clock,
     ) -> Result<Self, NodeFault> {
         let boot = boot().map_err(NodeFault::Boot)?;
@@ -168,6 +176,12 @@ impl LocalNode {
                 move || rung.ring(),
             )
         });
+        let rung = Arc::downgrade(&runtime);
+        let images = NodeImages::open(&options.images, source, move || {
+            if let Some(runtime) = rung.upgrade() {
+                runtime.ring();
+            }
+        })?;
         let rung = Arc::clone(&runtime);
         let disk = DiskWatch::begin(Arc::clone(&runtime), clock.clone(), &paused, move || {
             rung.ring();
@@ -190,6 +204,7 @@ impl LocalNode {
             problems,
             refused: BTreeMap::new(),
             again: Again::default(),
+            fetching: BTreeSet::new(),
             starts: Starts::on(std::thread::available_parallelism().map_or(1, NonZero::get)),
             stopping: BTreeMap::new(),
             limits: BTreeMap::new(),

@@ -1,7 +1,7 @@
 //! Makes this machine match its assignment: one thread that wakes on an assignment, on a container
 //! that changed, and on a clock. Steps come from `rules::housekeeping`; this file only takes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use base::observe::{Clock, chain};
 use rules::housekeeping::{ReconcileStep, steps};
 use rules::messages::{
     Assignment, ContainerOrder, ContainerStatus, NodeReport, ReportedState, RootFileSystem,
-    STOP_GRACE_SECONDS,
+    STOP_GRACE_SECONDS, Want,
 };
 use rules::names::{BootId, ContainerName};
 use rules::reason::Reason;
@@ -19,7 +19,6 @@ use rules::reasons;
 use rules::resources::{Capacity, Demand, Device, DeviceShare};
 use rules::session::SessionKind;
 use rules::units::Timestamp;
-use store::images::ImageStore;
 use store::images::digest::Sha256Digest;
 
 use crate::again::{self, Again};
@@ -30,6 +29,7 @@ use crate::gpu::mig_configurator::MigConfigurator;
 use crate::gpu::monitor::DeviceMonitor;
 use crate::gpu::shares::{self, Shares};
 use crate::gpu::simulated;
+use crate::images::{ImageNeed, NodeImages};
 use crate::measure::{MeasureSources, Measurements};
 use crate::report;
 use crate::runtime::{self, Runtime};
@@ -47,6 +47,10 @@ const SOONEST: Duration = Duration::from_millis(100);
 
 /// How often logs that are too old are looked for.
 const SWEEP: Duration = Duration::from_secs(3600);
+
+/// How often images are looked for that the server has no more and no container uses. Shorter: the server is
+/// asked more often. Longer: a removed image takes disk for longer.
+const SWEEP_IMAGES: Duration = Duration::from_secs(60);
 
 /// The first host id of the first session's block, and the size of a block. Above every range that
 /// distributions give to people (`/etc/subuid` starts at 100,000), below 2³¹.
@@ -71,7 +75,7 @@ pub(crate) enum Wake {
 
 pub(crate) struct Reconciler {
     pub(crate) runtime: Arc<Runtime>,
-    pub(crate) images: Arc<ImageStore>,
+    pub(crate) images: NodeImages,
     pub(crate) ledger: AssignmentStore,
     pub(crate) clock: Clock,
     pub(crate) name: String,
@@ -82,6 +86,8 @@ pub(crate) struct Reconciler {
     pub(crate) refused: BTreeMap<ContainerName, Reason>,
     /// Those whose start failed for the moment.
     pub(crate) again: Again,
+    /// Those whose image is on its way from the server.
+    pub(crate) fetching: BTreeSet<ContainerName>,
     /// How many are started together.
     pub(crate) starts: Starts,
     pub(crate) stopping: BTreeMap<ContainerName, Timestamp>,
@@ -113,6 +119,7 @@ impl Reconciler {
         let mut said: Option<NodeReport> = None;
         let mut beat = Instant::now();
         let mut swept: Option<Instant> = None;
+        let mut images_swept = Instant::now();
         self.measure();
         self.look_out(looked);
         loop {
@@ -139,6 +146,10 @@ impl Reconciler {
             if swept.is_none_or(|at| at.elapsed() >= SWEEP) {
                 swept = Some(Instant::now());
                 self.sweep_logs();
+            }
+            if images_swept.elapsed() >= SWEEP_IMAGES {
+                images_swept = Instant::now();
+                self.sweep_images();
             }
             let pause = pace.saturating_sub(beat.elapsed());
             let now = Instant::now();
@@ -239,15 +250,20 @@ impl Reconciler {
             .iter()
             .filter(|s| matches!(s.state, ReportedState::Preparing { .. }));
         self.starts.look(preparing.map(|s| s.name));
+        self.fetching.clear();
         // One moment for all of them: a start that takes long makes no room for the next in this round.
         let now = Instant::now();
         for step in steps(&assignment, &sights) {
             match step {
                 ReconcileStep::Start(order) if !self.again.is_due(order.name, now) => {}
-                ReconcileStep::Start(order) if self.starts.begins(order.name, now) => {
-                    self.start(&order);
-                }
-                ReconcileStep::Start(_) => {}
+                ReconcileStep::Start(order) => match self.need(&order) {
+                    ImageNeed::Ready if self.starts.begins(order.name, now) => self.start(&order),
+                    ImageNeed::Ready => {}
+                    ImageNeed::Fetching => {
+                        self.fetching.insert(order.name);
+                    }
+                    ImageNeed::Failed(reason) => self.refuse(order.name, reason),
+                },
                 ReconcileStep::Adjust(order) => self.adjust(&order),
                 ReconcileStep::Pause(name) => self.act("pause", name, |r, n| r.pause(n)),
                 // What the machine holds stands still whatever its owner wants.
@@ -258,6 +274,9 @@ impl Reconciler {
                 ReconcileStep::Forget(name) => self.forget(name),
             }
         }
+        let starts = |order: &&ContainerOrder| matches!(order.want, Want::Run | Want::Pause);
+        let wanted = assignment.containers.iter().filter(starts);
+        self.images.retain(&wanted.filter_map(image_of).collect());
         if let Some(watch) = &self.watch
             && let Err(error) = watch.wake()
         {
@@ -294,9 +313,39 @@ impl Reconciler {
             }
             Err(reason) => {
                 self.starts.forget(order.name);
-                tracing::warn!(container = %order.name, code = reason.code, reason = reason.text, "cannot be started");
-                self.refused.insert(order.name, reason);
+                self.refuse(order.name, reason);
             }
+        }
+    }
+
+    fn refuse(&mut self, name: ContainerName, reason: Reason) {
+        tracing::warn!(container = %name, code = reason.code, reason = reason.text, "cannot be started");
+        self.refused.insert(name, reason);
+    }
+
+    /// Whether the image of a container is here; one that can never be is judged when the container is made.
+    fn need(&self, order: &ContainerOrder) -> ImageNeed {
+        image_of(order).map_or(ImageNeed::Ready, |image| self.images.need(&image))
+    }
+
+    /// Has images removed that the server has no more. What a container that is not on the assignment started
+    /// from is not known, so nothing is removed while there is one.
+    fn sweep_images(&self) {
+        let Some(assignment) = self.ledger.assignment() else {
+            return;
+        };
+        let assigned = |name: &str| {
+            let mut orders = assignment.containers.iter();
+            orders.any(|order| order.name.to_string() == name)
+        };
+        if self
+            .runtime
+            .sights()
+            .iter()
+            .all(|sight| assigned(sight.name.as_str()))
+        {
+            let used = assignment.containers.iter().filter_map(image_of);
+            self.images.sweep(&used.collect());
         }
     }
 
@@ -376,8 +425,8 @@ impl Reconciler {
     fn image(&self, digest: &str, wanted: &mut runtime::ContainerSpec) -> Result<(), Reason> {
         let missing = || reasons::image_missing();
         let digest = Sha256Digest::parse(digest).ok_or_else(missing)?;
-        let record = self.images.image(&digest).map_err(|_| missing())?;
-        let mut layers = self.images.layers(&digest).map_err(|_| missing())?;
+        let record = self.images.store().image(&digest).map_err(|_| missing())?;
+        let mut layers = self.images.store().layers(&digest).map_err(|_| missing())?;
         // The store lists the top-most first, the runtime wants the lowest first.
         layers.reverse();
         wanted.root.layers = layers;
@@ -584,6 +633,7 @@ impl Reconciler {
             assignment: self.ledger.assignment(),
             places,
             refused: &self.refused,
+            fetching: &self.fetching,
             grants: &self.grants,
             stopping: &self.stopping,
         }
@@ -653,6 +703,14 @@ impl Reconciler {
                 .collect(),
             partition_failures: self.mig_configurator.partition_failures(),
         }
+    }
+}
+
+/// The image that a container starts from; None for the host environment and for what is no digest.
+fn image_of(order: &ContainerOrder) -> Option<Sha256Digest> {
+    match &order.root {
+        RootFileSystem::Host => None,
+        RootFileSystem::Image { digest } => Sha256Digest::parse(digest),
     }
 }
 

@@ -11,7 +11,7 @@ use rules::reason::Reason;
 use rules::reasons;
 use rules::resources::{Device, DeviceShare};
 use rules::units::{Bytes, Timestamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::assignment::IdBlock;
 use crate::enforcer;
@@ -25,6 +25,8 @@ pub(crate) struct ReportInputs<'a> {
     pub(crate) places: &'a dyn Fn(ContainerName) -> Option<IdBlock>,
     /// Those that could not be made, and why.
     pub(crate) refused: &'a BTreeMap<ContainerName, Reason>,
+    /// Those whose image is on its way from the server.
+    pub(crate) fetching: &'a BTreeSet<ContainerName>,
     /// The shares of devices that those which run are held to.
     pub(crate) grants: &'a BTreeMap<ContainerName, Vec<DeviceShare>>,
     /// Those told to end, and since when.
@@ -97,18 +99,26 @@ pub(crate) fn complete(
     mut sights: Vec<ContainerStatus>,
     known: &ReportInputs<'_>,
 ) -> Vec<ContainerStatus> {
-    let there: std::collections::BTreeSet<ContainerName> = sights.iter().map(|s| s.name).collect();
+    let there: BTreeSet<ContainerName> = sights.iter().map(|s| s.name).collect();
     sights.extend(
         assigned(known)
             .filter(|name| !there.contains(name))
-            .map(|name| ContainerStatus {
-                name,
-                state: ReportedState::Preparing {
-                    step: "waiting for its turn".into(),
-                },
-                usage: None,
-                devices: Vec::new(),
-                ran: None,
+            .map(|name| {
+                let fetching = known.fetching.contains(&name);
+                let step = match fetching {
+                    true => "fetching its image",
+                    false => "waiting for its turn",
+                };
+                ContainerStatus {
+                    name,
+                    state: ReportedState::Preparing {
+                        step: step.into(),
+                        fetching,
+                    },
+                    usage: None,
+                    devices: Vec::new(),
+                    ran: None,
+                }
             }),
     );
     sights
@@ -126,9 +136,11 @@ fn state(standing: &runtime::RuntimePhase) -> ReportedState {
     match standing {
         runtime::RuntimePhase::Preparing => ReportedState::Preparing {
             step: "mounting its file system".into(),
+            fetching: false,
         },
         runtime::RuntimePhase::Starting => ReportedState::Preparing {
             step: "starting its first process".into(),
+            fetching: false,
         },
         runtime::RuntimePhase::Running { since, paused, .. } => ReportedState::Running {
             since: time(*since),

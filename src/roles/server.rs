@@ -23,16 +23,17 @@ use base::service;
 use base::settings::{LoadedSettings, Settings};
 use base::tls::keeper::Keeper;
 use base::tls::names::HostNames;
+use node::images::ImageDirectory;
 use node::runtime::RuntimePaths;
 use node::runtime::run_directory::RunDirectory;
 use node::{LocalNode, NodeOptions};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::units::{Bytes, CpuShare};
+use server::image_source::StoredImages;
 use server::links::Links;
 use server::stream_router::StreamRouter;
 use server::{Failure, Server};
-use store::images::ImageStore;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -117,8 +118,7 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     // Before anything in it is touched, and until the end.
     let _run = RunDirectory::take(&settings.run, &settings.data, server.node())?;
     server.bring_diagnostics(super::diagnostics::runner(&settings));
-    let images = server.image_store()?;
-    let machine = open_machine(&settings, &server, &images, clock)?;
+    let machine = open_machine(&settings, &server, clock)?;
     let streams: Arc<dyn Streams> =
         Arc::new(StreamRouter::to(&server, server.node(), machine.streams()));
     server.bring_streams(Arc::clone(&streams));
@@ -274,12 +274,7 @@ fn folder(path: &Path, key: &str) -> Result<(), Refusal> {
         })
 }
 
-fn open_machine(
-    settings: &Settings,
-    server: &Server,
-    images: &Arc<ImageStore>,
-    clock: Clock,
-) -> Result<LocalNode, Failure> {
+fn open_machine(settings: &Settings, server: &Server, clock: Clock) -> Result<LocalNode, Failure> {
     let options = NodeOptions {
         id: server.node(),
         places: RuntimePaths {
@@ -288,6 +283,7 @@ fn open_machine(
             // The file this process runs from, also after a newer one was put in its place.
             shim_binary: PathBuf::from("/proc/self/exe"),
         },
+        images: ImageDirectory::Shared(server.image_directory()),
         host_environment: settings.host_environment,
         cpu: settings.cpu.as_deref().map(CpuShare::parse).transpose()?,
         memory: settings.memory.as_deref().map(Bytes::parse).transpose()?,
@@ -302,7 +298,10 @@ fn open_machine(
         },
         keep_days: settings.keep_days,
     };
-    LocalNode::open(options, Arc::clone(images), clock).map_err(|fault| match fault {
+    // The server's store first: it clears what a crash left, which the node must not see.
+    server.image_store()?;
+    let source = Arc::new(StoredImages::of(server));
+    LocalNode::open(options, source, clock).map_err(|fault| match fault {
         node::NodeFault::Ledger { path, source } => record_refusal(&path, &source).into(),
         fault => server::ServerFault::new("open this machine", fault).into(),
     })

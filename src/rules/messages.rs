@@ -181,6 +181,9 @@ pub enum ReportedState {
     /// Being made; `step` says what is happening.
     Preparing {
         step: String,
+        /// Its image is on its way from the server.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        fetching: bool,
     },
     Running {
         since: Timestamp,

@@ -89,10 +89,13 @@ fn seen(
     let ends = |outcome, reason| end(session, container, outcome, None, now, reason);
     let wanted = session.state() != SessionState::Stopping;
     match &status.state {
-        ReportedState::Preparing { .. } => (wanted
+        ReportedState::Preparing { fetching, .. } => (wanted
             && container.state == ContainerProgress::Scheduled
             && session.desired == DesiredState::Run)
-            .then(|| change(Transition::Preparing)),
+            .then(|| SessionChange {
+                reason: fetching.then(reasons::session_fetching_image),
+                ..change(Transition::Preparing)
+            }),
         ReportedState::Running { since, .. } => match container.state {
             ContainerProgress::Scheduled | ContainerProgress::Preparing if wanted => {
                 Some(change(Transition::Running { started_at: *since }))

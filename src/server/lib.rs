@@ -15,6 +15,7 @@ mod catalog;
 mod controller;
 pub mod diagnostics;
 pub mod events;
+pub mod image_source;
 mod jobs;
 pub mod links;
 pub mod offline_inspection;
@@ -184,6 +185,11 @@ impl Server {
     /// import under way relies on.
     pub fn image_store(&self) -> Result<Arc<store::images::ImageStore>, Failure> {
         self.0.lazy_stores.images(&self.settings().data)
+    }
+
+    /// Where that store lies.
+    pub fn image_directory(&self) -> std::path::PathBuf {
+        appliance::lazy_stores::image_directory(&self.settings().data)
     }
 
     /// The certificates of this machine. One keeper for the whole process, so that what an administrator

@@ -7,6 +7,7 @@
 //! layers/<key>/fs/          what overlayfs gets as a lower directory; owners as in the image
 //! layers/<key>/contents     one entry per file: crc32, length, path, zero
 //! layers/<key>/layer.json
+//! layers/<key>/packed.json  digest of the layer as another store gets it, once one asked
 //! records/<image id>.json   one per image; a layer no record names is garbage
 //! staging/                  work under way; everything in it is garbage after a crash
 //! ```
@@ -23,7 +24,9 @@ pub mod limits;
 mod lower;
 mod manifest;
 mod members;
+mod pack;
 pub mod record;
+pub mod transfer;
 mod unpack;
 mod verify;
 
@@ -105,6 +108,26 @@ impl ImageStore {
     /// While another one is open on the same directory nothing is cleared, because its imports are
     /// under way, not left; the second may look, but only the first may import and remove.
     pub fn open(root: &Path, limits: ImportLimits) -> Result<Self, ImageError> {
+        let store = Self::opened(root, limits)?;
+        if !store.is_first()? {
+            tracing::warn!(root = %root.display(), "the image store is open already; nothing is cleared");
+            return Ok(store);
+        }
+        for leftover in names(&root.join("staging"))? {
+            remove_tree(&root.join("staging").join(&leftover))?;
+            tracing::info!(leftover, "removed what an unfinished import left");
+        }
+        store.sweep()?;
+        Ok(store)
+    }
+
+    /// Opens a store that another object keeps, to read what it holds. Clears nothing and takes no lock; it
+    /// may neither import nor receive nor remove.
+    pub fn open_shared(root: &Path, limits: ImportLimits) -> Result<Self, ImageError> {
+        Self::opened(root, limits)
+    }
+
+    fn opened(root: &Path, limits: ImportLimits) -> Result<Self, ImageError> {
         let place = |name: &str| -> Result<OwnedFd, ImageError> {
             let path = root.join(name);
             DirBuilder::new()
@@ -116,7 +139,7 @@ impl ImageStore {
             rustix::fs::open(&path, flags, Mode::empty())
                 .doing(|| format!("open {}", path.display()))
         };
-        let store = Self {
+        Ok(Self {
             layers: place("layers")?,
             records: place("records")?,
             staging: place("staging")?,
@@ -124,17 +147,7 @@ impl ImageStore {
             limits,
             pinned: Mutex::default(),
             next_staging: AtomicU64::new(1),
-        };
-        if !store.is_first()? {
-            tracing::warn!(root = %root.display(), "the image store is open already; nothing is cleared");
-            return Ok(store);
-        }
-        for leftover in names(&root.join("staging"))? {
-            remove_tree(&root.join("staging").join(&leftover))?;
-            tracing::info!(leftover, "removed what an unfinished import left");
-        }
-        store.sweep()?;
-        Ok(store)
+        })
     }
 
     /// Takes the lock on the directory of work under way, held as long as this store is open.

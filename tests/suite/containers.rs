@@ -7,6 +7,7 @@ mod edges;
 pub(crate) mod ground;
 mod hold;
 mod idle;
+mod images;
 mod inside;
 mod life;
 mod limits;

@@ -401,6 +401,11 @@ fn line(
         {
             codes::reason(t, reason)
         }
+        (Some(reason), SessionState::Preparing)
+            if reason.code == rules::codes::SESSION_FETCHING_IMAGE =>
+        {
+            codes::reason(t, reason)
+        }
         _ => String::new(),
     };
     SessionRow {

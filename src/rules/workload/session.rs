@@ -11,6 +11,7 @@ use super::spec::SessionSpec;
 use super::state::{
     DesiredState, EndedSession, LastPlace, Lifecycle, Outcome, PlacedSession, SessionState,
 };
+use crate::codes;
 use crate::incident::{EnforcementAction, MemoryIncident};
 use crate::names::{ContainerName, NodeId, SessionId, SessionName, UserId};
 use crate::reason::Reason;
@@ -307,6 +308,9 @@ impl Session {
                 container.state = ContainerProgress::Running {
                     started_at: *started_at,
                 };
+                // It waited for its image, and does so no more.
+                self.reason
+                    .take_if(|reason| reason.code == codes::SESSION_FETCHING_IMAGE);
             }
             Transition::Ended {
                 exit_code,

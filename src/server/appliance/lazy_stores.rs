@@ -1,7 +1,7 @@
 //! The bytes beside the rows: the image store, the uploads and the certificates, opened once and shared,
 //! because each keeps in memory what its files cannot say.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::observe::Clock;
@@ -31,7 +31,7 @@ impl LazyStores {
         if let Some(images) = &*opened {
             return Ok(Arc::clone(images));
         }
-        let images = ImageStore::open(&data.join("images"), ImportLimits::default())
+        let images = ImageStore::open(&image_directory(data), ImportLimits::default())
             .map_err(image_failure)?;
         Ok(Arc::clone(opened.insert(Arc::new(images))))
     }
@@ -59,6 +59,11 @@ impl LazyStores {
         let keeper = Keeper::open(&data.join("tls"), clock.clone(), names).map_err(tls_failure)?;
         Ok(Arc::clone(opened.insert(Arc::new(keeper))))
     }
+}
+
+/// Where the images of a data directory lie.
+pub(crate) fn image_directory(data: &Path) -> PathBuf {
+    data.join("images")
 }
 
 pub(crate) fn tls_failure(error: TlsError) -> Failure {

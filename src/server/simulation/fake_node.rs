@@ -255,6 +255,7 @@ impl FakeNode {
                     name: order.name,
                     state: ReportedState::Preparing {
                         step: "waiting".into(),
+                        fetching: false,
                     },
                     usage: None,
                     devices: Vec::new(),
@@ -401,6 +402,7 @@ impl Container {
         match &self.life {
             Life::Preparing { .. } => ReportedState::Preparing {
                 step: "starting".into(),
+                fetching: false,
             },
             Life::Running { since, paused } => ReportedState::Running {
                 since: since.wall,

@@ -19,11 +19,12 @@ use super::config::{self, CheckedConfig};
 use super::digest::Sha256Digest;
 use super::failure::{Doing, ImageError, disk_full};
 use super::layer_stream::{LayerStream, Passed, cancelled};
+use super::limits::ImportLimits;
 use super::lower::{self, Lower};
 use super::manifest::{self, ImagePlan, LayerPlan};
 use super::members::Members;
 use super::record::{ImageRecord, LayerFile, LayerRecord};
-use super::unpack::{self, SpaceGuard};
+use super::unpack::{self, SpaceGuard, WhiteoutRule};
 use super::{ImageStore, remove_tree, rename_if_absent, write_file};
 
 /// One import.
@@ -109,14 +110,7 @@ impl ImageStore {
             ready: Vec::new(),
             by_key: HashMap::new(),
             read: HashSet::new(),
-            budget: Budget {
-                limit: self.limits.unpacked_bytes,
-                reserve: self.limits.reserve_bytes,
-                taken: 0,
-                unchecked_bytes: 0,
-                unchecked_files: 0,
-                disk: self.staging.as_fd(),
-            },
+            budget: Budget::new(&self.limits, self.staging.as_fd()),
             seen: ImportStatus {
                 stage: ImportStage::Reading,
                 layer: 0,
@@ -148,12 +142,12 @@ impl ImageStore {
         }
     }
 
-    fn pin(&self, key: &Sha256Digest) {
+    pub(super) fn pin(&self, key: &Sha256Digest) {
         *self.lock().entry(key.clone()).or_insert(0) += 1;
     }
 
     /// Lets layers go; those that no image came to need are removed.
-    fn unpin(&self, keys: &[Sha256Digest]) -> Result<(), ImageError> {
+    pub(super) fn unpin(&self, keys: &[Sha256Digest]) -> Result<(), ImageError> {
         if keys.is_empty() {
             return Ok(());
         }
@@ -458,6 +452,7 @@ impl ImportRun<'_> {
             fs.as_fd(),
             &mut contents,
             lower,
+            WhiteoutRule::OverLower,
             &mut self.budget,
             limits,
         )?;
@@ -608,7 +603,7 @@ fn complete(references: &BTreeSet<String>, name: Option<&str>) -> BTreeSet<Strin
 }
 
 /// Identity of a stack of layers. Rule: OCI image specification 1.1, "Layer ChainID".
-fn chain_id(diff_ids: &[Sha256Digest]) -> Sha256Digest {
+pub(super) fn chain_id(diff_ids: &[Sha256Digest]) -> Sha256Digest {
     let mut chain: Option<Sha256Digest> = None;
     for diff_id in diff_ids {
         chain = Some(match chain {
@@ -621,13 +616,13 @@ fn chain_id(diff_ids: &[Sha256Digest]) -> Sha256Digest {
     chain.expect("an image has at least one layer, checked before")
 }
 
-fn free_bytes(disk: BorrowedFd<'_>) -> Result<u64, ImageError> {
+pub(super) fn free_bytes(disk: BorrowedFd<'_>) -> Result<u64, ImageError> {
     let stat = rustix::fs::fstatvfs(disk).doing(|| "look at the free disk".into())?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
 /// What an import may still write.
-struct Budget<'a> {
+pub(super) struct Budget<'a> {
     limit: u64,
     reserve: u64,
     taken: u64,
@@ -640,6 +635,19 @@ struct Budget<'a> {
 /// Lower: a call more for every few files.
 const CHECK_INTERVAL_BYTES: u64 = 16 << 20;
 const CHECK_INTERVAL_FILES: u32 = 1024;
+
+impl<'a> Budget<'a> {
+    pub(super) fn new(limits: &ImportLimits, disk: BorrowedFd<'a>) -> Self {
+        Self {
+            limit: limits.unpacked_bytes,
+            reserve: limits.reserve_bytes,
+            taken: 0,
+            unchecked_bytes: 0,
+            unchecked_files: 0,
+            disk,
+        }
+    }
+}
 
 impl SpaceGuard for Budget<'_> {
     fn take(&mut self, bytes: u64) -> Result<(), ImageError> {

@@ -60,6 +60,15 @@ impl UnpackFacts {
     }
 }
 
+/// Which whiteouts of a layer become devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WhiteoutRule {
+    /// Those that hide something of the layers below.
+    OverLower,
+    /// All of them: the layer was packed from an unpacked one.
+    AsPacked,
+}
+
 /// Asked before every stretch of bytes is written.
 pub(super) trait SpaceGuard {
     /// Refuses when these bytes would break a limit or the disk's reserve.
@@ -73,12 +82,14 @@ pub(super) fn unpack<R: Skip>(
     root: BorrowedFd<'_>,
     contents: &mut impl Write,
     lower: Lower<'_>,
+    rule: WhiteoutRule,
     room: &mut dyn SpaceGuard,
     limits: &ImportLimits,
 ) -> Result<UnpackFacts, ImageError> {
     let mut layer = LayerUnpack {
         root,
         lower,
+        rule,
         room,
         limits,
         facts: UnpackFacts::default(),
@@ -102,6 +113,7 @@ type Parts = Vec<Vec<u8>>;
 struct LayerUnpack<'a> {
     root: BorrowedFd<'a>,
     lower: Lower<'a>,
+    rule: WhiteoutRule,
     room: &'a mut dyn SpaceGuard,
     limits: &'a ImportLimits,
     facts: UnpackFacts,
@@ -413,6 +425,12 @@ impl LayerUnpack<'_> {
         let hidden = &name[WHITEOUT.len()..];
         if hidden.is_empty() || hidden == b"." || hidden == b".." || hidden.starts_with(WHITEOUT) {
             return Err(bad_whiteout(&member.name));
+        }
+        if self.rule == WhiteoutRule::AsPacked {
+            let parent = self.open_parent(&above.to_vec())?;
+            let device = FileType::CharacterDevice;
+            return rustix::fs::mknodat(&parent, hidden, device, Mode::empty(), 0)
+                .doing(|| making(&member.name));
         }
         if self.lower.is_empty() {
             // Nothing lies below, and a device left behind would be listed by readdir.

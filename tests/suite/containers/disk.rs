@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use base::link::ServerEnd;
 use base::observe::Clock;
 use node::disk::DiskWatch;
+use node::images::ImageDirectory;
 use node::runtime::{Runtime, RuntimeName, RuntimePaths, RuntimePhase};
 use node::{LocalNode, NodeOptions};
 use rules::incident::EnforcementAction;
@@ -20,10 +21,9 @@ use rules::messages::{
 use rules::names::NodeId;
 use rules::resources::Demand;
 use rules::session::SessionKind;
-use store::images::ImageStore;
-use store::images::limits::ImportLimits;
 
 use super::ground::Ground;
+use super::images::NoImages;
 
 /// Longer than anything here takes on a loaded machine; only a hang reaches it.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -371,6 +371,7 @@ async fn a_machine_tells_who_is_paused_for_the_disk_and_lets_it_go_on_by_itself(
     let options = NodeOptions {
         id: NodeId(uuid::Uuid::from_u128(1)),
         places: places.clone(),
+        images: ImageDirectory::Own(at("images")),
         host_environment: true,
         cpu: None,
         memory: None,
@@ -379,8 +380,7 @@ async fn a_machine_tells_who_is_paused_for_the_disk_and_lets_it_go_on_by_itself(
         gpu_mode: node::gpu::arbiter::Mode::Hard,
         keep_days: 1,
     };
-    let images = ImageStore::open(&at("images"), ImportLimits::default()).expect("it opens");
-    let machine = LocalNode::open(options, Arc::new(images), Clock::system()).expect("it opens");
+    let machine = LocalNode::open(options, Arc::new(NoImages), Clock::system()).expect("it opens");
     let mut findings = machine.findings().iter();
     if let Some(finding) = findings.find(|finding| finding.prevents_containers) {
         skips::skip(NAME, &finding.what);
@@ -448,7 +448,7 @@ async fn a_machine_tells_who_is_paused_for_the_disk_and_lets_it_go_on_by_itself(
 }
 
 /// Ends the fork server of a machine that is no more; it would leave with this process only.
-fn end_fork_server(instance_id: &str) {
+pub(super) fn end_fork_server(instance_id: &str) {
     let group = format!("/fardel/{instance_id}/shims");
     let processes = fs::read_dir("/proc").expect("a list").flatten();
     for process in processes {
