@@ -15,7 +15,7 @@ mod pass;
 mod retention;
 mod schedule;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use rules::continuity::{self, Continuity, Memory};
@@ -118,6 +118,13 @@ impl Controller {
     /// Why a machine is not led; None where all that were heard of are.
     pub(crate) fn quarantine(&self) -> Option<Refusal> {
         self.continuity.values().find_map(|found| found.refusal())
+    }
+
+    /// The machines that are not led, because their last report does not continue this catalog.
+    pub(crate) fn quarantined(&self) -> BTreeSet<NodeId> {
+        let found = self.continuity.iter();
+        let left = found.filter(|(_, found)| !found.continues());
+        left.map(|(node, _)| *node).collect()
     }
 
     /// Until the first moment at which time alone changes something in the world as this pass left

@@ -5,7 +5,7 @@
 pub mod fake_node;
 pub mod rehearsal;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use base::observe::Clock;
@@ -168,6 +168,12 @@ impl Simulation {
     /// Whether root has said that this catalog leads the machines, whatever they obeyed.
     pub fn accept(&mut self, accepted: bool) {
         self.accepted = accepted;
+    }
+
+    /// The machines that the server does not lead, because their last report does not continue its catalog.
+    /// While there is one, the server starts and ends nothing.
+    pub fn quarantined(&self) -> BTreeSet<NodeId> {
+        self.controller.quarantined()
     }
 
     /// Asks for the fate of every commit from now on.

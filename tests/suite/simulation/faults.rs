@@ -58,10 +58,12 @@ pub(super) enum Fault {
     TurnsIgnored,
     /// A catalog that is older than what a machine obeyed leads it all the same.
     QuarantineIgnored,
+    /// A machine whose agent died says that it obeyed nothing yet, until the next assignment.
+    ObeyedForgotten,
 }
 
 impl Fault {
-    pub(super) const ALL: [Self; 23] = [
+    pub(super) const ALL: [Self; 24] = [
         Self::SilenceReadAsAbsence,
         Self::EndedWhileItLives,
         Self::ShareFreedWhileStopping,
@@ -85,6 +87,7 @@ impl Fault {
         Self::PassesWhateverFits,
         Self::TurnsIgnored,
         Self::QuarantineIgnored,
+        Self::ObeyedForgotten,
     ];
 }
 
@@ -95,6 +98,7 @@ impl Fault {
             Self::PassesWhateverFits => Some("takes what it could get"),
             Self::TurnsIgnored => Some("second that gets a place while"),
             Self::QuarantineIgnored => Some("because an older catalog is served"),
+            Self::ObeyedForgotten => Some("though the last report of it is new"),
             _ => None,
         }
     }

@@ -28,6 +28,8 @@ pub(super) struct Machine {
     /// What was said of a container's shares last, and whose were forgotten; for planted faults.
     said: BTreeMap<ContainerName, Vec<DeviceShare>>,
     forgetful: BTreeSet<ContainerName>,
+    /// The assignment that its last agent had obeyed when it died; for planted faults.
+    forgotten: Option<u64>,
     reported_at: Timestamp,
     /// What its agent knows of containers that hold more than they were granted. It is written down: the
     /// next agent goes on there, but for the time that passed.
@@ -99,6 +101,7 @@ impl Machine {
             last_report: None,
             said: BTreeMap::new(),
             forgetful: BTreeSet::new(),
+            forgotten: None,
             reported_at: now,
             cases: BTreeMap::new(),
             answered: BTreeMap::new(),
@@ -277,6 +280,9 @@ impl Machine {
         fault: Option<Fault>,
     ) -> Option<NodeReport> {
         let mut report = self.fake_node.report(now);
+        if fault == Some(Fault::ObeyedForgotten) && self.forgotten == Some(report.generation) {
+            report.generation = 0;
+        }
         for case in self.cases.values_mut() {
             let from = match fault {
                 Some(Fault::IncidentToldOnce) => std::mem::replace(&mut case.said, case.told.len()),
@@ -335,6 +341,7 @@ impl Machine {
         for case in self.cases.values_mut() {
             case.since = None;
         }
+        self.forgotten = self.fake_node.ledger.as_ref().map(|a| a.generation);
         self.forgetful = self
             .fake_node
             .containers

@@ -107,7 +107,8 @@ impl fmt::Display for Broken {
 
 enum Mail {
     Down(usize, Assignment),
-    Up(NodeReport),
+    /// With the second in which it was written.
+    Up(u64, NodeReport),
 }
 
 /// A launch that was sent and not yet answered.
@@ -200,6 +201,8 @@ struct Run {
     /// The last second in which the server died, and in which it last heard of each machine.
     crashed_at: u64,
     heard: BTreeMap<NodeId, u64>,
+    /// Machines whose last report to the present server was written in an earlier second.
+    late: BTreeSet<NodeId>,
     /// Generations that were put on a link before, for `Fault::SaidOnlyOnce`.
     said: BTreeSet<(NodeId, u64)>,
     tally: Tally,
@@ -314,6 +317,7 @@ impl Run {
             unsettled: BTreeSet::new(),
             crashed_at: 0,
             heard: BTreeMap::new(),
+            late: BTreeSet::new(),
             said: BTreeSet::new(),
             tally: Tally::default(),
             trace: VecDeque::new(),
@@ -443,6 +447,7 @@ impl Run {
         self.server.crash();
         self.server_back_at = self.second + self.random.between(0, 6);
         self.crashed_at = self.second;
+        self.late.clear();
         self.tally.crashes += 1;
         self.say(format!("the server dies ({why})"));
     }
@@ -483,7 +488,8 @@ impl Run {
             if let Some(report) = self.machines[at].report(now, self.fault)
                 && self.machines[at].linked(now)
             {
-                self.post(now, |_| Mail::Up(report.clone()));
+                let second = self.second;
+                self.post(now, |()| Mail::Up(second, report.clone()));
             }
         }
     }
@@ -743,13 +749,14 @@ impl Run {
         let due: Vec<(Timestamp, u64)> = self
             .mail
             .range(..=(now.steady, u64::MAX))
-            .filter(|(_, mail)| matches!(mail, Mail::Up(_)))
+            .filter(|(_, mail)| matches!(mail, Mail::Up(..)))
             .map(|(key, _)| *key)
             .collect();
         let mut reports = Vec::new();
         for key in due {
-            if let Some(Mail::Up(report)) = self.mail.remove(&key) {
-                reports.push(faults::read(self.fault, report));
+            if let Some(Mail::Up(written, report)) = self.mail.remove(&key) {
+                let report = faults::read(self.fault, report);
+                reports.push((written, report));
             }
         }
         if self.fault == Some(Fault::SilenceReadAsAbsence) {
@@ -757,7 +764,8 @@ impl Run {
                 .server
                 .world()
                 .map_err(|failure| format!("the world cannot be read: {failure}"))?;
-            reports.extend(faults::invented(&world, now.wall));
+            let invented = faults::invented(&world, now.wall);
+            reports.extend(invented.into_iter().map(|report| (self.second, report)));
         }
         if reports.len() > 1 && self.random.chance(50) {
             for report in reports {
@@ -769,14 +777,21 @@ impl Run {
         Ok(())
     }
 
-    fn turn(&mut self, now: SimulatedMoment, reports: &[NodeReport]) -> Kept {
+    /// One turn over reports, each with the second in which it was written.
+    fn turn(&mut self, now: SimulatedMoment, reports: &[(u64, NodeReport)]) -> Kept {
         if self.second < self.server_back_at {
             // It died within this second; what arrived is lost.
             return Ok(());
         }
-        for report in reports {
+        for (written, report) in reports {
             self.heard.insert(report.node, self.second);
+            if *written < self.second {
+                self.late.insert(report.node);
+            } else {
+                self.late.remove(&report.node);
+            }
         }
+        let reports: Vec<NodeReport> = reports.iter().map(|(_, report)| report.clone()).collect();
         let fault = self.fault;
         let decide = move |world: &ClusterSnapshot, now| faults::decide(fault, world, now);
         let mut by = now;
@@ -786,7 +801,7 @@ impl Run {
         self.server.accept(self.quarantine_is_ignored());
         let prepared = self
             .server
-            .prepare(by, reports, &decide)
+            .prepare(by, &reports, &decide)
             .map_err(|failure| format!("a turn cannot be prepared: {failure}"))?;
         if fault == Some(Fault::SentBeforeCommit) {
             let early = prepared.assignments();
@@ -861,6 +876,7 @@ impl Run {
         self.capacities_hold()?;
         self.living_have_rows(&world)?;
         self.requests_are_single(&world)?;
+        self.quarantines_have_a_cause()?;
         self.limits_are_kept(&world)?;
         self.turns_are_taken(&world, now)?;
         self.passing_delays_nobody(&world, now)?;
@@ -1080,6 +1096,18 @@ impl Run {
         Ok(())
     }
 
+    /// The server leaves a machine unled only after a late report: one that was written before the server
+    /// started may name an older assignment than the machine has confirmed since.
+    fn quarantines_have_a_cause(&self) -> Kept {
+        let quarantined = self.server.quarantined();
+        match quarantined.difference(&self.late).next() {
+            Some(node) => Err(format!(
+                "{node} is in quarantine, though the last report of it is new"
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// A limit of its owner ends a session neither before it ran that long nor much later, however
     /// clocks were set, and however often the server died. A server that was started anew has to hear
     /// from the machine first, and what it hears may have been on the way for long.
@@ -1130,8 +1158,10 @@ impl Run {
                     session.name
                 ));
             }
-            let able =
-                self.second >= self.server_back_at + 2 && self.second >= self.disk_free_at + 2;
+            // A server in quarantine ends nothing; `quarantines_have_a_cause` says when it may be.
+            let able = self.second >= self.server_back_at + 2
+                && self.second >= self.disk_free_at + 2
+                && self.server.quarantined().is_empty();
             let over = slack.is_some_and(|slack| ran > limit + slack);
             // Whose container is over has met no limit: its machine has yet to say so.
             let lives = self.started(name).is_some();

@@ -97,6 +97,7 @@ impl Run {
         self.mail.clear();
         self.server.put_back(copy)?;
         self.crashed_at = self.second;
+        self.late.clear();
         self.server_back_at = self.second;
         self.read = None;
         Ok(())
