@@ -135,7 +135,7 @@ fn ending(session: &Session, code: i32, out_of_memory: bool) -> (Outcome, Reason
         return (Outcome::Failed, incident.reason());
     }
     if session.desired != DesiredState::Run || session.state() == SessionState::Stopping {
-        // The reason that was written with the wish (a limit, a person) says more than the code.
+        // The reason that was written with the desired state (a limit, a person) says more than the code.
         return match &session.reason {
             Some(reason) if reason.code == codes::SESSION_TIMEOUT => {
                 (Outcome::Failed, reason.clone())

@@ -343,13 +343,13 @@ pub struct LaunchArguments {
     pub label: Vec<String>,
     /// Number of copies; the name gets -1, -2, …
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    pub copies: u32,
+    pub replicas: u32,
     /// A command may run this long: 90s, 30m, 8h, 2d
     #[arg(long, value_name = "TIME", help_heading = "Time")]
     pub timeout: Option<String>,
     /// The session is stopped after this long
     #[arg(long, value_name = "TIME", help_heading = "Time")]
-    pub longest_run: Option<String>,
+    pub max_runtime: Option<String>,
     /// Not before this time: 2026-11-21T18:00:00Z, or +30m from now
     #[arg(long, value_name = "TIME", help_heading = "Time")]
     pub start_at: Option<String>,
@@ -825,7 +825,7 @@ pub enum TokenCommand {
         #[arg(value_name = "NAME")]
         name: String,
         /// What it may do: sessions:read, sessions:write, sessions:enter, images:read, images:write,
-        /// people:read, people:write, system:read, system:write, me; everything you may when left out
+        /// users:read, users:write, system:read, system:write, me; everything you may when left out
         #[arg(long, value_name = "SCOPES", value_delimiter = ',')]
         scope: Vec<String>,
         /// Ends after this long: 8h, 30d
@@ -905,7 +905,7 @@ pub enum GpuCommand {
     /// sessions wait for another GPU and start again. Without --yes, only prints the partitions and
     /// the sessions that would end. A simulated GPU is partitioned at once, a real one by its
     /// machine; until the machine reports the partitions, no session starts on it.
-    Cut {
+    Partition {
         /// Name, a unique beginning of it, or index
         gpu: String,
         /// The partitions: 3g.40gb 2g.20gb 1g.10gb
@@ -937,7 +937,7 @@ pub enum GpuCommand {
         no_wait: bool,
     },
     /// Show the result of the newest test of a GPU, with its signature
-    Proof {
+    Report {
         /// Name, a unique beginning of it, or index
         gpu: String,
     },

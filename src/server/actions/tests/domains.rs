@@ -7,12 +7,12 @@ use api::sessions::LaunchRequest;
 use base::observe::random;
 use rules::image::CatalogImage;
 use rules::names::ImageId;
-use rules::people::Role;
 use rules::tenancy::DomainId;
 use rules::units::Bytes;
+use rules::users::Role;
 
 use super::super::sessions::launch;
-use super::super::{images, people};
+use super::super::{images, users};
 use crate::access::{Caller, set_up, setup_link, sign_in};
 use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
@@ -27,13 +27,13 @@ async fn with_two_domains() -> (Server, Caller, Caller, Caller) {
     let setup = setup_link(&server).unwrap();
     let boss = set_up(&server, &setup, "boss", GOOD, HERE).await.unwrap();
     for name in ["mina", "abe"] {
-        people::create(&server, &boss.caller, name, Role::User, GOOD)
+        users::create(&server, &boss.caller, name, Role::User, GOOD)
             .await
             .unwrap();
     }
     server
         .catalog()
-        .write_now(Lane::People, "make another domain", |rows| {
+        .write_now(Lane::Requests, "make another domain", |rows| {
             rows.move_to_new_domain("abe", ABROAD)
         })
         .unwrap();
@@ -74,7 +74,7 @@ fn image(server: &Server, reference: &str, domain: DomainId) -> ImageId {
     let insert = move |rows: &Rows<'_>| rows.insert_image(&image);
     let catalog = server.catalog();
     catalog
-        .write_now(Lane::People, "insert an image", insert)
+        .write_now(Lane::Requests, "insert an image", insert)
         .unwrap();
     id
 }
@@ -117,9 +117,9 @@ async fn an_image_of_another_domain_is_not_listed_found_or_launched() {
 async fn an_administrator_finds_the_users_of_all_domains() {
     let (server, boss, mina, _) = with_two_domains().await;
     for name in ["mina", "abe"] {
-        let found = people::get(&server, &boss, name).await.unwrap();
+        let found = users::get(&server, &boss, name).await.unwrap();
         assert_eq!(found.name.as_str(), name);
-        let refused = people::get(&server, &mina, name).await;
+        let refused = users::get(&server, &mina, name).await;
         assert_eq!(code(refused), "role.administrator-needed");
     }
 }
