@@ -208,10 +208,11 @@ impl Reconciler {
             .map(|part| part.index)
             .collect();
         let bell = looked.clone();
-        self.mig_configurator.look(&assignment.partitions, monitor, &held, move || {
-            // It is not heard once the server's end is gone.
-            let _ = bell.send(Wake::Changed);
-        });
+        self.mig_configurator
+            .look(&assignment.partitions, monitor, &held, move || {
+                // It is not heard once the server's end is gone.
+                let _ = bell.send(Wake::Changed);
+            });
     }
 
     fn take(&mut self, assignment: &Assignment) {

@@ -452,7 +452,11 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused_with_what_would() {
         for (wanted, code, works) in [
-            ("4g.40gb 4g.40gb", "gpu.partitions-too-large", "Use 4g.40gb."),
+            (
+                "4g.40gb 4g.40gb",
+                "gpu.partitions-too-large",
+                "Use 4g.40gb.",
+            ),
             (
                 "3g.40gb 3g.40gb 1g.10gb",
                 "gpu.partitions-too-large",

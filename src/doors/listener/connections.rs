@@ -3,7 +3,7 @@
 //! Never reads or writes what a connection carries.
 //!
 //! A connection is *unknown* until a request on it was proven to be a user's; then it is *known*.
-//! Unknown ones have a part of the places only, so that no stranger takes those of people at work.
+//! Unknown ones have a part of the places only, so that no stranger takes those of users at work.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,7 +25,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 /// eighty with six tabs each waits. At the edge the next one waits in the kernel.
 const MAX_CONNECTIONS: usize = 2048;
 /// Of these, connections on which no user was proven yet. At the edge the one that idles longest is closed
-/// for the new one. Higher: less room for people at work. Lower: a flood closes a visitor's before its
+/// for the new one. Higher: less room for users at work. Lower: a flood closes a visitor's before its
 /// first request came.
 const MAX_UNKNOWN: usize = 512;
 /// Of these, connections of one address (IPv6: one /64); loopback is not counted, since a proxy on this

@@ -101,24 +101,27 @@ fn korean(
 /// Whether an English sentence is that of an entry, with anything for its values.
 fn says(entry: &Translation, english: &str) -> bool {
     let mut rest = english;
-    let mut is_first = true;
-    for part in entry.en.split('{') {
+    let mut parts = entry.en.split('{').enumerate().peekable();
+    while let Some((at, part)) = parts.next() {
         // Behind the value; what has no name in its braces is text.
         let fixed = match part.split_once('}') {
-            Some((name, after)) if !is_first && is_value(name) => after,
+            Some((name, after)) if at > 0 && is_value(name) => after,
             _ => part,
         };
-        let found = match is_first {
-            true => rest.starts_with(fixed).then_some(0),
-            false => rest.find(fixed),
+        let is_last = parts.peek().is_none();
+        let found = match at {
+            0 if is_last => (rest == fixed).then_some(0),
+            0 => rest.starts_with(fixed).then_some(0),
+            // A value may have the same characters, such as the period of a path.
+            _ if is_last => rest.ends_with(fixed).then(|| rest.len() - fixed.len()),
+            _ => rest.find(fixed),
         };
-        let Some(at) = found else {
+        let Some(found) = found else {
             return false;
         };
-        rest = &rest[at + fixed.len()..];
-        is_first = false;
+        rest = &rest[found + fixed.len()..];
     }
-    !entry.en.is_empty() && (rest.is_empty() || entry.en.ends_with('}'))
+    !entry.en.is_empty()
 }
 
 fn is_value(name: &str) -> bool {
@@ -220,6 +223,20 @@ mod tests {
         assert_eq!(count.code, share.code);
         assert!(refusal(korean, &count).contains("1 이상"), "{count}");
         assert!(refusal(korean, &share).contains("0.01 이상"), "{share}");
+    }
+
+    #[test]
+    fn a_check_is_told_in_korean_whatever_its_values_are() {
+        let korean = Text::new(Language::Korean);
+        for path in ["/var/lib/fardel", "/tmp/.hidden.d"] {
+            let found = format!("Only 3 GiB free on {path}.");
+            let (name, told) = check(korean, "disk", &found).expect("a known id");
+            assert_eq!(name, "디스크 여유 공간");
+            assert!(told.contains("여유 공간이 너무 적습니다"), "{told}");
+        }
+        let unknown = check(korean, "disk", "Eaten by a whale.");
+        assert_eq!(unknown, Some(("디스크 여유 공간", "")));
+        assert_eq!(check(Text::default(), "disk", ""), None);
     }
 
     /// The names in a template's braces.

@@ -353,9 +353,7 @@ impl InventoryEntry {
         }
         match self.marks.wearing {
             Some((number, at)) if now.saturating_duration_since(at) < TOLD_FOR => {
-                return worn(format!(
-                    "It had a fault that shows wear (Xid {number})."
-                ));
+                return worn(format!("It had a fault that shows wear (Xid {number})."));
             }
             _ => {}
         }

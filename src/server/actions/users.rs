@@ -449,9 +449,7 @@ fn find(
     };
     found
         .filter(|user| user.id != ROOT)
-        .filter(|user| {
-            permissions::may(subject, permission, &Scope::domain(user.domain)).is_ok()
-        })
+        .filter(|user| permissions::may(subject, permission, &Scope::domain(user.domain)).is_ok())
         .ok_or_else(|| refusals::user_not_found().into())
 }
 
@@ -474,12 +472,7 @@ async fn change(
         .write(Lane::Requests, what, move |rows| {
             let user = find(rows, &subject, Permission::UsersWrite, &who)?;
             work(rows, &user, &actor)?;
-            find(
-                rows,
-                &subject,
-                Permission::UsersWrite,
-                &user.id.to_string(),
-            )
+            find(rows, &subject, Permission::UsersWrite, &user.id.to_string())
         })
         .await
 }

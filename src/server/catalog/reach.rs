@@ -66,7 +66,7 @@ impl super::writer::Rows<'_> {
             [domain.0.as_bytes()],
         )?;
         self.connection.execute(
-            "update person set domain = ?1 where name = ?2",
+            "update user set domain = ?1 where name = ?2",
             (domain.0.as_bytes(), user),
         )?;
         Ok(())

@@ -7,9 +7,9 @@ use api::sessions::LaunchRequest;
 use base::observe::random;
 use rules::image::CatalogImage;
 use rules::names::ImageId;
-use rules::users::Role;
 use rules::tenancy::DomainId;
 use rules::units::Bytes;
+use rules::users::Role;
 
 use super::super::sessions::launch;
 use super::super::{images, users};
