@@ -23,6 +23,7 @@ pub mod operations;
 pub mod people;
 mod query;
 pub mod replay;
+pub mod session_detail;
 pub mod sessions;
 pub mod system;
 
