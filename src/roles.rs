@@ -3,8 +3,8 @@
 
 mod backup;
 pub mod client;
+mod diagnostics;
 pub mod doctor;
-mod examiner;
 pub mod hold;
 pub mod rehearsal;
 pub mod server;

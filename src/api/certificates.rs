@@ -29,7 +29,7 @@ pub struct CertificateUpload {
     #[serde(default)]
     #[schema(value_type = Option<String>, format = Password)]
     pub key: Option<SecretText>,
-    /// What people call this machine, where it does not know that itself
+    /// What users call this machine, where it does not know that itself
     #[serde(default)]
     pub name: Option<String>,
 }

@@ -12,9 +12,9 @@ pub struct EventView {
     pub sequence: u64,
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
-    /// A person's name, or the part of the server that did it.
+    /// A user's name, or the part of the server that did it.
     pub actor: String,
-    /// `sessions`, `images`, `people`, `nodes`, `operations`.
+    /// `sessions`, `images`, `users`, `nodes`, `operations`.
     pub topic: String,
     /// Id of the thing.
     pub object: String,

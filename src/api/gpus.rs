@@ -4,8 +4,8 @@ use rules::devices::{Health, Hold, MigProfile};
 use rules::messages::DeviceUse;
 use rules::names::{NodeId, SessionId};
 use rules::policy::SharePolicy;
-use rules::proof::{SelfTestStatus, Statement};
 use rules::reason::Reason;
+use rules::self_test::{SelfTestStatus, Statement};
 use rules::session::SessionState;
 use rules::units::{Bytes, GpuShare, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,8 @@ use uuid::Uuid;
 
 use crate::sessions::Owner;
 use crate::values::{
-    GpuDoingShape, GpuHealthShape, ProofStatementShape, ReasonShape, SharePolicyShape, StateShape,
+    GpuDoingShape, GpuHealthShape, ReasonShape, SelfTestStatementShape, SharePolicyShape,
+    StateShape,
 };
 
 /// All devices there are.
@@ -74,9 +75,9 @@ pub struct Gpu {
     /// Whether this driver has passed the card's self-test: `none` where there is nothing to test,
     /// `untested`, `passed` or `failed`.
     #[schema(value_type = String)]
-    pub proof: SelfTestStatus,
+    pub self_test: SelfTestStatus,
     #[schema(value_type = Option<String>, format = DateTime)]
-    pub proved_at: Option<Timestamp>,
+    pub self_tested_at: Option<Timestamp>,
     /// Its machine answers.
     pub answers: bool,
     pub simulated: bool,
@@ -109,14 +110,14 @@ pub struct Gpu {
     pub profiles: Vec<MigProfile>,
     /// How it is to be cut, until it is; it takes nothing new so long.
     #[serde(default)]
-    pub planned: Option<PlannedCut>,
+    pub planned: Option<PlannedPartitions>,
     /// Oldest first.
     pub slices: Vec<GpuSlice>,
 }
 
 /// A cut that an administrator wants and that is not made yet; the device takes no new sessions until then.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct PlannedCut {
+pub struct PlannedPartitions {
     /// Empty: whole.
     #[schema(value_type = Vec<String>)]
     pub profiles: Vec<MigProfile>,
@@ -192,7 +193,7 @@ pub struct Drained {
 
 /// What a cut comes to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Cut {
+pub struct Repartitioned {
     pub gpu: Gpu,
     /// The partitions in the order of their places; empty where it is whole again.
     pub partitions: Vec<PlacedPartition>,
@@ -220,7 +221,7 @@ pub struct PlacedPartition {
 /// How a device is cut.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CutRequest {
+pub struct PartitionRequest {
     /// Such as `3g.40gb`; empty: whole again. What it is already cut into takes a plan back.
     #[schema(value_type = Vec<String>)]
     pub profiles: Vec<MigProfile>,
@@ -258,18 +259,18 @@ pub struct TestRequest {
     pub image: Option<String>,
 }
 
-/// What a card's self-test found, with the proof that this box found it.
+/// What a card's self-test found, signed by the server that ran it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Proof {
+pub struct SelfTestReport {
     #[schema(value_type = String, format = Uuid)]
     pub id: Uuid,
-    #[schema(value_type = ProofStatementShape)]
+    #[schema(value_type = SelfTestStatementShape)]
     pub result: Statement,
     /// Byte for byte what is signed: the result as JSON.
     pub statement: String,
     /// ECDSA over P-256 with SHA-256, in DER, as base64.
     pub signature: String,
-    /// The certificate of the box's authority, to check it with; PEM.
+    /// The certificate of the server's authority, to check it with; PEM.
     pub authority: String,
     pub fingerprint: String,
 }

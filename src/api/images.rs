@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 pub struct UploadView {
     #[schema(value_type = String, format = Uuid)]
     pub id: UploadId,
-    /// The file's name as the person knows it.
+    /// The file's name as the user knows it.
     pub name: String,
     /// Bytes there will be.
     pub size: u64,

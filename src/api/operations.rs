@@ -15,7 +15,7 @@ pub struct OperationView {
     /// `image.import`.
     pub kind: String,
     #[schema(value_type = String, format = Uuid)]
-    pub person: UserId,
+    pub user: UserId,
     /// `pending`, `running`, `succeeded`, `failed` or `cancelled`.
     #[schema(value_type = String)]
     pub state: OperationState,

@@ -7,7 +7,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
-use crate::{certificates, events, gpus, images, operations, people, problem, sessions};
+use crate::{certificates, events, gpus, images, operations, problem, sessions, users};
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
 
@@ -22,23 +22,23 @@ pub fn all() -> Map<String, Value> {
     collect::<gpus::Gpus>(&mut all);
     collect::<gpus::CordonRequest>(&mut all);
     collect::<gpus::DrainRequest>(&mut all);
-    collect::<gpus::CutRequest>(&mut all);
+    collect::<gpus::PartitionRequest>(&mut all);
     collect::<gpus::TestRequest>(&mut all);
     collect::<gpus::Drained>(&mut all);
-    collect::<gpus::Cut>(&mut all);
-    collect::<gpus::Proof>(&mut all);
+    collect::<gpus::Repartitioned>(&mut all);
+    collect::<gpus::SelfTestReport>(&mut all);
     collect::<images::ImportBody>(&mut all);
-    collect::<people::NewUserBody>(&mut all);
-    collect::<people::UserPatchBody>(&mut all);
-    collect::<people::NewPasswordBody>(&mut all);
-    collect::<people::SuspendBody>(&mut all);
-    collect::<people::UserPreferences>(&mut all);
-    collect::<people::PasswordChangeBody>(&mut all);
-    collect::<people::NewTokenBody>(&mut all);
-    collect::<people::MadeToken>(&mut all);
-    collect::<people::SignInBody>(&mut all);
-    collect::<people::SetupBody>(&mut all);
-    collect::<people::SignedIn>(&mut all);
+    collect::<users::NewUserBody>(&mut all);
+    collect::<users::UserPatchBody>(&mut all);
+    collect::<users::NewPasswordBody>(&mut all);
+    collect::<users::SuspendBody>(&mut all);
+    collect::<users::UserPreferences>(&mut all);
+    collect::<users::PasswordChangeBody>(&mut all);
+    collect::<users::NewTokenBody>(&mut all);
+    collect::<users::MadeToken>(&mut all);
+    collect::<users::SignInBody>(&mut all);
+    collect::<users::SetupBody>(&mut all);
+    collect::<users::SignedIn>(&mut all);
     collect::<certificates::CertificateAuthority>(&mut all);
     collect::<certificates::CertificateStatus>(&mut all);
     collect::<certificates::CertificateRequestInput>(&mut all);
@@ -61,7 +61,7 @@ fn pages(all: &mut Schemas) {
     page::<images::UploadView>(all);
     page::<operations::OperationView>(all);
     page::<UserShape>(all);
-    page::<people::TokenView>(all);
+    page::<users::TokenView>(all);
 }
 
 /// Adds a list of a type as `SessionPage`, and the type.

@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::values::{
-    ExplanationShape, KindShape, OutcomeShape, ReasonShape, ResourcesShape, StateShape, WishShape,
+    DesiredStateShape, ExplanationShape, KindShape, OutcomeShape, ReasonShape, ResourcesShape,
+    StateShape,
 };
 
 /// Whose it is.
@@ -65,8 +66,9 @@ pub struct SessionView {
     pub owner: Owner,
     #[schema(value_type = StateShape)]
     pub state: SessionState,
-    #[schema(value_type = WishShape)]
-    pub wish: DesiredState,
+    #[schema(value_type = DesiredStateShape)]
+    #[serde(alias = "wish")]
+    pub desired: DesiredState,
     #[schema(value_type = KindShape)]
     pub kind: SessionKind,
     /// `host`, or the reference of an image.
@@ -78,7 +80,8 @@ pub struct SessionView {
     #[schema(value_type = ResourcesShape)]
     pub resources: Demand,
     pub timeout_seconds: Option<u64>,
-    pub longest_run_seconds: Option<u64>,
+    #[serde(alias = "longest_run_seconds")]
+    pub max_runtime_seconds: Option<u64>,
     #[schema(value_type = Option<String>, format = DateTime)]
     pub start_at: Option<Timestamp>,
     #[schema(value_type = Vec<String>)]
@@ -149,13 +152,13 @@ pub struct LaunchRequest {
     pub resources: Resources,
     #[serde(default = "one")]
     #[schema(minimum = 1, maximum = 500)]
-    pub copies: u32,
+    pub replicas: u32,
     #[serde(default)]
     #[schema(minimum = 1)]
     pub timeout_seconds: Option<u64>,
     #[serde(default)]
     #[schema(minimum = 1)]
-    pub longest_run_seconds: Option<u64>,
+    pub max_runtime_seconds: Option<u64>,
     #[serde(default)]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub start_at: Option<Timestamp>,
@@ -164,7 +167,7 @@ pub struct LaunchRequest {
     pub depends_on: Vec<String>,
     /// The only device that it may have a share of. Not for requests from outside: a card's self-test sets it.
     #[serde(skip)]
-    pub only_on: Option<String>,
+    pub device_affinity: Option<String>,
 }
 
 fn interactive() -> SessionKind {
@@ -190,12 +193,12 @@ impl Default for LaunchRequest {
             env: BTreeMap::new(),
             labels: BTreeMap::new(),
             resources: Resources::default(),
-            copies: one(),
+            replicas: one(),
             timeout_seconds: None,
-            longest_run_seconds: None,
+            max_runtime_seconds: None,
             start_at: None,
             depends_on: Vec::new(),
-            only_on: None,
+            device_affinity: None,
         }
     }
 }

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 
 use rules::image::CatalogImage;
 use rules::messages::DeviceUse;
-use rules::people::{Role, User};
 use rules::placement::explain::{Alternative, DeviceRoom, Eta, NodeRoom, PlacementCheck};
 use rules::placement::{Explanation, PlacementBlocker, Verdict};
 use rules::policy::{SharePolicy, Spreading};
-use rules::proof::{Statement, TestFinding};
 use rules::reason::Reason;
 use rules::resources::{Demand, DeviceShare};
+use rules::self_test::{Statement, TestFinding};
 use rules::session::{DesiredState, Outcome, SessionKind, SessionState};
+use rules::users::{Role, User};
 use utoipa::ToSchema;
 
 /// The schema of a structure of `rules`, under the name that it has in the document.
@@ -73,7 +73,7 @@ words! {
 
 words! {
     /// What its owner wants of it.
-    WishShape as Wish of DesiredState {
+    DesiredStateShape as DesiredState of DesiredState {
         Run,
         Stop,
         Kill,
@@ -158,7 +158,7 @@ structure! {
         least: f64,
         step: f64,
         spreading: SpreadingShape,
-        /// The most that one person holds at once.
+        /// The most that one user holds at once.
         each: Option<f64>,
     }
 }
@@ -177,7 +177,7 @@ structure! {
 }
 
 structure! {
-    ProofStatementShape as ProofStatement of Statement {
+    SelfTestStatementShape as SelfTestStatement of Statement {
         /// 1
         version: u32,
         passed: bool,
@@ -187,19 +187,19 @@ structure! {
         machine: String,
         driver: String,
         fardel: String,
-        box_id: String,
+        installation_id: String,
         by: String,
         #[schema(format = DateTime)]
         began_at: String,
         #[schema(format = DateTime)]
         ended_at: String,
-        findings: Vec<ProofFindingShape>,
+        findings: Vec<SelfTestFindingShape>,
     }
 }
 
 structure! {
     /// One part of a self-test.
-    ProofFindingShape as ProofFinding of TestFinding {
+    SelfTestFindingShape as SelfTestFinding of TestFinding {
         /// `memory`, `way`, `control`, `cards`, `launch`, `share`, `neighbour` or `trespass`.
         code: String,
         /// Which one of them; empty where there is one only.
@@ -314,7 +314,7 @@ structure! {
 }
 
 structure! {
-    /// A person.
+    /// A user.
     UserShape as User of User {
         #[schema(format = Uuid)]
         id: String,
@@ -339,7 +339,7 @@ structure! {
     ImageShape as Image of CatalogImage {
         #[schema(format = Uuid)]
         id: String,
-        /// What people call it: `name:tag`.
+        /// What users call it: `name:tag`.
         reference: String,
         /// Digest of its configuration, `sha256:…`.
         digest: String,

@@ -75,7 +75,7 @@ pub fn secrets(text: &str) -> (String, usize) {
 }
 
 /// The text without these names, where they stand as words of their own, and how many were taken out.
-pub fn people(text: &str, names: &[String]) -> (String, usize) {
+pub fn users(text: &str, names: &[String]) -> (String, usize) {
     let wanted: Vec<String> = names.iter().map(|name| regex::escape(name)).collect();
     // A pattern that cannot be made would take nothing out; then the text does not go along at all.
     let Ok(pattern) = Regex::new(&format!(r"\b(?:{})\b", wanted.join("|"))) else {
@@ -89,9 +89,7 @@ pub fn people(text: &str, names: &[String]) -> (String, usize) {
     }
     let count = pattern.find_iter(text).count();
     (
-        pattern
-            .replace_all(text, "[taken out: person]")
-            .into_owned(),
+        pattern.replace_all(text, "[taken out: user]").into_owned(),
         count,
     )
 }
@@ -178,18 +176,18 @@ mod tests {
     #[test]
     fn names_are_taken_out_as_words() {
         let names = ["mina".to_owned(), "jae.kim".to_owned()];
-        let (text, count) = people(
+        let (text, count) = users(
             "mina stopped it; jae.kim and jaexkim and minaret look on",
             &names,
         );
         assert_eq!(
             (text.as_str(), count),
             (
-                "[taken out: person] stopped it; [taken out: person] and jaexkim and minaret look on",
+                "[taken out: user] stopped it; [taken out: user] and jaexkim and minaret look on",
                 2
             )
         );
-        assert_eq!(people("nobody", &[]), ("nobody".to_owned(), 0));
+        assert_eq!(users("nobody", &[]), ("nobody".to_owned(), 0));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use rules::names::UserId;
 
 /// What a listener does when a caller is authenticated.
 pub trait Admits: Send + Sync {
-    /// The caller of this request is this person. May be called more than once.
+    /// The caller of this request is this user. May be called more than once.
     fn proven(&self, user: UserId);
 }
 
@@ -16,7 +16,7 @@ pub trait Admits: Send + Sync {
 #[derive(Clone)]
 pub struct Admission(pub Arc<dyn Admits>);
 
-/// Says that the request with these extensions is this person's.
+/// Says that the request with these extensions is this user's.
 pub fn proven(extensions: &Extensions, user: UserId) {
     if let Some(Admission(listener)) = extensions.get() {
         listener.proven(user);

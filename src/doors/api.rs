@@ -1,7 +1,6 @@
 //! The REST API below /api/v1 and the probes: parses JSON, calls `server::actions`, answers JSON. One
 //! handler a route, one call a handler; every rule about who may do what is behind that call.
 
-mod answer;
 mod authentication;
 mod body;
 mod certificates;
@@ -11,12 +10,13 @@ mod gpus;
 mod images;
 mod middleware;
 pub mod openapi;
-mod people;
 mod replay;
+mod responses;
 mod sessions;
 mod streams;
 mod system;
 mod uploads;
+mod users;
 
 use std::sync::Arc;
 
@@ -72,9 +72,9 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/gpus/{id}/cordon", post(gpus::cordon))
         .route("/gpus/{id}/uncordon", post(gpus::uncordon))
         .route("/gpus/{id}/drain", post(gpus::drain))
-        .route("/gpus/{id}/cut", post(gpus::cut))
+        .route("/gpus/{id}/partitions", post(gpus::partition))
         .route("/gpus/{id}/test", post(gpus::test))
-        .route("/gpus/{id}/proof", get(gpus::proof))
+        .route("/gpus/{id}/self-test-report", get(gpus::self_test_report))
         .route("/images", get(images::list))
         .route("/images/import", post(images::import))
         .route("/images/{id}", get(images::get).delete(images::remove))
@@ -94,23 +94,23 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
                 .delete(uploads::abort)
                 .layer(DefaultBodyLimit::disable()),
         )
-        .route("/users", get(people::list).post(people::create))
+        .route("/users", get(users::list).post(users::create))
         .route(
             "/users/{id}",
-            get(people::get).patch(people::patch).delete(people::remove),
+            get(users::get).patch(users::patch).delete(users::remove),
         )
-        .route("/users/{id}/password", post(people::set_password))
-        .route("/users/{id}/suspend", post(people::suspend))
-        .route("/me", get(people::me).patch(people::set_me))
-        .route("/me/password", post(people::change_password))
+        .route("/users/{id}/password", post(users::set_password))
+        .route("/users/{id}/suspend", post(users::suspend))
+        .route("/me", get(users::me).patch(users::set_me))
+        .route("/me/password", post(users::change_password))
         .route(
             "/me/tokens",
-            get(people::list_tokens).post(people::create_token),
+            get(users::list_tokens).post(users::create_token),
         )
-        .route("/me/tokens/{id}", delete(people::revoke_token))
-        .route("/sign-in", post(people::sign_in))
-        .route("/setup", post(people::set_up))
-        .route("/setup/link", post(people::setup_links))
+        .route("/me/tokens/{id}", delete(users::revoke_token))
+        .route("/sign-in", post(users::sign_in))
+        .route("/setup", post(users::set_up))
+        .route("/setup/link", post(users::setup_links))
         .route("/events", get(events::follow))
         .route("/overview", get(system::overview))
         .route("/capabilities", get(system::capabilities))

@@ -1,4 +1,4 @@
-//! The command line: an HTTP client like any other, with the words of people. Reads arguments, calls
+//! The command line: an HTTP client like any other, with the words of users. Reads arguments, calls
 //! the API, prints the answer, returns an exit code. Never touches the catalog or a container.
 
 mod address;
@@ -17,11 +17,11 @@ mod launch;
 pub mod login;
 mod manual;
 mod output;
-mod people;
 pub(crate) mod refused;
 mod sessions;
 mod system;
 mod terminal;
+mod users;
 mod values;
 
 use std::io::{IsTerminal, Write};
@@ -176,10 +176,10 @@ async fn execute(
         }) => sessions::queue(&client, view).await,
         Command::Image(request) => images::image(&client, view, request).await,
         Command::Job(request) => images::job(&client, view, request).await,
-        Command::User(request) => people::user(&client, view, request).await,
-        Command::Token(request) => people::token(&client, view, request).await,
-        Command::Me(request) => people::me(&client, view, request).await,
-        Command::SetupLink => people::setup_link(&client, view).await,
+        Command::User(request) => users::user(&client, view, request).await,
+        Command::Token(request) => users::token(&client, view, request).await,
+        Command::Me(request) => users::me(&client, view, request).await,
+        Command::SetupLink => users::setup_link(&client, view).await,
         Command::Drain { timeout } => sessions::drain(&client, view, &timeout).await,
         Command::Gpu(request) => gpus::gpu(&client, view, request).await,
         Command::Top => system::top(&client, view).await,
@@ -238,11 +238,15 @@ fn now() -> Timestamp {
 
 /// `ko` or `en`, as the usual variables say.
 fn language(variable: fn(&str) -> Option<String>) -> &'static str {
-    let wish = ["LC_ALL", "LC_MESSAGES", "LANG"]
+    let language = ["LC_ALL", "LC_MESSAGES", "LANG"]
         .iter()
         .find_map(|name| variable(name).filter(|v| !v.is_empty()))
         .unwrap_or_default();
-    if wish.starts_with("ko") { "ko" } else { "en" }
+    if language.starts_with("ko") {
+        "ko"
+    } else {
+        "en"
+    }
 }
 
 /// Writes results. A reader that went away (`| head`) ends the output, not the program.

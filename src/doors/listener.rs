@@ -63,7 +63,7 @@ const HTTP2_ASK: Duration = Duration::from_secs(30);
 pub(crate) enum Purpose {
     /// Pages and the API.
     Console(Router),
-    /// People's own apps: nothing yet.
+    /// Users's own apps: nothing yet.
     Apps,
     /// The way to the console at this port, and nothing else.
     Way { to: u16 },

@@ -1,5 +1,5 @@
 //! The web console: parses forms and addresses, asks `server::actions`, renders pages and live fragments.
-//! Never decides what a person may do, and never talks to the catalog or a node.
+//! Never decides what a user may do, and never talks to the catalog or a node.
 
 pub mod assets;
 pub mod authentication;
@@ -17,11 +17,11 @@ pub mod overview;
 pub mod palette;
 pub mod presenter;
 pub mod problem;
-pub mod proofs;
 pub mod queue;
 pub mod reference;
 pub mod request_context;
 pub mod responses;
+pub mod self_tests;
 pub mod sessions;
 pub mod setup;
 pub mod system;
@@ -112,10 +112,16 @@ pub fn router(
         .route("/gpus/live", get(gpus::list_live))
         .route("/gpus/{id}", get(gpus::show))
         .route("/gpus/{id}/live", get(gpus::show_live))
-        .route("/gpus/{id}/cut", post(gpus::cut::act))
-        .route("/gpus/{id}/cut/preview", post(gpus::cut::preview))
-        .route("/gpus/{id}/test", get(proofs::show).post(proofs::begin))
-        .route("/gpus/{id}/test/live", get(proofs::live))
+        .route("/gpus/{id}/partitions", post(gpus::partitions::act))
+        .route(
+            "/gpus/{id}/partitions/preview",
+            post(gpus::partitions::preview),
+        )
+        .route(
+            "/gpus/{id}/test",
+            get(self_tests::show).post(self_tests::begin),
+        )
+        .route("/gpus/{id}/test/live", get(self_tests::live))
         .route("/gpus/{id}/{verb}", post(gpus::act))
         .route("/system", get(system::first))
         .route("/system/checks", get(system::checks))
@@ -192,11 +198,11 @@ fn layout(
 ) -> PageLayout {
     let t = visit.text;
     let role = match caller.subject.role {
-        rules::people::Role::Administrator => t.me_role_administrator(),
-        rules::people::Role::User => t.me_role_user(),
+        rules::users::Role::Administrator => t.me_role_administrator(),
+        rules::users::Role::User => t.me_role_user(),
     };
     PageLayout {
-        person: Some(SignedInUser::new(caller.name.as_str(), role)),
+        user: Some(SignedInUser::new(caller.name.as_str(), role)),
         administrator: caller
             .subject
             .can(rules::permissions::Permission::SystemRead),
@@ -214,7 +220,7 @@ fn guest(console: &PagesContext, visit: &RequestContext) -> PageLayout {
         host: console.host.to_string(),
         address: visit.authority.clone(),
         version: env!("CARGO_PKG_VERSION"),
-        person: None,
+        user: None,
         administrator: false,
         nonce: visit.nonce.clone(),
         path: visit.place().to_owned(),
@@ -251,8 +257,8 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "gpu-cordon" => t.notice_gpu_cordon(of),
         "gpu-uncordon" => t.notice_gpu_uncordon(of),
         "gpu-drain" => t.notice_gpu_drain(of),
-        "gpu-cut" => t.notice_gpu_cut(of),
-        "gpu-cut-planned" => t.notice_gpu_cut_planned(of),
+        "gpu-partitions" => t.notice_gpu_partitions(of),
+        "gpu-partitions-planned" => t.notice_gpu_partitions_planned(of),
         "limits" => t.notice_limits().to_owned(),
         "remove" => t.notice_removed(of),
         "cancel" => t.notice_cancelled(of),

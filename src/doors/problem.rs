@@ -32,7 +32,7 @@ impl From<Refusal> for ProblemResponse {
 }
 
 impl From<Failure> for ProblemResponse {
-    /// A fault is logged here with every cause; the person gets the id of the request only.
+    /// A fault is logged here with every cause; the user gets the id of the request only.
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Refusal(refusal) => refusal.into(),

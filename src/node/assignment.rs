@@ -282,7 +282,7 @@ mod tests {
         let boot = BootId(uuid::Uuid::from_u128(2));
         let mut ledger = AssignmentStore::open(folder.path(), boot, node).unwrap();
         let make = |generation, names: &[u128]| Assignment {
-            cuts: Vec::new(),
+            partitions: Vec::new(),
             state: Some(uuid::Uuid::from_u128(5)),
             accepted: false,
             node,
@@ -311,7 +311,7 @@ mod tests {
         let mut ledger = AssignmentStore::open(folder.path(), boot, node).unwrap();
         let (ours, theirs) = (uuid::Uuid::from_u128(5), uuid::Uuid::from_u128(6));
         let make = |state, generation| Assignment {
-            cuts: Vec::new(),
+            partitions: Vec::new(),
             state: Some(state),
             accepted: false,
             node,
@@ -342,7 +342,7 @@ mod tests {
         let boot = BootId(uuid::Uuid::from_u128(2));
         let mut ledger = AssignmentStore::open(folder.path(), boot, node).unwrap();
         let make = |generation| Assignment {
-            cuts: Vec::new(),
+            partitions: Vec::new(),
             state: None,
             accepted: false,
             node,
@@ -381,7 +381,7 @@ mod tests {
         let boot = BootId(uuid::Uuid::from_u128(2));
         let mut ledger = AssignmentStore::open(&small, boot, node).unwrap();
         let make = |generation, names: &[u128]| Assignment {
-            cuts: Vec::new(),
+            partitions: Vec::new(),
             state: Some(uuid::Uuid::from_u128(5)),
             accepted: false,
             node,

@@ -4,13 +4,13 @@
 pub mod accelerators;
 pub mod arbiter;
 pub mod bench;
-pub(crate) mod cutter;
 pub mod driver;
 pub mod hooks;
 pub mod inject;
 pub mod inventory;
 pub mod limits;
 pub mod meter;
+pub(crate) mod mig_configurator;
 pub mod monitor;
 mod page_mount;
 pub mod probe;
@@ -18,7 +18,7 @@ pub mod probe;
 pub mod region;
 pub mod shares;
 pub mod simulated;
-pub mod turns;
+pub mod time_slicing;
 pub mod watchdog;
 
 use std::path::PathBuf;

@@ -47,7 +47,7 @@ use again::Again;
 use assignment::AssignmentStore;
 use disk::DiskWatch;
 use enforcer::Enforcer;
-use gpu::cutter::Cutter;
+use gpu::mig_configurator::MigConfigurator;
 use gpu::monitor::{DeviceMonitor, MonitorConfig};
 use gpu::shares::Shares;
 use measure::Measurements;
@@ -198,7 +198,7 @@ impl LocalNode {
             unheld: shares.problems().clone(),
             shares,
             monitor,
-            cutter: Cutter::default(),
+            mig_configurator: MigConfigurator::default(),
             measured: Measurements::default(),
             watch,
             disk,
@@ -245,7 +245,7 @@ impl LocalNode {
         let looked = wake.clone();
         let reports = Arc::clone(&link);
         let worker = std::thread::Builder::new()
-            .name("tidy".to_owned())
+            .name("reconciler".to_owned())
             .spawn(move || reconciler.run(&wakes, &reports, &looked))
             .map_err(NodeFault::Thread)?;
         while let Some(assignment) = assigned.next().await {

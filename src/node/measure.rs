@@ -14,7 +14,7 @@ use crate::enforcer::{Enforcer, MemoryByDevice};
 use crate::gpu::meter::{BusyTimeSource, Meter};
 use crate::gpu::monitor::DeviceMonitor;
 use crate::gpu::shares::{DeviceWork, Shares};
-use crate::gpu::{simulated, turns};
+use crate::gpu::{simulated, time_slicing};
 use crate::report;
 use crate::runtime::{self, Runtime};
 
@@ -62,7 +62,7 @@ impl Measurements {
                 .monitor
                 .map(|monitor| monitor.seen().uses)
                 .unwrap_or_default(),
-            now: turns::now(),
+            now: time_slicing::now(),
         };
         self.usage.clear();
         let simulated = sources.devices.iter().filter(|device| device.simulated);

@@ -26,7 +26,7 @@ use crate::again::{self, Again};
 use crate::assignment::{AssignmentStore, Taken};
 use crate::disk::DiskWatch;
 use crate::enforcer::Enforcer;
-use crate::gpu::cutter::Cutter;
+use crate::gpu::mig_configurator::MigConfigurator;
 use crate::gpu::monitor::DeviceMonitor;
 use crate::gpu::shares::{self, Shares};
 use crate::gpu::simulated;
@@ -91,7 +91,7 @@ pub(crate) struct Reconciler {
     /// Knows the real devices; None where they are simulated.
     pub(crate) monitor: Option<Arc<DeviceMonitor>>,
     /// Has real devices cut as they were ordered.
-    pub(crate) cutter: Cutter,
+    pub(crate) mig_configurator: MigConfigurator,
     /// The shares of devices that containers are held to: what reports confirm.
     pub(crate) grants: BTreeMap<ContainerName, Vec<DeviceShare>>,
     /// Containers whose shares cannot be brought in line with their order, and why.
@@ -117,7 +117,7 @@ impl Reconciler {
         self.look_out(looked);
         loop {
             self.reconcile();
-            self.cut(looked);
+            self.partition(looked);
             let pace = if self.measured.usage.is_empty() {
                 HEARTBEAT
             } else {
@@ -182,11 +182,12 @@ impl Reconciler {
     }
 
     /// Has a device cut that is not as ordered, once no container holds it or is to hold it.
-    fn cut(&self, looked: &Sender<Wake>) {
+    fn partition(&self, looked: &Sender<Wake>) {
         let (Some(monitor), Some(assignment)) = (&self.monitor, self.ledger.assignment()) else {
             return;
         };
-        if assignment.cuts.is_empty() && self.cutter.uncut().is_empty() {
+        if assignment.partitions.is_empty() && self.mig_configurator.partition_failures().is_empty()
+        {
             return;
         }
         let ordered = assignment.containers.iter().map(|order| &order.devices);
@@ -196,10 +197,11 @@ impl Reconciler {
             .map(|part| part.index)
             .collect();
         let bell = looked.clone();
-        self.cutter.look(&assignment.cuts, monitor, &held, move || {
-            // Nobody hears it once the server's end is gone.
-            let _ = bell.send(Wake::Changed);
-        });
+        self.mig_configurator
+            .look(&assignment.partitions, monitor, &held, move || {
+                // Nobody hears it once the server's end is gone.
+                let _ = bell.send(Wake::Changed);
+            });
     }
 
     fn take(&mut self, assignment: &Assignment) {
@@ -597,7 +599,7 @@ impl Reconciler {
     fn with(&self, mut devices: Vec<Device>) -> Capacity {
         // What is in force for those who hold slices now, before what there would be for others.
         for device in &mut devices {
-            let watch = self.watch.as_ref().filter(|_| !device.is_cut());
+            let watch = self.watch.as_ref().filter(|_| !device.is_partitioned());
             let number = shares::uuid(&device.uuid);
             let now = watch
                 .zip(number)
@@ -650,7 +652,7 @@ impl Reconciler {
                 .filter_map(|incident| report::incident(&incident))
                 .chain(self.disk.incidents())
                 .collect(),
-            uncut: self.cutter.uncut(),
+            partition_failures: self.mig_configurator.partition_failures(),
         }
     }
 }

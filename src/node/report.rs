@@ -259,7 +259,7 @@ mod tests {
             node: NodeId(uuid::Uuid::from_u128(9)),
             generation: 1,
             containers: vec![order(1, 0), order(2, 1), order(3, 2)],
-            cuts: Vec::new(),
+            partitions: Vec::new(),
             state: None,
             accepted: false,
         };

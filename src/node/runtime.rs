@@ -44,6 +44,7 @@ mod cgroup;
 mod claim;
 mod clearing;
 mod container;
+mod container_user;
 mod descriptors;
 mod devices;
 mod ending;
@@ -58,7 +59,6 @@ mod loader;
 mod logs;
 mod mounts;
 mod order;
-mod people;
 mod proc_files;
 mod rootfs;
 pub mod run_directory;
@@ -133,7 +133,7 @@ pub struct Runtime {
 
 struct RuntimeState {
     places: RuntimePaths,
-    box_id: String,
+    instance_id: String,
     hierarchies: Option<Hierarchies>,
     findings: Vec<findings::HostFinding>,
     entries: Mutex<BTreeMap<RuntimeName, ContainerEntry>>,
@@ -212,9 +212,9 @@ impl Runtime {
         let clearing = Clearing::begin(&trash).map_err(file("open", &trash))?;
         let mut digest = HostDigest::new();
         digest.add(data.as_os_str().as_encoded_bytes());
-        let box_id = format!("{:08x}", digest.0 & 0xffff_ffff);
+        let instance_id = format!("{:08x}", digest.0 & 0xffff_ffff);
         let hierarchies = Hierarchies::detect().ok();
-        let findings = findings::look(&data, hierarchies.as_ref(), &box_id);
+        let findings = findings::look(&data, hierarchies.as_ref(), &instance_id);
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let bell = || {
             eventfd(0, flags).map_err(|error| RuntimeFault::System {
@@ -228,7 +228,7 @@ impl Runtime {
                 run,
                 ..places
             },
-            box_id,
+            instance_id,
             hierarchies,
             findings,
             entries: Mutex::default(),
@@ -267,11 +267,11 @@ impl Runtime {
     /// What a runtime at `data` would find lacking, without opening one; for `doctor`. Leaves no
     /// control group behind. `data` must exist.
     pub fn look(data: &Path) -> Vec<findings::HostFinding> {
-        let box_id = format!("look-{}", std::process::id());
+        let instance_id = format!("look-{}", std::process::id());
         let hierarchies = Hierarchies::detect().ok();
-        let found = findings::look(data, hierarchies.as_ref(), &box_id);
+        let found = findings::look(data, hierarchies.as_ref(), &instance_id);
         if let Some(hierarchies) = &hierarchies {
-            for made in hierarchies.whole_box(&box_id).directories() {
+            for made in hierarchies.whole_instance(&instance_id).directories() {
                 // What was not made cannot be removed; what was is empty.
                 let _ = fs::remove_dir(&made);
             }
@@ -280,8 +280,8 @@ impl Runtime {
     }
 
     /// Short name of this installation in control groups; differs between data directories.
-    pub fn box_id(&self) -> &str {
-        &self.shared.box_id
+    pub fn instance_id(&self) -> &str {
+        &self.shared.instance_id
     }
 
     /// Finds the containers of an earlier server: asks living shims, reads the ends of dead ones, kills what
@@ -324,7 +324,7 @@ impl Runtime {
             host,
         };
         let asked = shared.prepare(&launch, &directory).and_then(|()| {
-            let group = shared.hierarchies()?.shims(&shared.box_id);
+            let group = shared.hierarchies()?.shims(&shared.instance_id);
             let binary = &shared.places.shim_binary;
             let spawned = fork_server.spawn(binary, &group, &directory);
             spawned.map_err(file("start", binary))
@@ -534,7 +534,7 @@ impl Runtime {
     /// other process, and once it is gone. One small read.
     pub fn container_of(&self, pid: u32) -> Option<RuntimeName> {
         let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-        Hierarchies::session_in(&text, &self.shared.box_id)
+        Hierarchies::session_in(&text, &self.shared.instance_id)
     }
 
     /// Runs one more program inside; gives its input and output. Ends with an exit frame.
@@ -628,12 +628,15 @@ impl Runtime {
         if let Some(hierarchies) = &self.shared.hierarchies {
             self.shared.fork_server().end();
             // A shim that has said its last word is about to leave, and so is the fork server.
-            let shims = hierarchies.shims(&self.shared.box_id);
+            let shims = hierarchies.shims(&self.shared.instance_id);
             let until = Instant::now() + LEAVING;
             while !shims.processes().is_empty() && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            if let Err(error) = hierarchies.whole_box(&self.shared.box_id).remove_if_empty() {
+            if let Err(error) = hierarchies
+                .whole_instance(&self.shared.instance_id)
+                .remove_if_empty()
+            {
                 tracing::debug!("control groups of this installation remain: {error}");
             }
         }
@@ -720,7 +723,7 @@ impl RuntimeState {
         launch
             .write(directory)
             .map_err(file("write the launch in", directory))?;
-        self.hierarchies()?.make_room(&self.box_id)?;
+        self.hierarchies()?.make_room(&self.instance_id)?;
         Ok(())
     }
 
@@ -756,7 +759,7 @@ impl RuntimeState {
     }
 
     fn group(&self, name: &RuntimeName) -> Result<ControlGroup, RuntimeFault> {
-        Ok(self.hierarchies()?.session(&self.box_id, name))
+        Ok(self.hierarchies()?.session(&self.instance_id, name))
     }
 
     fn hierarchies(&self) -> Result<&Hierarchies, CgroupError> {

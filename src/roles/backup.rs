@@ -103,7 +103,7 @@ fn done(
                 "made {} by fardel {} on box {}\n{}",
                 header.made_at,
                 header.program,
-                header.box_id,
+                header.installation_id,
                 contents(&verified)
             );
             for damage in &verified.catalog.damage {
@@ -223,7 +223,7 @@ fn contents(verified: &backup::Verified) -> String {
     let found = &verified.catalog;
     format!(
         "{} users, {} sessions, {} images, {} events; {} files\n",
-        found.people,
+        found.users,
         found.sessions,
         found.images,
         found.events,

@@ -116,7 +116,7 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     let server = Server::start(reading, clock.clone())?;
     // Before anything in it is touched, and until the end.
     let _run = RunDirectory::take(&settings.run, &settings.data, server.node())?;
-    server.bring_examiner(super::examiner::examiner(&settings));
+    server.bring_diagnostics(super::diagnostics::runner(&settings));
     let images = server.image_store()?;
     let machine = open_machine(&settings, &server, &images, clock)?;
     let streams: Arc<dyn Streams> =

@@ -163,8 +163,8 @@ fn collect(reading: &LoadedSettings, around: &Surroundings) -> Vec<SupportFile> 
     raw.into_iter()
         .map(|(name, text)| {
             let (text, secrets) = redact::secrets(&text);
-            let (text, people) = redact::people(&text, &names);
-            let redacted = secrets + people;
+            let (text, users) = redact::users(&text, &names);
+            let redacted = secrets + users;
             SupportFile {
                 name,
                 text: bounded(text),
@@ -192,7 +192,7 @@ fn about() -> String {
         "fardel {} support bundle, {}\n\n\
          Holds: checks of the machine, settings with their sources, facts of the machine, the newest\n\
          lines of the log, states and reasons of sessions, findings.\n\
-         Does not hold: names of people, commands, variables, output or files of sessions, passwords,\n\
+         Does not hold: names of users, commands, variables, output or files of sessions, passwords,\n\
          tokens, keys. What looked like a secret in a text stands as [taken out: ...].\n",
         env!("CARGO_PKG_VERSION"),
         jiff::Zoned::now().strftime("%Y-%m-%d %H:%M:%S %Z"),
@@ -317,7 +317,7 @@ fn sessions(around: &Surroundings) -> String {
         "id",
         "kind",
         "state",
-        "wish",
+        "desired",
         "image",
         "resources",
         "node",
@@ -381,12 +381,12 @@ fn told(value: &Value) -> Value {
 /// Everybody's names; empty while the server is down.
 fn names(around: &Surroundings) -> Vec<String> {
     cli::ask_local(around, "GET", "/api/v1/users", None, None)
-        .map(|people| {
-            people["items"]
+        .map(|users| {
+            users["items"]
                 .as_array()
                 .into_iter()
                 .flatten()
-                .filter_map(|person| Some(person["name"].as_str()?.to_owned()))
+                .filter_map(|user| Some(user["name"].as_str()?.to_owned()))
                 .collect()
         })
         .unwrap_or_default()

@@ -24,8 +24,8 @@ pub struct Assignment {
     /// In no particular order; empty means: end everything.
     pub containers: Vec<ContainerOrder>,
     /// Devices that are to be cut in a certain way, now and after every restart; the others are as they are.
-    #[serde(default)]
-    pub cuts: Vec<CutOrder>,
+    #[serde(default, alias = "cuts")]
+    pub partitions: Vec<PartitionSpec>,
     /// The state whose list this is; None from servers of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Uuid>,
@@ -36,7 +36,7 @@ pub struct Assignment {
 
 /// A device that is to be cut into these hardware partitions, as soon as nothing runs on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CutOrder {
+pub struct PartitionSpec {
     /// The device's number as its machine reports it.
     pub device: String,
     /// Empty: whole.
@@ -135,13 +135,13 @@ pub struct NodeReport {
     #[serde(default)]
     pub incidents: Vec<MemoryIncident>,
     /// Devices that are not cut as ordered though nothing of ours runs on them, and why.
-    #[serde(default)]
-    pub uncut: Vec<Uncut>,
+    #[serde(default, alias = "uncut")]
+    pub partition_failures: Vec<PartitionFailure>,
 }
 
 /// A device that could not be cut as ordered. It is tried again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Uncut {
+pub struct PartitionFailure {
     /// The device's number as its machine reports it.
     pub device: String,
     pub reason: Reason,

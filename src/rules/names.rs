@@ -1,4 +1,4 @@
-//! Typed identifiers and the names people give to things. Parsing happens here once; behind the
+//! Typed identifiers and the names users give to things. Parsing happens here once; behind the
 //! door no code checks a name again. Never makes an id out of thin air: time and random bytes are arguments.
 
 use std::fmt;
@@ -45,7 +45,7 @@ macro_rules! id {
 
 id!(/// One session, for its whole life and all its restarts.
     SessionId, session_id_invalid);
-id!(/// One person or robot with a sign-in.
+id!(/// One user or robot with a sign-in.
     UserId, user_id_invalid);
 id!(/// One machine that runs containers.
     NodeId, node_id_invalid);
@@ -126,7 +126,7 @@ impl From<ContainerName> for String {
 /// Longest name of a session, in characters: it is also the host name inside (RFC 1123 label).
 pub const MAX_NAME_LENGTH: usize = 63;
 
-/// The name a person gives a session: letters, digits and hyphens, a letter or digit at both ends.
+/// The name a user gives a session: letters, digits and hyphens, a letter or digit at both ends.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct SessionName(String);
@@ -141,9 +141,9 @@ impl SessionName {
         &self.0
     }
 
-    /// The name of the `number`-th of `copies`; the name itself where there is one copy.
-    pub fn copy(&self, number: u32, copies: u32) -> Result<Self, Refusal> {
-        if copies <= 1 {
+    /// The name of the `number`-th of `replicas`; the name itself where there is one.
+    pub fn replica(&self, number: u32, replicas: u32) -> Result<Self, Refusal> {
+        if replicas <= 1 {
             return Ok(self.clone());
         }
         Self::parse(&format!("{}-{number}", self.0))
@@ -170,7 +170,7 @@ macro_rules! read_by_parsing {
 read_by_parsing!(SessionName);
 read_by_parsing!(UserName);
 
-/// The name a person signs in with: lower-case letters, digits, `.`, `_`, `-`; at most 63.
+/// The name a user signs in with: lower-case letters, digits, `.`, `_`, `-`; at most 63.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct UserName(String);

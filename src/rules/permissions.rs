@@ -4,12 +4,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::names::UserId;
-use crate::people::Role;
 use crate::refusal::Refusal;
 use crate::refusals;
 use crate::tenancy::{DomainId, Scope};
+use crate::users::Role;
 
-/// One thing a person may do. The word is also the scope of a token.
+/// One thing a user may do. The word is also the scope of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Permission {
     SessionsRead,
@@ -18,8 +18,8 @@ pub enum Permission {
     SessionsEnter,
     ImagesRead,
     ImagesWrite,
-    PeopleRead,
-    PeopleWrite,
+    UsersRead,
+    UsersWrite,
     /// Own password, tokens, language.
     Me,
     /// Health in detail, metrics, settings, findings.
@@ -35,8 +35,8 @@ impl Permission {
         Self::SessionsEnter,
         Self::ImagesRead,
         Self::ImagesWrite,
-        Self::PeopleRead,
-        Self::PeopleWrite,
+        Self::UsersRead,
+        Self::UsersWrite,
         Self::Me,
         Self::SystemRead,
         Self::SystemWrite,
@@ -49,8 +49,8 @@ impl Permission {
             Self::SessionsEnter => "sessions:enter",
             Self::ImagesRead => "images:read",
             Self::ImagesWrite => "images:write",
-            Self::PeopleRead => "people:read",
-            Self::PeopleWrite => "people:write",
+            Self::UsersRead => "users:read",
+            Self::UsersWrite => "users:write",
             Self::Me => "me",
             Self::SystemRead => "system:read",
             Self::SystemWrite => "system:write",
@@ -62,7 +62,7 @@ impl Permission {
     }
 }
 
-/// Who asks: a person, with what their token may do.
+/// Who asks: a user, with what their token may do.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Subject {
     pub user: UserId,
@@ -84,8 +84,8 @@ impl Subject {
             | Permission::Me => Scope::user(self.user),
             Permission::ImagesRead
             | Permission::ImagesWrite
-            | Permission::PeopleRead
-            | Permission::PeopleWrite => Scope::domain(self.domain),
+            | Permission::UsersRead
+            | Permission::UsersWrite => Scope::domain(self.domain),
             Permission::SystemRead | Permission::SystemWrite => Scope::SITE,
         }
     }
@@ -133,8 +133,8 @@ pub fn may(subject: &Subject, permission: Permission, scope: &Scope) -> Result<(
         }
         Permission::ImagesRead | Permission::Me => Ok(()),
         Permission::ImagesWrite
-        | Permission::PeopleRead
-        | Permission::PeopleWrite
+        | Permission::UsersRead
+        | Permission::UsersWrite
         | Permission::SystemRead
         | Permission::SystemWrite => Err(refusals::role_administrator_needed(permission.word())),
     }
@@ -209,8 +209,8 @@ pub fn reach(subject: &Subject, permission: Permission) -> Reach {
         }
         Permission::ImagesRead => Reach(Extent::Domain(subject.domain)),
         Permission::ImagesWrite
-        | Permission::PeopleRead
-        | Permission::PeopleWrite
+        | Permission::UsersRead
+        | Permission::UsersWrite
         | Permission::SystemRead
         | Permission::SystemWrite => Reach(Extent::Nothing),
     }

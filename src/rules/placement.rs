@@ -137,7 +137,7 @@ pub fn overdue(world: &ClusterSnapshot, now: Timestamp) -> Vec<(SessionId, u64, 
         {
             let reason = match code {
                 codes::SESSION_TIMEOUT => reasons::session_timeout(),
-                _ => reasons::session_longest_run(),
+                _ => reasons::session_max_runtime(),
             };
             over.push((session.id, session.generation, reason));
         }

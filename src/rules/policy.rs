@@ -29,7 +29,7 @@ pub struct SharePolicy {
     /// Shares below one device are multiples of this.
     pub step: GpuShare,
     pub spreading: Spreading,
-    /// The most that one person holds at once; None: no limit.
+    /// The most that one user holds at once; None: no limit.
     pub each: Option<GpuShare>,
 }
 

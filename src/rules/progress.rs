@@ -141,7 +141,7 @@ fn ending(
         return (Outcome::Failed, incident.reason());
     }
     if session.desired != DesiredState::Run || session.state() == SessionState::Stopping {
-        // The reason that was written with the wish (a limit, a person) says more than the code.
+        // The reason that was written with the desired state (a limit, a person) says more than the code.
         return match &session.reason {
             Some(reason) if reason.code == "session.timeout" => (Outcome::Failed, reason.clone()),
             Some(reason) if reason.code.starts_with("session.") => {

@@ -190,7 +190,7 @@ impl Device {
     }
 
     /// Cut into partitions, so that no slice of its time is given.
-    pub fn is_cut(&self) -> bool {
+    pub fn is_partitioned(&self) -> bool {
         !self.mig.is_empty()
     }
 

@@ -5,8 +5,8 @@ pub use crate::workload::container::{ContainerProgress, SessionContainer};
 pub use crate::workload::outcome::Outcome;
 pub use crate::workload::session::{Session, SessionChange, Transition};
 pub use crate::workload::spec::{
-    MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS, MAX_COPIES, MAX_DEPENDENCIES, MAX_LABEL_LENGTH, MAX_LABELS,
-    MAX_RUN_SECONDS, MAX_SPEC_BYTES, MAX_VARIABLES, SessionEnvironment, SessionKind, SessionSpec,
-    TextField, check_labels, cycle, hidden, plain, text, turns_direction,
+    MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS, MAX_DEPENDENCIES, MAX_LABEL_LENGTH, MAX_LABELS,
+    MAX_REPLICAS, MAX_RUN_SECONDS, MAX_SPEC_BYTES, MAX_VARIABLES, SessionEnvironment, SessionKind,
+    SessionSpec, TextField, check_labels, cycle, hidden, plain, text, turns_direction,
 };
 pub use crate::workload::state::{DesiredState, Lifecycle, SessionState};

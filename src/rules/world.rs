@@ -24,7 +24,7 @@ pub struct ClusterSnapshot {
     /// The administrator's rules for shares of devices.
     #[serde(default)]
     pub policy: SharePolicy,
-    /// When a session of each person last got a place; absent where none ever did.
+    /// When a session of each user last got a place; absent where none ever did.
     #[serde(default)]
     pub served: BTreeMap<UserId, Timestamp>,
 }

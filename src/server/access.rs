@@ -5,14 +5,14 @@ use std::net::IpAddr;
 
 use api::secret::SecretText;
 use rules::names::{TokenId, UserId, UserName};
-use rules::people::{Role, User};
 use rules::permissions::Subject;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::units::Timestamp;
+use rules::users::{Role, User};
 use uuid::Uuid;
 
-use crate::catalog::people::{BrowserRow, IDLE_HOURS, ROOT};
+use crate::catalog::users::{BrowserRow, IDLE_HOURS, ROOT};
 use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
 
@@ -96,11 +96,11 @@ pub async fn by_cookie(server: &Server, cookie: &str) -> Result<Option<Caller>, 
     let found = server
         .catalog()
         .read_now("find a browser's sign-in", |view| view.browser(&hash))?;
-    let Some((browser, person)) = found else {
+    let Some((browser, user)) = found else {
         return Ok(None);
     };
     let now = server.clock().now();
-    if person.suspended
+    if user.suspended
         || browser.ends_at <= now
         || browser.used_at.plus_seconds(IDLE_HOURS * 3600) <= now
     {
@@ -117,12 +117,12 @@ pub async fn by_cookie(server: &Server, cookie: &str) -> Result<Option<Caller>, 
     let via = Via::Browser {
         session: BrowserSessionId(browser.id),
     };
-    Ok(Some(caller(&person, None, via)))
+    Ok(Some(caller(&user, None, via)))
 }
 
 /// Who is behind this bearer token; None where it is none of ours.
 ///
-/// Errors: `token.expired`, `person.suspended`, both unauthenticated.
+/// Errors: `token.expired`, `user.suspended`, both unauthenticated.
 pub async fn by_token(
     server: &Server,
     bearer: &str,
@@ -135,7 +135,7 @@ pub async fn by_token(
     let found = server
         .catalog()
         .read_now("find a token", |view| view.token(&hash))?;
-    let Some((token, person)) = found else {
+    let Some((token, user)) = found else {
         return Ok(None);
     };
     let now = server.clock().now();
@@ -144,7 +144,7 @@ pub async fn by_token(
     {
         return Err(token_expired(end).into());
     }
-    if person.suspended {
+    if user.suspended {
         return Err(suspended().into());
     }
     if token
@@ -159,7 +159,7 @@ pub async fn by_token(
             });
     }
     let via = Via::Token { id: token.id };
-    Ok(Some(caller(&person, Some(token.scopes), via)))
+    Ok(Some(caller(&user, Some(token.scopes), via)))
 }
 
 /// Root on this machine, or the user that runs the server: the caller that doors let in through the local
@@ -181,11 +181,11 @@ pub fn local_root(_server: &Server) -> Caller {
     }
 }
 
-/// Signs a person in by password.
+/// Signs a user in by password.
 ///
 /// Errors: `sign-in.wrong` (the same words and the same cost whether the name exists or not),
 /// `sign-in.locked` while this name has to wait after failures from this address, `sign-in.busy` while too
-/// many passwords are being checked, `person.suspended`.
+/// many passwords are being checked, `user.suspended`.
 pub async fn sign_in(
     server: &Server,
     name: &str,
@@ -196,7 +196,7 @@ pub async fn sign_in(
 }
 
 /// As `sign_in`, from a browser that sends the cookie `device` of an earlier sign-in: where it is this
-/// person's, failures elsewhere cause no delay here.
+/// user's, failures elsewhere cause no delay here.
 pub async fn sign_in_by(
     server: &Server,
     name: &str,
@@ -205,15 +205,15 @@ pub async fn sign_in_by(
     device: Option<&str>,
 ) -> Result<NewSignIn, Failure> {
     let password = password.into();
-    let found = server.catalog().read_now("find a person", |view| {
-        let Some(person) = view.person_named(name)? else {
+    let found = server.catalog().read_now("find a user", |view| {
+        let Some(user) = view.user_named(name)? else {
             return Ok(None);
         };
-        let stored = view.password(person.id)?;
-        Ok(Some((person, stored)))
+        let stored = view.password(user.id)?;
+        Ok(Some((user, stored)))
     })?;
-    let known = found.as_ref().map(|(person, _)| person.id);
-    let device = known.and_then(|person| KnownBrowser::read(server, device?, person));
+    let known = found.as_ref().map(|(user, _)| user.id);
+    let device = known.and_then(|user| KnownBrowser::read(server, device?, user));
     let attempt = Attempt::of(server, name, known, source, device);
     let _slowed = attempt.begin().await?;
     let stored = found.as_ref().and_then(|(_, stored)| stored.clone());
@@ -224,14 +224,14 @@ pub async fn sign_in_by(
             return Err(failure);
         }
     };
-    let person = match (checked, found) {
-        (PasswordCheck::Right | PasswordCheck::RightButOld, Some((person, _))) => person,
+    let user = match (checked, found) {
+        (PasswordCheck::Right | PasswordCheck::RightButOld, Some((user, _))) => user,
         _ => {
             return Err(refusals::sign_in_wrong().into());
         }
     };
     attempt.forgiven();
-    if person.suspended {
+    if user.suspended {
         return Err(suspended().into());
     }
     let renewed = match checked {
@@ -240,11 +240,11 @@ pub async fn sign_in_by(
     };
     admit(
         server,
-        person,
+        user,
         source,
         device,
-        move |rows, person| match &renewed {
-            Some(hash) => rows.put_password(person.id, hash),
+        move |rows, user| match &renewed {
+            Some(hash) => rows.put_password(user.id, hash),
             None => Ok(()),
         },
     )
@@ -256,11 +256,11 @@ pub async fn sign_out(server: &Server, caller: &Caller) -> Result<(), Failure> {
     let Via::Browser { session } = caller.via else {
         return Ok(());
     };
-    let person = caller.subject.user;
+    let user = caller.subject.user;
     server
         .catalog()
-        .write(Lane::People, "sign out", move |rows| {
-            rows.forget_browser(session.0, person).map(|_| ())
+        .write(Lane::Requests, "sign out", move |rows| {
+            rows.forget_browser(session.0, user).map(|_| ())
         })
         .await
 }
@@ -294,7 +294,7 @@ pub(crate) async fn prove_again(
 /// Writes a sign-in and gives its cookie. `also` is written with it, or neither is.
 async fn admit(
     server: &Server,
-    person: User,
+    user: User,
     source: IpAddr,
     device: Option<KnownBrowser>,
     also: impl FnOnce(&Rows<'_>, &User) -> Result<(), Failure> + Send + 'static,
@@ -304,7 +304,7 @@ async fn admit(
     let now = server.clock().now();
     let browser = BrowserRow {
         id: UserId::make(now, base::observe::random()).0,
-        person: person.id,
+        user: user.id,
         created_at: now,
         used_at: now,
         ends_at: now.plus_seconds(MAX_TOKEN_DAYS * 86_400),
@@ -313,12 +313,12 @@ async fn admit(
     let via = Via::Browser {
         session: BrowserSessionId(browser.id),
     };
-    let (ends_at, caller) = (browser.ends_at, caller(&person, None, via));
-    let device = device.unwrap_or_else(|| KnownBrowser::draw(person.id));
+    let (ends_at, caller) = (browser.ends_at, caller(&user, None, via));
+    let device = device.unwrap_or_else(|| KnownBrowser::draw(user.id));
     server
         .catalog()
-        .write(Lane::People, "sign in", move |rows| {
-            also(rows, &person)?;
+        .write(Lane::Requests, "sign in", move |rows| {
+            also(rows, &user)?;
             rows.insert_browser(&browser, &hash)
         })
         .await?;
@@ -330,18 +330,18 @@ async fn admit(
     })
 }
 
-fn caller(person: &User, scopes: Option<Vec<rules::permissions::Permission>>, via: Via) -> Caller {
+fn caller(user: &User, scopes: Option<Vec<rules::permissions::Permission>>, via: Via) -> Caller {
     Caller {
         subject: Subject {
-            user: person.id,
-            role: person.role,
-            domain: person.domain,
+            user: user.id,
+            role: user.role,
+            domain: user.domain,
             scopes,
         },
-        name: person.name.clone(),
-        language: person.language.clone(),
-        theme: person.theme.clone(),
-        time_zone: person.time_zone.clone(),
+        name: user.name.clone(),
+        language: user.language.clone(),
+        theme: user.theme.clone(),
+        time_zone: user.time_zone.clone(),
         via,
         request: String::new(),
     }
@@ -352,11 +352,11 @@ fn token_expired(end: Timestamp) -> Refusal {
 }
 
 fn suspended() -> Refusal {
-    refusals::person_suspended()
+    refusals::user_suspended()
 }
 
-/// A new person as rows keep one.
-pub(crate) fn new_person(name: UserName, role: Role, now: Timestamp) -> User {
+/// A new user as rows keep one.
+pub(crate) fn new_user(name: UserName, role: Role, now: Timestamp) -> User {
     User {
         id: UserId::make(now, base::observe::random()),
         name,

@@ -1,4 +1,4 @@
-//! One function per thing a person may do: check, decide, write, return. Doors have no other way in.
+//! One function per thing a user may do: check, decide, write, return. Doors have no other way in.
 //! Every one asks `rules::permissions::may` first; what a page hides is refused here.
 
 use rules::permissions::{Permission, may};
@@ -20,12 +20,12 @@ pub mod gpus;
 pub mod images;
 pub mod installation;
 pub mod operations;
-pub mod people;
 mod query;
 pub mod replay;
 pub mod session_detail;
 pub mod sessions;
 pub mod system;
+pub mod users;
 
 /// Names one POST of one caller, so that a repetition acts once.
 #[derive(Debug, Clone, PartialEq, Eq)]

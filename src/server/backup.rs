@@ -146,7 +146,7 @@ pub fn create(
     let about = About {
         made_at: now,
         catalog_version: copied.version,
-        box_id: copied.box_id,
+        installation_id: copied.installation_id,
         length,
     };
     let mut sealer = Sealer::begin(BufWriter::with_capacity(1 << 20, file), passphrase, about)
@@ -341,7 +341,7 @@ fn keep_other_machine_away(
     if same {
         return Ok(());
     }
-    tracing::info!(made_on = %verified.header.box_id, "node.json belonged to another node and is replaced");
+    tracing::info!(made_on = %verified.header.installation_id, "node.json belonged to another node and is replaced");
     keep(&path)
         .and_then(|()| {
             if path.exists() {

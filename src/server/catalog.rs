@@ -14,8 +14,8 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use crate::{Failure, ServerFault};
 
 pub(crate) mod acceptance;
-pub(crate) mod conducting;
 mod containers;
+pub(crate) mod controller_pass;
 pub(crate) mod copy;
 mod ended;
 pub(crate) mod events;
@@ -30,18 +30,18 @@ mod migrate;
 mod node_cache;
 pub(crate) mod nodes;
 mod open;
-pub(crate) mod people;
-pub(crate) mod proofs;
 mod reach;
 mod reader;
 pub(crate) mod request_key;
 mod reserve;
 pub(crate) mod samples;
 pub(crate) mod sealing;
+pub(crate) mod self_tests;
 pub(crate) mod sessions;
 mod state_checks;
 #[cfg(test)]
 mod tests;
+pub(crate) mod users;
 mod value;
 pub(crate) mod writer;
 

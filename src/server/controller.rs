@@ -1,4 +1,4 @@
-//! Moves rows towards what people want: hears nodes, ends what is overdue, gives places, says what
+//! Moves rows towards what users want: hears nodes, ends what is overdue, gives places, says what
 //! each node should have. Reads all, decides, writes all of it in one commit or nothing of it, and
 //! only then speaks to a node.
 //!
@@ -27,7 +27,7 @@ use rules::session::SessionState;
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
 
-use crate::catalog::conducting::PassSnapshot;
+use crate::catalog::controller_pass::PassSnapshot;
 use crate::controller::limits::Stopwatch;
 pub(crate) use crate::controller::pass::ControllerPass;
 
@@ -52,7 +52,7 @@ impl Controller {
     /// Runs every step over what was read; writes nothing. `steady` is the time since any fixed
     /// moment of this process, on a clock that cannot be set.
     ///
-    /// The order matters: a report may free room, a limit may take a wish back, and what got a
+    /// The order matters: a report may free room, a limit may take that back, and what got a
     /// place stands on a list in the same commit, so a scheduled session is never one that no node
     /// will hear of.
     pub(crate) fn run_pass<R: std::ops::Deref<Target = NodeReport>>(

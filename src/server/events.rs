@@ -15,13 +15,13 @@ pub struct ChangeEvent {
     /// Place in the journal; streams resume after it.
     pub sequence: u64,
     pub at: Timestamp,
-    /// `sessions`, `images`, `people`, `nodes`, `operations`.
+    /// `sessions`, `images`, `users`, `nodes`, `operations`.
     pub topic: String,
     /// Id of the thing.
     pub object: String,
     /// Stable, dotted, such as `session.running`.
     pub code: String,
-    /// A person's name, or the part of the server that did it.
+    /// A user's name, or the part of the server that did it.
     pub actor: String,
     /// State before, in a word; empty where there was none.
     pub before: String,
@@ -53,7 +53,7 @@ pub struct Subscription {
 
 /// Opens the journal for a reader: after `since`, or from now on.
 ///
-/// People hear of their own sessions and operations, and of images and machines; administrators of
+/// Users hear of their own sessions and operations, and of images and machines; administrators of
 /// everything. Errors: what `sessions:read` refuses.
 pub async fn subscribe(
     server: &Server,
@@ -137,7 +137,7 @@ fn change(row: EventRow) -> ChangeEvent {
 #[cfg(test)]
 mod tests {
     use rules::names::UserId;
-    use rules::people::Role;
+    use rules::users::Role;
 
     use super::*;
     use crate::catalog::Lane;
@@ -155,7 +155,7 @@ mod tests {
     fn note(server: &Server, topic: &'static str, owner: Option<UserId>, code: &'static str) {
         server
             .catalog()
-            .write_now(Lane::People, "note", move |rows| {
+            .write_now(Lane::Requests, "note", move |rows| {
                 rows.note(NewEvent {
                     actor: "test",
                     topic,
@@ -188,7 +188,7 @@ mod tests {
         note(&server, "sessions", Some(mina), "one");
         let mut from_now = subscribe(&server, &user, None).await.unwrap();
         note(&server, "sessions", Some(jae), "other");
-        note(&server, "people", None, "secret");
+        note(&server, "users", None, "secret");
         note(&server, "images", None, "two");
         note(&server, "sessions", Some(mina), "three");
         let mut from_start = subscribe(&server, &user, Some(0)).await.unwrap();

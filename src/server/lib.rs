@@ -38,9 +38,9 @@ struct ServerInner {
     open_streams: Arc<access::OpenStreams>,
     settings: appliance::settings::EffectiveSettings,
     backups: appliance::backups::BackupState,
-    examining: diagnostics::Examining,
+    diagnostics: diagnostics::Diagnostics,
     snapshots: snapshot::Snapshots,
-    proofs: actions::gpus::prove::Proofs,
+    self_tests: actions::gpus::prove::SelfTests,
     under_way: actions::replay::UnderWay,
 }
 
@@ -102,33 +102,33 @@ impl Server {
             open_streams: Arc::default(),
             settings: appliance::settings::EffectiveSettings::new(reading),
             backups: appliance::backups::BackupState::default(),
-            examining: diagnostics::Examining::default(),
+            diagnostics: diagnostics::Diagnostics::default(),
             snapshots: snapshot::Snapshots::default(),
-            proofs: actions::gpus::prove::Proofs::default(),
+            self_tests: actions::gpus::prove::SelfTests::default(),
             under_way: actions::replay::UnderWay::default(),
         }))
     }
 
     /// Brings who looks at the machine for this server; without one, pages say that there is none.
-    pub fn bring_examiner(&self, examiner: diagnostics::Examiner) {
-        self.0.examining.bring(examiner);
+    pub fn bring_diagnostics(&self, runner: diagnostics::DiagnosticsRunner) {
+        self.0.diagnostics.bring(runner);
     }
 
     /// Brings the way into sessions, which the self-test of a card needs.
     pub fn bring_streams(&self, streams: Arc<dyn base::link::streams::Streams>) {
-        self.0.proofs.bring(streams);
+        self.0.self_tests.bring(streams);
     }
 
     pub(crate) fn under_way(&self) -> &actions::replay::UnderWay {
         &self.0.under_way
     }
 
-    pub(crate) fn proofs(&self) -> &actions::gpus::prove::Proofs {
-        &self.0.proofs
+    pub(crate) fn self_tests(&self) -> &actions::gpus::prove::SelfTests {
+        &self.0.self_tests
     }
 
-    pub(crate) fn examining(&self) -> &diagnostics::Examining {
-        &self.0.examining
+    pub(crate) fn diagnostics(&self) -> &diagnostics::Diagnostics {
+        &self.0.diagnostics
     }
 
     /// Takes up what an earlier run left: open imports, and bytes whose rows were never written. What
@@ -222,8 +222,8 @@ impl Server {
     }
 
     /// Names this box among others, in bundles for support and in backups. Drawn once, with the node.
-    pub fn box_id(&self) -> uuid::Uuid {
-        self.0.catalog.founding().box_id
+    pub fn installation_id(&self) -> uuid::Uuid {
+        self.0.catalog.founding().installation_id
     }
 
     pub(crate) fn catalog(&self) -> &catalog::Catalog {
@@ -252,7 +252,7 @@ impl Server {
     }
 }
 
-/// Moves this server's rows towards what people want, and speaks to the nodes behind `links`: wakes
+/// Moves this server's rows towards what users want, and speaks to the nodes behind `links`: wakes
 /// on commits, reports and a clock of seconds. Runs until it is dropped; at most one a server.
 /// An error ends one pass, is logged, and the next pass tries again.
 pub fn conduct(server: &Server, links: links::Links) -> impl Future<Output = ()> + Send + use<> {
@@ -261,7 +261,7 @@ pub fn conduct(server: &Server, links: links::Links) -> impl Future<Output = ()>
     controller::driver::run(catalog, links, clock, server.settings().keep_days)
 }
 
-/// Has the logs of sessions that people delete removed from the machine behind `streams`, those that were
+/// Has the logs of sessions that users delete removed from the machine behind `streams`, those that were
 /// deleted before included. Runs until it is dropped; at most one a server.
 pub fn forget_logs(
     server: &Server,
@@ -275,9 +275,9 @@ pub fn forget_logs(
 pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let backups = appliance::backups::keep_making(server.clone());
     let pages = keep_looking(server.clone());
-    let proofs = actions::gpus::prove::keep_proving(server.clone());
+    let self_tests = actions::gpus::prove::keep_proving(server.clone());
     async {
-        tokio::join!(backups, proofs, pages);
+        tokio::join!(backups, self_tests, pages);
     }
 }
 

@@ -100,7 +100,7 @@ mod tests {
             problems: Vec::new(),
             device_uses: Vec::new(),
             incidents: Vec::new(),
-            uncut: Vec::new(),
+            partition_failures: Vec::new(),
         }
     }
 
@@ -109,7 +109,7 @@ mod tests {
             node,
             generation: 1,
             containers: Vec::new(),
-            cuts: Vec::new(),
+            partitions: Vec::new(),
             state: None,
             accepted: false,
         }

@@ -76,7 +76,7 @@ impl Simulation {
         })
     }
 
-    /// For the actions of people. They end at once: everything runs on this thread.
+    /// For the actions of users. They end at once: everything runs on this thread.
     pub fn server(&self) -> &Server {
         &self.server
     }
@@ -184,8 +184,8 @@ impl Simulation {
         self.catalog().limit_growth(full.then_some(0));
     }
 
-    /// Writes a person.
-    pub fn person(&self, name: &str, at: Timestamp) -> Result<UserId, Failure> {
+    /// Writes a user.
+    pub fn user(&self, name: &str, at: Timestamp) -> Result<UserId, Failure> {
         let mut random = [7; 10];
         for (byte, letter) in random.iter_mut().zip(name.bytes()) {
             *byte = letter;
@@ -193,8 +193,8 @@ impl Simulation {
         let id = UserId::make(at, random);
         let name = name.to_owned();
         self.catalog()
-            .write_now(Lane::People, "a person", move |rows| {
-                rows.stand_in_person(id, &name, at)?;
+            .write_now(Lane::Requests, "a user", move |rows| {
+                rows.stand_in_user(id, &name, at)?;
                 Ok(id)
             })
     }
@@ -209,25 +209,25 @@ impl Simulation {
             digest: [0; 32],
         };
         self.catalog()
-            .write_now(Lane::People, "launch", move |rows| {
+            .write_now(Lane::Requests, "launch", move |rows| {
                 if let Some(answer) = rows.answered(&key, rows.now)? {
                     return Ok(answer.parse()?);
                 }
-                rows.insert_session(&session, "person")?;
+                rows.insert_session(&session, "user")?;
                 rows.remember_answer(&key, &session.id.to_string())?;
                 Ok(session.id)
             })
     }
 
-    /// Changes a session as an action of a person would. False where it changed nothing.
+    /// Changes a session as an action of a user would. False where it changed nothing.
     pub fn edit(
         &self,
         id: SessionId,
         change: impl FnOnce(&mut Session) -> bool + Send + 'static,
     ) -> Result<bool, Failure> {
         self.catalog()
-            .write_now(Lane::People, "a person's wish", move |rows| {
-                Ok(rows.change_session(id, None, "person", None, change)? == ConditionalWrite::Yes)
+            .write_now(Lane::Requests, "a user's change", move |rows| {
+                Ok(rows.change_session(id, None, "user", None, change)? == ConditionalWrite::Yes)
             })
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rules::findings::{InvariantFinding, findings};
-use rules::messages::{DeviceUse, Uncut};
+use rules::messages::{DeviceUse, PartitionFailure};
 use rules::names::{NodeId, SessionId, UserId, UserName};
 use rules::permissions::Reach;
 use rules::placement::{self, Explanation};
@@ -22,10 +22,10 @@ use crate::catalog::{Catalog, ReadTransaction};
 /// Milliseconds for which an explanation stays as it is while no row changes. Longer: the time that a session
 /// still has to wait moves in jumps. Shorter: every open page explains the whole queue again.
 const EXPLAINED_FOR: u64 = 1_000;
-/// Explanations that are kept of one snapshot. Higher: more memory, some 2 KiB for each. Lower: where many people look at
+/// Explanations that are kept of one snapshot. Higher: more memory, some 2 KiB for each. Lower: where many users look at
 /// long queues, one session is explained several times a second.
 const MAX_EXPLANATIONS_KEPT: usize = 2_000;
-/// Readers whose newest events are kept. Higher: more memory, some 4 KiB for each. Lower: pages of more people
+/// Readers whose newest events are kept. Higher: more memory, some 4 KiB for each. Lower: pages of more users
 /// search the journal.
 const MAX_READERS_KEPT: usize = 256;
 /// Events of the journal that are looked through for what is new to a reader. Beyond, the newest are read again.
@@ -46,9 +46,9 @@ pub(crate) struct DeviceFacts {
     /// What administrators said of them.
     pub(crate) marks: Vec<DeviceRow>,
     pub(crate) uses: BTreeMap<NodeId, Vec<DeviceUse>>,
-    pub(crate) uncut: BTreeMap<NodeId, Vec<Uncut>>,
+    pub(crate) partition_failures: BTreeMap<NodeId, Vec<PartitionFailure>>,
     /// The newest self-test of a real device under its driver: whether it passed, and when.
-    pub(crate) proofs: BTreeMap<String, (bool, Timestamp)>,
+    pub(crate) self_tests: BTreeMap<String, (bool, Timestamp)>,
 }
 
 impl DeviceFacts {
@@ -57,20 +57,22 @@ impl DeviceFacts {
         view: &ReadTransaction<'_>,
         world: &ClusterSnapshot,
     ) -> Result<Self, Failure> {
-        let mut proofs = BTreeMap::new();
+        let mut self_tests = BTreeMap::new();
         for device in world.nodes.iter().flat_map(|node| &node.capacity.devices) {
             if !device.simulated
-                && let Some(proof) = view.proof_with(&device.uuid, &device.driver)?
+                && let Some(report) = view.self_test_with(&device.uuid, &device.driver)?
             {
-                proofs.insert(device.uuid.clone(), proof);
+                self_tests.insert(device.uuid.clone(), report);
             }
         }
         let nodes = || world.nodes.iter().map(|node| node.id);
         Ok(Self {
             marks: view.devices()?,
             uses: nodes().map(|id| (id, view.device_uses(id))).collect(),
-            uncut: nodes().map(|id| (id, view.uncut(id))).collect(),
-            proofs,
+            partition_failures: nodes()
+                .map(|id| (id, view.partition_failures(id)))
+                .collect(),
+            self_tests,
         })
     }
 }
@@ -84,7 +86,7 @@ pub(crate) fn names_of_owners(
         world.sessions.iter().map(|session| session.owner).collect();
     let mut names = BTreeMap::new();
     for owner in owners {
-        if let Some(name) = view.person_name(owner)? {
+        if let Some(name) = view.user_name(owner)? {
             names.insert(owner, name);
         }
     }
@@ -228,7 +230,7 @@ mod tests {
     use crate::catalog::Lane;
     use crate::catalog::events::NewEvent;
 
-    fn subject(user: UserId, role: rules::people::Role) -> rules::permissions::Subject {
+    fn subject(user: UserId, role: rules::users::Role) -> rules::permissions::Subject {
         rules::permissions::Subject {
             user,
             role,
@@ -239,21 +241,21 @@ mod tests {
 
     fn everything() -> Reach {
         let root = subject(
-            crate::catalog::people::ROOT,
-            rules::people::Role::Administrator,
+            crate::catalog::users::ROOT,
+            rules::users::Role::Administrator,
         );
         rules::permissions::reach(&root, rules::permissions::Permission::SystemRead)
     }
 
     fn own(user: UserId) -> Reach {
-        rules::permissions::own(&subject(user, rules::people::Role::User))
+        rules::permissions::own(&subject(user, rules::users::Role::User))
     }
 
     fn note(server: &Server, owner: Option<UserId>, code: &str) {
         let code = code.to_owned();
         server
             .catalog()
-            .write_now(Lane::People, "note", move |rows| {
+            .write_now(Lane::Requests, "note", move |rows| {
                 rows.note(NewEvent {
                     actor: "test",
                     topic: "sessions",

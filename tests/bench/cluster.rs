@@ -75,12 +75,12 @@ pub(super) fn large() -> ClusterSnapshot {
 /// none: it may pass them all.
 pub(super) fn overrun() -> ClusterSnapshot {
     let mut world = large();
-    let wish = |n: usize, session: &mut Session| {
+    let request = |n: usize, session: &mut Session| {
         let share = session.spec.demand.gpu.0;
         session.spec.demand.cpu = CpuShare(share / 2 + 1 + (n / 30 % 3) as u32);
     };
     for (n, session) in world.sessions.iter_mut().enumerate() {
-        wish(n, session);
+        request(n, session);
     }
     if let Some(last) = world.sessions.last_mut() {
         last.spec.demand.gpu = GpuShare::ZERO;

@@ -168,7 +168,7 @@ fn targets(figures: &Map<String, Value>, boot: Option<&Value>) -> Value {
         &|v| v <= 1024.0,
     );
     row(
-        "50 people clicking, % of a core",
+        "50 users clicking, % of a core",
         "< 5",
         number("click", "/server_cpu_percent_of_a_core"),
         &|v| v < 5.0,

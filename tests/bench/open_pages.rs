@@ -213,12 +213,12 @@ fn load_until(subject: &BenchServer, cookie: &str, until: Instant) -> io::Result
 fn write_history(subject: &BenchServer) -> io::Result<()> {
     let mut local = subject.local()?;
     let start = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(365 * 24);
-    let copies = 500;
+    let replicas = 500;
     let body = json!({
-        "kind": "batch", "image": "host", "command": ["true"], "copies": copies,
+        "kind": "batch", "image": "host", "command": ["true"], "replicas": replicas,
         "start_at": start.to_string(),
     });
-    for _ in 0..HISTORY / copies {
+    for _ in 0..HISTORY / replicas {
         let made = local
             .post("/api/v1/sessions", &body)?
             .good("launch")?

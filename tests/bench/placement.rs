@@ -93,7 +93,7 @@ pub(super) fn previews(times: usize) -> io::Result<Value> {
     let (subject, _) = BenchServer::with("preview", &[("FARDEL_SIMULATE_GPUS", CARDS)])?;
     let mut local = subject.local()?;
     let body = json!({
-        "kind": "batch", "image": "host", "command": ["sleep", "3600"], "copies": SESSIONS,
+        "kind": "batch", "image": "host", "command": ["sleep", "3600"], "replicas": SESSIONS,
         "resources": {"cpu": 0.01, "memory": 16 << 20, "shm": 1 << 20, "gpu": 0.35},
     });
     local.post("/api/v1/sessions", &body)?.good("launch")?;

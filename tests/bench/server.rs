@@ -17,7 +17,7 @@ use super::wire::{BenchAddress, Connection};
 const SITTING: usize = 10;
 /// Connections of submitting scripts.
 const SCRIPTS: usize = 64;
-const PEOPLE: usize = 50;
+const USERS: usize = 50;
 /// People look at a page for 2 to 6 seconds before the next click.
 const THINK: (u64, u64) = (2_000, 6_000);
 
@@ -35,7 +35,7 @@ pub(super) fn idle(window: Duration) -> io::Result<Value> {
     let empty = idle_for(subject.pid(), window);
     let mut local = subject.local()?;
     let body = json!({
-        "kind": "batch", "image": "host", "command": ["sleep", "3600"], "copies": SITTING,
+        "kind": "batch", "image": "host", "command": ["sleep", "3600"], "replicas": SITTING,
         "resources": {"cpu": 0.05, "memory": 32 << 20, "shm": 1 << 20},
     });
     let made = local
@@ -157,7 +157,7 @@ pub(super) fn clicking(window: Duration) -> io::Result<Value> {
         local.post("/api/v1/sessions", &body)?.good("launch")?;
     }
     let later = json!({
-        "kind": "batch", "image": "host", "command": ["true"], "copies": 40,
+        "kind": "batch", "image": "host", "command": ["true"], "replicas": 40,
         "start_at": next_year(),
     });
     local.post("/api/v1/sessions", &later)?.good("launch")?;
@@ -183,13 +183,13 @@ pub(super) fn clicking(window: Duration) -> io::Result<Value> {
     let until = began + window;
     let listen = BenchAddress::Tcp(subject.listen());
     let seen: Vec<io::Result<Vec<(usize, u16, f64)>>> = std::thread::scope(|scope| {
-        let people: Vec<_> = (0..PEOPLE)
-            .map(|person| {
+        let users: Vec<_> = (0..USERS)
+            .map(|user| {
                 let (pages, listen, cookie) = (&pages, &listen, &cookie);
-                scope.spawn(move || click_until(listen, cookie, pages, person, until))
+                scope.spawn(move || click_until(listen, cookie, pages, user, until))
             })
             .collect();
-        people.into_iter().map(ended).collect()
+        users.into_iter().map(ended).collect()
     });
     let took = began.elapsed();
     let used = processor_time(subject.pid()).saturating_sub(before);
@@ -208,7 +208,7 @@ pub(super) fn clicking(window: Duration) -> io::Result<Value> {
         .into_iter()
         .collect();
     Ok(json!({
-        "what": format!("{PEOPLE} people, each a page or an API answer every {} to {} s, signed in, over TCP", THINK.0 / 1000, THINK.1 / 1000),
+        "what": format!("{USERS} users, each a page or an API answer every {} to {} s, signed in, over TCP", THINK.0 / 1000, THINK.1 / 1000),
         "seconds": round(took.as_secs_f64()),
         "clicks": seen.len(),
         "server_cpu_percent_of_a_core": percent(used, took),
@@ -224,7 +224,7 @@ fn click_until(
     listen: &BenchAddress,
     cookie: &str,
     pages: &[String],
-    person: usize,
+    user: usize,
     until: Instant,
 ) -> io::Result<Vec<(usize, u16, f64)>> {
     let mut browser = Connection::open(
@@ -234,13 +234,13 @@ fn click_until(
             ("accept-encoding", "br, gzip"),
             (
                 "accept-language",
-                if person.is_multiple_of(3) { "ko" } else { "en" },
+                if user.is_multiple_of(3) { "ko" } else { "en" },
             ),
         ],
     )?;
     let mut seen = Vec::new();
     // People neither begin together nor click in step: a small generator for each.
-    let mut state = person as u64 * 0x9e37_79b9 + 1;
+    let mut state = user as u64 * 0x9e37_79b9 + 1;
     let mut think = |least: u64, most: u64| {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -248,7 +248,7 @@ fn click_until(
         Duration::from_millis(least + (state >> 33) % (most - least))
     };
     let mut wait = think(0, THINK.1);
-    let mut page = person;
+    let mut page = user;
     while Instant::now() + wait < until {
         std::thread::sleep(wait);
         page = (page + 1) % pages.len();

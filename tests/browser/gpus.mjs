@@ -155,20 +155,20 @@ test("a card is closed with a word, cut, made whole and emptied, and whom that e
   await sound(seen);
   await Promise.all([page.waitForEvent("framenavigated"), page.click("form[action$='/uncordon'] button")]);
 
-  await previewed(page, "/cut/preview", () => page.fill("[id='n-3g.40gb']", "3"));
-  await page.locator("#cut .verdict.never").waitFor();
-  assert.equal(await page.locator("#cut button[value=cut]").isDisabled(), true);
-  await previewed(page, "/cut/preview", () => page.fill("[id='n-3g.40gb']", "2"));
-  await page.locator("#cut .verdict", { hasText: "Nothing has to end" }).waitFor();
-  assert.equal(await page.locator("#cut .sl").count(), 2);
+  await previewed(page, "/partitions/preview", () => page.fill("[id='n-3g.40gb']", "3"));
+  await page.locator("#partitions .verdict.never").waitFor();
+  assert.equal(await page.locator("#partitions button[value=partition]").isDisabled(), true);
+  await previewed(page, "/partitions/preview", () => page.fill("[id='n-3g.40gb']", "2"));
+  await page.locator("#partitions .verdict", { hasText: "Nothing has to end" }).waitFor();
+  assert.equal(await page.locator("#partitions .sl").count(), 2);
   await sound(seen);
-  await Promise.all([page.waitForEvent("framenavigated"), page.click("#cut button[value=cut]")]);
+  await Promise.all([page.waitForEvent("framenavigated"), page.click("#partitions button[value=partition]")]);
   await page.locator("#state .sl", { hasText: "3g.40gb" }).first().waitFor();
 
   // The other card has a session: its end is told, and nothing happens until the button is pressed.
   await page.goto(`${house.origin}/gpus/SIMULATED-H100-0`);
-  await previewed(page, "/cut/preview", () => page.fill("[id='n-7g.80gb']", "1"));
-  await page.locator("#cut .checks li", { hasText: "half" }).waitFor();
+  await previewed(page, "/partitions/preview", () => page.fill("[id='n-7g.80gb']", "1"));
+  await page.locator("#partitions .checks li", { hasText: "half" }).waitFor();
   await sound(seen);
   await page.click("button[popovertarget=drain]");
   await page.locator("#drain li", { hasText: "half" }).waitFor();

@@ -861,7 +861,7 @@ exports! {
         put(bytes, 2 << 20);
         OK
     }
-    fn cuMemAddressReserve(at: *mut Pointer, bytes: usize, _align: usize, _wish: Pointer, _flags: u64) {
+    fn cuMemAddressReserve(at: *mut Pointer, bytes: usize, _align: usize, _request: Pointer, _flags: u64) {
         answer(|driver| {
             driver.fresh = up(driver.fresh, 2 << 20);
             let made = driver.fresh;
@@ -923,22 +923,22 @@ exports! {
     }
     fn cuMemSetAccess(_at: Pointer, _bytes: usize, _access: *const c_void, _count: usize) { OK }
 
-    fn cuArrayCreate_v2(array: *mut Handle, wish: *const ArrayDescriptor) {
+    fn cuArrayCreate_v2(array: *mut Handle, request: *const ArrayDescriptor) {
         answer(|driver| {
-            let wish = &*wish;
-            let made = driver.array([wish.width as u64, wish.height as u64, 0], wish.format, wish.channels, 1, 0)?;
+            let request = &*request;
+            let made = driver.array([request.width as u64, request.height as u64, 0], request.format, request.channels, 1, 0)?;
             put(array, made);
             Ok(())
         })
     }
-    fn cuArray3DCreate_v2(array: *mut Handle, wish: *const ArrayDescriptor3D) {
-        cuMipmappedArrayCreate(array, wish, 1)
+    fn cuArray3DCreate_v2(array: *mut Handle, request: *const ArrayDescriptor3D) {
+        cuMipmappedArrayCreate(array, request, 1)
     }
-    fn cuMipmappedArrayCreate(array: *mut Handle, wish: *const ArrayDescriptor3D, levels: c_uint) {
+    fn cuMipmappedArrayCreate(array: *mut Handle, request: *const ArrayDescriptor3D, levels: c_uint) {
         answer(|driver| {
-            let wish = &*wish;
-            let extent = [wish.width as u64, wish.height as u64, wish.depth as u64];
-            let made = driver.array(extent, wish.format, wish.channels, levels, wish.flags)?;
+            let request = &*request;
+            let extent = [request.width as u64, request.height as u64, request.depth as u64];
+            let made = driver.array(extent, request.format, request.channels, levels, request.flags)?;
             put(array, made);
             Ok(())
         })
@@ -1062,12 +1062,12 @@ exports! {
         answer(|driver| { let handle = driver.handle(); driver.graphs.insert(handle, Graph::default()); put(graph, handle); Ok(()) })
     }
     fn cuGraphDestroy(graph: Handle) { answer(|driver| { driver.graphs.remove(&graph); Ok(()) }) }
-    fn cuGraphAddMemAllocNode(node: *mut Handle, graph: Handle, _after: *const Handle, _count: usize, wish: *mut u8) {
+    fn cuGraphAddMemAllocNode(node: *mut Handle, graph: Handle, _after: *const Handle, _count: usize, request: *mut u8) {
         answer(|driver| {
-            let bytes = wish.add(104).cast::<usize>().read() as u64;
+            let bytes = request.add(104).cast::<usize>().read() as u64;
             driver.graphs.get_mut(&graph).ok_or(INVALID_HANDLE)?.memory += up(bytes, 512);
             let at = driver.address(up(bytes, 512))?;
-            wish.add(112).cast::<u64>().write(at);
+            request.add(112).cast::<u64>().write(at);
             let handle = driver.handle();
             put(node, handle);
             Ok(())
@@ -1158,7 +1158,7 @@ exports! {
         put(value, if attribute == 0 { 1024 } else { 0 });
         OK
     }
-    fn cuFuncSetCacheConfig(_function: Handle, _wish: c_int) { OK }
+    fn cuFuncSetCacheConfig(_function: Handle, _request: c_int) { OK }
     fn cuFuncSetAttribute(_function: Handle, _attribute: c_int, _value: c_int) { OK }
     fn cuOccupancyMaxPotentialBlockSize(grid: *mut c_int, block: *mut c_int, _function: Handle, _shared: *const c_void, _dynamic: usize, _limit: c_int) {
         put(grid, 132);
@@ -1177,11 +1177,11 @@ exports! {
     fn cuLaunchKernel_ptsz(function: Handle, gx: c_uint, gy: c_uint, gz: c_uint, bx: c_uint, by: c_uint, bz: c_uint, shared: c_uint, stream: Handle, parameters: *mut *mut c_void, extra: *mut *mut c_void) {
         cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, meant_per_thread(stream), parameters, extra)
     }
-    fn cuLaunchKernelEx(wish: *const LaunchConfiguration, function: Handle, _parameters: *mut *mut c_void, _extra: *mut *mut c_void) {
-        answer(|driver| { let takes = function_of(driver, function)?; driver.launch((*wish).stream, takes) })
+    fn cuLaunchKernelEx(request: *const LaunchConfiguration, function: Handle, _parameters: *mut *mut c_void, _extra: *mut *mut c_void) {
+        answer(|driver| { let takes = function_of(driver, function)?; driver.launch((*request).stream, takes) })
     }
-    fn cuLaunchKernelEx_ptsz(wish: *const LaunchConfiguration, function: Handle, parameters: *mut *mut c_void, extra: *mut *mut c_void) {
-        cuLaunchKernelEx(wish, function, parameters, extra)
+    fn cuLaunchKernelEx_ptsz(request: *const LaunchConfiguration, function: Handle, parameters: *mut *mut c_void, extra: *mut *mut c_void) {
+        cuLaunchKernelEx(request, function, parameters, extra)
     }
     fn cuLaunchCooperativeKernel(function: Handle, _gx: c_uint, _gy: c_uint, _gz: c_uint, _bx: c_uint, _by: c_uint, _bz: c_uint, _shared: c_uint, stream: Handle, _parameters: *mut *mut c_void) {
         answer(|driver| { let takes = function_of(driver, function)?; driver.launch(stream, takes) })

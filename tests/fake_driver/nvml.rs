@@ -96,7 +96,7 @@ fn with_part(device: Device, work: impl FnOnce(&Hold, usize, usize, &Size)) -> R
         let at = part / 10;
         let start = starts(hold, at).filter(|start| hold.state.nvml_part[at][*start].load(SeqCst) & state::PEOPLED != 0).nth(part % 10)?;
         let size = size_of_word(hold.state.nvml_part[at][start].load(SeqCst))?;
-        bit(&hold.state.nvml_cut, at).then_some((hold, at, start, size))
+        bit(&hold.state.nvml_mig, at).then_some((hold, at, start, size))
     });
     match found {
         Some((hold, at, start, size)) => {
@@ -421,9 +421,9 @@ exports! {
     fn nvmlDeviceGetNvLinkRemoteDeviceType(device: Device, _link: c_uint, kind: *mut c_uint) { with(device, |_, _| put(kind, 0)) }
     fn nvmlDeviceGetMigMode(device: Device, now: *mut c_uint, later: *mut c_uint) {
         with(device, |hold, at| {
-            let cut = c_uint::from(bit(&hold.state.nvml_cut, at));
-            put(now, cut);
-            put(later, cut)
+            let partitioned = c_uint::from(bit(&hold.state.nvml_mig, at));
+            put(now, partitioned);
+            put(later, partitioned)
         })
     }
     fn nvmlDeviceGetMaxMigDeviceCount(device: Device, count: *mut c_uint) { with(device, |_, _| put(count, 7)) }
@@ -446,8 +446,8 @@ exports! {
             put(status, OK);
             if bit(&hold.state.nvml_resets, at) { put(status, UNSUPPORTED); return; }
             match mode {
-                0 => hold.state.nvml_cut.fetch_and(!(1 << at), SeqCst),
-                _ => hold.state.nvml_cut.fetch_or(1 << at, SeqCst),
+                0 => hold.state.nvml_mig.fetch_and(!(1 << at), SeqCst),
+                _ => hold.state.nvml_mig.fetch_or(1 << at, SeqCst),
             };
         });
         if found == OK { code } else { found }
@@ -480,7 +480,7 @@ exports! {
         let found = with(device, |hold, at| {
             let number = SIZES.iter().position(|size| size.id == id);
             let grudged = number == Some(0) && bit(&hold.state.nvml_grudges, at);
-            let made = number.filter(|_| bit(&hold.state.nvml_cut, at) && !grudged).and_then(|number| make_part(hold, at, number));
+            let made = number.filter(|_| bit(&hold.state.nvml_mig, at) && !grudged).and_then(|number| make_part(hold, at, number));
             match made {
                 Some(start) => put(out, handle_of(at, start)),
                 None => code = NO_RESOURCES,

@@ -47,7 +47,7 @@ pub struct State {
     /// One bit a device: NVML says that it fell off the bus.
     pub nvml_lost: AtomicU32,
     /// One bit a device: it is set to be cut into partitions.
-    pub nvml_cut: AtomicU32,
+    pub nvml_mig: AtomicU32,
     /// One bit a device: how it is set changes only with a reset.
     pub nvml_resets: AtomicU32,
     /// One bit a device: its driver makes no partition of the smallest size.

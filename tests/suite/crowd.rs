@@ -40,12 +40,12 @@ const INOTIFY: &str = "for (1..100000) { last if syscall(253) < 0 } sleep 100000
 
 /// Somebody with a token.
 #[derive(Clone)]
-struct Person {
+struct Account {
     socket: PathBuf,
     token: String,
 }
 
-impl Person {
+impl Account {
     fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         self.try_ask(method, path, body)
             .unwrap_or_else(|error| panic!("{method} {path}: {error}"))
@@ -183,13 +183,13 @@ fn ask(
     Ok((status, serde_json::from_str(body).unwrap_or(Value::Null)))
 }
 
-fn person(socket: &Path, name: &str) -> Person {
+fn user(socket: &Path, name: &str) -> Account {
     let body = json!({"name": name, "password": PASSWORD});
     let made = ask(socket, None, "POST", "/api/v1/users", Some(&body)).expect("an answer");
     assert!((200..300).contains(&made.0), "{name}: {made:?}");
     let signed = ask(socket, None, "POST", "/api/v1/sign-in", Some(&body)).expect("an answer");
     let token = signed.1["secret"].as_str();
-    Person {
+    Account {
         socket: socket.to_owned(),
         token: token
             .unwrap_or_else(|| panic!("{name}: {signed:?}"))
@@ -254,7 +254,7 @@ struct Held {
 }
 
 impl Held {
-    fn begin(console: SocketAddr, mallory: &Person, with: impl Fn(&str) -> bool) -> Self {
+    fn begin(console: SocketAddr, mallory: &Account, with: impl Fn(&str) -> bool) -> Self {
         let mut held = Self::default();
         if with("tree") {
             mallory.launched("tree", &["perl", "-e", TREE], 0.5);
@@ -316,7 +316,7 @@ fn nobody_stops_the_box() {
         .push(("FARDEL_LISTEN", console.to_string().into()));
     of.start();
     let socket = of.socket();
-    let (mina, mallory) = (person(&socket, "mina"), person(&socket, "mallory"));
+    let (mina, mallory) = (user(&socket, "mina"), user(&socket, "mallory"));
     let steady = mina.launched("steady", &["sleep", "100000"], 0.1);
     mina.wait(&steady, "running");
     let mut idle = BTreeMap::new();

@@ -14,7 +14,7 @@ const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
 /// What the words after `cargo ci deb` ask for.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct DebOptions {
     /// Another number for the package; the program inside keeps its own.
     pub(crate) version: Option<String>,
     /// A binary that was built already; otherwise the release binary is built.
@@ -23,19 +23,19 @@ pub(crate) struct Wish {
     pub(crate) into: Option<PathBuf>,
 }
 
-impl Wish {
+impl DebOptions {
     /// Reads `--version X`, `--binary FILE` and `--into FOLDER`.
     pub(crate) fn read(words: &[&str]) -> Result<Self, Failure> {
-        let mut wish = Self::default();
+        let mut options = Self::default();
         let mut rest = words.iter();
         while let Some(word) = rest.next() {
             let value = rest
                 .next()
                 .ok_or_else(|| Failure::new(format!("{word} needs a value")))?;
             match *word {
-                "--version" => wish.version = Some((*value).to_owned()),
-                "--binary" => wish.binary = Some(value.into()),
-                "--into" => wish.into = Some(value.into()),
+                "--version" => options.version = Some((*value).to_owned()),
+                "--binary" => options.binary = Some(value.into()),
+                "--into" => options.into = Some(value.into()),
                 other => return Err(Failure::new(format!("there is no {other} here"))),
             }
         }
@@ -45,11 +45,11 @@ impl Wish {
                 && v.chars()
                     .all(|c| c.is_ascii_alphanumeric() || ".+~".contains(c))
         };
-        match &wish.version {
+        match &options.version {
             Some(version) if !good(version) => Err(Failure::new(format!(
                 "{version} is no version of a package"
             ))),
-            _ => Ok(wish),
+            _ => Ok(options),
         }
     }
 }
@@ -58,25 +58,28 @@ impl Wish {
 ///
 /// Paths are meant from where the caller stood.
 pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<(), Failure> {
-    let mut wish = Wish::read(words)?;
-    for path in [&mut wish.binary, &mut wish.into].into_iter().flatten() {
+    let mut options = DebOptions::read(words)?;
+    for path in [&mut options.binary, &mut options.into]
+        .into_iter()
+        .flatten()
+    {
         *path = came_from.join(&path);
     }
-    let binary = match &wish.binary {
+    let binary = match &options.binary {
         Some(binary) => binary.clone(),
         None => {
             Program::cargo().words("build --release --locked").run()?;
             program::built("release")?
         }
     };
-    let path = make(&binary, &wish)?;
+    let path = make(&binary, &options)?;
     println!("{}", path.display());
     Ok(())
 }
 
 /// Makes the package from a binary; gives its path.
-pub(crate) fn make(binary: &Path, wish: &Wish) -> Result<PathBuf, Failure> {
-    let mut contents = Contents::collect(binary, wish.version.as_deref())?;
+pub(crate) fn make(binary: &Path, options: &DebOptions) -> Result<PathBuf, Failure> {
+    let mut contents = Contents::collect(binary, options.version.as_deref())?;
     if contents.version != contents.program_version {
         println!(
             "the package says {}, the program inside says {}: for tests of upgrades only",
@@ -118,7 +121,7 @@ pub(crate) fn make(binary: &Path, wish: &Wish) -> Result<PathBuf, Failure> {
     }
     write(&folder.join("md5sums"), 0o644, sums.output()?.as_bytes())?;
 
-    let into = match &wish.into {
+    let into = match &options.into {
         Some(into) => into.clone(),
         None => program::target_directory()?.join("debian"),
     };
@@ -195,11 +198,12 @@ mod tests {
 
     #[test]
     fn words_are_read_and_a_version_that_dpkg_would_not_take_is_refused() {
-        let wish = Wish::read(&["--version", "0.2.0~rc1", "--into", "/x"]).expect("good words");
-        assert_eq!(wish.version.as_deref(), Some("0.2.0~rc1"));
-        assert_eq!(wish.into, Some("/x".into()));
+        let options =
+            DebOptions::read(&["--version", "0.2.0~rc1", "--into", "/x"]).expect("good words");
+        assert_eq!(options.version.as_deref(), Some("0.2.0~rc1"));
+        assert_eq!(options.into, Some("/x".into()));
         for words in [&["--version", "1/2"][..], &["--version"], &["--verse", "1"]] {
-            assert!(Wish::read(words).is_err(), "{words:?} was taken");
+            assert!(DebOptions::read(words).is_err(), "{words:?} was taken");
         }
     }
 }

@@ -1,7 +1,6 @@
 //! `cargo ci quick | full | nightly`: the stages of the gate, one after the other, each timed.
 //! Knows what is run and in which order; every stage's own file knows how. Never changes the tree.
 
-mod bed;
 mod browser;
 mod budgets;
 mod contents;
@@ -23,6 +22,7 @@ mod start;
 mod twice;
 mod user;
 mod vendored;
+mod vm;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -35,19 +35,19 @@ const USAGE: &str = "\
 usage: cargo ci quick | full | nightly [--tested]
        cargo ci package
        cargo ci twice
-       cargo ci bed …
+       cargo ci vm …
        cargo ci rpm [--check FILE]
        cargo ci deb [--version X] [--binary FILE] [--into FOLDER]
   quick     fmt, clippy with warnings denied, tests, template lint, packages
   full      quick + list of skips, tests as an ordinary user, release build, static check, Debian
-            roots, the runtime's tests of control groups on cgroup v2 (in the bed), the package and its
-            life in the roots and in the bed, an air gap, a power cut, bytes, browser suite; CPU seconds
+            roots, the runtime's tests of control groups on cgroup v2 (in the vm), the package and its
+            life in the roots and in the vm, an air gap, a power cut, bytes, browser suite; CPU seconds
             over their budgets are told
   nightly   full + every page in every language and colour scheme, all of the runtime's tests under
-            Debian's own kernel, several processors, a rack, the air gap in the next Debian, a lost machine
-            of full size, all kinds of trouble in the bed, long simulation, a crowd held to its times, the
+            Debian's own kernel, several processors, a cluster of three, the air gap in the next Debian, a lost machine
+            of full size, all kinds of trouble in the vm, long simulation, a crowd held to its times, the
             release built twice; CPU seconds are held to their budgets
-  bed       a Debian with systemd in a virtual machine; alone, it says how
+  vm        a Debian with systemd in a virtual machine; alone, it says how
   package   the stages of the package alone, on the release build
   twice     the release and its package built again from a clone elsewhere: the same bytes
   deb       the Debian package of the release build; its path is the last line
@@ -58,8 +58,8 @@ usage: cargo ci quick | full | nightly [--tested]
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    if let ["bed", "guest", rest @ ..] = words.as_slice() {
-        return match bed::guest(rest) {
+    if let ["vm", "guest", rest @ ..] = words.as_slice() {
+        return match vm::guest(rest) {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {
                 println!("{failure}");
@@ -74,11 +74,11 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if let ["bed", rest @ ..] = words.as_slice() {
-        return match bed::command(rest, &came_from) {
+    if let ["vm", rest @ ..] = words.as_slice() {
+        return match vm::command(rest, &came_from) {
             Ok(code) => ExitCode::from(code),
             Err(failure) => {
-                eprintln!("bed: {failure}");
+                eprintln!("vm: {failure}");
                 ExitCode::FAILURE
             }
         };
@@ -175,9 +175,9 @@ fn full(gate: &mut Gate) {
     gate.stage("tests as an ordinary user", user::run_tests);
     release(gate, |gate, binary| {
         of_the_binary(gate, binary);
-        gate.stage("runtime on cgroup v2", || bed::suite::stage(binary));
+        gate.stage("runtime on cgroup v2", || vm::suite::stage(binary));
         package_stages(gate, binary);
-        bed::stages(gate, binary);
+        vm::stages(gate, binary);
         gate.stage("browser suite", || browser::run(binary));
     });
 }
@@ -224,7 +224,7 @@ fn nightly(gate: &mut Gate) {
         }
         Err(failure) => gate.stage("find the binary", || Err(failure)),
     }
-    gate.stage("runtime on Debian's kernel", bed::suite::stage_emulated);
+    gate.stage("runtime on Debian's kernel", vm::suite::stage_emulated);
     gate.stage("long simulation", || {
         Program::cargo()
             .words("test --release --locked --test suite simulation -- --include-ignored")
@@ -245,7 +245,7 @@ fn nightly(gate: &mut Gate) {
             .variable("FARDEL_CROWD_STRICT", "1")
             .run()
     });
-    bed::nightly(gate);
+    vm::nightly(gate);
 }
 
 /// Prints why something is left out here; the stage passes, and a person reading the log sees it.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use crate::contents::{SBOM, SETTINGS, Scratch, read};
-use crate::deb::{self, Wish};
+use crate::deb::{self, DebOptions};
 use crate::debian::Root;
 use crate::failure::Failure;
 use crate::program::{self, Program};
@@ -79,11 +79,11 @@ pub(crate) fn check_deb(binary: &Path) -> Result<(), Failure> {
 }
 
 fn deb_into(binary: &Path, folder: &Scratch) -> Result<std::path::PathBuf, Failure> {
-    let wish = Wish {
+    let options = DebOptions {
         into: Some(folder.0.clone()),
-        ..Wish::default()
+        ..DebOptions::default()
     };
-    deb::make(binary, &wish)
+    deb::make(binary, &options)
 }
 
 /// Installs, starts, upgrades, removes and purges it in each root.
@@ -93,12 +93,12 @@ pub(crate) fn lives_in_each_root(binary: &Path) -> Result<(), Failure> {
     }
     let folder = Scratch::new("roots")?;
     let package = deb_into(binary, &folder)?;
-    let wish = Wish {
+    let options = DebOptions {
         version: Some("99.0.0".to_owned()),
         into: Some(folder.0.clone()),
-        ..Wish::default()
+        ..DebOptions::default()
     };
-    let newer = deb::make(binary, &wish)?;
+    let newer = deb::make(binary, &options)?;
     crate::leave_out(
         "Ubuntu 22.04 and 24.04",
         "their roots need a mirror of Ubuntu, and the gate has Debian's alone",

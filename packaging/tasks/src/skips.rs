@@ -13,8 +13,8 @@ const LIST: &str = ".ci/skips.txt";
 pub(crate) enum Who {
     Root,
     OrdinaryUser,
-    /// Root in the bed's guest, who runs the runtime's tests alone.
-    Bed,
+    /// Root in the test machine, who runs the runtime's tests alone.
+    Vm,
 }
 
 impl Who {
@@ -22,7 +22,7 @@ impl Who {
         match self {
             Who::Root => "[as root]",
             Who::OrdinaryUser => "[as an ordinary user]",
-            Who::Bed => "[in the bed]",
+            Who::Vm => "[in the vm]",
         }
     }
 }

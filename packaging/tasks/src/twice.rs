@@ -47,7 +47,7 @@ fn in_another_place(binary: &Path, place: &Path) -> Result<(), Failure> {
         .lines()
         .next_back()
         .ok_or_else(|| Failure::new("the clone names no package"))?;
-    let package = deb::make(binary, &deb::Wish::default())?;
+    let package = deb::make(binary, &deb::DebOptions::default())?;
     identical("packages", &package, Path::new(again))
 }
 

@@ -180,8 +180,8 @@ mod tests {
                 "body.invalid",
                 Some("/command/1"),
             ),
-            ("{\"copies\": 1.5}", "body.invalid", Some("/copies")),
-            ("{\"copies\": -1}", "body.invalid", Some("/copies")),
+            ("{\"replicas\": 1.5}", "body.invalid", Some("/replicas")),
+            ("{\"replicas\": -1}", "body.invalid", Some("/replicas")),
             (
                 "{\"start_at\": \"noon\"}",
                 "body.invalid",

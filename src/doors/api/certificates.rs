@@ -8,14 +8,14 @@ use serde_json::json;
 use server::actions::certificates;
 
 use super::ApiContext;
-use super::answer::{self, ApiResult};
 use super::authentication::ApiCaller;
 use super::body::JsonBody;
+use super::responses::{self, ApiResult};
 
 /// Needs no sign-in: users compare before they trust.
 pub(super) async fn trust(State(api): State<ApiContext>) -> ApiResult {
     let authority = certificates::trust(&api.server).await?;
-    answer::plain(StatusCode::OK, &authority)
+    responses::plain(StatusCode::OK, &authority)
 }
 
 pub(super) async fn show(
@@ -24,7 +24,7 @@ pub(super) async fn show(
     headers: HeaderMap,
 ) -> ApiResult {
     let shown = certificates::show(&api.server, &caller).await?;
-    answer::whole(&headers, &shown)
+    responses::whole(&headers, &shown)
 }
 
 pub(super) async fn request(
@@ -33,7 +33,7 @@ pub(super) async fn request(
     sent: JsonBody<CertificateRequestInput>,
 ) -> ApiResult {
     let pem = certificates::request(&api.server, &caller, sent.value).await?;
-    answer::plain(StatusCode::OK, &json!({"request": pem}))
+    responses::plain(StatusCode::OK, &json!({"request": pem}))
 }
 
 pub(super) async fn import(
@@ -42,7 +42,7 @@ pub(super) async fn import(
     sent: JsonBody<CertificateUpload>,
 ) -> ApiResult {
     let shown = certificates::import(&api.server, &caller, sent.value).await?;
-    answer::plain(StatusCode::OK, &shown)
+    responses::plain(StatusCode::OK, &shown)
 }
 
 pub(super) async fn reset(
@@ -51,5 +51,5 @@ pub(super) async fn reset(
     sent: JsonBody<ResetRequest>,
 ) -> ApiResult {
     let shown = certificates::reset(&api.server, &caller, sent.value.to).await?;
-    answer::plain(StatusCode::OK, &shown)
+    responses::plain(StatusCode::OK, &shown)
 }

@@ -17,9 +17,9 @@ use server::access::{Lease, lease};
 use server::events::{Next, Subscription, subscribe};
 
 use super::ApiContext;
-use super::answer::ApiResult;
 use super::authentication::ApiCaller;
 use super::body::QueryParameters;
+use super::responses::ApiResult;
 
 /// Keeps the connection alive through proxies, and finds readers that are gone.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -28,7 +28,7 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const TOPICS: [&str; 7] = [
     "sessions",
     "images",
-    "people",
+    "users",
     "nodes",
     "gpus",
     "operations",
@@ -72,7 +72,6 @@ fn topics(words: &str) -> Result<BTreeSet<String>, Refusal> {
     for word in words.split(',').map(str::trim).filter(|w| !w.is_empty()) {
         // `session` and `sessions` mean the same.
         let many = match word {
-            "user" | "users" => "people".to_owned(),
             known if TOPICS.contains(&known) => known.to_owned(),
             one => format!("{one}s"),
         };
@@ -147,7 +146,7 @@ mod tests {
         let chosen = topics("session, images,user").expect("known");
         assert_eq!(
             chosen.into_iter().collect::<Vec<_>>(),
-            ["images", "people", "sessions"]
+            ["images", "sessions", "users"]
         );
         for topic in TOPICS {
             assert!(topics(topic).expect("known").contains(topic));

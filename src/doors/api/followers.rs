@@ -1,4 +1,4 @@
-//! Counts who follows logs: so many for one person, so many in all. Never reads a log.
+//! Counts who follows logs: so many for one user, so many in all. Never reads a log.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use rules::names::UserId;
 use rules::refusal::Refusal;
 use rules::refusals;
 
-/// Logs that one person follows at once. Lower: a page for each session of a class of thirty is refused.
+/// Logs that one user follows at once. Lower: a page for each session of a class of thirty is refused.
 const MAX_PER_USER: usize = 32;
 /// Logs that are followed at once by everybody. Higher: each costs half a megabyte where it is not read.
 const MAX_FOLLOWERS: usize = 256;
@@ -17,7 +17,7 @@ const MAX_FOLLOWERS: usize = 256;
 /// Everybody who follows a log now.
 #[derive(Default)]
 pub(super) struct LogFollowers {
-    people: Mutex<HashMap<UserId, usize>>,
+    users: Mutex<HashMap<UserId, usize>>,
 }
 
 /// One follower; leaves when dropped.
@@ -29,24 +29,24 @@ pub(super) struct FollowerPermit {
 impl LogFollowers {
     /// Takes a place until it is dropped.
     ///
-    /// Errors: `log.too-many-followers` (429) at one person's limit, `log.no-room` (503) at everybody's.
+    /// Errors: `log.too-many-followers` (429) at one user's limit, `log.no-room` (503) at everybody's.
     pub(super) fn enter(self: &Arc<Self>, user: UserId) -> Result<FollowerPermit, Refusal> {
-        let mut people = self.people();
-        if people.get(&user).copied().unwrap_or_default() >= MAX_PER_USER {
+        let mut users = self.users();
+        if users.get(&user).copied().unwrap_or_default() >= MAX_PER_USER {
             return Err(refusals::log_too_many_followers(MAX_PER_USER).retry_after(5));
         }
-        if people.values().sum::<usize>() >= MAX_FOLLOWERS {
+        if users.values().sum::<usize>() >= MAX_FOLLOWERS {
             return Err(refusals::log_no_room().retry_after(5));
         }
-        *people.entry(user).or_default() += 1;
+        *users.entry(user).or_default() += 1;
         Ok(FollowerPermit {
             followers: Arc::clone(self),
             user,
         })
     }
 
-    fn people(&self) -> MutexGuard<'_, HashMap<UserId, usize>> {
-        self.people.lock().unwrap_or_else(PoisonError::into_inner)
+    fn users(&self) -> MutexGuard<'_, HashMap<UserId, usize>> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -63,11 +63,11 @@ pub(super) fn held(body: Body, place: Option<FollowerPermit>) -> Body {
 
 impl Drop for FollowerPermit {
     fn drop(&mut self) {
-        let mut people = self.followers.people();
-        if let Some(count) = people.get_mut(&self.user) {
+        let mut users = self.followers.users();
+        if let Some(count) = users.get_mut(&self.user) {
             *count -= 1;
             if *count == 0 {
-                people.remove(&self.user);
+                users.remove(&self.user);
             }
         }
     }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_person_follows_so_many_logs_and_everybody_so_many_more() {
+    fn one_user_follows_so_many_logs_and_everybody_so_many_more() {
         let followers = Arc::new(LogFollowers::default());
         let enter = |user: u128| {
             followers
@@ -101,7 +101,7 @@ mod tests {
         }
         assert_eq!(places.len(), MAX_FOLLOWERS);
         drop(places);
-        assert!(followers.people().is_empty());
+        assert!(followers.users().is_empty());
     }
 
     #[tokio::test]
@@ -112,8 +112,8 @@ mod tests {
         let mut pieces = body.into_data_stream();
         let piece = pieces.next().await.expect("a piece").expect("whole");
         assert_eq!(piece, "a line");
-        assert_eq!(followers.people().len(), 1);
+        assert_eq!(followers.users().len(), 1);
         drop(pieces);
-        assert!(followers.people().is_empty());
+        assert!(followers.users().is_empty());
     }
 }

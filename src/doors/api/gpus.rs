@@ -2,16 +2,16 @@
 //! is changed where its other limits are: `PATCH /sessions/{id}`.
 
 use api::gpus::TestRequest;
-use api::gpus::{CordonRequest, CutRequest, DrainRequest};
+use api::gpus::{CordonRequest, DrainRequest, PartitionRequest};
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use server::actions::gpus;
 use server::actions::gpus::prove;
 
 use super::ApiContext;
-use super::answer::{self, ApiResult};
 use super::authentication::ApiCaller;
 use super::body::JsonBody;
+use super::responses::{self, ApiResult};
 
 pub(super) async fn list(
     State(api): State<ApiContext>,
@@ -19,7 +19,7 @@ pub(super) async fn list(
     headers: HeaderMap,
 ) -> ApiResult {
     let all = gpus::list(&api.server, &caller).await?;
-    answer::whole(&headers, &all)
+    responses::whole(&headers, &all)
 }
 
 pub(super) async fn get(
@@ -29,7 +29,7 @@ pub(super) async fn get(
     headers: HeaderMap,
 ) -> ApiResult {
     let gpu = gpus::get(&api.server, &caller, &id).await?;
-    answer::whole(&headers, &gpu)
+    responses::whole(&headers, &gpu)
 }
 
 pub(super) async fn cordon(
@@ -39,7 +39,7 @@ pub(super) async fn cordon(
     sent: JsonBody<CordonRequest>,
 ) -> ApiResult {
     let gpu = gpus::cordon(&api.server, &caller, &id, sent.value).await?;
-    answer::plain(StatusCode::OK, &gpu)
+    responses::plain(StatusCode::OK, &gpu)
 }
 
 pub(super) async fn uncordon(
@@ -48,7 +48,7 @@ pub(super) async fn uncordon(
     Path(id): Path<String>,
 ) -> ApiResult {
     let gpu = gpus::uncordon(&api.server, &caller, &id).await?;
-    answer::plain(StatusCode::OK, &gpu)
+    responses::plain(StatusCode::OK, &gpu)
 }
 
 pub(super) async fn drain(
@@ -58,17 +58,17 @@ pub(super) async fn drain(
     sent: JsonBody<DrainRequest>,
 ) -> ApiResult {
     let drained = gpus::drain(&api.server, &caller, &id, sent.value).await?;
-    answer::plain(StatusCode::OK, &drained)
+    responses::plain(StatusCode::OK, &drained)
 }
 
-pub(super) async fn cut(
+pub(super) async fn partition(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
-    sent: JsonBody<CutRequest>,
+    sent: JsonBody<PartitionRequest>,
 ) -> ApiResult {
-    let cut = gpus::cut(&api.server, &caller, &id, sent.value).await?;
-    answer::plain(StatusCode::OK, &cut)
+    let partitioned = gpus::partition(&api.server, &caller, &id, sent.value).await?;
+    responses::plain(StatusCode::OK, &partitioned)
 }
 
 pub(super) async fn test(
@@ -78,15 +78,15 @@ pub(super) async fn test(
     sent: JsonBody<TestRequest>,
 ) -> ApiResult {
     let operation = prove::test(&api.server, &caller, &id, sent.value).await?;
-    answer::accepted(&operation, &format!("/api/v1/operations/{}", operation.id))
+    responses::accepted(&operation, &format!("/api/v1/operations/{}", operation.id))
 }
 
-pub(super) async fn proof(
+pub(super) async fn self_test_report(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> ApiResult {
-    let proof = prove::proof(&api.server, &caller, &id).await?;
-    answer::whole(&headers, &proof)
+    let report = prove::report(&api.server, &caller, &id).await?;
+    responses::whole(&headers, &report)
 }

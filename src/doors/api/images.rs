@@ -10,9 +10,9 @@ use server::actions::images::{self, ImportSource};
 use server::actions::operations;
 
 use super::ApiContext;
-use super::answer::{self, ApiResult};
 use super::authentication::ApiCaller;
 use super::body::JsonBody;
+use super::responses::{self, ApiResult};
 
 pub(super) async fn list(
     State(api): State<ApiContext>,
@@ -20,7 +20,7 @@ pub(super) async fn list(
     headers: HeaderMap,
 ) -> ApiResult {
     let images = images::list(&api.server, &caller).await?;
-    answer::all(&headers, images)
+    responses::all(&headers, images)
 }
 
 pub(super) async fn get(
@@ -30,7 +30,7 @@ pub(super) async fn get(
     headers: HeaderMap,
 ) -> ApiResult {
     let image = images::get(&api.server, &caller, &id).await?;
-    answer::one(&headers, &image, image.generation)
+    responses::one(&headers, &image, image.generation)
 }
 
 pub(super) async fn remove(
@@ -39,7 +39,7 @@ pub(super) async fn remove(
     Path(id): Path<String>,
 ) -> ApiResult {
     images::remove(&api.server, &caller, &id).await?;
-    answer::nothing()
+    responses::nothing()
 }
 
 pub(super) async fn import(
@@ -61,8 +61,9 @@ pub(super) async fn import(
     };
     let begun = images::import_once(&api.server, &caller, source, reference, sent.key).await?;
     let operation = begun.value;
-    let response = answer::accepted(&operation, &format!("/api/v1/operations/{}", operation.id))?;
-    Ok(answer::replayed(response, begun.replayed))
+    let response =
+        responses::accepted(&operation, &format!("/api/v1/operations/{}", operation.id))?;
+    Ok(responses::replayed(response, begun.replayed))
 }
 
 pub(super) async fn list_operations(
@@ -71,7 +72,7 @@ pub(super) async fn list_operations(
     headers: HeaderMap,
 ) -> ApiResult {
     let operations = operations::list(&api.server, &caller).await?;
-    answer::all(&headers, operations)
+    responses::all(&headers, operations)
 }
 
 pub(super) async fn get_operation(
@@ -83,7 +84,7 @@ pub(super) async fn get_operation(
     let id = operation(&id)?;
     let operation = operations::get(&api.server, &caller, id).await?;
     // Progress moves without a new version of the row, so the tag is of the whole body.
-    answer::whole(&headers, &operation)
+    responses::whole(&headers, &operation)
 }
 
 pub(super) async fn cancel_operation(
@@ -93,7 +94,7 @@ pub(super) async fn cancel_operation(
 ) -> ApiResult {
     let id = operation(&id)?;
     let operation = operations::cancel(&api.server, &caller, id).await?;
-    answer::changed(&operation, operation.generation)
+    responses::changed(&operation, operation.generation)
 }
 
 /// What is no id names nothing.

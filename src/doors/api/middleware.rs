@@ -11,7 +11,7 @@ use rules::refusals;
 use crate::doors::problem::{self, ProblemResponse};
 use crate::doors::text::Language;
 
-/// The id of one request: for the log, the answer, and the person who reports trouble.
+/// The id of one request: for the log, the answer, and the user who reports trouble.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RequestId(pub String);
 

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use rules::permissions::Permission;
 use serde_json::{Value, json};
 
-use super::answer::{self, ApiResult};
 use super::replay;
+use super::responses::{self, ApiResult};
 
 /// Who may call a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +98,7 @@ pub fn document() -> Value {
             {"name": "streams", "description": "Terminals, commands, logs and ports of sessions."},
             {"name": "gpus", "description": "Devices, and who has which share of them."},
             {"name": "images", "description": "Environments and how they come in."},
-            {"name": "people", "description": "Accounts, sign-in and tokens."},
+            {"name": "users", "description": "Accounts, sign-in and tokens."},
             {"name": "system", "description": "The machine as a whole, and probes."},
         ],
         "paths": paths,
@@ -273,11 +273,11 @@ pub fn method(route: &DocumentedRoute) -> Method {
 /// The document as it is sent, and its entity tag: made once, and one copy for every answer under way.
 static WRITTEN: LazyLock<(Bytes, String)> = LazyLock::new(|| {
     let text = document().to_string();
-    let tag = answer::digest(&text);
+    let tag = responses::digest(&text);
     (text.into(), tag)
 });
 
 pub(super) async fn serve(headers: HeaderMap) -> ApiResult {
     let (text, tag) = &*WRITTEN;
-    answer::finished(&headers, text.clone(), tag)
+    responses::finished(&headers, text.clone(), tag)
 }

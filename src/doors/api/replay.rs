@@ -12,7 +12,7 @@ use server::actions::replay::{self, KeyPermit, KeyUse, RecordedAnswer};
 
 use super::authentication::ApiCaller;
 use super::middleware::too_large;
-use super::{ApiContext, MAX_JSON_BYTES, answer, body};
+use super::{ApiContext, MAX_JSON_BYTES, body, responses};
 use crate::doors::problem::ProblemResponse;
 
 /// Routes that keep their answer in the commit that acts.
@@ -166,5 +166,5 @@ fn again(first: RecordedAnswer, secret: bool) -> Result<Response, ProblemRespons
             response.headers_mut().insert(name, value);
         }
     }
-    Ok(answer::replayed(response, true))
+    Ok(responses::replayed(response, true))
 }

@@ -18,9 +18,9 @@ use server::Failure;
 use server::actions::sessions;
 
 use super::ApiContext;
-use super::answer::{self, ApiResult};
 use super::authentication::ApiCaller;
 use super::body::{JsonBody, QueryParameters};
+use super::responses::{self, ApiResult};
 use crate::doors::problem::ProblemResponse;
 
 /// Longest time one `?wait=` holds a request. Higher: proxies in between give up first. Lower: waiting
@@ -37,7 +37,7 @@ pub(super) async fn list(
     QueryParameters(query): QueryParameters<ListQuery>,
 ) -> ApiResult {
     let page = sessions::list(&api.server, &caller, &query).await?;
-    answer::page(
+    responses::page(
         &headers,
         "/api/v1/sessions",
         &raw.unwrap_or_default(),
@@ -59,15 +59,15 @@ pub(super) async fn launch(
 ) -> ApiResult {
     if options.dry_run {
         let explained = sessions::preview(&api.server, &caller, sent.value).await?;
-        return answer::plain(StatusCode::OK, &explained);
+        return responses::plain(StatusCode::OK, &explained);
     }
     let launched = sessions::launch(&api.server, &caller, sent.value, sent.key).await?;
     let replayed = launched.replayed;
     let response = match launched.sessions.as_slice() {
         [one] => {
             let location = format!("/api/v1/sessions/{}", one.id);
-            let made = answer::made(one, &location)?;
-            answer::with_header(made, "etag", &format!("\"{}\"", one.generation))
+            let made = responses::made(one, &location)?;
+            responses::with_header(made, "etag", &format!("\"{}\"", one.generation))
         }
         several => {
             let body = ListPage {
@@ -75,10 +75,10 @@ pub(super) async fn launch(
                 next_cursor: None,
                 estimated_total: several.len() as u64,
             };
-            answer::made(&body, "/api/v1/sessions")?
+            responses::made(&body, "/api/v1/sessions")?
         }
     };
-    Ok(answer::replayed(response, replayed))
+    Ok(responses::replayed(response, replayed))
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -118,7 +118,7 @@ pub(super) async fn get(
             session = sessions::get(&api.server, &caller, &session.id.to_string()).await?;
         }
     }
-    answer::one(&headers, &session, session.generation)
+    responses::one(&headers, &session, session.generation)
 }
 
 /// How long a request waits that asked for so many seconds.
@@ -154,7 +154,7 @@ pub(super) async fn patch(
     headers: HeaderMap,
     sent: JsonBody<SessionPatchBody>,
 ) -> ApiResult {
-    let mut seen = answer::if_match(&headers)?;
+    let mut seen = responses::if_match(&headers)?;
     let SessionPatchBody {
         name,
         labels,
@@ -190,7 +190,7 @@ pub(super) async fn patch(
     if let Some(labels) = labels {
         session = merge_labels(&api, &caller, &id, &labels, seen).await?;
     }
-    answer::changed(&session, session.generation)
+    responses::changed(&session, session.generation)
 }
 
 /// Merges labels into those that are there. Without a version from the client, a write by someone
@@ -240,7 +240,7 @@ pub(super) async fn delete(
     Path(id): Path<String>,
 ) -> ApiResult {
     sessions::delete(&api.server, &caller, &id).await?;
-    answer::nothing()
+    responses::nothing()
 }
 
 pub(super) async fn stop(
@@ -250,7 +250,7 @@ pub(super) async fn stop(
     sent: JsonBody<StopBody>,
 ) -> ApiResult {
     let session = sessions::stop(&api.server, &caller, &id, sent.value.force).await?;
-    answer::changed(&session, session.generation)
+    responses::changed(&session, session.generation)
 }
 
 pub(super) async fn kill(
@@ -259,7 +259,7 @@ pub(super) async fn kill(
     Path(id): Path<String>,
 ) -> ApiResult {
     let session = sessions::stop(&api.server, &caller, &id, true).await?;
-    answer::changed(&session, session.generation)
+    responses::changed(&session, session.generation)
 }
 
 pub(super) async fn restart(
@@ -268,7 +268,7 @@ pub(super) async fn restart(
     Path(id): Path<String>,
 ) -> ApiResult {
     let session = sessions::restart(&api.server, &caller, &id).await?;
-    answer::changed(&session, session.generation)
+    responses::changed(&session, session.generation)
 }
 
 pub(super) async fn pause(
@@ -277,7 +277,7 @@ pub(super) async fn pause(
     Path(id): Path<String>,
 ) -> ApiResult {
     let session = sessions::pause(&api.server, &caller, &id).await?;
-    answer::changed(&session, session.generation)
+    responses::changed(&session, session.generation)
 }
 
 pub(super) async fn resume(
@@ -286,7 +286,7 @@ pub(super) async fn resume(
     Path(id): Path<String>,
 ) -> ApiResult {
     let session = sessions::resume(&api.server, &caller, &id).await?;
-    answer::changed(&session, session.generation)
+    responses::changed(&session, session.generation)
 }
 
 /// The request that would make another one like it; nothing is made.
@@ -296,7 +296,7 @@ pub(super) async fn duplicate(
     Path(id): Path<String>,
 ) -> ApiResult {
     let request = sessions::duplicate(&api.server, &caller, &id).await?;
-    answer::plain(StatusCode::OK, &request)
+    responses::plain(StatusCode::OK, &request)
 }
 
 pub(super) async fn why(
@@ -306,7 +306,7 @@ pub(super) async fn why(
     headers: HeaderMap,
 ) -> ApiResult {
     let explained = sessions::why(&api.server, &caller, &id).await?;
-    answer::whole(&headers, &explained)
+    responses::whole(&headers, &explained)
 }
 
 pub(super) async fn events(
@@ -316,7 +316,7 @@ pub(super) async fn events(
     headers: HeaderMap,
 ) -> ApiResult {
     let events = sessions::events(&api.server, &caller, &id).await?;
-    answer::all(&headers, events)
+    responses::all(&headers, events)
 }
 
 pub(super) async fn queue(
@@ -325,7 +325,7 @@ pub(super) async fn queue(
     headers: HeaderMap,
 ) -> ApiResult {
     let waiting = sessions::queue(&api.server, &caller).await?;
-    answer::all(&headers, waiting)
+    responses::all(&headers, waiting)
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -342,7 +342,7 @@ pub(super) async fn metrics(
     QueryParameters(query): QueryParameters<SampleQuery>,
 ) -> ApiResult {
     let samples = sessions::samples(&api.server, &caller, &id, query.since).await?;
-    answer::all(&headers, samples)
+    responses::all(&headers, samples)
 }
 
 #[cfg(test)]

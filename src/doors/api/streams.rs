@@ -23,10 +23,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Duration, MissedTickBehavior, interval};
 
 use super::ApiContext;
-use super::answer::ApiResult;
 use super::authentication::ApiCaller;
 use super::body::QueryParameters;
 use super::followers::held;
+use super::responses::ApiResult;
 use crate::doors::problem::ProblemResponse;
 
 /// Terminals: binary messages, first byte the channel.

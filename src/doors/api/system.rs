@@ -17,9 +17,9 @@ use server::actions::{backups, sessions, system};
 use std::sync::atomic::AtomicU64;
 
 use super::ApiContext;
-use super::answer::{self, ApiResult};
 use super::authentication::ApiCaller;
 use super::body::QueryParameters;
+use super::responses::{self, ApiResult};
 use crate::doors::download;
 use crate::doors::problem::ProblemResponse;
 
@@ -29,7 +29,7 @@ pub(super) async fn overview(
     headers: HeaderMap,
 ) -> ApiResult {
     let overview = sessions::overview(&api.server, &caller).await?;
-    answer::whole(&headers, &overview)
+    responses::whole(&headers, &overview)
 }
 
 /// What this server can do, for clients that must work with several versions.
@@ -45,14 +45,14 @@ pub(super) async fn capabilities(ApiCaller(_): ApiCaller, headers: HeaderMap) ->
         "tunnel": {"subprotocol": "v1.tcp"},
         "limits": {
             "body_bytes": super::MAX_JSON_BYTES,
-            "copies": rules::session::MAX_COPIES,
+            "replicas": rules::session::MAX_REPLICAS,
             "page": 500,
             "order_bytes": rules::session::MAX_SPEC_BYTES,
             "labels": rules::session::MAX_LABELS,
             "wait_seconds": 60,
         },
     });
-    answer::whole(&headers, &body)
+    responses::whole(&headers, &body)
 }
 
 /// Every setting with its value, default and source, for administrators.
@@ -62,7 +62,7 @@ pub(super) async fn settings(
     headers: HeaderMap,
 ) -> ApiResult {
     let settings = system::settings(&api.server, &caller).await?;
-    answer::all(&headers, settings)
+    responses::all(&headers, settings)
 }
 
 /// Reads the settings again; a reading with a fault changes nothing.
@@ -72,7 +72,7 @@ pub(super) async fn reload_settings(
     headers: HeaderMap,
 ) -> ApiResult {
     let done = system::reload_settings(&api.server, &caller).await?;
-    answer::whole(&headers, &done)
+    responses::whole(&headers, &done)
 }
 
 /// How the backups stand that the server makes by itself.
@@ -82,7 +82,7 @@ pub(super) async fn backups(
     headers: HeaderMap,
 ) -> ApiResult {
     let standing = backups::standing(&api.server, &caller).await?;
-    answer::whole(&headers, &standing)
+    responses::whole(&headers, &standing)
 }
 
 /// Makes a backup now and answers when it was verified.
@@ -91,7 +91,7 @@ pub(super) async fn back_up(
     ApiCaller(caller): ApiCaller,
 ) -> ApiResult {
     let made = backups::make(&api.server, &caller).await?;
-    answer::plain(StatusCode::CREATED, &made)
+    responses::plain(StatusCode::CREATED, &made)
 }
 
 /// One backup as a file, to be carried away.
@@ -117,7 +117,7 @@ pub(super) async fn diagnostics(
     headers: HeaderMap,
 ) -> ApiResult {
     let checks = system::diagnose(&api.server, &caller).await?;
-    answer::all(&headers, checks)
+    responses::all(&headers, checks)
 }
 
 #[derive(serde::Deserialize)]
@@ -135,7 +135,7 @@ pub(super) async fn support_bundle(
 ) -> ApiResult {
     if query.dry_run {
         let members = system::preview_bundle(&api.server, &caller).await?;
-        return answer::all(&headers, members);
+        return responses::all(&headers, members);
     }
     let bytes = system::support_bundle(&api.server, &caller).await?;
     Ok(download::bytes(
@@ -152,7 +152,7 @@ pub(super) async fn findings(
     headers: HeaderMap,
 ) -> ApiResult {
     let findings = system::findings_of(&api.server, &caller).await?;
-    answer::all(&headers, findings)
+    responses::all(&headers, findings)
 }
 
 /// The process lives and its event loop turns.
@@ -169,12 +169,12 @@ pub(super) async fn ready(State(api): State<ApiContext>) -> ApiResult {
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
-    answer::plain(status, &json!({"ready": ready, "checks": checks}))
+    responses::plain(status, &json!({"ready": ready, "checks": checks}))
 }
 
 pub(super) async fn version() -> ApiResult {
     let body = json!({"name": "fardel", "version": env!("CARGO_PKG_VERSION"), "api": "v1"});
-    answer::plain(StatusCode::OK, &body)
+    responses::plain(StatusCode::OK, &body)
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]

@@ -20,8 +20,8 @@ use server::access::{Caller, lease};
 use server::actions::images::uploads;
 
 use super::ApiContext;
-use super::answer::{self, ApiResult, with_header};
 use super::authentication::ApiCaller;
+use super::responses::{self, ApiResult, with_header};
 use crate::doors::problem::ProblemResponse;
 
 const VERSION: &str = "1.0.0";
@@ -42,7 +42,7 @@ pub(super) async fn list(
     headers: HeaderMap,
 ) -> ApiResult {
     let uploads = uploads::list(&api.server, &caller).await?;
-    answer::all(&headers, uploads)
+    responses::all(&headers, uploads)
 }
 
 pub(super) async fn create(
@@ -54,7 +54,7 @@ pub(super) async fn create(
     let size = number(&headers, "upload-length").ok_or_else(refusals::upload_length_missing)?;
     let name = file_name(&headers)?;
     let upload = uploads::create(&api.server, &caller, size, &name, None).await?;
-    let response = answer::made(&upload, &format!("/api/v1/uploads/{}", upload.id))?;
+    let response = responses::made(&upload, &format!("/api/v1/uploads/{}", upload.id))?;
     Ok(tus(expires(response, &upload)))
 }
 

@@ -70,7 +70,7 @@ pub struct LaunchSamples {
 }
 
 impl LaunchSamples {
-    /// Their figure, for people and programs.
+    /// Their figure, for users and programs.
     pub fn figure(&self) -> Value {
         let tail = ratio(quantile(&self.process, 0.99), quantile(&self.process, 0.5));
         json!({

@@ -197,7 +197,7 @@ impl BenchServer {
             if Instant::now() > until {
                 return Err(io::Error::other(format!("{left} sessions do not end")));
             }
-            for session in live.iter().filter(|session| session["wish"] != "kill") {
+            for session in live.iter().filter(|session| session["desired"] != "kill") {
                 let id = session["id"].as_str().unwrap_or_default();
                 local.post(&format!("/api/v1/sessions/{id}/kill"), &json!({}))?;
             }

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_read_as_people_write_them() {
+    fn addresses_are_read_as_users_write_them() {
         for (text, address) in [
             ("http://10.0.0.5:8080/", tcp("10.0.0.5", 8080, false)),
             ("10.0.0.5", tcp("10.0.0.5", 443, true)),

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::error::{CliError, FAILED};
 
-/// An answer: as it came, for programs, and as its type, for people.
+/// An answer: as it came, for programs, and as its type, for users.
 #[derive(Debug, Clone)]
 pub(super) struct Answer<T> {
     pub body: Value,

@@ -343,13 +343,13 @@ pub struct LaunchArguments {
     pub label: Vec<String>,
     /// How many of it; the name gets -1, -2, …
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    pub copies: u32,
+    pub replicas: u32,
     /// A command may run this long: 90s, 30m, 8h, 2d
     #[arg(long, value_name = "TIME", help_heading = "Time")]
     pub timeout: Option<String>,
     /// The session is stopped after this long
     #[arg(long, value_name = "TIME", help_heading = "Time")]
-    pub longest_run: Option<String>,
+    pub max_runtime: Option<String>,
     /// Not before this time: 2026-11-21T18:00:00Z, or +30m from now
     #[arg(long, value_name = "TIME", help_heading = "Time")]
     pub start_at: Option<String>,
@@ -826,7 +826,7 @@ pub enum TokenCommand {
         #[arg(value_name = "NAME")]
         name: String,
         /// What it may do: sessions:read, sessions:write, sessions:enter, images:read, images:write,
-        /// people:read, people:write, system:read, system:write, me; everything you may when left out
+        /// users:read, users:write, system:read, system:write, me; everything you may when left out
         #[arg(long, value_name = "SCOPES", value_delimiter = ',')]
         scope: Vec<String>,
         /// Ends after this long: 8h, 30d
@@ -900,16 +900,16 @@ pub enum GpuCommand {
         #[arg(long)]
         note: Option<String>,
     },
-    /// Cut a device into hardware partitions (MIG), or make it whole again
+    /// Divide a device into hardware partitions (MIG), or make it whole again
     ///
-    /// A device is cut only when nothing runs on it: every session that has a part of it ends, and batch
-    /// sessions wait for another device and start again. Without --yes it only says what the cut would
-    /// come to and who would end. A simulated device is cut here; for a real one the server prints what to
+    /// A device is partitioned only when nothing runs on it: every session that has a part of it ends, and batch
+    /// sessions wait for another device and start again. Without --yes it only says what that would
+    /// come to and who would end. A simulated device is partitioned here; for a real one the server prints what to
     /// type on its machine, and starts no session on it until the machine reports the partitions.
-    Cut {
+    Partition {
         /// Its name, the beginning of it, or its index
         gpu: String,
-        /// What it is to be cut into: 3g.40gb 2g.20gb 1g.10gb
+        /// Profiles of the partitions: 3g.40gb 2g.20gb 1g.10gb
         #[arg(value_name = "PROFILE", required_unless_present = "whole")]
         profiles: Vec<String>,
         /// Make it whole again
@@ -939,7 +939,7 @@ pub enum GpuCommand {
         no_wait: bool,
     },
     /// Show what the newest test of a card found, with its signature
-    Proof {
+    Report {
         /// Its name, the beginning of it, or its index
         gpu: String,
     },

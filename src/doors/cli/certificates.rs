@@ -13,10 +13,10 @@ use super::error::CliError;
 use super::output::{OutputStyle, dash, text};
 use super::{complain, print};
 
-/// Prints the fingerprint for people and the certificate for files: `fardel trust > fardel.pem`.
+/// Prints the fingerprint for users and the certificate for files: `fardel trust > fardel.pem`.
 pub(super) async fn trust(client: &HttpClient, view: &OutputStyle) -> Result<u8, CliError> {
     let Answer { body, read } = client.read::<CertificateAuthority>("/api/v1/trust").await?;
-    if view.for_people() {
+    if view.for_humans() {
         complain(&format!("{}\nSHA-256 {}\n", read.subject, read.fingerprint));
         if !read.in_use {
             complain("A certificate of the site is served at present, which this did not sign.\n");
@@ -38,7 +38,7 @@ pub(super) async fn tls(
         TlsCommand::Csr { name, organisation } => {
             let body = json!({"names": name, "organisation": organisation});
             let answer = client.post("/api/v1/tls/request", &body).await?;
-            if view.for_people() {
+            if view.for_humans() {
                 complain(
                     "The key stays on the server. Have this signed, then: fardel tls import FILE\n",
                 );

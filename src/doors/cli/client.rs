@@ -29,7 +29,7 @@ use super::error::{CliError, FAILED, TIMEOUT, UNREACHABLE};
 /// How long a server may be away (restart, upgrade) before an attached `run` gives up.
 pub(super) const MAX_RECONNECT: Duration = Duration::from_secs(60);
 
-/// How long one TCP connection may take. Higher: a wrong address keeps people waiting. Lower: a
+/// How long one TCP connection may take. Higher: a wrong address keeps users waiting. Lower: a
 /// loaded box on a slow network looks dead.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long one answer may take from its request to its headers.

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use api::events::EventView;
 use api::gpus::Gpu;
 use api::operations::OperationView;
-use api::people::TokenView;
 use api::sessions::{SessionView, UsageSample, WaitingView};
+use api::users::TokenView;
 use rules::image::CatalogImage;
-use rules::people::User;
+use rules::users::User;
 
 use super::format;
 use super::output::{Column, OutputStyle, age, bytes, column, dash, maybe, span};
@@ -111,7 +111,7 @@ fn free(gpu: &Gpu) -> String {
     if gpu.cordoned {
         "cordoned".to_owned()
     } else if gpu.planned.is_some() {
-        "to be cut".to_owned()
+        "to be partitioned".to_owned()
     } else if !gpu.partitions.is_empty() {
         let free = gpu.partitions.iter().filter(|part| !part.taken).count();
         format!("{free} of {} parts", gpu.partitions.len())
@@ -131,7 +131,7 @@ pub(super) const GPUS: &[Column<Gpu>] = &[
     column("BUSY", 3, |r, _| format::busy(r.doing.as_ref())),
     column("MEMORY FREE", 4, |r, _| r.memory_free.to_string()),
     column("HEALTH", 5, |r, _| format::health(&r.health)),
-    column("TESTED", 5, |r, _| format::tested(r.proof)),
+    column("TESTED", 5, |r, _| format::tested(r.self_test)),
     column("SLICES", 2, |r, v| format::slices(&r.slices, v.now)),
     column("NODE", 6, |r, _| dash(&r.node_name)),
     column("NAME", 9, |r, _| dash(&r.id)),

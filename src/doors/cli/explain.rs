@@ -1,4 +1,4 @@
-//! Why a session waits or where it would start, as people read it. Decides nothing: the server explains.
+//! Why a session waits or where it would start, as users read it. Decides nothing: the server explains.
 
 use api::gpus::Gpus;
 use api::sessions::GrantView;
@@ -10,14 +10,14 @@ use super::error::CliError;
 use super::format::{SIMULATED, grants};
 use super::output::{OutputStyle, dash, span};
 
-/// The devices of an explanation, for people with how many multiprocessors they are worth where the devices
+/// The devices of an explanation, for users with how many multiprocessors they are worth where the devices
 /// can be asked.
 pub(super) async fn in_full(
     client: &HttpClient,
     view: &OutputStyle,
     answer: &Explanation,
 ) -> Vec<GrantView> {
-    let all = match view.for_people() && !answer.devices.is_empty() {
+    let all = match view.for_humans() && !answer.devices.is_empty() {
         true => client.read::<Gpus>("/api/v1/gpus").await.ok(),
         false => None,
     };
@@ -28,7 +28,7 @@ pub(super) async fn in_full(
             let gpu = gpus.iter().find(|gpu| {
                 gpu.index == part.index && answer.node.as_ref() == Some(&gpu.node_name)
             });
-            let cut = part
+            let partitioned = part
                 .part
                 .and_then(|number| gpu?.partitions.get(number as usize));
             let total = gpu.map_or(0, |gpu| gpu.sms);
@@ -39,9 +39,9 @@ pub(super) async fn in_full(
                 share: part.share,
                 units: String::new(),
                 memory: part.memory,
-                sms: cut.map_or(total * part.share.0 / 100, |cut| cut.sms),
+                sms: partitioned.map_or(total * part.share.0 / 100, |partitioned| partitioned.sms),
                 sms_total: total,
-                profile: cut.map(|cut| cut.profile),
+                profile: partitioned.map(|partitioned| partitioned.profile),
                 confirmed: true,
                 simulated: part.simulated,
             }

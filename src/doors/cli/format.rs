@@ -4,8 +4,8 @@ use api::gpus::GpuSlice;
 use api::sessions::GrantView;
 use rules::devices::Health;
 use rules::messages::DeviceUse;
-use rules::proof::SelfTestStatus;
 use rules::resources::Demand;
+use rules::self_test::SelfTestStatus;
 use rules::session::SessionKind;
 use rules::units::{Bytes, GpuShare, Timestamp};
 
@@ -14,12 +14,12 @@ use super::output::span;
 /// Seconds without work after which a slice is called idle, as on the pages.
 const IDLE_AFTER: u64 = 300;
 
-/// Said wherever a person reads of simulated devices.
+/// Said wherever a user reads of simulated devices.
 pub(super) const SIMULATED: &str = "simulated: these devices do not exist, and sessions get none";
 
 /// Whether the driver of a card has passed its test: `passed`, `FAILED`, `untested`, `-`.
-pub(super) fn tested(proof: SelfTestStatus) -> String {
-    match proof {
+pub(super) fn tested(report: SelfTestStatus) -> String {
+    match report {
         SelfTestStatus::Passed => "passed".to_owned(),
         SelfTestStatus::Failed => "FAILED".to_owned(),
         SelfTestStatus::Untested => "untested".to_owned(),

@@ -1,10 +1,10 @@
 //! Devices from the command line: who has which share, and which take nothing new. Prints what the API
 //! says; where devices are simulated every output says so.
 
-use api::gpus::{Cut, Drained, Gpu, Gpus, Others, Proof};
+use api::gpus::{Drained, Gpu, Gpus, Others, Repartitioned, SelfTestReport};
 use api::operations::OperationView;
 use rules::devices::Hold;
-use rules::proof::TestVerdict;
+use rules::self_test::TestVerdict;
 use rules::units::Timestamp;
 use serde_json::json;
 
@@ -24,7 +24,7 @@ pub(super) async fn gpu(
     match request {
         GpuCommand::Ls => {
             let Answer { body, read } = client.read::<Gpus>("/api/v1/gpus").await?;
-            if view.for_people() && read.items.is_empty() {
+            if view.for_humans() && read.items.is_empty() {
                 complain("No machine here has a GPU.\n");
                 return Ok(0);
             }
@@ -54,7 +54,7 @@ pub(super) async fn gpu(
                 .await?;
             print(&view.said(&done.body, &drained(&done.read))?);
         }
-        GpuCommand::Cut {
+        GpuCommand::Partition {
             gpu,
             profiles,
             whole: _,
@@ -63,9 +63,9 @@ pub(super) async fn gpu(
         } => {
             let body = json!({"profiles": profiles, "dry_run": !yes, "note": note});
             let done = client
-                .send::<Cut>(&format!("{}/cut", path(&gpu)), &body)
+                .send::<Repartitioned>(&format!("{}/partitions", path(&gpu)), &body)
                 .await?;
-            print(&view.said(&done.body, &cut(&done.read))?);
+            print(&view.said(&done.body, &partition(&done.read))?);
         }
         GpuCommand::Test {
             gpu,
@@ -86,9 +86,9 @@ pub(super) async fn gpu(
             }
             let progress = images::ProgressLine::new(view, "testing", false);
             images::watched(client, &progress, operation).await?;
-            return proof(client, view, &gpu).await;
+            return report(client, view, &gpu).await;
         }
-        GpuCommand::Proof { gpu } => return proof(client, view, &gpu).await,
+        GpuCommand::Report { gpu } => return report(client, view, &gpu).await,
         GpuCommand::Resize {
             session,
             share,
@@ -116,18 +116,18 @@ pub(super) async fn gpu(
     Ok(0)
 }
 
-/// Prints the newest proof; 1 where something did not hold.
-async fn proof(client: &HttpClient, view: &OutputStyle, gpu: &str) -> Result<u8, CliError> {
-    let proof = client
-        .read::<Proof>(&format!("{}/proof", path(gpu)))
+/// Prints the newest report; 1 where something did not hold.
+async fn report(client: &HttpClient, view: &OutputStyle, gpu: &str) -> Result<u8, CliError> {
+    let report = client
+        .read::<SelfTestReport>(&format!("{}/self-test-report", path(gpu)))
         .await?;
-    print(&view.said(&proof.body, &proved(&proof.read))?);
-    Ok(u8::from(!proof.read.result.passed))
+    print(&view.said(&report.body, &proved(&report.read))?);
+    Ok(u8::from(!report.read.result.passed))
 }
 
-/// A proof for people: who was tested with what, every finding, the signature.
-fn proved(proof: &Proof) -> String {
-    let result = &proof.result;
+/// A report for users: who was tested with what, every finding, the signature.
+fn proved(report: &SelfTestReport) -> String {
+    let result = &report.result;
     let verdict = match result.passed {
         true => "passed",
         false => "FAILED",
@@ -158,7 +158,7 @@ fn proved(proof: &Proof) -> String {
     }
     lines.push_str(&format!(
         "\n  signed by {}\n  {}",
-        proof.fingerprint, proof.signature
+        report.fingerprint, report.signature
     ));
     lines
 }
@@ -169,7 +169,7 @@ fn path(gpu: &str) -> String {
 
 /// Says on standard error which accelerators are not given, and that nothing exists where nothing does.
 fn remark(view: &OutputStyle, others: &[Others], simulated: bool) {
-    if !view.for_people() {
+    if !view.for_humans() {
         return;
     }
     for other in others {
@@ -219,11 +219,11 @@ fn shown(gpu: &Gpu, now: Timestamp) -> String {
     if !gpu.simulated {
         say("driver", dash(&gpu.driver));
         say("held by", held_by(gpu.hold).to_owned());
-        let when = match gpu.proved_at {
-            Some(at) => format!("{}, {at}", tested(gpu.proof)),
+        let when = match gpu.self_tested_at {
+            Some(at) => format!("{}, {at}", tested(gpu.self_test)),
             None => format!(
                 "{}: `fardel gpu test` proves that slices hold",
-                tested(gpu.proof)
+                tested(gpu.self_test)
             ),
         };
         say("tested", when);
@@ -286,7 +286,7 @@ fn shown(gpu: &Gpu, now: Timestamp) -> String {
     lines
 }
 
-/// What enforces the sessions' limits of memory, as people read it.
+/// What enforces the sessions' limits of memory, as users read it.
 fn held_by(hold: Hold) -> &'static str {
     match hold {
         Hold::Nobody => "nobody",
@@ -298,29 +298,29 @@ fn held_by(hold: Hold) -> &'static str {
 }
 
 /// What a cut comes to, whom it ends, and what is left to do by hand.
-fn cut(cut: &Cut) -> String {
-    let (gpu, would) = (&cut.gpu, cut.dry_run);
+fn partition(partitioned: &Repartitioned) -> String {
+    let (gpu, would) = (&partitioned.gpu, partitioned.dry_run);
     let index = gpu.index;
-    let becomes = if cut.partitions.is_empty() {
+    let becomes = if partitioned.partitions.is_empty() {
         "whole"
     } else {
-        "cut into"
+        "partitioned into"
     };
     let mut lines = match would {
         true => format!("GPU {index} would be {becomes}"),
         false => format!("GPU {index} is to be {becomes}"),
     };
-    for part in &cut.partitions {
+    for part in &partitioned.partitions {
         let (profile, sms) = (part.profile.to_string(), part.sms);
         lines.push_str(&format!("\n  {profile:<9} {}, {sms} SMs", part.memory));
     }
-    let ends = cut.ends.join(", ");
+    let ends = partitioned.ends.join(", ");
     match (ends.is_empty(), would) {
         (true, _) => lines.push_str("\n  nothing has to end"),
         (false, true) => lines.push_str(&format!("\n  would end: {ends}")),
         (false, false) => lines.push_str(&format!("\n  told to end: {ends}")),
     }
-    let again = cut.requeued.join(", ");
+    let again = partitioned.requeued.join(", ");
     if !again.is_empty() {
         lines.push_str(&format!("\n  waiting for another device: {again}"));
     }

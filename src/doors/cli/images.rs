@@ -308,7 +308,7 @@ pub(super) async fn watched(
     }
 }
 
-/// A line of progress on standard error, where a person watches.
+/// A line of progress on standard error, where a user watches.
 pub(super) struct ProgressLine {
     shown: bool,
     what: &'static str,
@@ -319,7 +319,7 @@ pub(super) struct ProgressLine {
 impl ProgressLine {
     pub(super) fn new(view: &OutputStyle, what: &'static str, bytes: bool) -> Self {
         Self {
-            shown: view.for_people() && std::io::stderr().is_terminal(),
+            shown: view.for_humans() && std::io::stderr().is_terminal(),
             what,
             bytes,
         }

@@ -30,27 +30,27 @@ pub(super) async fn run(
 ) -> Result<u8, CliError> {
     let order = &request.order;
     let typed_in = request.tty && request.interactive;
-    let people = order
+    let interactive_view = order
         .kind
         .map_or(typed_in, |k| k == SessionKindArgument::Interactive);
     if order.dry_run {
-        return preview(client, view, order, people, around).await;
+        return preview(client, view, order, interactive_view, around).await;
     }
     let attached = !request.detach;
-    if attached && order.copies > 1 {
+    if attached && order.replicas > 1 {
         return Err(
-            CliError::usage("Several copies cannot be attached to one terminal.")
+            CliError::usage("Several replicas cannot be attached to one terminal.")
                 .hint("Add -d, then look with `fardel ps` and `fardel logs`."),
         );
     }
-    if attached && order.command.is_empty() && !people && order.image == "host" {
+    if attached && order.command.is_empty() && !interactive_view && order.image == "host" {
         return Err(CliError::usage("There is no command to run.").hint(
             "Add one (fardel run host -- nproc), -it for a shell, or -d for a session to work in.",
         ));
     }
-    // A session without a command is one to work in: its shell waits for people.
+    // A session without a command is one to work in: its shell waits for users.
     let interactive =
-        people || (order.kind.is_none() && order.command.is_empty() && request.detach);
+        interactive_view || (order.kind.is_none() && order.command.is_empty() && request.detach);
     let made = create(client, order, interactive, around).await?;
     if request.detach {
         return report(client, view, order, made).await;
@@ -61,10 +61,10 @@ pub(super) async fn run(
         .map(|made| made.read)
         .ok_or_else(|| CliError::new(1, "answer.empty", "The server made no session."))?;
     let id = session.id.to_string();
-    if !view.quiet && people {
+    if !view.quiet && interactive_view {
         complain(&format!("{} · detach with Ctrl-P Ctrl-Q\n", session.name));
     }
-    let code = if people || request.interactive {
+    let code = if interactive_view || request.interactive {
         with_input(client, view, &id, &request).await?
     } else {
         follow(client, &id).await?
@@ -135,7 +135,7 @@ async fn report(
             }
         }
     }
-    if view.for_people() {
+    if view.for_humans() {
         let names: String = sessions
             .iter()
             .map(|s| format!("{}  {}\n", s.read.name, columns::state(&s.read)))
@@ -282,7 +282,7 @@ async fn with_input(
     Ok((ended_code(&session.read, false), true))
 }
 
-/// The exit code for a session that is over, after saying what people should know.
+/// The exit code for a session that is over, after saying what users should know.
 pub(super) fn ended_code(session: &SessionView, interrupted: bool) -> u8 {
     let reason = session.reason.as_ref();
     let code = session.exit_code.and_then(|c| u8::try_from(c).ok());
@@ -316,7 +316,7 @@ pub(super) fn body(
     body.insert("command".into(), json!(order.command));
     body.insert("env".into(), pairs(&order.env, Some(around), "env")?);
     body.insert("labels".into(), pairs(&order.label, None, "label")?);
-    body.insert("copies".into(), order.copies.into());
+    body.insert("replicas".into(), order.replicas.into());
     if let Some(name) = &order.name {
         body.insert("name".into(), name.clone().into());
     }
@@ -335,7 +335,7 @@ pub(super) fn body(
     }
     for (key, value) in [
         ("timeout_seconds", &order.timeout),
-        ("longest_run_seconds", &order.longest_run),
+        ("max_runtime_seconds", &order.max_runtime),
     ] {
         if let Some(value) = value {
             body.insert(key.into(), seconds(value)?.into());
@@ -382,7 +382,7 @@ mod tests {
             .expect("valid"),
             json!({
                 "kind": "batch", "image": "host", "command": ["python3", "train.py"],
-                "env": {"A": "1=2", "OWN": "mine"}, "labels": {"team": "vision"}, "copies": 1,
+                "env": {"A": "1=2", "OWN": "mine"}, "labels": {"team": "vision"}, "replicas": 1,
                 "name": "vit", "resources": {"cpu": 0.5, "memory": 268_435_456_u64, "gpu": 0.35},
                 "timeout_seconds": 5400, "depends_on": ["a", "b"],
             })
@@ -416,7 +416,7 @@ mod tests {
             let session = json!({
                 "id": "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f", "name": "a",
                 "owner": {"id": "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e40", "name": "kim"},
-                "state": "ended", "wish": "run", "kind": "batch", "image": "host", "command": [],
+                "state": "ended", "desired": "run", "kind": "batch", "image": "host", "command": [],
                 "env": {}, "labels": {}, "resources": {"cpu": 1, "memory": 1, "shm": 1},
                 "depends_on": [], "paused": false, "incarnation": 1, "devices": [],
                 "created_at": "2026-11-22T12:00:00Z", "outcome": outcome, "exit_code": code,

@@ -6,12 +6,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use api::people::SignedIn;
+use api::users::SignedIn;
 use base::tls::client::{CertificateCapture, trusting};
 use hyper::Method;
-use rules::people::User;
 use rules::refusal::Refusal;
 use rules::refusals;
+use rules::users::User;
 use rustls::ClientConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -32,7 +32,7 @@ struct Remembered {
     token: String,
     #[serde(default)]
     token_id: String,
-    /// PEM of the authority that a person compared; empty where the machine's own ones do.
+    /// PEM of the authority that a user compared; empty where the machine's own ones do.
     #[serde(default)]
     authority: String,
 }
@@ -90,7 +90,7 @@ fn believe(pem: Option<&str>) -> Result<Arc<ClientConfig>, CliError> {
     })
 }
 
-/// Shows the fingerprint of a server that nothing here trusts, and gives its authority once a person has
+/// Shows the fingerprint of a server that nothing here trusts, and gives its authority once a user has
 /// compared it or `--fingerprint` named it. Sends nothing to that server.
 async fn compare(client: &HttpClient, request: &Login) -> Result<String, CliError> {
     let unusable =
@@ -338,7 +338,7 @@ pub(super) fn password(from: &Password, prompt: &str) -> Result<String, CliError
     typed_unseen(prompt)
 }
 
-/// Asks twice where a person types a new password.
+/// Asks twice where a user types a new password.
 pub(super) fn new_password(from: &Password) -> Result<String, CliError> {
     let by_hand =
         from.password_file.is_none() && !from.password_stdin && std::io::stdin().is_terminal();

@@ -172,7 +172,7 @@ mod tests {
         ] {
             assert!(pages.contains_key(name), "no page {name}");
         }
-        assert!(pages["fardel-run"].contains("copies"));
+        assert!(pages["fardel-run"].contains("replicas"));
         assert!(pages["fardel"].contains("Exit codes"));
     }
 }

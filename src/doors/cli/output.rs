@@ -108,8 +108,8 @@ impl OutputStyle {
         })
     }
 
-    /// True where a person reads.
-    pub(super) fn for_people(&self) -> bool {
+    /// True where a user reads.
+    pub(super) fn for_humans(&self) -> bool {
         matches!(self.format, Format::Table | Format::Wide) && !self.quiet
     }
 
@@ -300,12 +300,12 @@ pub(super) fn maybe(value: Option<impl ToString>) -> String {
     value.map_or("-".to_owned(), |value| dash(&value.to_string()))
 }
 
-/// A number of bytes as people say it, or `-` where it is unknown.
+/// A number of bytes as users say it, or `-` where it is unknown.
 pub(super) fn bytes(amount: Option<Bytes>) -> String {
     maybe(amount)
 }
 
-/// A number of bytes as people say it.
+/// A number of bytes as users say it.
 pub(super) fn size(value: &Value) -> String {
     value
         .as_u64()

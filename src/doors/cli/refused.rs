@@ -1,4 +1,4 @@
-//! How a command of this program says that it was refused, for people and for programs. Refuses nothing itself.
+//! How a command of this program says that it was refused, for users and for programs. Refuses nothing itself.
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -168,7 +168,7 @@ pub(super) async fn list(
             }
         }
     };
-    if view.for_people() && none {
+    if view.for_humans() && none {
         complain(if request.all || !request.query.is_empty() {
             "No sessions match.\n"
         } else {
@@ -254,7 +254,7 @@ async fn live(client: &HttpClient) -> Result<Vec<SessionView>, CliError> {
 
 pub(super) async fn queue(client: &HttpClient, view: &OutputStyle) -> Result<u8, CliError> {
     let Answer { body, read } = client.read::<ListPage<Value>>("/api/v1/queue").await?;
-    if view.for_people() && read.items.is_empty() {
+    if view.for_humans() && read.items.is_empty() {
         complain("No session waits.\n");
         return Ok(0);
     }
@@ -322,7 +322,7 @@ fn told(
     done: Vec<Answer<SessionView>>,
     failed: Vec<(&String, CliError)>,
 ) -> Result<u8, CliError> {
-    if view.for_people() {
+    if view.for_humans() {
         let lines: String = done
             .iter()
             .map(|s| format!("{}  {}\n", s.read.name, columns::state(&s.read)))
@@ -371,7 +371,7 @@ async fn remove(
             Err(trouble) => failed.push((name, trouble)),
         }
     }
-    if view.for_people() {
+    if view.for_humans() {
         let lines: String = done
             .iter()
             .map(|s| format!("{}  removed\n", s.read.name))

@@ -28,7 +28,7 @@ const OUTPUT: u8 = 1;
 const CONTROL: u8 = 2;
 const ERRORS: u8 = 3;
 
-/// Ctrl-P, Ctrl-Q: leaves a session running, as people know it from containers.
+/// Ctrl-P, Ctrl-Q: leaves a session running, as users know it from containers.
 const DETACH: [u8; 2] = [0x10, 0x11];
 
 /// What goes over an open terminal stream.
@@ -47,7 +47,7 @@ pub(super) struct Pump {
 pub(super) enum Over {
     /// The process ended with this code.
     Exit(u8),
-    /// The person left; the process goes on.
+    /// The user left; the process goes on.
     Detached,
     /// The connection ended without a word.
     Lost,
@@ -120,7 +120,7 @@ pub(super) async fn attach(
         tty: std::io::stdin().is_terminal() && !request.no_input,
         reattach: true,
     };
-    if pump.tty && view.for_people() {
+    if pump.tty && view.for_humans() {
         complain("detach with Ctrl-P Ctrl-Q\n");
     }
     match attached(client, view, id, pump).await? {
@@ -359,7 +359,7 @@ struct DetachKeys {
 }
 
 impl DetachKeys {
-    /// What to pass on, and whether the person leaves.
+    /// What to pass on, and whether the user leaves.
     fn sift(&mut self, typed: &[u8]) -> (Vec<u8>, bool) {
         let mut passed = Vec::with_capacity(typed.len() + 1);
         for &byte in typed {
@@ -457,7 +457,7 @@ pub(super) async fn forward(
                 format!("Port {here} cannot be opened here: {e}."),
             )
         })?;
-    if view.for_people() {
+    if view.for_humans() {
         let at = listener.local_addr().map_or(here, |a| a.port());
         complain(&format!(
             "127.0.0.1:{at} leads to port {inside} of {session}; Ctrl-C ends it\n"

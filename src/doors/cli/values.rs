@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_of_time_are_read_as_people_write_them() {
+    fn lengths_of_time_are_read_as_users_write_them() {
         for (text, n) in [
             ("90", 90),
             ("90s", 90),

@@ -377,13 +377,13 @@ impl Screen<'_> {
     }
 
     fn passwords(&mut self) -> Result<(), Refusal> {
-        let people = self.own.call("GET", "/api/v1/users", None)?;
-        let names: Vec<String> = people["items"]
+        let users = self.own.call("GET", "/api/v1/users", None)?;
+        let names: Vec<String> = users["items"]
             .as_array()
             .into_iter()
             .flatten()
-            .filter(|person| person["role"] == "administrator")
-            .filter_map(|person| Some(person["name"].as_str()?.to_owned()))
+            .filter(|user| user["role"] == "administrator")
+            .filter_map(|user| Some(user["name"].as_str()?.to_owned()))
             .collect();
         if names.is_empty() {
             return Err(refusals::setup_open());

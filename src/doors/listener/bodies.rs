@@ -1,5 +1,5 @@
 //! Counts the bodies of requests that lie in memory, and the time they take to come: of callers who are
-//! not proven little and briefly, of everybody else by person. Never looks into a body.
+//! not proven little and briefly, of everybody else by user. Never looks into a body.
 
 use std::collections::HashMap;
 use std::io;
@@ -30,7 +30,7 @@ const MAX_ADDRESS_BYTES: usize = 512 << 10;
 const SHORT: usize = 1 << 20;
 /// Most bytes of the short bodies of everybody who was proven.
 const MAX_SHORT_BYTES: usize = 64 << 20;
-/// Most bytes of one person's long bodies together beyond `SHORT`: some ten uploads at once.
+/// Most bytes of one user's long bodies together beyond `SHORT`: some ten uploads at once.
 const MAX_USER_BYTES: usize = 32 << 20;
 /// Most bytes of the long bodies of everybody who was proven, beyond `SHORT` each.
 const MAX_PROVEN_BYTES: usize = 96 << 20;
@@ -58,10 +58,10 @@ struct HeldBytes {
     addresses: HashMap<IpAddr, usize>,
     short: usize,
     long: usize,
-    people: HashMap<UserId, UserBytes>,
+    users: HashMap<UserId, UserBytes>,
 }
 
-/// What the bodies of one person hold.
+/// What the bodies of one user hold.
 #[derive(Default, Clone, Copy)]
 struct UserBytes {
     short: usize,
@@ -91,11 +91,11 @@ impl HeldBytes {
         let (short, long) = parts(entry.held);
         self.short -= short;
         self.long -= long;
-        if let Some(own) = self.people.get_mut(&user) {
+        if let Some(own) = self.users.get_mut(&user) {
             own.short -= short;
             own.long -= long;
             if own.short + own.long == 0 {
-                self.people.remove(&user);
+                self.users.remove(&user);
             }
         }
     }
@@ -106,12 +106,12 @@ impl HeldBytes {
         }
         self.short += short;
         self.long += long;
-        let own = self.people.entry(user).or_default();
+        let own = self.users.entry(user).or_default();
         own.short += short;
         own.long += long;
     }
 
-    /// Counts what came of a person's body beyond what it held.
+    /// Counts what came of a user's body beyond what it held.
     fn take_proven(
         &mut self,
         user: UserId,
@@ -120,7 +120,7 @@ impl HeldBytes {
     ) -> Result<(), ProblemResponse> {
         let ((was_short, was_long), (short, long)) = (parts(before), parts(now));
         let (short, long) = (short - was_short, long - was_long);
-        let own = self.people.get(&user).copied().unwrap_or_default();
+        let own = self.users.get(&user).copied().unwrap_or_default();
         let own_is_full = own.short + short > MAX_USER_BYTES || own.long + long > MAX_USER_BYTES;
         if own_is_full && short + long > 0 {
             return Err(too_many());
@@ -184,7 +184,7 @@ struct BodyEntry {
 }
 
 impl BodyAccount {
-    /// The request is this person's: what came of its body and what comes is theirs.
+    /// The request is this user's: what came of its body and what comes is theirs.
     pub(super) fn proven(&self, user: UserId) {
         let mut entry = self.entry();
         if entry.owner.is_some() {
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_bodies_are_small_and_few_and_take_nothing_from_people() {
+    fn strangers_bodies_are_small_and_few_and_take_nothing_from_users() {
         let bodies = Arc::new(Bodies::default());
         let large = bodies.account(None);
         assert!(large.take(MAX_UNPROVEN_BODY_BYTES).is_ok());
@@ -374,11 +374,11 @@ mod tests {
         let one_more = bodies.account(None);
         assert!(one_more.take(1).is_err());
         assert_eq!(code(&one_more), (503, "body.no-room".to_owned()));
-        let person = bodies.account(None);
-        person.proven(user());
+        let account = bodies.account(None);
+        account.proven(user());
         assert!(
-            person.take(1 << 20).is_ok(),
-            "people have room of their own"
+            account.take(1 << 20).is_ok(),
+            "users have room of their own"
         );
         drop(many);
         assert!(
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn one_person_fills_their_own_room_and_no_other() {
+    fn one_user_fills_their_own_room_and_no_other() {
         let bodies = Arc::new(Bodies::default());
         let (kim, lee) = (user(), user());
         let of = |who: UserId| {
@@ -415,7 +415,7 @@ mod tests {
         drop(one_more);
         let held = bodies.held();
         assert_eq!((held.short, held.long), (0, 0));
-        assert!(held.people.is_empty());
+        assert!(held.users.is_empty());
     }
 
     #[test]
@@ -441,19 +441,19 @@ mod tests {
                 upload
             })
             .collect();
-        let person = || {
+        let account = || {
             let account = bodies.account(None);
             account.proven(user());
             account
         };
         assert!(
-            person().take(MAX_COUNTED_BYTES).is_err(),
+            account().take(MAX_COUNTED_BYTES).is_err(),
             "no room for one more upload"
         );
-        assert!(person().take(SHORT).is_ok(), "a launch finds room");
+        assert!(account().take(SHORT).is_ok(), "a launch finds room");
         drop(uploads);
         drop(one_more);
         assert!(bodies.held().addresses.is_empty());
-        assert!(bodies.held().people.is_empty());
+        assert!(bodies.held().users.is_empty());
     }
 }

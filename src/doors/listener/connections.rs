@@ -1,9 +1,9 @@
-//! Holds the book of open connections: how many in all, of one address and of one person, and until
+//! Holds the book of open connections: how many in all, of one address and of one user, and until
 //! when each may keep silent. Closes those whose time is over, and those that others need the place of.
 //! Never reads or writes what a connection carries.
 //!
 //! A connection is *unknown* until a request on it was proven to be somebody's; then it is *known*.
-//! Unknown ones have a part of the places only, so that no stranger takes those of people at work.
+//! Unknown ones have a part of the places only, so that no stranger takes those of users at work.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,13 +25,13 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 /// eighty with six tabs each waits. At the edge the next one waits in the kernel.
 const MAX_CONNECTIONS: usize = 2048;
 /// Of these, connections on which nobody was proven yet. At the edge the one that idles longest is closed
-/// for the new one. Higher: less room for people at work. Lower: a flood closes a visitor's before its
+/// for the new one. Higher: less room for users at work. Lower: a flood closes a visitor's before its
 /// first request came.
 const MAX_UNKNOWN: usize = 512;
 /// Of these, connections of one address (IPv6: one /64); loopback is not counted, since a proxy on this
 /// machine brings everybody by it. Lower: a class behind one router waits to sign in.
 const MAX_PER_ADDRESS: usize = 256;
-/// Known connections of one person. Further ones stay unknown: served, and the first to be closed.
+/// Known connections of one user. Further ones stay unknown: served, and the first to be closed.
 const MAX_PER_USER: usize = 256;
 
 /// How long a connection may take to say its first byte, then to shake hands, then to bring the first
@@ -292,7 +292,7 @@ impl ConnectionHandle {
         }
     }
 
-    /// A request on it was proven to be this person's.
+    /// A request on it was proven to be this user's.
     pub(super) fn known(&self, user: UserId) {
         let mut book = self.connections.book();
         if book
@@ -303,9 +303,8 @@ impl ConnectionHandle {
             return;
         }
         let known = book.open.values().filter(|entry| entry.owner.is_some());
-        let of_person = known.clone().filter(|entry| entry.owner == Some(user));
-        let room =
-            of_person.count() < MAX_PER_USER && known.count() < MAX_CONNECTIONS - MAX_UNKNOWN;
+        let of_user = known.clone().filter(|entry| entry.owner == Some(user));
+        let room = of_user.count() < MAX_PER_USER && known.count() < MAX_CONNECTIONS - MAX_UNKNOWN;
         if let Some(entry) = book.open.get_mut(&self.number) {
             // Proven in any case: a stream may be long, whether its place is kept or not.
             entry.until = None;
@@ -500,7 +499,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_person_keeps_so_many_places_and_strangers_take_none_of_them() {
+    async fn a_user_keeps_so_many_places_and_strangers_take_none_of_them() {
         let door = Door::open().await;
         let user = UserId(uuid::Uuid::now_v7());
         let mut known = Vec::new();
@@ -528,7 +527,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_silence_has_its_end_but_that_of_people_at_work() {
+    async fn every_silence_has_its_end_but_that_of_users_at_work() {
         let door = Door::open().await;
         let user = UserId(uuid::Uuid::now_v7());
         let after = |wait: Duration| {

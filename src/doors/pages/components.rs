@@ -273,7 +273,7 @@ pub struct Block {
     pub kind: BlockKind,
     pub name: String,
     pub note: String,
-    /// Colour of the project or person, 1 to 8.
+    /// Colour of the project or user, 1 to 8.
     pub hue: u8,
     /// How much of it is in use, per cent; none draws nothing.
     pub busy: Option<u8>,

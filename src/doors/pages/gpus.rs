@@ -1,7 +1,7 @@
 //! `/gpus` and `/gpus/{id}`: every device as a bar, whose slices are on it, and for administrators the
 //! cordon, the drain and the cut. Where devices are simulated each of these pages says so.
 
-pub mod cut;
+pub mod partitions;
 
 use api::gpus::{CordonRequest, DrainRequest, Gpu, GpuSlice, Gpus};
 use askama::Template;
@@ -45,7 +45,7 @@ pub struct GpusPage {
 }
 
 #[derive(Template)]
-#[template(config = "web/askama.toml", path = "pages/gpu.html", blocks = ["state", "slices", "facts", "cut"])]
+#[template(config = "web/askama.toml", path = "pages/gpu.html", blocks = ["state", "slices", "facts", "partitions"])]
 pub struct GpuPage {
     pub t: Text,
     pub f: PageLayout,
@@ -64,9 +64,9 @@ pub struct GpuPage {
     /// What a drain would end.
     pub ends: Vec<String>,
     /// A cut that is wanted and not made yet.
-    pub planned: Option<cut::Planned>,
+    pub planned: Option<partitions::Planned>,
     /// None where it cannot be cut, or not by the caller.
-    pub cut: Option<cut::Cutting>,
+    pub partitions: Option<partitions::PartitionForm>,
 }
 
 /// What the blocks of a floor plan show.
@@ -174,7 +174,7 @@ pub struct DeviceGroup {
 /// One device of the floor plan.
 pub struct DeviceCard {
     pub href: String,
-    pub cut: bool,
+    pub partitioned: bool,
     pub row: BarRow,
 }
 
@@ -285,7 +285,7 @@ pub async fn act(
     Form(said): Form<GpuForm>,
 ) -> Response {
     if verb == "cancel-test" {
-        return super::proofs::cancel(&console, &visit, &caller, &id).await;
+        return super::self_tests::cancel(&console, &visit, &caller, &id).await;
     }
     let note = Some(said.note.trim().to_owned()).filter(|note| !note.is_empty());
     let server = &console.server;
@@ -378,8 +378,8 @@ async fn one(
     let may_write = caller
         .subject
         .can(rules::permissions::Permission::SystemWrite);
-    let cutting = match may_write {
-        true => cut::form(console, t, caller, &gpu, sent).await?,
+    let partitioning = match may_write {
+        true => partitions::form(console, t, caller, &gpu, sent).await?,
         false => None,
     };
     Ok(GpuPage {
@@ -395,8 +395,8 @@ async fn one(
         cordoned: gpu.cordoned,
         note: gpu.note.clone(),
         may_write,
-        planned: cut::planned(t, &gpu),
-        cut: cutting,
+        planned: partitions::planned(t, &gpu),
+        partitions: partitioning,
         row: row(t, &gpu, &drawing),
         facts: facts(t, &gpu, all.context_overhead),
         slices: gpu
@@ -454,7 +454,7 @@ pub fn groups(t: Text, all: &[Gpu], drawing: &Drawing<'_>) -> Vec<DeviceGroup> {
         let title = title(t, gpu, several);
         let device = DeviceCard {
             href: format!("/gpus/{}", gpu.id),
-            cut: !gpu.partitions.is_empty(),
+            partitioned: !gpu.partitions.is_empty(),
             row: row(t, gpu, drawing),
         };
         match groups.last_mut().filter(|group| group.title == title) {
@@ -492,10 +492,10 @@ pub fn share(share: GpuShare) -> String {
 
 /// One device as a bar: a block for each slice, for what is about to be launched, and for what is free.
 pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> BarRow {
-    let cut = !gpu.partitions.is_empty();
+    let partitioned = !gpu.partitions.is_empty();
     // Partitions are walls in memory first; their engines are never quite the same part of the device.
     let by_memory = drawing.by == By::Memory;
-    let weigh = |part: GpuShare, memory: Bytes| match by_memory || cut {
+    let weigh = |part: GpuShare, memory: Bytes| match by_memory || partitioned {
         true => memory.0 >> 20,
         false => u64::from(part.0),
     };
@@ -523,7 +523,7 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> BarRow {
             ..free(t.preview_your_share(share(part.share)), weight)
         });
     }
-    if cut {
+    if partitioned {
         for part in gpu.partitions.iter().filter(|part| !part.taken) {
             let parts = WHOLE.0 * part.sms / gpu.sms.max(1);
             let weight = weigh(GpuShare(parts), part.memory).min(left);
@@ -532,9 +532,9 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> BarRow {
         }
     }
     if left > 0 {
-        let words = match (gpu.cordoned, by_memory, cut) {
+        let words = match (gpu.cordoned, by_memory, partitioned) {
             (true, ..) => t.gpu_cordoned().to_owned(),
-            (false, _, true) => t.gpu_cut_rest().to_owned(),
+            (false, _, true) => t.gpu_partitions_rest().to_owned(),
             (false, true, false) => t.common_free(components::size(left << 20)),
             (false, false, false) => {
                 t.common_free(share(GpuShare(u32::try_from(left).unwrap_or_default())))
@@ -781,7 +781,7 @@ fn facts(t: Text, gpu: &Gpu, context: Bytes) -> Vec<(String, String)> {
             Hold::Hardware => t.gpu_hold_hardware(),
         };
         rows.push((t.gpu_hold().to_owned(), hold.to_owned()));
-        rows.push((t.proof_driver().to_owned(), gpu.driver.clone()));
+        rows.push((t.self_test_driver().to_owned(), gpu.driver.clone()));
     }
     rows
 }
@@ -808,7 +808,7 @@ fn doing(t: Text, gpu: &Gpu) -> String {
 fn line(t: Text, gpu: &Gpu, slice: &GpuSlice, now: Timestamp) -> SliceRow {
     let owner = slice.owner.as_ref().map(|owner| owner.name.as_str());
     let (tone, state) = match (slice.confirmed, slice.state) {
-        (false, _) => ("warn", t.gpu_unconfirmed()),
+        (false, _) => ("warn", t.gpu_pending()),
         (true, SessionState::Running) if slice.paused => ("", t.state_paused()),
         (true, SessionState::Running) if idle(slice, now).is_some() => ("warn", t.gpu_idle()),
         (true, SessionState::Running) => ("ok", t.state_running()),

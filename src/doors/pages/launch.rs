@@ -60,8 +60,8 @@ pub struct LaunchPage {
 pub struct LaunchFields {
     pub command: String,
     pub name: String,
-    pub longest: String,
-    pub copies: String,
+    pub max_runtime: String,
+    pub replicas: String,
     pub shm: String,
     pub start_at: String,
     pub after: String,
@@ -121,8 +121,8 @@ pub struct LaunchForm {
     gpu_memory: String,
     mig: String,
     name: String,
-    longest: String,
-    copies: String,
+    max_runtime: String,
+    replicas: String,
     shm: String,
     start_at: String,
     after: String,
@@ -156,7 +156,7 @@ pub async fn show(
             },
             cpu: "1".into(),
             memory: "1".into(),
-            copies: "1".into(),
+            replicas: "1".into(),
             ..LaunchForm::default()
         })
     } else {
@@ -268,17 +268,18 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
     } else {
         SessionKind::Interactive
     };
-    let longest = span(&sent.longest).map_err(|refusal| refusal.at("/longest_run_seconds"))?;
+    let max_runtime =
+        span(&sent.max_runtime).map_err(|refusal| refusal.at("/max_runtime_seconds"))?;
     let memory = memory(&sent.memory).map_err(|refusal| refusal.at("/resources/memory"))?;
     let shm = match sent.shm.trim() {
         "" => None,
         typed => Some(Bytes::parse(typed).map_err(|refusal| refusal.at("/resources/shm"))?),
     };
-    let copies = match sent.copies.trim() {
+    let replicas = match sent.replicas.trim() {
         "" => 1,
         typed => typed
             .parse()
-            .map_err(|_| refusals::copies_invalid().at("/copies"))?,
+            .map_err(|_| refusals::replicas_invalid().at("/replicas"))?,
     };
     let start_at = match sent.start_at.trim() {
         "" => None,
@@ -291,7 +292,7 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
     };
     let command = match sent.command.trim() {
         typed if typed.is_empty() || kind == SessionKind::Interactive => Vec::new(),
-        // The session's shell reads the line, so that pipes and variables mean what people expect.
+        // The session's shell reads the line, so that pipes and variables mean what users expect.
         typed => vec!["/bin/sh".to_owned(), "-c".to_owned(), typed.to_owned()],
     };
     Ok(LaunchRequest {
@@ -312,9 +313,9 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
             gpu_memory: gpu_memory(&sent.gpu_memory)?,
             mig: partition(&sent.mig)?,
         },
-        copies,
+        replicas,
         timeout_seconds: None,
-        longest_run_seconds: longest,
+        max_runtime_seconds: max_runtime,
         start_at,
         depends_on: sent
             .after
@@ -323,7 +324,7 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
             .filter(|id| !id.is_empty())
             .map(str::to_owned)
             .collect(),
-        only_on: None,
+        device_affinity: None,
     })
 }
 
@@ -447,12 +448,12 @@ fn again(request: &LaunchRequest) -> LaunchForm {
             .map(|profile| profile.to_string())
             .unwrap_or_default(),
         name: request.name.clone().unwrap_or_default(),
-        longest: request
-            .longest_run_seconds
+        max_runtime: request
+            .max_runtime_seconds
             .or(request.timeout_seconds)
             .map(|s| format!("{s}s"))
             .unwrap_or_default(),
-        copies: request.copies.to_string(),
+        replicas: request.replicas.to_string(),
         // What is given without being asked for stays unasked.
         shm: request
             .resources
@@ -559,8 +560,8 @@ async fn page(
             advanced,
             command: sent.command,
             name: sent.name,
-            longest: sent.longest,
-            copies: sent.copies,
+            max_runtime: sent.max_runtime,
+            replicas: sent.replicas,
             shm: sent.shm,
             start_at: sent.start_at,
             after: sent.after,
@@ -641,7 +642,7 @@ async fn answered(
                 &explained,
                 &demand,
                 there.policy,
-                u64::from(request.copies),
+                u64::from(request.replicas),
             );
             Preview {
                 rows: there.rows(t, Some(&explained), preview.rows),
@@ -691,11 +692,11 @@ fn line(sent: &LaunchForm, request: Option<&LaunchRequest>) -> String {
         if let Some(profile) = request.resources.mig {
             more.push(("--mig", profile.to_string()));
         }
-        if request.copies > 1 {
-            more.push(("--copies", request.copies.to_string()));
+        if request.replicas > 1 {
+            more.push(("--replicas", request.replicas.to_string()));
         }
-        if let Some(seconds) = request.longest_run_seconds {
-            more.push(("--longest-run", format!("{seconds}s")));
+        if let Some(seconds) = request.max_runtime_seconds {
+            more.push(("--max-runtime", format!("{seconds}s")));
         }
         more.extend(
             request
@@ -757,7 +758,7 @@ fn faults(t: Text, refusal: &Refusal) -> Vec<FormFieldError> {
 /// The form's name for a place in the request.
 fn field_of(pointer: &str) -> String {
     match pointer.rsplit('/').next().unwrap_or_default() {
-        "longest_run_seconds" | "timeout_seconds" => "longest",
+        "max_runtime_seconds" | "timeout_seconds" => "max_runtime",
         "depends_on" => "after",
         field => field,
     }
@@ -855,7 +856,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_read_as_people_write_them() {
+    fn spans_are_read_as_users_write_them() {
         for (typed, seconds) in [
             ("", None),
             ("90", Some(90)),
@@ -890,9 +891,9 @@ mod tests {
             command: "echo $HOME | wc -c".into(),
             cpu: "0.5".into(),
             memory: "1.5".into(),
-            copies: "3".into(),
+            replicas: "3".into(),
             env: "A=1\nB=x=y".into(),
-            longest: "3600s".into(),
+            max_runtime: "3600s".into(),
             ..LaunchForm::default()
         };
         let request = understand(&visit, &sent).expect("a good form");

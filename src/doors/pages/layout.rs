@@ -25,7 +25,7 @@ pub enum Nav {
     Nowhere,
 }
 
-/// The person who is signed in, as the top bar shows them.
+/// The user who is signed in, as the top bar shows them.
 #[derive(Clone, Debug)]
 pub struct SignedInUser {
     pub name: String,
@@ -60,10 +60,10 @@ pub struct PageLayout {
     pub here: Nav,
     /// The machine's name, top left and in every title.
     pub host: String,
-    /// The address people use, under the name.
+    /// The address users use, under the name.
     pub address: String,
     pub version: &'static str,
-    pub person: Option<SignedInUser>,
+    pub user: Option<SignedInUser>,
     /// Whether the menu shows what only administrators use.
     pub administrator: bool,
     /// This answer's own number for `<style>` made by the terminal.

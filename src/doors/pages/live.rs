@@ -386,8 +386,8 @@ fn key(visit: &RequestContext, caller: &Caller) -> PageKey {
 mod tests {
     use std::sync::atomic::AtomicUsize;
 
-    use rules::people::Role;
     use rules::tenancy::DomainId;
+    use rules::users::Role;
 
     use super::*;
 

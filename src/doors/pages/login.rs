@@ -23,7 +23,7 @@ pub struct LoginPage {
     pub t: Text,
     pub f: PageLayout,
     pub name: String,
-    /// Where the person wanted to go.
+    /// Where the user wanted to go.
     pub next: String,
     pub alert: Option<Alert>,
 }

@@ -1,6 +1,6 @@
 //! `/me`: password, tokens, preferences.
 
-use api::people::UserPreferences;
+use api::users::UserPreferences;
 use askama::Template;
 use axum::Router;
 use axum::extract::{Form, Path, State};
@@ -13,7 +13,7 @@ use rules::refusals;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::people::{self, tokens};
+use server::actions::users::{self, tokens};
 
 use super::authentication::{OptionalPageCaller, PageCaller};
 use super::components::{self, Alert, Choice};
@@ -98,9 +98,9 @@ async fn shown(
         Err(failure) => return responses::failure(console, visit, Some(f), &failure),
     };
     let role = f
-        .person
+        .user
         .as_ref()
-        .map_or_else(String::new, |person| person.role.clone());
+        .map_or_else(String::new, |user| user.role.clone());
     let zone = visit.clock.name().to_owned();
     let zones = zones(&zone);
     let page = MePage {
@@ -177,7 +177,7 @@ async fn password(
 ) -> Response {
     let t = visit.text;
     let changed = if typed.new == typed.again {
-        people::change_password(&console.server, &caller, typed.old, typed.new).await
+        users::change_password(&console.server, &caller, typed.old, typed.new).await
     } else {
         Err(refusals::password_differs_on_page(t.setup_differ()).into())
     };
@@ -325,7 +325,7 @@ pub async fn preferences(
             time_zone: zone,
         };
         // This browser has its cookies already; the account only carries them to the next one.
-        if let Err(failure) = people::set_me(&console.server, &caller, preferences).await {
+        if let Err(failure) = users::set_me(&console.server, &caller, preferences).await {
             tracing::warn!(error = %failure, "preferences were not kept with the account");
         }
     }

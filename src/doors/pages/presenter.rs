@@ -8,8 +8,8 @@ use rules::names::SessionId;
 use rules::placement::PlacementBlocker;
 use rules::placement::explain::{Explanation, Verdict};
 use rules::policy::SharePolicy;
-use rules::proof::SelfTestStatus;
 use rules::resources::Demand;
+use rules::self_test::SelfTestStatus;
 use rules::session::{Outcome, SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use server::actions::sessions::NodeOverview;
@@ -239,10 +239,10 @@ pub fn preview(
     answer: &Explanation,
     demand: &Demand,
     policy: SharePolicy,
-    copies: u64,
+    replicas: u64,
 ) -> Preview {
-    let go = if copies > 1 {
-        t.launch_go_copies(copies)
+    let go = if replicas > 1 {
+        t.launch_go_replicas(replicas)
     } else {
         t.launch_go().to_owned()
     };
@@ -372,7 +372,7 @@ pub fn asked(t: Text, demand: &Demand, policy: SharePolicy) -> String {
 }
 
 /// What a request asks for of devices; none where it asks for none. The administrator's units stand beside
-/// the share that people type, never instead of it.
+/// the share that users type, never instead of it.
 pub fn devices(t: Text, demand: &Demand, policy: SharePolicy) -> Option<String> {
     match (demand.mig, demand.gpu) {
         (Some(profile), _) => Some(format!("MIG {profile}")),
@@ -414,7 +414,7 @@ pub fn wait(
     }
 }
 
-/// How a happening in a session's life looks and what it is called; none for what is no news to people.
+/// How a happening in a session's life looks and what it is called; none for what is no news to users.
 pub fn happening(t: Text, code: &str) -> Option<(&'static str, &'static str)> {
     Some(match code {
         "session.accepted" => ("a", t.timeline_accepted()),
@@ -596,11 +596,11 @@ pub fn quoted(word: &str) -> String {
 
 /// Tone and words for whether a card's driver has passed.
 pub fn standing(t: Text, gpu: &Gpu) -> (&'static str, String) {
-    match gpu.proof {
-        SelfTestStatus::None => ("no", t.proof_none().to_owned()),
-        SelfTestStatus::Untested => ("warn", t.proof_untested().to_owned()),
-        SelfTestStatus::Passed => ("ok", t.proof_passed().to_owned()),
-        SelfTestStatus::Failed => ("bad", t.proof_failed().to_owned()),
+    match gpu.self_test {
+        SelfTestStatus::None => ("no", t.self_test_none().to_owned()),
+        SelfTestStatus::Untested => ("warn", t.self_test_untested().to_owned()),
+        SelfTestStatus::Passed => ("ok", t.self_test_passed().to_owned()),
+        SelfTestStatus::Failed => ("bad", t.self_test_failed().to_owned()),
     }
 }
 

@@ -6,7 +6,7 @@ use super::components;
 use super::layout::{Nav, PageLayout};
 use crate::doors::text::Text;
 
-/// Inside the console's frame, for people who are signed in.
+/// Inside the console's frame, for users who are signed in.
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/problem.html")]
 pub struct ProblemPage {

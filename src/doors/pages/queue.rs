@@ -168,7 +168,7 @@ fn end(session: &SessionView) -> Option<Timestamp> {
     let started = session
         .started_at
         .filter(|_| session.state == SessionState::Running)?;
-    let seconds = [session.timeout_seconds, session.longest_run_seconds]
+    let seconds = [session.timeout_seconds, session.max_runtime_seconds]
         .into_iter()
         .flatten()
         .min()?;

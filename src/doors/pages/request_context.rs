@@ -42,7 +42,7 @@ impl<S: Send + Sync> FromRequestParts<S> for RequestContext {
     }
 }
 
-/// The id of one request: for the log, the answer, and the person who reports trouble.
+/// The id of one request: for the log, the answer, and the user who reports trouble.
 #[derive(Clone, Debug)]
 pub struct PageRequestId(pub String);
 
@@ -165,7 +165,7 @@ impl LocalClock {
         }
     }
 
-    /// The zone's name as people choose it.
+    /// The zone's name as users choose it.
     pub fn name(&self) -> &str {
         self.zone.iana_name().unwrap_or("UTC")
     }
@@ -252,7 +252,7 @@ const ZONES: [&str; 12] = [
     "UTC",
 ];
 
-/// The zones that people choose from, with the one in force among them.
+/// The zones that users choose from, with the one in force among them.
 pub fn zones(zone: &str) -> Vec<components::Choice> {
     let mut zones: Vec<components::Choice> = ZONES
         .map(|name| components::Choice::new(name, name, name == zone))

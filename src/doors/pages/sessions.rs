@@ -1246,7 +1246,7 @@ fn limits(t: Text, session: &SessionView, policy: SharePolicy) -> Vec<(String, S
         );
         for (tell, word) in [
             (part.simulated, t.gpu_simulated()),
-            (!part.confirmed, t.gpu_unconfirmed()),
+            (!part.confirmed, t.gpu_pending()),
         ] {
             if tell {
                 words.push_str(&format!(" · {word}"));
@@ -1268,8 +1268,11 @@ fn limits(t: Text, session: &SessionView, policy: SharePolicy) -> Vec<(String, S
         (t.where_shm().to_owned(), components::size(given.shm.0)),
         (t.where_network().to_owned(), t.where_loopback().to_owned()),
     ]);
-    if let Some(seconds) = session.longest_run_seconds.or(session.timeout_seconds) {
-        all.push((t.where_longest().to_owned(), components::span(t, seconds)));
+    if let Some(seconds) = session.max_runtime_seconds.or(session.timeout_seconds) {
+        all.push((
+            t.where_max_runtime().to_owned(),
+            components::span(t, seconds),
+        ));
     }
     if session.state != SessionState::Ended {
         all.push((

@@ -82,7 +82,7 @@ fn pages_stay_within_their_bytes() {
 }
 
 #[test]
-#[ignore = "writes files for a person to look at: FARDEL_PAGES_OUT=folder, -- --ignored"]
+#[ignore = "writes files for a user to look at: FARDEL_PAGES_OUT=folder, -- --ignored"]
 fn pages_are_written_for_the_browser_when_asked() {
     let folder = std::env::var_os("FARDEL_PAGES_OUT").map(std::path::PathBuf::from);
     let folder = folder.expect("FARDEL_PAGES_OUT names a folder");

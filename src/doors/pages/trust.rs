@@ -29,7 +29,7 @@ pub struct TrustPage {
     pub back: &'static str,
 }
 
-/// The authority as people compare it.
+/// The authority as users compare it.
 pub struct AuthorityView {
     pub subject: String,
     /// The whole fingerprint, to copy.

@@ -477,7 +477,7 @@ fn report(t: Text, visit: &RequestContext, caller: &Caller, report: Report) -> W
                 t.wizard_report_version(),
                 format!("fardel {}", report.version),
             ),
-            (t.wizard_report_box(), report.box_id.to_string()),
+            (t.wizard_report_box(), report.installation_id.to_string()),
             (t.wizard_report_addresses(), report.origins.join(", ")),
             (t.trust_fingerprint(), fingerprint),
             (t.nav_images(), report.images.to_string()),

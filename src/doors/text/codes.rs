@@ -191,7 +191,7 @@ mod tests {
             let kind = RefusalKind::Conflict;
             Refusal::from_parts(kind, code.into(), text.into(), String::new())
         };
-        let without = of("gpu.cut-already", "GPU is whole.");
+        let without = of("gpu.partitions-already", "GPU is whole.");
         assert_eq!(refusal(korean, &without), "이미 그렇게 나뉘어 있습니다.");
         let unknown = of("whale.ate", "It ate 3.");
         assert_eq!(refusal(korean, &unknown), "It ate 3.");

@@ -71,16 +71,16 @@ fn destroy_levels(array: u64) -> Code {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuArrayCreate_v2(out: *mut u64, wish: *const ArrayDescriptor) -> Code {
-    let make = |out| real!(cuArrayCreate_v2(out, wish): fn(*mut u64, *const ArrayDescriptor));
+unsafe extern "C" fn cuArrayCreate_v2(out: *mut u64, descriptor: *const ArrayDescriptor) -> Code {
+    let make = |out| real!(cuArrayCreate_v2(out, descriptor): fn(*mut u64, *const ArrayDescriptor));
     // SAFETY: a description when it is not null, as the driver expects.
-    let bytes = unsafe { wish.as_ref() }.map_or(0, |wish| {
+    let bytes = unsafe { descriptor.as_ref() }.map_or(0, |descriptor| {
         let whole = Array3dDescriptor {
-            width: wish.width,
-            height: wish.height,
+            width: descriptor.width,
+            height: descriptor.height,
             depth: 0,
-            format: wish.format,
-            channels: wish.channels,
+            format: descriptor.format,
+            channels: descriptor.channels,
             flags: 0,
         };
         whole.bytes(1)
@@ -90,10 +90,10 @@ unsafe extern "C" fn cuArrayCreate_v2(out: *mut u64, wish: *const ArrayDescripto
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuArray3DCreate_v2(out: *mut u64, wish: *const Array3dDescriptor) -> Code {
-    let make = |out| real!(cuArray3DCreate_v2(out, wish): fn(*mut u64, *const Array3dDescriptor));
+unsafe extern "C" fn cuArray3DCreate_v2(out: *mut u64, descriptor: *const Array3dDescriptor) -> Code {
+    let make = |out| real!(cuArray3DCreate_v2(out, descriptor): fn(*mut u64, *const Array3dDescriptor));
     // SAFETY: a description when it is not null, as the driver expects.
-    let bytes = unsafe { wish.as_ref() }.map_or(0, |wish| wish.bytes(1));
+    let bytes = unsafe { descriptor.as_ref() }.map_or(0, |descriptor| descriptor.bytes(1));
     // SAFETY: the caller's output argument.
     unsafe { grant(AllocationKind::Array, out, bytes, make, destroy) }
 }
@@ -101,12 +101,12 @@ unsafe extern "C" fn cuArray3DCreate_v2(out: *mut u64, wish: *const Array3dDescr
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMipmappedArrayCreate(
     out: *mut u64,
-    wish: *const Array3dDescriptor,
+    descriptor: *const Array3dDescriptor,
     levels: u32,
 ) -> Code {
-    let make = |out| real!(cuMipmappedArrayCreate(out, wish, levels): fn(*mut u64, *const Array3dDescriptor, u32));
+    let make = |out| real!(cuMipmappedArrayCreate(out, descriptor, levels): fn(*mut u64, *const Array3dDescriptor, u32));
     // SAFETY: a description when it is not null, as the driver expects.
-    let bytes = unsafe { wish.as_ref() }.map_or(0, |wish| wish.bytes(levels));
+    let bytes = unsafe { descriptor.as_ref() }.map_or(0, |descriptor| descriptor.bytes(levels));
     // SAFETY: the caller's output argument.
     unsafe { grant(AllocationKind::Array, out, bytes, make, destroy_levels) }
 }
@@ -122,12 +122,12 @@ extern "C" fn cuMipmappedArrayDestroy(array: u64) -> Code {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cuArrayCreate(_out: *mut u64, _wish: *const u32) -> Code {
+extern "C" fn cuArrayCreate(_out: *mut u64, _descriptor: *const u32) -> Code {
     NOT_SUPPORTED
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cuArray3DCreate(_out: *mut u64, _wish: *const u32) -> Code {
+extern "C" fn cuArray3DCreate(_out: *mut u64, _descriptor: *const u32) -> Code {
     NOT_SUPPORTED
 }
 

@@ -1,5 +1,5 @@
 //! The gate between host and container in every order of events: the code of whoever waits is the hook's
-//! own, the host's steps are those of `node::gpu::turns` in their order, and a sleep is the kernel's: it
+//! own, the host's steps are those of `node::gpu::time_slicing` in their order, and a sleep is the kernel's: it
 //! looks at the word and goes to sleep in one step, or is woken. No time passes but where a model says so.
 //! Faults are planted to see that they are found.
 

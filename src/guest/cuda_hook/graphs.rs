@@ -70,28 +70,28 @@ unsafe extern "C" fn cuGraphAddMemAllocNode(
     graph: u64,
     after: *const u64,
     count: usize,
-    wish: *mut u8,
+    parameters: *mut u8,
 ) -> Code {
-    let code = real!(cuGraphAddMemAllocNode(node, graph, after, count, wish):
+    let code = real!(cuGraphAddMemAllocNode(node, graph, after, count, parameters):
         fn(*mut u64, u64, *const u64, usize, *mut u8));
-    if code == OK && !wish.is_null() {
+    if code == OK && !parameters.is_null() {
         // SAFETY: the driver has read that description.
-        let bytes = unsafe { wish.add(BYTES_AT).cast::<u64>().read_unaligned() };
+        let bytes = unsafe { parameters.add(BYTES_AT).cast::<u64>().read_unaligned() };
         add(AllocationKind::Graph, graph, bytes.next_multiple_of(GRAIN));
     }
     code
 }
 
 /// # Safety
-/// `wish` is null or a description that the driver has read.
-unsafe fn added(code: Code, graph: u64, wish: *const u8) {
-    if code != OK || wish.is_null() {
+/// `parameters` is null or a description that the driver has read.
+unsafe fn added(code: Code, graph: u64, parameters: *const u8) {
+    if code != OK || parameters.is_null() {
         return;
     }
     // SAFETY: promised by the caller.
     unsafe {
-        if wish.cast::<i32>().read_unaligned() == MEMORY_NODE {
-            let at = wish.add(PARTICULAR_AT + BYTES_AT).cast::<u64>();
+        if parameters.cast::<i32>().read_unaligned() == MEMORY_NODE {
+            let at = parameters.add(PARTICULAR_AT + BYTES_AT).cast::<u64>();
             add(
                 AllocationKind::Graph,
                 graph,
@@ -107,12 +107,12 @@ unsafe extern "C" fn cuGraphAddNode(
     graph: u64,
     after: *const u64,
     count: usize,
-    wish: *mut u8,
+    parameters: *mut u8,
 ) -> Code {
-    let code = real!(cuGraphAddNode(node, graph, after, count, wish):
+    let code = real!(cuGraphAddNode(node, graph, after, count, parameters):
         fn(*mut u64, u64, *const u64, usize, *mut u8));
     // SAFETY: the caller's description.
-    unsafe { added(code, graph, wish) };
+    unsafe { added(code, graph, parameters) };
     code
 }
 
@@ -123,12 +123,12 @@ unsafe extern "C" fn cuGraphAddNode_v2(
     after: *const u64,
     edges: *const u8,
     count: usize,
-    wish: *mut u8,
+    parameters: *mut u8,
 ) -> Code {
-    let code = real!(cuGraphAddNode_v2(node, graph, after, edges, count, wish):
+    let code = real!(cuGraphAddNode_v2(node, graph, after, edges, count, parameters):
         fn(*mut u64, u64, *const u64, *const u8, usize, *mut u8));
     // SAFETY: the caller's description.
-    unsafe { added(code, graph, wish) };
+    unsafe { added(code, graph, parameters) };
     code
 }
 
@@ -241,9 +241,9 @@ unsafe extern "C" fn cuGraphInstantiateWithFlags(made: *mut u64, graph: u64, fla
 unsafe extern "C" fn cuGraphInstantiateWithParams(
     made: *mut u64,
     graph: u64,
-    wish: *mut u8,
+    parameters: *mut u8,
 ) -> Code {
-    let code = real!(cuGraphInstantiateWithParams(made, graph, wish): fn(*mut u64, u64, *mut u8));
+    let code = real!(cuGraphInstantiateWithParams(made, graph, parameters): fn(*mut u64, u64, *mut u8));
     // SAFETY: what the driver has just written.
     unsafe {
         hand_on(
@@ -260,10 +260,10 @@ unsafe extern "C" fn cuGraphInstantiateWithParams(
 unsafe extern "C" fn cuGraphInstantiateWithParams_ptsz(
     made: *mut u64,
     graph: u64,
-    wish: *mut u8,
+    parameters: *mut u8,
 ) -> Code {
     let code =
-        real!(cuGraphInstantiateWithParams_ptsz(made, graph, wish): fn(*mut u64, u64, *mut u8));
+        real!(cuGraphInstantiateWithParams_ptsz(made, graph, parameters): fn(*mut u64, u64, *mut u8));
     // SAFETY: what the driver has just written.
     unsafe {
         hand_on(
@@ -418,7 +418,7 @@ unsafe extern "C" fn cuDeviceGraphMemTrim(ordinal: i32) -> Code {
 // Memory of graphics and of other drivers would count for nobody.
 
 #[unsafe(no_mangle)]
-extern "C" fn cuImportExternalMemory(_out: *mut u64, _wish: *const u8) -> Code {
+extern "C" fn cuImportExternalMemory(_out: *mut u64, _parameters: *const u8) -> Code {
     NOT_SUPPORTED
 }
 

@@ -32,21 +32,21 @@ fn release(handle: u64) -> Code {
 unsafe extern "C" fn cuMemCreate(
     out: *mut u64,
     bytes: usize,
-    wish: *const PhysicalProperties,
+    properties: *const PhysicalProperties,
     flags: u64,
 ) -> Code {
-    let make = |out| real!(cuMemCreate(out, bytes, wish, flags): fn(*mut u64, usize, *const PhysicalProperties, u64));
+    let make = |out| real!(cuMemCreate(out, bytes, properties, flags): fn(*mut u64, usize, *const PhysicalProperties, u64));
     let Some(process) = account::process() else {
         return NOT_READY;
     };
     // SAFETY: a description when it is not null, as the driver expects.
-    let Some(wish) = (unsafe { wish.as_ref() }) else {
+    let Some(properties) = (unsafe { properties.as_ref() }) else {
         return make(out);
     };
-    if out.is_null() || bytes == 0 || wish.location != ON_DEVICE {
+    if out.is_null() || bytes == 0 || properties.location != ON_DEVICE {
         return make(out);
     }
-    let Some(device) = process.place(wish.id) else {
+    let Some(device) = process.place(properties.id) else {
         return OUT_OF_MEMORY;
     };
     if !process.take(device, bytes as u64) {

@@ -322,20 +322,20 @@ struct PoolProperties {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemPoolCreate(out: *mut u64, wish: *const PoolProperties) -> Code {
+unsafe extern "C" fn cuMemPoolCreate(out: *mut u64, properties: *const PoolProperties) -> Code {
     let Some(process) = account::process() else {
         return crate::NOT_READY;
     };
     // SAFETY: a description when it is not null, as the driver expects.
-    let place = match unsafe { wish.as_ref() } {
-        Some(wish) if wish.location == LOCATION_DEVICE => match process.place(wish.id) {
+    let place = match unsafe { properties.as_ref() } {
+        Some(properties) if properties.location == LOCATION_DEVICE => match process.place(properties.id) {
             Some(place) => place as u32,
             None => return OUT_OF_MEMORY,
         },
         _ => ELSEWHERE,
     };
     process.pools.hold(|| {
-        let code = real!(cuMemPoolCreate(out, wish): fn(*mut u64, *const PoolProperties));
+        let code = real!(cuMemPoolCreate(out, properties): fn(*mut u64, *const PoolProperties));
         if code == OK && !out.is_null() {
             let entry = AllocationEntry {
                 bytes: 0,

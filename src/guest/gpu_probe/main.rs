@@ -5,11 +5,11 @@
 //! expect it to hang, to die, or to say nonsense.
 
 mod cards;
-mod cut;
 mod figures;
 mod library;
 mod limit;
 mod limit_call;
+mod partition;
 
 use std::io::{BufRead as _, Write as _};
 use std::process::ExitCode;
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
             Some("cards") => cards::all(open),
             Some("figures") => figures::of_cards(open),
             Some("held") => figures::of_processes(open),
-            Some("cut") => cut::cut(open, &asked),
+            Some("partition") => partition::partition(open, &asked),
             Some("limit") => limit::set(open, &asked),
             _ => Err("no such question".to_owned()),
         };

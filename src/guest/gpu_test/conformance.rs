@@ -121,9 +121,9 @@ impl TestWorker {
         );
         let mut pool = 0;
         if path == "own-pool" {
-            let wish = on_device();
+            let request = on_device();
             must(
-                call!(library, cuMemPoolCreate(&mut pool, &wish): &mut u64, &AllocationProperties),
+                call!(library, cuMemPoolCreate(&mut pool, &request): &mut u64, &AllocationProperties),
                 "cuMemPoolCreate",
             );
         }
@@ -159,20 +159,20 @@ impl TestWorker {
                     &mut u64, usize, u64, u64)
             }
             "physical" => {
-                let wish = on_device();
-                call!(library, cuMemCreate(&mut out, size, &wish, 0): &mut u64, usize, &AllocationProperties, u64)
+                let request = on_device();
+                call!(library, cuMemCreate(&mut out, size, &request, 0): &mut u64, usize, &AllocationProperties, u64)
             }
             "array" => {
-                let wish = TestArrayDescriptor {
+                let request = TestArrayDescriptor {
                     width: row,
                     height: size / row,
                     format: 1,
                     channels: 1,
                 };
-                call!(library, cuArrayCreate_v2(&mut out, &wish): &mut u64, &TestArrayDescriptor)
+                call!(library, cuArrayCreate_v2(&mut out, &request): &mut u64, &TestArrayDescriptor)
             }
             "array-3d" | "mipmapped" => {
-                let wish = TestArray3dDescriptor {
+                let request = TestArray3dDescriptor {
                     width: row,
                     height: size / row,
                     depth: 1,
@@ -181,9 +181,9 @@ impl TestWorker {
                     flags: 0,
                 };
                 if self.path == "array-3d" {
-                    call!(library, cuArray3DCreate_v2(&mut out, &wish): &mut u64, &TestArray3dDescriptor)
+                    call!(library, cuArray3DCreate_v2(&mut out, &request): &mut u64, &TestArray3dDescriptor)
                 } else {
-                    call!(library, cuMipmappedArrayCreate(&mut out, &wish, 1): &mut u64, &TestArray3dDescriptor, u32)
+                    call!(library, cuMipmappedArrayCreate(&mut out, &request, 1): &mut u64, &TestArray3dDescriptor, u32)
                 }
             }
             other => panic!("no path is called {other}"),

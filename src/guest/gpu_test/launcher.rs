@@ -115,7 +115,7 @@ pub fn main() {
         }))
     };
     let plain = || unsafe { launch(kernel_function, 1, 1, 1, 32, 1, 1, 0, stream, 0, 0) };
-    let wish = LaunchParameters {
+    let parameters = LaunchParameters {
         grid: [1; 3],
         block: [1; 3],
         shared: 0,
@@ -177,7 +177,7 @@ pub fn main() {
     let begun = Instant::now();
     for number in 0..count as usize {
         let code = match way {
-            "described" => unsafe { described(&wish, kernel_function, 0, 0) },
+            "described" => unsafe { described(&parameters, kernel_function, 0, 0) },
             "cooperative" => unsafe { together(kernel_function, 1, 1, 1, 32, 1, 1, 0, stream, 0) },
             "graph" => unsafe { graph_launch(graph, stream) },
             _ => {

@@ -20,10 +20,10 @@ use crate::gpu::driver::Driver;
 use crate::gpu::hooks::{CUDA_HOOK, GPU_TEST, PLACE};
 use crate::gpu::inject::{InjectedSlice, Pages};
 use crate::gpu::region::{DeviceTerms, MODE_OFF};
-use crate::gpu::turns::{Seat, TimeSlicer};
+use crate::gpu::time_slicing::{Seat, TimeSlicer};
 use base::figures::{quantile, round};
 use rules::names::{ContainerName, SessionId};
-use rules::proof::PATHS;
+use rules::self_test::PATHS;
 use serde_json::{Value, json};
 
 /// Where the vendor's library lies besides the usual places of distributions.

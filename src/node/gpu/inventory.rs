@@ -328,7 +328,7 @@ impl InventoryEntry {
             return failing("It could not replace a bad row of its memory.".to_owned());
         }
         if card.parts.is_some() && self.device.mig.is_empty() {
-            return failing("It is set to be cut into partitions, and none is known.".to_owned());
+            return failing("It is set to be partitioned, and none is known.".to_owned());
         }
         if self.device.memory == Bytes::ZERO {
             return self.unknown();

@@ -173,8 +173,8 @@ impl Offers {
     }
 
     /// Who would hold slices of the card, for its page.
-    pub fn hold(&self, cut: bool) -> Hold {
-        let part = match cut {
+    pub fn hold(&self, partitioned: bool) -> Hold {
+        let part = match partitioned {
             true => LimitTarget::Partition,
             false => LimitTarget::Slice { bytes: 0 },
         };

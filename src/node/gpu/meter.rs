@@ -9,7 +9,7 @@ use rules::names::ContainerName;
 use rules::units::Timestamp;
 
 use super::arbiter::Nanos;
-use super::turns::DeviceTime;
+use super::time_slicing::DeviceTime;
 
 /// A container's share of one device: the device's index, and the partition.
 pub type SliceKey = (ContainerName, u32, Option<u32>);

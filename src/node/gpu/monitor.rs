@@ -35,7 +35,7 @@ const PACE: Duration = Duration::from_secs(5);
 const REOPENED: Duration = Duration::from_secs(30);
 
 /// How long a card may take to be cut: some are reset by their driver on the way.
-const CUTTING: ProbeTimeouts = ProbeTimeouts {
+const PARTITIONING: ProbeTimeouts = ProbeTimeouts {
     first: Duration::from_secs(120),
     later: Duration::from_secs(120),
 };
@@ -178,7 +178,7 @@ impl DeviceMonitor {
         }
         let (weak, pace) = (Arc::downgrade(self), self.ground.pace);
         std::thread::Builder::new()
-            .name("lookout".to_owned())
+            .name("gpu monitor".to_owned())
             .spawn(move || {
                 let mut told = None;
                 while let Some(monitor) = weak.upgrade() {
@@ -266,16 +266,16 @@ impl DeviceMonitor {
     }
 
     /// Has a card cut, or made whole where there is no profile; looks again. Takes seconds, and at most
-    /// `CUTTING`; nobody who looks waits for it.
+    /// `PARTITIONING`; nobody who looks waits for it.
     ///
     /// Errors: why not, in words. What stands then is seen.
-    pub(crate) fn cut(&self, card: &str, profiles: &[MigProfile]) -> Result<(), String> {
+    pub(crate) fn partition(&self, card: &str, profiles: &[MigProfile]) -> Result<(), String> {
         let driver = Driver::find(&self.ground.driver).map_err(|lacks| lacks.to_string())?;
-        let copy = self.ground.data.join("gpu_probe_cut");
-        let mut probe = Probe::of(&driver, &copy).with_patience(CUTTING);
+        let copy = self.ground.data.join("gpu_probe_partition");
+        let mut probe = Probe::of(&driver, &copy).with_patience(PARTITIONING);
         let sizes: Vec<String> = profiles.iter().map(MigProfile::to_string).collect();
-        let cut = probe
-            .cut(card, &sizes)
+        let partitioned = probe
+            .partition(card, &sizes)
             .map_err(|fault| base::observe::chain(&fault));
         drop(probe);
         // The library lists partitions as it found them when it was opened.
@@ -283,7 +283,7 @@ impl DeviceMonitor {
             asked.probe.restart();
         }
         self.look();
-        cut
+        partitioned
     }
 
     /// Takes a look in, and keeps it where everybody can read it.
@@ -311,7 +311,7 @@ impl DeviceMonitor {
             let offer = card.map_or_else(Offers::default, |card| {
                 Offers::find(self.ground.groups.as_deref(), asks.limits, &card.pci)
             });
-            device.hold = offer.hold(device.is_cut());
+            device.hold = offer.hold(device.is_partitioned());
             if let Some(number) = shares::uuid(&device.uuid) {
                 offers.insert(number, offer);
             }

@@ -326,8 +326,8 @@ impl Probe {
     ///
     /// Errors: also the driver's own words for the step that it refused. The card then has no partition, or
     /// is as it was.
-    pub fn cut(&mut self, card: &str, sizes: &[String]) -> Result<(), ProbeError> {
-        let told = json!({"ask": "cut", "card": card, "sizes": sizes});
+    pub fn partition(&mut self, card: &str, sizes: &[String]) -> Result<(), ProbeError> {
+        let told = json!({"ask": "partition", "card": card, "sizes": sizes});
         let _: serde_json::Value = self.ask_for(told)?;
         Ok(())
     }

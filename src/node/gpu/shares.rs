@@ -23,7 +23,7 @@ use super::driver::{self, Driver, Lacks, MigInstance};
 use super::inject::{InjectedSlice, Injection, NotInjected, Pages, inject};
 use super::page_mount;
 use super::region::{self, AccountPage, DeviceTerms, MODE_OFF};
-use super::turns::{DeviceTime, Seat, TimeSlicer};
+use super::time_slicing::{DeviceTime, Seat, TimeSlicer};
 
 /// Kept of a slice for the first context in it, until the driver has said what it takes. Less than a context
 /// takes: a program that fills its slice at once passes its limit, and is called to account for it. More:

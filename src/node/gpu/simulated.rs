@@ -62,8 +62,8 @@ const fn model(
 pub fn devices(text: &str) -> Result<Vec<Device>, Refusal> {
     let mut wanted: Vec<(&SimulatedModel, Vec<MigProfile>)> = Vec::new();
     for item in text.split(',').map(str::trim) {
-        let (item, cut) = match item.split_once('/') {
-            Some((item, cut)) => (item, cut.split('/').collect()),
+        let (item, parts) = match item.split_once('/') {
+            Some((item, parts)) => (item, parts.split('/').collect()),
             None => (item, Vec::new()),
         };
         let (word, number) = item.split_once(':').unwrap_or((item, "1"));
@@ -82,19 +82,22 @@ pub fn devices(text: &str) -> Result<Vec<Device>, Refusal> {
                     number
                 ))
             })?;
-        let cut = cut
+        let parts = parts
             .into_iter()
             .map(MigProfile::parse)
             .collect::<Result<Vec<_>, _>>()?;
-        let compute: u32 = cut.iter().map(|profile| u32::from(profile.compute)).sum();
-        let memory: u64 = cut.iter().map(|profile| u64::from(profile.gigabytes)).sum();
+        let compute: u32 = parts.iter().map(|profile| u32::from(profile.compute)).sum();
+        let memory: u64 = parts
+            .iter()
+            .map(|profile| u64::from(profile.gigabytes))
+            .sum();
         if compute > 7 || Bytes::gib(memory) > model.memory {
             return Err(wrong(format!(
-                "{} cannot be cut into {compute} compute slices and {memory} GB.",
+                "{} cannot be partitioned into {compute} compute slices and {memory} GB.",
                 model.name
             )));
         }
-        wanted.extend((0..number).map(|_| (model, cut.clone())));
+        wanted.extend((0..number).map(|_| (model, parts.clone())));
     }
     if wanted.len() > MAX_SIMULATED {
         return Err(wrong(format!(
@@ -105,7 +108,7 @@ pub fn devices(text: &str) -> Result<Vec<Device>, Refusal> {
     let half = wanted.len().div_ceil(2);
     Ok((0_u32..)
         .zip(wanted)
-        .map(|(index, (model, cut))| Device {
+        .map(|(index, (model, parts))| Device {
             memory: model.memory,
             uuid: format!("SIMULATED-{}-{index}", model.word),
             sms: model.sms,
@@ -113,7 +116,7 @@ pub fn devices(text: &str) -> Result<Vec<Device>, Refusal> {
             link: model.linked.then_some(0),
             simulated: true,
             mig: (0..)
-                .zip(cut)
+                .zip(parts)
                 .map(|(number, profile)| part(model, index, number, profile))
                 .collect(),
             ..Device::new(index, model.name)
@@ -205,9 +208,9 @@ mod tests {
     }
 
     #[test]
-    fn one_of_them_may_be_cut() {
+    fn one_of_them_may_be_partitioned() {
         let devices = devices("H100:1, h100:1/3g.40gb/1g.10gb").expect("a good text");
-        assert!(!devices[0].is_cut());
+        assert!(!devices[0].is_partitioned());
         let parts: Vec<String> = devices[1]
             .mig
             .iter()

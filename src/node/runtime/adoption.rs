@@ -109,7 +109,7 @@ impl RuntimeState {
         let Ok(hierarchies) = self.hierarchies() else {
             return;
         };
-        for pid in hierarchies.shims(&self.box_id).processes() {
+        for pid in hierarchies.shims(&self.instance_id).processes() {
             if let Some(process) = identity::leaderless(pid)
                 && let Err(error) = pidfd_send_signal(&process, Signal::KILL)
             {

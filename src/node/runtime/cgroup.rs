@@ -136,13 +136,13 @@ impl Hierarchies {
     /// Makes the group of all sessions of a box (version 2; on version 1 libcontainer's way has no race):
     /// supervisors that start at once would each find it missing, and all but one fail to make it. Also hands
     /// `dmem` down to it where the kernel has that, which neither libcontainer nor a service manager does.
-    pub(super) fn make_room(&self, box_id: &str) -> Result<(), CgroupError> {
+    pub(super) fn make_room(&self, instance_id: &str) -> Result<(), CgroupError> {
         let Self::Unified { root, ours } = self else {
             return Ok(());
         };
         let path = root
             .join(ours.trim_start_matches('/'))
-            .join(box_id)
+            .join(instance_id)
             .join("sessions");
         fs::create_dir_all(&path).map_err(|source| CgroupError::File {
             what: "create",
@@ -194,8 +194,8 @@ impl Hierarchies {
 
     /// The groups of one container: where they are, else where they would be made. They may lie
     /// elsewhere than new ones when the holder came or went since.
-    pub(super) fn session(&self, box_id: &str, name: &RuntimeName) -> ControlGroup {
-        let below = |ours: &str| self.at(format!("{ours}/{box_id}/sessions/{name}"));
+    pub(super) fn session(&self, instance_id: &str, name: &RuntimeName) -> ControlGroup {
+        let below = |ours: &str| self.at(format!("{ours}/{instance_id}/sessions/{name}"));
         let usual = below(self.ours());
         if self.unified() && !usual.exists() {
             if let Some(other) = [OWN, HELD]
@@ -211,8 +211,8 @@ impl Hierarchies {
 
     /// The container of a box whose group stands in the text of a process's `/proc/PID/cgroup`; None
     /// where none does.
-    pub(super) fn session_in(text: &str, box_id: &str) -> Option<RuntimeName> {
-        let above = format!("/{box_id}/sessions/");
+    pub(super) fn session_in(text: &str, instance_id: &str) -> Option<RuntimeName> {
+        let above = format!("/{instance_id}/sessions/");
         text.lines().find_map(|line| {
             let (_, below) = line.split_once(&above)?;
             RuntimeName::parse(below.split('/').next()?).ok()
@@ -220,13 +220,13 @@ impl Hierarchies {
     }
 
     /// The group of the supervising processes.
-    pub(super) fn shims(&self, box_id: &str) -> ControlGroup {
-        self.at(format!("{}/{box_id}/shims", self.ours()))
+    pub(super) fn shims(&self, instance_id: &str) -> ControlGroup {
+        self.at(format!("{}/{instance_id}/shims", self.ours()))
     }
 
     /// All of one box, for removal when it is empty.
-    pub(super) fn whole_box(&self, box_id: &str) -> ControlGroup {
-        self.at(format!("{}/{box_id}", self.ours()))
+    pub(super) fn whole_instance(&self, instance_id: &str) -> ControlGroup {
+        self.at(format!("{}/{instance_id}", self.ours()))
     }
 
     fn ours(&self) -> &'static str {

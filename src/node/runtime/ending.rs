@@ -319,7 +319,7 @@ impl RuntimeState {
     /// Ends what a dead shim left: what it had forked on the way into its container, wherever that stands,
     /// and the container.
     fn clear_after(&self, name: &RuntimeName, shim: &ProcessIdentity) -> Result<(), CgroupError> {
-        let group = self.hierarchies()?.session(&self.box_id, name);
+        let group = self.hierarchies()?.session(&self.instance_id, name);
         let mut quiet = 0;
         for _ in 0..LOOKS {
             let left = identity::left_by(shim);

@@ -17,8 +17,8 @@ use nix::sys::socket::{
 
 use super::cgroup::ControlGroup;
 use super::container;
+use super::container_user::ContainerUser;
 use super::order::TerminalSize;
-use super::people::ContainerUser;
 use super::seccomp::{Revealing, SeccompFilter};
 use super::spec::{CAPABILITIES, OOM_SCORE};
 use super::terminal::ProgramStream;
@@ -29,7 +29,7 @@ pub(super) struct ExecProgram {
     pub(super) command: Vec<String>,
     pub(super) environment: Vec<(String, String)>,
     pub(super) directory: String,
-    pub(super) person: ContainerUser,
+    pub(super) user: ContainerUser,
     pub(super) terminal: Option<TerminalSize>,
     pub(super) open_files: u64,
     pub(super) revealing: Revealing,
@@ -314,16 +314,16 @@ fn become_program(
                 );
             }
         }
-        let groups = &program.person.groups;
+        let groups = &program.user.groups;
         check(
             "set the groups",
             libc::setgroups(groups.len(), groups.as_ptr()).into(),
         );
-        let (uid, gid) = (program.person.uid, program.person.gid);
+        let (uid, gid) = (program.user.uid, program.user.gid);
         check("set the group", libc::setresgid(gid, gid, gid).into());
         check("set the user", libc::setresuid(uid, uid, uid).into());
     }
-    if let Err(error) = drop_capabilities(program.person.uid) {
+    if let Err(error) = drop_capabilities(program.user.uid) {
         failed("set the capabilities", error);
     }
     match (ends, program.terminal) {

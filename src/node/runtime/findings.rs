@@ -48,7 +48,7 @@ fn lessening(code: &str, what: impl Into<String>, remedy: &str) -> HostFinding {
 pub(super) fn look(
     data: &Path,
     hierarchies: Option<&Hierarchies>,
-    box_id: &str,
+    instance_id: &str,
 ) -> Vec<HostFinding> {
     let mut found = Vec::new();
     if !rustix::process::geteuid().is_root() {
@@ -66,7 +66,7 @@ pub(super) fn look(
             "no control groups are mounted at /sys/fs/cgroup",
             "mount them (mount -t cgroup2 none /sys/fs/cgroup), or give this container its host's",
         )),
-        Some(hierarchies) => look_at_groups(hierarchies, box_id, &mut found),
+        Some(hierarchies) => look_at_groups(hierarchies, instance_id, &mut found),
     }
     // Asked by opening one, which loads the module as the first mount would: on a fresh machine
     // nobody has, and /proc/filesystems does not list it yet.
@@ -126,8 +126,8 @@ pub(super) fn look(
     found
 }
 
-fn look_at_groups(hierarchies: &Hierarchies, box_id: &str, found: &mut Vec<HostFinding>) {
-    let group = hierarchies.whole_box(box_id);
+fn look_at_groups(hierarchies: &Hierarchies, instance_id: &str, found: &mut Vec<HostFinding>) {
+    let group = hierarchies.whole_instance(instance_id);
     for path in group.directories() {
         if let Err(error) = fs::create_dir_all(&path) {
             found.push(preventing(

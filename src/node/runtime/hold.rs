@@ -57,8 +57,8 @@ fn take_place(data: Option<&Path>) -> Result<(), CgroupError> {
             })?;
             let mut digest = HostDigest::new();
             digest.add(data.as_os_str().as_encoded_bytes());
-            let box_id = format!("{:08x}", digest.0 & 0xffff_ffff);
-            hierarchies.whole_box(&box_id).path().to_owned()
+            let instance_id = format!("{:08x}", digest.0 & 0xffff_ffff);
+            hierarchies.whole_instance(&instance_id).path().to_owned()
         }
         (None, None) => "/fardel".to_owned(),
     };

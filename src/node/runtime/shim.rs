@@ -20,6 +20,7 @@ use rustix::time::Timespec;
 use super::cgroup::{ControlGroup, Hierarchies};
 use super::claim;
 use super::container::{self, ContainerConsole};
+use super::container_user::{self, ContainerUser};
 use super::descriptors::receive_descriptor;
 use super::devices;
 use super::exec::{self, ExecProgram, News};
@@ -30,7 +31,6 @@ use super::launch::{LaunchFile, RunRecord};
 use super::loader;
 use super::logs::LogWriter;
 use super::order::{ContainerSpec, ExecOrder, RuntimeExit, RuntimePhase, UserOrder};
-use super::people::{self, ContainerUser};
 use super::proc_files::{self, ProcFiles};
 use super::rootfs::{self, RootStage};
 use super::seccomp::answers::{self, Pace, VirtualSysinfo};
@@ -395,10 +395,10 @@ impl Shim {
         ids: &UserNamespace,
     ) -> Result<PreparedRoot, ShimError> {
         let root = stage.root();
-        let person = self.usual_person(&root, order)?;
+        let user = self.default_user(&root, order)?;
         let directory = match &order.directory {
             Some(directory) => directory.clone(),
-            None if rootfs::directory_inside(&root, &person.home) => person.home.clone(),
+            None if rootfs::directory_inside(&root, &user.home) => user.home.clone(),
             None => "/".to_owned(),
         };
         let hosts = format!(
@@ -467,12 +467,12 @@ impl Shim {
                 .collect(),
             cgroup_path: self.group.path().to_owned(),
             user_namespace: PathBuf::from(format!("/proc/self/fd/{}", ids.as_fd().as_raw_fd())),
-            uid: person.uid,
-            gid: person.gid,
-            groups: person.groups.clone(),
-            home: person.home.clone(),
+            uid: user.uid,
+            gid: user.gid,
+            groups: user.groups.clone(),
+            home: user.home.clone(),
             directory,
-            environment: environment(order, &person),
+            environment: environment(order, &user),
             binds,
             disks: proc_files::disk_directories(),
             time_namespace: ids
@@ -484,19 +484,19 @@ impl Shim {
         })
     }
 
-    fn usual_person(&self, root: &Path, order: &ContainerSpec) -> Result<ContainerUser, ShimError> {
+    fn default_user(&self, root: &Path, order: &ContainerSpec) -> Result<ContainerUser, ShimError> {
         let wanted = match &order.user {
             UserOrder::Named(name) => name.as_str(),
             UserOrder::Usual if order.root.host_environment => "work",
             UserOrder::Usual => "0",
         };
-        self.named_person(root, wanted)
+        self.named_user(root, wanted)
     }
 
-    fn named_person(&self, root: &Path, wanted: &str) -> Result<ContainerUser, ShimError> {
+    fn named_user(&self, root: &Path, wanted: &str) -> Result<ContainerUser, ShimError> {
         let passwd = rootfs::read_inside(root, "/etc/passwd", 1 << 20).unwrap_or_default();
         let group = rootfs::read_inside(root, "/etc/group", 1 << 20).unwrap_or_default();
-        Ok(people::find(
+        Ok(container_user::find(
             wanted,
             &passwd,
             &group,
@@ -954,8 +954,8 @@ impl Shim {
             return Err("the session is paused; resume it first".into());
         }
         let held = first.identity.open()?.ok_or("the session has just ended")?;
-        let person = match &order.user {
-            Some(name) => self.named_person(&ground.root, name)?,
+        let user = match &order.user {
+            Some(name) => self.named_user(&ground.root, name)?,
             None => ContainerUser {
                 uid: ground.uid,
                 gid: ground.gid,
@@ -965,7 +965,7 @@ impl Shim {
         };
         let mut environment = ground.environment.clone();
         if order.user.is_some() {
-            put_variable(&mut environment, "HOME", &person.home);
+            put_variable(&mut environment, "HOME", &user.home);
         }
         if order.terminal.is_some() {
             put_variable(&mut environment, "TERM", "xterm-256color");
@@ -988,7 +988,7 @@ impl Shim {
                 .directory
                 .clone()
                 .unwrap_or_else(|| ground.directory.clone()),
-            person,
+            user,
             terminal: order.terminal,
             open_files: ground.open_files(),
             revealing: self.revealing,
@@ -1312,10 +1312,10 @@ impl ShimClient {
     }
 }
 
-fn environment(order: &ContainerSpec, person: &ContainerUser) -> Vec<(String, String)> {
+fn environment(order: &ContainerSpec, user: &ContainerUser) -> Vec<(String, String)> {
     let mut all = Vec::new();
     put_variable(&mut all, "PATH", DEFAULT_PATH);
-    put_variable(&mut all, "HOME", &person.home);
+    put_variable(&mut all, "HOME", &user.home);
     put_variable(&mut all, "HOSTNAME", &order.hostname);
     if order.terminal.is_some() {
         put_variable(&mut all, "TERM", "xterm-256color");

@@ -18,7 +18,7 @@ pub(super) fn takes_new(node: &NodeRecord, device: &Device) -> bool {
 /// How much is free of a device: its share and its memory; nothing where it takes nothing new.
 pub(super) fn left(spot: &NodeState<'_>, at: usize) -> (GpuShare, Bytes) {
     let device = &spot.node.capacity.devices[at];
-    if device.is_cut() || !takes_new(spot.node, device) {
+    if device.is_partitioned() || !takes_new(spot.node, device) {
         return (GpuShare::ZERO, Bytes::ZERO);
     }
     let held = &spot.devices[at];
@@ -95,7 +95,7 @@ pub(super) fn choose(
     }
     let devices = &spot.node.capacity.devices;
     let empty: Vec<usize> = (0..devices.len())
-        .filter(|at| !devices[*at].is_cut() && takes_new(spot.node, &devices[*at]))
+        .filter(|at| !devices[*at].is_partitioned() && takes_new(spot.node, &devices[*at]))
         .filter(|at| spot.devices[*at].is_empty() && !spot.shut[*at])
         .collect();
     if empty.len() < whole {
@@ -144,7 +144,8 @@ pub(super) fn on(spot: &NodeState<'_>, device: &str, demand: &Demand) -> Option<
         && demand.gpu <= WHOLE.saturating_sub(held.share)
         && memory <= device.memory.saturating_sub(held.memory);
     let kept = spot.shut[at] && takes_new(spot.node, device);
-    let usable = !kept && !device.is_cut() && !matches!(device.health, Health::Failing { .. });
+    let usable =
+        !kept && !device.is_partitioned() && !matches!(device.health, Health::Failing { .. });
     (fits && usable).then_some(DeviceShare {
         index: device.index,
         share: demand.gpu,

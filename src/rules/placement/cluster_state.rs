@@ -166,7 +166,8 @@ impl<'w> ClusterState<'w> {
                 }
             }
             let devices = &spot.node.capacity.devices;
-            unshut = unshut || (0..devices.len()).any(|at| !spot.shut[at] && !devices[at].is_cut());
+            unshut = unshut
+                || (0..devices.len()).any(|at| !spot.shut[at] && !devices[at].is_partitioned());
         }
         self.some_unshut = unshut;
     }

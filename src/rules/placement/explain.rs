@@ -23,7 +23,7 @@ pub struct RequestDraft {
     pub demand: Demand,
     pub start_at: Option<Timestamp>,
     pub depends_on: Vec<SessionId>,
-    pub copies: u32,
+    pub replicas: u32,
     /// Whose it would be; None asks nothing about what one person may hold.
     pub owner: Option<UserId>,
 }

@@ -65,13 +65,13 @@ pub(super) fn holds_when_empty(node: &NodeRecord, demand: &Demand) -> bool {
             .any(|d| d.mig.iter().any(|part| part.profile == profile));
     }
     let (whole, part) = ((demand.gpu.0 / 100) as usize, GpuShare(demand.gpu.0 % 100));
-    let uncut = devices.iter().filter(|d| !d.is_cut());
-    let sliceable = uncut
+    let unpartitioned = devices.iter().filter(|d| !d.is_partitioned());
+    let sliceable = unpartitioned
         .clone()
         .filter(|d| slice_memory(d, demand, part).is_some())
         .count();
     let needed = whole + usize::from(part > GpuShare::ZERO);
-    uncut.count() >= needed && (part == GpuShare::ZERO || sliceable > 0)
+    unpartitioned.count() >= needed && (part == GpuShare::ZERO || sliceable > 0)
 }
 
 /// Whether a demand could have this very device, or a part of it.
@@ -79,7 +79,7 @@ pub(super) fn could_use(spot: &NodeState<'_>, at: usize, demand: &Demand) -> boo
     let device = &spot.node.capacity.devices[at];
     match demand.mig {
         Some(profile) => device.mig.iter().any(|part| part.profile == profile),
-        None if device.is_cut() => false,
+        None if device.is_partitioned() => false,
         None => {
             let part = GpuShare(demand.gpu.0 % 100);
             demand.gpu.0 >= 100

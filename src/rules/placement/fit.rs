@@ -456,7 +456,13 @@ fn never_on_devices(world: &ClusterSnapshot, demand: &Demand) -> Option<Refusal>
     let most = world
         .nodes
         .iter()
-        .map(|n| n.capacity.devices.iter().filter(|d| !d.is_cut()).count())
+        .map(|n| {
+            n.capacity
+                .devices
+                .iter()
+                .filter(|d| !d.is_partitioned())
+                .count()
+        })
         .max()
         .unwrap_or_default();
     if (demand.gpu.0 as usize).div_ceil(100) > most {
@@ -468,7 +474,7 @@ fn never_on_devices(world: &ClusterSnapshot, demand: &Demand) -> Option<Refusal>
     }
     let largest = all
         .iter()
-        .filter(|d| !d.is_cut())
+        .filter(|d| !d.is_partitioned())
         .map(|d| d.memory)
         .max()
         .unwrap_or_default();
@@ -479,7 +485,7 @@ fn never_on_devices(world: &ClusterSnapshot, demand: &Demand) -> Option<Refusal>
     }
     let least = all
         .iter()
-        .filter(|d| !d.is_cut())
+        .filter(|d| !d.is_partitioned())
         .filter_map(|d| d.least_share())
         .min();
     let refusal = match least {

@@ -85,9 +85,9 @@ fn keyed(
     } else {
         BTreeSet::new()
     };
-    let mut people: BTreeMap<UserId, UserTurns> = BTreeMap::new();
+    let mut users: BTreeMap<UserId, UserTurns> = BTreeMap::new();
     let keyed = waiting.into_iter().map(|session| {
-        let turns = people.entry(session.owner).or_default();
+        let turns = users.entry(session.owner).or_default();
         let round = turns.waiting;
         let start = session.spec.start_at.unwrap_or_default();
         let last = served.get(&session.owner).copied().unwrap_or_default();
@@ -105,7 +105,7 @@ fn keyed(
         };
         ((round, since, session.queued_at, session.id), session)
     });
-    (keyed.collect(), people)
+    (keyed.collect(), users)
 }
 
 pub(super) fn gate(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> QueueGate {

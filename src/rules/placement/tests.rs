@@ -28,7 +28,7 @@ fn draft(cpu: &str) -> RequestDraft {
         demand: demand(cpu, "1g", "0"),
         start_at: None,
         depends_on: Vec::new(),
-        copies: 1,
+        replicas: 1,
         owner: None,
     }
 }
@@ -439,14 +439,14 @@ fn machines(numbers: &mut Numbers) -> ClusterSnapshot {
         node.id = NodeId(uuid::Uuid::from_u128(u128::from(n)));
         node.name = format!("node-{n}");
         for index in 0..=numbers.below(7) {
-            let cut = numbers.below(8) == 0;
+            let partitioned = numbers.below(8) == 0;
             node.capacity.devices.push(Device {
                 memory: Bytes::gib(16 << numbers.below(3)),
                 sms: 132,
                 uuid: format!("{n}-{index}"),
                 numa: Some(index / 4),
                 link: (numbers.below(2) == 0).then_some(index / 2),
-                mig: if cut { cut_in_two() } else { Vec::new() },
+                mig: if partitioned { halved() } else { Vec::new() },
                 ..Device::new(index, "test")
             });
         }
@@ -455,7 +455,7 @@ fn machines(numbers: &mut Numbers) -> ClusterSnapshot {
     world
 }
 
-fn cut_in_two() -> Vec<crate::devices::MigPart> {
+fn halved() -> Vec<crate::devices::MigPart> {
     ["1g.5gb", "1g.5gb"]
         .map(|word| crate::devices::MigPart {
             uuid: String::new(),
@@ -466,7 +466,7 @@ fn cut_in_two() -> Vec<crate::devices::MigPart> {
         .to_vec()
 }
 
-fn wish(numbers: &mut Numbers) -> Demand {
+fn request(numbers: &mut Numbers) -> Demand {
     let share = match numbers.below(6) {
         0 => 100,
         1 => 200,
@@ -474,11 +474,15 @@ fn wish(numbers: &mut Numbers) -> Demand {
         _ => 1 + numbers.below(99),
     };
     let apart = share % 100 != 0 && numbers.below(4) == 0;
-    let cut = numbers.below(10) == 0;
+    let partitioned = numbers.below(10) == 0;
     Demand {
-        gpu: if cut { GpuShare::ZERO } else { GpuShare(share) },
-        gpu_memory: (apart && !cut).then(|| Bytes::gib(u64::from(1 + numbers.below(20)))),
-        mig: cut.then(|| crate::devices::MigProfile::parse("1g.5gb").unwrap()),
+        gpu: if partitioned {
+            GpuShare::ZERO
+        } else {
+            GpuShare(share)
+        },
+        gpu_memory: (apart && !partitioned).then(|| Bytes::gib(u64::from(1 + numbers.below(20)))),
+        mig: partitioned.then(|| crate::devices::MigProfile::parse("1g.5gb").unwrap()),
         ..demand("1", "1g", "0")
     }
 }
@@ -491,8 +495,9 @@ fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
         let mut numbers = Numbers(seed);
         let mut world = machines(&mut numbers);
         for n in 0..40_u32 {
-            let wish = wish(&mut numbers);
-            if wish.check().is_err() || possible(&world, &wish, &SessionEnvironment::Host).is_err()
+            let request = request(&mut numbers);
+            if request.check().is_err()
+                || possible(&world, &request, &SessionEnvironment::Host).is_err()
             {
                 continue;
             }
@@ -501,7 +506,7 @@ fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
                 .remove(0);
             session.id = SessionId(uuid::Uuid::from_u128(u128::from(1000 + n)));
             session.owner = UserId(uuid::Uuid::from_u128(u128::from(numbers.below(3))));
-            session.spec.demand = wish;
+            session.spec.demand = request;
             session.queued_at = Timestamp::from_millis(i64::from(n));
             world.sessions.push(session);
         }
@@ -649,11 +654,11 @@ fn what_a_slice_gives_back_stays_kept_until_it_is_confirmed() {
 }
 
 #[test]
-fn a_partition_counts_for_what_one_person_may_hold() {
+fn a_partition_counts_for_what_one_user_may_hold() {
     let mut world = world("node a 8 64g 2 | kim 1 1g 0.9 | lee 1 1g 0 | jo 1 1g 0");
     world.policy.each = Some(GpuShare(100));
     let device = &mut world.nodes[0].capacity.devices[1];
-    (device.sms, device.mig) = (132, cut_in_two());
+    (device.sms, device.mig) = (132, halved());
     let profile = device.mig[0].profile;
     for at in [1, 2] {
         world.sessions[at].spec.demand.mig = Some(profile);

@@ -50,7 +50,7 @@ pub struct SessionSpec {
     pub demand: Demand,
     /// Seconds a batch command may run; past it the session fails with `session.timeout`.
     pub timeout_seconds: Option<u64>,
-    /// Seconds any session may run; past it the session is stopped with `session.longest-run`.
+    /// Seconds any session may run; past it the session is stopped with `session.max-runtime`.
     pub max_runtime_seconds: Option<u64>,
     pub start_at: Option<Timestamp>,
     /// Starts only after all of these ended well.
@@ -63,7 +63,7 @@ pub const MAX_ARGUMENTS: usize = 4096;
 pub const MAX_VARIABLES: usize = 512;
 pub const MAX_LABELS: usize = 64;
 pub const MAX_LABEL_LENGTH: usize = 256;
-pub const MAX_COPIES: u32 = 500;
+pub const MAX_REPLICAS: u32 = 500;
 pub const MAX_DEPENDENCIES: usize = 64;
 /// All text of one spec together, bytes.
 pub const MAX_SPEC_BYTES: usize = 256 << 10;
@@ -77,8 +77,8 @@ impl SessionSpec {
             SessionKind::Batch => self.timeout_seconds.map(|s| (s, "session.timeout")),
             SessionKind::Interactive => None,
         };
-        let longest = self.max_runtime_seconds.map(|s| (s, "session.longest-run"));
-        [timeout, longest].into_iter().flatten().min()
+        let max_runtime = self.max_runtime_seconds.map(|s| (s, "session.max-runtime"));
+        [timeout, max_runtime].into_iter().flatten().min()
     }
 
     /// Bytes of its command and its variables.
@@ -130,7 +130,7 @@ impl SessionSpec {
         }
         for (seconds, pointer) in [
             (self.timeout_seconds, "/timeout_seconds"),
-            (self.max_runtime_seconds, "/longest_run_seconds"),
+            (self.max_runtime_seconds, "/max_runtime_seconds"),
         ] {
             if let Some(seconds) = seconds
                 && !(1..=MAX_RUN_SECONDS).contains(&seconds)

@@ -143,7 +143,7 @@ fn report(node: NodeId, generation: u64, containers: Vec<ContainerStatus>) -> No
         problems: Vec::new(),
         device_uses: Vec::new(),
         incidents: Vec::new(),
-        uncut: Vec::new(),
+        partition_failures: Vec::new(),
     }
 }
 
@@ -398,7 +398,7 @@ fn nodes_confirm_the_grants_of_their_own_containers_at_their_own_time() {
             node,
             generation: 4,
             containers: orders[&node].clone(),
-            cuts: Vec::new(),
+            partitions: Vec::new(),
             state: None,
             accepted: false,
         };

@@ -26,7 +26,7 @@ use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
 use crate::{Failure, Server};
 
-/// Failures that cost nothing: people mistype. Each further one doubles the wait, from one second.
+/// Failures that cost nothing: users mistype. Each further one doubles the wait, from one second.
 const FREE: u32 = 5;
 /// Longest wait of a name from an address that is no known browser's. Higher: a user behind the same
 /// proxy is kept out by a neighbour. Lower: an address may guess more often.
@@ -49,7 +49,7 @@ const MAX_COUNTS: usize = 10_000;
 /// Longest name that is counted as typed; no longer one exists.
 const MAX_NAME_LENGTH: usize = 80;
 
-/// What is counted, hashed, because people type passwords into the wrong field.
+/// What is counted, hashed, because users type passwords into the wrong field.
 type AttemptKey = [u8; 32];
 
 #[derive(Debug, Clone, Copy)]
@@ -177,7 +177,7 @@ impl<'s> Attempt<'s> {
         let short: String = name.chars().take(MAX_NAME_LENGTH).collect();
         let address = network(source);
         let own = match device {
-            Some(device) => subject("device", &device.id, &device.person),
+            Some(device) => subject("device", &device.id, &device.user),
             None => subject("pair", short.as_bytes(), &address),
         };
         let name = subject("name", short.as_bytes(), &[]);
@@ -204,15 +204,15 @@ impl<'s> Attempt<'s> {
     }
 
     /// A signed-in user is asked for their password again, by this sign-in or token.
-    pub(super) fn of_own(server: &'s Server, name: &str, person: UserId, by: &[u8; 16]) -> Self {
+    pub(super) fn of_own(server: &'s Server, name: &str, user: UserId, by: &[u8; 16]) -> Self {
         Self {
             server,
-            own: subject("own", by, person.0.as_bytes()),
+            own: subject("own", by, user.0.as_bytes()),
             longest: MAX_OWN_WAIT_SECONDS,
             shared: Vec::new(),
             name: subject("name", name.as_bytes(), &[]),
             what: format!("Sign-in for {}", name.escape_debug()),
-            known: Some(person),
+            known: Some(user),
         }
     }
 
@@ -286,9 +286,9 @@ impl<'s> Attempt<'s> {
     }
 
     /// Tells the journal, once for each run of failures. Of unknown names it tells the log alone:
-    /// a stranger invents as many as they like, and what the journal says of people stays for ever.
+    /// a stranger invents as many as they like, and what the journal says of users stays for ever.
     fn note(&self, until: Timestamp) {
-        let Some(person) = self.known else {
+        let Some(user) = self.known else {
             let name = URL_SAFE_NO_PAD.encode(&self.name[..12]);
             tracing::warn!(
                 whose = name,
@@ -296,11 +296,11 @@ impl<'s> Attempt<'s> {
             );
             return;
         };
-        let object = person.to_string();
+        let object = user.to_string();
         let write = move |rows: &crate::catalog::Rows<'_>| {
             rows.note(NewEvent {
                 actor: "access",
-                topic: "people",
+                topic: "users",
                 object: &object,
                 scope: rules::tenancy::Scope::SITE,
                 code: rules::codes::SIGN_IN_LOCKED,
@@ -328,12 +328,12 @@ pub(crate) fn unlock(server: &Server, name: &str) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KnownBrowser {
     id: [u8; 16],
-    person: [u8; 16],
+    user: [u8; 16],
 }
 
 impl KnownBrowser {
-    /// The device behind this cookie, where the box signed it for this person.
-    pub(super) fn read(server: &Server, cookie: &str, person: UserId) -> Option<Self> {
+    /// The device behind this cookie, where the box signed it for this user.
+    pub(super) fn read(server: &Server, cookie: &str, user: UserId) -> Option<Self> {
         // 86 characters carry 64 bytes; anything else was never ours.
         if cookie.len() != 86 {
             return None;
@@ -343,23 +343,23 @@ impl KnownBrowser {
         let (whose, signature) = rest.split_first_chunk::<16>()?;
         let device = Self {
             id: *id,
-            person: *whose,
+            user: *whose,
         };
         let signature: [u8; 32] = signature.try_into().ok()?;
-        (same(&device.signature(server), &signature) && device.person == person.0.into_bytes())
+        (same(&device.signature(server), &signature) && device.user == user.0.into_bytes())
             .then_some(device)
     }
 
-    pub(super) fn draw(person: UserId) -> Self {
+    pub(super) fn draw(user: UserId) -> Self {
         Self {
             id: base::observe::random(),
-            person: person.0.into_bytes(),
+            user: user.0.into_bytes(),
         }
     }
 
     /// The value of its cookie.
     pub(super) fn cookie(&self, server: &Server) -> String {
-        let bytes = [&self.id[..], &self.person, &self.signature(server)].concat();
+        let bytes = [&self.id[..], &self.user, &self.signature(server)].concat();
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
@@ -367,7 +367,7 @@ impl KnownBrowser {
     fn signature(&self, server: &Server) -> [u8; 32] {
         let key = server.catalog().founding().cursor_key;
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &key);
-        let message = [&b"sign-in device: "[..], &self.id, &self.person].concat();
+        let message = [&b"sign-in device: "[..], &self.id, &self.user].concat();
         let mut signature = [0; 32];
         signature.copy_from_slice(ring::hmac::sign(&key, &message).as_ref());
         signature

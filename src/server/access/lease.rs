@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rules::names::UserId;
-use rules::people::User;
 use rules::refusal::{Refusal, RefusalKind};
 use rules::refusals;
 use rules::units::Timestamp;
+use rules::users::User;
 
 use super::{Caller, TOUCH_SECONDS, Via, suspended, token_expired};
 use crate::catalog::Lane;
@@ -26,14 +26,14 @@ const GATHER: Duration = Duration::from_millis(700);
 /// Longest wait between two looks: a clock that is set forward ends nothing by itself.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// Streams that one person has open at once: pages, terminals, logs, journals. More: one person's pages are
+/// Streams that one user has open at once: pages, terminals, logs, journals. More: one user's pages are
 /// rendered all the time. Fewer: a user with a tab for each of a hundred sessions is refused.
 const MAX_PER_USER: usize = 200;
 
-/// How many streams each person has open.
+/// How many streams each user has open.
 #[derive(Debug, Default)]
 pub(crate) struct OpenStreams {
-    people: Mutex<HashMap<UserId, usize>>,
+    users: Mutex<HashMap<UserId, usize>>,
 }
 
 /// One open stream; no longer counted once dropped.
@@ -43,34 +43,34 @@ struct StreamPermit {
 }
 
 impl OpenStreams {
-    /// A place for one more stream of this person; none where they have as many as one may have.
+    /// A place for one more stream of this user; none where they have as many as one may have.
     fn enter(self: &Arc<Self>, user: UserId) -> Option<StreamPermit> {
-        let mut people = self.people();
-        let own = people.entry(user).or_default();
+        let mut users = self.users();
+        let own = users.entry(user).or_default();
         if *own >= MAX_PER_USER {
             return None;
         }
         *own += 1;
-        drop(people);
+        drop(users);
         Some(StreamPermit {
             streams: Arc::clone(self),
             user,
         })
     }
 
-    fn people(&self) -> MutexGuard<'_, HashMap<UserId, usize>> {
+    fn users(&self) -> MutexGuard<'_, HashMap<UserId, usize>> {
         // A count is whole after every step.
-        self.people.lock().unwrap_or_else(PoisonError::into_inner)
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for StreamPermit {
     fn drop(&mut self) {
-        let mut people = self.streams.people();
-        if let Some(own) = people.get_mut(&self.user) {
+        let mut users = self.streams.users();
+        if let Some(own) = users.get_mut(&self.user) {
             *own -= 1;
             if *own == 0 {
-                people.remove(&self.user);
+                users.remove(&self.user);
             }
         }
     }
@@ -78,8 +78,8 @@ impl Drop for StreamPermit {
 
 /// The lease of a stream that `caller` opens: one a stream, kept and asked for as long as it is open.
 ///
-/// Ends with `token.revoked`, `token.expired`, `sign-in.ended`, `person.suspended` or `role.changed`, at most
-/// a second after the commit; at once with `stream.too-many` where the person has too many streams open. Costs two rows by key for each commit, at most three times in two seconds.
+/// Ends with `token.revoked`, `token.expired`, `sign-in.ended`, `user.suspended` or `role.changed`, at most
+/// a second after the commit; at once with `stream.too-many` where the user has too many streams open. Costs two rows by key for each commit, at most three times in two seconds.
 pub fn lease(server: &Server, caller: &Caller) -> Lease {
     let (server, caller) = (server.clone(), caller.clone());
     if caller.via == Via::LocalRoot {
@@ -132,20 +132,20 @@ fn proven(server: &Server, caller: &Caller) -> Result<Option<Timestamp>, Failure
             match caller.via {
                 Via::LocalRoot => Ok(None),
                 Via::Browser { session } => {
-                    let Some((browser, person)) = view.browser_by_id(session.0)? else {
+                    let Some((browser, user)) = view.browser_by_id(session.0)? else {
                         return Err(signed_out().into());
                     };
-                    same(caller, &person)?;
+                    same(caller, &user)?;
                     if browser.ends_at <= now {
                         return Err(signed_out().into());
                     }
                     Ok(Some(browser.ends_at))
                 }
                 Via::Token { id } => {
-                    let Some((token, person)) = view.token_by_id(id)? else {
+                    let Some((token, user)) = view.token_by_id(id)? else {
                         return Err(refusals::token_revoked().into());
                     };
-                    same(caller, &person)?;
+                    same(caller, &user)?;
                     match token.expires_at {
                         Some(end) if end <= now => Err(token_expired(end).into()),
                         end => Ok(end),
@@ -155,12 +155,12 @@ fn proven(server: &Server, caller: &Caller) -> Result<Option<Timestamp>, Failure
         })
 }
 
-/// Errors: the person may less than when the stream was opened.
-fn same(caller: &Caller, person: &User) -> Result<(), Refusal> {
-    if person.suspended {
+/// Errors: the user may less than when the stream was opened.
+fn same(caller: &Caller, user: &User) -> Result<(), Refusal> {
+    if user.suspended {
         return Err(suspended());
     }
-    if caller.subject.exceeds(person.role) {
+    if caller.subject.exceeds(user.role) {
         return Err(refusals::role_changed());
     }
     Ok(())
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_person_opens_so_many_streams_and_others_theirs() {
+    fn one_user_opens_so_many_streams_and_others_theirs() {
         let streams = Arc::new(OpenStreams::default());
         let (kim, lee) = (1, 2);
         let user = |number: u128| UserId(uuid::Uuid::from_u128(number));
@@ -226,6 +226,6 @@ mod tests {
         let again = streams.enter(user(kim));
         assert!(again.is_some());
         drop((open, again));
-        assert!(streams.people().is_empty());
+        assert!(streams.users().is_empty());
     }
 }

@@ -180,7 +180,7 @@ impl Stored {
     }
 }
 
-/// Refuses a password that is too short, too long, too common, or the person's own name.
+/// Refuses a password that is too short, too long, too common, or the user's own name.
 pub(crate) fn check_new(password: &SecretText, name: &str, pointer: &str) -> Result<(), Refusal> {
     let text = password.reveal();
     let characters = text.chars().count();

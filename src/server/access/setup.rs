@@ -6,13 +6,13 @@ use std::net::IpAddr;
 use api::secret::SecretText;
 use base::observe::random;
 use rules::names::UserName;
-use rules::people::Role;
 use rules::refusal::Refusal;
 use rules::refusals;
+use rules::users::Role;
 
 use super::attempts::Attempt;
 use super::secret::{hash, same};
-use super::{NewSignIn, admit, new_person, password};
+use super::{NewSignIn, admit, new_user, password};
 use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
 use crate::{Failure, Server};
@@ -44,7 +44,7 @@ pub fn setup_link(server: &Server) -> Option<String> {
     let ends = server.clock().now().plus_seconds(GOOD_SECONDS);
     let kept = server
         .catalog()
-        .write_now(Lane::People, "keep a setup code", move |rows| {
+        .write_now(Lane::Requests, "keep a setup code", move |rows| {
             rows.put_setup_code(&hash, ends)
         });
     match kept {
@@ -96,23 +96,23 @@ pub async fn set_up(
     let name = UserName::parse(name)?;
     password::check_new(&password, name.as_str(), "/password")?;
     let hash = server.hasher().hash(&password).await?;
-    let person = new_person(name, Role::Administrator, now);
-    admit(server, person, source, None, move |rows, person| {
+    let user = new_user(name, Role::Administrator, now);
+    admit(server, user, source, None, move |rows, user| {
         // Two browsers with the same code: the first one wins.
         let setup = rows.setup()?;
         if setup.done_at.is_some() {
             return Err(done().into());
         }
-        rows.insert_person(person, &hash)?;
+        rows.insert_user(user, &hash)?;
         rows.finish_setup()?;
         rows.note(NewEvent {
-            actor: person.name.as_str(),
-            topic: "people",
-            object: &person.id.to_string(),
-            scope: rules::tenancy::Scope::domain(person.domain),
+            actor: user.name.as_str(),
+            topic: "users",
+            object: &user.id.to_string(),
+            scope: rules::tenancy::Scope::domain(user.domain),
             code: rules::codes::SETUP_DONE,
             before: "",
-            after: person.name.as_str(),
+            after: user.name.as_str(),
         })
     })
     .await

@@ -267,7 +267,7 @@ fn a_secret_shows_nothing() {
 }
 
 #[tokio::test]
-async fn the_oldest_of_a_hundred_sign_ins_of_a_person_ends() {
+async fn the_oldest_of_a_hundred_sign_ins_of_a_user_ends() {
     let (server, first) = with_mina().await;
     let mut later_ones = Vec::new();
     for _ in 0..100 {

@@ -44,7 +44,7 @@ pub async fn take(
     let (actor, after) = (caller.name.as_str().to_owned(), taken.0.name.clone());
     server
         .catalog()
-        .write(Lane::People, "note who took a backup", move |rows| {
+        .write(Lane::Requests, "note who took a backup", move |rows| {
             rows.note(NewEvent {
                 actor: &actor,
                 topic: "system",

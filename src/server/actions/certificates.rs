@@ -1,4 +1,4 @@
-//! What people may do with the certificates of this machine: every caller may see whom to trust,
+//! What users may do with the certificates of this machine: every caller may see whom to trust,
 //! administrators see more and change it. Private keys go in and never come out.
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
 use crate::{Failure, Server, ServerFault};
 
-/// Whom to trust: the machine's own authority. Public, so that people can look before they believe.
+/// Whom to trust: the machine's own authority. Public, so that users can look before they believe.
 ///
 /// Errors: `tls.off` where nothing is encrypted.
 pub async fn trust(server: &Server) -> Result<CertificateAuthority, Failure> {
@@ -200,16 +200,20 @@ async fn note(
     let actor = caller.name.clone();
     server
         .catalog()
-        .write(Lane::People, "note a change of certificates", move |rows| {
-            rows.note(NewEvent {
-                actor: actor.as_str(),
-                topic: "system",
-                object: "tls",
-                scope: rules::tenancy::Scope::SITE,
-                code,
-                before: "",
-                after: &after,
-            })
-        })
+        .write(
+            Lane::Requests,
+            "note a change of certificates",
+            move |rows| {
+                rows.note(NewEvent {
+                    actor: actor.as_str(),
+                    topic: "system",
+                    object: "tls",
+                    scope: rules::tenancy::Scope::SITE,
+                    code,
+                    before: "",
+                    after: &after,
+                })
+            },
+        )
         .await
 }

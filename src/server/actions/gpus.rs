@@ -1,25 +1,25 @@
-//! What a person may know of devices and do with them: the list with everybody's slices, one device, and
-//! for administrators the cordon, the drain and the cut into hardware partitions. Other people's slices carry no names for people who may not
+//! What a user may know of devices and do with them: the list with everybody's slices, one device, and
+//! for administrators the cordon, the drain and the cut into hardware partitions. Other users's slices carry no names for users who may not
 //! see everybody's work. Never hands a share out; the scheduler does.
 
 use std::collections::BTreeMap;
 
 use api::gpus::{
-    CordonRequest, Cut, CutRequest, DrainRequest, Drained, Gpu, GpuSlice, Gpus, Others, Partition,
-    PlacedPartition, PlannedCut,
+    CordonRequest, DrainRequest, Drained, Gpu, GpuSlice, Gpus, Others, Partition, PartitionRequest,
+    PlacedPartition, PlannedPartitions, Repartitioned,
 };
 use api::sessions::Owner;
-use rules::cut;
 use rules::devices::{CONTEXT_OVERHEAD, Health, MigProfile};
 use rules::names::{ContainerName, SessionId, UserId, UserName};
+use rules::partitioning;
 use rules::permissions::{Permission, reach};
 use rules::policy::SharePolicy;
-use rules::proof::SelfTestStatus;
 use rules::reason::Reason;
 use rules::reasons;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::resources::{Device, DeviceShare};
+use rules::self_test::SelfTestStatus;
 use rules::session::{DesiredState, Session, SessionKind, plain, text};
 use rules::units::{Bytes, GpuShare, Timestamp};
 use rules::world::{ClusterSnapshot, NodeRecord};
@@ -27,7 +27,7 @@ use rules::world::{ClusterSnapshot, NodeRecord};
 use super::allowed;
 use crate::access::Caller;
 use crate::catalog::events::NewEvent;
-use crate::catalog::nodes::{DeviceRow, WantedCut, profiles_of};
+use crate::catalog::nodes::{DesiredPartitions, DeviceRow, profiles_of};
 use crate::catalog::samples::Rate;
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::snapshot::{DeviceFacts, Snapshot, names_of_owners};
@@ -118,7 +118,7 @@ async fn set_cordon(
     let rates = server.catalog().samples().rates();
     server
         .catalog()
-        .write(Lane::People, "cordon a device", move |rows| {
+        .write(Lane::Requests, "cordon a device", move |rows| {
             let gpu = find(all(rows, &rows.world()?, &caller, rows.now, &rates)?, &id)?;
             if gpu.cordoned != cordoned || gpu.note != note {
                 mark(rows, &caller, &gpu, cordoned, note)?;
@@ -145,7 +145,7 @@ pub async fn drain(
     let rates = server.catalog().samples().rates();
     server
         .catalog()
-        .write(Lane::People, "drain a device", move |rows| {
+        .write(Lane::Requests, "drain a device", move |rows| {
             let world = rows.world()?;
             let gpu = find(all(rows, &world, &caller, rows.now, &rates)?, &id)?;
             let (mut ends, mut requeued) = (Vec::new(), Vec::new());
@@ -188,12 +188,12 @@ pub async fn drain(
 /// it cut so. With `dry_run` it only says what that would come to.
 ///
 /// Errors: `gpu.cannot-cut`, `gpu.no-such-profile`, `gpu.cut-too-large`, `gpu.cut-already`.
-pub async fn cut(
+pub async fn partition(
     server: &Server,
     caller: &Caller,
     id: &str,
-    request: CutRequest,
-) -> Result<Cut, Failure> {
+    request: PartitionRequest,
+) -> Result<Repartitioned, Failure> {
     allowed(caller, Permission::SystemWrite)?;
     let note = checked(request.note)?;
     let (caller, id, dry_run) = (caller.clone(), id.to_owned(), request.dry_run);
@@ -201,31 +201,31 @@ pub async fn cut(
     let wanted = request.profiles;
     server
         .catalog()
-        .write(Lane::People, "cut a device", move |rows| {
+        .write(Lane::Requests, "partition a device", move |rows| {
             let world = rows.world()?;
             let gpu = find(all(rows, &world, &caller, rows.now, &rates)?, &id)?;
             let device = world
                 .node(gpu.node)
                 .and_then(|node| node.capacity.devices.iter().find(|d| d.uuid == gpu.id))
                 .ok_or_else(|| {
-                    crate::ServerFault::new("cut a device", "it left between two reads")
+                    crate::ServerFault::new("partition a device", "it left between two reads")
                 })?;
-            let plan = cut::plan(device, &wanted, on(&world, &gpu))?;
-            let as_it_is = cut::same(&profiles_of(device), &wanted);
+            let plan = partitioning::plan(device, &wanted, on(&world, &gpu))?;
+            let as_it_is = partitioning::same(&profiles_of(device), &wanted);
             if as_it_is && gpu.planned.is_none() {
                 return Err(match wanted[..] {
                     [] => refusals::gpu_whole_already(gpu.index),
-                    _ => refusals::gpu_cut_already(
+                    _ => refusals::gpu_partitions_already(
                         gpu.index,
-                        cut::listed(&wanted),
-                        cut::counted(&wanted).join(", "),
+                        partitioning::listed(&wanted),
+                        partitioning::counted(&wanted).join(", "),
                     ),
                 }
                 .into());
             }
             // A plan that is taken back ends no session.
             let ends = if as_it_is { Vec::new() } else { plan.ends };
-            let because = reasons::session_device_cut(&caller.name, gpu.index);
+            let because = reasons::session_device_partitioned(&caller.name, gpu.index);
             let mut told = (Vec::new(), Vec::new());
             for session in world.sessions.iter().filter(|s| ends.contains(&s.id)) {
                 let again = plan.requeued.contains(&session.id);
@@ -238,13 +238,13 @@ pub async fn cut(
                 }
             }
             if !dry_run {
-                plan_cut(rows, &caller, &gpu, device, &wanted, note)?;
+                plan_partitions(rows, &caller, &gpu, device, &wanted, note)?;
             }
             let gpu = find(
                 all(rows, &rows.world()?, &caller, rows.now, &rates)?,
                 &gpu.id,
             )?;
-            Ok(Cut {
+            Ok(Repartitioned {
                 gpu,
                 partitions: plan
                     .parts
@@ -269,11 +269,11 @@ pub async fn cut(
 fn by_hand(device: &Device, wanted: &[MigProfile]) -> Vec<String> {
     match device.simulated {
         true => Vec::new(),
-        false => cut::commands(device, wanted),
+        false => partitioning::commands(device, wanted),
     }
 }
 
-fn plan_cut(
+fn plan_partitions(
     rows: &Rows<'_>,
     caller: &Caller,
     gpu: &Gpu,
@@ -288,7 +288,7 @@ fn plan_cut(
         note: note.unwrap_or_else(|| gpu.note.clone()),
         changed_at: rows.now,
         changed_by: caller.name.to_string(),
-        cut: Some(WantedCut {
+        partitions: Some(DesiredPartitions {
             profiles: wanted.to_vec(),
             before: before.clone(),
             at: rows.now,
@@ -296,14 +296,14 @@ fn plan_cut(
     })?;
     let words = |profiles: &[MigProfile]| match profiles {
         [] => "whole".to_owned(),
-        cut => cut::listed(cut),
+        partitioned => partitioning::listed(partitioned),
     };
     rows.note(NewEvent {
         actor: caller.name.as_str(),
         topic: "gpus",
         object: &gpu.id,
         scope: rules::tenancy::Scope::SITE,
-        code: "gpu.cut",
+        code: "gpu.partitioned",
         before: &words(&before),
         after: &words(wanted),
     })
@@ -363,11 +363,11 @@ fn mark(
         note,
         changed_at: rows.now,
         changed_by: caller.name.to_string(),
-        cut: rows
+        partitions: rows
             .devices()?
             .into_iter()
             .find(|said| said.uuid == gpu.id)
-            .and_then(|said| said.cut),
+            .and_then(|said| said.partitions),
     })?;
     rows.note(NewEvent {
         actor: caller.name.as_str(),
@@ -446,7 +446,10 @@ fn shown(
     let mut gpus = Vec::new();
     for node in &world.nodes {
         let uses = facts.uses.get(&node.id).map_or(&[][..], Vec::as_slice);
-        let uncut = facts.uncut.get(&node.id).map_or(&[][..], Vec::as_slice);
+        let partition_failures = facts
+            .partition_failures
+            .get(&node.id)
+            .map_or(&[][..], Vec::as_slice);
         for device in &node.capacity.devices {
             let mark = facts.marks.iter().find(|mark| mark.uuid == device.uuid);
             let mut gpu = bare(node, device, mark, now);
@@ -456,15 +459,15 @@ fn shown(
                 .filter(|_| gpu.answers)
                 .copied();
             if let Some(planned) = &mut gpu.planned {
-                let mut uncut = uncut.iter();
-                planned.trouble = uncut
-                    .find(|uncut| uncut.device == device.uuid)
-                    .map(|uncut| uncut.reason.clone());
+                let mut failures = partition_failures.iter();
+                planned.trouble = failures
+                    .find(|failure| failure.device == device.uuid)
+                    .map(|failure| failure.reason.clone());
             }
             if !device.simulated {
-                let proof = facts.proofs.get(&device.uuid).copied();
-                gpu.proved_at = proof.map(|(_, at)| at);
-                gpu.proof = match proof {
+                let report = facts.self_tests.get(&device.uuid).copied();
+                gpu.self_tested_at = report.map(|(_, at)| at);
+                gpu.self_test = match report {
                     None => SelfTestStatus::Untested,
                     Some((true, _)) => SelfTestStatus::Passed,
                     Some((false, _)) => SelfTestStatus::Failed,
@@ -502,11 +505,14 @@ fn shown(
                         sms: part
                             .part
                             .and_then(|number| device.mig.get(number as usize))
-                            .map_or_else(|| device.sms_of(part.share), |cut| cut.sms),
+                            .map_or_else(
+                                || device.sms_of(part.share),
+                                |partitioned| partitioned.sms,
+                            ),
                         profile: part
                             .part
                             .and_then(|number| device.mig.get(number as usize))
-                            .map(|cut| cut.profile),
+                            .map(|partitioned| partitioned.profile),
                         confirmed: container.pending_devices.is_empty(),
                         load_percent: doing.and_then(|doing| doing.load).map(tenths),
                         memory_in_use: doing.and_then(|doing| doing.memory),
@@ -516,7 +522,7 @@ fn shown(
             }
             let closed = node.cordoned.contains(&device.uuid)
                 || matches!(gpu.health, Health::Failing { .. });
-            if !closed && !device.is_cut() {
+            if !closed && !device.is_partitioned() {
                 gpu.share_free = rules::devices::WHOLE.saturating_sub(gpu.share_used);
                 gpu.memory_free = device.memory.saturating_sub(gpu.memory_used);
             }
@@ -536,9 +542,12 @@ fn hold(gpu: &mut Gpu, device: &Device, part: &DeviceShare) {
     gpu.share_used = gpu.share_used + part.share;
     let taken = part.part.and_then(|number| device.mig.get(number as usize));
     if let Some(taken) = taken
-        && let Some(cut) = gpu.partitions.iter_mut().find(|cut| cut.id == taken.uuid)
+        && let Some(partitioned) = gpu
+            .partitions
+            .iter_mut()
+            .find(|partitioned| partitioned.id == taken.uuid)
     {
-        cut.taken = true;
+        partitioned.taken = true;
     }
 }
 
@@ -556,8 +565,8 @@ fn bare(node: &NodeRecord, device: &Device, mark: Option<&DeviceRow>, now: Times
         health: device.health.clone(),
         driver: device.driver.clone(),
         hold: device.hold,
-        proof: SelfTestStatus::None,
-        proved_at: None,
+        self_test: SelfTestStatus::None,
+        self_tested_at: None,
         answers: !node.is_silent(now),
         simulated: device.simulated,
         cordoned: mark.is_some_and(|mark| mark.cordoned),
@@ -573,19 +582,19 @@ fn bare(node: &NodeRecord, device: &Device, mark: Option<&DeviceRow>, now: Times
         partitions: device
             .mig
             .iter()
-            .map(|cut| Partition {
-                id: cut.uuid.clone(),
-                profile: cut.profile,
-                memory: cut.memory,
-                sms: cut.sms,
+            .map(|partitioned| Partition {
+                id: partitioned.uuid.clone(),
+                profile: partitioned.profile,
+                memory: partitioned.memory,
+                sms: partitioned.sms,
                 taken: false,
             })
             .collect(),
-        profiles: cut::profiles(device),
+        profiles: partitioning::profiles(device),
         planned: mark
-            .and_then(|mark| mark.cut.as_ref())
-            .filter(|wanted| !cut::same(&wanted.profiles, &profiles_of(device)))
-            .map(|wanted| PlannedCut {
+            .and_then(|mark| mark.partitions.as_ref())
+            .filter(|wanted| !partitioning::same(&wanted.profiles, &profiles_of(device)))
+            .map(|wanted| PlannedPartitions {
                 profiles: wanted.profiles.clone(),
                 since: wanted.at,
                 trouble: None,

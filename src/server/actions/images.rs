@@ -1,4 +1,4 @@
-//! What a person may do with images: look at them, import them, remove them.
+//! What a user may do with images: look at them, import them, remove them.
 
 use std::path::PathBuf;
 
@@ -85,7 +85,7 @@ pub async fn import_once(
     let known = key.clone();
     let before = server
         .catalog()
-        .write(Lane::People, "look for an answer", move |rows| {
+        .write(Lane::Requests, "look for an answer", move |rows| {
             let Some(key) = known else {
                 return Ok(None);
             };
@@ -131,7 +131,7 @@ pub async fn import_once(
     let actor = caller.name.clone();
     let begun = server
         .catalog()
-        .write(Lane::People, "begin an import", move |rows| {
+        .write(Lane::Requests, "begin an import", move |rows| {
             let begun = once(rows, key.as_ref(), || {
                 let open = rows.open_operations()?;
                 if let ImportOrigin::Upload { .. } = &input.source
@@ -203,7 +203,7 @@ pub async fn remove(
     let (actor, which) = (caller.name.clone(), which.to_owned());
     let removed = server
         .catalog()
-        .write(Lane::People, "remove an image", move |rows| {
+        .write(Lane::Requests, "remove an image", move |rows| {
             let image = find(rows, &which)?;
             let users = rows.image_users(image.id)?;
             if users > 0 {

@@ -58,7 +58,7 @@ pub struct TrialMeasurement {
 pub struct Report {
     pub at: Timestamp,
     pub version: &'static str,
-    pub box_id: uuid::Uuid,
+    pub installation_id: uuid::Uuid,
     /// Where browsers open the console.
     pub origins: Vec<String>,
     /// None where nothing is encrypted.
@@ -127,7 +127,7 @@ pub async fn finish(server: &Server, caller: &Caller) -> Result<(), Failure> {
     server
         .catalog()
         .write(
-            Lane::People,
+            Lane::Requests,
             "note the end of the installation",
             move |rows| {
                 rows.note(NewEvent {
@@ -155,7 +155,7 @@ pub async fn test(server: &Server, caller: &Caller, image: &str) -> Result<Sessi
         "command": ["sh", "-c", TEST],
         "labels": {"purpose": "installation-test"},
         "resources": {"cpu": 0.5, "memory": TEST_MEMORY_KIB << 10},
-        "longest_run_seconds": 60,
+        "max_runtime_seconds": 60,
     });
     let order: LaunchRequest = serde_json::from_value(order)
         .map_err(|error| ServerFault::new("write the test's order", error))?;
@@ -192,7 +192,7 @@ pub async fn report(server: &Server, caller: &Caller) -> Result<Report, Failure>
     Ok(Report {
         at: server.clock().now(),
         version: env!("CARGO_PKG_VERSION"),
-        box_id: server.box_id(),
+        installation_id: server.installation_id(),
         origins: server.settings().origins(),
         fingerprint: authority.map(|authority| authority.fingerprint),
         machines: overview.machines,

@@ -1,4 +1,4 @@
-//! What a person may do with long work: look at it, and call it off.
+//! What a user may do with long work: look at it, and call it off.
 
 use api::operations::OperationView;
 use rules::names::OperationId;
@@ -57,7 +57,7 @@ pub async fn cancel(
     find(server, caller, id)?;
     let asked = server
         .catalog()
-        .write(Lane::People, "cancel an operation", move |rows| {
+        .write(Lane::Requests, "cancel an operation", move |rows| {
             rows.cancel_operation(id)
         })
         .await?;
@@ -65,7 +65,7 @@ pub async fn cancel(
         return Err(refusals::operation_over().into());
     }
     server.imports().break_off(id);
-    server.proofs().break_off(id);
+    server.self_tests().break_off(id);
     server.ring_imports()?;
     find(server, caller, id)
 }
@@ -79,12 +79,12 @@ pub(super) fn show(server: &Server, row: OperationRow) -> OperationView {
     let seen = server
         .imports()
         .seen(row.id)
-        .or_else(|| server.proofs().seen(row.id));
+        .or_else(|| server.self_tests().seen(row.id));
     let (done, total) = seen.as_ref().map_or((0, 0), |seen| (seen.done, seen.total));
     OperationView {
         id: row.id,
         kind: row.kind,
-        person: row.person,
+        user: row.user,
         state: row.state,
         step: seen.map(|seen| seen.step).unwrap_or_default(),
         done,

@@ -146,7 +146,7 @@ impl KeyPermit {
         let key = self.key.clone();
         self.server
             .catalog()
-            .write(Lane::People, "keep a first answer", move |rows| {
+            .write(Lane::Requests, "keep a first answer", move |rows| {
                 rows.remember_answer(&key, &text)
             })
             .await

@@ -1,4 +1,4 @@
-//! What a person may do with sessions: launch, look, stop, change. Writes what is desired only; passes of the
+//! What a user may do with sessions: launch, look, stop, change. Writes what is desired only; passes of the
 //! controller make them so.
 
 use api::events::EventView;

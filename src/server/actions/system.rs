@@ -1,4 +1,4 @@
-//! What a person may know about the box itself: whether it is well, its figures, its settings.
+//! What a user may know about the box itself: whether it is well, its figures, its settings.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,12 +22,12 @@ pub use crate::appliance::settings::Reloaded;
 use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
 use crate::catalog::samples::Rate;
-use crate::diagnostics::Examination;
+use crate::diagnostics::DiagnosticsRequest;
 use crate::{Failure, Server};
 
 /// Free bytes below which new work is refused, so that what runs can still be stopped and recorded.
 pub(crate) const RESERVE: Bytes = Bytes::mib(64);
-/// Free bytes below which people are warned.
+/// Free bytes below which users are warned.
 const WARNED: Bytes = Bytes::gib(1);
 
 /// Whether the server is ready, in parts. Needs no sign-in: it names nothing of any user's.
@@ -47,7 +47,7 @@ pub async fn health(server: &Server) -> Vec<DiagnosticCheck> {
     };
     let wrote = server
         .catalog()
-        .write(Lane::People, "look whether writes work", |rows| {
+        .write(Lane::Requests, "look whether writes work", |rows| {
             rows.revision()
         })
         .await;
@@ -409,7 +409,7 @@ struct Items<T> {
 /// Errors: `diagnostics.unavailable` where this server cannot look at its machine.
 pub async fn diagnose(server: &Server, caller: &Caller) -> Result<Vec<Diagnostic>, Failure> {
     allowed(caller, Permission::SystemRead)?;
-    examined(server, Examination::Checks).await
+    diagnosed(server, DiagnosticsRequest::Checks).await
 }
 
 /// What a support bundle would hold, to be read before it is given away.
@@ -420,7 +420,7 @@ pub async fn preview_bundle(
     caller: &Caller,
 ) -> Result<Vec<BundleMember>, Failure> {
     allowed(caller, Permission::SystemWrite)?;
-    examined(server, Examination::BundlePreview).await
+    diagnosed(server, DiagnosticsRequest::BundlePreview).await
 }
 
 /// A support bundle: a tar archive, compressed with gzip. Who made it is noted.
@@ -428,7 +428,7 @@ pub async fn preview_bundle(
 /// Errors: as `diagnose`.
 pub async fn support_bundle(server: &Server, caller: &Caller) -> Result<Vec<u8>, Failure> {
     allowed(caller, Permission::SystemWrite)?;
-    let bytes = examine(server, Examination::Bundle).await?;
+    let bytes = run_diagnostics(server, DiagnosticsRequest::Bundle).await?;
     let (actor, size) = (
         caller.name.to_string(),
         Bytes(bytes.len() as u64).to_string(),
@@ -446,23 +446,23 @@ pub async fn support_bundle(server: &Server, caller: &Caller) -> Result<Vec<u8>,
     };
     server
         .catalog()
-        .write(Lane::People, "note a support bundle", work)
+        .write(Lane::Requests, "note a support bundle", work)
         .await?;
     Ok(bytes)
 }
 
-async fn examined<T: serde::de::DeserializeOwned>(
+async fn diagnosed<T: serde::de::DeserializeOwned>(
     server: &Server,
-    what: Examination,
+    what: DiagnosticsRequest,
 ) -> Result<Vec<T>, Failure> {
-    let bytes = examine(server, what).await?;
+    let bytes = run_diagnostics(server, what).await?;
     let read: Items<T> = serde_json::from_slice(&bytes)
-        .map_err(|error| crate::ServerFault::new("read an examination", error))?;
+        .map_err(|error| crate::ServerFault::new("read a diagnosis", error))?;
     Ok(read.items)
 }
 
-async fn examine(server: &Server, what: Examination) -> Result<Vec<u8>, Failure> {
-    match server.examining().ask(what).await {
+async fn run_diagnostics(server: &Server, what: DiagnosticsRequest) -> Result<Vec<u8>, Failure> {
+    match server.diagnostics().ask(what).await {
         None => Err(refusals::diagnostics_no_machine().into()),
         Some(Err(why)) => Err(refusals::diagnostics_unavailable(why).into()),
         Some(Ok(bytes)) => Ok(bytes),
@@ -493,13 +493,13 @@ pub async fn reload_settings(server: &Server, caller: &Caller) -> Result<Reloade
         };
         server
             .catalog()
-            .write(Lane::People, "note new settings", work)
+            .write(Lane::Requests, "note new settings", work)
             .await?;
     }
     Ok(done)
 }
 
-/// What people are warned about on the overview: a disk that fills up, certificates that end, a clock that
+/// What users are warned about on the overview: a disk that fills up, certificates that end, a clock that
 /// is wrong.
 pub async fn warnings(server: &Server, caller: &Caller) -> Result<Vec<DiagnosticCheck>, Failure> {
     allowed(caller, Permission::SystemRead)?;

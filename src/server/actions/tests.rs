@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
 
 use rules::names::{OperationId, TokenId, UploadId};
-use rules::people::Role;
 use rules::permissions::{Permission, Subject};
+use rules::users::Role;
 use uuid::Uuid;
 
 use super::*;
@@ -112,7 +112,7 @@ async fn every_act_asks_for_its_capability_first() {
         (SystemWrite, "gpus.uncordon", |s, c| gpus::uncordon(
             s, c, "x"
         )),
-        (SystemWrite, "gpus.cut", |s, c| gpus::cut(
+        (SystemWrite, "gpus.partition", |s, c| gpus::partition(
             s,
             c,
             "x",
@@ -171,55 +171,53 @@ async fn every_act_asks_for_its_capability_first() {
             c,
             UploadId(NOBODY)
         )),
-        (PeopleRead, "people.list", |s, c| people::list(s, c)),
-        (PeopleRead, "people.get", |s, c| people::get(s, c, "x")),
-        (PeopleWrite, "people.create", |s, c| people::create(
+        (UsersRead, "users.list", |s, c| users::list(s, c)),
+        (UsersRead, "users.get", |s, c| users::get(s, c, "x")),
+        (UsersWrite, "users.create", |s, c| users::create(
             s,
             c,
             "x",
             Role::User,
             "short"
         )),
-        (PeopleWrite, "people.set_password", |s, c| {
-            people::set_password(s, c, "x", "short", people::TokensAfterReset::Revoked)
+        (UsersWrite, "users.set_password", |s, c| {
+            users::set_password(s, c, "x", "short", users::TokensAfterReset::Revoked)
         }),
-        (PeopleWrite, "people.set_role", |s, c| people::set_role(
+        (UsersWrite, "users.set_role", |s, c| users::set_role(
             s,
             c,
             "x",
             Role::User,
             None
         )),
-        (PeopleWrite, "people.suspend", |s, c| people::suspend(
+        (UsersWrite, "users.suspend", |s, c| users::suspend(
             s, c, "x", true, None
         )),
-        (PeopleWrite, "people.remove", |s, c| people::remove(
+        (UsersWrite, "users.remove", |s, c| users::remove(
             s, c, "x", None
         )),
-        (Me, "people.me", |s, c| people::me(s, c)),
-        (Me, "people.set_me", |s, c| people::set_me(
+        (Me, "users.me", |s, c| users::me(s, c)),
+        (Me, "users.set_me", |s, c| users::set_me(
             s,
             c,
             Default::default()
         )),
-        (
-            Me,
-            "people.change_password",
-            |s, c| people::change_password(s, c, "x", "short")
-        ),
-        (Me, "people.sign_ins", |s, c| people::sign_ins(s, c)),
-        (Me, "people.end_sign_in", |s, c| people::end_sign_in(
+        (Me, "users.change_password", |s, c| users::change_password(
+            s, c, "x", "short"
+        )),
+        (Me, "users.sign_ins", |s, c| users::sign_ins(s, c)),
+        (Me, "users.end_sign_in", |s, c| users::end_sign_in(
             s, c, NOBODY
         )),
-        (Me, "tokens.list", |s, c| people::tokens::list(s, c)),
-        (Me, "tokens.create", |s, c| people::tokens::create(
+        (Me, "tokens.list", |s, c| users::tokens::list(s, c)),
+        (Me, "tokens.create", |s, c| users::tokens::create(
             s,
             c,
             "",
             &[],
             None
         )),
-        (Me, "tokens.revoke", |s, c| people::tokens::revoke(
+        (Me, "tokens.revoke", |s, c| users::tokens::revoke(
             s,
             c,
             TokenId(NOBODY)
@@ -264,7 +262,7 @@ async fn every_act_asks_for_its_capability_first() {
         .await
         .unwrap()
         .caller;
-    let mina = people::create(&server, &boss, "mina", Role::User, "correct horse battery")
+    let mina = users::create(&server, &boss, "mina", Role::User, "correct horse battery")
         .await
         .unwrap();
     let as_caller = |user, role, scopes| Caller {
@@ -310,8 +308,8 @@ async fn every_act_asks_for_its_capability_first() {
                 let for_administrators = matches!(
                     verb,
                     Permission::ImagesWrite
-                        | Permission::PeopleRead
-                        | Permission::PeopleWrite
+                        | Permission::UsersRead
+                        | Permission::UsersWrite
                         | Permission::SystemRead
                         | Permission::SystemWrite
                 );

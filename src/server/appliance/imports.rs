@@ -35,14 +35,14 @@ pub(crate) const KIND: &str = "image.import";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Input {
     pub(crate) source: ImportOrigin,
-    /// What people shall call it; None: as the archive says.
+    /// What users shall call it; None: as the archive says.
     pub(crate) reference: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ImportOrigin {
-    /// An upload of this person.
+    /// An upload of this user.
     Upload { id: Uuid, owner: String },
     /// A file or directory on this machine; root said so.
     Path(PathBuf),
@@ -318,12 +318,12 @@ impl ImportWorker {
         input: &Input,
         imported: Vec<ImportedImage>,
     ) -> Result<(), Failure> {
-        let (operation, person) = (row.id, row.person);
+        let (operation, user) = (row.id, row.user);
         let reference = input.reference.clone();
         self.catalog
             .write_now(Lane::Loops, "write imported images", move |rows| {
                 let actor = rows
-                    .person_name(person)?
+                    .user_name(user)?
                     .map_or_else(|| "server".to_owned(), |name| name.to_string());
                 let mut results = Vec::new();
                 for image in &imported {
@@ -453,7 +453,7 @@ fn old_name(image: &CatalogImage) -> String {
     format!("{path}:{tag}-was-{}", &was[20..])
 }
 
-/// What people will call an image: the name they gave, or those of the archive without the parts
+/// What users will call an image: the name they gave, or those of the archive without the parts
 /// that mean nothing here, or at least something.
 fn references(record: &ImageRecord, given: Option<&str>) -> Vec<String> {
     if let Some(given) = given {

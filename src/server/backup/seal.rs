@@ -43,8 +43,9 @@ pub struct SealHeader {
     pub program: String,
     /// Version of the catalog's schema inside.
     pub catalog_version: u32,
-    /// The box it was made on.
-    pub box_id: Uuid,
+    /// The installation it was made on.
+    #[serde(alias = "box_id")]
+    pub installation_id: Uuid,
     /// Bytes inside, before encryption.
     pub length: u64,
     salt: String,
@@ -98,7 +99,7 @@ impl Passphrase {
 pub(super) struct About {
     pub(super) made_at: Timestamp,
     pub(super) catalog_version: u32,
-    pub(super) box_id: Uuid,
+    pub(super) installation_id: Uuid,
     pub(super) length: u64,
 }
 
@@ -158,7 +159,7 @@ impl<W: Write> Sealer<W> {
             made_at: about.made_at,
             program: env!("CARGO_PKG_VERSION").to_owned(),
             catalog_version: about.catalog_version,
-            box_id: about.box_id,
+            installation_id: about.installation_id,
             length: about.length,
             salt: STANDARD.encode(salt),
             memory_kib: COST.0,
@@ -374,7 +375,7 @@ mod tests {
             made_at: rules::units::Timestamp::from_millis(0),
             program: String::new(),
             catalog_version: 1,
-            box_id: Uuid::nil(),
+            installation_id: Uuid::nil(),
             length: 0,
             memory_kib: COST.0,
             passes: COST.1,

@@ -40,7 +40,7 @@ pub(crate) fn is_accepted(data: &Path, state: Uuid) -> bool {
 impl Catalog {
     /// Whether root said that this catalog leads the machine. Costs a look for a file.
     pub(crate) fn is_accepted(&self) -> bool {
-        let state = self.founding().box_id;
+        let state = self.founding().installation_id;
         self.0
             .data
             .as_deref()

@@ -22,7 +22,7 @@ use crate::{Failure, ServerFault};
 /// What a copy says of itself.
 pub(crate) struct Copied {
     pub(crate) version: u32,
-    pub(crate) box_id: Uuid,
+    pub(crate) installation_id: Uuid,
     pub(crate) size: u64,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Copied {
 pub struct Inspection {
     /// Version of the schema it came with.
     pub catalog_version: u32,
-    pub people: u64,
+    pub users: u64,
     pub sessions: u64,
     pub images: u64,
     pub events: u64,
@@ -126,10 +126,13 @@ pub(crate) fn copy(data: &Path, to: &Path) -> Result<Copied, Failure> {
              delete from idempotency;",
         )
         .map_err(failed)?;
-    let (version, box_id) = target
+    let (table, id) = identity(&target).map_err(failed)?;
+    let (version, installation_id) = target
         .query_row(
-            "select user_version, (select box_id from box where id = 1)
-             from pragma_user_version",
+            &format!(
+                "select user_version, (select {id} from {table} where id = 1)
+                 from pragma_user_version"
+            ),
             [],
             |row| Ok((row.get::<_, u32>(0)?, Uuid::from_bytes(row.get(1)?))),
         )
@@ -140,7 +143,7 @@ pub(crate) fn copy(data: &Path, to: &Path) -> Result<Copied, Failure> {
         .len();
     Ok(Copied {
         version,
-        box_id,
+        installation_id,
         size,
     })
 }
@@ -176,7 +179,7 @@ pub(crate) fn inspect(data: &Path) -> Result<Inspection, Failure> {
         };
         Ok(Inspection {
             catalog_version: version,
-            people: count("person where removed_at is null and name <> 'root'")?,
+            users: count("user where removed_at is null and name <> 'root'")?,
             sessions: count("session")?,
             images: count("image")?,
             events: count("event")?,
@@ -280,13 +283,28 @@ pub(crate) fn version_of(path: &Path) -> Result<u32, Failure> {
         .map_err(failed)
 }
 
+/// The table and the column that hold the id of the installation, in a catalog of any version.
+fn identity(connection: &Connection) -> rusqlite::Result<(&'static str, &'static str)> {
+    let renamed: bool = connection.query_row(
+        "select exists (select 1 from sqlite_schema where type = 'table' and name = 'installation')",
+        [],
+        |row| row.get(0),
+    )?;
+    Ok(match renamed {
+        true => ("installation", "installation_id"),
+        false => ("box", "box_id"),
+    })
+}
+
 /// The machine that the catalog in `data` was founded on.
 pub(crate) fn node_of(data: &Path) -> Result<NodeId, Failure> {
     let place = CatalogPlace::Directory(data.to_owned());
     let failed = |error| files::unreadable(&place, error);
     let connection = Connection::open(file(data)).map_err(failed)?;
+    let (table, _) = identity(&connection).map_err(failed)?;
+    let query = format!("select node_id from {table} where id = 1");
     let id = connection
-        .query_row("select node_id from box where id = 1", [], |row| row.get(0))
+        .query_row(&query, [], |row| row.get(0))
         .map_err(failed)?;
     Ok(NodeId(Uuid::from_bytes(id)))
 }
@@ -302,14 +320,17 @@ pub(crate) fn claim(data: &Path, node: Option<NodeId>) -> Result<Claim, Failure>
     let place = CatalogPlace::Directory(data.to_owned());
     let failed = |error| files::unreadable(&place, error);
     let connection = files::reader(&path)?;
+    let (table, id) = identity(&connection).map_err(failed)?;
     connection
         .query_row(
-            "select box_id,
-                    coalesce((select generation from assignment
-                              where node = coalesce(?1, node_id)), 0),
-                    coalesce((select generation from node where id = coalesce(?1, node_id)), 0)
-             from box
-             where id = 1",
+            &format!(
+                "select {id},
+                        coalesce((select generation from assignment
+                                  where node = coalesce(?1, node_id)), 0),
+                        coalesce((select generation from node where id = coalesce(?1, node_id)), 0)
+                 from {table}
+                 where id = 1"
+            ),
             [node.map(|node| node.0.into_bytes())],
             |row| {
                 let number = |at| -> rusqlite::Result<u64> {
@@ -439,23 +460,23 @@ pub(crate) fn pretend_upgrade(data: &Path) {
     .unwrap();
 }
 
-/// Gives the catalog in `data` that many more people and events, for tests of size.
+/// Gives the catalog in `data` that many more users and events, for tests of size.
 #[cfg(test)]
-pub(crate) fn pretend_history(data: &Path, people: u32, events: u32) {
+pub(crate) fn pretend_history(data: &Path, users: u32, events: u32) {
     let connection = Connection::open(file(data)).unwrap();
     connection
         .execute_batch(&format!(
             "begin;
-             with recursive n(i) as (select 1 union all select i + 1 from n where i < {people})
-             insert into person (id, name, role, language, theme, time_zone, suspended, password,
+             with recursive n(i) as (select 1 union all select i + 1 from n where i < {users})
+             insert into user (id, name, role, language, theme, time_zone, suspended, password,
                                  created_at, generation)
-             select randomblob(16), 'person-' || i, 'user', 'ko', 'system', 'Asia/Seoul', 0,
+             select randomblob(16), 'user-' || i, 'user', 'ko', 'system', 'Asia/Seoul', 0,
                     '$argon2id$v=19$m=19456,t=2,p=1$' || hex(randomblob(16)) || '$' || hex(randomblob(16)),
                     1800000000000 + i, 1
              from n;
              with recursive n(i) as (select 1 union all select i + 1 from n where i < {events})
              insert into event (at, actor, topic, object, owner, code, before, after)
-             select 1800000000000 + i * 1000, 'person-' || (i % 10000), 'sessions',
+             select 1800000000000 + i * 1000, 'user-' || (i % 10000), 'sessions',
                     lower(hex(randomblob(16))), null, 'session.running', 'preparing', 'running'
              from n;
              commit;"

@@ -10,11 +10,11 @@ use super::writer::Rows;
 use super::{sessions, value};
 use crate::Failure;
 
-/// Bytes of commands, variables and labels, as they lie in their rows, that the ended sessions of one person keep
+/// Bytes of commands, variables and labels, as they lie in their rows, that the ended sessions of one user keep
 /// together. Higher: a loop of long launches takes more of the disk. Lower: fewer of last week's
 /// sessions can be started again.
 const MAX_ENDED_BYTES: u64 = 64 << 20;
-/// Ended sessions of one person that are kept. Higher: a loop of short sessions takes more of the disk. Lower: a
+/// Ended sessions of one user that are kept. Higher: a loop of short sessions takes more of the disk. Lower: a
 /// month of sweeps is not seen whole.
 const MAX_ENDED: u64 = 50_000;
 /// Rows that go, or lose their launch document, in one commit. Higher: an upgraded catalog far past its bounds
@@ -107,10 +107,10 @@ impl Rows<'_> {
     }
 }
 
-/// Bytes of launch documents, and rows, that a person's ended sessions keep.
+/// Bytes of launch documents, and rows, that a user's ended sessions keep.
 fn kept(connection: &Connection, owner: UserId) -> rusqlite::Result<(u64, u64)> {
     connection
-        .prepare_cached("select ended_bytes, ended_rows from person where id = ?1")?
+        .prepare_cached("select ended_bytes, ended_rows from user where id = ?1")?
         .query_row([owner.0.as_bytes()], |row| {
             Ok((
                 value::unsigned(row, "ended_bytes")?,

@@ -18,9 +18,9 @@ use crate::Failure;
 pub(crate) struct EventRow {
     pub(crate) sequence: u64,
     pub(crate) at: Timestamp,
-    /// A person's name, or `scheduler`, `node` and the like.
+    /// A user's name, or `scheduler`, `node` and the like.
     pub(crate) actor: String,
-    /// `sessions`, `images`, `people`, `nodes`, `operations`, `system`.
+    /// `sessions`, `images`, `users`, `nodes`, `operations`, `system`.
     pub(crate) topic: String,
     /// The id of the thing.
     pub(crate) object: String,
@@ -54,7 +54,7 @@ impl Rows<'_> {
                 "insert into event
                      (at, actor, topic, object, owner, code, before, after, domain, project)
                  values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,
-                         coalesce(?9, (select domain from person where id = ?5)), ?10)",
+                         coalesce(?9, (select domain from user where id = ?5)), ?10)",
             )?
             .execute((
                 self.now.as_millis(),
@@ -124,7 +124,7 @@ impl ReadTransaction<'_> {
         Ok((events, looked))
     }
 
-    /// Sessions that people deleted after `sequence`, at most `most`; and up to which sequence was looked.
+    /// Sessions that users deleted after `sequence`, at most `most`; and up to which sequence was looked.
     pub(crate) fn sessions_deleted_after(
         &self,
         sequence: u64,
@@ -193,12 +193,12 @@ impl ReadTransaction<'_> {
     }
 
     /// From which sequence on the journal is whole, and the newest; (0, 0) while nothing happened.
-    /// What happened to people is kept longer than the rest and does not count for the first.
+    /// What happened to users is kept longer than the rest and does not count for the first.
     pub(crate) fn event_range(&self) -> Result<(u64, u64), Failure> {
         let range = self
             .connection
             .prepare_cached(
-                "select coalesce((select min(sequence) from event where topic <> 'people'), 0),
+                "select coalesce((select min(sequence) from event where topic <> 'users'), 0),
                         coalesce((select max(sequence) from event), 0)",
             )?
             .query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;

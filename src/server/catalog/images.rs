@@ -1,4 +1,4 @@
-//! Rows of imported images. The bytes are `store`'s; a row says that they are whole and what people
+//! Rows of imported images. The bytes are `store`'s; a row says that they are whole and what users
 //! call them.
 
 use rules::image::CatalogImage;

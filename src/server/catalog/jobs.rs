@@ -22,7 +22,7 @@ pub(crate) struct OperationRow {
     pub(crate) id: OperationId,
     /// `image.import`.
     pub(crate) kind: String,
-    pub(crate) person: UserId,
+    pub(crate) user: UserId,
     pub(crate) state: OperationState,
     /// What it works on, as its kind reads it.
     pub(crate) input: Value,
@@ -37,11 +37,11 @@ pub(crate) struct OperationRow {
 
 impl OperationRow {
     /// One that was asked for now; nothing of it is done yet.
-    pub(crate) fn asked(now: Timestamp, kind: &str, person: UserId, input: Value) -> Self {
+    pub(crate) fn asked(now: Timestamp, kind: &str, user: UserId, input: Value) -> Self {
         Self {
             id: OperationId::make(now, base::observe::random()),
             kind: kind.to_owned(),
-            person,
+            user,
             state: OperationState::Pending,
             input,
             cancel: false,
@@ -55,13 +55,13 @@ impl OperationRow {
 }
 
 const COLUMNS: &str =
-    "id, kind, person, state, input, cancel, result, refusal, created_at, ended_at, generation";
+    "id, kind, user, state, input, cancel, result, refusal, created_at, ended_at, generation";
 
 fn from_row(row: &Row<'_>) -> rusqlite::Result<OperationRow> {
     Ok(OperationRow {
         id: OperationId(value::id(row, "id")?),
         kind: row.get("kind")?,
-        person: UserId(value::id(row, "person")?),
+        user: UserId(value::id(row, "user")?),
         state: value::word(row, "state", OperationState::parse)?,
         input: value::json(row, "input")?,
         cancel: row.get("cancel")?,
@@ -139,7 +139,7 @@ impl Rows<'_> {
             .execute((
                 row.id.0.as_bytes(),
                 &row.kind,
-                row.person.0.as_bytes(),
+                row.user.0.as_bytes(),
                 row.state.word(),
                 value::text(&row.input),
                 row.cancel,
@@ -215,7 +215,7 @@ impl Rows<'_> {
             actor,
             topic: "operations",
             object: &row.id.to_string(),
-            scope: rules::tenancy::Scope::user(row.person),
+            scope: rules::tenancy::Scope::user(row.user),
             code,
             before: "",
             after: row

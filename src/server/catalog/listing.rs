@@ -226,7 +226,7 @@ impl SessionFilter {
             }
         };
         any(
-            "owner in (select id from person where name = ?)",
+            "owner in (select id from user where name = ?)",
             self.owners.clone(),
         );
         let states = self

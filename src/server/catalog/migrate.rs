@@ -21,7 +21,8 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("migrations/0010_tenancy.sql"),
     include_str!("migrations/0011_containers.sql"),
     include_str!("migrations/0012_listing.sql"),
-    include_str!("migrations/0013_container_outcomes.sql"),
+    include_str!("migrations/0013_words.sql"),
+    include_str!("migrations/0014_container_outcomes.sql"),
 ];
 
 /// Marks the file as a catalog of ours: "frdl".

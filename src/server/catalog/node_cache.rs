@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use rules::messages::{DeviceUse, NodeReport, Uncut};
+use rules::messages::{DeviceUse, NodeReport, PartitionFailure};
 use rules::names::NodeId;
 use rules::policy::SharePolicy;
 use rules::units::Timestamp;
@@ -25,7 +25,7 @@ pub(crate) struct NodeCache {
 #[derive(Clone, Default, PartialEq)]
 pub(super) struct NodeTelemetry {
     pub(super) uses: Vec<DeviceUse>,
-    pub(super) uncut: Vec<Uncut>,
+    pub(super) partition_failures: Vec<PartitionFailure>,
 }
 
 impl NodeCache {
@@ -49,7 +49,7 @@ impl NodeCache {
     pub(super) fn note_devices(&self, report: &NodeReport) -> bool {
         let told = NodeTelemetry {
             uses: report.device_uses.clone(),
-            uncut: report.uncut.clone(),
+            partition_failures: report.partition_failures.clone(),
         };
         let before = self.told().insert(report.node, told.clone());
         let changed = before.as_ref() != Some(&told);

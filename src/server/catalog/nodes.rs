@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rules::cut;
 use rules::devices::{MigPart, MigProfile};
-use rules::messages::{Assignment, CutOrder, DeviceUse, Uncut};
+use rules::messages::{Assignment, DeviceUse, PartitionFailure, PartitionSpec};
 use rules::names::{BootId, NodeId};
+use rules::partitioning;
 use rules::policy::SharePolicy;
 use rules::resources::{Device, DeviceShare};
 use rules::units::Timestamp;
@@ -45,12 +45,12 @@ pub(crate) struct DeviceRow {
     pub(crate) changed_at: Timestamp,
     pub(crate) changed_by: String,
     /// How it is to be cut, once that was said.
-    pub(crate) cut: Option<WantedCut>,
+    pub(crate) partitions: Option<DesiredPartitions>,
 }
 
 /// How an administrator wants a device cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct WantedCut {
+pub(crate) struct DesiredPartitions {
     /// Empty: whole.
     pub(crate) profiles: Vec<MigProfile>,
     pub(crate) before: Vec<MigProfile>,
@@ -64,7 +64,10 @@ pub(crate) fn profiles_of(device: &Device) -> Vec<MigProfile> {
 
 /// The partitions of simulated devices that were cut here, not as their machines report them; `said` is
 /// what administrators said of devices.
-pub(crate) fn cuts(said: &[DeviceRow], nodes: &[NodeRecord]) -> BTreeMap<String, Vec<MigPart>> {
+pub(crate) fn simulated_partitions(
+    said: &[DeviceRow],
+    nodes: &[NodeRecord],
+) -> BTreeMap<String, Vec<MigPart>> {
     wanted(said, nodes)
         .filter(|(_, device, _)| device.simulated)
         .map(|(_, device, _)| (device.uuid.clone(), device.mig.clone()))
@@ -73,15 +76,15 @@ pub(crate) fn cuts(said: &[DeviceRow], nodes: &[NodeRecord]) -> BTreeMap<String,
 
 /// How the real devices of each machine are to be cut, by the devices' numbers; without those of which nobody
 /// said anything.
-pub(crate) fn cut_orders(
+pub(crate) fn partition_specs(
     said: &[DeviceRow],
     nodes: &[NodeRecord],
-) -> BTreeMap<NodeId, Vec<CutOrder>> {
-    let mut orders: BTreeMap<NodeId, Vec<CutOrder>> = BTreeMap::new();
-    for (node, device, cut) in wanted(said, nodes).filter(|(_, device, _)| !device.simulated) {
-        orders.entry(node.id).or_default().push(CutOrder {
+) -> BTreeMap<NodeId, Vec<PartitionSpec>> {
+    let mut orders: BTreeMap<NodeId, Vec<PartitionSpec>> = BTreeMap::new();
+    for (node, device, desired) in wanted(said, nodes).filter(|(_, device, _)| !device.simulated) {
+        orders.entry(node.id).or_default().push(PartitionSpec {
             device: device.uuid.clone(),
-            profiles: cut.profiles.clone(),
+            profiles: desired.profiles.clone(),
         });
     }
     for orders in orders.values_mut() {
@@ -94,10 +97,10 @@ pub(crate) fn cut_orders(
 fn wanted<'a>(
     said: &'a [DeviceRow],
     nodes: &'a [NodeRecord],
-) -> impl Iterator<Item = (&'a NodeRecord, &'a Device, &'a WantedCut)> {
-    let cuts: BTreeMap<&str, &WantedCut> = said
+) -> impl Iterator<Item = (&'a NodeRecord, &'a Device, &'a DesiredPartitions)> {
+    let desired: BTreeMap<&str, &DesiredPartitions> = said
         .iter()
-        .filter_map(|said| Some((said.uuid.as_str(), said.cut.as_ref()?)))
+        .filter_map(|said| Some((said.uuid.as_str(), said.partitions.as_ref()?)))
         .collect();
     nodes
         .iter()
@@ -107,7 +110,7 @@ fn wanted<'a>(
                 .iter()
                 .map(move |device| (node, device))
         })
-        .filter_map(move |(node, device)| Some((node, device, *cuts.get(device.uuid.as_str())?)))
+        .filter_map(move |(node, device)| Some((node, device, *desired.get(device.uuid.as_str())?)))
 }
 
 impl ReadTransaction<'_> {
@@ -132,8 +135,8 @@ impl ReadTransaction<'_> {
                 let Some(said) = said.get(&device.uuid) else {
                     continue;
                 };
-                let waits = match &said.cut {
-                    Some(wanted) => self.is_cut_late(node.id, device, wanted)?,
+                let waits = match &said.partitions {
+                    Some(wanted) => self.awaits_partitions(node.id, device, wanted)?,
                     None => false,
                 };
                 if said.cordoned || waits {
@@ -156,22 +159,22 @@ impl ReadTransaction<'_> {
     }
 
     /// Why devices of a machine could not be cut as ordered, when it was last heard of.
-    pub(crate) fn uncut(&self, node: NodeId) -> Vec<Uncut> {
+    pub(crate) fn partition_failures(&self, node: NodeId) -> Vec<PartitionFailure> {
         let told = self.heard.told();
         told.get(&node)
-            .map_or_else(Vec::new, |told| told.uncut.clone())
+            .map_or_else(Vec::new, |told| told.partition_failures.clone())
     }
 
     /// Whether a device is not yet cut as it is to be. A simulated one is, as soon as nothing holds it that
     /// was placed before: it exists nowhere but here. A real one is cut by its machine, which then reports it.
-    fn is_cut_late(
+    fn awaits_partitions(
         &self,
         node: NodeId,
         device: &mut Device,
-        wanted: &WantedCut,
+        wanted: &DesiredPartitions,
     ) -> Result<bool, Failure> {
         if !device.simulated {
-            return Ok(!cut::same(&profiles_of(device), &wanted.profiles));
+            return Ok(!partitioning::same(&profiles_of(device), &wanted.profiles));
         }
         let held = self.held_since(node, device.index, wanted.at)?;
         let profiles = if held {
@@ -179,7 +182,7 @@ impl ReadTransaction<'_> {
         } else {
             &wanted.profiles
         };
-        device.mig = cut::parts(device, profiles);
+        device.mig = partitioning::parts(device, profiles);
         Ok(held)
     }
 
@@ -212,8 +215,9 @@ impl ReadTransaction<'_> {
     /// What administrators said of devices, those of machines that are gone too.
     pub(crate) fn devices(&self) -> Result<Vec<DeviceRow>, Failure> {
         let mut statement = self.connection.prepare_cached(
-            "select uuid, cordoned, note, changed_at, changed_by, cut, cut_before, cut_at
-                 from device",
+            "select uuid, cordoned, note, changed_at, changed_by, desired_partitions,
+                    previous_partitions, partitions_desired_at
+             from device",
         )?;
         let rows = statement.query_map([], |row| {
             Ok(DeviceRow {
@@ -222,12 +226,12 @@ impl ReadTransaction<'_> {
                 note: row.get("note")?,
                 changed_at: value::time(row, "changed_at")?,
                 changed_by: row.get("changed_by")?,
-                cut: match (
-                    value::json_or_none(row, "cut")?,
-                    value::json_or_none(row, "cut_before")?,
-                    value::time_or_none(row, "cut_at")?,
+                partitions: match (
+                    value::json_or_none(row, "desired_partitions")?,
+                    value::json_or_none(row, "previous_partitions")?,
+                    value::time_or_none(row, "partitions_desired_at")?,
                 ) {
-                    (Some(profiles), Some(before), Some(at)) => Some(WantedCut {
+                    (Some(profiles), Some(before), Some(at)) => Some(DesiredPartitions {
                         profiles,
                         before,
                         at,
@@ -244,7 +248,8 @@ impl ReadTransaction<'_> {
         Ok(self
             .connection
             .prepare_cached(
-                "select generation, containers, cuts, (select box_id from box where id = 1) as state
+                "select generation, containers, partitions,
+                        (select installation_id from installation where id = 1) as state
                  from assignment
                  where node = ?1",
             )?
@@ -254,9 +259,10 @@ impl ReadTransaction<'_> {
                     generation: value::unsigned(row, "generation")?,
                     containers: {
                         let text = row.get_ref("containers")?.as_str()?;
-                        self.seal.json(&SealedRow::Node(node.0.as_bytes()), 1, text)?
+                        self.seal
+                            .json(&SealedRow::Node(node.0.as_bytes()), 1, text)?
                     },
-                    cuts: value::json(row, "cuts")?,
+                    partitions: value::json(row, "partitions")?,
                     state: Some(Uuid::from_bytes(row.get("state")?)),
                     accepted: false,
                 })
@@ -271,11 +277,12 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "insert into device
-                     (uuid, cordoned, note, changed_at, changed_by, cut, cut_before, cut_at)
+                     (uuid, cordoned, note, changed_at, changed_by, desired_partitions,
+                      previous_partitions, partitions_desired_at)
                  values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
                  on conflict (uuid) do update
-                 set cordoned = ?2, note = ?3, changed_at = ?4, changed_by = ?5, cut = ?6,
-                     cut_before = ?7, cut_at = ?8",
+                 set cordoned = ?2, note = ?3, changed_at = ?4, changed_by = ?5,
+                     desired_partitions = ?6, previous_partitions = ?7, partitions_desired_at = ?8",
             )?
             .execute((
                 &device.uuid,
@@ -283,9 +290,18 @@ impl Rows<'_> {
                 &device.note,
                 device.changed_at.as_millis(),
                 &device.changed_by,
-                device.cut.as_ref().map(|cut| value::text(&cut.profiles)),
-                device.cut.as_ref().map(|cut| value::text(&cut.before)),
-                device.cut.as_ref().map(|cut| cut.at.as_millis()),
+                device
+                    .partitions
+                    .as_ref()
+                    .map(|desired| value::text(&desired.profiles)),
+                device
+                    .partitions
+                    .as_ref()
+                    .map(|desired| value::text(&desired.before)),
+                device
+                    .partitions
+                    .as_ref()
+                    .map(|desired| desired.at.as_millis()),
             ))?;
         Ok(())
     }

@@ -15,13 +15,13 @@ use super::files::{
     FILE, StateLock, connect, lock, make_directory, make_file, unreadable, unwritable,
 };
 use super::reserve::Reserve;
-use super::{CatalogPlace, migrate, people, sealing};
+use super::{CatalogPlace, migrate, sealing, users};
 use crate::{Failure, ServerFault};
 
 /// Drawn once when the box was founded; never changes.
 #[derive(Clone)]
 pub(crate) struct Founding {
-    pub(crate) box_id: Uuid,
+    pub(crate) installation_id: Uuid,
     /// The machine this server stands on, as a node.
     pub(crate) node: NodeId,
     /// Signs the cursors of lists.
@@ -125,7 +125,7 @@ fn settle(connection: &Connection, place: &CatalogPlace) -> rusqlite::Result<()>
 fn found(connection: &Connection, clock: &Clock) -> rusqlite::Result<()> {
     let now = clock.now();
     connection.execute(
-        "insert into box (id, box_id, node_id, cursor_key, founded_at, revision)
+        "insert into installation (id, installation_id, node_id, cursor_key, created_at, revision)
              values (1, ?1, ?2, ?3, ?4, 0)
              on conflict (id) do nothing",
         (
@@ -137,22 +137,22 @@ fn found(connection: &Connection, clock: &Clock) -> rusqlite::Result<()> {
     )?;
     // Root on the box owns what it starts over the local socket, before and after setup.
     connection.execute(
-        "insert into person (id, name, role, language, theme, time_zone, suspended, password,
+        "insert into user (id, name, role, language, theme, time_zone, suspended, password,
                              created_at, generation)
          values (?1, 'root', 'administrator', '', '', '', 0, ?2, ?3, 1)
          on conflict (id) do nothing",
         (
-            people::ROOT.0.as_bytes(),
-            people::NO_PASSWORD,
+            users::ROOT.0.as_bytes(),
+            users::NO_PASSWORD,
             now.as_millis(),
         ),
     )?;
     connection.execute(
-        "insert into membership (person, project, role)
+        "insert into membership (user, project, role)
          values (?1, ?2, 'member')
          on conflict do nothing",
         (
-            people::ROOT.0.as_bytes(),
+            users::ROOT.0.as_bytes(),
             rules::tenancy::ProjectId::DEFAULT.0.as_bytes(),
         ),
     )?;
@@ -161,14 +161,14 @@ fn found(connection: &Connection, clock: &Clock) -> rusqlite::Result<()> {
 
 fn read(connection: &Connection) -> rusqlite::Result<(Founding, u64)> {
     connection.query_row(
-        "select box_id, node_id, cursor_key, revision
-         from box
+        "select installation_id, node_id, cursor_key, revision
+         from installation
          where id = 1",
         [],
         |row| {
             Ok((
                 Founding {
-                    box_id: Uuid::from_bytes(row.get(0)?),
+                    installation_id: Uuid::from_bytes(row.get(0)?),
                     node: NodeId(Uuid::from_bytes(row.get(1)?)),
                     cursor_key: row.get(2)?,
                 },

@@ -20,7 +20,7 @@ pub(super) fn condition(
             (format!("domain = {place}"), Some(*domain.0.as_bytes()))
         }
         Extent::Domain(domain) => (
-            format!("{owner} in (select id from person where domain = {place})"),
+            format!("{owner} in (select id from user where domain = {place})"),
             Some(*domain.0.as_bytes()),
         ),
     }
@@ -40,14 +40,14 @@ pub(super) const SESSION: ReachedTable = ReachedTable {
 };
 pub(super) const EVENT: ReachedTable = SESSION;
 pub(super) const OPERATION: ReachedTable = ReachedTable {
-    owner: "person",
+    owner: "user",
     has_domain: false,
 };
 pub(super) const IMAGE: ReachedTable = ReachedTable {
     owner: "null",
     has_domain: true,
 };
-pub(super) const PERSON: ReachedTable = ReachedTable {
+pub(super) const USER: ReachedTable = ReachedTable {
     owner: "id",
     has_domain: true,
 };

@@ -1,5 +1,5 @@
 //! What sessions used, moment by moment: `samples.sqlite`, a file of its own that may lose its last
-//! second and is made again when it is damaged. Nothing a person was promised is kept here alone.
+//! second and is made again when it is damaged. Nothing a user was promised is kept here alone.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -2,31 +2,19 @@ CREATE TABLE assignment (
     node blob primary key references node (id),
     generation integer not null,
     containers text not null
-, cuts text not null default '[]') strict;
-
-CREATE TABLE box (
-    id integer primary key check (id = 1),
-    box_id blob not null,
-    node_id blob not null,
-    cursor_key blob not null,
-    founded_at integer not null,
-    set_up_at integer,
-    setup_hash blob,
-    setup_expires_at integer,
-    revision integer not null
-, seal_key blob, sealed_at integer) strict;
+, partitions text not null default '[]') strict;
 
 CREATE TABLE browser_session (
     id blob primary key,
     hash blob not null unique,
-    person blob not null references person (id),
+    user blob not null references "user" (id),
     created_at integer not null,
     used_at integer not null,
     ends_at integer not null,
     source text not null
 ) strict;
 
-CREATE INDEX browser_session_person on browser_session (person);
+CREATE INDEX browser_session_user on browser_session (user);
 
 CREATE TABLE container (
     session blob not null references session (id) on delete cascade,
@@ -54,7 +42,7 @@ CREATE TABLE device (
     note text not null,
     changed_at integer not null,
     changed_by text not null
-, cut text, cut_before text, cut_at integer) strict, without rowid;
+, desired_partitions text, previous_partitions text, partitions_desired_at integer) strict, without rowid;
 
 CREATE TABLE domain (
     id blob primary key,
@@ -109,11 +97,23 @@ CREATE TABLE image (
     generation integer not null
 , domain blob not null default x'00000000000070008000000000000001') strict;
 
+CREATE TABLE "installation" (
+    id integer primary key check (id = 1),
+    installation_id blob not null,
+    node_id blob not null,
+    cursor_key blob not null,
+    created_at integer not null,
+    set_up_at integer,
+    setup_hash blob,
+    setup_expires_at integer,
+    revision integer not null
+, seal_key blob, sealed_at integer) strict;
+
 CREATE TABLE membership (
-    person blob not null references person (id),
+    user blob not null references "user" (id),
     project blob not null references project (id),
     role text not null check (role in ('member')),
-    primary key (person, project)
+    primary key (user, project)
 ) strict, without rowid;
 
 CREATE TABLE node (
@@ -131,7 +131,7 @@ CREATE TABLE node (
 CREATE TABLE operation (
     id blob primary key,
     kind text not null,
-    person blob not null references person (id),
+    user blob not null references "user" (id),
     state text not null
         check (state in ('pending', 'running', 'succeeded', 'failed', 'cancelled')),
     input text not null,
@@ -145,22 +145,6 @@ CREATE TABLE operation (
 
 CREATE INDEX operation_open on operation (created_at) where state in ('pending', 'running');
 
-CREATE TABLE person (
-    id blob primary key,
-    name text not null,
-    role text not null check (role in ('user', 'administrator')),
-    language text not null,
-    theme text not null,
-    time_zone text not null,
-    suspended integer not null check (suspended in (0, 1)),
-    password text not null,
-    created_at integer not null,
-    removed_at integer,
-    generation integer not null
-, served_at integer, ended_bytes integer not null default 0, ended_rows integer not null default 0, domain blob not null default x'00000000000070008000000000000001') strict;
-
-CREATE UNIQUE INDEX person_name on person (name) where removed_at is null;
-
 CREATE TABLE project (
     id blob primary key,
     domain blob not null references domain (id),
@@ -171,7 +155,7 @@ CREATE TABLE project (
     unique (domain, name)
 ) strict;
 
-CREATE TABLE proof (
+CREATE TABLE "self_test_report" (
     id blob primary key,
     device text not null,
     driver text not null,
@@ -182,11 +166,11 @@ CREATE TABLE proof (
     signature blob not null
 ) strict;
 
-CREATE INDEX proof_device on proof (device, at);
+CREATE INDEX self_test_report_device on self_test_report (device, at);
 
 CREATE TRIGGER session_ended_changed after update on session
 when old.state = 'ended' or new.state = 'ended' begin
-    update person
+    update "user"
     set ended_rows = ended_rows + (new.state = 'ended') - (old.state = 'ended'),
         ended_bytes = ended_bytes
             + (new.state = 'ended')
@@ -197,7 +181,7 @@ when old.state = 'ended' or new.state = 'ended' begin
 end;
 
 CREATE TRIGGER session_ended_removed after delete on session when old.state = 'ended' begin
-    update person
+    update "user"
     set ended_rows = ended_rows - 1,
         ended_bytes = ended_bytes
             - octet_length(old.command) - octet_length(old.env) - octet_length(old.labels)
@@ -205,7 +189,7 @@ CREATE TRIGGER session_ended_removed after delete on session when old.state = 'e
 end;
 
 CREATE TRIGGER session_ended_written after insert on session when new.state = 'ended' begin
-    update person
+    update "user"
     set ended_rows = ended_rows + 1,
         ended_bytes = ended_bytes
             + octet_length(new.command) + octet_length(new.env) + octet_length(new.labels)
@@ -215,7 +199,7 @@ end;
 CREATE TABLE session (
     id blob primary key,
     name text not null,
-    owner blob not null references person (id),
+    owner blob not null references "user" (id),
     labels text not null,
     kind text not null check (kind in ('interactive', 'batch')),
     image blob,
@@ -263,7 +247,7 @@ CREATE INDEX session_waiting on session (owner) where state = 'pending';
 
 CREATE TABLE token (
     id blob primary key,
-    person blob not null references person (id),
+    user blob not null references "user" (id),
     name text not null,
     hash blob not null unique,
     scopes text not null,
@@ -273,5 +257,21 @@ CREATE TABLE token (
     used_from text
 ) strict;
 
-CREATE INDEX token_person on token (person);
+CREATE INDEX token_user on token (user);
+
+CREATE TABLE "user" (
+    id blob primary key,
+    name text not null,
+    role text not null check (role in ('user', 'administrator')),
+    language text not null,
+    theme text not null,
+    time_zone text not null,
+    suspended integer not null check (suspended in (0, 1)),
+    password text not null,
+    created_at integer not null,
+    removed_at integer,
+    generation integer not null
+, served_at integer, ended_bytes integer not null default 0, ended_rows integer not null default 0, domain blob not null default x'00000000000070008000000000000001') strict;
+
+CREATE UNIQUE INDEX user_name on user (name) where removed_at is null;
 

@@ -242,7 +242,7 @@ pub(super) fn take(connection: &Connection, place: &CatalogPlace) -> Result<Seal
         .execute_batch("delete from idempotency where substr(answer, 1, 3) = 's1:'")
         .and_then(|()| {
             connection.execute(
-                "update box set seal_key = ?1 where id = 1",
+                "update installation set seal_key = ?1 where id = 1",
                 [id_of(&key).as_slice()],
             )
         })
@@ -261,9 +261,11 @@ pub(super) fn for_a_look(connection: &Connection, data: &Path) -> Result<Seal, F
 fn known(connection: &Connection, data: &Path) -> Result<Option<Seal>, Failure> {
     let unread = |error| files::unreadable(&CatalogPlace::Directory(data.to_owned()), error);
     let named: Option<Vec<u8>> = connection
-        .query_row("select seal_key from box where id = 1", [], |row| {
-            row.get(0)
-        })
+        .query_row(
+            "select seal_key from installation where id = 1",
+            [],
+            |row| row.get(0),
+        )
         .optional()
         .map_err(unread)?
         .flatten();
@@ -302,7 +304,7 @@ pub(super) fn seal_old_rows(
     clock: &Clock,
 ) -> rusqlite::Result<()> {
     let (done, revision): (Option<i64>, i64) = connection.query_row(
-        "select sealed_at, revision from box where id = 1",
+        "select sealed_at, revision from installation where id = 1",
         [],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
@@ -329,7 +331,7 @@ pub(super) fn seal_old_rows(
         }
     }
     connection.execute(
-        "update box set sealed_at = ?1 where id = 1",
+        "update installation set sealed_at = ?1 where id = 1",
         [clock.now().as_millis()],
     )?;
     Ok(())

@@ -270,7 +270,7 @@ impl ReadTransaction<'_> {
         })
     }
 
-    /// How many sessions of a person wait for a place. Costs one step of an index each.
+    /// How many sessions of a user wait for a place. Costs one step of an index each.
     pub(crate) fn waiting_of(&self, owner: UserId) -> Result<u32, Failure> {
         Ok(self
             .connection
@@ -278,7 +278,7 @@ impl ReadTransaction<'_> {
             .query_row([owner.0.as_bytes()], |row| row.get(0))?)
     }
 
-    /// Bytes of commands and variables of the sessions of a person that wait for a place. Costs one visit of
+    /// Bytes of commands and variables of the sessions of a user that wait for a place. Costs one visit of
     /// each, without reading them.
     pub(crate) fn waiting_bytes_of(&self, owner: UserId) -> Result<u64, Failure> {
         Ok(self
@@ -295,7 +295,7 @@ impl ReadTransaction<'_> {
     pub(crate) fn revision(&self) -> Result<u64, Failure> {
         Ok(self
             .connection
-            .prepare_cached("select revision from box where id = 1")?
+            .prepare_cached("select revision from installation where id = 1")?
             .query_row([], |row| value::unsigned(row, "revision"))?)
     }
 }

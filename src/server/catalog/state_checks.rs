@@ -42,7 +42,7 @@ impl Catalog {
             Ok(Ok(())) if troubled => {
                 // Its success ends the trouble, its failure notes it again.
                 let _ = self
-                    .write(Lane::People, "try the disk again", |rows| rows.touch())
+                    .write(Lane::Requests, "try the disk again", |rows| rows.touch())
                     .await;
             }
             Ok(Ok(())) => {}
@@ -98,7 +98,7 @@ impl Rows<'_> {
     /// Changes nothing, but is written.
     fn touch(&self) -> Result<(), Failure> {
         self.connection
-            .prepare_cached("update box set revision = revision where id = 1")?
+            .prepare_cached("update installation set revision = revision where id = 1")?
             .execute([])?;
         Ok(())
     }

@@ -39,9 +39,9 @@ fn on_disk(directory: &tempfile::TempDir) -> Catalog {
 fn owner(catalog: &Catalog) -> UserId {
     let owner = UserId::make(catalog.clock().now(), random());
     catalog
-        .write_now(Lane::People, "make an owner", move |rows| {
+        .write_now(Lane::Requests, "make an owner", move |rows| {
             rows.connection.execute(
-                "insert into person (id, name, role, language, theme, time_zone, suspended,
+                "insert into user (id, name, role, language, theme, time_zone, suspended,
                                      password, created_at, generation)
                  values (?1, ?2, 'user', '', '', '', 0, '', 0, 1)",
                 (owner.0.as_bytes(), owner.to_string()),
@@ -55,8 +55,8 @@ fn owner(catalog: &Catalog) -> UserId {
 /// The reach of an administrator.
 fn everything() -> rules::permissions::Reach {
     let subject = rules::permissions::Subject {
-        user: people::ROOT,
-        role: rules::people::Role::Administrator,
+        user: users::ROOT,
+        role: rules::users::Role::Administrator,
         domain: rules::tenancy::DomainId::DEFAULT,
         scopes: None,
     };
@@ -84,7 +84,7 @@ fn session(owner: UserId, name: &str) -> Session {
 
 fn insert(catalog: &Catalog, session: &Session) -> Result<(), Failure> {
     let session = session.clone();
-    catalog.write_now(Lane::People, "insert", move |rows| {
+    catalog.write_now(Lane::Requests, "insert", move |rows| {
         rows.insert_session(&session, "mina")
     })
 }
@@ -140,7 +140,7 @@ fn a_refused_request_undoes_only_its_own_writes() {
                 tokio::spawn(async move {
                     code(
                         catalog
-                            .write(Lane::People, "insert", move |rows| {
+                            .write(Lane::Requests, "insert", move |rows| {
                                 rows.insert_session(&session, "mina")?;
                                 if n % 10 == 0 {
                                     return Err(Refusal::from_parts(
@@ -221,7 +221,7 @@ fn single_rows_are_read_while_every_turn_for_long_reads_is_taken() {
 fn a_panic_ends_the_request_and_not_the_writer() {
     let directory = tempfile::tempdir().unwrap();
     let catalog = on_disk(&directory);
-    let result = catalog.write_now(Lane::People, "break", |_| -> Result<(), Failure> {
+    let result = catalog.write_now(Lane::Requests, "break", |_| -> Result<(), Failure> {
         panic!("planted")
     });
     assert!(code(result).contains("panicked"));
@@ -270,7 +270,7 @@ fn two_live_sessions_of_one_owner_never_share_a_name() {
     );
     insert(&catalog, &session(two, "a")).unwrap();
     catalog
-        .write_now(Lane::People, "stop", move |rows| {
+        .write_now(Lane::Requests, "stop", move |rows| {
             let now = rows.now;
             rows.change_session(first.id, None, "mina", None, |session| {
                 let because = Reason::from_parts("session.stopped".into(), "Stopped.".into());
@@ -370,7 +370,7 @@ fn on_a_full_disk_everything_can_still_be_stopped() {
     for session in &sessions {
         let id = session.id;
         catalog
-            .write_now(Lane::People, "stop", move |rows| {
+            .write_now(Lane::Requests, "stop", move |rows| {
                 let now = rows.now;
                 rows.change_session(id, None, "mina", None, |session| {
                     let because = Reason::from_parts("session.stopped".into(), "Stopped.".into());
@@ -639,7 +639,7 @@ async fn a_writer_that_panics_is_heard_of_and_keeps_nobody_waiting() {
     let catalog = on_disk(&directory);
     let owner = owner(&catalog);
     let panics = super::writer::request("panic", |_| Ok(()), |_| panic!("on purpose"));
-    catalog.enter(Lane::People, panics).unwrap();
+    catalog.enter(Lane::Requests, panics).unwrap();
     let patience = std::time::Duration::from_secs(60);
     let ended = tokio::time::timeout(patience, catalog.writer_ended());
     ended.await.expect("the end of the writer is told");
@@ -672,9 +672,9 @@ fn kept_copies_are_closed_to_others() {
 
 #[test]
 fn what_is_changed_by_hand_is_changed_back() {
-    use crate::catalog::nodes::{DeviceRow, WantedCut, cut_orders};
-    use rules::cut;
+    use crate::catalog::nodes::{DesiredPartitions, DeviceRow, partition_specs};
     use rules::devices::MigProfile;
+    use rules::partitioning;
     let catalog = memory();
     let now = catalog.clock().now();
     let profiles = vec![MigProfile::parse("3g.40gb").unwrap()];
@@ -712,24 +712,28 @@ fn what_is_changed_by_hand_is_changed_back() {
         note: "for the class".into(),
         changed_at: now,
         changed_by: "mina".into(),
-        cut: Some(WantedCut {
+        partitions: Some(DesiredPartitions {
             profiles: profiles.clone(),
             before: Vec::new(),
             at: now,
         }),
     };
     catalog
-        .write_now(Lane::People, "plan", move |rows| rows.put_device(&row))
+        .write_now(Lane::Requests, "plan", move |rows| rows.put_device(&row))
         .unwrap();
     let (closed, rows) = heard(machine(&device));
-    assert!(closed == 1 && rows[0].cut.is_some(), "it is cut already");
+    assert!(
+        closed == 1 && rows[0].partitions.is_some(),
+        "it is partitioned already"
+    );
     let orders = || {
-        let look = |view: &ReadTransaction<'_>| Ok(cut_orders(&view.devices()?, &view.nodes()?));
+        let look =
+            |view: &ReadTransaction<'_>| Ok(partition_specs(&view.devices()?, &view.nodes()?));
         let orders = catalog.read_now("orders", look).unwrap();
         orders.values().flatten().count()
     };
     assert_eq!(orders(), 1);
-    device.mig = cut::parts(&device, &profiles);
+    device.mig = partitioning::parts(&device, &profiles);
     let (closed, rows) = heard(machine(&device));
     assert_eq!((closed, rows[0].note.as_str()), (0, "for the class"));
     // Made whole by hand, or by a restart: it takes nothing new, and its machine still has the order.
@@ -922,7 +926,7 @@ fn answers_kept_for_keys_are_bounded_in_number_and_bytes() {
     };
     let remember = |principal, number: usize, bytes: usize| {
         let key = key(principal, number);
-        catalog.write_now(Lane::People, "remember", move |rows| {
+        catalog.write_now(Lane::Requests, "remember", move |rows| {
             rows.remember_answer(&key, &"x".repeat(bytes))
         })
     };

@@ -23,22 +23,22 @@ use super::sealing::Seal;
 use super::{disk_full, disk_read_only};
 use crate::{Failure, ServerFault};
 
-/// Who waits for the answer. People go first.
+/// Who waits for the answer. Users go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
-    People,
+    Requests,
     Loops,
 }
 
-/// Requests of people that may wait. Higher: a flood costs memory before it is refused. Lower: a
+/// Requests of users that may wait. Higher: a flood costs memory before it is refused. Lower: a
 /// class of students that clicks together is told to come back.
 const MAX_QUEUED_REQUESTS: usize = 4096;
 /// Requests of loops that may wait; each loop has at most a few.
 const MAX_QUEUED_PASSES: usize = 256;
-/// Requests of people in one commit. Higher: the first of them waits for the last. Lower: more
+/// Requests of users in one commit. Higher: the first of them waits for the last. Lower: more
 /// syncs to disk under load.
 const MAX_GROUP_COMMIT: usize = 256;
-/// Requests of loops in one commit, whatever people do: loops are never starved, and people never
+/// Requests of loops in one commit, whatever users do: loops are never starved, and users never
 /// wait behind more than these.
 const LOOPS_IN_ONE_COMMIT: usize = 2;
 
@@ -259,10 +259,11 @@ impl Engine {
     pub(super) fn put_back(&mut self, copy: &Connection) -> rusqlite::Result<()> {
         let mut connection = locked(&self.connection);
         copied(copy, &mut connection)?;
-        let revision: i64 =
-            connection.query_row("select revision from box where id = 1", [], |row| {
-                row.get(0)
-            })?;
+        let revision: i64 = connection.query_row(
+            "select revision from installation where id = 1",
+            [],
+            |row| row.get(0),
+        )?;
         self.announce
             .send_replace(u64::try_from(revision).unwrap_or(0));
         Ok(())
@@ -390,7 +391,7 @@ fn transact(
 fn raise_revision(connection: &Connection) -> rusqlite::Result<u64> {
     connection
         .prepare_cached(
-            "update box
+            "update installation
              set revision = revision + 1
              where id = 1
              returning revision",
@@ -405,7 +406,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[derive(Default)]
 struct Lanes {
-    people: VecDeque<WriteRequest>,
+    requests: VecDeque<WriteRequest>,
     loops: VecDeque<WriteRequest>,
     closed: bool,
     /// The writer is gone in a panic.
@@ -427,7 +428,7 @@ impl Drop for NeverDeaf {
             tracing::error!("the catalog's writer panicked; nothing can be written any more");
             let mut lanes = locked(&self.0.lanes);
             lanes.dead = true;
-            lanes.people.clear();
+            lanes.requests.clear();
             lanes.loops.clear();
         }
     }
@@ -467,7 +468,7 @@ impl Thread {
             return Err(ServerFault::new(request.what, "the catalog's writer is gone").into());
         }
         let (waiting, most) = match lane {
-            Lane::People => (&mut lanes.people, MAX_QUEUED_REQUESTS),
+            Lane::Requests => (&mut lanes.requests, MAX_QUEUED_REQUESTS),
             Lane::Loops => (&mut lanes.loops, MAX_QUEUED_PASSES),
         };
         if waiting.len() >= most {
@@ -484,7 +485,7 @@ impl WriteQueue {
     /// Waits for work; None once closed and empty.
     fn next(&self) -> Option<Vec<WriteRequest>> {
         let mut lanes = locked(&self.lanes);
-        while lanes.people.is_empty() && lanes.loops.is_empty() {
+        while lanes.requests.is_empty() && lanes.loops.is_empty() {
             if lanes.closed {
                 return None;
             }
@@ -493,9 +494,9 @@ impl WriteQueue {
                 .wait(lanes)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        let people = lanes.people.len().min(MAX_GROUP_COMMIT);
+        let requests = lanes.requests.len().min(MAX_GROUP_COMMIT);
         let loops = lanes.loops.len().min(LOOPS_IN_ONE_COMMIT);
-        let mut batch: Vec<WriteRequest> = lanes.people.drain(..people).collect();
+        let mut batch: Vec<WriteRequest> = lanes.requests.drain(..requests).collect();
         batch.extend(lanes.loops.drain(..loops));
         Some(batch)
     }

@@ -26,8 +26,9 @@ pub(crate) fn assign(pass: &mut ControllerPass, led: impl Fn(NodeId) -> bool) {
         let reported = pass.world.node(node).map_or(0, |n| n.generation);
         let stored = pass.assigned.get(&node);
         let generation = stored.map_or(0, |a| a.generation);
-        let cuts = pass.cut_orders.get(&node).cloned().unwrap_or_default();
-        let same = stored.is_some_and(|a| same_list(&a.containers, &containers) && a.cuts == cuts);
+        let partitions = pass.partition_specs.get(&node).cloned().unwrap_or_default();
+        let same = stored
+            .is_some_and(|a| same_list(&a.containers, &containers) && a.partitions == partitions);
         if same && reported <= generation {
             continue;
         }
@@ -35,7 +36,7 @@ pub(crate) fn assign(pass: &mut ControllerPass, led: impl Fn(NodeId) -> bool) {
             node,
             generation: generation.max(reported) + 1,
             containers,
-            cuts,
+            partitions,
             state: Some(pass.state),
             accepted: false,
         });

@@ -122,7 +122,7 @@ pub(crate) async fn run(catalog: Catalog, mut links: Links, clock: Clock, keep_d
     }
 }
 
-/// Reads, runs a pass, writes. Taken again at once where a person was quicker, a few times.
+/// Reads, runs a pass, writes. Taken again at once where a user was quicker, a few times.
 /// `busy` grows by the time for reading and deciding.
 async fn take_pass(
     catalog: &Catalog,

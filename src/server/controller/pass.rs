@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rules::continuity::Claim;
-use rules::messages::{Assignment, CutOrder};
+use rules::messages::{Assignment, PartitionSpec};
 use rules::names::{NodeId, SessionId};
 use rules::session::{Session, SessionState};
 use rules::units::Timestamp;
 use rules::world::{ClusterSnapshot, NodeRecord};
 use uuid::Uuid;
 
-use crate::catalog::conducting::{Happening, PassChanges, PassSnapshot};
+use crate::catalog::controller_pass::{Happening, PassChanges, PassSnapshot};
 
 /// A world under way. The rows as they were read stay known, so that the commit can refuse to
 /// overwrite what another writer wrote meanwhile.
@@ -21,9 +21,9 @@ pub(crate) struct ControllerPass {
     /// What each node was told last; absent for a node that was never told anything.
     pub(crate) assigned: BTreeMap<NodeId, Assignment>,
     pub(crate) digests: BTreeMap<rules::names::ImageId, String>,
-    cuts: BTreeMap<String, Vec<rules::devices::MigPart>>,
+    simulated_partitions: BTreeMap<String, Vec<rules::devices::MigPart>>,
     /// How real devices are to be cut.
-    pub(crate) cut_orders: BTreeMap<NodeId, Vec<CutOrder>>,
+    pub(crate) partition_specs: BTreeMap<NodeId, Vec<PartitionSpec>>,
     /// Drawn when the catalog was founded.
     pub(crate) state: Uuid,
     /// Root said that this catalog leads the machine, also if it followed another.
@@ -43,8 +43,8 @@ impl ControllerPass {
             world: sight.world,
             assigned: sight.assigned,
             digests: sight.digests,
-            cuts: sight.cuts,
-            cut_orders: sight.cut_orders,
+            simulated_partitions: sight.simulated_partitions,
+            partition_specs: sight.partition_specs,
             state: sight.state,
             is_accepted: sight.accepted,
             accepting: BTreeSet::new(),
@@ -112,7 +112,7 @@ impl ControllerPass {
     pub(crate) fn heard(&mut self, mut node: NodeRecord) {
         // A simulated device is cut here and nowhere else; its machine knows nothing of it.
         for device in node.capacity.devices.iter_mut().filter(|d| d.simulated) {
-            if let Some(parts) = self.cuts.get(&device.uuid) {
+            if let Some(parts) = self.simulated_partitions.get(&device.uuid) {
                 device.mig.clone_from(parts);
             }
         }

@@ -77,7 +77,7 @@ fn report(generation: u64, containers: Vec<ContainerStatus>) -> NodeReport {
         containers,
         problems: Vec::new(),
         device_uses: Vec::new(),
-        uncut: Vec::new(),
+        partition_failures: Vec::new(),
         incidents: Vec::new(),
     }
 }
@@ -95,8 +95,8 @@ fn sight_of(sessions: Vec<Session>, digests: &[(ImageId, &str)]) -> PassSnapshot
             .collect(),
         state: uuid::Uuid::from_u128(9),
         accepted: false,
-        cut_orders: BTreeMap::new(),
-        cuts: BTreeMap::new(),
+        partition_specs: BTreeMap::new(),
+        simulated_partitions: BTreeMap::new(),
     }
 }
 
@@ -389,7 +389,7 @@ fn told_list(generation: u64) -> Assignment {
         node: NODE,
         generation,
         containers: Vec::new(),
-        cuts: Vec::new(),
+        partitions: Vec::new(),
         state: None,
         accepted: false,
     }
@@ -603,8 +603,8 @@ fn catalog() -> Catalog {
     let clock = base::observe::Clock::set_by_hand(at(0));
     let catalog = Catalog::open(&CatalogPlace::Memory, clock).unwrap();
     catalog
-        .write_now(Lane::People, "kim", |rows| {
-            rows.stand_in_person(KIM, "kim", at(0))
+        .write_now(Lane::Requests, "kim", |rows| {
+            rows.stand_in_user(KIM, "kim", at(0))
         })
         .unwrap();
     catalog
@@ -612,7 +612,7 @@ fn catalog() -> Catalog {
 
 fn insert(catalog: &Catalog, session: Session) {
     catalog
-        .write_now(Lane::People, "launch", move |rows| {
+        .write_now(Lane::Requests, "launch", move |rows| {
             rows.insert_session(&session, "kim")
         })
         .unwrap();
@@ -630,7 +630,7 @@ fn a_turn_whose_row_was_written_meanwhile_writes_nothing_at_all() {
     let heard = report(0, Vec::new());
     let pass = take(&mut Controller::default(), look(&catalog), &[&heard]);
     catalog
-        .write_now(Lane::People, "stop", |rows| {
+        .write_now(Lane::Requests, "stop", |rows| {
             rows.change_session(
                 session(2, SessionEnvironment::Host).id,
                 None,

@@ -274,7 +274,7 @@ impl FakeNode {
             containers,
             problems: self.problems.clone(),
             device_uses: Vec::new(),
-            uncut: Vec::new(),
+            partition_failures: Vec::new(),
             incidents: Vec::new(),
         }
     }

@@ -32,8 +32,8 @@ use options::{CommandOptions, whole};
 /// The commands of a script, for the help text and for mistyped ones.
 pub const COMMANDS: &str = "\
 rules [least SHARE] [step SHARE] [each SHARE] [spreading pack|spread]
-node NAME cpu CORES mem SIZE [gpus N] [card SIZE] [sockets N] [cut PROFILE,…] [prepare SECONDS]
-       [stop SECONDS]        `cut` cuts the last of its devices
+node NAME cpu CORES mem SIZE [gpus N] [card SIZE] [sockets N] [mig PROFILE,…] [prepare SECONDS]
+       [stop SECONDS]        `mig` partitions the last of its devices
 submit NAME [GPU] [cpu CORES] [mem SIZE] [gpu SHARE] [gpu-mem SIZE] [mig PROFILE] [batch SECONDS]
        [exit CODE] [after NAME,…] [at SECONDS] [timeout SECONDS] [longest SECONDS]
        [by USER]             the user who owns it; kim where none is named
@@ -135,8 +135,8 @@ impl RehearsalStage {
             ["submit", name, rest @ ..] => self.submit(name, rest),
             ["tick"] => self.tick(1),
             ["tick", seconds] => self.tick(whole("tick", seconds)?),
-            ["stop", name] => self.wish(name, DesiredState::Stop),
-            ["kill", name] => self.wish(name, DesiredState::Kill),
+            ["stop", name] => self.set_desired(name, DesiredState::Stop),
+            ["kill", name] => self.set_desired(name, DesiredState::Kill),
             ["resize", name, share] => self.resize(name, share),
             ["restart", name] => self.restart(name),
             ["pause", name] => self.pause(name, true),
@@ -211,10 +211,10 @@ impl RehearsalStage {
         let card = options.take("card").map(Bytes::parse).transpose()?;
         let sockets = options.whole("sockets")?.unwrap_or(1) as u32;
         let each_socket = gpus.div_ceil(sockets.max(1)).max(1);
-        let mut cut = Vec::new();
-        for profile in options.take("cut").into_iter().flat_map(|l| l.split(',')) {
+        let mut parts = Vec::new();
+        for profile in options.take("mig").into_iter().flat_map(|l| l.split(',')) {
             let profile = MigProfile::parse(profile)?;
-            cut.push(MigPart {
+            parts.push(MigPart {
                 uuid: String::new(),
                 profile,
                 memory: Bytes::gib(u64::from(profile.gigabytes)),
@@ -231,7 +231,7 @@ impl RehearsalStage {
                     numa: (sockets > 1).then_some(index / each_socket),
                     link: (sockets > 1).then_some(index / each_socket),
                     mig: if index + 1 == gpus {
-                        std::mem::take(&mut cut)
+                        std::mem::take(&mut parts)
                     } else {
                         Vec::new()
                     },
@@ -262,7 +262,7 @@ impl RehearsalStage {
         if let Some(id) = self.users.get(name) {
             return Ok(*id);
         }
-        let id = self.server.person(name, self.start)?;
+        let id = self.server.user(name, self.start)?;
         self.users.insert(name.to_owned(), id);
         Ok(id)
     }
@@ -330,15 +330,16 @@ impl RehearsalStage {
         Ok(())
     }
 
-    fn wish(&mut self, name: &str, wish: DesiredState) -> Result<(), Failure> {
+    fn set_desired(&mut self, name: &str, desired: DesiredState) -> Result<(), Failure> {
         let id = self.session(name)?.id;
         let now = self.now().wall;
         let because = reasons::session_stopped();
-        self.server.edit(id, move |s| s.stop(wish, because, now))?;
+        self.server
+            .edit(id, move |s| s.stop(desired, because, now))?;
         Ok(())
     }
 
-    /// Another share of the devices that it has, as the action of a person gives it.
+    /// Another share of the devices that it has, as the action of a user gives it.
     fn resize(&mut self, name: &str, share: &str) -> Result<(), Failure> {
         let row = self.session(name)?;
         let demand = Demand {

@@ -90,7 +90,7 @@ async fn a_launch_reaches_a_container_on_signals_alone_and_an_idle_loop_writes_n
         counted.fetch_add(1, Ordering::Relaxed);
         Fate::Live
     });
-    let owner = simulation.person("kim", clock.now()).unwrap();
+    let owner = simulation.user("kim", clock.now()).unwrap();
     let (server_end, node_end) = link::local();
     let id = NodeId::make(clock.now(), [1; 10]);
     let node = FakeNode::new(

@@ -1,7 +1,7 @@
 //! The language of the code: how many type names are shared by two types, and words that no identifier
 //! may have any more. Reads tokens, not types; knows no scopes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -23,12 +23,36 @@ const REFUSED_IN_CONSTANTS: [(&str, &str); 9] = [
     ("every", "_INTERVAL"),
 ];
 /// Words that no identifier has any more, each with what to write; src/GLOSSARY.md says what that means.
-const REFUSED: [(&str, &str); 4] = [
+const REFUSED: [(&str, &str); 7] = [
     ("nursery", "fork_server"),
     ("lookout", "monitor"),
     ("conductor", "controller"),
     ("shelves", "lazy_stores"),
+    ("person", "user"),
+    ("people", "users"),
+    ("wish", "desired"),
 ];
+/// Words that no table, column or index of the catalog and no field, schema, path, tag or operation of the API
+/// has any more, each with what to write.
+const REFUSED_OUTSIDE: [(&str, &str); 13] = [
+    ("person", "user"),
+    ("people", "users"),
+    ("wish", "desired"),
+    ("phase", "state"),
+    ("longest", "max_"),
+    ("shortest", "min_"),
+    ("copies", "replicas"),
+    ("unconfirmed", "pending"),
+    ("only", "affinity"),
+    ("box", "installation"),
+    ("proof", "self_test"),
+    ("cut", "partitions"),
+    ("cuts", "partitions"),
+];
+/// The schema of the catalog, as its test refreshes it.
+const SCHEMA: &str = "src/server/catalog/schema.sql";
+/// The document of the API, as its test refreshes it.
+const DOCUMENT: &str = "assets/openapi.json";
 /// The line of `.ci/budgets.toml` that bounds the share.
 const BUDGET: &str = "ambiguous_type_names_percent";
 
@@ -126,6 +150,63 @@ fn refused(tree: &Tree, form: fn(&str) -> bool, refused: &[(&str, &str)]) -> Vec
     found
 }
 
+/// The identifiers of SQL text: every word that stands neither in a comment nor in a text.
+fn sql_identifiers(text: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    for line in text.lines() {
+        let line = line.split("--").next().unwrap_or_default();
+        for piece in line.split('\'').step_by(2) {
+            let words =
+                piece.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+            all.extend(words.filter(|word| !word.is_empty()).map(str::to_owned));
+        }
+    }
+    all
+}
+
+/// The names that a document of the API gives: properties, schemas, parameters, paths, tags, operations.
+fn api_identifiers(document: &serde_json::Value) -> Vec<String> {
+    let mut all = Vec::new();
+    match document {
+        serde_json::Value::Object(fields) => {
+            for (name, value) in fields {
+                if ["properties", "schemas", "paths"].contains(&name.as_str()) {
+                    all.extend(
+                        value
+                            .as_object()
+                            .into_iter()
+                            .flatten()
+                            .map(|(name, _)| name.clone()),
+                    );
+                }
+                if ["name", "operationId", "tags"].contains(&name.as_str()) {
+                    let many = value.as_array().into_iter().flatten().chain([value]);
+                    all.extend(many.filter_map(|name| Some(name.as_str()?.to_owned())));
+                }
+                all.extend(api_identifiers(value));
+            }
+        }
+        serde_json::Value::Array(items) => all.extend(items.iter().flat_map(api_identifiers)),
+        _ => {}
+    }
+    all
+}
+
+/// Each of these names with a refused word, and what to write.
+fn refused_outside(place: &str, names: Vec<String>) -> Vec<String> {
+    let names: BTreeSet<String> = names.into_iter().collect();
+    let mut found = Vec::new();
+    for name in names {
+        let parts = name.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        for word in parts.flat_map(words) {
+            if let Some((old, new)) = REFUSED_OUTSIDE.iter().find(|(old, _)| *old == word) {
+                found.push(format!("{place}: `{name}` says {old}: write {new}"));
+            }
+        }
+    }
+    found
+}
+
 #[test]
 fn no_more_types_share_a_name_than_the_budget_allows() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -153,6 +234,52 @@ fn a_refused_word_stands_in_no_constant() {
 fn a_refused_word_stands_in_no_identifier() {
     let found = refused(&house(), |_| true, &REFUSED);
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn a_refused_word_stands_in_no_name_of_the_catalog_or_the_api() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let schema = fs::read_to_string(root.join(SCHEMA)).expect("the schema");
+    let columns = sql_identifiers(&schema);
+    assert!(
+        columns.len() > 300,
+        "{} names were read only",
+        columns.len()
+    );
+    let mut found = refused_outside(SCHEMA, columns);
+    let document = fs::read_to_string(root.join(DOCUMENT)).expect("the document");
+    let document = serde_json::from_str(&document).expect("JSON");
+    let names = api_identifiers(&document);
+    assert!(names.len() > 500, "{} names were read only", names.len());
+    found.extend(refused_outside(DOCUMENT, names));
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn a_planted_column_and_a_planted_field_are_found() {
+    let schema = "create table session (\n    -- The person.\n    wish text check (wish in ('person')), cut_at integer\n);";
+    let found = refused_outside("schema", sql_identifiers(schema));
+    assert_eq!(
+        found,
+        [
+            "schema: `cut_at` says cut: write partitions",
+            "schema: `wish` says wish: write desired",
+        ]
+    );
+    let document = serde_json::json!({
+        "paths": {"/gpus/{id}/proof": {"get": {"operationId": "cutGpu", "tags": ["people"], "summary": "A person"}}},
+        "components": {"schemas": {"Session": {"properties": {"longest_run": {"type": "string"}}}}},
+    });
+    let found = refused_outside("document", api_identifiers(&document));
+    assert_eq!(
+        found,
+        [
+            "document: `/gpus/{id}/proof` says proof: write self_test",
+            "document: `cutGpu` says cut: write partitions",
+            "document: `longest_run` says longest: write max_",
+            "document: `people` says people: write users",
+        ]
+    );
 }
 
 #[test]

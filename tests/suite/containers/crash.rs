@@ -10,7 +10,7 @@ use super::ground::Ground;
 
 /// Every control group directory of a container, in every hierarchy.
 fn groups(ground: &Ground, name: &RuntimeName) -> Vec<PathBuf> {
-    let below = format!("{}/sessions/{name}", ground.runtime.box_id());
+    let below = format!("{}/sessions/{name}", ground.runtime.instance_id());
     let hierarchies = fs::read_dir("/sys/fs/cgroup")
         .into_iter()
         .flatten()
@@ -294,7 +294,7 @@ fn shims_stand_beside_the_sessions_and_no_process_above_either() {
     };
     let name = ground.start(&ground.shell("sleep 1000"));
     ground.running(&name);
-    let box_id = ground.runtime.box_id();
+    let instance_id = ground.runtime.instance_id();
     let shim = ground.shim_of(&name);
     let told = fs::read_to_string(format!("/proc/{shim}/cgroup")).expect("it lives");
     let mut looked_at = 0;
@@ -305,7 +305,7 @@ fn shims_stand_beside_the_sessions_and_no_process_above_either() {
         if hierarchy == "cpuset" {
             continue;
         }
-        assert!(place.ends_with(&format!("/{box_id}/shims")), "{line}");
+        assert!(place.ends_with(&format!("/{instance_id}/shims")), "{line}");
         looked_at += 1;
     }
     assert!(looked_at > 0, "{told}");

@@ -409,7 +409,7 @@ async fn a_machine_tells_who_is_paused_for_the_disk_and_lets_it_go_on_by_itself(
         node: NodeId(uuid::Uuid::from_u128(1)),
         generation,
         containers,
-        cuts: Vec::new(),
+        partitions: Vec::new(),
         state: None,
         accepted: false,
     };
@@ -443,13 +443,13 @@ async fn a_machine_tells_who_is_paused_for_the_disk_and_lets_it_go_on_by_itself(
     drop(link);
     runs.await.expect("no panic").expect("it ran");
     let runtime = Runtime::open(places).expect("it opens");
-    end_fork_server(runtime.box_id());
+    end_fork_server(runtime.instance_id());
     runtime.retire();
 }
 
 /// Ends the fork server of a machine that is no more; it would leave with this process only.
-fn end_fork_server(box_id: &str) {
-    let group = format!("/fardel/{box_id}/shims");
+fn end_fork_server(instance_id: &str) {
+    let group = format!("/fardel/{instance_id}/shims");
     let processes = fs::read_dir("/proc").expect("a list").flatten();
     for process in processes {
         let Ok(pid) = process.file_name().to_string_lossy().parse::<i32>() else {

@@ -1,5 +1,5 @@
 //! The holder as a process: where it stands, what it tells the service manager, and that it leaves
-//! when told. Its unit under a real systemd is tried in the bed (`packaging/tasks/src/bed/suite.sh`).
+//! when told. Its unit under a real systemd is tried in the vm (`packaging/tasks/src/vm/suite.sh`).
 
 use std::fs;
 use std::os::linux::net::SocketAddrExt;

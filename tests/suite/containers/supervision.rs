@@ -61,7 +61,7 @@ fn forks_of(shim: i32) -> Vec<i32> {
 
 /// The process that forks this installation's shims.
 fn fork_server(ground: &Ground) -> i32 {
-    let mark = format!("/{}/shims", ground.runtime.box_id());
+    let mark = format!("/{}/shims", ground.runtime.instance_id());
     let shims: Vec<i32> = ground
         .runtime
         .sights()

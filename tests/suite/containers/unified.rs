@@ -41,7 +41,7 @@ fn on_version_two_no_process_stands_above_a_container() {
     };
     let name = ground.start(&ground.shell("sleep 1000"));
     let pid = ground.running(&name);
-    let whole = ours(&root).join(ground.runtime.box_id());
+    let whole = ours(&root).join(ground.runtime.instance_id());
     let group = whole.join("sessions").join(name.as_str());
     assert!(
         processes(&group)
@@ -67,7 +67,7 @@ fn on_version_two_only_granted_devices_open() {
     let name = ground.start(&ground.shell("sleep 1000"));
     ground.running(&name);
     let group = ours(&root)
-        .join(ground.runtime.box_id())
+        .join(ground.runtime.instance_id())
         .join("sessions")
         .join(name.as_str());
     let script = format!(
@@ -145,7 +145,9 @@ fn on_version_two_a_container_without_its_fence_does_not_start() {
     let Some(ground) = Ground::lay(NAME) else {
         return;
     };
-    let sessions = ours(&root).join(ground.runtime.box_id()).join("sessions");
+    let sessions = ours(&root)
+        .join(ground.runtime.instance_id())
+        .join("sessions");
     fs::create_dir_all(&sessions).expect("made");
     forbid_fences_below(&sessions);
     let mark = ground.directory.path().join("mark");

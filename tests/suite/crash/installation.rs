@@ -72,8 +72,8 @@ impl Installation {
     }
 
     /// Its short name in control groups.
-    pub(crate) fn box_id(&self) -> String {
-        self.runtime().box_id().to_owned()
+    pub(crate) fn instance_id(&self) -> String {
+        self.runtime().instance_id().to_owned()
     }
 
     /// The product with arguments and this installation's places, nothing else of our environment.
@@ -238,7 +238,7 @@ impl Installation {
                 .map(|line| format!("mount {line}")),
         );
         let runtime = self.runtime();
-        for group in groups(runtime.box_id()) {
+        for group in groups(runtime.instance_id()) {
             left.push(format!("control group {}", group.display()));
         }
         runtime.retire();
@@ -282,7 +282,7 @@ impl Installation {
     /// of version 1 or the container no group.
     pub(crate) fn freezer(&self, container: &str) -> Option<String> {
         let group = PathBuf::from("/sys/fs/cgroup/freezer/fardel")
-            .join(self.runtime().box_id())
+            .join(self.runtime().instance_id())
             .join("sessions")
             .join(container);
         let state = fs::read_to_string(group.join("freezer.state")).ok()?;
@@ -335,7 +335,7 @@ fn processes() -> Vec<(i32, String)> {
 }
 
 /// Control groups of sessions of this installation, in every hierarchy.
-fn groups(box_id: &str) -> BTreeSet<PathBuf> {
+fn groups(instance_id: &str) -> BTreeSet<PathBuf> {
     let root = Path::new("/sys/fs/cgroup");
     let mut hierarchies: Vec<PathBuf> = fs::read_dir(root)
         .into_iter()
@@ -346,7 +346,7 @@ fn groups(box_id: &str) -> BTreeSet<PathBuf> {
     hierarchies.push(root.to_owned());
     hierarchies
         .into_iter()
-        .map(|hierarchy| hierarchy.join("fardel").join(box_id).join("sessions"))
+        .map(|hierarchy| hierarchy.join("fardel").join(instance_id).join("sessions"))
         .flat_map(|sessions| fs::read_dir(sessions).into_iter().flatten().flatten())
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .map(|entry| entry.path())

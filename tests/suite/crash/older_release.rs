@@ -16,7 +16,7 @@ use tokio_tungstenite::tungstenite::Message;
 use super::installation::Installation;
 use super::reunion::{attach, read_until};
 use super::{TIMEOUT, http, session_of, wait_until};
-use crate::server::older_state::{SCHEMA, differs, fixture};
+use crate::server::older_state::{SCHEMA, differs, fixture, in_todays_words};
 
 /// The state and the machine of the catalog, as its `box` row has them, and the newest assignment that it says
 /// the machine took in.
@@ -42,7 +42,7 @@ impl Recorded {
         let text = |value: &Value| value.as_str().expect("text").to_owned();
         Self {
             answers: answers
-                .map(|answer| (text(&answer["path"]), answer["body"].clone()))
+                .map(|answer| (text(&answer["path"]), in_todays_words("", &answer["body"])))
                 .collect(),
         }
     }

@@ -124,7 +124,7 @@ impl Trouble {
         ledger: &Mutex<Ledger>,
     ) {
         if self.mark.is_empty() {
-            self.mark = format!("/{}/shims", installation.box_id());
+            self.mark = format!("/{}/shims", installation.instance_id());
         }
         self.let_go();
         match random.below(10) {
@@ -152,13 +152,13 @@ impl Trouble {
             5 => self.stop_all_and_restart(installation, random),
             6 => {
                 for pid in forked(installation, &self.mark).nurseries {
-                    self.count("nursery killed");
+                    self.count("fork server killed");
                     signal(pid, libc::SIGKILL);
                 }
             }
             7 => {
                 for pid in forked(installation, &self.mark).nurseries {
-                    self.count("nursery stopped");
+                    self.count("fork server stopped");
                     self.stop(pid, random);
                 }
             }

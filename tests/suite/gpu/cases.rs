@@ -198,14 +198,13 @@ fn main() {
 fn mapped(library: &Library, all: u64) {
     let (mut handle, mut at, mut again) = (0u64, 0u64, 0u64);
     let size = 2 * MIB as usize;
-    let wish = on_device();
+    let request = on_device();
     let reserve = call!(library, cuMemAddressReserve(&mut at, 4 * size, 0, 0, 0):
         &mut u64, usize, usize, u64, u64);
     assert_eq!(reserve, 0);
     let create = || {
         let mut handle = 0u64;
-        let code =
-            call!(library, cuMemCreate(&mut handle, size, &wish, 0): &mut u64, usize, &Place, u64);
+        let code = call!(library, cuMemCreate(&mut handle, size, &request, 0): &mut u64, usize, &Place, u64);
         assert_eq!(code, 0);
         handle
     };
@@ -233,9 +232,9 @@ fn graph(library: &Library, all: u64) {
     let add = |graph: u64, bytes: u64| {
         let mut node = 0u64;
         // The pool's 88 bytes, two words, the size, the address.
-        let mut wish = [0u64; 15];
-        wish[13] = bytes;
-        call!(library, cuGraphAddMemAllocNode(&mut node, graph, 0, 0, wish.as_mut_ptr()):
+        let mut request = [0u64; 15];
+        request[13] = bytes;
+        call!(library, cuGraphAddMemAllocNode(&mut node, graph, 0, 0, request.as_mut_ptr()):
             &mut u64, u64, usize, usize, *mut u64)
     };
     let launchable = |bytes: u64| {

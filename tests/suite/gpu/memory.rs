@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use super::rig::{MIB, Rig, said};
 
-pub(super) use rules::proof::PATHS;
+pub(super) use rules::self_test::PATHS;
 
 fn conforms(path: &str, processes: usize, way: &str) -> Result<(), String> {
     let limit = 64 * MIB;

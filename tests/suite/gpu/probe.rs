@@ -39,7 +39,7 @@ fn again<T>(mut ask: impl FnMut() -> Result<T, ProbeError>) -> Result<T, ProbeEr
 #[test]
 fn the_helper_tells_what_the_driver_knows_of_each_card() {
     let rig = Rig::with(3, 8192 * MIB, 64 * MIB);
-    rig.state.nvml_cut.store(0b100, SeqCst);
+    rig.state.nvml_mig.store(0b100, SeqCst);
     let parts = &rig.state.nvml_part[2];
     parts[0].store(state::PEOPLED | 3, SeqCst);
     parts[5].store(state::PEOPLED | 1, SeqCst);
@@ -67,7 +67,7 @@ fn the_helper_tells_what_the_driver_knows_of_each_card() {
     assert_eq!(links(0), [(Some("00000000:42:00.0".into()), Some(false))]);
     assert_eq!((links(1).len(), links(2).len()), (1, 0));
     assert_eq!(told.cards[0].parts, None);
-    let parts = told.cards[2].parts.as_deref().expect("it is cut");
+    let parts = told.cards[2].parts.as_deref().expect("it is partitioned");
     assert_eq!(parts.len(), 2);
     assert_eq!(parts[1].instances, Some((6, 0)));
     assert_eq!(parts[0].multiprocessors, Some(60));
@@ -102,49 +102,57 @@ fn sizes(probe: &mut Probe) -> Option<Vec<String>> {
 }
 
 #[test]
-fn the_helper_cuts_a_card_that_nobody_uses_and_leaves_no_half_a_cut() {
+fn the_helper_partitions_an_unused_card_wholly_or_not_at_all() {
     let rig = Rig::with(1, 8192 * MIB, 8192 * MIB);
     let mut probe = probe(&rig);
     let card = probe.cards().expect("it answers").cards[0]
         .uuid
         .clone()
         .expect("a name");
-    let cut = |probe: &mut Probe, sizes: &[&str]| {
+    let partition = |probe: &mut Probe, sizes: &[&str]| {
         let sizes: Vec<String> = sizes.iter().map(|size| (*size).to_owned()).collect();
-        probe.cut(&card, &sizes).map_err(|fault| fault.to_string())
+        probe
+            .partition(&card, &sizes)
+            .map_err(|fault| fault.to_string())
     };
     assert_eq!(sizes(&mut probe), None);
     // Small ones first, as somebody may say it: the large one finds its place all the same.
-    assert_eq!(cut(&mut probe, &["1g.1gb", "3g.4gb", "2g.2gb"]), Ok(()));
+    assert_eq!(
+        partition(&mut probe, &["1g.1gb", "3g.4gb", "2g.2gb"]),
+        Ok(())
+    );
     let stands = Some(vec!["3g.4gb".into(), "2g.2gb".into(), "1g.1gb".into()]);
     let mut found = sizes(&mut probe);
-    found.as_mut().expect("it is cut").sort_by(|a, b| b.cmp(a));
+    found
+        .as_mut()
+        .expect("it is partitioned")
+        .sort_by(|a, b| b.cmp(a));
     assert_eq!(found, stands);
     // Another cut, without being whole between.
-    assert_eq!(cut(&mut probe, &["4g.4gb"]), Ok(()));
+    assert_eq!(partition(&mut probe, &["4g.4gb"]), Ok(()));
     assert_eq!(sizes(&mut probe), Some(vec!["4g.4gb".into()]));
 
     // Somebody uses it: nothing changes.
     let holder = super::views::Holder::of(&rig, 64 * MIB);
-    let refused = cut(&mut probe, &["7g.8gb"]).expect_err("in use");
+    let refused = partition(&mut probe, &["7g.8gb"]).expect_err("in use");
     assert!(refused.contains("in use"), "{refused}");
     assert_eq!(sizes(&mut probe), Some(vec!["4g.4gb".into()]));
     drop(holder);
 
     // The driver refuses the last of them: the first does not stay.
     rig.state.nvml_grudges.store(1, SeqCst);
-    let refused = cut(&mut probe, &["3g.4gb", "1g.1gb"]).expect_err("refused");
+    let refused = partition(&mut probe, &["3g.4gb", "1g.1gb"]).expect_err("refused");
     assert!(refused.contains("making a 1g.1gb"), "{refused}");
     assert_eq!(sizes(&mut probe), Some(Vec::new()));
-    let refused = cut(&mut probe, &["5g.9gb"]).expect_err("no such size");
+    let refused = partition(&mut probe, &["5g.9gb"]).expect_err("no such size");
     assert!(refused.contains("its driver offers no 5g.9gb"), "{refused}");
 
     // A card that takes it on only with a reset is not reset, and says so.
     rig.state.nvml_resets.store(1, SeqCst);
-    let refused = cut(&mut probe, &[]).expect_err("a reset");
+    let refused = partition(&mut probe, &[]).expect_err("a reset");
     assert!(refused.contains("next reset"), "{refused}");
     rig.state.nvml_resets.store(0, SeqCst);
-    assert_eq!(cut(&mut probe, &[]), Ok(()));
+    assert_eq!(partition(&mut probe, &[]), Ok(()));
     assert_eq!(sizes(&mut probe), None);
 }
 

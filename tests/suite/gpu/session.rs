@@ -9,7 +9,7 @@ use node::gpu::inject::{InjectedSlice, Injection, Pages, inject};
 use node::gpu::region::{DeviceTerms, MODE_OFF};
 use node::gpu::{FileOrder, FileUse};
 use node::runtime::ContainerSpec;
-use rules::proof::{self, TestVerdict};
+use rules::self_test::{self, TestVerdict};
 
 use super::rig::{MIB, PLACE, Rig, state, works};
 use crate::containers::ground::Ground;
@@ -219,14 +219,14 @@ fn the_self_tests_program_stands_in_every_slice_and_finds_it_held() {
     let slice = rules::units::Bytes(256 * MIB);
     let said = |words: &str| machine.said(&format!("{PLACE}/test {words}"), &injection).1;
     for path in ["plain", "own-pool", "physical"] {
-        let finding = proof::memory(path, 4, slice, &said(&format!("measure {path} 4")));
+        let finding = self_test::memory(path, 4, slice, &said(&format!("measure {path} 4")));
         assert_eq!(finding.verdict, TestVerdict::Held, "{finding:?}");
     }
     let words = format!("ways emptied libcuda.so.1 {} 20", 16 * MIB);
-    let finding = proof::way("emptied", slice, &said(&words));
+    let finding = self_test::way("emptied", slice, &said(&words));
     assert_eq!(finding.verdict, TestVerdict::Held, "{finding:?}");
     // It has one card, and neither the page nor another card opens.
-    for finding in proof::fence(1, &said("fence")) {
+    for finding in self_test::fence(1, &said("fence")) {
         assert_eq!(finding.verdict, TestVerdict::Held, "{finding:?}");
     }
 }

@@ -560,7 +560,7 @@ fn the_self_test_runs_in_two_sessions_of_the_whole_product() {
     };
     let card = whole.get("/api/v1/gpus")["items"][0]["id"].clone();
     let card = format!("/api/v1/gpus/{}", card.as_str().expect("its own name"));
-    assert_eq!(whole.get(&card)["proof"], "untested");
+    assert_eq!(whole.get(&card)["self_test"], "untested");
     let folder = tempfile::tempdir().expect("a directory");
     let archive = json!({"path": image(folder.path())});
     let imported = whole.ask("POST", "/api/v1/images/import", &archive);
@@ -568,8 +568,8 @@ fn the_self_test_runs_in_two_sessions_of_the_whole_product() {
     let asked = json!({"image": "c-library:1"});
     let begun = whole.ask("POST", &format!("{card}/test"), &asked);
     whole.finished(&begun);
-    let proof = whole.get(&format!("{card}/proof"));
-    let findings = proof["result"]["findings"].as_array().expect("findings");
+    let report = whole.get(&format!("{card}/self-test-report"));
+    let findings = report["result"]["findings"].as_array().expect("findings");
     println!("{findings:#?}");
     let failed: Vec<&str> = findings
         .iter()
@@ -585,7 +585,7 @@ fn the_self_test_runs_in_two_sessions_of_the_whole_product() {
     );
     assert!(failed.contains(&"trespass"), "nobody can have seen that");
     assert_eq!(findings.len(), 34);
-    assert_eq!(whole.get(&card)["proof"], "failed");
+    assert_eq!(whole.get(&card)["self_test"], "failed");
     // Nothing of it is left.
     whole.until("the end of both sessions", || {
         let sessions = whole.get("/api/v1/sessions");
@@ -598,8 +598,8 @@ fn the_self_test_runs_in_two_sessions_of_the_whole_product() {
 }
 
 #[test]
-fn a_card_is_cut_by_its_machine_and_again_after_a_restart() {
-    const NAME: &str = "a_card_is_cut_by_its_machine_and_again_after_a_restart";
+fn a_card_is_partitioned_by_its_machine_and_again_after_a_restart() {
+    const NAME: &str = "a_card_is_partitioned_by_its_machine_and_again_after_a_restart";
     // Of a kind that people know how to cut.
     let Some(mut whole) = Whole::with(NAME, 80 * 1024 * MIB, &[]) else {
         return;
@@ -612,9 +612,9 @@ fn a_card_is_cut_by_its_machine_and_again_after_a_restart() {
         sizes.sort();
         (gpu["planned"].is_null() && gpu["health"]["state"] == "well").then_some(sizes)
     };
-    let cut = |whole: &Whole, profiles: Value| {
+    let partition = |whole: &Whole, profiles: Value| {
         let body = json!({ "profiles": profiles });
-        whole.ask("POST", "/api/v1/gpus/0/cut", &body)
+        whole.ask("POST", "/api/v1/gpus/0/partitions", &body)
     };
     let wanted = Some(vec!["\"1g.10gb\"".to_owned(), "\"3g.40gb\"".to_owned()]);
 
@@ -631,9 +631,9 @@ fn a_card_is_cut_by_its_machine_and_again_after_a_restart() {
     whole.until("it runs", || {
         (whole.get(&session)["state"] == "running").then_some(())
     });
-    let told = cut(&whole, json!(["1g.10gb", "3g.40gb"]));
+    let told = partition(&whole, json!(["1g.10gb", "3g.40gb"]));
     assert_eq!(told["ends"], json!(["slice"]));
-    whole.until("the cut", || (sizes(&whole) == wanted).then_some(()));
+    whole.until("the partitions", || (sizes(&whole) == wanted).then_some(()));
     let row = whole.get(&session);
     assert_eq!(
         (&row["state"], &row["incarnation"]),
@@ -649,7 +649,7 @@ fn a_card_is_cut_by_its_machine_and_again_after_a_restart() {
     forget(&whole);
     whole.installation.kill();
     whole.installation.start();
-    whole.until("the cut again", || {
+    whole.until("the partitions again", || {
         let mut parts = whole.rig.state.nvml_part[0].iter();
         let stands = parts.any(|part| part.load(SeqCst) != 0);
         (stands && sizes(&whole) == wanted).then_some(())
@@ -657,13 +657,13 @@ fn a_card_is_cut_by_its_machine_and_again_after_a_restart() {
 
     // A driver that refuses is told by name, with what to type, and asked again.
     whole.rig.state.nvml_grudges.store(1, SeqCst);
-    cut(&whole, json!(["1g.10gb", "2g.20gb"]));
+    partition(&whole, json!(["1g.10gb", "2g.20gb"]));
     let planned = whole.until("the refusal", || {
         let planned = card(&whole)["planned"].clone();
         (!planned["trouble"].is_null()).then_some(planned)
     });
     println!("{}", planned["trouble"]);
-    assert_eq!(planned["trouble"]["code"], "gpu.uncut");
+    assert_eq!(planned["trouble"]["code"], "gpu.partition-failed");
     assert!(
         planned["trouble"]["text"]
             .as_str()
@@ -675,7 +675,7 @@ fn a_card_is_cut_by_its_machine_and_again_after_a_restart() {
     let wanted = Some(vec!["\"1g.10gb\"".to_owned(), "\"2g.20gb\"".to_owned()]);
     whole.until("the second try", || (sizes(&whole) == wanted).then_some(()));
 
-    cut(&whole, json!([]));
+    partition(&whole, json!([]));
     whole.until("it is whole", || {
         (sizes(&whole) == Some(Vec::new())).then_some(())
     });

@@ -72,14 +72,18 @@ fn launches() -> Vec<(&'static str, Value, &'static str)> {
             "422 shm.too-large",
         ),
         (
-            "10,000 copies",
-            json!({"copies": 10_000}),
-            "422 copies.out-of-range",
+            "10,000 replicas",
+            json!({"replicas": 10_000}),
+            "422 replicas.out-of-range",
         ),
-        ("no copy", json!({"copies": 0}), "422 copies.out-of-range"),
         (
-            "copies as a word",
-            json!({"copies": "two"}),
+            "no copy",
+            json!({"replicas": 0}),
+            "422 replicas.out-of-range",
+        ),
+        (
+            "replicas as a word",
+            json!({"replicas": "two"}),
             "422 body.invalid",
         ),
         (
@@ -421,7 +425,7 @@ async fn wrong_questions_and_wrong_changes_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wrong_people_passwords_tokens_and_imports_are_refused() {
+async fn wrong_users_passwords_tokens_and_imports_are_refused() {
     let the_box = TheBox::open().await;
     let mut wrong = Vec::new();
     for (path, body, expected) in [
@@ -545,7 +549,7 @@ async fn guessing_passwords_is_stopped() {
     assert_eq!(locked.short(), "429 sign-in.locked");
     assert!(
         wrong >= 5,
-        "a person who mistypes is locked out after {wrong}"
+        "a user who mistypes is locked out after {wrong}"
     );
     let seconds: u64 = locked
         .header("retry-after")

@@ -173,9 +173,9 @@ async fn mistakes_have_their_exit_codes_and_say_what_would_work() {
         ("run --cpu 64 host -- true", 6, "cpu.too-large"),
         ("run --cpu 0.001 host -- true", 2, "at most two decimals"),
         (
-            "run --copies 10000 -d host -- true",
+            "run --replicas 10000 -d host -- true",
             2,
-            "copies.out-of-range",
+            "replicas.out-of-range",
         ),
         ("run --name ../x host -- true", 2, "session.name-invalid"),
         ("run -l '=x' host -- true", 2, "team=vision"),
@@ -377,7 +377,7 @@ fn pages_and_completion_come_from_the_binary_itself() {
     let nowhere = Path::new("/nonexistent");
     let page = fardel(nowhere, "man run", &[]);
     assert_eq!(page.code, 0);
-    assert!(page.out.contains(".TH") && page.out.contains("copies"));
+    assert!(page.out.contains(".TH") && page.out.contains("replicas"));
     for shell in ["bash", "zsh", "fish"] {
         let script = fardel(nowhere, &format!("completion {shell}"), &[]);
         assert!(

@@ -121,7 +121,7 @@ impl FakeMachine {
                 .collect(),
             problems: Vec::new(),
             device_uses: Vec::new(),
-            uncut: Vec::new(),
+            partition_failures: Vec::new(),
             incidents: Vec::new(),
         }
     }

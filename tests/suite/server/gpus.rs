@@ -363,15 +363,18 @@ async fn device_until(the_box: &TheBox, gpu: &str, wanted: impl Fn(&Value) -> bo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_device_is_cut_when_nothing_runs_on_it_and_whom_that_ends_is_told_before() {
+async fn a_device_is_partitioned_when_nothing_runs_on_it_and_whom_that_ends_is_told_before() {
     let devices = node::gpu::simulated::devices("H100:2").expect("a good text");
     let the_box = TheBox::with(&[], devices).await;
     let work = running(&the_box, &the_box.mina, "work", json!(0.35)).await;
     assert_eq!(work["devices"][0]["index"], 0);
-    let path = "/api/v1/gpus/0/cut";
-    let wish = |dry: bool| json!({"profiles": ["1g.10gb", "3g.40gb"], "dry_run": dry});
+    let path = "/api/v1/gpus/0/partitions";
+    let request = |dry: bool| json!({"profiles": ["1g.10gb", "3g.40gb"], "dry_run": dry});
 
-    let told = the_box.post(&the_box.admin, path, wish(true)).await.json();
+    let told = the_box
+        .post(&the_box.admin, path, request(true))
+        .await
+        .json();
     assert_eq!(
         (&told["ends"], &told["requeued"]),
         (&json!(["work"]), &json!(["work"]))
@@ -386,18 +389,21 @@ async fn a_device_is_cut_when_nothing_runs_on_it_and_whom_that_ends_is_told_befo
     let still = the_box.get(&the_box.mina, "/api/v1/sessions/work").await;
     assert_eq!(still.json()["state"], "running", "a dry run ended it");
 
-    let begun = the_box.post(&the_box.admin, path, wish(false)).await.json();
+    let begun = the_box
+        .post(&the_box.admin, path, request(false))
+        .await
+        .json();
     assert_eq!(begun["gpu"]["share_free"], 0, "it would take something new");
-    let cut = device_until(&the_box, "0", |gpu| {
+    let partitioned = device_until(&the_box, "0", |gpu| {
         gpu["planned"].is_null() && gpu["partitions"].as_array().is_some_and(|p| p.len() == 2)
     })
     .await;
-    assert_eq!(cut["cordoned"], false, "nobody closed it");
+    assert_eq!(partitioned["cordoned"], false, "nobody closed it");
     let id = work["id"].as_str().expect("an id");
     let again = the_box.until(&the_box.mina, id, "running").await;
     assert_eq!(
         again["devices"][0]["index"], 1,
-        "a share of a device that is cut"
+        "a share of a device that is partitioned"
     );
 
     let mut body = wants(json!(0));
@@ -416,13 +422,17 @@ async fn a_device_is_cut_when_nothing_runs_on_it_and_whom_that_ends_is_told_befo
     })
     .await;
 
-    for (who, wish, short) in [
-        (&the_box.admin, wish(false), "409 gpu.cut-already"),
-        (&the_box.mina, wish(true), "403 role.administrator-needed"),
+    for (who, request, short) in [
+        (&the_box.admin, request(false), "409 gpu.partitions-already"),
+        (
+            &the_box.mina,
+            request(true),
+            "403 role.administrator-needed",
+        ),
         (
             &the_box.admin,
             json!({"profiles": ["4g.40gb", "4g.40gb"]}),
-            "422 gpu.cut-too-large",
+            "422 gpu.partitions-too-large",
         ),
         (
             &the_box.admin,
@@ -430,7 +440,7 @@ async fn a_device_is_cut_when_nothing_runs_on_it_and_whom_that_ends_is_told_befo
             "422 gpu.no-such-profile",
         ),
     ] {
-        assert_eq!(the_box.post(who, path, wish).await.short(), short);
+        assert_eq!(the_box.post(who, path, request).await.short(), short);
     }
     let nothing = the_box.post(&the_box.admin, path, json!({})).await;
     assert_eq!(nothing.short(), "422 body.invalid", "nothing said, and yet");
@@ -441,21 +451,21 @@ async fn a_device_is_cut_when_nothing_runs_on_it_and_whom_that_ends_is_told_befo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_real_device_takes_nothing_new_until_its_machine_has_cut_it() {
+async fn a_real_device_takes_nothing_new_until_its_machine_has_partitioned_it() {
     let mut devices = node::gpu::simulated::devices("H100:2").expect("a good text");
     for device in &mut devices {
         device.simulated = false;
         device.uuid = format!("GPU-{}", device.index);
     }
     let the_box = TheBox::with(&[], devices).await;
-    let path = "/api/v1/gpus/0/cut";
-    let wish = json!({"profiles": ["3g.40gb", "3g.40gb"]});
-    let cut = the_box.post(&the_box.admin, path, wish).await.json();
+    let path = "/api/v1/gpus/0/partitions";
+    let request = json!({"profiles": ["3g.40gb", "3g.40gb"]});
+    let partitioned = the_box.post(&the_box.admin, path, request).await.json();
     let commands = json!([
         "nvidia-smi -i GPU-0 -mig 1",
         "nvidia-smi mig -i GPU-0 -cgi 3g.40gb,3g.40gb -C"
     ]);
-    assert_eq!(cut["gpu"]["planned"]["commands"], commands);
+    assert_eq!(partitioned["gpu"]["planned"]["commands"], commands);
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     let gpu = the_box.get(&the_box.mina, "/api/v1/gpus/0").await.json();
     assert_eq!(
@@ -465,7 +475,7 @@ async fn a_real_device_takes_nothing_new_until_its_machine_has_cut_it() {
             &gpu["share_free"]
         ),
         (&commands, &json!([]), &json!(0)),
-        "it was called cut, or it takes something new"
+        "it was called partitioned, or it takes something new"
     );
     // What it is cut into now takes the plan back.
     let back = json!({"profiles": []});

@@ -142,7 +142,7 @@ impl House {
         self.fardel(&[&["--run", run.as_str()], words].concat())
     }
 
-    fn person(&self) -> PathBuf {
+    fn user(&self) -> PathBuf {
         let file = self.folder.path().join("password");
         fs::write(&file, PASSWORD).expect("written");
         let shown = file.display().to_string();
@@ -163,7 +163,7 @@ impl House {
 impl House {
     /// A token of somebody new who may do everything.
     pub(super) fn token(&self) -> String {
-        self.person();
+        self.user();
         let words = format!("{{\"name\": \"mina\", \"password\": \"{PASSWORD}\"}}");
         let (code, said) = self.local(&["api", "POST", "/sign-in", &words]);
         assert_eq!(code, 0, "{said}");
@@ -199,7 +199,7 @@ fn lacks(program: &str) -> bool {
 /// authority. curl, wget, python and openssl accept the server with that authority's certificate and reject it
 /// without.
 #[test]
-fn people_s_own_programs_believe_the_box_by_its_authority_and_not_without() {
+fn users_s_own_programs_believe_the_box_by_its_authority_and_not_without() {
     let house = House::open();
     let python = "import ssl,urllib.request as u,sys; print(u.urlopen(sys.argv[1]+'/healthz', context=ssl.create_default_context(cafile=sys.argv[2] or None)).read().decode())";
     let programs = [
@@ -239,7 +239,7 @@ fn people_s_own_programs_believe_the_box_by_its_authority_and_not_without() {
     }
     if asked == 0 {
         skips::skip(
-            "people_s_own_programs_believe_the_box_by_its_authority_and_not_without",
+            "users_s_own_programs_believe_the_box_by_its_authority_and_not_without",
             "neither curl nor wget nor python3 is here",
         );
         return;
@@ -455,7 +455,7 @@ fn listening(pid: u32) -> BTreeSet<u16> {
 #[test]
 fn the_client_believes_a_fingerprint_that_somebody_compared_and_only_that_one() {
     let house = House::open();
-    let password = house.person().display().to_string();
+    let password = house.user().display().to_string();
     let at = house.at("");
     let login = ["login", &at, "--name", "mina", "--password-file", &password];
 
@@ -503,16 +503,16 @@ fn the_client_believes_a_fingerprint_that_somebody_compared_and_only_that_one() 
 }
 
 #[test]
-fn a_sites_certificate_goes_in_by_request_and_out_again_while_people_are_connected() {
+fn a_sites_certificate_goes_in_by_request_and_out_again_while_users_are_connected() {
     const NAME: &str =
-        "a_sites_certificate_goes_in_by_request_and_out_again_while_people_are_connected";
+        "a_sites_certificate_goes_in_by_request_and_out_again_while_users_are_connected";
     if lacks("curl")
         || !Command::new("openssl")
             .arg("version")
             .output()
             .is_ok_and(|o| o.status.success())
     {
-        skips::skip(NAME, "needs curl and openssl, as people have them");
+        skips::skip(NAME, "needs curl and openssl, as users have them");
         return;
     }
     let house = House::open();
@@ -669,7 +669,7 @@ fn nothing_leaves_the_machine_and_a_new_address_is_served_without_dropping_anybo
             "nsenter --net=/proc/{pid}/ns/net sh -c '{script}' 2>&1"
         ))
     };
-    let _ = house.person();
+    let _ = house.user();
     let (_, said) = house.local(&["session", "ls"]);
     assert!(said.contains("sessions"), "{said}");
 

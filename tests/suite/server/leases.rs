@@ -294,7 +294,7 @@ async fn pages_and_journals_of_a_browser_end_when_it_signs_out() {
         .expect("a request");
     let mut kept = Open::of(&pages, kept).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    server::actions::people::change_password(
+    server::actions::users::change_password(
         &the_box.server,
         &second.caller,
         PASSWORD,

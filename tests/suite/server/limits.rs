@@ -118,10 +118,10 @@ fn launches(who: &As) -> Vec<Edge> {
             "422 dependency.too-many",
         ),
         edge(
-            "copies",
-            json!({"copies": 500}),
-            json!({"copies": 501}),
-            "422 copies.out-of-range",
+            "replicas",
+            json!({"replicas": 500}),
+            json!({"replicas": 501}),
+            "422 replicas.out-of-range",
         ),
         edge(
             "seconds of a command",
@@ -131,8 +131,8 @@ fn launches(who: &As) -> Vec<Edge> {
         ),
         edge(
             "seconds of a run",
-            seconds("longest_run_seconds", ten_years),
-            seconds("longest_run_seconds", ten_years + 1),
+            seconds("max_runtime_seconds", ten_years),
+            seconds("max_runtime_seconds", ten_years + 1),
             "422 seconds.out-of-range",
         ),
         Edge {
@@ -148,7 +148,7 @@ fn launches(who: &As) -> Vec<Edge> {
 }
 
 fn accounts(the_box: &TheBox) -> Vec<Edge> {
-    let person = |name: usize, password: usize| {
+    let user = |name: usize, password: usize| {
         let password = "abcd".repeat(300)[..password].to_owned();
         json!({"name": letters(name), "password": password})
     };
@@ -171,16 +171,16 @@ fn accounts(the_box: &TheBox) -> Vec<Edge> {
         edge(
             "letters of a user's name",
             "/api/v1/users",
-            person(63, 20),
-            person(64, 20),
+            user(63, 20),
+            user(64, 20),
             "201",
             "422 user.name-invalid",
         ),
         edge(
             "bytes of a password",
             "/api/v1/users",
-            person(10, 1024),
-            person(11, 1025),
+            user(10, 1024),
+            user(11, 1025),
             "201",
             "422 password.too-long",
         ),
@@ -293,7 +293,7 @@ async fn a_json_body_has_its_largest() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_person_has_a_hundred_tokens() {
+async fn a_user_has_a_hundred_tokens() {
     let the_box = TheBox::open().await;
     let list = the_box.get(&the_box.mina, "/api/v1/me/tokens").await.json();
     let there = list["items"].as_array().expect("a list").len();

@@ -113,7 +113,7 @@ async fn labels_are_merged_and_a_null_removes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn people_are_changed_only_from_a_version() {
+async fn users_are_changed_only_from_a_version() {
     let the_box = TheBox::open().await;
     let patch = |tag: Option<String>| {
         let mut request = TheBox::request(&the_box.admin, "PATCH", "/api/v1/users/jae")
@@ -307,7 +307,7 @@ async fn an_act_under_a_key_ends_without_its_client_and_is_not_done_again() {
 async fn every_session_is_on_one_page_and_on_one_only() {
     let the_box = TheBox::open().await;
     let mut body = batch(&["sleep"]);
-    body["copies"] = json!(23);
+    body["replicas"] = json!(23);
     body["name"] = json!("many");
     let made = the_box.launch(&the_box.mina, body).await;
     assert_eq!(made["items"].as_array().map(Vec::len), Some(23));

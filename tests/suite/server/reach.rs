@@ -98,7 +98,7 @@ fn roles_are_compared_by_the_rules_only() {
         for (number, line) in text.lines().enumerate() {
             let compares = ["==", "!="].iter().any(|sign| {
                 line.contains(&format!("{sign} Role::"))
-                    || line.contains(&format!("{sign} rules::people::Role::"))
+                    || line.contains(&format!("{sign} rules::users::Role::"))
             });
             assert!(
                 !compares,

@@ -44,7 +44,7 @@ fn body(route: &DocumentedRoute) -> String {
         Some("CertificateRequest") => json!({"names": ["gpu.lab"]}).to_string(),
         Some("CertificateImport") => json!({"certificate": "none"}).to_string(),
         Some("CertificateReset") => json!({"to": "own"}).to_string(),
-        Some("CutRequest") => json!({"profiles": []}).to_string(),
+        Some("PartitionRequest") => json!({"profiles": []}).to_string(),
         Some("CordonRequest" | "DrainRequest" | "TestRequest") => "{}".to_owned(),
         Some("StopRequest") => "{}".to_owned(),
         Some(other) => panic!("roles.rs does not know the body {other}"),
@@ -183,8 +183,8 @@ impl Caller {
             }
             (Self::OtherUser, Needs::Verb(permission)) => match permission {
                 Permission::ImagesWrite
-                | Permission::PeopleRead
-                | Permission::PeopleWrite
+                | Permission::UsersRead
+                | Permission::UsersWrite
                 | Permission::SystemRead
                 | Permission::SystemWrite => Expected::Refused(403, "role.administrator-needed"),
                 _ if of_a_session => Expected::Refused(404, "session.not-found"),

@@ -108,7 +108,7 @@ fn unpacked(bytes: &[u8]) -> String {
 
 impl Box {
     /// Makes somebody and gives their token.
-    fn person(&self, name: &str) -> String {
+    fn user(&self, name: &str) -> String {
         let secret = self.folder.path().join("password");
         std::fs::write(&secret, PASSWORD).expect("written");
         let file = secret.display().to_string();
@@ -121,10 +121,10 @@ impl Box {
 }
 
 #[test]
-fn a_reason_that_names_a_person_stays_out_of_a_support_bundle() {
+fn a_reason_that_names_a_user_stays_out_of_a_support_bundle() {
     let the_box = Box::open();
     let own = the_box.folder.path().join("token");
-    std::fs::write(&own, the_box.person("hyejin.planted")).expect("written");
+    std::fs::write(&own, the_box.user("hyejin.planted")).expect("written");
     let own = own.display().to_string();
     let launched = the_box.run(&[
         "--token-file",
@@ -142,7 +142,7 @@ fn a_reason_that_names_a_person_stays_out_of_a_support_bundle() {
     let said = String::from_utf8_lossy(&launched.stderr);
     if said.contains("code node.refuses.") {
         skips::skip(
-            "a_reason_that_names_a_person_stays_out_of_a_support_bundle",
+            "a_reason_that_names_a_user_stays_out_of_a_support_bundle",
             said.lines().nth(1).unwrap_or_default().trim(),
         );
         return;
@@ -170,7 +170,7 @@ fn nothing_secret_or_personal_is_in_a_support_bundle() {
         .and_then(|rest| rest.split_whitespace().next())
         .expect("a setup link")
         .to_owned();
-    let token = the_box.person("hyejin.planted");
+    let token = the_box.user("hyejin.planted");
     // Whether it can run or not (an ordinary user's cannot): its row holds all of this.
     the_box.run(&[
         "run",

@@ -17,7 +17,7 @@ use rules::units::Timestamp;
 use serde_json::{Value, json};
 use server::Server;
 use server::access;
-use server::actions::people::tokens;
+use server::actions::users::tokens;
 use tower::ServiceExt;
 
 use super::fake_machine::{FakeMachine, FakeStreams};
@@ -172,11 +172,11 @@ impl TheBox {
             .expect("the code is right");
         let root = access::local_root(&server);
         for name in ["mina", "jae"] {
-            server::actions::people::create(
+            server::actions::users::create(
                 &server,
                 &root,
                 name,
-                rules::people::Role::User,
+                rules::users::Role::User,
                 PASSWORD,
             )
             .await

@@ -104,16 +104,20 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ),
     ("POST /gpus/{id}/{verb}", &["drainGpu"], &["gpu drain 0"]),
     ("POST /gpus/{id}/test", &["testGpu"], &["gpu test 0"]),
-    ("GET /gpus/{id}/test", &["getGpuProof"], &["gpu proof 0"]),
     (
-        "POST /gpus/{id}/cut",
-        &["cutGpu"],
-        &["gpu cut 0 3g.40gb -y"],
+        "GET /gpus/{id}/test",
+        &["getGpuSelfTestReport"],
+        &["gpu report 0"],
     ),
     (
-        "POST /gpus/{id}/cut/preview",
-        &["cutGpu"],
-        &["gpu cut 0 --whole"],
+        "POST /gpus/{id}/partitions",
+        &["partitionGpu"],
+        &["gpu partition 0 3g.40gb -y"],
+    ),
+    (
+        "POST /gpus/{id}/partitions/preview",
+        &["partitionGpu"],
+        &["gpu partition 0 --whole"],
     ),
     (
         "POST /sessions/{id}/{verb}",

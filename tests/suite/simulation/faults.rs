@@ -225,7 +225,7 @@ pub(super) fn invented(world: &ClusterSnapshot, now: Timestamp) -> Vec<NodeRepor
             containers: Vec::new(),
             problems: Vec::new(),
             device_uses: Vec::new(),
-            uncut: Vec::new(),
+            partition_failures: Vec::new(),
             incidents: Vec::new(),
         })
         .collect()

@@ -20,10 +20,7 @@ const LAUNCHES: u64 = 150;
 fn a_death_at_its_commit_neither_loses_nor_doubles_a_launch() {
     let start = Timestamp::from_millis(1_790_000_000_000);
     let mut server = Simulation::open(start).expect("a catalog in memory opens");
-    let kim = caller(
-        server.person("kim", start).expect("an empty catalog"),
-        "kim",
-    );
+    let kim = caller(server.user("kim", start).expect("an empty catalog"), "kim");
     let random = Arc::new(Mutex::new(Random::new(7)));
     let asked = Arc::clone(&random);
     server.before_commits(move |_| {
@@ -36,9 +33,9 @@ fn a_death_at_its_commit_neither_loses_nor_doubles_a_launch() {
     });
     let (mut wanted, mut deaths, mut replays) = (0, 0, 0);
     for number in 0..LAUNCHES {
-        let copies = 1 + (number % 3) as u32;
+        let replicas = 1 + (number % 3) as u32;
         let request = LaunchRequest {
-            copies,
+            replicas,
             ..LaunchRequest::default()
         };
         let key = IdempotencyKey {
@@ -58,9 +55,9 @@ fn a_death_at_its_commit_neither_loses_nor_doubles_a_launch() {
                 Err(Failure::Refusal(refusal)) => panic!("launch {number}: {refusal}"),
             }
         };
-        assert_eq!(answer.sessions.len(), copies as usize);
+        assert_eq!(answer.sessions.len(), replicas as usize);
         replays += u64::from(answer.replayed);
-        wanted += u64::from(copies);
+        wanted += u64::from(replicas);
         for session in answer.sessions {
             let row = server.session(session.id).expect("rows can be read");
             assert!(row.is_some(), "{} was acknowledged and is gone", session.id);

@@ -13,7 +13,6 @@ use rules::devices::WHOLE;
 use rules::findings::findings;
 use rules::messages::{Assignment, NodeReport};
 use rules::names::{ContainerName, NodeId, SessionId, SessionName, UserId, UserName};
-use rules::people::Role;
 use rules::permissions::Subject;
 use rules::placement::{self, Decision};
 use rules::resources::{Capacity, Demand, Used};
@@ -21,6 +20,7 @@ use rules::session::{
     Outcome, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
 };
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use rules::users::Role;
 use rules::world::ClusterSnapshot;
 use server::Failure;
 use server::access::{Caller, Via};
@@ -36,7 +36,7 @@ mod older;
 mod turns;
 
 /// Who launches.
-const PEOPLE: [&str; 3] = ["kim", "lee", "jo"];
+const USERS: [&str; 3] = ["kim", "lee", "jo"];
 /// Seconds of trouble.
 const TROUBLE: u64 = 120;
 /// Seconds after the last trouble in which everything must come to rest. The slowest honest way: a
@@ -160,7 +160,7 @@ struct Run {
     fault: Option<Fault>,
     server: Simulation,
     /// The first of them wants most.
-    people: Vec<Caller>,
+    users: Vec<Caller>,
     /// Says who wants something, and which catalog is served; the other generators know nothing of it.
     who: Random,
     older: older::Older,
@@ -186,7 +186,7 @@ struct Run {
     in_phase: BTreeMap<SessionId, (SessionState, u32, u64)>,
     unwanted: BTreeMap<ContainerName, u64>,
     /// Since which second a change of a grant has not been confirmed.
-    unconfirmed: BTreeMap<SessionId, u64>,
+    pending: BTreeMap<SessionId, u64>,
     dead: BTreeMap<SessionId, u64>,
     /// Since which second a decision is left.
     untaken: BTreeMap<SessionId, u64>,
@@ -253,9 +253,9 @@ impl Run {
         let mut random = Random::new(seed);
         let start = Timestamp::from_millis(1_790_000_000_000);
         let server = Simulation::open(start).expect("a catalog in memory opens");
-        let people = PEOPLE.map(|name| {
-            let person = server.person(name, start);
-            caller(person.expect("an empty catalog takes people"), name)
+        let users = USERS.map(|name| {
+            let user = server.user(name, start);
+            caller(user.expect("an empty catalog takes users"), name)
         });
         let mut who = Random::new(!seed);
         let fate = Arc::new(Mutex::new(FateDice {
@@ -285,7 +285,7 @@ impl Run {
             random,
             fault,
             server,
-            people: people.into(),
+            users: users.into(),
             older: older::Older::drawn(&mut who),
             who,
             firsts: turns::Firsts::default(),
@@ -304,7 +304,7 @@ impl Run {
             requests: 0,
             in_phase: BTreeMap::new(),
             unwanted: BTreeMap::new(),
-            unconfirmed: BTreeMap::new(),
+            pending: BTreeMap::new(),
             dead: BTreeMap::new(),
             untaken: BTreeMap::new(),
             quiet_since: 0,
@@ -379,7 +379,7 @@ impl Run {
         self.machines_live(now);
         if self.second >= self.server_back_at {
             if !self.older.is_served() {
-                self.people(now);
+                self.users(now);
             }
             self.serve(now)?;
         }
@@ -517,7 +517,7 @@ impl Run {
     }
 
     /// What people do: launch, stop, restart, pause; and ask again where no answer came.
-    fn people(&mut self, now: SimulatedMoment) {
+    fn users(&mut self, now: SimulatedMoment) {
         if let Some(asked) = self.unanswered.pop_front() {
             self.submit(asked);
         }
@@ -588,7 +588,7 @@ impl Run {
     fn act(&mut self, id: SessionId, deed: Deed) {
         let row = self.server.session(id).ok().flatten();
         let owns = |caller: &&Caller| row.as_ref().is_some_and(|s| s.owner == caller.subject.user);
-        let caller = self.people.iter().find(owns).unwrap_or(&self.people[0]);
+        let caller = self.users.iter().find(owns).unwrap_or(&self.users[0]);
         let server = self.server.server();
         let name = id.to_string();
         let result = match deed {
@@ -673,13 +673,13 @@ impl Run {
 
     /// Who wants the next session: mostly the same.
     fn wanting(&mut self) -> UserId {
-        let others = self.people.len() as u64 - 1;
+        let others = self.users.len() as u64 - 1;
         let at = if self.who.chance(70) {
             0
         } else {
             self.who.between(1, others)
         };
-        self.people[at as usize].subject.user
+        self.users[at as usize].subject.user
     }
 
     fn draft(&mut self, now: SimulatedMoment) -> Session {
@@ -1122,7 +1122,7 @@ impl Run {
             let ran = self.second - from;
             let code = session.reason.as_ref().map_or("", |r| r.code.as_str());
             let ended = session.state() == SessionState::Stopping
-                && matches!(code, "session.timeout" | "session.longest-run");
+                && matches!(code, "session.timeout" | "session.max-runtime");
             // Times are told in whole seconds.
             if ended && self.second == self.in_phase_since(session) && ran + 1 < limit {
                 return Err(format!(
@@ -1214,11 +1214,11 @@ impl Run {
         self.unwanted = unwanted;
         let running =
             |s: &&Session| s.state() == SessionState::Running && !s.pending_devices().is_empty();
-        self.unconfirmed = world
+        self.pending = world
             .sessions
             .iter()
             .filter(running)
-            .map(|s| (s.id, self.unconfirmed.get(&s.id).copied().unwrap_or(second)))
+            .map(|s| (s.id, self.pending.get(&s.id).copied().unwrap_or(second)))
             .collect();
         if self.trouble {
             return Ok(());
@@ -1237,7 +1237,7 @@ impl Run {
         if let Some((id, _)) = self.dead.iter().find(|(_, since)| stuck(**since)) {
             return Err(format!("{id} is running, and its container is dead"));
         }
-        if let Some((id, _)) = self.unconfirmed.iter().find(|(_, since)| stuck(**since)) {
+        if let Some((id, _)) = self.pending.iter().find(|(_, since)| stuck(**since)) {
             return Err(format!("the changed grant of {id} is never confirmed"));
         }
         if let Some((name, _)) = self.unwanted.iter().find(|(_, since)| stuck(**since)) {

@@ -255,7 +255,7 @@ fn a_sites_certificate_is_served_kept_and_put_back() {
     assert!(!keeper.authority().in_use);
     keeper
         .import(&two.certificate, Some(&two.key), Some("ai.lab"))
-        .expect("a name that people use");
+        .expect("a name that users use");
     assert_eq!(keeper.worries()[0].code, "certificate.other-name");
     let shown = keeper.shown().expect("shown");
     assert_eq!(shown.previous.expect("kept").names, ["gpu-01"]);

@@ -10,7 +10,7 @@ use rules::session::{
 };
 use serde_json::{Map, Value, json};
 
-/// Characters that a person does not see, those above U+FFFF left out: not every dialect of patterns can
+/// Characters that a user does not see, those above U+FFFF left out: not every dialect of patterns can
 /// write them.
 const HIDDEN: &str = r"\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2064\u2066-\u2069\ufeff\ufff9-\ufffb";
 /// Blanks besides the hidden ones.
@@ -42,7 +42,7 @@ fn image() -> Value {
     json!({"pattern": IMAGE, "maxLength": MAX_REFERENCE_LENGTH})
 }
 
-/// Text for people. The actions count bytes: as many characters fit only where each is one.
+/// Text for users. The actions count bytes: as many characters fit only where each is one.
 fn text(longest: usize) -> Value {
     json!({"pattern": plain(), "maxLength": longest})
 }
@@ -96,7 +96,7 @@ fn all() -> Vec<(&'static str, Value)> {
         ),
         ("/LaunchRequest/properties/labels", labels()),
         ("/LaunchRequest/properties/timeout_seconds", seconds()),
-        ("/LaunchRequest/properties/longest_run_seconds", seconds()),
+        ("/LaunchRequest/properties/max_runtime_seconds", seconds()),
         (
             "/LaunchRequest/properties/depends_on",
             json!({"maxItems": MAX_DEPENDENCIES}),
@@ -160,9 +160,9 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/ResourcesPatch/properties/gpu", share()),
         ("/CordonRequest/properties/note", text(256)),
         ("/DrainRequest/properties/note", text(256)),
-        ("/CutRequest/properties/note", text(256)),
+        ("/PartitionRequest/properties/note", text(256)),
         (
-            "/CutRequest/properties/profiles/items",
+            "/PartitionRequest/properties/profiles/items",
             json!({"pattern": PROFILE}),
         ),
         ("/TestRequest/properties/image", image()),

@@ -137,12 +137,12 @@ fn health(overview: &Value, setup_open: bool) -> Vec<HealthFact> {
 }
 
 pub(super) fn setup_open(own: &ConsoleRole<'_>) -> bool {
-    own.call("GET", "/api/v1/users", None).is_ok_and(|people| {
-        !people["items"]
+    own.call("GET", "/api/v1/users", None).is_ok_and(|users| {
+        !users["items"]
             .as_array()
             .into_iter()
             .flatten()
-            .any(|person| person["role"] == "administrator")
+            .any(|user| user["role"] == "administrator")
     })
 }
 

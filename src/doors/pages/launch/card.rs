@@ -180,15 +180,15 @@ fn sizes(
 }
 
 fn partitions(t: Text, all: &[Gpu], typed: &str) -> Vec<PartitionChoice> {
-    let mut cuts: BTreeMap<MigProfile, (usize, usize)> = BTreeMap::new();
+    let mut partitions: BTreeMap<MigProfile, (usize, usize)> = BTreeMap::new();
     for gpu in all {
         for part in &gpu.partitions {
-            let (free, number) = cuts.entry(part.profile).or_default();
+            let (free, number) = partitions.entry(part.profile).or_default();
             *number += 1;
             *free += usize::from(!part.taken && !gpu.cordoned && gpu.answers);
         }
     }
-    if cuts.is_empty() && typed.is_empty() {
+    if partitions.is_empty() && typed.is_empty() {
         return Vec::new();
     }
     let none = PartitionChoice {
@@ -199,7 +199,11 @@ fn partitions(t: Text, all: &[Gpu], typed: &str) -> Vec<PartitionChoice> {
     };
     let mut list = vec![none];
     // What a duplicate asks for stays in the form, so that the refusal stands beside it.
-    if !typed.is_empty() && !cuts.keys().any(|profile| profile.to_string() == typed) {
+    if !typed.is_empty()
+        && !partitions
+            .keys()
+            .any(|profile| profile.to_string() == typed)
+    {
         list.push(PartitionChoice {
             value: typed.to_owned(),
             name: typed.to_owned(),
@@ -208,7 +212,8 @@ fn partitions(t: Text, all: &[Gpu], typed: &str) -> Vec<PartitionChoice> {
         });
     }
     list.extend(
-        cuts.into_iter()
+        partitions
+            .into_iter()
             .map(|(profile, (free, number))| PartitionChoice {
                 value: profile.to_string(),
                 name: profile.to_string(),
@@ -221,14 +226,14 @@ fn partitions(t: Text, all: &[Gpu], typed: &str) -> Vec<PartitionChoice> {
 
 #[cfg(test)]
 mod tests {
-    use api::gpus::Partition as Cut;
+    use api::gpus::Partition;
     use rules::devices::Health;
     use rules::names::NodeId;
 
     use super::*;
 
-    fn gpu(index: u32, cut: &[&str]) -> Gpu {
-        let part = |profile: &&str| Cut {
+    fn gpu(index: u32, partitioned: &[&str]) -> Gpu {
+        let part = |profile: &&str| Partition {
             id: format!("MIG-{profile}"),
             profile: MigProfile::parse(profile).expect("a profile"),
             memory: Bytes::gib(10),
@@ -248,8 +253,8 @@ mod tests {
             health: Health::Well,
             driver: String::new(),
             hold: rules::devices::Hold::Nobody,
-            proof: rules::proof::SelfTestStatus::None,
-            proved_at: None,
+            self_test: rules::self_test::SelfTestStatus::None,
+            self_tested_at: None,
             answers: true,
             simulated: true,
             cordoned: false,
@@ -264,7 +269,7 @@ mod tests {
             doing: None,
             profiles: Vec::new(),
             planned: None,
-            partitions: cut.iter().map(part).collect(),
+            partitions: partitioned.iter().map(part).collect(),
             slices: Vec::new(),
         }
     }
@@ -316,10 +321,14 @@ mod tests {
     }
 
     #[test]
-    fn partitions_are_offered_where_devices_are_cut_and_shares_where_they_are_not() {
-        let cut = gpu(0, &["1g.10gb", "3g.40gb"]);
-        let both =
-            shown(vec![cut.clone(), gpu(1, &[])], SharePolicy::default(), "").expect("a card");
+    fn partitions_are_offered_where_devices_are_partitioned_and_shares_where_they_are_not() {
+        let partitioned = gpu(0, &["1g.10gb", "3g.40gb"]);
+        let both = shown(
+            vec![partitioned.clone(), gpu(1, &[])],
+            SharePolicy::default(),
+            "",
+        )
+        .expect("a card");
         let notes: Vec<(String, String)> = both
             .partitions
             .into_iter()
@@ -334,7 +343,7 @@ mod tests {
             ]
         );
         assert!(both.share.is_some());
-        let only = shown(vec![cut], SharePolicy::default(), "").expect("a card");
+        let only = shown(vec![partitioned], SharePolicy::default(), "").expect("a card");
         assert!(only.share.is_none() && only.sizes.is_empty());
         assert!(shown(Vec::new(), SharePolicy::default(), "").is_none());
     }

@@ -19,8 +19,8 @@ use super::super::overview::{
 use super::super::presenter::Preview;
 use super::super::presenter::{SessionEnd, TimelineStep, Wait};
 use super::super::problem::{BareProblemPage, ProblemPage};
-use super::super::proofs::{self, ProofPage};
 use super::super::queue::{self, EndingRow, QueuePage};
+use super::super::self_tests::{self, SelfTestPage};
 use super::super::sessions::{
     Chart, SessionDetailPage, SessionRow, SessionTab, SessionsPage, Strip, Verbs,
 };
@@ -67,8 +67,8 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         ("gpus", gpus(t, false).render()),
         ("gpus-empty", gpus(t, true).render()),
         ("gpu", gpu(t).render()),
-        ("gpu-test", proof(t, true).render()),
-        ("gpu-test-empty", proof(t, false).render()),
+        ("gpu-test", report(t, true).render()),
+        ("gpu-test-empty", report(t, false).render()),
         ("queue", queue(t, true).render()),
         ("queue-empty", queue(t, false).render()),
         ("images", images(t).render()),
@@ -157,7 +157,7 @@ fn layout(t: Text, here: Nav, live: bool) -> PageLayout {
         host: "fardel-01".into(),
         address: "fardel-01.lab.internal".into(),
         version: "0.1.0",
-        person: Some(SignedInUser::new("mina.park", t.me_role_administrator())),
+        user: Some(SignedInUser::new("mina.park", t.me_role_administrator())),
         administrator: true,
         nonce: "c2FtcGxl".into(),
         path: "/sample".into(),
@@ -171,7 +171,7 @@ fn layout(t: Text, here: Nav, live: bool) -> PageLayout {
 
 fn stranger(t: Text) -> PageLayout {
     PageLayout {
-        person: None,
+        user: None,
         administrator: false,
         ..layout(t, Nav::Nowhere, false)
     }
@@ -464,7 +464,7 @@ fn gpus(t: Text, empty: bool) -> GpusPage {
                 title: t.gpu_socket(0),
                 rows: vec![gpus::DeviceCard {
                     href: "/gpus/SIMULATED-H100-2".into(),
-                    cut: false,
+                    partitioned: false,
                     row: card(t),
                 }],
             }]
@@ -485,7 +485,7 @@ fn gpu(t: Text) -> GpuPage {
         id: "SIMULATED-H100-2".into(),
         name: "GPU 2".into(),
         simulated: true,
-        standing: Some(("warn", t.proof_untested().into())),
+        standing: Some(("warn", t.self_test_untested().into())),
         cordoned: true,
         note: "a fan is loud".into(),
         may_write: true,
@@ -504,23 +504,23 @@ fn gpu(t: Text) -> GpuPage {
             state: t.state_running().into(),
         }],
         ends: vec!["vit-ablation".into()],
-        planned: Some(gpus::cut::Planned {
-            words: t.gpu_cut_planned("3g.40gb"),
-            lead: t.gpu_cut_by_hand("fardel-01"),
+        planned: Some(gpus::partitions::Planned {
+            words: t.gpu_partitions_planned("3g.40gb"),
+            lead: t.gpu_partitions_by_hand("fardel-01"),
             commands: vec!["nvidia-smi -i GPU-1 -mig 1".into()],
             back: vec![("1g.10gb".into(), 2)],
         }),
-        cut: Some(gpus::cut::Cutting {
-            profiles: vec![gpus::cut::Profile {
+        partitions: Some(gpus::partitions::PartitionForm {
+            profiles: vec![gpus::partitions::Profile {
                 name: "3g.40gb".into(),
-                note: t.gpu_cut_size(40, 3),
+                note: t.gpu_partitions_size(40, 3),
                 number: 1,
             }],
-            answer: gpus::cut::CutPreview {
+            answer: gpus::partitions::PartitionPreview {
                 tone: "wait",
                 icon: "hourglass",
-                verdict: t.gpu_cut_ends(1),
-                detail: t.gpu_cut_by_machine("fardel-01"),
+                verdict: t.gpu_partitions_ends(1),
+                detail: t.gpu_partitions_by_machine("fardel-01"),
                 row: Some(card(t)),
                 ends: vec!["vit-ablation".into()],
                 blocked: false,
@@ -529,45 +529,46 @@ fn gpu(t: Text) -> GpuPage {
     }
 }
 
-fn proof(t: Text, tested: bool) -> ProofPage {
-    let line = |held, name: &str, subject: &str, measured: &str, wanted: &str| proofs::TestRow {
-        held,
-        name: name.into(),
-        subject: subject.into(),
-        measured: measured.into(),
-        wanted: wanted.into(),
-    };
-    ProofPage {
+fn report(t: Text, tested: bool) -> SelfTestPage {
+    let line =
+        |held, name: &str, subject: &str, measured: &str, wanted: &str| self_tests::TestRow {
+            held,
+            name: name.into(),
+            subject: subject.into(),
+            measured: measured.into(),
+            wanted: wanted.into(),
+        };
+    SelfTestPage {
         t,
         f: layout(t, Nav::Gpus, true),
         alert: None,
         id: "GPU-1".into(),
         name: "GPU 0".into(),
-        standing: ("warn", t.proof_untested().into()),
-        never: (!tested).then(|| t.proof_never_simulated().into()),
+        standing: ("warn", t.self_test_untested().into()),
+        never: (!tested).then(|| t.self_test_never_simulated().into()),
         images: vec!["pytorch:2.9".into()],
         may_write: true,
-        running: tested.then(|| proofs::TestProgress {
+        running: tested.then(|| self_tests::TestProgress {
             step: "memory plain × 4".into(),
             figure: t.common_of_two(3, 34),
             percent: 9,
             may_cancel: true,
         }),
-        found: tested.then(|| proofs::TestOutcome {
+        found: tested.then(|| self_tests::TestOutcome {
             passed: false,
-            verdict: t.proof_some_failed(1, 2),
-            facts: vec![(t.proof_driver().into(), "580.159.03".into())],
+            verdict: t.self_test_some_failed(1, 2),
+            facts: vec![(t.self_test_driver().into(), "580.159.03".into())],
             lines: vec![
                 line(
                     true,
-                    t.proof_memory(),
+                    t.self_test_memory(),
                     "plain × 4",
                     "1 of 1, then code 2",
                     "code 2",
                 ),
                 line(
                     false,
-                    t.proof_share(),
+                    t.self_test_share(),
                     "",
                     "52.10 %, 14.56 points off",
                     "66.66 %",
@@ -907,7 +908,7 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
         ],
         form: LaunchFields {
             name: "vit-ablation-2".into(),
-            copies: "1".into(),
+            replicas: "1".into(),
             ..LaunchFields::default()
         },
         name_hint: "calm-otter".into(),

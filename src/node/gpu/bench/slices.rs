@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_read_as_people_write_them() {
+    fn shares_are_read_as_users_write_them() {
         assert_eq!(read_shares("0.35,0.30,1"), Ok(vec![350, 300, 1000]));
         for wrong in ["", "0", "1.5", "0.35,", "2"] {
             assert!(read_shares(wrong).is_err(), "{wrong}");

@@ -329,7 +329,7 @@ fn links_make_groups_and_a_switch_makes_one() {
 }
 
 #[test]
-fn partitions_keep_their_order_and_what_is_cut_into_nothing_gives_nothing() {
+fn partitions_keep_their_order_and_what_is_partitioned_into_nothing_gives_nothing() {
     let part = |word: &str, outer| PartTold {
         uuid: Some(format!("MIG-{outer}")),
         model: Some(format!("NVIDIA H200 MIG {word}")),
@@ -338,7 +338,7 @@ fn partitions_keep_their_order_and_what_is_cut_into_nothing_gives_nothing() {
         instances: Some((outer, 0)),
     };
     let mut inventory = Inventory::default();
-    let cut = |parts: Vec<PartTold>| {
+    let partition = |parts: Vec<PartTold>| {
         Some(vec![CardTold {
             parts: Some(parts),
             ..told(0)
@@ -349,7 +349,10 @@ fn partitions_keep_their_order_and_what_is_cut_into_nothing_gives_nothing() {
         part("3g.71gb", 2),
         part("1c.3g.71gb", 5),
     ];
-    assert_eq!(look(&mut inventory, &[listed(0)], cut(parts)), ["well"]);
+    assert_eq!(
+        look(&mut inventory, &[listed(0)], partition(parts)),
+        ["well"]
+    );
     let device = inventory.devices().remove(0);
     let words: Vec<String> = device
         .mig
@@ -366,14 +369,14 @@ fn partitions_keep_their_order_and_what_is_cut_into_nothing_gives_nothing() {
     assert_eq!(parts, [(0, 2), (1, 9)]);
     assert_eq!(real.parts[1].uuid, "MIG-9");
     assert_eq!(
-        look(&mut inventory, &[listed(0)], cut(Vec::new())),
+        look(&mut inventory, &[listed(0)], partition(Vec::new())),
         ["failing"]
     );
     assert_eq!(
         look(&mut inventory, &[listed(0)], Some(vec![told(0)])),
         ["well"]
     );
-    assert!(!inventory.devices()[0].is_cut());
+    assert!(!inventory.devices()[0].is_partitioned());
 }
 
 #[test]

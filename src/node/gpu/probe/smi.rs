@@ -58,7 +58,7 @@ fn rows<const COLUMNS: usize>(text: &str) -> Result<Vec<[&str; COLUMNS]>, Unread
 
 fn read_cards(text: &str) -> Result<Vec<CardTold>, Unreadable> {
     let cards = rows::<6>(text)?.into_iter().map(|row| {
-        let [uuid, model, pci, memory, cut, errors] = row;
+        let [uuid, model, pci, memory, partitioned, errors] = row;
         number_of(uuid).ok_or(Unreadable)?;
         Ok(CardTold {
             uuid: Some(uuid.to_owned()),
@@ -66,7 +66,7 @@ fn read_cards(text: &str) -> Result<Vec<CardTold>, Unreadable> {
             pci: Some(pci.to_owned()),
             memory: memory.parse::<u64>().ok().map(|mib| mib * MIB),
             // It prints no partitions in a table: a card that is cut has none that anybody could be given.
-            parts: (cut == "Enabled").then(Vec::new),
+            parts: (partitioned == "Enabled").then(Vec::new),
             uncorrected_errors: errors.parse().ok(),
             ..CardTold::default()
         })
@@ -130,10 +130,10 @@ mod tests {
         assert_eq!(cards[0].memory, Some(143_771 * MIB));
         assert_eq!(cards[0].uncorrected_errors, Some(0));
         assert_eq!((cards[0].parts.clone(), cards[1].memory), (None, None));
-        let cut = read_cards(&format!(
+        let partitioned = read_cards(&format!(
             "{NAME}, NVIDIA A100, 0:1:0.0, 81920, Enabled, 0\n"
         ));
-        assert_eq!(cut.expect("a table")[0].parts, Some(Vec::new()));
+        assert_eq!(partitioned.expect("a table")[0].parts, Some(Vec::new()));
         let figures = read_figures(&format!("{NAME}, 3712, 97, 61, 310.5\n")).expect("a table");
         assert_eq!(figures[0].memory, Some(3712 * MIB));
         assert_eq!(figures[0].milliwatts, Some(310_500));

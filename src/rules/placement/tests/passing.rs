@@ -19,7 +19,7 @@ fn crowded(numbers: &mut Numbers) -> ClusterSnapshot {
 }
 
 fn any(numbers: &mut Numbers) -> Demand {
-    let mut demand = wish(numbers);
+    let mut demand = request(numbers);
     if numbers.below(3) == 0 {
         demand = super::demand("1", "1g", "0");
     }
@@ -29,14 +29,14 @@ fn any(numbers: &mut Numbers) -> Demand {
 }
 
 fn add(world: &mut ClusterSnapshot, numbers: &mut Numbers, n: u32) {
-    let wish = any(numbers);
-    if wish.check().is_err() || possible(world, &wish, &SessionEnvironment::Host).is_err() {
+    let request = any(numbers);
+    if request.check().is_err() || possible(world, &request, &SessionEnvironment::Host).is_err() {
         return;
     }
     let mut session = super::world(&format!("s{n} 1 1g 0")).sessions.remove(0);
     session.id = SessionId(uuid::Uuid::from_u128(u128::from(1000 + n)));
     session.owner = UserId(uuid::Uuid::from_u128(u128::from(n)));
-    session.spec.demand = wish;
+    session.spec.demand = request;
     session.queued_at = Timestamp::from_millis(i64::from(n));
     world.sessions.push(session);
 }

@@ -6,7 +6,7 @@ use crate::workload::container::MAIN;
 use super::*;
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
-fn person(number: u128) -> UserId {
+fn user(number: u128) -> UserId {
     UserId(uuid::Uuid::from_u128(number))
 }
 
@@ -49,7 +49,7 @@ fn one_core() -> ClusterSnapshot {
 /// each other user, however many that user queued, and the head of the queue stays the head.
 #[test]
 fn one_session_waits_for_one_of_each_other_however_many_they_queued() {
-    let (kim, lee, jo) = (person(1), person(2), person(3));
+    let (kim, lee, jo) = (user(1), user(2), user(3));
     let mut world = one_core();
     for n in 0..2_500 {
         world.sessions.push(queued(kim, n, at(0)));
@@ -70,7 +70,7 @@ fn one_session_waits_for_one_of_each_other_however_many_they_queued() {
 /// Proves too: `one_session_waits_for_one_of_each_other_however_many_they_queued`
 #[test]
 fn a_session_that_is_about_to_end_takes_no_turn() {
-    let (kim, lee) = (person(1), person(2));
+    let (kim, lee) = (user(1), user(2));
     let mut world = one_core();
     let failed = SessionId(uuid::Uuid::from_u128(1));
     world.ended.insert(failed, Some(Outcome::Failed));
@@ -94,7 +94,7 @@ fn the_first_in_the_queue_stays_the_first_until_it_starts() {
     let mut numbers = Numbers(7);
     let mut world = one_core();
     // Somebody holds the core.
-    let mut holder = queued(person(9), 1, at(0));
+    let mut holder = queued(user(9), 1, at(0));
     holder.place(
         world.nodes[0].id,
         Vec::new(),
@@ -102,10 +102,10 @@ fn the_first_in_the_queue_stays_the_first_until_it_starts() {
         at(0),
     );
     world.sessions.push(holder);
-    world.sessions.push(queued(person(1), 2, at(1)));
+    world.sessions.push(queued(user(1), 2, at(1)));
     let first = world.sessions[1].id;
     for n in 3..400 {
-        let owner = person(u128::from(numbers.below(6)));
+        let owner = user(u128::from(numbers.below(6)));
         world.sessions.push(queued(owner, n, at(u64::from(n))));
         let now = at(u64::from(n));
         assert_eq!(order::waiting(&world, now)[0].id, first, "after {n}");
@@ -117,27 +117,27 @@ fn the_first_in_the_queue_stays_the_first_until_it_starts() {
 ///
 /// Proves too: `one_session_waits_for_one_of_each_other_however_many_they_queued`
 #[test]
-fn nobody_starves_behind_people_who_queue_one_at_a_time() {
+fn nobody_starves_behind_users_who_queue_one_at_a_time() {
     for seed in 0..50 {
         let mut numbers = Numbers(seed);
         let others = 2 + u128::from(numbers.below(6));
         let mut world = one_core();
         for n in 0..100 {
-            world.sessions.push(queued(person(0), n, at(0)));
+            world.sessions.push(queued(user(0), n, at(0)));
         }
         let mut number = 100;
         let mut since: u128 = 0;
         for second in 1..200 {
             for other in 1..=others {
-                let waits = world.sessions.iter().any(|s| s.owner == person(other));
+                let waits = world.sessions.iter().any(|s| s.owner == user(other));
                 if !waits && numbers.below(4) > 0 {
                     number += 1;
-                    let own = queued(person(other), number, at(second));
+                    let own = queued(user(other), number, at(second));
                     world.sessions.push(own);
                 }
             }
             since += 1;
-            if serve(&mut world, at(second)).contains(&person(0)) {
+            if serve(&mut world, at(second)).contains(&user(0)) {
                 since = 0;
             }
             assert!(
@@ -150,7 +150,7 @@ fn nobody_starves_behind_people_who_queue_one_at_a_time() {
 
 #[test]
 fn everybodys_own_come_in_their_order_and_what_waits_for_a_time_takes_no_turn() {
-    let (kim, lee) = (person(1), person(2));
+    let (kim, lee) = (user(1), user(2));
     let mut world = one_core();
     for n in 0..3 {
         let mut later = queued(kim, n, at(0));
@@ -174,7 +174,7 @@ fn everybodys_own_come_in_their_order_and_what_waits_for_a_time_takes_no_turn() 
 
 #[test]
 fn why_and_preview_count_turns() {
-    let (kim, lee) = (person(1), person(2));
+    let (kim, lee) = (user(1), user(2));
     let mut world = one_core();
     for n in 0..5 {
         world.sessions.push(queued(kim, n, at(u64::from(n))));
@@ -202,7 +202,7 @@ fn why_and_preview_count_turns() {
 
 #[test]
 fn a_node_starts_one_session_of_each_owner_before_the_second_of_any() {
-    let (kim, lee) = (person(1), person(2));
+    let (kim, lee) = (user(1), user(2));
     let mut world = world("node a 64 64g 0");
     let node = world.nodes[0].id;
     for (owner, number) in [(kim, 1), (kim, 2), (kim, 3), (lee, 4), (kim, 5)] {

@@ -35,9 +35,9 @@ fn now() -> Timestamp {
 
 async fn add(server: &Server, name: &str) {
     let root = crate::access::local_root(server);
-    let role = rules::people::Role::User;
+    let role = rules::users::Role::User;
     let good = "correct horse battery";
-    crate::actions::people::create(server, &root, name, role, good)
+    crate::actions::users::create(server, &root, name, role, good)
         .await
         .unwrap();
 }
@@ -45,15 +45,15 @@ async fn add(server: &Server, name: &str) {
 fn names(server: &Server) -> Vec<String> {
     let reach = rules::permissions::reach(
         &crate::access::local_root(server).subject,
-        rules::permissions::Permission::PeopleRead,
+        rules::permissions::Permission::UsersRead,
     );
-    let people = server
+    let users = server
         .catalog()
-        .read_now("people", |view| view.people(&reach))
+        .read_now("users", |view| view.users(&reach))
         .unwrap();
-    people
+    users
         .into_iter()
-        .map(|person| person.name.to_string())
+        .map(|user| user.name.to_string())
         .collect()
 }
 
@@ -65,7 +65,7 @@ async fn an_older_program_goes_back_to_the_catalog_from_before_and_says_what_is_
     let server = serve(data).unwrap();
     add(&server, "before").await;
     drop(server);
-    // A newer program raised the schema, keeping a copy first, and then people worked on.
+    // A newer program raised the schema, keeping a copy first, and then users worked on.
     pretend_upgrade(data);
     let known = crate::catalog::copy::newest_version();
     pretend_version(data, known);
@@ -80,7 +80,7 @@ async fn an_older_program_goes_back_to_the_catalog_from_before_and_says_what_is_
         (done.from, done.to, done.would_rise_again),
         (known + 1, known, false)
     );
-    assert_eq!(done.lost, Some(vec![("person.added".to_owned(), 1)]));
+    assert_eq!(done.lost, Some(vec![("user.added".to_owned(), 1)]));
     assert!(done.lost_since.is_some());
     let server = serve(data).unwrap();
     assert!(names(&server).contains(&"before".to_owned()));

@@ -106,8 +106,8 @@ async fn a_clock_that_was_set_back_two_years_is_a_finding_and_stops_nothing() {
     let house = house(true);
     let root = crate::access::local_root(&house.server);
     let add = async |name: &str| {
-        let role = rules::people::Role::User;
-        crate::actions::people::create(&house.server, &root, name, role, "correct horse battery")
+        let role = rules::users::Role::User;
+        crate::actions::users::create(&house.server, &root, name, role, "correct horse battery")
             .await
     };
     add("before").await.unwrap();

@@ -126,7 +126,7 @@ async fn a_restored_box_signs_in_and_has_its_keys_and_settings() {
 
     let verified = verify(&backup, &passphrase(), house.folder.path()).unwrap();
     assert!(verified.catalog.is_sound(), "{verified:?}");
-    assert_eq!(verified.catalog.people, 1);
+    assert_eq!(verified.catalog.users, 1);
     assert_eq!(
         verified.files,
         [
@@ -274,7 +274,7 @@ async fn a_restore_refuses_a_running_server_and_keeps_the_old_state_aside() {
     // Later changes, which the restore takes back and keeps aside.
     let server = serve(&places);
     let root = crate::access::local_root(&server);
-    crate::actions::people::create(&server, &root, "later", rules::people::Role::User, GOOD)
+    crate::actions::users::create(&server, &root, "later", rules::users::Role::User, GOOD)
         .await
         .unwrap();
     drop(server);
@@ -293,13 +293,13 @@ async fn a_restore_refuses_a_running_server_and_keeps_the_old_state_aside() {
         });
         let reach = rules::permissions::reach(
             &crate::access::local_root(&server).subject,
-            rules::permissions::Permission::PeopleRead,
+            rules::permissions::Permission::UsersRead,
         );
-        let people = server
+        let users = server
             .catalog()
-            .read_now("people", |view| view.people(&reach))
+            .read_now("users", |view| view.users(&reach))
             .unwrap();
-        people
+        users
             .into_iter()
             .map(|p| p.name.to_string())
             .collect::<Vec<_>>()
@@ -598,7 +598,7 @@ fn a_passphrase_that_others_may_read_or_that_is_short_is_refused() {
 /// The size that the product promises two minutes for. Prints what each part took.
 #[tokio::test]
 #[ignore = "writes half a gigabyte; run by itself: cargo test -p server -- --ignored two_minutes"]
-async fn ten_thousand_people_and_a_million_events_take_less_than_two_minutes() {
+async fn ten_thousand_users_and_a_million_events_take_less_than_two_minutes() {
     let house = BackupFixture::furnished().await;
     let places = house.places();
     catalog::copy::pretend_history(&places.data, 10_000, 1_000_000);
@@ -617,7 +617,7 @@ async fn ten_thousand_people_and_a_million_events_take_less_than_two_minutes() {
     let verified = verify(&backup, &passphrase(), house.folder.path()).unwrap();
     took("verify", began);
     assert!(verified.catalog.is_sound());
-    assert_eq!(verified.catalog.people, 10_001);
+    assert_eq!(verified.catalog.users, 10_001);
     assert!(verified.catalog.events >= 1_000_000);
     let fresh = house.places_of("two");
     let began = std::time::Instant::now();

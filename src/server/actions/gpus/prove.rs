@@ -1,12 +1,12 @@
 //! The self-test of a card: two ordinary sessions bound to it, in which the program that every slice comes
-//! with tries all there is to try, one thing after the other. What it says is judged by `rules::proof`, signed
+//! with tries all there is to try, one thing after the other. What it says is judged by `rules::self_test`, signed
 //! by the box's authority and kept. One test at a time; none survives its server.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use api::gpus::{Gpu, Proof, TestRequest};
+use api::gpus::{Gpu, SelfTestReport, TestRequest};
 use api::operations::OperationState;
 use api::operations::OperationView;
 use api::sessions::{LaunchRequest, Resources};
@@ -14,11 +14,11 @@ use base::link::streams::{ExecRequest, Streams, TermOutput};
 use rules::devices::Health;
 use rules::names::{ContainerName, OperationId, SessionId};
 use rules::permissions::Permission;
-use rules::proof::{self, PATHS, PROCESSES, Statement, TestFinding, WAYS};
 use rules::reasons;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::resources::DeviceShare;
+use rules::self_test::{self, PATHS, PROCESSES, Statement, TestFinding, WAYS};
 use rules::session::{SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use serde_json::json;
@@ -33,7 +33,7 @@ use crate::appliance::imports::ImportProgress;
 use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
 use crate::catalog::jobs::OperationRow;
-use crate::catalog::proofs::ProofRow;
+use crate::catalog::self_tests::SelfTestRow;
 use crate::{Failure, Server, ServerFault};
 
 /// The kind of these operations.
@@ -68,7 +68,7 @@ const MAX_RUN_SECONDS: u64 = 1800;
 
 /// What the tests of this server share with those who ask about them.
 #[derive(Default)]
-pub struct Proofs {
+pub struct SelfTests {
     streams: OnceLock<Arc<dyn Streams>>,
     state: Mutex<SelfTestQueue>,
     rung: tokio::sync::Notify,
@@ -88,7 +88,7 @@ struct Task {
     image: String,
 }
 
-impl Proofs {
+impl SelfTests {
     pub(crate) fn bring(&self, streams: Arc<dyn Streams>) {
         // A second one would be a second start of the same server, which does not happen.
         let _ = self.streams.set(streams);
@@ -111,7 +111,7 @@ impl Proofs {
     }
 }
 
-/// Begins the self-test of a card and gives its operation, whose end names the proof.
+/// Begins the self-test of a card and gives its operation, whose end names the report.
 ///
 /// Errors: `gpu.test-simulated`, `gpu.test-cut`, `gpu.test-silent`, `gpu.test-no-room` with how much is
 /// missing, `gpu.test-no-environment` where its machine offers none and none was named, `image.not-found`,
@@ -124,7 +124,7 @@ pub async fn test(
 ) -> Result<OperationView, Failure> {
     allowed(caller, Permission::SystemWrite)?;
     refuse_unwell(server)?;
-    if server.proofs().streams.get().is_none() {
+    if server.self_tests().streams.get().is_none() {
         return Err(refusals::gpu_test_unable().into());
     }
     let gpu = super::get(server, caller, id).await?;
@@ -144,7 +144,7 @@ pub async fn test(
     let (id, actor) = (row.id, caller.name.clone());
     let written = row.clone();
     // Before the row is there: it must not be taken for one of an earlier server.
-    server.proofs().locked().seen.insert(
+    server.self_tests().locked().seen.insert(
         id,
         ImportProgress {
             step: "waiting".to_owned(),
@@ -154,7 +154,7 @@ pub async fn test(
     );
     let begun = server
         .catalog()
-        .write(Lane::People, "begin a self-test", move |rows| {
+        .write(Lane::Requests, "begin a self-test", move |rows| {
             if rows
                 .open_operations()?
                 .iter()
@@ -165,7 +165,7 @@ pub async fn test(
             rows.insert_operation(&written, actor.as_str())
         })
         .await;
-    let mut state = server.proofs().locked();
+    let mut state = server.self_tests().locked();
     if let Err(failure) = begun {
         state.seen.remove(&id);
         return Err(failure);
@@ -177,7 +177,7 @@ pub async fn test(
         image,
     });
     drop(state);
-    server.proofs().rung.notify_one();
+    server.self_tests().rung.notify_one();
     Ok(show(server, row))
 }
 
@@ -202,15 +202,15 @@ pub async fn running(
     Ok(its.map(|row| show(server, row)))
 }
 
-/// The newest proof of a card, made with any driver.
+/// The newest report of a card, made with any driver.
 ///
 /// Errors: `gpu.not-found`, `gpu.not-tested`.
-pub async fn proof(server: &Server, caller: &Caller, id: &str) -> Result<Proof, Failure> {
+pub async fn report(server: &Server, caller: &Caller, id: &str) -> Result<SelfTestReport, Failure> {
     let gpu = super::get(server, caller, id).await?;
     let device = gpu.id.clone();
     let row = server
         .catalog()
-        .read("show a proof", move |view| view.newest_proof(&device))
+        .read("show a report", move |view| view.newest_self_test(&device))
         .await?;
     let Some(row) = row else {
         return Err(match gpu.simulated {
@@ -220,10 +220,10 @@ pub async fn proof(server: &Server, caller: &Caller, id: &str) -> Result<Proof, 
         .into());
     };
     let authority = server.certificates()?.authority();
-    Ok(Proof {
+    Ok(SelfTestReport {
         id: row.id,
         result: serde_json::from_str(&row.statement)
-            .map_err(|error| ServerFault::new("read a proof", error))?,
+            .map_err(|error| ServerFault::new("read a report", error))?,
         statement: row.statement,
         signature: base64(&row.signature),
         authority: authority.pem,
@@ -290,7 +290,7 @@ fn testable(server: &Server, gpu: &Gpu) -> Result<(GpuShare, GpuShare), Refusal>
         return Err(refusals::gpu_test_simulated());
     }
     if !gpu.partitions.is_empty() {
-        return Err(refusals::gpu_test_cut());
+        return Err(refusals::gpu_test_partitioned());
     }
     if !gpu.answers || matches!(gpu.health, Health::Failing { .. }) {
         return Err(refusals::gpu_test_silent());
@@ -300,7 +300,7 @@ fn testable(server: &Server, gpu: &Gpu) -> Result<(GpuShare, GpuShare), Refusal>
         ..rules::resources::Device::new(gpu.index, gpu.model.clone())
     };
     let policy = server.settings().share_policy();
-    let Some((larger, smaller)) = proof::shares(&device, &policy) else {
+    let Some((larger, smaller)) = self_test::shares(&device, &policy) else {
         return Err(refusals::gpu_test_too_small(gpu.memory));
     };
     let wanted = GpuShare(larger.0 + smaller.0);
@@ -320,16 +320,16 @@ pub(crate) async fn keep_proving(server: Server) {
         tracing::error!(error = %base::observe::chain(&failure), "tests of an earlier server stay open");
     }
     loop {
-        let task = server.proofs().locked().waiting.pop_front();
+        let task = server.self_tests().locked().waiting.pop_front();
         let Some(task) = task else {
-            server.proofs().rung.notified().await;
+            server.self_tests().rung.notified().await;
             continue;
         };
         let id = task.operation;
         if let Err(failure) = prove(&server, &task).await {
             tracing::error!(operation = %id, error = %base::observe::chain(&failure), "a self-test is stuck");
         }
-        let mut state = server.proofs().locked();
+        let mut state = server.self_tests().locked();
         state.seen.remove(&id);
         state.cancelled.remove(&id);
     }
@@ -343,7 +343,7 @@ async fn forget_interrupted(server: &Server) -> Result<(), Failure> {
         .write(Lane::Loops, "end tests of an earlier server", move |rows| {
             let known = rows.open_operations()?;
             for row in known.iter().filter(|row| row.kind == KIND) {
-                if own.proofs().seen(row.id).is_some() {
+                if own.self_tests().seen(row.id).is_some() {
                     continue;
                 }
                 let refusal = refusals::gpu_test_interrupted();
@@ -432,7 +432,7 @@ async fn keep(server: &Server, task: &Task, statement: Statement) -> Result<(), 
         .certificates()?
         .sign(text.as_bytes())
         .map_err(crate::appliance::lazy_stores::tls_failure)?;
-    let proof = ProofRow {
+    let report = SelfTestRow {
         id: uuid::Uuid::from_bytes(base::observe::random()),
         device: statement.device.clone(),
         driver: statement.driver.clone(),
@@ -445,21 +445,21 @@ async fn keep(server: &Server, task: &Task, statement: Statement) -> Result<(), 
     server
         .catalog()
         .write(Lane::Loops, "keep what a self-test found", move |rows| {
-            rows.insert_proof(&proof)?;
-            let word = if proof.passed { "passed" } else { "failed" };
+            rows.insert_self_test(&report)?;
+            let word = if report.passed { "passed" } else { "failed" };
             rows.note(NewEvent {
                 actor: actor.as_str(),
                 topic: "gpus",
-                object: &proof.device,
+                object: &report.device,
                 scope: rules::tenancy::Scope::SITE,
                 code: "gpu.tested",
                 before: "",
-                after: &format!("{word}, driver {}", proof.driver),
+                after: &format!("{word}, driver {}", report.driver),
             })?;
             let result = json!({
-                "device": proof.device,
-                "proof": proof.id,
-                "passed": proof.passed,
+                "device": report.device,
+                "report": report.id,
+                "passed": report.passed,
                 "failed": statement.failed(),
             });
             rows.end_operation(id, OperationState::Succeeded, Some(&result), None)
@@ -489,7 +489,7 @@ struct TestSession {
 
 impl<'a> Trial<'a> {
     async fn new(server: &'a Server, task: &'a Task) -> Result<Self, Failure> {
-        let streams = server.proofs().streams.get().cloned().ok_or_else(|| {
+        let streams = server.self_tests().streams.get().cloned().ok_or_else(|| {
             ServerFault::new("look into sessions", "no way into sessions was given")
         })?;
         let began_at = server.clock().now();
@@ -510,8 +510,8 @@ impl<'a> Trial<'a> {
                     gpu: Some(share),
                     ..Resources::default()
                 },
-                longest_run_seconds: Some(MAX_RUN_SECONDS),
-                only_on: Some(gpu.id.clone()),
+                max_runtime_seconds: Some(MAX_RUN_SECONDS),
+                device_affinity: Some(gpu.id.clone()),
                 ..LaunchRequest::default()
             };
             let launched = sessions::launch(server, &task.caller, request, None).await?;
@@ -543,7 +543,7 @@ impl<'a> Trial<'a> {
                 self.step(findings.len(), &format!("memory {path} × {processes}"))?;
                 let count = processes.to_string();
                 let said = self.prober(&["measure", path, &count], &[]).await;
-                findings.push(proof::memory(path, processes, slice, &said));
+                findings.push(self_test::memory(path, processes, slice, &said));
             }
         }
         let piece = (slice.0 / PIECES).to_string();
@@ -552,11 +552,11 @@ impl<'a> Trial<'a> {
             self.step(findings.len(), &format!("way {way}"))?;
             let words = ["ways", way, LIBRARY, &piece, &asked];
             let said = self.prober(&words, environment).await;
-            findings.push(proof::way(way, slice, &said));
+            findings.push(self_test::way(way, slice, &said));
         }
         self.step(findings.len(), "fence")?;
         let said = self.prober(&["fence"], &[]).await;
-        findings.extend(proof::fence(1, &said));
+        findings.extend(self_test::fence(1, &said));
         self.step(findings.len(), "launch")?;
         let (mut bare, mut hooked) = (Vec::new(), Vec::new());
         let launches = LAUNCHES.to_string();
@@ -565,7 +565,7 @@ impl<'a> Trial<'a> {
             bare.push(self.prober(&["launch", &launches], &real).await);
             hooked.push(self.prober(&["launch", &launches], &[]).await);
         }
-        findings.push(proof::launch(&bare, &hooked));
+        findings.push(self_test::launch(&bare, &hooked));
         self.step(findings.len(), "share")?;
         let seconds = COMPUTING_SECONDS.to_string();
         let spin = ["spin", seconds.as_str()];
@@ -573,7 +573,7 @@ impl<'a> Trial<'a> {
             self.exec(&self.prober, &spin, &[]),
             self.exec(&self.neighbour, &spin, &[])
         );
-        findings.push(proof::share(
+        findings.push(self_test::share(
             (self.prober.part.share, &a),
             (self.neighbour.part.share, &b),
         ));
@@ -581,10 +581,10 @@ impl<'a> Trial<'a> {
         findings.push(self.trespass(slice).await?);
         self.step(findings.len(), "neighbour")?;
         let after = self.exec(&self.neighbour, &["status"], &[]).await;
-        findings.push(proof::neighbour(&before, &after));
+        findings.push(self_test::neighbour(&before, &after));
         let passed = findings
             .iter()
-            .all(|finding| finding.verdict == proof::TestVerdict::Held);
+            .all(|finding| finding.verdict == self_test::TestVerdict::Held);
         Ok(Statement {
             version: 1,
             passed,
@@ -594,7 +594,7 @@ impl<'a> Trial<'a> {
             machine: self.gpu.node_name.clone(),
             driver: self.gpu.driver.clone(),
             fardel: env!("CARGO_PKG_VERSION").to_owned(),
-            box_id: self.server.box_id().to_string(),
+            installation_id: self.server.installation_id().to_string(),
             by: self.task.caller.name.to_string(),
             began_at: self.began_at,
             ended_at: self.server.clock().now(),
@@ -604,7 +604,7 @@ impl<'a> Trial<'a> {
 
     /// Says how far it is; a refusal where it was cancelled.
     fn step(&self, done: usize, step: &str) -> Result<(), Refusal> {
-        let mut state = self.server.proofs().locked();
+        let mut state = self.server.self_tests().locked();
         let id = self.task.operation;
         if state.cancelled.contains(&id) {
             return Err(called_off());
@@ -730,17 +730,17 @@ impl<'a> Trial<'a> {
                 Some(_) => None,
             };
             if let Some(what) = what {
-                return Ok(proof::trespass(slice, &said, Some((what, after))));
+                return Ok(self_test::trespass(slice, &said, Some((what, after))));
             }
             // What did not get past the slice needs no answer.
-            let finding = proof::trespass(slice, &said, None);
-            if finding.verdict == proof::TestVerdict::Held {
+            let finding = self_test::trespass(slice, &said, None);
+            if finding.verdict == self_test::TestVerdict::Held {
                 return Ok(finding);
             }
             self.step(STEPS as usize - 2, "trespass")?;
             tokio::time::sleep(LOOK).await;
         }
-        Ok(proof::trespass(slice, &said, None))
+        Ok(self_test::trespass(slice, &said, None))
     }
 }
 
@@ -776,7 +776,12 @@ async fn started(
     until: Instant,
 ) -> Result<TestSession, Failure> {
     loop {
-        if server.proofs().locked().cancelled.contains(&task.operation) {
+        if server
+            .self_tests()
+            .locked()
+            .cancelled
+            .contains(&task.operation)
+        {
             return Err(called_off().into());
         }
         let row = session(server, id).await?;

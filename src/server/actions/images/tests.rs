@@ -1,4 +1,4 @@
-//! What people may do with images, with a real store on disk and archives made here.
+//! What users may do with images, with a real store on disk and archives made here.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,12 @@ use api::operations::OperationState;
 use api::operations::OperationView;
 use api::sessions::LaunchRequest;
 use bytes::Bytes;
-use rules::people::Role;
+use rules::users::Role;
 use sha2::{Digest as _, Sha256};
 
 use super::uploads::{abort, append, create, head};
 use super::*;
-use crate::access::{local_root, new_person};
+use crate::access::{local_root, new_user};
 use crate::actions::operations;
 use crate::actions::sessions::{launch, stop};
 
@@ -285,7 +285,7 @@ async fn an_import_that_a_crash_broke_off_is_begun_again_at_the_next_start() {
     let row = OperationRow {
         id: OperationId::make(b.server.clock().now(), base::observe::random()),
         kind: KIND.to_owned(),
-        person: b.root.subject.user,
+        user: b.root.subject.user,
         state: OperationState::Running,
         input: serde_json::to_value(&input).unwrap(),
         cancel: false,
@@ -298,7 +298,7 @@ async fn an_import_that_a_crash_broke_off_is_begun_again_at_the_next_start() {
     let id = row.id;
     b.server
         .catalog()
-        .write_now(Lane::People, "leave a row", move |rows| {
+        .write_now(Lane::Requests, "leave a row", move |rows| {
             rows.insert_operation(&row, "root")
         })
         .unwrap();
@@ -322,7 +322,7 @@ async fn uploads_resume_and_are_their_owners_alone() {
     let Some(b) = open("uploads_resume_and_are_their_owners_alone") else {
         return;
     };
-    let person = new_person(
+    let user = new_user(
         rules::names::UserName::parse("boss").unwrap(),
         Role::Administrator,
         b.server.clock().now(),
@@ -330,7 +330,7 @@ async fn uploads_resume_and_are_their_owners_alone() {
     let other = Caller {
         subject: rules::permissions::Subject {
             domain: rules::tenancy::DomainId::DEFAULT,
-            user: person.id,
+            user: user.id,
             role: Role::Administrator,
             scopes: None,
         },

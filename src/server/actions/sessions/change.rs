@@ -298,7 +298,7 @@ pub async fn delete(server: &Server, caller: &Caller, id: &str) -> Result<Sessio
     let (caller, id) = (caller.clone(), id.to_owned());
     server
         .catalog()
-        .write(Lane::People, "delete a session", move |rows| {
+        .write(Lane::Requests, "delete a session", move |rows| {
             let row = find(rows, &caller, Permission::SessionsWrite, &id)?;
             if row.state() != SessionState::Ended {
                 return Err(refusals::session_live(&row.name).into());
@@ -334,7 +334,7 @@ async fn change(
     let (caller, id) = (caller.clone(), id.to_owned());
     server
         .catalog()
-        .write(Lane::People, what, move |rows| {
+        .write(Lane::Requests, what, move |rows| {
             let seen = find(rows, &caller, Permission::SessionsWrite, &id)?;
             if if_match.is_some_and(|generation| generation != seen.generation) {
                 return Err(refusals::session_stale(&seen.name, seen.generation).into());

@@ -1,4 +1,4 @@
-//! Which session a person means by what they typed: its name, its id, or the beginning of its id.
+//! Which session a user means by what they typed: its name, its id, or the beginning of its id.
 
 use rules::names::SessionId;
 use rules::permissions::{Permission, may, own, reach};

@@ -1,4 +1,4 @@
-//! Launching: from what a person typed to rows, all copies in one commit or none. Preview and
+//! Launching: from what a user typed to rows, all replicas in one commit or none. Preview and
 //! duplicate live here too, since they read and write the same request.
 
 use api::sessions::{LaunchRequest, Resources, SessionView};
@@ -38,7 +38,7 @@ struct CheckedLaunch {
     labels: BTreeMap<String, String>,
     spec: session::SessionSpec,
     device_affinity: Option<String>,
-    copies: u32,
+    replicas: u32,
     /// The word a made-up name begins with.
     word: String,
 }
@@ -46,7 +46,7 @@ struct CheckedLaunch {
 /// Made-up names tried before giving up; each has 30 random bits.
 const NAMES_TRIED: u32 = 8;
 
-/// Launches one session, or `copies` of them, all in one commit or none.
+/// Launches one session, or `replicas` of them, all in one commit or none.
 ///
 /// Errors: what is wrong with the request, by field; `session.name-taken`; what no machine here
 /// could ever hold; `idempotency.key-reused`; `disk.full`.
@@ -67,7 +67,7 @@ pub async fn launch(
     let name = caller.name.clone();
     server
         .catalog()
-        .write(Lane::People, "launch sessions", move |rows| {
+        .write(Lane::Requests, "launch sessions", move |rows| {
             let launched = once(rows, key.as_ref(), || {
                 if let SessionEnvironment::Image { id, reference } = &draft.spec.environment
                     && rows.image(*id)?.is_none()
@@ -100,16 +100,16 @@ fn refuse_full_queue(server: &Server) -> Result<(), Refusal> {
     Err(refusals::queue_full(MAX_LIVE).retry_after(60))
 }
 
-/// Sessions of one person that wait at once. Higher: one person's sweep makes every decision slow for
+/// Sessions of one user that wait at once. Higher: one user's sweep makes every decision slow for
 /// everybody. Lower: a sweep has to be launched in parts.
 pub(super) const MAX_WAITING: u32 = 1_000;
 
-/// Bytes of commands and variables of one person's sessions that wait, all together. Every pass reads them:
-/// higher, and two requests for 500 long copies take the server's memory. Lower: a sweep of long commands has
+/// Bytes of commands and variables of one user's sessions that wait, all together. Every pass reads them:
+/// higher, and two requests for 500 long replicas take the server's memory. Lower: a sweep of long commands has
 /// to be launched in parts.
 pub(super) const MAX_WAITING_BYTES: u64 = 16 << 20;
 
-/// Refuses where one person would have too many sessions that wait, or too large ones, with `more` of that
+/// Refuses where one user would have too many sessions that wait, or too large ones, with `more` of that
 /// order.
 pub(super) fn refuse_own_full_queue(
     rows: &Rows<'_>,
@@ -146,8 +146,8 @@ pub async fn preview(
             let world = view.world()?;
             let draft = draft(view, &caller, request, now)?;
             if let Some(name) = &draft.name {
-                for number in 1..=draft.copies {
-                    let name = name.copy(number, draft.copies)?;
+                for number in 1..=draft.replicas {
+                    let name = name.replica(number, draft.replicas)?;
                     let taken = world
                         .sessions
                         .iter()
@@ -164,7 +164,7 @@ pub async fn preview(
                     demand: draft.spec.demand,
                     start_at: draft.spec.start_at,
                     depends_on: draft.spec.depends_on,
-                    copies: draft.copies,
+                    replicas: draft.replicas,
                     owner: Some(caller.subject.user),
                 },
                 now,
@@ -209,13 +209,13 @@ pub async fn duplicate(
                 gpu_memory: demand.gpu_memory,
                 mig: demand.mig,
             },
-            copies: 1,
+            replicas: 1,
             timeout_seconds: row.spec.timeout_seconds,
-            longest_run_seconds: row.spec.max_runtime_seconds,
+            max_runtime_seconds: row.spec.max_runtime_seconds,
             // A start in the past, and dependencies that are over, are not asked for again.
             start_at: None,
             depends_on: Vec::new(),
-            only_on: None,
+            device_affinity: None,
         })
     })
 }
@@ -253,9 +253,9 @@ fn draft(
     request: LaunchRequest,
     now: Timestamp,
 ) -> Result<CheckedLaunch, Failure> {
-    if !(1..=session::MAX_COPIES).contains(&request.copies) {
-        return Err(refusals::copies_out_of_range(session::MAX_COPIES)
-            .at("/copies")
+    if !(1..=session::MAX_REPLICAS).contains(&request.replicas) {
+        return Err(refusals::replicas_out_of_range(session::MAX_REPLICAS)
+            .at("/replicas")
             .into());
     }
     let name = match request.name.as_deref().map(str::trim) {
@@ -263,7 +263,7 @@ fn draft(
         Some(text) => {
             let name = SessionName::parse(text)?;
             // The longest of the names has to fit too.
-            name.copy(request.copies, request.copies)?;
+            name.replica(request.replicas, request.replicas)?;
             Some(name)
         }
     };
@@ -290,7 +290,7 @@ fn draft(
         env: request.env,
         demand: request.resources.demand(),
         timeout_seconds: request.timeout_seconds,
-        max_runtime_seconds: request.longest_run_seconds,
+        max_runtime_seconds: request.max_runtime_seconds,
         start_at: request.start_at,
         depends_on,
     };
@@ -309,8 +309,8 @@ fn draft(
         name,
         labels: request.labels,
         spec,
-        device_affinity: request.only_on,
-        copies: request.copies,
+        device_affinity: request.device_affinity,
+        replicas: request.replicas,
         word,
     })
 }
@@ -408,7 +408,7 @@ fn insert(
             Err(Failure::Refusal(refusal))
                 if refusal.code == rules::codes::SESSION_NAME_TAKEN
                     && draft.name.is_none()
-                    && draft.copies == 1
+                    && draft.replicas == 1
                     && tried < NAMES_TRIED => {}
             result => return result,
         }
@@ -422,17 +422,17 @@ fn insert_named(
     owner: UserId,
     actor: &str,
 ) -> Result<Vec<session::Session>, Failure> {
-    refuse_own_full_queue(rows, owner, draft.copies, &draft.spec)?;
+    refuse_own_full_queue(rows, owner, draft.replicas, &draft.spec)?;
     let (domain, project) = rows.home_project(owner)?.ok_or_else(no_project)?;
     let now = rows.now;
-    // Ids break ties in the queue, so that copies start in the order of their numbers.
-    let mut ids: Vec<SessionId> = (0..draft.copies)
+    // Ids break ties in the queue, so that replicas start in the order of their numbers.
+    let mut ids: Vec<SessionId> = (0..draft.replicas)
         .map(|_| SessionId::make(now, base::observe::random()))
         .collect();
     ids.sort_unstable();
     let mut written = Vec::with_capacity(ids.len());
     for (id, number) in ids.into_iter().zip(1..) {
-        let name = name.copy(number, draft.copies)?;
+        let name = name.replica(number, draft.replicas)?;
         let mut row = session::Session::launched(id, name, owner, draft.spec.clone(), now);
         (row.domain, row.project) = (domain, project);
         row.labels.clone_from(&draft.labels);

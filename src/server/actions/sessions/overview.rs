@@ -1,4 +1,4 @@
-//! The machine at a glance, and one session's use of it over time. Other people's work is shown as
+//! The machine at a glance, and one session's use of it over time. Other users's work is shown as
 //! taken room without names, unless the caller may see everybody's.
 
 use api::events::EventView;
@@ -27,7 +27,7 @@ use crate::{Failure, Server};
 /// Events shown on an overview.
 const RECENT: u32 = 20;
 
-/// Everything of one moment that a person needs to judge the box.
+/// Everything of one moment that a user needs to judge the box.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Overview {
     pub machines: Vec<NodeOverview>,
@@ -35,7 +35,7 @@ pub struct Overview {
     pub counts: StateCounts,
     /// Newest first, as the caller may hear.
     pub recent: Vec<EventView>,
-    /// Broken invariants; empty for a sound box, and for people who may not look at it.
+    /// Broken invariants; empty for a sound box, and for users who may not look at it.
     pub findings: Vec<InvariantFinding>,
     pub own: OwnUsage,
     /// The administrator's rules for shares of devices.

@@ -1,19 +1,19 @@
-//! What people may do with sessions, on a catalog in memory where the files do not matter.
+//! What users may do with sessions, on a catalog in memory where the files do not matter.
 
 use std::collections::BTreeMap;
 
 use api::sessions::{LaunchRequest, Resize};
 use rules::names::{BootId, UserName};
-use rules::people::Role;
 use rules::placement::Verdict;
 use rules::reason::Reason;
 use rules::refusal::RefusalKind;
 use rules::resources::Capacity;
 use rules::session::{DesiredState, Outcome};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use rules::users::Role;
 
 use super::*;
-use crate::access::{Via, new_person};
+use crate::access::{Via, new_user};
 use crate::actions::IdempotencyKey;
 use crate::catalog::Lane;
 
@@ -62,23 +62,23 @@ fn cores(hundredths: u32) -> Resize {
     }
 }
 
-fn person(server: &Server, name: &str, role: Role) -> Caller {
-    let person = new_person(UserName::parse(name).unwrap(), role, server.clock().now());
-    let written = person.clone();
+fn user(server: &Server, name: &str, role: Role) -> Caller {
+    let user = new_user(UserName::parse(name).unwrap(), role, server.clock().now());
+    let written = user.clone();
     server
         .catalog()
-        .write_now(Lane::People, "a person", move |rows| {
-            rows.insert_person(&written, "!")
+        .write_now(Lane::Requests, "a user", move |rows| {
+            rows.insert_user(&written, "!")
         })
         .unwrap();
     Caller {
         subject: rules::permissions::Subject {
             domain: rules::tenancy::DomainId::DEFAULT,
-            user: person.id,
+            user: user.id,
             role,
             scopes: None,
         },
-        name: person.name,
+        name: user.name,
         language: String::new(),
         theme: "system".into(),
         time_zone: String::new(),
@@ -151,7 +151,7 @@ fn carry_out(server: &Server, id: SessionId, exit: Option<i32>) {
 #[tokio::test]
 async fn a_launch_is_a_row_and_an_event_and_can_be_found_by_name_id_and_prefix() {
     let server = server();
-    let mina = person(&server, "mina", Role::User);
+    let mina = user(&server, "mina", Role::User);
     let session = one(&server, &mina, named("vit")).await.unwrap();
     assert_eq!(
         (session.state, session.generation),
@@ -173,12 +173,12 @@ async fn a_launch_is_a_row_and_an_event_and_can_be_found_by_name_id_and_prefix()
 }
 
 #[tokio::test]
-async fn copies_come_all_or_none() {
+async fn replicas_come_all_or_none() {
     let server = server();
-    let mina = person(&server, "mina", Role::User);
+    let mina = user(&server, "mina", Role::User);
     one(&server, &mina, named("job-3")).await.unwrap();
     let many = LaunchRequest {
-        copies: 5,
+        replicas: 5,
         ..named("job")
     };
     assert_eq!(
@@ -211,8 +211,8 @@ async fn copies_come_all_or_none() {
 #[tokio::test]
 async fn the_same_key_acts_once_and_another_body_is_refused() {
     let server = server();
-    let mina = person(&server, "mina", Role::User);
-    let jae = person(&server, "jae", Role::User);
+    let mina = user(&server, "mina", Role::User);
+    let jae = user(&server, "jae", Role::User);
     let key = |digest: u8| IdempotencyKey {
         key: "k1".into(),
         route: "POST /api/v1/sessions".into(),
@@ -251,7 +251,7 @@ async fn the_same_key_acts_once_and_another_body_is_refused() {
 #[tokio::test]
 async fn bad_input_is_refused_by_field_and_nothing_is_left_behind() {
     let server = server();
-    let mina = person(&server, "mina", Role::User);
+    let mina = user(&server, "mina", Role::User);
     let long = "x".repeat(1 << 20);
     let with = |change: &dyn Fn(&mut LaunchRequest)| {
         let mut request = named("ok");
@@ -300,18 +300,18 @@ async fn bad_input_is_refused_by_field_and_nothing_is_left_behind() {
             "session.name-invalid",
         ),
         (
-            with(&|r| r.copies = 0),
+            with(&|r| r.replicas = 0),
             RefusalKind::Invalid,
-            "copies.out-of-range",
+            "replicas.out-of-range",
         ),
         (
-            with(&|r| r.copies = 10_000),
+            with(&|r| r.replicas = 10_000),
             RefusalKind::Invalid,
-            "copies.out-of-range",
+            "replicas.out-of-range",
         ),
         (
             with(&|r| {
-                r.copies = 500;
+                r.replicas = 500;
                 r.name = Some("x".repeat(62));
             }),
             RefusalKind::Invalid,
@@ -413,7 +413,7 @@ async fn bad_input_is_refused_by_field_and_nothing_is_left_behind() {
             "timeout.batch-only",
         ),
         (
-            with(&|r| r.longest_run_seconds = Some(0)),
+            with(&|r| r.max_runtime_seconds = Some(0)),
             RefusalKind::Invalid,
             "seconds.out-of-range",
         ),
@@ -447,7 +447,7 @@ fn the_body_of_a_launch_takes_no_unknown_fields() {
     for bad in [
         r#"{"nmae":"a"}"#,
         r#"{"resources":{"cpu":0.123}}"#,
-        r#"{"copies":-1}"#,
+        r#"{"replicas":-1}"#,
         r#"{"resources":{"memory":-1}}"#,
     ] {
         assert!(read(bad).is_err(), "{bad}");
@@ -458,9 +458,9 @@ fn the_body_of_a_launch_takes_no_unknown_fields() {
 #[tokio::test]
 async fn others_sessions_do_not_exist_for_a_user() {
     let server = server();
-    let mina = person(&server, "mina", Role::User);
-    let jae = person(&server, "jae", Role::User);
-    let boss = person(&server, "boss", Role::Administrator);
+    let mina = user(&server, "mina", Role::User);
+    let jae = user(&server, "jae", Role::User);
+    let boss = user(&server, "boss", Role::Administrator);
     let session = one(&server, &mina, named("secret")).await.unwrap();
     let id = session.id.to_string();
     for text in ["secret", &id, &id[..12]] {
@@ -514,7 +514,7 @@ async fn others_sessions_do_not_exist_for_a_user() {
 #[tokio::test]
 async fn a_token_does_only_what_its_scopes_say() {
     let server = server();
-    let mut robot = person(&server, "robot", Role::Administrator);
+    let mut robot = user(&server, "robot", Role::Administrator);
     one(&server, &robot, named("a")).await.unwrap();
     robot.subject.scopes = Some(vec![Permission::SessionsRead]);
     assert!(get(&server, &robot, "a").await.is_ok());
@@ -539,17 +539,17 @@ async fn a_token_does_only_what_its_scopes_say() {
 #[tokio::test]
 async fn stopping_is_graceful_then_forced_and_harmless_afterwards() {
     let server = server();
-    let mina = person(&server, "mina", Role::User);
+    let mina = user(&server, "mina", Role::User);
     let session = one(&server, &mina, named("a")).await.unwrap();
     carry_out(&server, session.id, None);
     let stopping = stop(&server, &mina, "a", false).await.unwrap();
     assert_eq!(
-        (stopping.state, stopping.wish),
+        (stopping.state, stopping.desired),
         (SessionState::Stopping, DesiredState::Stop)
     );
     assert_eq!(stopping.reason.unwrap().text, "It was stopped by mina.");
     let killed = stop(&server, &mina, "a", true).await.unwrap();
-    assert_eq!(killed.wish, DesiredState::Kill);
+    assert_eq!(killed.desired, DesiredState::Kill);
     let again = stop(&server, &mina, "a", false).await.unwrap();
     assert_eq!(again.generation, killed.generation);
     let waiting = one(&server, &mina, named("b")).await.unwrap();
@@ -565,7 +565,7 @@ async fn stopping_is_graceful_then_forced_and_harmless_afterwards() {
 #[tokio::test]
 async fn a_restart_is_the_next_incarnation_and_a_stop_calls_it_off() {
     let server = server();
-    let mina = person(&server, "mina", Role::User);
+    let mina = user(&server, "mina", Role::User);
     let session = one(&server, &mina, named("a")).await.unwrap();
     carry_out(&server, session.id, Some(3));
     let again = restart(&server, &mina, "a").await.unwrap();
@@ -618,7 +618,7 @@ async fn launches_go_on_as_soon_as_the_key_is_back() {
 #[tokio::test]
 async fn a_queue_without_end_is_refused_by_name() {
     let server = server();
-    let mina = person(&server, "mina", Role::User);
+    let mina = user(&server, "mina", Role::User);
     server.catalog().note_live(50_000);
     let full = refusal(launch(&server, &mina, named("a"), None).await);
     assert_eq!(
@@ -632,7 +632,7 @@ async fn a_queue_without_end_is_refused_by_name() {
 #[tokio::test]
 async fn a_restart_is_refused_while_another_has_the_name() {
     let server = server();
-    let mina = person(&server, "mina", Role::User);
+    let mina = user(&server, "mina", Role::User);
     let old = one(&server, &mina, named("a")).await.unwrap();
     carry_out(&server, old.id, Some(1));
     one(&server, &mina, named("a")).await.unwrap();
@@ -651,7 +651,7 @@ async fn a_restart_is_refused_while_another_has_the_name() {
 #[tokio::test]
 async fn a_stale_change_is_refused_and_a_name_can_be_free_again() {
     let server = server();
-    let mina = person(&server, "mina", Role::User);
+    let mina = user(&server, "mina", Role::User);
     let session = one(&server, &mina, named("a")).await.unwrap();
     one(&server, &mina, named("b")).await.unwrap();
     let renamed = rename(&server, &mina, "a", "c", Some(session.generation))
@@ -685,7 +685,7 @@ async fn a_stale_change_is_refused_and_a_name_can_be_free_again() {
 #[tokio::test]
 async fn a_resize_holds_to_what_the_machine_has_left() {
     let server = server();
-    let mina = person(&server, "mina", Role::User);
+    let mina = user(&server, "mina", Role::User);
     let session = one(&server, &mina, named("a")).await.unwrap();
     let other = one(&server, &mina, named("b")).await.unwrap();
     carry_out(&server, session.id, None);
@@ -724,7 +724,7 @@ async fn a_resize_holds_to_what_the_machine_has_left() {
 #[tokio::test]
 async fn only_a_running_session_can_be_paused() {
     let server = server();
-    let mina = person(&server, "mina", Role::User);
+    let mina = user(&server, "mina", Role::User);
     let session = one(&server, &mina, named("a")).await.unwrap();
     assert_eq!(
         code(pause(&server, &mina, "a").await),
@@ -738,7 +738,7 @@ async fn only_a_running_session_can_be_paused() {
 #[tokio::test]
 async fn only_an_ended_session_nobody_waits_for_can_be_deleted() {
     let server = server();
-    let mina = person(&server, "mina", Role::User);
+    let mina = user(&server, "mina", Role::User);
     let first = one(&server, &mina, named("first")).await.unwrap();
     assert_eq!(code(delete(&server, &mina, "first").await), "session.live");
     let second = LaunchRequest {
@@ -771,7 +771,7 @@ async fn only_an_ended_session_nobody_waits_for_can_be_deleted() {
 #[tokio::test]
 async fn pages_of_a_list_neither_lose_nor_repeat_and_cursors_are_bound() {
     let server = server();
-    let mina = person(&server, "mina", Role::User);
+    let mina = user(&server, "mina", Role::User);
     for n in 0..23 {
         server.clock().set(server.clock().now().plus_seconds(n % 3));
         one(&server, &mina, named(&format!("s{n}"))).await.unwrap();
@@ -838,8 +838,8 @@ async fn pages_of_a_list_neither_lose_nor_repeat_and_cursors_are_bound() {
 #[tokio::test]
 async fn a_query_narrows_a_list() {
     let server = server();
-    let mina = person(&server, "mina", Role::Administrator);
-    let jae = person(&server, "jae", Role::User);
+    let mina = user(&server, "mina", Role::Administrator);
+    let jae = user(&server, "jae", Role::User);
     let mut labelled = named("vit-1");
     labelled.labels.insert("team".into(), "vision".into());
     let vit = one(&server, &mina, labelled).await.unwrap();
@@ -880,8 +880,8 @@ async fn a_query_narrows_a_list() {
 #[tokio::test]
 async fn preview_queue_and_why_agree_and_are_discreet() {
     let server = server();
-    let mina = person(&server, "mina", Role::User);
-    let jae = person(&server, "jae", Role::User);
+    let mina = user(&server, "mina", Role::User);
+    let jae = user(&server, "jae", Role::User);
     let big = |name: &str| {
         let mut request = named(name);
         request.resources.cpu = Some(CpuShare(300));
@@ -913,7 +913,7 @@ async fn preview_queue_and_why_agree_and_are_discreet() {
 #[tokio::test]
 async fn a_duplicate_launches_the_same_under_a_free_name() {
     let server = server();
-    let mina = person(&server, "mina", Role::User);
+    let mina = user(&server, "mina", Role::User);
     let mut request = named("vit-2");
     request.env.insert("A".into(), "b".into());
     request.resources.cpu = Some(CpuShare(50));
@@ -928,9 +928,9 @@ async fn a_duplicate_launches_the_same_under_a_free_name() {
 #[tokio::test]
 async fn an_overview_shows_others_work_as_room_without_names() {
     let server = server();
-    let mina = person(&server, "mina", Role::User);
-    let jae = person(&server, "jae", Role::User);
-    let boss = person(&server, "boss", Role::Administrator);
+    let mina = user(&server, "mina", Role::User);
+    let jae = user(&server, "jae", Role::User);
+    let boss = user(&server, "boss", Role::Administrator);
     let hers = one(&server, &mina, named("confidential")).await.unwrap();
     carry_out(&server, hers.id, None);
     let his = one(&server, &jae, named("his")).await.unwrap();
@@ -966,8 +966,8 @@ async fn an_overview_shows_others_work_as_room_without_names() {
 #[tokio::test]
 async fn samples_are_rates_of_the_limit() {
     let server = server();
-    let mina = person(&server, "mina", Role::User);
-    let jae = person(&server, "jae", Role::User);
+    let mina = user(&server, "mina", Role::User);
+    let jae = user(&server, "jae", Role::User);
     let session = one(&server, &mina, named("a")).await.unwrap();
     let container = enter(&server, &mina, "a").await.unwrap().container;
     let start = server.clock().now();
@@ -1007,21 +1007,21 @@ async fn samples_are_rates_of_the_limit() {
 
 /// Proves too: `one_session_waits_for_one_of_each_other_however_many_they_queued`
 #[tokio::test]
-async fn one_person_has_a_thousand_waiting_sessions_and_others_have_theirs() {
+async fn one_user_has_a_thousand_waiting_sessions_and_others_have_theirs() {
     let server = server();
-    let kim = person(&server, "kim", Role::User);
-    let lee = person(&server, "lee", Role::User);
-    let copies = |copies| LaunchRequest {
-        copies,
+    let kim = user(&server, "kim", Role::User);
+    let lee = user(&server, "lee", Role::User);
+    let replicas = |replicas| LaunchRequest {
+        replicas,
         ..LaunchRequest::default()
     };
     let first = launch(&server, &kim, named("first"), None).await.unwrap();
     carry_out(&server, first.sessions[0].id, Some(0));
     for _ in 0..2 {
         let half = launch::MAX_WAITING / 2;
-        launch(&server, &kim, copies(half), None).await.unwrap();
+        launch(&server, &kim, replicas(half), None).await.unwrap();
     }
-    let refused = refusal(launch(&server, &kim, copies(1), None).await);
+    let refused = refusal(launch(&server, &kim, replicas(1), None).await);
     assert_eq!(
         (refused.code.as_str(), refused.kind),
         ("queue.own-full", RefusalKind::TooOften)
@@ -1031,7 +1031,7 @@ async fn one_person_has_a_thousand_waiting_sessions_and_others_have_theirs() {
         code(restart(&server, &kim, "first").await),
         "queue.own-full"
     );
-    launch(&server, &lee, copies(1), None).await.unwrap();
+    launch(&server, &lee, replicas(1), None).await.unwrap();
     // Whoever got a place makes room for one more.
     let any = server
         .catalog()
@@ -1039,13 +1039,13 @@ async fn one_person_has_a_thousand_waiting_sessions_and_others_have_theirs() {
         .unwrap();
     let waits = any.sessions.iter().find(|s| s.owner == kim.subject.user);
     carry_out(&server, waits.unwrap().id, None);
-    launch(&server, &kim, copies(1), None).await.unwrap();
+    launch(&server, &kim, replicas(1), None).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_place_is_remembered_when_its_session_is_over_and_gone() {
     let server = server();
-    let kim = person(&server, "kim", Role::User);
+    let kim = user(&server, "kim", Role::User);
     let first = one(&server, &kim, named("first")).await.unwrap();
     let served = || {
         let world = server.catalog().read_now("look", |view| view.world());

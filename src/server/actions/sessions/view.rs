@@ -22,7 +22,7 @@ pub(in crate::actions) fn grant(
     confirmed: bool,
     policy: SharePolicy,
 ) -> GrantView {
-    let cut = part
+    let partitioned = part
         .part
         .and_then(|number| device?.mig.get(number as usize));
     GrantView {
@@ -32,13 +32,13 @@ pub(in crate::actions) fn grant(
         share: part.share,
         units: policy.in_units(part.share),
         memory: part.memory,
-        sms: match (cut, device) {
-            (Some(cut), _) => cut.sms,
+        sms: match (partitioned, device) {
+            (Some(partitioned), _) => partitioned.sms,
             (None, Some(device)) => device.sms_of(part.share),
             (None, None) => 0,
         },
         sms_total: device.map_or(0, |d| d.sms),
-        profile: cut.map(|cut| cut.profile),
+        profile: partitioned.map(|partitioned| partitioned.profile),
         confirmed,
         simulated: part.simulated,
     }
@@ -66,7 +66,7 @@ pub(super) fn session(
             name: owner,
         },
         state: row.state(),
-        wish: row.desired,
+        desired: row.desired,
         kind: row.spec.kind,
         image: row.spec.environment.word().to_owned(),
         command: row.spec.command.clone(),
@@ -74,7 +74,7 @@ pub(super) fn session(
         labels: row.labels.clone(),
         resources: row.spec.demand,
         timeout_seconds: row.spec.timeout_seconds,
-        longest_run_seconds: row.spec.max_runtime_seconds,
+        max_runtime_seconds: row.spec.max_runtime_seconds,
         start_at: row.spec.start_at,
         depends_on: row.spec.depends_on.clone(),
         document_kept: !row.document_gone,
@@ -106,11 +106,11 @@ fn has_simulated(node: &NodeRecord) -> bool {
     node.capacity.devices.iter().any(|device| device.simulated)
 }
 
-/// Names of people and machines, each looked up once a list.
+/// Names of users and machines, each looked up once a list.
 pub(in crate::actions) struct NameCache<'v, 'c> {
     view: &'v ReadTransaction<'c>,
     nodes: Vec<NodeRecord>,
-    people: BTreeMap<UserId, UserName>,
+    users: BTreeMap<UserId, UserName>,
 }
 
 impl<'v, 'c> NameCache<'v, 'c> {
@@ -118,18 +118,18 @@ impl<'v, 'c> NameCache<'v, 'c> {
         Ok(Self {
             view,
             nodes: view.nodes()?,
-            people: BTreeMap::new(),
+            users: BTreeMap::new(),
         })
     }
 
     pub(in crate::actions) fn show(&mut self, row: &Session) -> Result<SessionView, Failure> {
-        let owner = match self.people.get(&row.owner) {
+        let owner = match self.users.get(&row.owner) {
             Some(name) => name.clone(),
             None => {
-                let name = self.view.person_name(row.owner)?.ok_or_else(|| {
+                let name = self.view.user_name(row.owner)?.ok_or_else(|| {
                     crate::ServerFault::new("show a session", "its owner was never known")
                 })?;
-                self.people.insert(row.owner, name.clone());
+                self.users.insert(row.owner, name.clone());
                 name
             }
         };

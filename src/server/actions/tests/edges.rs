@@ -1,4 +1,4 @@
-//! Bounds on what people's acts give and keep, each met at its edge. What a field of a request may hold is
+//! Bounds on what users's acts give and keep, each met at its edge. What a field of a request may hold is
 //! asked for over HTTP, in `tests/suite/server/limits.rs`.
 
 use api::sessions::LaunchRequest;
@@ -14,18 +14,18 @@ use crate::catalog::jobs::OperationRow;
 
 /// Asks for so many pieces of long work of a kind that is never begun.
 fn asked_for(server: &Server, many: usize) -> Vec<OperationId> {
-    let person = local_root(server).subject.user;
+    let user = local_root(server).subject.user;
     let begun = server.clock().now();
     let rows: Vec<OperationRow> = (0..many)
         .map(|number| {
             let at = begun.plus_seconds(number as u64);
-            OperationRow::asked(at, "test", person, serde_json::Value::Null)
+            OperationRow::asked(at, "test", user, serde_json::Value::Null)
         })
         .collect();
     let ids = rows.iter().map(|row| row.id).collect();
     server
         .catalog()
-        .write_now(Lane::People, "ask", move |all| {
+        .write_now(Lane::Requests, "ask", move |all| {
             rows.iter()
                 .try_for_each(|row| all.insert_operation(row, "test"))
         })
@@ -91,7 +91,7 @@ async fn a_history_has_the_newest_five_hundred_events() {
     let object = id.clone();
     server
         .catalog()
-        .write_now(Lane::People, "note", move |rows| {
+        .write_now(Lane::Requests, "note", move |rows| {
             (0..500).try_for_each(|number| {
                 rows.note(NewEvent {
                     actor: "test",
@@ -115,7 +115,7 @@ async fn a_queue_explains_the_first_two_hundred() {
     let server = Server::for_tests();
     let root = local_root(&server);
     let request = LaunchRequest {
-        copies: 201,
+        replicas: 201,
         start_at: Some(Timestamp::from_millis(1_900_000_000_000)),
         ..LaunchRequest::default()
     };
@@ -129,7 +129,7 @@ async fn a_queue_explains_the_first_two_hundred() {
 }
 
 #[tokio::test]
-async fn what_one_person_has_waiting_is_bounded_in_bytes() {
+async fn what_one_user_has_waiting_is_bounded_in_bytes() {
     let server = Server::for_tests();
     let caller = |id: u128, name: &str| Caller {
         subject: Subject {
@@ -142,24 +142,24 @@ async fn what_one_person_has_waiting_is_bounded_in_bytes() {
         ..local_root(&server)
     };
     let (kim, lee) = (caller(1, "kim"), caller(2, "lee"));
-    for person in [&kim, &lee] {
+    for user in [&kim, &lee] {
         let (id, name, at) = (
-            person.subject.user,
-            person.name.to_string(),
+            user.subject.user,
+            user.name.to_string(),
             server.clock().now(),
         );
         server
             .catalog()
-            .write_now(Lane::People, "a person", move |rows| {
-                rows.stand_in_person(id, &name, at)
+            .write_now(Lane::Requests, "a user", move |rows| {
+                rows.stand_in_user(id, &name, at)
             })
             .unwrap();
     }
-    let long = |name: &str, copies: u32| LaunchRequest {
+    let long = |name: &str, replicas: u32| LaunchRequest {
         name: Some(name.to_owned()),
         // With its quotes and its brackets a quarter of a mebibyte less a bit.
         command: vec!["x".repeat(130_000), "x".repeat(130_000)],
-        copies,
+        replicas,
         ..LaunchRequest::default()
     };
     let code =
@@ -212,7 +212,7 @@ async fn a_loop_of_long_launches_and_stops_keeps_the_catalog_small() {
             env: [("A", "x".repeat(130_000)), ("B", "x".repeat(130_000))]
                 .map(|(name, value)| (name.to_owned(), value))
                 .into(),
-            copies: 64,
+            replicas: 64,
             ..LaunchRequest::default()
         };
         let launched = sessions::launch(&server, &root, request, None).await;

@@ -23,7 +23,7 @@ fn remark(rows: &Rows<'_>) -> Result<(), Failure> {
 /// Keeps the writer busy until the sender is dropped; comes back once it is.
 fn hold(catalog: &Catalog, until: Receiver<()>) {
     let (begun, begins) = channel();
-    catalog.write_later(Lane::People, "hold", move |rows| {
+    catalog.write_later(Lane::Requests, "hold", move |rows| {
         begun.send(()).expect("the test waits for it");
         let _ = until.recv();
         remark(rows)
@@ -42,7 +42,7 @@ fn so_many_requests_wait_for_the_disk_and_so_many_share_a_commit() {
     let (before, none) = (*catalog.revision().borrow(), noted());
     let (release, until) = channel();
     hold(&catalog, until);
-    for (lane, most) in [(Lane::People, 4096), (Lane::Loops, 256)] {
+    for (lane, most) in [(Lane::Requests, 4096), (Lane::Loops, 256)] {
         for _ in 0..most {
             catalog.write_later(lane, "remark", remark);
         }
@@ -55,8 +55,8 @@ fn so_many_requests_wait_for_the_disk_and_so_many_share_a_commit() {
         thread::sleep(std::time::Duration::from_millis(5));
     }
     // Rows are there a moment before their commit is told.
-    drop(catalog.write_now(Lane::People, "nothing", |_| Ok(())));
-    // The held one; 16 commits of 256 people and two loops each; the other 224 loops, two by two.
+    drop(catalog.write_now(Lane::Requests, "nothing", |_| Ok(())));
+    // The held one; 16 commits of 256 users and two loops each; the other 224 loops, two by two.
     assert_eq!(*catalog.revision().borrow() - before, 1 + 16 + 112);
 }
 
@@ -126,7 +126,7 @@ fn an_answer_is_kept_for_a_day() {
     };
     let kept = key.clone();
     catalog
-        .write_now(Lane::People, "remember", move |rows| {
+        .write_now(Lane::Requests, "remember", move |rows| {
             rows.remember_answer(&kept, "x")
         })
         .unwrap();
@@ -156,15 +156,15 @@ fn what_was_rolled_back_is_no_live_session() {
         read.unwrap()
     };
     assert_eq!(live(), std::slice::from_ref(&written));
-    let change = |wish: DesiredState, fails: bool| {
-        let result = catalog.write_now(Lane::People, "change", move |rows| {
+    let change = |desired: DesiredState, fails: bool| {
+        let result = catalog.write_now(Lane::Requests, "change", move |rows| {
             rows.edit_session(written.id, "mina", None, |row| {
-                row.desired = wish;
+                row.desired = desired;
                 Ok(true)
             })?;
             // As an act does that looks at all rows before it refuses.
             let seen = rows.world()?.sessions[0].desired;
-            assert_eq!(seen, wish);
+            assert_eq!(seen, desired);
             match fails {
                 true => Err(Refusal::from_parts(
                     rules::refusal::RefusalKind::Invalid,

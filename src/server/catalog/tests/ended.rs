@@ -4,7 +4,7 @@ use rules::session::Outcome;
 
 use super::*;
 
-/// What its counters say of a person, and what their rows are.
+/// What its counters say of a user, and what their rows are.
 fn counted(catalog: &Catalog, owner: UserId) -> ((i64, i64), (i64, i64)) {
     let read = catalog.read_now("count", move |view| {
         let two = |sql: &str| {
@@ -14,7 +14,7 @@ fn counted(catalog: &Catalog, owner: UserId) -> ((i64, i64), (i64, i64)) {
                 })
         };
         Ok((
-            two("select ended_rows, ended_bytes from person where id = ?1")?,
+            two("select ended_rows, ended_bytes from user where id = ?1")?,
             two(
                 "select count(*),
                         coalesce(sum(octet_length(command) + octet_length(env) + octet_length(labels)), 0)
@@ -60,7 +60,7 @@ fn counters_of_ended_sessions_follow_every_write() {
     sessions.iter().for_each(|id| end(&catalog, *id, 1));
     agree(3);
     let id = sessions[0];
-    let changed = catalog.write_now(Lane::People, "label, then begin again", move |rows| {
+    let changed = catalog.write_now(Lane::Requests, "label, then begin again", move |rows| {
         rows.change_session(id, None, "test", None, |session| {
             session.labels.insert("long".into(), "x".repeat(200));
             true
@@ -69,7 +69,7 @@ fn counters_of_ended_sessions_follow_every_write() {
     });
     changed.unwrap();
     agree(2);
-    let changed = catalog.write_now(Lane::People, "begin again", move |rows| {
+    let changed = catalog.write_now(Lane::Requests, "begin again", move |rows| {
         rows.change_session(id, None, "test", None, |session| {
             session.begin_again(session.created_at);
             true
@@ -80,7 +80,7 @@ fn counters_of_ended_sessions_follow_every_write() {
 }
 
 #[test]
-fn ended_sessions_of_a_person_keep_so_many_bytes_of_launch_documents() {
+fn ended_sessions_of_a_user_keep_so_many_bytes_of_launch_documents() {
     let catalog = memory();
     let (mina, jae) = (owner(&catalog), owner(&catalog));
     let long = |owner, number: usize| {

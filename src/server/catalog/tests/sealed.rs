@@ -42,7 +42,7 @@ fn told(node: NodeId, of: &Session) -> Assignment {
             networks: Vec::new(),
             want: Want::Run,
         }],
-        cuts: vec![],
+        partitions: vec![],
         state: None,
         accepted: false,
     }
@@ -54,7 +54,7 @@ fn launch(catalog: &Catalog) -> (Session, Assignment) {
     insert(catalog, &made).unwrap();
     let assignment = told(catalog.founding().node, &made);
     let (key, answer) = (key_of(made.owner), format!("{{\"env\":\"{SECRET}\"}}"));
-    let writes = conducting::PassChanges {
+    let writes = controller_pass::PassChanges {
         sessions: vec![],
         nodes: vec![rules::world::NodeRecord {
             id: assignment.node,
@@ -78,7 +78,7 @@ fn launch(catalog: &Catalog) -> (Session, Assignment) {
     };
     assert!(catalog.record_turn_now(writes).unwrap());
     catalog
-        .write_now(Lane::People, "remember", move |rows| {
+        .write_now(Lane::Requests, "remember", move |rows| {
             rows.remember_answer(&key, &answer)
         })
         .unwrap();
@@ -113,12 +113,12 @@ fn no_value_of_a_variable_can_be_read_in_the_files_of_the_catalog() {
     let (made, assignment) = launch(&catalog);
     // A row that was written over, with its environment and without.
     let moved = made.id;
-    for wish in [DesiredState::Stop, DesiredState::Kill] {
+    for desired in [DesiredState::Stop, DesiredState::Kill] {
         catalog
-            .write_now(Lane::People, "stop", move |rows| {
+            .write_now(Lane::Requests, "stop", move |rows| {
                 rows.change_session(moved, None, "mina", None, |row| {
-                    row.desired = wish;
-                    row.spec.env.insert("WISH".into(), wish.word().into());
+                    row.desired = desired;
+                    row.spec.env.insert("DESIRED".into(), desired.word().into());
                     true
                 })
             })
@@ -138,7 +138,7 @@ fn no_value_of_a_variable_can_be_read_in_the_files_of_the_catalog() {
         .read_now("read", |view| {
             let read = view.session(made.id)?.unwrap();
             assert_eq!(read.spec.env["TOKEN"], SECRET);
-            assert_eq!(read.spec.env["WISH"], "kill");
+            assert_eq!(read.spec.env["DESIRED"], "kill");
             let read = view.assignment(assignment.node)?.unwrap();
             assert_eq!(read.containers, assignment.containers);
             assert!(view.answered(&key, now)?.unwrap().contains(SECRET));
@@ -162,7 +162,7 @@ fn what_an_earlier_version_wrote_is_sealed_at_the_next_start() {
         .collect();
     let inserted = many.clone();
     catalog
-        .write_now(Lane::People, "insert", move |rows| {
+        .write_now(Lane::Requests, "insert", move |rows| {
             for session in &inserted {
                 rows.insert_session(session, "mina")?;
             }
@@ -192,7 +192,7 @@ fn what_an_earlier_version_wrote_is_sealed_at_the_next_start() {
     connection
         .execute_batch(
             "delete from session where name like 's1_';
-             update box set seal_key = null, sealed_at = null;
+             update installation set seal_key = null, sealed_at = null;
              pragma wal_checkpoint(truncate);",
         )
         .unwrap();
@@ -226,7 +226,7 @@ fn to_be_sealed(directory: &tempfile::TempDir) -> (Connection, sealing::Seal) {
         .execute_batch(
             "pragma busy_timeout = 0;
              pragma journal_mode = wal;
-             update box set sealed_at = null;",
+             update installation set sealed_at = null;",
         )
         .unwrap();
     let seal = sealing::for_a_look(&connection, directory.path()).unwrap();
@@ -267,7 +267,7 @@ fn rewriting_that_a_reader_held_up_is_done_at_the_next_start() {
     let one = |connection: &Connection, query: &str| -> Option<i64> {
         connection.query_row(query, [], |row| row.get(0)).unwrap()
     };
-    const SEALED: &str = "select sealed_at from box";
+    const SEALED: &str = "select sealed_at from installation";
     reader.execute_batch("begin").unwrap();
     one(&reader, "select count(*) from session");
     sealing::seal_old_rows(&mut connection, &seal, &clock()).unwrap();
@@ -286,7 +286,7 @@ fn a_sealed_value_in_the_row_of_another_is_damage() {
     insert(&catalog, &other).unwrap();
     let (from, to) = (made.id, other.id);
     catalog
-        .write_now(Lane::People, "swap", move |rows| {
+        .write_now(Lane::Requests, "swap", move |rows| {
             rows.connection.execute(
                 "update session set env = (select env from session where id = ?1) where id = ?2",
                 (from.0.as_bytes(), to.0.as_bytes()),

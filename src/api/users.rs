@@ -1,0 +1,156 @@
+//! Accounts, tokens and sign-in. A user itself is `rules::users::User`.
+
+use rules::names::TokenId;
+use rules::units::Timestamp;
+use rules::users::Role;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::secret::SecretText;
+use crate::sessions::Owner;
+use crate::values::RoleShape;
+
+/// What a user may set about themselves; what is left out stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Preferences)]
+#[serde(deny_unknown_fields, default)]
+pub struct UserPreferences {
+    /// `en`, `ko`, or empty for what the browser asks.
+    pub language: Option<String>,
+    /// `light`, `dark` or `system`.
+    pub theme: Option<String>,
+    /// IANA name such as `Asia/Seoul`; empty means UTC.
+    pub time_zone: Option<String>,
+}
+
+/// A token, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Token)]
+pub struct TokenView {
+    #[schema(value_type = String, format = Uuid)]
+    pub id: TokenId,
+    pub name: String,
+    /// What it may do.
+    pub scopes: Vec<String>,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// Null: good until it is revoked.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Timestamp>,
+    /// To the minute.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub used_at: Option<Timestamp>,
+    pub used_from: Option<String>,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[schema(as = NewUser)]
+#[serde(deny_unknown_fields)]
+pub struct NewUserBody {
+    #[schema(pattern = "^[a-z0-9][a-z0-9._-]{0,62}$")]
+    pub name: String,
+    #[serde(default = "ordinary")]
+    #[schema(value_type = RoleShape)]
+    pub role: Role,
+    #[schema(value_type = String, format = Password, min_length = 10)]
+    pub password: SecretText,
+}
+
+fn ordinary() -> Role {
+    Role::User
+}
+
+#[derive(Deserialize, ToSchema)]
+#[schema(as = UserPatch)]
+#[serde(deny_unknown_fields)]
+pub struct UserPatchBody {
+    #[schema(value_type = RoleShape)]
+    pub role: Role,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[schema(as = NewPassword)]
+#[serde(deny_unknown_fields)]
+pub struct NewPasswordBody {
+    #[schema(value_type = String, format = Password, min_length = 10)]
+    pub password: SecretText,
+    /// Whether all tokens of the user are revoked too; they are unless this is false.
+    pub revoke_tokens: Option<bool>,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[schema(as = SuspendRequest)]
+#[serde(deny_unknown_fields)]
+pub struct SuspendBody {
+    pub suspended: bool,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[schema(as = PasswordChange)]
+#[serde(deny_unknown_fields)]
+pub struct PasswordChangeBody {
+    #[schema(value_type = String, format = Password)]
+    pub old: SecretText,
+    #[schema(value_type = String, format = Password)]
+    pub new: SecretText,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[schema(as = NewToken)]
+#[serde(deny_unknown_fields)]
+pub struct NewTokenBody {
+    #[schema(min_length = 1, max_length = 64)]
+    pub name: String,
+    #[schema(min_items = 1)]
+    pub scopes: Vec<String>,
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Timestamp>,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[schema(as = SignInRequest)]
+#[serde(deny_unknown_fields)]
+pub struct SignInBody {
+    pub name: String,
+    #[schema(value_type = String, format = Password)]
+    pub password: SecretText,
+    /// What the token will be called.
+    #[serde(default = "some_client")]
+    pub token_name: String,
+    #[serde(default)]
+    pub expires_seconds: Option<u64>,
+}
+
+/// What a token is called whose client gives it no name.
+pub fn some_client() -> String {
+    "API client".to_owned()
+}
+
+#[derive(Deserialize, ToSchema)]
+#[schema(as = SetupRequest)]
+#[serde(deny_unknown_fields)]
+pub struct SetupBody {
+    /// From the one-time link that the server printed.
+    #[schema(value_type = String, format = Password)]
+    pub code: SecretText,
+    #[schema(pattern = "^[a-z0-9][a-z0-9._-]{0,62}$")]
+    pub name: String,
+    #[schema(value_type = String, format = Password, min_length = 10)]
+    pub password: SecretText,
+}
+
+/// A new token with its secret, which is shown this once.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct MadeToken {
+    pub token: TokenView,
+    pub secret: String,
+}
+
+/// Who signed in, and their token with its secret.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct SignedIn {
+    pub user: Owner,
+    pub token: TokenView,
+    pub secret: String,
+}

@@ -1,0 +1,272 @@
+//! Accounts, sign-in and tokens over REST. Secrets go out once and are never logged.
+
+use api::sessions::Owner;
+use api::users::{
+    MadeToken, NewPasswordBody, NewTokenBody, NewUserBody, PasswordChangeBody, SetupBody,
+    SignInBody, SignedIn, SuspendBody, UserPatchBody, UserPreferences,
+};
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use rules::names::TokenId;
+use rules::permissions::Permission;
+use rules::refusals;
+use server::access::{self, NewSignIn};
+use server::actions::users::{self, TokensAfterReset, tokens};
+
+use super::ApiContext;
+use super::authentication::{ApiCaller, ApiPeer};
+use super::body::JsonBody;
+use super::responses::{self, ApiResult};
+use crate::doors::problem::ProblemResponse;
+
+/// How long a token made by signing in is good, unless the client says otherwise: 90 days.
+const USUAL_TOKEN_SECONDS: u64 = 90 * 86_400;
+
+pub(super) async fn list(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    headers: HeaderMap,
+) -> ApiResult {
+    let users = users::list(&api.server, &caller).await?;
+    responses::all(&headers, users)
+}
+
+pub(super) async fn get(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> ApiResult {
+    let user = users::get(&api.server, &caller, &id).await?;
+    responses::one(&headers, &user, user.generation)
+}
+
+pub(super) async fn create(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    sent: JsonBody<NewUserBody>,
+) -> ApiResult {
+    let NewUserBody {
+        name,
+        role,
+        password,
+    } = sent.value;
+    let made = users::create_once(&api.server, &caller, &name, role, password, sent.key).await?;
+    let user = made.value;
+    let response = responses::made(&user, &format!("/api/v1/users/{}", user.id))?;
+    let response = responses::with_header(response, "etag", &format!("\"{}\"", user.generation));
+    Ok(responses::replayed(response, made.replayed))
+}
+
+pub(super) async fn patch(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    sent: JsonBody<UserPatchBody>,
+) -> ApiResult {
+    let seen = responses::must_match(&headers)?;
+    let user = users::set_role(&api.server, &caller, &id, sent.value.role, seen).await?;
+    responses::changed(&user, user.generation)
+}
+
+pub(super) async fn set_password(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    sent: JsonBody<NewPasswordBody>,
+) -> ApiResult {
+    let tokens = match sent.value.revoke_tokens {
+        None | Some(true) => TokensAfterReset::Revoked,
+        Some(false) => TokensAfterReset::Kept,
+    };
+    let password = sent.value.password;
+    let user = users::set_password(&api.server, &caller, &id, password, tokens).await?;
+    responses::changed(&user, user.generation)
+}
+
+pub(super) async fn suspend(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    sent: JsonBody<SuspendBody>,
+) -> ApiResult {
+    let seen = responses::if_match(&headers)?;
+    let suspended = sent.value.suspended;
+    let user = users::suspend(&api.server, &caller, &id, suspended, seen).await?;
+    responses::changed(&user, user.generation)
+}
+
+pub(super) async fn remove(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> ApiResult {
+    let seen = responses::if_match(&headers)?;
+    users::remove(&api.server, &caller, &id, seen).await?;
+    responses::nothing()
+}
+
+pub(super) async fn me(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    headers: HeaderMap,
+) -> ApiResult {
+    let user = users::me(&api.server, &caller).await?;
+    responses::one(&headers, &user, user.generation)
+}
+
+pub(super) async fn set_me(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    sent: JsonBody<UserPreferences>,
+) -> ApiResult {
+    let user = users::set_me(&api.server, &caller, sent.value).await?;
+    responses::changed(&user, user.generation)
+}
+
+pub(super) async fn change_password(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    sent: JsonBody<PasswordChangeBody>,
+) -> ApiResult {
+    let PasswordChangeBody { old, new } = sent.value;
+    users::change_password(&api.server, &caller, old, new).await?;
+    responses::nothing()
+}
+
+pub(super) async fn list_tokens(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    headers: HeaderMap,
+) -> ApiResult {
+    let tokens = tokens::list(&api.server, &caller).await?;
+    responses::all(&headers, tokens)
+}
+
+pub(super) async fn create_token(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    sent: JsonBody<NewTokenBody>,
+) -> ApiResult {
+    let NewTokenBody {
+        name,
+        scopes,
+        expires_at,
+    } = sent.value;
+    let (token, secret) = tokens::create(&api.server, &caller, &name, &scopes, expires_at).await?;
+    let location = format!("/api/v1/me/tokens/{}", token.id);
+    let body = MadeToken {
+        token,
+        secret: secret.reveal().to_owned(),
+    };
+    let made = responses::made(&body, &location)?;
+    Ok(responses::with_header(made, "cache-control", "no-store"))
+}
+
+/// Revokes by id, or by a name that only one of the caller's tokens has.
+pub(super) async fn revoke_token(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+) -> ApiResult {
+    let id = match id.parse::<TokenId>() {
+        Ok(id) => id,
+        Err(_) => {
+            let tokens = tokens::list(&api.server, &caller).await?;
+            let mut named = tokens.iter().filter(|t| t.name == id);
+            match (named.next(), named.next()) {
+                (Some(one), None) => one.id,
+                (Some(_), Some(_)) => {
+                    return Err(refusals::token_ambiguous().into());
+                }
+                (None, _) => {
+                    return Err(refusals::token_not_found_by_name().into());
+                }
+            }
+        }
+    };
+    tokens::revoke(&api.server, &caller, id).await?;
+    responses::nothing()
+}
+
+/// Trades name and password for a token: how programs sign in.
+pub(super) async fn sign_in(
+    State(api): State<ApiContext>,
+    ApiPeer(peer): ApiPeer,
+    sent: JsonBody<SignInBody>,
+) -> ApiResult {
+    let SignInBody {
+        name,
+        password,
+        token_name,
+        expires_seconds,
+    } = sent.value;
+    let signed_in = access::sign_in(&api.server, &name, password, peer.address()).await?;
+    token_instead(&api, signed_in, &token_name, expires_seconds).await
+}
+
+/// Makes the first administrator; works once.
+pub(super) async fn set_up(
+    State(api): State<ApiContext>,
+    ApiPeer(peer): ApiPeer,
+    sent: JsonBody<SetupBody>,
+) -> ApiResult {
+    let SetupBody {
+        code,
+        name,
+        password,
+    } = sent.value;
+    let source = peer.address();
+    let signed_in = access::set_up(&api.server, code.reveal(), &name, password, source).await?;
+    token_instead(&api, signed_in, &api::users::some_client(), None).await
+}
+
+/// For root on the machine, and for the text console: the link that makes the first administrator.
+pub(super) async fn setup_links(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+) -> ApiResult {
+    let links = users::setup_links(&api.server, &caller).await?;
+    let response = responses::plain(StatusCode::OK, &links)?;
+    Ok(responses::with_header(
+        response,
+        "cache-control",
+        "no-store",
+    ))
+}
+
+/// Gives a token with everything the user may, and ends the browser's sign-in that proved them.
+async fn token_instead(
+    api: &ApiContext,
+    signed_in: NewSignIn,
+    token_name: &str,
+    expires_seconds: Option<u64>,
+) -> Result<axum::response::Response, ProblemResponse> {
+    let caller = signed_in.caller;
+    let scopes: Vec<String> = Permission::ALL
+        .into_iter()
+        .map(|verb| verb.word().to_owned())
+        .collect();
+    let seconds = expires_seconds.unwrap_or(USUAL_TOKEN_SECONDS);
+    let ends = api.server.clock().now().plus_seconds(seconds);
+    let made = tokens::create(&api.server, &caller, token_name, &scopes, Some(ends)).await;
+    access::sign_out(&api.server, &caller).await?;
+    let (token, secret) = made?;
+    let body = SignedIn {
+        user: Owner {
+            id: caller.subject.user,
+            name: caller.name,
+        },
+        token,
+        secret: secret.reveal().to_owned(),
+    };
+    let response = responses::plain(StatusCode::CREATED, &body)?;
+    Ok(responses::with_header(
+        response,
+        "cache-control",
+        "no-store",
+    ))
+}

@@ -1,0 +1,218 @@
+//! The commands on users, their tokens and one's own account. Passwords and secrets come and go by
+//! file, standard input or keyboard, never as arguments.
+
+use api::users::MadeToken;
+use hyper::Method;
+use rules::permissions::Permission;
+use rules::users::User;
+use serde_json::{Map, Value, json};
+
+use super::args::{Me, TokenCommand, UserCommand};
+use super::client::{Extra, HttpClient, encoded};
+use super::error::CliError;
+use super::output::OutputStyle;
+use super::{columns, complain, login, print, values};
+
+/// Prints the links that the server gives, one a line.
+pub(super) async fn setup_link(client: &HttpClient, view: &OutputStyle) -> Result<u8, CliError> {
+    let answer = client.post("/api/v1/setup/link", &json!({})).await?;
+    let links: Vec<&str> = answer["links"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    if !view.for_humans() && !view.quiet {
+        print(&view.said(&answer, &links.join("\n"))?);
+        return Ok(0);
+    }
+    if view.for_humans() {
+        complain(if answer["open"] == true {
+            "Open one of these in a browser; it works once, within an hour:\n"
+        } else {
+            "This machine is already set up. Sign in at:\n"
+        });
+    }
+    print(&format!("{}\n", links.join("\n")));
+    Ok(0)
+}
+
+fn user_path(user: &str) -> String {
+    format!("/api/v1/users/{}", encoded(user))
+}
+
+pub(super) async fn user(
+    client: &HttpClient,
+    view: &OutputStyle,
+    request: UserCommand,
+) -> Result<u8, CliError> {
+    match request {
+        UserCommand::Ls => {
+            let body = client.get("/api/v1/users").await?;
+            print(&view.list(&body, columns::USERS)?);
+        }
+        UserCommand::Get { user } => {
+            let body = client.get(&user_path(&user)).await?;
+            print(&view.one(&body, columns::USERS)?);
+        }
+        UserCommand::Add {
+            name,
+            administrator,
+            password,
+        } => {
+            let role = if administrator {
+                "administrator"
+            } else {
+                "user"
+            };
+            let body = json!({
+                "name": name,
+                "role": role,
+                "password": login::new_password(&password)?,
+            });
+            let made = client.send::<User>("/api/v1/users", &body).await?;
+            print(&view.said(&made.body, &format!("{}  {role}", made.read.name))?);
+        }
+        UserCommand::Passwd {
+            user,
+            keep_tokens,
+            password,
+        } => {
+            let body = json!({
+                "password": login::new_password(&password)?,
+                "revoke_tokens": !keep_tokens,
+            });
+            let path = format!("{}/password", user_path(&user));
+            let changed = client.post(&path, &body).await?;
+            print(&view.said(&changed, &format!("{user}  new password set"))?);
+        }
+        UserCommand::Role { user, role } => {
+            let path = user_path(&user);
+            let now = client.call(Method::GET, &path, Extra::default()).await?;
+            let tag = now.header("etag").unwrap_or("*").to_owned();
+            let mut extra = Extra::json(&json!({"role": role})).header("If-Match", tag);
+            extra.content_type = Some("application/merge-patch+json");
+            let changed = client.call(Method::PATCH, &path, extra).await?.json()?;
+            print(&view.said(&changed, &format!("{user}  {role}"))?);
+        }
+        UserCommand::Suspend { user, undo } => {
+            let body = json!({"suspended": !undo});
+            let path = format!("{}/suspend", user_path(&user));
+            let changed = client.post(&path, &body).await?;
+            let state = if undo { "active" } else { "suspended" };
+            print(&view.said(&changed, &format!("{user}  {state}"))?);
+        }
+        UserCommand::Rm { users } => {
+            for user in users {
+                client
+                    .call(Method::DELETE, &user_path(&user), Extra::default())
+                    .await?;
+                print(&view.said(&json!({"name": user}), &format!("{user}  removed"))?);
+            }
+        }
+    }
+    Ok(0)
+}
+
+pub(super) async fn token(
+    client: &HttpClient,
+    view: &OutputStyle,
+    request: TokenCommand,
+) -> Result<u8, CliError> {
+    match request {
+        TokenCommand::Ls => {
+            let body = client.get("/api/v1/me/tokens").await?;
+            print(&view.list(&body, columns::TOKENS)?);
+        }
+        TokenCommand::Create {
+            name,
+            scope,
+            expires,
+        } => {
+            let at = super::now().plus_seconds(values::seconds(&expires)?);
+            let scopes = if scope.is_empty() {
+                Permission::ALL.map(|verb| verb.word().to_owned()).to_vec()
+            } else {
+                scope
+            };
+            let body = json!({"name": name, "scopes": scopes, "expires_at": at.to_string()});
+            let made = client.send::<MadeToken>("/api/v1/me/tokens", &body).await?;
+            if view.for_humans() {
+                complain("This secret is shown once; keep it where only you can read it.\n");
+            }
+            let secret = &made.read.secret;
+            if view.quiet {
+                print(&format!("{secret}\n"));
+            } else {
+                print(&view.said(&made.body, secret)?);
+            }
+        }
+        TokenCommand::Rm { tokens } => {
+            for token in tokens {
+                let path = format!("/api/v1/me/tokens/{}", encoded(&token));
+                client.call(Method::DELETE, &path, Extra::default()).await?;
+                print(&view.said(&json!({"id": token}), &format!("{token}  revoked"))?);
+            }
+        }
+    }
+    Ok(0)
+}
+
+pub(super) async fn me(
+    client: &HttpClient,
+    view: &OutputStyle,
+    request: Me,
+) -> Result<u8, CliError> {
+    match request {
+        Me::Get => {
+            let body = client.get("/api/v1/me").await?;
+            print(&view.one(&body, columns::USERS)?);
+        }
+        Me::Set {
+            language,
+            theme,
+            time_zone,
+        } => {
+            let mut body = Map::new();
+            for (key, value) in [
+                ("language", language),
+                ("theme", theme),
+                ("time_zone", time_zone),
+            ] {
+                if let Some(value) = value {
+                    body.insert(key.into(), value.into());
+                }
+            }
+            if body.is_empty() {
+                return Err(
+                    CliError::usage("There is nothing to set.").hint("--language ko would work.")
+                );
+            }
+            let mut extra = Extra::json(&Value::Object(body));
+            extra.content_type = Some("application/merge-patch+json");
+            let changed = client
+                .call(Method::PATCH, "/api/v1/me", extra)
+                .await?
+                .json()?;
+            print(&view.one(&changed, columns::USERS)?);
+        }
+        Me::Passwd { stdin } => {
+            let from = |stdin| super::args::Password {
+                password_file: None,
+                password_stdin: stdin,
+            };
+            let (old, new) = if stdin {
+                let mut lines = std::io::stdin().lines().map_while(Result::ok);
+                let mut next = || lines.next().unwrap_or_default();
+                (next(), next())
+            } else {
+                let old = login::password(&from(false), "Password now: ")?;
+                (old, login::new_password(&from(false))?)
+            };
+            let body = json!({"old": old, "new": new});
+            let answer = client.post("/api/v1/me/password", &body).await?;
+            print(&view.said(&answer, "New password set.")?);
+        }
+    }
+    Ok(0)
+}

@@ -1,0 +1,540 @@
+//! What a user may do with accounts: administrators with everybody's, everybody with their own.
+//! The last administrator can be neither suspended, demoted nor removed.
+
+use api::secret::SecretText;
+use api::users::UserPreferences;
+use rules::names::{UserId, UserName};
+use rules::permissions::{self, Permission};
+use rules::refusal::Refusal;
+use rules::refusals;
+use rules::session::{SessionState, plain, text};
+use rules::units::Timestamp;
+use rules::users::{Role, User};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{IdempotencyKey, Once, allowed, once, own_key};
+use crate::access::password::{self, PasswordCheck};
+use crate::access::{self, Caller, Via};
+use crate::catalog::events::NewEvent;
+use crate::catalog::users::ROOT;
+use crate::catalog::{Lane, ReadTransaction, Rows};
+use crate::{Failure, Server};
+
+#[cfg(test)]
+mod tests;
+pub mod tokens;
+
+/// One signed-in browser of the caller.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignIn {
+    pub id: Uuid,
+    pub created_at: Timestamp,
+    pub used_at: Timestamp,
+    pub ends_at: Timestamp,
+    /// Address it signed in from.
+    pub source: String,
+    /// The caller's own browser.
+    pub current: bool,
+}
+
+/// How the first administrator is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SetupLinks {
+    /// The box is not set up yet: the links lead to the form that makes the administrator, once,
+    /// within the hour. Otherwise they lead to the sign-in.
+    pub open: bool,
+    /// One for each address the box can be reached at; never empty.
+    pub links: Vec<String>,
+}
+
+/// Draws a new setup code, which voids the one before it, and gives the links that carry it. Once the
+/// box is set up, gives the links to sign in instead.
+///
+/// Errors: `setup.root-needed` for everybody but root on this machine while setup is open.
+pub async fn setup_links(server: &Server, caller: &Caller) -> Result<SetupLinks, Failure> {
+    allowed(caller, Permission::UsersWrite)?;
+    let open = access::setup_open(server);
+    if open && caller.via != Via::LocalRoot {
+        return Err(refusals::setup_root_needed().into());
+    }
+    let path = match access::setup_link(server) {
+        Some(code) => format!("/setup?code={code}"),
+        None if open => {
+            return Err(refusals::setup_code_not_kept().into());
+        }
+        None => "/login".to_owned(),
+    };
+    let origins = server.settings().origins();
+    let links = origins
+        .iter()
+        .map(|origin| format!("{origin}{path}"))
+        .collect();
+    Ok(SetupLinks { open, links })
+}
+
+/// All users with an account, by name. Root on the machine has none and is left out.
+pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<User>, Failure> {
+    allowed(caller, Permission::UsersRead)?;
+    let reach = permissions::reach(&caller.subject, Permission::UsersRead);
+    server.catalog().read_now("list users", |view| {
+        let mut users = view.users(&reach)?;
+        users.retain(|user| user.id != ROOT);
+        Ok(users)
+    })
+}
+
+/// One user, by id or name. Errors: `user.not-found`.
+pub async fn get(server: &Server, caller: &Caller, who: &str) -> Result<User, Failure> {
+    allowed(caller, Permission::UsersRead)?;
+    server
+        .catalog()
+        .read_now("show a user", |view| find(view, who))
+}
+
+/// Makes an account.
+///
+/// Errors: `user.name-invalid`, `user.name-taken`, `password.…`. The first administrator made here
+/// closes setup as well.
+pub async fn create(
+    server: &Server,
+    caller: &Caller,
+    name: &str,
+    role: Role,
+    password: impl Into<SecretText>,
+) -> Result<User, Failure> {
+    let made = create_once(server, caller, name, role, password, None).await?;
+    Ok(made.value)
+}
+
+/// As `create`, and at most once for the same key.
+///
+/// Errors: as `create`; `idempotency.key-reused`.
+pub async fn create_once(
+    server: &Server,
+    caller: &Caller,
+    name: &str,
+    role: Role,
+    password: impl Into<SecretText>,
+    key: Option<IdempotencyKey>,
+) -> Result<Once<User>, Failure> {
+    let password = password.into();
+    allowed(caller, Permission::UsersWrite)?;
+    // Its body holds a password, whose plain digest is not to be kept.
+    let key = own_key(caller, key.map(|key| key.blinded(server)))?;
+    let name = UserName::parse(name.trim())?;
+    password::check_new(&password, name.as_str(), "/password")?;
+    // A name that is taken is said before the costly part.
+    let taken = server.catalog().read_now("look for a name", |view| {
+        Ok(view.user_named(name.as_str())?.is_some())
+    })?;
+    let hash = if taken {
+        String::new()
+    } else {
+        server.hasher().hash(&password).await?
+    };
+    let user = access::new_user(name, role, server.clock().now());
+    let actor = caller.name.clone();
+    server
+        .catalog()
+        .write(Lane::Requests, "add a user", move |rows| {
+            once(rows, key.as_ref(), || {
+                rows.insert_user(&user, &hash)?;
+                if permissions::is_administrator(role) {
+                    rows.finish_setup()?;
+                }
+                note(rows, &actor, &user, "user.added", "", role.word())?;
+                Ok(user)
+            })
+        })
+        .await
+}
+
+/// What becomes of a user's tokens when an administrator sets their password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokensAfterReset {
+    Revoked,
+    Kept,
+}
+
+/// Sets a user's password, ends their sign-ins, revokes their tokens unless they are kept, and lifts a lock on
+/// their name.
+pub async fn set_password(
+    server: &Server,
+    caller: &Caller,
+    who: &str,
+    password: impl Into<SecretText>,
+    tokens: TokensAfterReset,
+) -> Result<User, Failure> {
+    let password = password.into();
+    allowed(caller, Permission::UsersWrite)?;
+    let user = server
+        .catalog()
+        .read_now("show a user", |view| find(view, who))?;
+    password::check_new(&password, user.name.as_str(), "/password")?;
+    let hash = server.hasher().hash(&password).await?;
+    let who = user.id.to_string();
+    let user = change(
+        server,
+        caller,
+        who,
+        "set a password",
+        move |rows, user, actor| {
+            rows.put_password(user.id, &hash)?;
+            rows.forget_browsers(user.id, None)?;
+            let after = match tokens {
+                TokensAfterReset::Revoked => {
+                    rows.forget_tokens(user.id)?;
+                    "tokens revoked"
+                }
+                TokensAfterReset::Kept => "tokens kept",
+            };
+            note(rows, actor, user, "user.password-set", "", after)
+        },
+    )
+    .await?;
+    access::unlock(server, user.name.as_str());
+    Ok(user)
+}
+
+/// Makes a user an administrator, or an ordinary user again.
+///
+/// Errors: `user.last-administrator`, `user.stale` where `if_match` is not their version.
+pub async fn set_role(
+    server: &Server,
+    caller: &Caller,
+    who: &str,
+    role: Role,
+    if_match: Option<u64>,
+) -> Result<User, Failure> {
+    allowed(caller, Permission::UsersWrite)?;
+    change(
+        server,
+        caller,
+        who.to_owned(),
+        "set a role",
+        move |rows, user, actor| {
+            fresh(user, if_match)?;
+            if user.role == role {
+                return Ok(());
+            }
+            if !permissions::is_administrator(role) {
+                keep_an_administrator(rows, user)?;
+            }
+            let before = user.role;
+            let changed = User {
+                role,
+                ..user.clone()
+            };
+            put(rows, &changed)?;
+            note(
+                rows,
+                actor,
+                user,
+                "user.role-set",
+                before.word(),
+                role.word(),
+            )
+        },
+    )
+    .await
+}
+
+/// Suspends a user, or admits them again. Their sessions go on; their sign-ins end at once.
+///
+/// Errors: `user.self`, `user.last-administrator`, `user.stale`.
+pub async fn suspend(
+    server: &Server,
+    caller: &Caller,
+    who: &str,
+    suspended: bool,
+    if_match: Option<u64>,
+) -> Result<User, Failure> {
+    allowed(caller, Permission::UsersWrite)?;
+    let own = caller.subject.user;
+    change(
+        server,
+        caller,
+        who.to_owned(),
+        "suspend a user",
+        move |rows, user, actor| {
+            fresh(user, if_match)?;
+            if user.suspended == suspended {
+                return Ok(());
+            }
+            if suspended {
+                if user.id == own {
+                    return Err(oneself("suspend").into());
+                }
+                keep_an_administrator(rows, user)?;
+                rows.forget_browsers(user.id, None)?;
+            }
+            let changed = User {
+                suspended,
+                ..user.clone()
+            };
+            put(rows, &changed)?;
+            let code = if suspended {
+                rules::codes::USER_SUSPENDED
+            } else {
+                "user.admitted"
+            };
+            note(rows, actor, user, code, "", "")
+        },
+    )
+    .await
+}
+
+/// Takes an account away. What it owned keeps its owner's name; the name is free again.
+///
+/// Errors: `user.has-sessions` while sessions of theirs live, `user.self`,
+/// `user.last-administrator`, `user.stale`.
+pub async fn remove(
+    server: &Server,
+    caller: &Caller,
+    who: &str,
+    if_match: Option<u64>,
+) -> Result<User, Failure> {
+    allowed(caller, Permission::UsersWrite)?;
+    let (own, actor, who) = (caller.subject.user, caller.name.clone(), who.to_owned());
+    server
+        .catalog()
+        .write(Lane::Requests, "remove a user", move |rows| {
+            let user = find(rows, &who)?;
+            fresh(&user, if_match)?;
+            if user.id == own {
+                return Err(oneself("remove").into());
+            }
+            keep_an_administrator(rows, &user)?;
+            let live = rows
+                .live_sessions()?
+                .iter()
+                .filter(|s| s.owner == user.id && s.state() != SessionState::Ended)
+                .count();
+            if live > 0 {
+                return Err(refusals::user_has_sessions(&user.name, live).into());
+            }
+            rows.remove_user(user.id)?;
+            note(rows, &actor, &user, "user.removed", user.role.word(), "")?;
+            Ok(user)
+        })
+        .await
+}
+
+/// The caller's own account.
+pub async fn me(server: &Server, caller: &Caller) -> Result<User, Failure> {
+    allowed(caller, Permission::Me)?;
+    server
+        .catalog()
+        .read_now("show an account", |view| own(view, caller))
+}
+
+/// Sets the caller's language, theme and time zone.
+pub async fn set_me(
+    server: &Server,
+    caller: &Caller,
+    preferences: UserPreferences,
+) -> Result<User, Failure> {
+    allowed(caller, Permission::Me)?;
+    check(&preferences)?;
+    let caller = caller.clone();
+    server
+        .catalog()
+        .write(Lane::Requests, "set preferences", move |rows| {
+            let user = own(rows, &caller)?;
+            let changed = User {
+                language: preferences.language.unwrap_or(user.language),
+                theme: preferences.theme.unwrap_or(user.theme),
+                time_zone: preferences.time_zone.unwrap_or(user.time_zone),
+                ..user
+            };
+            put(rows, &changed)?;
+            own(rows, &caller)
+        })
+        .await
+}
+
+/// Changes the caller's password and ends every other sign-in of theirs.
+///
+/// Errors: `password.wrong`, `password.…` for a bad new one, `sign-in.locked` after some wrong ones.
+pub async fn change_password(
+    server: &Server,
+    caller: &Caller,
+    old: impl Into<SecretText>,
+    new: impl Into<SecretText>,
+) -> Result<(), Failure> {
+    let (old, new) = (old.into(), new.into());
+    allowed(caller, Permission::Me)?;
+    if caller.subject.user == ROOT {
+        return Err(not_an_account().into());
+    }
+    let (user, stored) = server.catalog().read_now("show an account", |view| {
+        let user = own(view, caller)?;
+        let stored = view.password(user.id)?;
+        Ok((user, stored))
+    })?;
+    if access::prove_again(server, caller, &old, stored).await? == PasswordCheck::Wrong {
+        return Err(refusals::password_wrong().at("/old").into());
+    }
+    password::check_new(&new, user.name.as_str(), "/new")?;
+    let hash = server.hasher().hash(&new).await?;
+    let keep = match caller.via {
+        Via::Browser { session } => Some(session.0),
+        Via::Token { .. } | Via::LocalRoot => None,
+    };
+    server
+        .catalog()
+        .write(Lane::Requests, "change a password", move |rows| {
+            rows.put_password(user.id, &hash)?;
+            rows.forget_browsers(user.id, keep)?;
+            note(rows, &user.name, &user, "user.password-changed", "", "")
+        })
+        .await
+}
+
+/// The caller's signed-in browsers, newest first.
+pub async fn sign_ins(server: &Server, caller: &Caller) -> Result<Vec<SignIn>, Failure> {
+    allowed(caller, Permission::Me)?;
+    let rows = server
+        .catalog()
+        .read_now("list sign-ins", |view| view.browsers(caller.subject.user))?;
+    let current = |id: Uuid| match caller.via {
+        Via::Browser { session } => session.0 == id,
+        Via::Token { .. } | Via::LocalRoot => false,
+    };
+    let now = server.clock().now();
+    Ok(rows
+        .into_iter()
+        .filter(|row| row.ends_at > now)
+        .map(|row| SignIn {
+            id: row.id,
+            created_at: row.created_at,
+            used_at: row.used_at,
+            ends_at: row.ends_at,
+            source: row.source,
+            current: current(row.id),
+        })
+        .collect())
+}
+
+/// Ends one signed-in browser of the caller. Errors: `sign-in.not-found`.
+pub async fn end_sign_in(server: &Server, caller: &Caller, id: Uuid) -> Result<(), Failure> {
+    allowed(caller, Permission::Me)?;
+    let user = caller.subject.user;
+    let ended = server
+        .catalog()
+        .write(Lane::Requests, "end a sign-in", move |rows| {
+            rows.forget_browser(id, user)
+        })
+        .await?;
+    if ended {
+        Ok(())
+    } else {
+        Err(refusals::sign_in_not_found().into())
+    }
+}
+
+fn find(view: &ReadTransaction<'_>, who: &str) -> Result<User, Failure> {
+    let found = match who.parse::<UserId>() {
+        Ok(id) => view.user(id)?,
+        Err(_) => view.user_named(who)?,
+    };
+    found
+        .filter(|user| user.id != ROOT)
+        .ok_or_else(|| refusals::user_not_found().into())
+}
+
+fn own(view: &ReadTransaction<'_>, caller: &Caller) -> Result<User, Failure> {
+    view.user(caller.subject.user)?
+        .ok_or_else(|| refusals::user_gone().into())
+}
+
+/// Finds a user, checks who asks, runs `work`, and gives them as they are afterwards.
+async fn change(
+    server: &Server,
+    caller: &Caller,
+    who: String,
+    what: &'static str,
+    work: impl FnOnce(&Rows<'_>, &User, &UserName) -> Result<(), Failure> + Send + 'static,
+) -> Result<User, Failure> {
+    let actor = caller.name.clone();
+    server
+        .catalog()
+        .write(Lane::Requests, what, move |rows| {
+            let user = find(rows, &who)?;
+            work(rows, &user, &actor)?;
+            find(rows, &user.id.to_string())
+        })
+        .await
+}
+
+fn put(rows: &Rows<'_>, user: &User) -> Result<(), Failure> {
+    if rows.put_user(user, user.generation)? {
+        return Ok(());
+    }
+    Err(crate::ServerFault::new("change a user", "the row changed inside one transaction").into())
+}
+
+fn fresh(user: &User, if_match: Option<u64>) -> Result<(), Refusal> {
+    if if_match.is_none_or(|generation| generation == user.generation) {
+        return Ok(());
+    }
+    Err(refusals::user_stale(&user.name, user.generation))
+}
+
+fn keep_an_administrator(rows: &Rows<'_>, user: &User) -> Result<(), Failure> {
+    let counts = permissions::is_administrator(user.role) && !user.suspended;
+    if counts && rows.administrators()? <= 1 {
+        return Err(refusals::user_last_administrator(&user.name).into());
+    }
+    Ok(())
+}
+
+fn oneself(verb: &str) -> Refusal {
+    refusals::user_self(verb)
+}
+
+fn not_an_account() -> Refusal {
+    refusals::user_root()
+}
+
+fn note(
+    rows: &Rows<'_>,
+    actor: &UserName,
+    user: &User,
+    code: &str,
+    before: &str,
+    after: &str,
+) -> Result<(), Failure> {
+    rows.note(NewEvent {
+        actor: actor.as_str(),
+        topic: "users",
+        object: &user.id.to_string(),
+        scope: rules::tenancy::Scope::domain(user.domain),
+        code,
+        before,
+        after,
+    })
+}
+
+fn check(preferences: &UserPreferences) -> Result<(), Refusal> {
+    if let Some(language) = preferences.language.as_deref()
+        && !["", "en", "ko"].contains(&language)
+    {
+        return Err(refusals::language_unknown().at("/language"));
+    }
+    if let Some(theme) = preferences.theme.as_deref()
+        && !["light", "dark", "system"].contains(&theme)
+    {
+        return Err(refusals::theme_unknown().at("/theme"));
+    }
+    if let Some(zone) = preferences
+        .time_zone
+        .as_deref()
+        .filter(|zone| !zone.is_empty())
+        && (zone.len() > 64 || jiff::tz::TimeZone::get(zone).is_err())
+    {
+        return Err(refusals::time_zone_unknown().at("/time_zone"));
+    }
+    Ok(())
+}

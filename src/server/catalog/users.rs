@@ -1,0 +1,572 @@
+//! Rows of users and of the ways they prove themselves: passwords, sign-ins of browsers, tokens,
+//! the one-time setup code. Keeps hashes only; what they mean is `access`'s.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use rules::names::{TokenId, UserId, UserName};
+use rules::permissions::{Permission, Reach};
+use rules::refusals;
+use rules::tenancy::{DomainId, ProjectId};
+use rules::units::Timestamp;
+use rules::users::{Role, User};
+use rusqlite::{OptionalExtension as _, Row};
+use uuid::Uuid;
+
+use super::reach::{USER as USER_TABLE, condition};
+use super::reader::ReadTransaction;
+use super::value;
+use super::writer::Rows;
+use crate::Failure;
+
+/// Root on this machine, as the owner of what it starts over the local socket. Has no password and
+/// cannot be changed.
+pub(crate) const ROOT: UserId = UserId(Uuid::from_u128(0x0000_0000_0000_7000_8000_0000_0000_0000));
+
+/// A password field that no password matches.
+pub(crate) const NO_PASSWORD: &str = "!";
+
+/// Hours without a request after which a browser has to sign in again.
+pub(crate) const IDLE_HOURS: u64 = 12;
+/// Browsers that one user is signed in with; with one more the oldest sign-in ends. Higher: a script that
+/// signs in without end fills the catalog. Lower: a user with many machines is signed out on the first.
+const MAX_BROWSERS: u32 = 100;
+
+/// One signed-in browser.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BrowserRow {
+    pub(crate) id: Uuid,
+    pub(crate) user: UserId,
+    pub(crate) created_at: Timestamp,
+    pub(crate) used_at: Timestamp,
+    /// Ends then in any case.
+    pub(crate) ends_at: Timestamp,
+    /// Address it signed in from.
+    pub(crate) source: String,
+}
+
+/// One API token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TokenRow {
+    pub(crate) id: TokenId,
+    pub(crate) user: UserId,
+    pub(crate) name: String,
+    pub(crate) scopes: Vec<Permission>,
+    pub(crate) created_at: Timestamp,
+    pub(crate) expires_at: Option<Timestamp>,
+    pub(crate) used_at: Option<Timestamp>,
+    pub(crate) used_from: Option<String>,
+}
+
+/// The one-time code that makes the first administrator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SetupRow {
+    pub(crate) done_at: Option<Timestamp>,
+    pub(crate) hash: Option<[u8; 32]>,
+    pub(crate) expires_at: Option<Timestamp>,
+}
+
+const USER: &str =
+    "id, name, domain, role, language, theme, time_zone, suspended, created_at, generation";
+
+fn user_row(row: &Row<'_>) -> rusqlite::Result<User> {
+    Ok(User {
+        id: UserId(value::id(row, "id")?),
+        name: value::word(row, "name", |text| UserName::parse(text).ok())?,
+        domain: DomainId(value::id(row, "domain")?),
+        role: value::word(row, "role", Role::parse)?,
+        language: row.get("language")?,
+        theme: row.get("theme")?,
+        time_zone: row.get("time_zone")?,
+        suspended: row.get("suspended")?,
+        created_at: value::time(row, "created_at")?,
+        generation: value::unsigned(row, "generation")?,
+    })
+}
+
+fn browser_row(row: &Row<'_>) -> rusqlite::Result<BrowserRow> {
+    Ok(BrowserRow {
+        id: value::id(row, "id")?,
+        user: UserId(value::id(row, "user")?),
+        created_at: value::time(row, "created_at")?,
+        used_at: value::time(row, "used_at")?,
+        ends_at: value::time(row, "ends_at")?,
+        source: row.get("source")?,
+    })
+}
+
+fn token_row(row: &Row<'_>) -> rusqlite::Result<TokenRow> {
+    // A scope that this version does not know gives nothing; it must never give everything.
+    let words: Vec<String> = value::json(row, "scopes")?;
+    Ok(TokenRow {
+        id: TokenId(value::id(row, "id")?),
+        user: UserId(value::id(row, "user")?),
+        name: row.get("name")?,
+        scopes: words
+            .iter()
+            .filter_map(|word| Permission::parse(word))
+            .collect(),
+        created_at: value::time(row, "created_at")?,
+        expires_at: value::time_or_none(row, "expires_at")?,
+        used_at: value::time_or_none(row, "used_at")?,
+        used_from: row.get("used_from")?,
+    })
+}
+
+impl ReadTransaction<'_> {
+    /// One user who was not removed.
+    pub(crate) fn user(&self, id: UserId) -> Result<Option<User>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(&format!(
+                "select {USER} from user where id = ?1 and removed_at is null"
+            ))?
+            .query_row([id.0.as_bytes()], user_row)
+            .optional()?)
+    }
+
+    pub(crate) fn user_named(&self, name: &str) -> Result<Option<User>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(&format!(
+                "select {USER} from user where name = ?1 and removed_at is null"
+            ))?
+            .query_row([name], user_row)
+            .optional()?)
+    }
+
+    /// Everybody who was not removed, by name.
+    pub(crate) fn users(&self, reach: &Reach) -> Result<Vec<User>, Failure> {
+        let (reached, value) = condition(reach, USER_TABLE, "?1");
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select {USER} from user where removed_at is null and {reached} order by name"
+        ))?;
+        let rows = statement.query_map([value], user_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// The name of everybody there ever was, for lists that show owners.
+    pub(crate) fn user_name(&self, id: UserId) -> Result<Option<UserName>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select name from user where id = ?1")?
+            .query_row([id.0.as_bytes()], |row| {
+                value::word(row, "name", |text| UserName::parse(text).ok())
+            })
+            .optional()?)
+    }
+
+    /// The domain and the project that a user's new sessions belong to: the first they are a member of. None
+    /// for a user who is in no project.
+    pub(crate) fn home_project(
+        &self,
+        id: UserId,
+    ) -> Result<Option<(DomainId, ProjectId)>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select project.domain, project.id
+                 from membership
+                 join project on project.id = membership.project
+                 where membership.user = ?1
+                 order by project.id
+                 limit 1",
+            )?
+            .query_row([id.0.as_bytes()], |row| {
+                Ok((
+                    DomainId(value::id(row, "domain")?),
+                    ProjectId(value::id(row, "id")?),
+                ))
+            })
+            .optional()?)
+    }
+
+    /// The stored password of a user.
+    pub(crate) fn password(&self, id: UserId) -> Result<Option<String>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select password from user where id = ?1 and removed_at is null")?
+            .query_row([id.0.as_bytes()], |row| row.get(0))
+            .optional()?)
+    }
+
+    /// When a session of each user last got a place; absent where none ever did.
+    pub(crate) fn served(&self) -> Result<BTreeMap<UserId, Timestamp>, Failure> {
+        let mut statement = self
+            .connection
+            .prepare_cached("select id, served_at from user where served_at is not null")?;
+        let rows = statement.query_map([], |row| {
+            Ok((
+                UserId(value::id(row, "id")?),
+                value::time(row, "served_at")?,
+            ))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// How many administrators can sign in.
+    pub(crate) fn administrators(&self) -> Result<u32, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select count(*)
+                 from user
+                 where role = 'administrator' and suspended = 0 and removed_at is null and id <> ?1",
+            )?
+            .query_row([ROOT.0.as_bytes()], |row| row.get(0))?)
+    }
+
+    /// The sign-in with this hash, and whose it is.
+    pub(crate) fn browser(&self, hash: &[u8; 32]) -> Result<Option<(BrowserRow, User)>, Failure> {
+        let found = self
+            .connection
+            .prepare_cached(
+                "select id, user, created_at, used_at, ends_at, source
+                 from browser_session
+                 where hash = ?1",
+            )?
+            .query_row([hash], browser_row)
+            .optional()?;
+        let Some(browser) = found else {
+            return Ok(None);
+        };
+        Ok(self.user(browser.user)?.map(|user| (browser, user)))
+    }
+
+    /// The sign-in with this id, and whose it is.
+    pub(crate) fn browser_by_id(&self, id: Uuid) -> Result<Option<(BrowserRow, User)>, Failure> {
+        let found = self
+            .connection
+            .prepare_cached(
+                "select id, user, created_at, used_at, ends_at, source
+                 from browser_session
+                 where id = ?1",
+            )?
+            .query_row([id.as_bytes()], browser_row)
+            .optional()?;
+        let Some(browser) = found else {
+            return Ok(None);
+        };
+        Ok(self.user(browser.user)?.map(|user| (browser, user)))
+    }
+
+    /// The token with this id, and whose it is.
+    pub(crate) fn token_by_id(&self, id: TokenId) -> Result<Option<(TokenRow, User)>, Failure> {
+        let found = self
+            .connection
+            .prepare_cached(
+                "select id, user, name, scopes, created_at, expires_at, used_at, used_from
+                 from token
+                 where id = ?1",
+            )?
+            .query_row([id.0.as_bytes()], token_row)
+            .optional()?;
+        let Some(token) = found else {
+            return Ok(None);
+        };
+        Ok(self.user(token.user)?.map(|user| (token, user)))
+    }
+
+    /// Sign-ins of one user, newest first.
+    pub(crate) fn browsers(&self, user: UserId) -> Result<Vec<BrowserRow>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select id, user, created_at, used_at, ends_at, source
+             from browser_session
+             where user = ?1
+             order by created_at desc, id desc",
+        )?;
+        let rows = statement.query_map([user.0.as_bytes()], browser_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// The token with this hash, and whose it is.
+    pub(crate) fn token(&self, hash: &[u8; 32]) -> Result<Option<(TokenRow, User)>, Failure> {
+        let found = self
+            .connection
+            .prepare_cached(
+                "select id, user, name, scopes, created_at, expires_at, used_at, used_from
+                 from token
+                 where hash = ?1",
+            )?
+            .query_row([hash], token_row)
+            .optional()?;
+        let Some(token) = found else {
+            return Ok(None);
+        };
+        Ok(self.user(token.user)?.map(|user| (token, user)))
+    }
+
+    /// Tokens of one user, newest first.
+    pub(crate) fn tokens(&self, user: UserId) -> Result<Vec<TokenRow>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select id, user, name, scopes, created_at, expires_at, used_at, used_from
+             from token
+             where user = ?1
+             order by created_at desc, id desc",
+        )?;
+        let rows = statement.query_map([user.0.as_bytes()], token_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    pub(crate) fn setup(&self) -> Result<SetupRow, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select set_up_at, setup_hash, setup_expires_at from installation where id = 1",
+            )?
+            .query_row([], |row| {
+                Ok(SetupRow {
+                    done_at: value::time_or_none(row, "set_up_at")?,
+                    hash: row.get("setup_hash")?,
+                    expires_at: value::time_or_none(row, "setup_expires_at")?,
+                })
+            })?)
+    }
+}
+
+impl Rows<'_> {
+    /// Writes a new user.
+    ///
+    /// Errors: `user.name-taken`.
+    pub(crate) fn insert_user(&self, user: &User, password: &str) -> Result<(), Failure> {
+        if self.user_named(user.name.as_str())?.is_some() {
+            return Err(refusals::user_name_taken(&user.name).at("/name").into());
+        }
+        self.connection
+            .prepare_cached(
+                "insert into user
+                     (id, name, role, language, theme, time_zone, suspended, password, created_at,
+                      generation, domain)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            )?
+            .execute((
+                user.id.0.as_bytes(),
+                user.name.as_str(),
+                user.role.word(),
+                &user.language,
+                &user.theme,
+                &user.time_zone,
+                user.suspended,
+                password,
+                user.created_at.as_millis(),
+                value::signed(user.generation),
+                user.domain.0.as_bytes(),
+            ))?;
+        self.join_default(user.id)
+    }
+
+    /// Makes a user a member of the project `default`.
+    pub(super) fn join_default(&self, id: UserId) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "insert into membership (user, project, role) values (?1, ?2, 'member')",
+            )?
+            .execute((id.0.as_bytes(), ProjectId::DEFAULT.0.as_bytes()))?;
+        Ok(())
+    }
+
+    /// Writes what changed about a user, where the row is still of generation `seen`; raises it.
+    /// False where it is not, or where the user is gone.
+    pub(crate) fn put_user(&self, user: &User, seen: u64) -> Result<bool, Failure> {
+        let written = self
+            .connection
+            .prepare_cached(
+                "update user
+                 set role = ?2, language = ?3, theme = ?4, time_zone = ?5, suspended = ?6,
+                     generation = generation + 1
+                 where id = ?1 and generation = ?7 and removed_at is null",
+            )?
+            .execute((
+                user.id.0.as_bytes(),
+                user.role.word(),
+                &user.language,
+                &user.theme,
+                &user.time_zone,
+                user.suspended,
+                value::signed(seen),
+            ))?;
+        Ok(written == 1)
+    }
+
+    /// Notes that a session of a user got a place: it is the others' turn.
+    pub(crate) fn put_served(&self, id: UserId, at: Timestamp) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("update user set served_at = ?2 where id = ?1")?
+            .execute((id.0.as_bytes(), at.as_millis()))?;
+        Ok(())
+    }
+
+    pub(crate) fn put_password(&self, id: UserId, password: &str) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "update user
+                 set password = ?2, generation = generation + 1
+                 where id = ?1",
+            )?
+            .execute((id.0.as_bytes(), password))?;
+        Ok(())
+    }
+
+    /// Takes a user out: the name is free again, every proof of theirs is gone, and what they
+    /// owned keeps its owner's name.
+    pub(crate) fn remove_user(&self, id: UserId) -> Result<(), Failure> {
+        self.forget_browsers(id, None)?;
+        self.forget_tokens(id)?;
+        self.connection
+            .prepare_cached("delete from membership where user = ?1")?
+            .execute([id.0.as_bytes()])?;
+        self.connection
+            .prepare_cached(
+                "update user
+                 set removed_at = ?2, password = ?3, generation = generation + 1
+                 where id = ?1 and removed_at is null",
+            )?
+            .execute((id.0.as_bytes(), self.now.as_millis(), NO_PASSWORD))?;
+        Ok(())
+    }
+
+    /// Keeps a sign-in, and ends the oldest of its user where they are too many.
+    pub(crate) fn insert_browser(
+        &self,
+        browser: &BrowserRow,
+        hash: &[u8; 32],
+    ) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "insert into browser_session
+                     (id, hash, user, created_at, used_at, ends_at, source)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute((
+                browser.id.as_bytes(),
+                hash,
+                browser.user.0.as_bytes(),
+                browser.created_at.as_millis(),
+                browser.used_at.as_millis(),
+                browser.ends_at.as_millis(),
+                &browser.source,
+            ))?;
+        self.connection
+            .prepare_cached(
+                "delete from browser_session
+                 where id in (
+                     select id
+                     from browser_session
+                     where user = ?1
+                     order by id = ?2 desc, created_at desc, id
+                     limit -1 offset ?3
+                 )",
+            )?
+            .execute((
+                browser.user.0.as_bytes(),
+                browser.id.as_bytes(),
+                MAX_BROWSERS,
+            ))?;
+        Ok(())
+    }
+
+    pub(crate) fn touch_browser(&self, id: Uuid) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("update browser_session set used_at = ?2 where id = ?1")?
+            .execute((id.as_bytes(), self.now.as_millis()))?;
+        Ok(())
+    }
+
+    /// Ends one sign-in of a user; false where there was none.
+    pub(crate) fn forget_browser(&self, id: Uuid, user: UserId) -> Result<bool, Failure> {
+        let gone = self
+            .connection
+            .prepare_cached("delete from browser_session where id = ?1 and user = ?2")?
+            .execute((id.as_bytes(), user.0.as_bytes()))?;
+        Ok(gone == 1)
+    }
+
+    /// Ends every sign-in of a user but one.
+    pub(crate) fn forget_browsers(&self, user: UserId, but: Option<Uuid>) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "delete from browser_session
+                 where user = ?1 and (?2 is null or id <> ?2)",
+            )?
+            .execute((user.0.as_bytes(), but.map(Uuid::into_bytes)))?;
+        Ok(())
+    }
+
+    /// Drops sign-ins that ended; gives how many rows went.
+    pub(crate) fn forget_old_sign_ins(&self) -> Result<usize, Failure> {
+        let now = self.now.as_millis();
+        let unused_since = now - (IDLE_HOURS * 3_600_000) as i64;
+        let browsers = self
+            .connection
+            .prepare_cached("delete from browser_session where ends_at <= ?1 or used_at <= ?2")?
+            .execute((now, unused_since))?;
+        Ok(browsers)
+    }
+
+    pub(crate) fn insert_token(&self, token: &TokenRow, hash: &[u8; 32]) -> Result<(), Failure> {
+        let words: Vec<&str> = token.scopes.iter().map(|verb| verb.word()).collect();
+        self.connection
+            .prepare_cached(
+                "insert into token (id, user, name, hash, scopes, created_at, expires_at)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute((
+                token.id.0.as_bytes(),
+                token.user.0.as_bytes(),
+                &token.name,
+                hash,
+                value::text(&words),
+                token.created_at.as_millis(),
+                token.expires_at.map(Timestamp::as_millis),
+            ))?;
+        Ok(())
+    }
+
+    pub(crate) fn touch_token(&self, id: TokenId, from: IpAddr) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("update token set used_at = ?2, used_from = ?3 where id = ?1")?
+            .execute((id.0.as_bytes(), self.now.as_millis(), from.to_string()))?;
+        Ok(())
+    }
+
+    /// Revokes one token of a user; false where there was none.
+    pub(crate) fn forget_token(&self, id: TokenId, user: UserId) -> Result<bool, Failure> {
+        let gone = self
+            .connection
+            .prepare_cached("delete from token where id = ?1 and user = ?2")?
+            .execute((id.0.as_bytes(), user.0.as_bytes()))?;
+        Ok(gone == 1)
+    }
+
+    /// Revokes all tokens of a user.
+    pub(crate) fn forget_tokens(&self, user: UserId) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("delete from token where user = ?1")?
+            .execute([user.0.as_bytes()])?;
+        Ok(())
+    }
+
+    /// Puts a new setup code in force; the one before it is void.
+    pub(crate) fn put_setup_code(&self, hash: &[u8; 32], ends: Timestamp) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "update installation
+                 set setup_hash = ?1, setup_expires_at = ?2
+                 where id = 1 and set_up_at is null",
+            )?
+            .execute((hash, ends.as_millis()))?;
+        Ok(())
+    }
+
+    /// Closes setup for ever; a second call keeps the first time.
+    pub(crate) fn finish_setup(&self) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "update installation
+                 set set_up_at = ?1, setup_hash = null, setup_expires_at = null
+                 where id = 1 and set_up_at is null",
+            )?
+            .execute([self.now.as_millis()])?;
+        Ok(())
+    }
+}
