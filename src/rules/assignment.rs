@@ -20,12 +20,9 @@ pub fn for_nodes(
 ) -> BTreeMap<NodeId, Vec<ContainerOrder>> {
     let mut lists: BTreeMap<NodeId, Vec<ContainerOrder>> =
         world.nodes.iter().map(|n| (n.id, Vec::new())).collect();
-    let placed = world
-        .sessions
-        .iter()
-        .filter(|s| s.state().holds_resources());
-    let mut placed: Vec<(&SessionContainer, &Session)> = placed
-        .flat_map(|session| session.containers().iter().map(move |each| (each, session)))
+    let all = world.sessions.iter();
+    let mut placed: Vec<(&SessionContainer, &Session)> = all
+        .flat_map(|session| session.live_containers().map(move |each| (each, session)))
         .collect();
     placed.sort_by_key(|(_, session)| session.scheduled_at());
     let mut own: BTreeMap<(NodeId, UserId), usize> = BTreeMap::new();

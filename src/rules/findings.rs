@@ -79,18 +79,13 @@ pub fn findings(world: &ClusterSnapshot) -> Vec<InvariantFinding> {
             }
         }
     }
-    for (at, s) in world.sessions.iter().enumerate() {
-        for part in s.devices().iter().filter(|d| d.part.is_some()) {
-            let taken = world.sessions[..at].iter().any(|other| {
-                other.node() == s.node()
-                    && other.state().holds_resources()
-                    && other
-                        .devices()
-                        .iter()
-                        .any(|d| d.index == part.index && d.part == part.part)
-            });
-            if taken && s.state().holds_resources() {
-                say(notices::device_part_twice(&s.name));
+    let mut taken = std::collections::BTreeSet::new();
+    for s in &world.sessions {
+        for container in s.live_containers() {
+            for part in container.devices.iter().filter(|d| d.part.is_some()) {
+                if !taken.insert((container.node, part.index, part.part)) {
+                    say(notices::device_part_twice(&s.name));
+                }
             }
         }
     }

@@ -146,7 +146,7 @@ fn kind(device: &Device) -> Option<(&'static CardFamily, &'static [u16; 4])> {
 /// What partitioning a device so would come to, and whom it would end; no profile makes it whole again.
 ///
 /// Errors: `gpu.cannot-partition`, `gpu.no-such-profile`, `gpu.partitions-too-large`, each with what would work.
-/// `sessions` are those of the device's own machine.
+/// `sessions` are those that have a part of the device.
 pub fn plan<'a>(
     device: &Device,
     wanted: &[MigProfile],
@@ -182,16 +182,9 @@ pub fn plan<'a>(
     let mut ends = Vec::new();
     let mut requeued = Vec::new();
     for session in sessions {
-        let on_it = session.state().holds_resources()
-            && session
-                .holds()
-                .iter()
-                .any(|part| part.index == device.index);
-        if on_it {
-            ends.push(session.id);
-            if session.spec.kind == SessionKind::Batch && session.desired == DesiredState::Run {
-                requeued.push(session.id);
-            }
+        ends.push(session.id);
+        if session.spec.kind == SessionKind::Batch && session.desired == DesiredState::Run {
+            requeued.push(session.id);
         }
     }
     let profiles: Vec<MigProfile> = placed.iter().map(|(profile, _)| *profile).collect();

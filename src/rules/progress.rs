@@ -25,9 +25,10 @@ pub fn advance(
     if !session.state().holds_resources() {
         return Vec::new();
     }
-    let here = session.containers().iter().filter(|container| {
-        container.node == report.node && !matches!(container.state, ContainerProgress::Ended { .. })
-    });
+    let here = session
+        .containers()
+        .iter()
+        .filter(|container| container.node == report.node && !container.is_over());
     here.filter_map(|container| {
         let name = session.container_name(container.index);
         if let Some(status) = report.containers.iter().find(|c| c.name == name) {
@@ -44,22 +45,21 @@ pub fn advance(
     .collect()
 }
 
-/// Whether a report confirms that all containers of a session, those that wait for it, are held to their
-/// present grants.
+/// The containers of a session, by index, of which a report confirms that they are held to their present
+/// grants, and that were not confirmed before; empty where there are none.
 ///
-/// Only a report of exactly the assignment that carries this grant counts, and only what the machine says
+/// Only a report of exactly the assignment that carries the grant counts, and only what the machine says
 /// it holds the container to: an older report may show the same shares by chance.
-pub fn confirms(session: &Session, report: &NodeReport, current: Option<&Assignment>) -> bool {
+pub fn confirmed(session: &Session, report: &NodeReport, current: Option<&Assignment>) -> Vec<u32> {
     let Some(current) = current.filter(|a| a.generation == report.generation) else {
-        return false;
+        return Vec::new();
     };
-    let mut pending = session
+    let pending = session
         .containers()
         .iter()
-        .filter(|container| !container.pending_devices.is_empty())
-        .peekable();
-    pending.peek().is_some()
-        && pending.all(|container| {
+        .filter(|container| !container.pending_devices.is_empty());
+    pending
+        .filter(|container| {
             let name = session.container_name(container.index);
             let told = current
                 .containers
@@ -71,6 +71,8 @@ pub fn confirms(session: &Session, report: &NodeReport, current: Option<&Assignm
                 .any(|c| c.name == name && c.devices == container.devices);
             container.node == report.node && told && held
         })
+        .map(|container| container.index)
+        .collect()
 }
 
 fn seen(
@@ -104,7 +106,7 @@ fn seen(
         },
         ReportedState::Stopping { .. } => None,
         ReportedState::Ended(exit) => {
-            let (outcome, reason) = ending(session, exit.exit_code, exit.out_of_memory);
+            let (outcome, reason) = ending(session, container, exit.exit_code, exit.out_of_memory);
             Some(SessionChange {
                 reason: Some(reason),
                 ..change(Transition::Ended {
@@ -125,15 +127,20 @@ fn seen(
     }
 }
 
-/// The outcome and its reason for a known exit code.
-fn ending(session: &Session, code: i32, out_of_memory: bool) -> (Outcome, Reason) {
+/// The outcome and its reason for a known exit code of one container.
+fn ending(
+    session: &Session,
+    container: &SessionContainer,
+    code: i32,
+    out_of_memory: bool,
+) -> (Outcome, Reason) {
     let limit = session.spec.demand.memory;
     if out_of_memory && code != 0 {
         return (Outcome::Failed, reasons::session_out_of_memory(limit));
     }
     // It was killed, with any exit code.
     if session.desired == DesiredState::Run
-        && let Some(incident) = session.stopped_by_watchdog()
+        && let Some(incident) = session.stopped_by_watchdog(container)
     {
         return (Outcome::Failed, incident.reason());
     }

@@ -1,7 +1,11 @@
 //! What people launch: the specification, its validation, the state, the session, its containers.
 
 pub mod container;
+pub mod outcome;
 pub mod session;
 pub mod spec;
 pub mod state;
 pub mod validate;
+
+#[cfg(test)]
+mod tests;

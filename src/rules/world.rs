@@ -66,8 +66,8 @@ impl ClusterSnapshot {
     pub fn used(&self) -> BTreeMap<NodeId, Used> {
         let mut used: BTreeMap<NodeId, Used> =
             self.nodes.iter().map(|n| (n.id, Used::default())).collect();
-        for session in self.sessions.iter().filter(|s| s.state().holds_resources()) {
-            for container in session.containers() {
+        for session in &self.sessions {
+            for container in session.live_containers() {
                 used.entry(container.node)
                     .or_default()
                     .add(&session.spec.demand, &container.holds());

@@ -22,6 +22,7 @@ pub mod installation;
 pub mod operations;
 mod query;
 pub mod replay;
+pub mod session_detail;
 pub mod sessions;
 pub mod system;
 pub mod users;

@@ -309,14 +309,15 @@ impl Catalog {
         &self.0.samples
     }
 
-    /// Samples of one session after `since`, oldest first, read on a thread for blocking work.
+    /// Samples of one container of a session, by its place there, after `since`, oldest first, read on a thread
+    /// for blocking work.
     pub(crate) async fn samples_of(
         &self,
-        session: rules::names::SessionId,
+        container: (rules::names::SessionId, u32),
         since: Timestamp,
     ) -> Result<Vec<samples::UsageRow>, Failure> {
         let samples = Arc::clone(&self.0.samples);
-        tokio::task::spawn_blocking(move || samples.of(session, since))
+        tokio::task::spawn_blocking(move || samples.of(container, since))
             .await
             .map_err(|ended| Failure::Fault(ServerFault::new("read samples", ended)))?
     }
@@ -324,11 +325,11 @@ impl Catalog {
     /// The same of the last few minutes, read once for all who ask until the next sample.
     pub(crate) async fn recent_samples_of(
         &self,
-        session: rules::names::SessionId,
+        container: (rules::names::SessionId, u32),
         since: Timestamp,
     ) -> Result<Vec<samples::UsageRow>, Failure> {
         let samples = Arc::clone(&self.0.samples);
-        tokio::task::spawn_blocking(move || samples.recent(session, since))
+        tokio::task::spawn_blocking(move || samples.recent(container, since))
             .await
             .map_err(|ended| Failure::Fault(ServerFault::new("read samples", ended)))?
     }
@@ -341,9 +342,9 @@ impl Catalog {
             .iter()
             .filter_map(|sight| Some((sight.name, sight.usage.clone()?)))
             .collect();
-        let catalog = self.clone();
+        let (catalog, node) = (self.clone(), report.node);
         tokio::task::spawn_blocking(move || {
-            if catalog.0.samples.record(at, &used) {
+            if catalog.0.samples.record(node, at, &used) {
                 catalog.0.measured.send_modify(|version| *version += 1);
             }
         });

@@ -94,7 +94,8 @@ pub(crate) fn names_of_owners(
 }
 
 impl Snapshot {
-    fn read(view: &ReadTransaction<'_>) -> Result<Self, Failure> {
+    /// Everything live as of the moment of `view`, not shared yet.
+    pub(crate) fn read(view: &ReadTransaction<'_>) -> Result<Self, Failure> {
         let world = view.world()?;
         Ok(Self {
             names: names_of_owners(view, &world)?,

@@ -7,6 +7,7 @@ mod client;
 pub(crate) mod http;
 pub(crate) mod installation;
 mod manners;
+mod older_release;
 mod owners;
 mod random;
 mod reunion;

@@ -11,7 +11,7 @@ mod gpus;
 mod lan;
 mod leases;
 mod limits;
-mod older_state;
+pub(crate) mod older_state;
 mod openapi;
 mod protocol;
 mod reach;

@@ -20,6 +20,7 @@ use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
 use server::actions::gpus as devices;
+use server::actions::session_detail;
 use server::actions::sessions::{self, NodeOverview};
 
 use super::authentication::PageCaller;
@@ -641,14 +642,13 @@ async fn read_one(
     let clock = &visit.clock;
     let server = &console.server;
     let now = server.clock().now();
-    let session = sessions::get(server, caller, id).await?;
+    let read = session_detail::read(server, caller, id).await?;
+    let (session, why, events) = (read.session, read.why, read.events);
+    let (seen, devices) = (read.overview, read.gpus);
     let asked = tab.map_or("", SessionTab::word);
     let tab = tab.unwrap_or(SessionTab::first(session.kind, session.state));
     let id = session.id.to_string();
-    let why = sessions::why(server, caller, &id).await?;
-    let events = sessions::events(server, caller, &id).await?;
     let samples = sessions::samples(server, caller, &id, None).await?;
-    let seen = sessions::overview(server, caller).await?;
     let container = ContainerName {
         session: session.id,
         incarnation: session.incarnation,
@@ -672,7 +672,6 @@ async fn read_one(
     let may_enter = may(&caller.subject, Right::SessionsEnter, &scope).is_ok();
     let shown_log = filtered(&log, q);
     let counts = seen.counts;
-    let devices = devices::list(&console.server, caller).await?;
     let drawing = gpus::Drawing {
         mine: Some(session.id),
         ..gpus::Drawing::at(now)

@@ -98,12 +98,8 @@ impl<'w> ClusterState<'w> {
             changes: Vec::new(),
             searches: RefCell::default(),
         };
-        for session in world
-            .sessions
-            .iter()
-            .filter(|s| s.state().holds_resources())
-        {
-            for container in session.containers() {
+        for session in &world.sessions {
+            for container in session.live_containers() {
                 let Some(at) = ground.at.get(&container.node).copied() else {
                     continue;
                 };
@@ -204,7 +200,7 @@ impl<'w> ClusterState<'w> {
 
     /// Takes a session's places back, as its end will.
     pub(super) fn give_back(&mut self, session: &Session) {
-        for container in session.containers() {
+        for container in session.live_containers() {
             if let Some(spot) = self.spot(container.node) {
                 let devices = container.holds().into_owned();
                 let found = FoundPlace { spot, devices };

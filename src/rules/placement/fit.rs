@@ -257,10 +257,8 @@ pub(super) fn regrant(
         device.memory
     };
     let mut others = crate::resources::DeviceAllocation::default();
-    let neighbours = world.sessions.iter().filter(|s| {
-        s.id != session.id && s.node() == session.node() && s.state().holds_resources()
-    });
-    for held in neighbours.flat_map(|s| s.holds().into_owned()) {
+    let neighbours = world.sessions.iter().filter(|s| s.id != session.id);
+    for held in neighbours.flat_map(|s| s.held_on(node.id)) {
         if held.index == mine.index {
             others.add(&held);
         }

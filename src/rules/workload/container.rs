@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use super::outcome::Outcome;
 use crate::names::NodeId;
 use crate::resources::DeviceShare;
 use crate::units::Timestamp;
@@ -41,6 +42,7 @@ pub enum ContainerProgress {
         started_at: Option<Timestamp>,
         /// None where it is unknown.
         exit_code: Option<i32>,
+        outcome: Outcome,
     },
 }
 
@@ -62,6 +64,7 @@ impl ContainerProgress {
         word: &str,
         started_at: Option<Timestamp>,
         exit_code: Option<i32>,
+        outcome: Option<Outcome>,
     ) -> Option<Self> {
         match word {
             "scheduled" => Some(Self::Scheduled),
@@ -70,6 +73,7 @@ impl ContainerProgress {
             "ended" => Some(Self::Ended {
                 started_at,
                 exit_code,
+                outcome: outcome?,
             }),
             _ => None,
         }
@@ -105,6 +109,33 @@ impl SessionContainer {
         }
     }
 
+    /// True once no process of it lives any more: then nothing of its node is held for it.
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, ContainerProgress::Ended { .. })
+    }
+
+    /// How it ended, and its exit code where one is known; None while it may live.
+    pub fn ended_with(&self) -> Option<(Outcome, Option<i32>)> {
+        match self.state {
+            ContainerProgress::Ended {
+                outcome, exit_code, ..
+            } => Some((outcome, exit_code)),
+            ContainerProgress::Scheduled
+            | ContainerProgress::Preparing
+            | ContainerProgress::Running { .. } => None,
+        }
+    }
+
+    /// Whether its end is the end of its session. The main container decides however it ends; another one does
+    /// where it failed. What is stopped decides nothing: a decision was made before.
+    pub fn decides(&self) -> bool {
+        match self.ended_with() {
+            Some((Outcome::Failed | Outcome::Refused | Outcome::Lost, _)) => true,
+            Some((Outcome::Succeeded, _)) => self.index == MAIN,
+            Some((Outcome::Stopped, _)) | None => false,
+        }
+    }
+
     /// What is kept for it on devices: its grant, or the larger of old and new while a change of it has
     /// not been confirmed.
     pub fn holds(&self) -> Cow<'_, [DeviceShare]> {
@@ -124,10 +155,11 @@ impl SessionContainer {
     }
 
     /// Ends it, with this code where one is known. Its node and devices stay written as history.
-    pub fn end(&mut self, started_at: Option<Timestamp>, exit_code: Option<i32>) {
+    pub fn end(&mut self, started_at: Option<Timestamp>, exit_code: Option<i32>, outcome: Outcome) {
         self.state = ContainerProgress::Ended {
             started_at: started_at.or(self.state.started_at()),
             exit_code,
+            outcome,
         };
         self.pending_devices = Vec::new();
     }
@@ -149,13 +181,16 @@ mod tests {
             ContainerProgress::Ended {
                 started_at: at,
                 exit_code: Some(3),
+                outcome: Outcome::Failed,
             },
         ] {
-            let read = ContainerProgress::parse(state.word(), state.started_at(), Some(3));
+            let failed = Some(Outcome::Failed);
+            let read = ContainerProgress::parse(state.word(), state.started_at(), Some(3), failed);
             assert_eq!(read.as_ref(), Some(&state));
         }
-        assert_eq!(ContainerProgress::parse("running", None, None), None);
-        assert_eq!(ContainerProgress::parse("paused", at, None), None);
+        assert_eq!(ContainerProgress::parse("running", None, None, None), None);
+        assert_eq!(ContainerProgress::parse("paused", at, None, None), None);
+        assert_eq!(ContainerProgress::parse("ended", at, None, None), None);
     }
 
     #[test]

@@ -7,10 +7,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::container::{ContainerProgress, MAIN, SessionContainer};
+use super::outcome::Outcome;
 use super::spec::SessionSpec;
-use super::state::{
-    DesiredState, EndedSession, LastPlace, Lifecycle, Outcome, PlacedSession, SessionState,
-};
+use super::state::{DesiredState, EndedSession, LastPlace, Lifecycle, PlacedSession, SessionState};
 use crate::codes;
 use crate::incident::{EnforcementAction, MemoryIncident};
 use crate::names::{ContainerName, NodeId, SessionId, SessionName, UserId};
@@ -91,17 +90,6 @@ pub enum Transition {
     },
 }
 
-impl Transition {
-    /// The state of a session with one container that this leads to.
-    pub fn state(&self) -> SessionState {
-        match self {
-            Self::Preparing => SessionState::Preparing,
-            Self::Running { .. } => SessionState::Running,
-            Self::Ended { .. } => SessionState::Ended,
-        }
-    }
-}
-
 /// Incidents that a session remembers of each subject. At least as many as a machine says again of one
 /// container, so that none is taken for new twice.
 const MAX_INCIDENTS: usize = 16;
@@ -172,6 +160,35 @@ impl Session {
     /// The containers of its present start, or its last; the main one first, empty before it got a place.
     pub fn containers(&self) -> &[SessionContainer] {
         self.lifecycle.containers()
+    }
+
+    /// Its containers that may live, on any node: what they have is taken. Empty without a place, and once it
+    /// is over.
+    pub fn live_containers(&self) -> impl Iterator<Item = &SessionContainer> {
+        let placed: &[SessionContainer] = match &self.lifecycle {
+            Lifecycle::Placed(placed) => &placed.containers,
+            Lifecycle::Pending | Lifecycle::Ended(_) => &[],
+        };
+        placed.iter().filter(|container| !container.is_over())
+    }
+
+    /// Those of them on one node.
+    pub fn live_on(&self, node: NodeId) -> impl Iterator<Item = &SessionContainer> {
+        let live = self.live_containers();
+        live.filter(move |container| container.node == node)
+    }
+
+    /// What is kept of one node's devices for its containers there; empty where none of them may live.
+    pub fn held_on(&self, node: NodeId) -> Vec<DeviceShare> {
+        let here = self.live_on(node);
+        here.flat_map(|container| container.holds().into_owned())
+            .collect()
+    }
+
+    /// Whether its nodes hold all of its containers to their present grants.
+    pub fn is_confirmed(&self) -> bool {
+        let mut live = self.live_containers();
+        live.all(|container| container.pending_devices.is_empty())
     }
 
     fn main(&self) -> Option<&SessionContainer> {
@@ -254,11 +271,12 @@ impl Session {
             .map_or(Cow::Borrowed(&[]), SessionContainer::holds)
     }
 
-    /// The answer that ended it, where its machine stopped it for what it held.
-    pub fn stopped_by_watchdog(&self) -> Option<&MemoryIncident> {
+    /// The answer that ended one of its containers, where its machine stopped it for what it held.
+    pub fn stopped_by_watchdog(&self, container: &SessionContainer) -> Option<&MemoryIncident> {
+        let name = self.container_name(container.index);
         self.incidents
             .iter()
-            .find(|each| each.answer == EnforcementAction::Stopped)
+            .find(|each| each.container == name && each.answer == EnforcementAction::Stopped)
     }
 }
 
@@ -273,7 +291,8 @@ impl Session {
         {
             return false;
         }
-        if self.desired == DesiredState::Run {
+        // It may be stopping already, because of a container that ended.
+        if self.desired == DesiredState::Run && self.state() != SessionState::Stopping {
             self.reason = Some(because);
         }
         self.desired = desired;
@@ -288,20 +307,31 @@ impl Session {
     }
 
     /// Takes over what became of one container. Returns false, and changes nothing, where the row was written
-    /// since the change was decided or the move is not legal. A session is over when its main container is.
+    /// since the change was decided or the move is not legal.
+    ///
+    /// The first container whose end decides (`SessionContainer::decides`) gives the session its reason, its
+    /// outcome and its exit code; the others are stopped then, and the session is over when all of them are.
     pub fn apply(&mut self, change: &SessionChange) -> bool {
-        let state = self.state();
-        let legal = state.may_become(change.to.state()) || change.container != MAIN;
-        if change.seen != self.generation || !legal {
-            return false;
-        }
         let Lifecycle::Placed(placed) = &mut self.lifecycle else {
             return false;
         };
+        let decided = placed.containers.iter().any(SessionContainer::decides);
         let mut containers = placed.containers.iter_mut();
         let Some(container) = containers.find(|c| c.index == change.container) else {
             return false;
         };
+        let over = matches!(change.to, Transition::Ended { .. });
+        let wanted = placed.stopping_at.is_none();
+        let legal = match (&container.state, &change.to) {
+            (ContainerProgress::Ended { .. }, _) => false,
+            (_, Transition::Ended { .. }) => true,
+            (ContainerProgress::Scheduled, _) => wanted,
+            (ContainerProgress::Preparing, Transition::Running { .. }) => wanted,
+            (ContainerProgress::Preparing | ContainerProgress::Running { .. }, _) => false,
+        };
+        if change.seen != self.generation || !legal {
+            return false;
+        }
         match &change.to {
             Transition::Preparing => container.state = ContainerProgress::Preparing,
             Transition::Running { started_at } => {
@@ -313,25 +343,45 @@ impl Session {
                     .take_if(|reason| reason.code == codes::SESSION_FETCHING_IMAGE);
             }
             Transition::Ended {
+                outcome,
                 exit_code,
                 started_at,
                 ..
-            } => container.end(*started_at, *exit_code),
+            } => {
+                // It was stopped because of another one, whatever its own end looks like.
+                let outcome = if decided { Outcome::Stopped } else { *outcome };
+                container.end(*started_at, *exit_code, outcome);
+            }
         }
-        if change.reason.is_some() {
+        let decides = container.decides() || (over && container.index == MAIN);
+        if change.reason.is_some() && !decided && (decides || !over) {
             self.reason = change.reason.clone();
         }
-        if let Transition::Ended {
-            outcome,
-            exit_code,
-            ended_at,
-            ..
-        } = change.to
-            && change.container == MAIN
-        {
-            self.end(outcome, exit_code, ended_at);
+        if let Transition::Ended { ended_at, .. } = &change.to {
+            self.end_of_container(decides, *ended_at);
         }
         true
+    }
+
+    /// Ends the session where no container of it lives any more; where one decided, it stops the others.
+    fn end_of_container(&mut self, decides: bool, at: Timestamp) {
+        let Lifecycle::Placed(placed) = &mut self.lifecycle else {
+            return;
+        };
+        if !placed.containers.iter().all(SessionContainer::is_over) {
+            if decides {
+                placed.stopping_at.get_or_insert(at);
+                self.paused = false;
+            }
+            return;
+        }
+        let mut containers = placed.containers.iter();
+        let decisive = containers.find(|container| container.decides());
+        let main = placed.containers.first();
+        let last = decisive.or(main).and_then(SessionContainer::ended_with);
+        if let Some((outcome, exit_code)) = last {
+            self.end(outcome, exit_code, at);
+        }
     }
 
     /// Notes what its machine's watchdog answered. Returns false, and changes nothing, for what it knows
@@ -352,7 +402,7 @@ impl Session {
             self.incidents.remove(oldest);
         }
         // A stop has its own reason.
-        if self.desired == DesiredState::Run {
+        if self.desired == DesiredState::Run && self.state() != SessionState::Stopping {
             self.reason = Some(incident.reason());
         }
         true
@@ -376,6 +426,14 @@ impl Session {
     /// Its nodes hold its containers to the present grants.
     pub fn confirm_devices(&mut self) {
         for container in self.placed_containers() {
+            container.pending_devices.clear();
+        }
+    }
+
+    /// Its node holds this one of its containers to the present grant.
+    pub fn confirm_container(&mut self, index: u32) {
+        let mut all = self.placed_containers().iter_mut();
+        if let Some(container) = all.find(|container| container.index == index) {
             container.pending_devices.clear();
         }
     }
@@ -410,8 +468,8 @@ impl Session {
             Lifecycle::Placed(placed) => {
                 let mut containers = placed.containers;
                 for container in &mut containers {
-                    if !matches!(container.state, ContainerProgress::Ended { .. }) {
-                        container.end(None, None);
+                    if !container.is_over() {
+                        container.end(None, None, outcome);
                     }
                 }
                 let last = LastPlace {

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::container::{ContainerProgress, SessionContainer};
+use super::outcome::Outcome;
 use crate::units::Timestamp;
 
 /// Where a session stands. The order is the order of life.
@@ -93,46 +94,6 @@ impl DesiredState {
         [Self::Run, Self::Stop, Self::Kill]
             .into_iter()
             .find(|w| w.word() == word)
-    }
-}
-
-/// How a session ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Outcome {
-    /// Its command ended with 0.
-    Succeeded,
-    /// Its command ended with another code, by a signal, or by a limit.
-    Failed,
-    /// Its owner, or an administrator, stopped it.
-    Stopped,
-    /// It never got a container: impossible, or what it depended on failed.
-    Refused,
-    /// Its container is gone and its end is unknown (power cut, killed supervisor).
-    Lost,
-}
-
-impl Outcome {
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Stopped => "stopped",
-            Self::Refused => "refused",
-            Self::Lost => "lost",
-        }
-    }
-
-    pub fn parse(word: &str) -> Option<Self> {
-        [
-            Self::Succeeded,
-            Self::Failed,
-            Self::Stopped,
-            Self::Refused,
-            Self::Lost,
-        ]
-        .into_iter()
-        .find(|o| o.word() == word)
     }
 }
 
@@ -246,6 +207,7 @@ mod tests {
         let ended = Ended {
             started_at: Some(at),
             exit_code: Some(0),
+            outcome: Outcome::Succeeded,
         };
         for (states, told) in [
             (vec![Scheduled], SessionState::Scheduled),

@@ -10,7 +10,7 @@ use api::gpus::{
 };
 use api::sessions::Owner;
 use rules::devices::{CONTEXT_OVERHEAD, Health, MigProfile};
-use rules::names::{SessionId, UserId, UserName};
+use rules::names::{ContainerName, SessionId, UserId, UserName};
 use rules::partitioning;
 use rules::permissions::{Permission, reach};
 use rules::policy::SharePolicy;
@@ -20,7 +20,7 @@ use rules::refusal::Refusal;
 use rules::refusals;
 use rules::resources::{Device, DeviceShare};
 use rules::self_test::SelfTestStatus;
-use rules::session::{DesiredState, SessionKind, plain, text};
+use rules::session::{DesiredState, Session, SessionKind, plain, text};
 use rules::units::{Bytes, GpuShare, Timestamp};
 use rules::world::{ClusterSnapshot, NodeRecord};
 
@@ -30,32 +30,36 @@ use crate::catalog::events::NewEvent;
 use crate::catalog::nodes::{DesiredPartitions, DeviceRow, profiles_of};
 use crate::catalog::samples::Rate;
 use crate::catalog::{Lane, ReadTransaction, Rows};
-use crate::snapshot::{DeviceFacts, names_of_owners};
+use crate::snapshot::{DeviceFacts, Snapshot, names_of_owners};
 use crate::{Failure, Server};
 
 pub mod prove;
 
 /// What sessions do with their shares, as it was heard last.
-type SliceRates = BTreeMap<SessionId, Rate>;
+type SliceRates = BTreeMap<ContainerName, Rate>;
 
 const MAX_NOTE_LENGTH: usize = 256;
 
 /// Every device, machine by machine in the order of their indexes.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Gpus, Failure> {
     allowed(caller, Permission::SessionsRead)?;
-    let now = server.clock().now();
-    let rates = server.catalog().samples().rates();
     let snapshot = server.snapshot().await?;
+    Ok(of(server, &snapshot, caller, server.clock().now()))
+}
+
+/// Every device in a snapshot.
+pub(super) fn of(server: &Server, snapshot: &Snapshot, caller: &Caller, now: Timestamp) -> Gpus {
+    let rates = server.catalog().samples().rates();
     let world = &snapshot.world;
     let known = (&snapshot.devices, &snapshot.names);
     let items = shown(known, world, caller, now, &rates);
-    Ok(Gpus {
+    Gpus {
         simulated: items.iter().any(|gpu| gpu.simulated),
         items,
         others: others(world),
         policy: world.policy,
         context_overhead: CONTEXT_OVERHEAD,
-    })
+    }
 }
 
 fn others(world: &ClusterSnapshot) -> Vec<Others> {
@@ -144,11 +148,6 @@ pub async fn drain(
         .write(Lane::Requests, "drain a device", move |rows| {
             let world = rows.world()?;
             let gpu = find(all(rows, &world, &caller, rows.now, &rates)?, &id)?;
-            let on_it = |s: &&rules::session::Session| {
-                s.node() == Some(gpu.node)
-                    && s.state().holds_resources()
-                    && s.holds().iter().any(|part| part.index == gpu.index)
-            };
             let (mut ends, mut requeued) = (Vec::new(), Vec::new());
             if !dry_run {
                 let note = note.unwrap_or_else(|| gpu.note.clone());
@@ -156,7 +155,7 @@ pub async fn drain(
                     mark(rows, &caller, &gpu, true, note)?;
                 }
             }
-            for session in world.sessions.iter().filter(on_it) {
+            for session in on(&world, &gpu) {
                 let again =
                     session.spec.kind == SessionKind::Batch && session.desired == DesiredState::Run;
                 ends.push(session.name.to_string());
@@ -211,8 +210,7 @@ pub async fn partition(
                 .ok_or_else(|| {
                     crate::ServerFault::new("partition a device", "it left between two reads")
                 })?;
-            let here = world.sessions.iter().filter(|s| s.node() == Some(gpu.node));
-            let plan = partitioning::plan(device, &wanted, here)?;
+            let plan = partitioning::plan(device, &wanted, on(&world, &gpu))?;
             let as_it_is = partitioning::same(&profiles_of(device), &wanted);
             if as_it_is && gpu.planned.is_none() {
                 return Err(match wanted[..] {
@@ -427,6 +425,15 @@ fn all(
     Ok(shown((&facts, &names), world, caller, now, rates))
 }
 
+/// Sessions that have a part of a device.
+fn on<'w>(world: &'w ClusterSnapshot, gpu: &Gpu) -> impl Iterator<Item = &'w Session> {
+    let (node, index) = (gpu.node, gpu.index);
+    world.sessions.iter().filter(move |session| {
+        let held = session.held_on(node);
+        held.iter().any(|part| part.index == index)
+    })
+}
+
 /// Every device as `caller` may see it. Costs devices × sessions comparisons.
 fn shown(
     (facts, names): (&DeviceFacts, &BTreeMap<UserId, UserName>),
@@ -466,11 +473,11 @@ fn shown(
                     Some((false, _)) => SelfTestStatus::Failed,
                 };
             }
-            for session in &world.sessions {
-                if session.node() != Some(node.id) || !session.state().holds_resources() {
-                    continue;
-                }
-                for part in session.holds().iter().filter(|d| d.index == device.index) {
+            let live = world.sessions.iter();
+            let here = live.flat_map(|s| s.live_on(node.id).map(move |container| (s, container)));
+            for (session, container) in here {
+                let held = container.holds();
+                for part in held.iter().filter(|d| d.index == device.index) {
                     let mine = session.owner == caller.subject.user;
                     let shown = mine || reach.covers(&session.scope());
                     let name = names.get(&session.owner).filter(|_| shown);
@@ -480,7 +487,7 @@ fn shown(
                     });
                     hold(&mut gpu, device, part);
                     let doing = rates
-                        .get(&session.id)
+                        .get(&session.container_name(container.index))
                         .and_then(|rate| {
                             let mut devices = rate.devices.iter();
                             devices.find(|d| (d.device, d.part) == (part.index, part.part))
@@ -506,7 +513,7 @@ fn shown(
                             .part
                             .and_then(|number| device.mig.get(number as usize))
                             .map(|partitioned| partitioned.profile),
-                        confirmed: session.pending_devices().is_empty(),
+                        confirmed: container.pending_devices.is_empty(),
                         load_percent: doing.and_then(|doing| doing.load).map(tenths),
                         memory_in_use: doing.and_then(|doing| doing.memory),
                         idle_since: doing.and_then(|doing| doing.idle_since),

@@ -10,21 +10,24 @@ use rules::notices;
 use rules::permissions::{Permission, own, reach};
 use rules::placement::{self, Explanation};
 use rules::refusals;
-use rules::session::{SessionKind, SessionState};
+use rules::session::{Session, SessionKind, SessionState};
+use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
 
 use super::{allowed, cursor, query};
 use crate::access::Caller;
+use crate::catalog::ReadTransaction;
 use crate::catalog::listing::ListOrder;
+use crate::snapshot::Snapshot;
 use crate::{Failure, Server};
 
 mod change;
-mod find;
+pub(super) mod find;
 mod launch;
-mod overview;
+pub(super) mod overview;
 #[cfg(test)]
 mod tests;
-mod view;
+pub(super) mod view;
 
 pub use change::{delete, pause, rename, resize, restart, resume, set_labels, stop};
 pub use launch::{Launched, duplicate, launch, preview};
@@ -169,15 +172,25 @@ pub async fn why(server: &Server, caller: &Caller, id: &str) -> Result<Explanati
         .catalog()
         .read("explain a session", move |view| {
             let row = find(view, &caller, Permission::SessionsRead, &id)?;
-            let world = &snapshot.world;
-            // Of the snapshot's moment, so that it is explained by the sessions beside it.
-            let explained = match world.session(row.id) {
-                Some(live) => snapshot.explain(live, now),
-                None => placement::explain_session(world, &row, now),
-            };
-            Ok(discreet(explained, world, &caller))
+            Ok(explained(&snapshot, &row, &caller, now))
         })
         .await
+}
+
+/// Why a session is where it is, as the caller may read it.
+pub(super) fn explained(
+    snapshot: &Snapshot,
+    row: &Session,
+    caller: &Caller,
+    now: Timestamp,
+) -> Explanation {
+    let world = &snapshot.world;
+    // Of the snapshot's moment, so that it is explained by the sessions beside it.
+    let explained = match world.session(row.id) {
+        Some(live) => snapshot.explain(live, now),
+        None => placement::explain_session(world, row, now),
+    };
+    discreet(explained, world, caller)
 }
 
 /// Everything that waits and that the caller may see, in the order of the queue, each with why. At
@@ -218,9 +231,17 @@ pub async fn queue(server: &Server, caller: &Caller) -> Result<Vec<WaitingView>,
 pub async fn events(server: &Server, caller: &Caller, id: &str) -> Result<Vec<EventView>, Failure> {
     server.catalog().read_now("show a history", |view| {
         let row = find(view, caller, Permission::SessionsRead, id)?;
-        let rows = view.events_of(&row.id.to_string(), MAX_EVENTS)?;
-        Ok(rows.into_iter().map(view::event).collect())
+        history(view, &row)
     })
+}
+
+/// The newest events of a session, oldest first.
+pub(super) fn history(
+    view: &ReadTransaction<'_>,
+    row: &Session,
+) -> Result<Vec<EventView>, Failure> {
+    let rows = view.events_of(&row.id.to_string(), MAX_EVENTS)?;
+    Ok(rows.into_iter().map(view::event).collect())
 }
 
 /// Leave to enter a session: its container, and what it is called.

@@ -6,12 +6,12 @@ use std::path::Path;
 use base::settings::EffectiveSetting;
 use rules::findings::{InvariantFinding, findings};
 use rules::messages::DeviceUse;
-use rules::names::{NodeId, SessionId};
+use rules::names::{ContainerName, NodeId, SessionId};
 use rules::notice::Notice;
 use rules::notices;
 use rules::permissions::Permission;
 use rules::refusals;
-use rules::session::{Session, SessionState};
+use rules::session::SessionState;
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::world::ClusterSnapshot;
 use serde::{Deserialize, Serialize};
@@ -264,22 +264,22 @@ pub async fn metrics(server: &Server, caller: &Caller) -> Result<Metrics, Failur
         .await
 }
 
-/// What each session does with its share of a device, as far as it was heard.
+/// What each container does with its share of a device, as far as it was heard.
 fn slices(
     world: &ClusterSnapshot,
     node: NodeId,
     device: u32,
-    rates: &BTreeMap<SessionId, Rate>,
+    rates: &BTreeMap<ContainerName, Rate>,
     now: Timestamp,
 ) -> Vec<SliceMetrics> {
     let mut slices = Vec::new();
-    let here =
-        |session: &&Session| session.node() == Some(node) && session.state().holds_resources();
-    for session in world.sessions.iter().filter(here) {
-        let Some(rate) = rates.get(&session.id) else {
+    let live = world.sessions.iter();
+    let here = live.flat_map(|s| s.live_on(node).map(move |container| (s, container)));
+    for (session, container) in here {
+        let Some(rate) = rates.get(&session.container_name(container.index)) else {
             continue;
         };
-        let held = session.holds();
+        let held = container.holds();
         let mut parts = held.iter().filter(|part| part.index == device);
         let Some((part, doing)) = parts.find_map(|part| {
             let mut devices = rate.devices.iter();

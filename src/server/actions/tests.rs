@@ -47,6 +47,9 @@ async fn every_act_asks_for_its_capability_first() {
         (SessionsRead, "sessions.why", |s, c| sessions::why(
             s, c, "x"
         )),
+        (SessionsRead, "session_detail.read", |s, c| {
+            session_detail::read(s, c, "x")
+        }),
         (SessionsRead, "sessions.queue", |s, c| sessions::queue(s, c)),
         (SessionsRead, "sessions.events", |s, c| sessions::events(
             s, c, "x"

@@ -5,6 +5,7 @@ use rules::names::{NodeId, SessionId};
 use rules::resources::DeviceShare;
 use rules::units::Timestamp;
 use rules::workload::container::{ContainerProgress, SessionContainer};
+use rules::workload::outcome::Outcome;
 use rusqlite::Row;
 use rusqlite::types::Type;
 use serde::Deserialize;
@@ -19,7 +20,8 @@ pub(super) const COLUMN: &str = "(
     select json_group_array(json_object(
         'position', position, 'node', lower(hex(node)),
         'devices', json(devices), 'pending_devices', json(pending_devices),
-        'state', state, 'started_at', started_at, 'exit_code', exit_code))
+        'state', state, 'started_at', started_at, 'exit_code', exit_code,
+        'outcome', outcome))
     from container
     where container.session = session.id)";
 
@@ -33,6 +35,7 @@ struct ContainerRow {
     state: String,
     started_at: Option<i64>,
     exit_code: Option<i32>,
+    outcome: Option<String>,
 }
 
 /// A container's state and its times say different things.
@@ -47,7 +50,8 @@ pub(super) fn read(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<Session
     rows.into_iter()
         .map(|row| {
             let started_at = row.started_at.map(Timestamp::from_millis);
-            let state = ContainerProgress::parse(&row.state, started_at, row.exit_code);
+            let outcome = row.outcome.as_deref().and_then(Outcome::parse);
+            let state = ContainerProgress::parse(&row.state, started_at, row.exit_code, outcome);
             let bad = BadContainer(row.state);
             Ok(SessionContainer {
                 index: row.position,
@@ -79,17 +83,16 @@ impl Rows<'_> {
             }
         }
         for container in after.iter().filter(|each| !before.contains(each)) {
-            let exit_code = match &container.state {
-                ContainerProgress::Ended { exit_code, .. } => *exit_code,
-                ContainerProgress::Scheduled
-                | ContainerProgress::Preparing
-                | ContainerProgress::Running { .. } => None,
+            let (outcome, exit_code) = match container.ended_with() {
+                Some((outcome, exit_code)) => (Some(outcome.word()), exit_code),
+                None => (None, None),
             };
             self.connection
                 .prepare_cached(
                     "insert or replace into container
-                         (session, position, node, devices, pending_devices, state, started_at, exit_code)
-                     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                         (session, position, node, devices, pending_devices, state, started_at, exit_code,
+                          outcome)
+                     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
                 )?
                 .execute((
                     session.0.as_bytes(),
@@ -100,6 +103,7 @@ impl Rows<'_> {
                     container.state.word(),
                     container.state.started_at().map(Timestamp::as_millis),
                     exit_code,
+                    outcome,
                 ))?;
         }
         Ok(())

@@ -211,7 +211,8 @@ pub(crate) fn end_elsewhere(data: &Path, known: &BTreeSet<ContainerName>) -> Res
         .sessions
         .iter()
         .filter(|session| {
-            session.state().holds_resources() && !known.contains(&session.container())
+            let mut live = session.live_containers();
+            live.any(|container| !known.contains(&session.container_name(container.index)))
         })
         .map(|session| session.id)
         .collect();

@@ -23,6 +23,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("migrations/0012_listing.sql"),
     include_str!("migrations/0013_words.sql"),
     include_str!("migrations/0014_policies.sql"),
+    include_str!("migrations/0015_container_outcomes.sql"),
 ];
 
 /// Marks the file as a catalog of ours: "frdl".

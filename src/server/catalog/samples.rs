@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rules::messages::{BusyTime, ContainerUsage, SliceUse, Waited};
-use rules::names::{ContainerName, SessionId};
+use rules::names::{ContainerName, NodeId, SessionId};
 use rules::units::{Bytes, Timestamp};
+use rules::workload::container::MAIN;
 use rusqlite::Connection;
 
 use super::value;
@@ -15,8 +16,10 @@ use super::{CatalogPlace, files};
 use crate::{Failure, ServerFault};
 
 const FILE: &str = "samples.sqlite";
-/// Raised when the tables change; an older file is thrown away, which is what it is for.
-const VERSION: i32 = 3;
+/// Raised when the tables change; an older file than `BEFORE` is thrown away, which is what it is for.
+const VERSION: i32 = 4;
+/// The version whose file is taken over. Its samples are of sessions, which had one container each.
+const BEFORE: i32 = 3;
 /// Least milliseconds between two samples that are kept. Shorter: more writes. Longer: live strips
 /// jump.
 const APART: u64 = 1_900;
@@ -25,9 +28,9 @@ const FINE_SECONDS: u64 = 15 * 60;
 /// Minutes are kept this long.
 const COARSE_SECONDS: u64 = 7 * 86_400;
 
-/// Sessions whose newest samples are kept in memory between two reports. Higher: more memory, some 10 KiB for each.
+/// Containers whose newest samples are kept in memory between two reports. Higher: more memory, some 10 KiB for each.
 /// Lower: pages that are open at once read the same samples again.
-const MAX_RECENT_SESSIONS: usize = 128;
+const MAX_RECENT_CONTAINERS: usize = 128;
 
 /// One sample of one container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +47,7 @@ pub(crate) struct UsageRow {
     pub(crate) device_memory: Option<Bytes>,
 }
 
-/// What one session used between its two newest samples.
+/// What one container used between its two newest samples.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Rate {
     /// Cores in use.
@@ -54,7 +57,7 @@ pub(crate) struct Rate {
     pub(crate) devices: Vec<DeviceRate>,
 }
 
-/// What one session did with its share of one device.
+/// What one container did with its share of one device.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct DeviceRate {
     /// The device's index on its node, and the partition.
@@ -79,7 +82,7 @@ pub(crate) fn load(before: Option<BusyTime>, after: Option<BusyTime>) -> Option<
     (granted > 0).then(|| busy as f64 / granted as f64 * 100.0)
 }
 
-/// The sum over all devices of a session; None where there are none, or one of them does not say.
+/// The sum over all devices of a container; None where there are none, or one of them does not say.
 fn worked(devices: &[SliceUse]) -> Option<BusyTime> {
     let none = BusyTime {
         busy_microseconds: 0,
@@ -120,12 +123,13 @@ impl DeviceRate {
 
 pub(crate) struct Samples {
     connection: Mutex<Connection>,
-    latest: Mutex<Latest>,
-    /// Samples of the last minutes that were read since the newest were written.
-    recent: Mutex<BTreeMap<SessionId, RecentSamples>>,
+    /// Of each node: their reports come apart from one another.
+    latest: Mutex<BTreeMap<NodeId, Latest>>,
+    /// Samples of the last minutes that were read since the newest were written, by container of a session.
+    recent: Mutex<BTreeMap<(SessionId, u32), RecentSamples>>,
 }
 
-/// Samples of one session after a moment.
+/// Samples of one container of a session after a moment.
 struct RecentSamples {
     since: Timestamp,
     rows: Vec<UsageRow>,
@@ -136,7 +140,7 @@ struct Latest {
     at: Timestamp,
     minute: i64,
     seen: BTreeMap<ContainerName, ContainerUsage>,
-    rates: BTreeMap<SessionId, Rate>,
+    rates: BTreeMap<ContainerName, Rate>,
 }
 
 impl Samples {
@@ -160,36 +164,7 @@ impl Samples {
             }
         };
         connection
-            .execute_batch(
-                "create table if not exists usage (
-                     session blob not null,
-                     at integer not null,
-                     incarnation integer not null,
-                     cpu_microseconds integer not null,
-                     memory integer not null,
-                     processes integer not null,
-                     cpu_waited integer,
-                     memory_waited integer,
-                     gpu_busy integer,
-                     gpu_granted integer,
-                     gpu_memory integer,
-                     primary key (session, at)
-                 ) strict, without rowid;
-                 create table if not exists usage_minute (
-                     session blob not null,
-                     at integer not null,
-                     incarnation integer not null,
-                     cpu_microseconds integer not null,
-                     memory integer not null,
-                     processes integer not null,
-                     cpu_waited integer,
-                     memory_waited integer,
-                     gpu_busy integer,
-                     gpu_granted integer,
-                     gpu_memory integer,
-                     primary key (session, at)
-                 ) strict, without rowid;",
-            )
+            .execute_batch(&[made("usage"), made("usage_minute")].concat())
             .map_err(|error| ServerFault::new("found the samples", error))?;
         Ok(Self {
             connection: Mutex::new(connection),
@@ -198,16 +173,22 @@ impl Samples {
         })
     }
 
-    /// Keeps what a report says about usage. Samples that follow each other too closely are left
+    /// Keeps what a report of `node` says about usage. Samples that follow each other too closely are left
     /// out. Never fails: what cannot be written is logged and lost. True where it differs from the sample before.
-    pub(crate) fn record(&self, at: Timestamp, used: &[(ContainerName, ContainerUsage)]) -> bool {
-        let mut latest = locked(&self.latest);
+    pub(crate) fn record(
+        &self,
+        node: NodeId,
+        at: Timestamp,
+        used: &[(ContainerName, ContainerUsage)],
+    ) -> bool {
+        let mut nodes = locked(&self.latest);
+        let latest = nodes.entry(node).or_default();
         let apart = at.millis_since(latest.at);
         if apart < APART && at >= latest.at {
             return false;
         }
         let new_minute = at.as_millis() / 60_000 != latest.minute;
-        let rates: BTreeMap<SessionId, Rate> = used
+        let rates: BTreeMap<ContainerName, Rate> = used
             .iter()
             .map(|(name, usage)| {
                 let before = latest
@@ -225,7 +206,7 @@ impl Samples {
                     memory,
                     devices,
                 };
-                (name.session, rate)
+                (*name, rate)
             })
             .collect();
         // A sample of a running session is a new point of its charts, whatever it says.
@@ -234,7 +215,7 @@ impl Samples {
         latest.seen = used.iter().cloned().collect();
         latest.at = at;
         latest.minute = at.as_millis() / 60_000;
-        drop(latest);
+        drop(nodes);
         if used.is_empty() && !new_minute {
             return changed;
         }
@@ -261,14 +242,15 @@ impl Samples {
         for table in tables {
             let mut insert = transaction.prepare_cached(&format!(
                 "insert or replace into {table}
-                     (session, at, incarnation, cpu_microseconds, memory, processes,
+                     (session, container, at, incarnation, cpu_microseconds, memory, processes,
                       cpu_waited, memory_waited, gpu_busy, gpu_granted, gpu_memory)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
             ))?;
             for (name, usage) in used {
                 let worked = worked(&usage.devices);
                 insert.execute((
                     name.session.0.as_bytes(),
+                    name.index,
                     at.as_millis(),
                     name.incarnation,
                     value::signed(usage.cpu_microseconds),
@@ -300,7 +282,7 @@ impl Samples {
     /// As `of`, for a moment of a few minutes ago: read once for all who ask until the next sample.
     pub(crate) fn recent(
         &self,
-        session: SessionId,
+        (session, container): (SessionId, u32),
         since: Timestamp,
     ) -> Result<Vec<UsageRow>, Failure> {
         let after = |known: &RecentSamples| {
@@ -309,23 +291,23 @@ impl Samples {
         };
         // Held while the rows are read, so that a sample that is written meanwhile is not missed.
         let mut recent = locked(&self.recent);
-        let known = recent.get(&session);
+        let known = recent.get(&(session, container));
         if let Some(known) = known.filter(|known| known.since <= since) {
             return Ok(after(known));
         }
-        let rows = self.of(session, since)?;
-        if recent.len() < MAX_RECENT_SESSIONS {
+        let rows = self.of((session, container), since)?;
+        if recent.len() < MAX_RECENT_CONTAINERS {
             let rows = rows.clone();
-            recent.insert(session, RecentSamples { since, rows });
+            recent.insert((session, container), RecentSamples { since, rows });
         }
         Ok(rows)
     }
 
-    /// Samples of a session after `since`, oldest first: each one of the last quarter of an hour,
+    /// Samples of one container of a session, by its place there, after `since`, oldest first: each one of the last quarter of an hour,
     /// one a minute before. Empty where nothing was sampled.
     pub(crate) fn of(
         &self,
-        session: SessionId,
+        (session, container): (SessionId, u32),
         since: Timestamp,
     ) -> Result<Vec<UsageRow>, Failure> {
         let connection = locked(&self.connection);
@@ -333,17 +315,20 @@ impl Samples {
             "select at, incarnation, cpu_microseconds, memory, processes, cpu_waited, memory_waited,
                     gpu_busy, gpu_granted, gpu_memory
              from usage_minute
-             where session = ?1 and at > ?2
-             and at < coalesce((select min(at) from usage where session = ?1), ?3)
+             where session = ?1 and container = ?4 and at > ?2
+             and at < coalesce(
+                 (select min(at) from usage where session = ?1 and container = ?4), ?3
+             )
              union all
              select at, incarnation, cpu_microseconds, memory, processes, cpu_waited, memory_waited,
                     gpu_busy, gpu_granted, gpu_memory
              from usage
-             where session = ?1 and at > ?2
+             where session = ?1 and container = ?4 and at > ?2
              order by at",
         )?;
-        let rows =
-            statement.query_map((session.0.as_bytes(), since.as_millis(), i64::MAX), |row| {
+        let rows = statement.query_map(
+            (session.0.as_bytes(), since.as_millis(), i64::MAX, container),
+            |row| {
                 Ok(UsageRow {
                     at: value::time(row, "at")?,
                     incarnation: row.get("incarnation")?,
@@ -364,13 +349,16 @@ impl Samples {
                         }),
                     device_memory: value::unsigned_or_none(row, "gpu_memory")?.map(Bytes),
                 })
-            })?;
+            },
+        )?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// What each running session uses now; absent where nothing was sampled yet.
-    pub(crate) fn rates(&self) -> BTreeMap<SessionId, Rate> {
-        locked(&self.latest).rates.clone()
+    /// What each running container uses now; absent where nothing was sampled yet.
+    pub(crate) fn rates(&self) -> BTreeMap<ContainerName, Rate> {
+        let nodes = locked(&self.latest);
+        let rates = nodes.values().flat_map(|latest| &latest.rates);
+        rates.map(|(name, rate)| (*name, rate.clone())).collect()
     }
 }
 
@@ -379,11 +367,14 @@ fn connect(path: &Path) -> Result<Connection, Failure> {
     let connection =
         Connection::open(path).map_err(|error| ServerFault::new("open the samples", error))?;
     let version: i32 = connection.query_row("pragma user_version", [], |row| row.get(0))?;
-    if version != 0 && version != VERSION {
+    if ![0, BEFORE, VERSION].contains(&version) {
         return Err(ServerFault::new("open the samples", "they are of another version").into());
     }
     connection.execute_batch("pragma busy_timeout = 5000;")?;
     connection.query_row("pragma journal_mode = wal", [], |_| Ok(()))?;
+    if version == BEFORE {
+        take_over(&connection)?;
+    }
     connection.execute_batch(&format!(
         "pragma synchronous = normal;
          pragma temp_store = memory;
@@ -394,6 +385,48 @@ fn connect(path: &Path) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
+/// Gives the samples of the version before their container, the main one.
+fn take_over(connection: &Connection) -> Result<(), Failure> {
+    let tables = ["usage", "usage_minute"].map(|table| {
+        format!(
+            "alter table {table} rename to {table}_before;
+             {}
+             insert into {table}
+             select session, {MAIN}, at, incarnation, cpu_microseconds, memory, processes,
+                    cpu_waited, memory_waited, gpu_busy, gpu_granted, gpu_memory
+             from {table}_before;
+             drop table {table}_before;",
+            made(table)
+        )
+    });
+    connection.execute_batch(&format!(
+        "begin; {} pragma user_version = {VERSION}; commit;",
+        tables.concat()
+    ))?;
+    Ok(())
+}
+
+/// The statement that makes a table of samples where there is none.
+fn made(table: &str) -> String {
+    format!(
+        "create table if not exists {table} (
+             session blob not null,
+             container integer not null,
+             at integer not null,
+             incarnation integer not null,
+             cpu_microseconds integer not null,
+             memory integer not null,
+             processes integer not null,
+             cpu_waited integer,
+             memory_waited integer,
+             gpu_busy integer,
+             gpu_granted integer,
+             gpu_memory integer,
+             primary key (session, container, at)
+         ) strict, without rowid;"
+    )
+}
+
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -401,6 +434,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NODE: NodeId = NodeId(uuid::Uuid::from_u128(100));
 
     fn name(n: u128) -> ContainerName {
         ContainerName {
@@ -436,29 +471,29 @@ mod tests {
     }
 
     #[test]
-    fn recent_samples_are_those_of_the_file_for_more_sessions_than_are_kept() {
+    fn recent_samples_are_those_of_the_file_for_more_containers_than_are_kept() {
         let samples = Samples::open(&CatalogPlace::Memory).unwrap();
         let at = |second: i64| Timestamp::from_millis(1_800_000_000_000 + second * 1000);
-        let sessions = MAX_RECENT_SESSIONS as u128 + 2;
+        let sessions = MAX_RECENT_CONTAINERS as u128 + 2;
         for second in [0, 2, 4, 6] {
             let used: Vec<_> = (0..sessions)
                 .map(|n| (name(n), usage(second as f64)))
                 .collect();
             assert!(
-                samples.record(at(second), &used),
+                samples.record(NODE, at(second), &used),
                 "running sessions have new points"
             );
             for n in 0..sessions {
                 for since in [at(1), at(3), at(0)] {
-                    let session = name(n).session;
+                    let session = (name(n).session, MAIN);
                     let recent = samples.recent(session, since).unwrap();
                     assert_eq!(recent, samples.of(session, since).unwrap());
                 }
             }
-            assert_eq!(locked(&samples.recent).len(), MAX_RECENT_SESSIONS);
+            assert_eq!(locked(&samples.recent).len(), MAX_RECENT_CONTAINERS);
         }
-        assert!(samples.record(at(8), &[]), "the last points are over");
-        assert!(!samples.record(at(10), &[]), "nothing runs");
+        assert!(samples.record(NODE, at(8), &[]), "the last points are over");
+        assert!(!samples.record(NODE, at(10), &[]), "nothing runs");
     }
 
     #[test]
@@ -469,24 +504,28 @@ mod tests {
         let mut used = usage(0.0);
         for second in [0, 2, 4] {
             used.devices = vec![slice(second), slice(second)];
-            samples.record(at(second as i64), &[(name(1), used.clone())]);
+            samples.record(NODE, at(second as i64), &[(name(1), used.clone())]);
         }
-        let rows = samples.of(name(1).session, Timestamp::default()).unwrap();
+        let rows = samples
+            .of((name(1).session, MAIN), Timestamp::default())
+            .unwrap();
         assert_eq!(load(rows[0].worked, rows[2].worked), Some(10.0));
         assert_eq!(rows[2].device_memory, Some(Bytes::mib(1400)));
-        let rate = samples.rates()[&name(1).session].devices[1];
+        let rate = samples.rates()[&name(1)].devices[1];
         assert_eq!((rate.device, rate.load), (3, Some(10.0)));
         assert_eq!(rate.memory, Some(Bytes::mib(700)));
 
         // One that does not say: then it is unknown of both. A node that begins from zero: no load.
         used.devices[0].worked = None;
-        samples.record(at(6), &[(name(1), used.clone())]);
+        samples.record(NODE, at(6), &[(name(1), used.clone())]);
         used.devices = vec![slice(1), slice(1)];
-        samples.record(at(8), &[(name(1), used)]);
-        let rows = samples.of(name(1).session, Timestamp::default()).unwrap();
+        samples.record(NODE, at(8), &[(name(1), used)]);
+        let rows = samples
+            .of((name(1).session, MAIN), Timestamp::default())
+            .unwrap();
         assert_eq!(rows[3].worked, None);
         assert_eq!(load(rows[2].worked, rows[4].worked), None);
-        assert_eq!(samples.rates()[&name(1).session].devices[1].load, None);
+        assert_eq!(samples.rates()[&name(1)].devices[1].load, None);
     }
 
     #[test]
@@ -495,9 +534,11 @@ mod tests {
         let start = 1_800_000_000_000;
         for tick in 0..3600_i64 {
             let at = Timestamp::from_millis(start + tick * 1000);
-            samples.record(at, &[(name(1), usage(tick as f64 * 0.5))]);
+            samples.record(NODE, at, &[(name(1), usage(tick as f64 * 0.5))]);
         }
-        let all = samples.of(name(1).session, Timestamp::default()).unwrap();
+        let all = samples
+            .of((name(1).session, MAIN), Timestamp::default())
+            .unwrap();
         assert!(
             all.is_sorted_by(|a, b| a.at < b.at),
             "out of order or doubled"
@@ -507,11 +548,11 @@ mod tests {
         let coarse = all.len() - fine;
         assert!((440..=470).contains(&fine), "{fine}");
         assert!((40..=80).contains(&coarse), "{coarse}");
-        let rate = samples.rates()[&name(1).session].clone();
+        let rate = samples.rates()[&name(1)].clone();
         assert!((rate.cores - 0.5).abs() < 0.01, "{}", rate.cores);
-        let later = samples.of(name(1).session, recent).unwrap();
+        let later = samples.of((name(1).session, MAIN), recent).unwrap();
         assert!(later.len() < all.len() && later.iter().all(|row| row.at > recent));
-        assert_eq!(samples.of(name(2).session, recent).unwrap(), []);
+        assert_eq!(samples.of((name(2).session, MAIN), recent).unwrap(), []);
     }
 
     #[test]
@@ -520,10 +561,87 @@ mod tests {
         let place = CatalogPlace::Directory(directory.path().to_path_buf());
         std::fs::write(directory.path().join(FILE), "no database".repeat(500)).unwrap();
         let samples = Samples::open(&place).unwrap();
-        samples.record(Timestamp::from_millis(5_000), &[(name(1), usage(1.0))]);
+        samples.record(
+            NODE,
+            Timestamp::from_millis(5_000),
+            &[(name(1), usage(1.0))],
+        );
         drop(samples);
         let again = Samples::open(&place).unwrap();
-        let kept = again.of(name(1).session, Timestamp::default()).unwrap();
+        let kept = again
+            .of((name(1).session, MAIN), Timestamp::default())
+            .unwrap();
         assert_eq!(kept.len(), 1);
+    }
+
+    #[test]
+    fn samples_are_of_one_container_each_and_of_any_node() {
+        let samples = Samples::open(&CatalogPlace::Memory).unwrap();
+        let at = |second: i64| Timestamp::from_millis(1_800_000_000_000 + second * 1000);
+        let of = |index: u32| ContainerName { index, ..name(1) };
+        let other = NodeId(uuid::Uuid::from_u128(101));
+        for second in [0, 2, 4] {
+            let cores = |each: u32| (of(each), usage(second as f64 * f64::from(each + 1)));
+            assert!(samples.record(NODE, at(second), &[cores(0), cores(1)]));
+            // At the same moment, from another node.
+            assert!(samples.record(other, at(second), &[cores(2)]));
+        }
+        let rates = samples.rates();
+        assert_eq!(rates.len(), 3);
+        for index in [0, 1, 2] {
+            assert_eq!(rates[&of(index)].cores, f64::from(index + 1));
+            let rows = samples.of((of(index).session, index), Timestamp::default());
+            let cpu: Vec<u64> = rows
+                .unwrap()
+                .iter()
+                .map(|row| row.cpu_microseconds)
+                .collect();
+            let each = u64::from(index + 1) * 2_000_000;
+            assert_eq!(cpu, [0, each, 2 * each], "{index}");
+        }
+        // One node goes on, the other one is silent.
+        samples.record(NODE, at(6), &[(of(0), usage(6.0))]);
+        let names: Vec<ContainerName> = samples.rates().into_keys().collect();
+        assert_eq!(names, [of(0), of(2)]);
+    }
+
+    #[test]
+    fn samples_of_the_version_before_are_those_of_main_containers() {
+        let directory = tempfile::tempdir().unwrap();
+        let older = Connection::open(directory.path().join(FILE)).unwrap();
+        for table in ["usage", "usage_minute"] {
+            let before = made(table)
+                .replace("container integer not null,", "")
+                .replace("session, container, at", "session, at");
+            older.execute_batch(&before).unwrap();
+            older
+                .execute(
+                    &format!(
+                        "insert into {table} (session, at, incarnation, cpu_microseconds, memory, processes)
+                         values (?1, ?2, 1, 3000000, 4, 5)"
+                    ),
+                    (name(1).session.0.as_bytes(), if table == "usage" { 5_000 } else { 1_000 }),
+                )
+                .unwrap();
+        }
+        older.pragma_update(None, "user_version", BEFORE).unwrap();
+        drop(older);
+        for _ in 0..2 {
+            let place = CatalogPlace::Directory(directory.path().to_path_buf());
+            let samples = Samples::open(&place).unwrap();
+            let rows = samples.of((name(1).session, MAIN), Timestamp::default());
+            let rows: Vec<_> = rows
+                .unwrap()
+                .iter()
+                .map(|row| (row.at.as_millis(), row.cpu_microseconds))
+                .collect();
+            assert_eq!(rows, [(1_000, 3_000_000), (5_000, 3_000_000)]);
+            assert_eq!(
+                samples
+                    .of((name(1).session, 1), Timestamp::default())
+                    .unwrap(),
+                []
+            );
+        }
     }
 }

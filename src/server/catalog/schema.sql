@@ -26,7 +26,8 @@ CREATE TABLE container (
     pending_devices text not null,
     state text not null check (state in ('scheduled', 'preparing', 'running', 'ended')),
     started_at integer,
-    exit_code integer,
+    exit_code integer, outcome text
+    check (outcome in ('succeeded', 'failed', 'stopped', 'refused', 'lost')),
     primary key (session, position),
     check (state <> 'running' or started_at is not null),
     check (state not in ('scheduled', 'preparing') or started_at is null),

@@ -11,10 +11,11 @@ use rules::resources::Demand;
 use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::workload::container::SessionContainer;
+use rules::workload::outcome::Outcome;
 use rules::workload::session::Session;
 use rules::workload::spec::{SessionEnvironment, SessionKind, SessionSpec};
 use rules::workload::state::{
-    DesiredState, EndedSession, LastPlace, Lifecycle, Outcome, PlacedSession, SessionState,
+    DesiredState, EndedSession, LastPlace, Lifecycle, PlacedSession, SessionState,
 };
 use rules::world::ClusterSnapshot;
 use rusqlite::{OptionalExtension as _, Row};

@@ -22,8 +22,13 @@ pub(crate) fn accept(pass: &mut ControllerPass, report: &NodeReport, found: Cont
         .world
         .sessions
         .iter()
-        .filter(|s| s.state().holds_resources() && !here.contains(&s.container()))
-        .filter(|s| foreign || s.node() == Some(report.node))
+        .filter(|s| {
+            let mut live = s.live_containers();
+            live.any(|container| {
+                let asked = foreign || container.node == report.node;
+                asked && !here.contains(&s.container_name(container.index))
+            })
+        })
         .map(|s| s.id)
         .collect();
     tracing::warn!(node = %report.node, ended = gone.len(), ?found, "root accepted this catalog");

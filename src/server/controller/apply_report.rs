@@ -39,13 +39,14 @@ pub(crate) fn apply_report(pass: &mut ControllerPass, report: &NodeReport) {
         .world
         .sessions
         .iter()
-        .filter(|session| progress::confirms(session, report, current))
-        .map(|session| session.id)
+        .map(|session| (session.id, progress::confirmed(session, report, current)))
         .collect();
-    for id in confirmed {
+    for (id, containers) in confirmed {
         pass.change(id, "node", |session| {
-            session.confirm_devices();
-            true
+            for container in &containers {
+                session.confirm_container(*container);
+            }
+            !containers.is_empty()
         });
     }
     for change in changes {

@@ -57,14 +57,15 @@ fn by_name(list: &[ContainerOrder]) -> BTreeMap<ContainerName, &ContainerOrder> 
 /// that runs from it, and its order must not vanish from the list: the node would kill it.
 fn told_digests(pass: &ControllerPass) -> BTreeMap<ImageId, String> {
     let mut told = BTreeMap::new();
-    for session in pass.world.sessions.iter().filter(|s| s.node().is_some()) {
+    for session in &pass.world.sessions {
         let SessionEnvironment::Image { id, .. } = &session.spec.environment else {
             continue;
         };
-        let order = session
-            .node()
-            .and_then(|node| pass.assigned.get(&node))
-            .and_then(|a| a.containers.iter().find(|o| o.name == session.container()));
+        let order = session.live_containers().find_map(|container| {
+            let name = session.container_name(container.index);
+            let mut orders = pass.assigned.get(&container.node)?.containers.iter();
+            orders.find(|order| order.name == name)
+        });
         if let Some(RootFileSystem::Image { digest }) = order.map(|o| &o.root) {
             told.insert(*id, digest.clone());
         }

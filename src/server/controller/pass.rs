@@ -70,7 +70,7 @@ impl ControllerPass {
         };
         let session = &mut self.world.sessions[at];
         let (before, incarnation) = (session.state(), session.incarnation);
-        let waits = !session.pending_devices().is_empty();
+        let waits = !session.is_confirmed();
         let answered = session.incidents.last().map(|incident| incident.id);
         if !change(session) {
             return;
@@ -84,7 +84,7 @@ impl ControllerPass {
         {
             let answer = incident.answer;
             format!("session.{}-{}", answer.subject(), answer.word())
-        } else if waits && session.pending_devices().is_empty() {
+        } else if waits && session.is_confirmed() {
             "session.share-confirmed".to_owned()
         } else {
             "session.changed".to_owned()

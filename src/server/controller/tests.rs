@@ -1,5 +1,7 @@
 //! Passes by hand: what a pass writes, what it never does, and what is sent after it.
 
+mod containers;
+
 use std::collections::BTreeMap;
 
 use rules::incident::{EnforcementAction, MemoryIncident};

@@ -188,7 +188,7 @@ fn standing(installation: &Installation) -> Vec<(String, String, String)> {
     rows
 }
 
-fn attach(installation: &Installation, id: &str) -> WebSocket<UnixStream> {
+pub(super) fn attach(installation: &Installation, id: &str) -> WebSocket<UnixStream> {
     let stream = UnixStream::connect(installation.socket()).expect("the socket is open");
     stream
         .set_read_timeout(Some(TIMEOUT))
@@ -205,7 +205,7 @@ fn attach(installation: &Installation, id: &str) -> WebSocket<UnixStream> {
     socket
 }
 
-fn read_until<S: Read + Write>(terminal: &mut WebSocket<S>, wanted: &str) {
+pub(super) fn read_until<S: Read + Write>(terminal: &mut WebSocket<S>, wanted: &str) {
     let mut seen = String::new();
     let until = Instant::now() + TIMEOUT;
     while !seen.contains(wanted) {

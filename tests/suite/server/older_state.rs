@@ -21,9 +21,9 @@ use super::fake_machine::FakeStreams;
 use super::the_box::{As, TheBox};
 
 /// The version of the catalog below `tests/fixtures`.
-const SCHEMA: u32 = 9;
+pub(crate) const SCHEMA: u32 = 9;
 
-fn fixture() -> PathBuf {
+pub(crate) fn fixture() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     root.join(format!("tests/fixtures/schema-{SCHEMA:04}"))
 }
@@ -66,7 +66,7 @@ const VALUES: [(&str, &str, &str); 4] = [
 ];
 
 /// What was said then under `field`, in the words of today.
-fn in_todays_words(field: &str, said: &Value) -> Value {
+pub(crate) fn in_todays_words(field: &str, said: &Value) -> Value {
     match said {
         Value::Object(fields) => fields
             .iter()
@@ -92,7 +92,7 @@ fn in_todays_words(field: &str, said: &Value) -> Value {
 }
 
 /// Where `now` lacks something of `before` or says it differently.
-fn differs(before: &Value, now: &Value, at: &str) -> Vec<String> {
+pub(crate) fn differs(before: &Value, now: &Value, at: &str) -> Vec<String> {
     match (before, now) {
         (Value::Object(before), Value::Object(now)) => before
             .iter()

@@ -14,7 +14,7 @@ use crate::catalog::ReadTransaction;
 const MIN_PREFIX: usize = 4;
 
 /// The session that `text` means to the caller, who may do `verb` to it.
-pub(super) fn find(
+pub(in crate::actions) fn find(
     view: &ReadTransaction<'_>,
     caller: &Caller,
     verb: Permission,

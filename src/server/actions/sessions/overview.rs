@@ -10,15 +10,18 @@ use rules::permissions::{Permission, reach};
 use rules::policy::SharePolicy;
 use rules::reason::Reason;
 use rules::resources::{Device, DeviceShare};
-use rules::session::SessionState;
+use rules::session::{Session, SessionContainer, SessionState};
 use rules::units::{Bytes, CpuShare, Timestamp};
+use rules::workload::container::MAIN;
 use serde::{Deserialize, Serialize};
 
 use super::find::find;
 use super::view::event;
 use crate::access::Caller;
 use crate::actions::allowed;
+use crate::catalog::ReadTransaction;
 use crate::catalog::samples::{UsageRow, load};
+use crate::snapshot::Snapshot;
 use crate::{Failure, Server};
 
 /// Events shown on an overview.
@@ -67,7 +70,7 @@ pub struct NodeOverview {
     pub slices: Vec<HeldSlice>,
 }
 
-/// The room one session holds. Without id, name and owner where it is another user's.
+/// The room that one container of a session holds. Without id, name and owner where it is another user's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HeldSlice {
     pub id: Option<SessionId>,
@@ -114,125 +117,136 @@ pub struct OwnUsage {
 pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Failure> {
     allowed(caller, Permission::SessionsRead)?;
     let (caller, now) = (caller.clone(), server.clock().now());
-    let rates = server.catalog().samples().rates();
     let snapshot = server.snapshot().await?;
     let shared = server.clone();
     server
         .catalog()
         .read("show the overview", move |view| {
-            let (world, owners) = (&snapshot.world, &snapshot.names);
-            let subject = &caller.subject;
-            let visible = reach(subject, Permission::SessionsRead).or_own(subject);
-            let heard = reach(subject, Permission::SystemRead).or_own(subject);
-            let used = world.used();
-            let machines = world
-                .nodes
-                .iter()
-                .map(|node| {
-                    let held = used.get(&node.id).cloned().unwrap_or_default();
-                    let here = || {
-                        world
-                            .sessions
-                            .iter()
-                            .filter(|s| s.node() == Some(node.id) && s.state().holds_resources())
-                    };
-                    let measured: Vec<_> = here().filter_map(|s| rates.get(&s.id)).collect();
-                    let slices = here()
-                        .map(|s| {
-                            let mine = s.owner == caller.subject.user;
-                            let shown = visible.covers(&s.scope());
-                            let rate = rates.get(&s.id).filter(|_| shown);
-                            HeldSlice {
-                                id: shown.then_some(s.id),
-                                name: shown.then(|| s.name.to_string()),
-                                owner: owners.get(&s.owner).filter(|_| shown).map(|name| Owner {
-                                    id: s.owner,
-                                    name: name.clone(),
-                                }),
-                                mine,
-                                state: s.state(),
-                                paused: s.paused,
-                                cpu: s.spec.demand.cpu,
-                                memory: s.spec.demand.memory,
-                                devices: s.holds().into_owned(),
-                                cpu_busy: rate.map(|r| r.cores),
-                                memory_busy: rate.map(|r| r.memory),
-                            }
-                        })
-                        .collect();
-                    NodeOverview {
-                        id: node.id,
-                        name: node.name.clone(),
-                        seen_at: node.seen_at,
-                        silent: node.is_silent(now),
-                        schedulable: node.schedulable,
-                        host_environment: node.host_environment,
-                        problems: node.problems.clone(),
-                        cpu: node.capacity.cpu,
-                        cpu_used: held.cpu,
-                        cpu_busy: (!measured.is_empty())
-                            .then(|| measured.iter().map(|r| r.cores).sum()),
-                        memory: node.capacity.memory,
-                        memory_used: held.memory,
-                        memory_busy: (!measured.is_empty())
-                            .then(|| measured.iter().map(|r| r.memory).sum()),
-                        devices: node.capacity.devices.clone(),
-                        cordoned: node.cordoned.clone(),
-                        slices,
-                    }
-                })
-                .collect();
-            let mut counts = StateCounts::default();
-            let mut own = OwnUsage::default();
-            for session in &world.sessions {
-                let mine = session.owner == caller.subject.user;
-                if mine {
-                    own.live += 1;
-                    own.waiting += u64::from(session.state() == SessionState::Pending);
-                    own.running += u64::from(session.state() == SessionState::Running);
-                    if session.state().holds_resources() {
-                        own.cpu = own.cpu + session.spec.demand.cpu;
-                        own.memory = own.memory + session.spec.demand.memory;
-                        own.gpu = own.gpu + session.holds().iter().map(|d| d.share).sum();
-                    }
-                }
-                if !visible.covers(&session.scope()) {
-                    continue;
-                }
-                match session.state() {
-                    SessionState::Pending => counts.pending += 1,
-                    SessionState::Scheduled => counts.scheduled += 1,
-                    SessionState::Preparing => counts.preparing += 1,
-                    SessionState::Running => counts.running += 1,
-                    SessionState::Stopping => counts.stopping += 1,
-                    SessionState::Ended => {}
-                }
-            }
-            let day = Timestamp::from_millis(now.as_millis() - 86_400_000);
-            (counts.ended, counts.failed) = view.count_ended(&visible, day)?;
-            let recent = shared.snapshots().recent_events(view, heard, RECENT)?;
-            Ok(Overview {
-                machines,
-                counts,
-                recent: recent.into_iter().map(event).collect(),
-                findings: if heard.is_everything() {
-                    snapshot.findings().to_vec()
-                } else {
-                    Vec::new()
-                },
-                own,
-                policy: world.policy,
-                simulated: world
-                    .nodes
-                    .iter()
-                    .flat_map(|node| &node.capacity.devices)
-                    .any(|device| device.simulated),
-            })
+            summary(&shared, view, &snapshot, &caller, now)
         })
         .await
 }
 
-/// What a session used after `since`, oldest first: every two seconds of the last quarter of an hour,
+/// The box in a snapshot, with what `view` has of the past.
+pub(in crate::actions) fn summary(
+    server: &Server,
+    view: &ReadTransaction<'_>,
+    snapshot: &Snapshot,
+    caller: &Caller,
+    now: Timestamp,
+) -> Result<Overview, Failure> {
+    let rates = server.catalog().samples().rates();
+    let (world, owners) = (&snapshot.world, &snapshot.names);
+    let subject = &caller.subject;
+    let visible = reach(subject, Permission::SessionsRead).or_own(subject);
+    let heard = reach(subject, Permission::SystemRead).or_own(subject);
+    let used = world.used();
+    let machines = world
+        .nodes
+        .iter()
+        .map(|node| {
+            let held = used.get(&node.id).cloned().unwrap_or_default();
+            let here = || {
+                let live = world.sessions.iter();
+                live.flat_map(|s| s.live_on(node.id).map(move |each| (s, each)))
+            };
+            let rate_of = |(s, container): (&Session, &SessionContainer)| {
+                rates.get(&s.container_name(container.index))
+            };
+            let measured: Vec<_> = here().filter_map(rate_of).collect();
+            let slices = here()
+                .map(|(s, container)| {
+                    let mine = s.owner == caller.subject.user;
+                    let shown = visible.covers(&s.scope());
+                    let rate = rate_of((s, container)).filter(|_| shown);
+                    HeldSlice {
+                        id: shown.then_some(s.id),
+                        name: shown.then(|| s.name.to_string()),
+                        owner: owners.get(&s.owner).filter(|_| shown).map(|name| Owner {
+                            id: s.owner,
+                            name: name.clone(),
+                        }),
+                        mine,
+                        state: s.state(),
+                        paused: s.paused,
+                        cpu: s.spec.demand.cpu,
+                        memory: s.spec.demand.memory,
+                        devices: container.holds().into_owned(),
+                        cpu_busy: rate.map(|r| r.cores),
+                        memory_busy: rate.map(|r| r.memory),
+                    }
+                })
+                .collect();
+            NodeOverview {
+                id: node.id,
+                name: node.name.clone(),
+                seen_at: node.seen_at,
+                silent: node.is_silent(now),
+                schedulable: node.schedulable,
+                host_environment: node.host_environment,
+                problems: node.problems.clone(),
+                cpu: node.capacity.cpu,
+                cpu_used: held.cpu,
+                cpu_busy: (!measured.is_empty()).then(|| measured.iter().map(|r| r.cores).sum()),
+                memory: node.capacity.memory,
+                memory_used: held.memory,
+                memory_busy: (!measured.is_empty())
+                    .then(|| measured.iter().map(|r| r.memory).sum()),
+                devices: node.capacity.devices.clone(),
+                cordoned: node.cordoned.clone(),
+                slices,
+            }
+        })
+        .collect();
+    let mut counts = StateCounts::default();
+    let mut own = OwnUsage::default();
+    for session in &world.sessions {
+        let mine = session.owner == caller.subject.user;
+        if mine {
+            own.live += 1;
+            own.waiting += u64::from(session.state() == SessionState::Pending);
+            own.running += u64::from(session.state() == SessionState::Running);
+            for container in session.live_containers() {
+                own.cpu = own.cpu + session.spec.demand.cpu;
+                own.memory = own.memory + session.spec.demand.memory;
+                own.gpu = own.gpu + container.holds().iter().map(|d| d.share).sum();
+            }
+        }
+        if !visible.covers(&session.scope()) {
+            continue;
+        }
+        match session.state() {
+            SessionState::Pending => counts.pending += 1,
+            SessionState::Scheduled => counts.scheduled += 1,
+            SessionState::Preparing => counts.preparing += 1,
+            SessionState::Running => counts.running += 1,
+            SessionState::Stopping => counts.stopping += 1,
+            SessionState::Ended => {}
+        }
+    }
+    let day = Timestamp::from_millis(now.as_millis() - 86_400_000);
+    (counts.ended, counts.failed) = view.count_ended(&visible, day)?;
+    let recent = server.snapshots().recent_events(view, heard, RECENT)?;
+    Ok(Overview {
+        machines,
+        counts,
+        recent: recent.into_iter().map(event).collect(),
+        findings: if heard.is_everything() {
+            snapshot.findings().to_vec()
+        } else {
+            Vec::new()
+        },
+        own,
+        policy: world.policy,
+        simulated: world
+            .nodes
+            .iter()
+            .flat_map(|node| &node.capacity.devices)
+            .any(|device| device.simulated),
+    })
+}
+
+/// What the main container of a session used after `since`, oldest first: every two seconds of the last quarter of an hour,
 /// once a minute before that, for a week.
 pub async fn samples(
     server: &Server,
@@ -243,12 +257,13 @@ pub async fn samples(
     let row = server.catalog().read_now("show samples", |view| {
         find(view, caller, Permission::SessionsRead, id)
     })?;
+    let main = (row.id, MAIN);
     let rows = match since {
-        Some(since) => server.catalog().recent_samples_of(row.id, since).await?,
+        Some(since) => server.catalog().recent_samples_of(main, since).await?,
         None => {
             server
                 .catalog()
-                .samples_of(row.id, Timestamp::default())
+                .samples_of(main, Timestamp::default())
                 .await?
         }
     };

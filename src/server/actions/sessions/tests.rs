@@ -985,10 +985,11 @@ async fn samples_are_rates_of_the_limit() {
             }),
             devices: Vec::new(),
         };
-        server
-            .catalog()
-            .samples()
-            .record(start.plus_seconds(tick * 2), &[(container, usage)]);
+        server.catalog().samples().record(
+            server.node(),
+            start.plus_seconds(tick * 2),
+            &[(container, usage)],
+        );
     }
     let all = samples(&server, &mina, "a", None).await.unwrap();
     assert_eq!(all.len(), 3);

@@ -107,14 +107,14 @@ fn has_simulated(node: &NodeRecord) -> bool {
 }
 
 /// Names of users and machines, each looked up once a list.
-pub(super) struct NameCache<'v, 'c> {
+pub(in crate::actions) struct NameCache<'v, 'c> {
     view: &'v ReadTransaction<'c>,
     nodes: Vec<NodeRecord>,
     users: BTreeMap<UserId, UserName>,
 }
 
 impl<'v, 'c> NameCache<'v, 'c> {
-    pub(super) fn new(view: &'v ReadTransaction<'c>) -> Result<Self, Failure> {
+    pub(in crate::actions) fn new(view: &'v ReadTransaction<'c>) -> Result<Self, Failure> {
         Ok(Self {
             view,
             nodes: view.nodes()?,
@@ -122,7 +122,7 @@ impl<'v, 'c> NameCache<'v, 'c> {
         })
     }
 
-    pub(super) fn show(&mut self, row: &Session) -> Result<SessionView, Failure> {
+    pub(in crate::actions) fn show(&mut self, row: &Session) -> Result<SessionView, Failure> {
         let owner = match self.users.get(&row.owner) {
             Some(name) => name.clone(),
             None => {

@@ -186,6 +186,9 @@ fn sessions_of_the_version_before_keep_their_containers() {
         (Some(Outcome::Stopped), Some(143))
     );
     assert_eq!(row(8).outcome(), Some(Outcome::Refused));
+    let ended_with = |number: u128| row(number).containers()[0].ended_with();
+    assert_eq!(ended_with(7), Some((Outcome::Stopped, Some(143))));
+    assert_eq!(ended_with(4), None);
 }
 
 #[test]

@@ -1,0 +1,437 @@
+//! Sessions of several containers on several nodes: what each node is told, what is held, and what the end of
+//! one container means for its session.
+
+use std::collections::BTreeMap;
+
+use super::container::{ContainerProgress, MAIN, SessionContainer};
+use super::outcome::Outcome;
+use super::session::{Session, SessionChange, Transition};
+use super::spec::{SessionEnvironment, SessionKind, SessionSpec};
+use super::state::{DesiredState, Lifecycle, PlacedSession, SessionState};
+use crate::assignment;
+use crate::incident::{EnforcementAction, MemoryIncident};
+use crate::messages::{Assignment, ContainerStatus, ExitRecord, NodeReport, ReportedState, Want};
+use crate::names::{BootId, IncidentId, NodeId, SessionId, SessionName, UserId};
+use crate::placement;
+use crate::progress;
+use crate::reason::Reason;
+use crate::reasons;
+use crate::resources::{Capacity, Demand, DeviceShare};
+use crate::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use crate::world::{ClusterSnapshot, NodeRecord};
+
+const ONE: NodeId = NodeId(uuid::Uuid::from_u128(1));
+const TWO: NodeId = NodeId(uuid::Uuid::from_u128(2));
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_millis(1_800_000_000_000 + second * 1000)
+}
+
+fn share(hundredths: u32) -> DeviceShare {
+    DeviceShare {
+        index: 0,
+        share: GpuShare(hundredths),
+        memory: Bytes::gib(1),
+        part: None,
+        simulated: false,
+    }
+}
+
+/// A session of a core and a quarter of a device for each of its containers: the main one and the first sub on
+/// one node, the second sub on another. All run since second 2.
+fn session() -> Session {
+    let mut session = Session::launched(
+        SessionId(uuid::Uuid::from_u128(7)),
+        SessionName::parse("three").expect("a name"),
+        UserId(uuid::Uuid::from_u128(3)),
+        SessionSpec {
+            kind: SessionKind::Batch,
+            environment: SessionEnvironment::Host,
+            command: vec!["train".into()],
+            env: BTreeMap::new(),
+            demand: Demand {
+                cpu: CpuShare(100),
+                ..Demand::default()
+            },
+            timeout_seconds: None,
+            max_runtime_seconds: None,
+            start_at: None,
+            depends_on: Vec::new(),
+        },
+        at(0),
+    );
+    let places = [(0, ONE), (1, ONE), (2, TWO)];
+    session.lifecycle = Lifecycle::Placed(PlacedSession {
+        scheduled_at: at(1),
+        stopping_at: None,
+        containers: places
+            .map(|(index, node)| SessionContainer::scheduled(index, node, vec![share(25)]))
+            .to_vec(),
+    });
+    session.run_since(at(2));
+    session.reason = Some(started());
+    session
+}
+
+fn started() -> Reason {
+    Reason::from_parts("placement.room".into(), "Room.".into())
+}
+
+fn node(id: NodeId) -> NodeRecord {
+    NodeRecord {
+        id,
+        name: format!("node-{}", id.0.as_u128()),
+        boot: BootId(uuid::Uuid::nil()),
+        capacity: Capacity {
+            cpu: CpuShare(400),
+            memory: Bytes::gib(8),
+            devices: Vec::new(),
+            others: Vec::new(),
+        },
+        host_environment: true,
+        seen_at: at(0),
+        generation: 0,
+        schedulable: true,
+        cordoned: Default::default(),
+        problems: Vec::new(),
+    }
+}
+
+fn world(session: Session) -> ClusterSnapshot {
+    ClusterSnapshot {
+        sessions: vec![session],
+        nodes: vec![node(ONE), node(TWO)],
+        ..ClusterSnapshot::default()
+    }
+}
+
+/// What a node is told: each container by its index, and what it should be doing.
+fn orders_of(session: &Session) -> [Vec<(u32, Want)>; 2] {
+    let lists = assignment::for_nodes(&world(session.clone()), |_| None);
+    [ONE, TWO].map(|node| {
+        let orders = lists[&node].iter();
+        orders.map(|order| (order.name.index, order.want)).collect()
+    })
+}
+
+/// What is held on each node: hundredths of processors and of the device.
+fn used(session: &Session) -> [(u32, u32); 2] {
+    let used = world(session.clone()).used();
+    [ONE, TWO].map(|node| {
+        let here = &used[&node];
+        let device = here.devices.get(&0).map_or(0, |device| device.share.0);
+        (here.cpu.0, device)
+    })
+}
+
+fn report(node: NodeId, generation: u64, containers: Vec<ContainerStatus>) -> NodeReport {
+    NodeReport {
+        node,
+        name: "n".into(),
+        boot: BootId(uuid::Uuid::nil()),
+        generation,
+        state: None,
+        at: at(9),
+        capacity: Capacity {
+            cpu: CpuShare(400),
+            memory: Bytes::gib(8),
+            devices: Vec::new(),
+            others: Vec::new(),
+        },
+        host_environment: true,
+        containers,
+        problems: Vec::new(),
+        device_uses: Vec::new(),
+        incidents: Vec::new(),
+        partition_failures: Vec::new(),
+    }
+}
+
+fn status(session: &Session, index: u32, state: ReportedState) -> ContainerStatus {
+    let container = session.containers().iter().find(|c| c.index == index);
+    ContainerStatus {
+        name: session.container_name(index),
+        state,
+        usage: None,
+        devices: container.expect("it is there").devices.clone(),
+        ran: None,
+    }
+}
+
+fn exit(code: i32, second: i64) -> ReportedState {
+    ReportedState::Ended(ExitRecord {
+        exit_code: code,
+        started_at: Some(at(2)),
+        ended_at: at(second),
+        out_of_memory: false,
+        peak_memory: None,
+    })
+}
+
+/// Applies what a node reports; the row is written as often.
+fn apply_report(session: &mut Session, node: NodeId, states: Vec<(u32, ReportedState)>) -> usize {
+    let containers = states
+        .into_iter()
+        .map(|(index, state)| status(session, index, state))
+        .collect();
+    let changes = progress::advance(session, &report(node, 1, containers), None, at(9));
+    let taken = changes
+        .iter()
+        .filter(|change| session.apply(change))
+        .count();
+    session.generation += 1;
+    taken
+}
+
+fn code(session: &Session) -> &str {
+    session.reason.as_ref().map_or("", |reason| &reason.code)
+}
+
+#[test]
+fn each_node_has_its_own_containers_and_what_they_hold() {
+    let session = session();
+    assert_eq!(session.state(), SessionState::Running);
+    assert_eq!(
+        orders_of(&session),
+        [vec![(0, Want::Run), (1, Want::Run)], vec![(2, Want::Run)]]
+    );
+    assert_eq!(used(&session), [(200, 50), (100, 25)]);
+    assert_eq!(session.held_on(ONE).len(), 2);
+    assert_eq!(session.held_on(TWO), [share(25)]);
+}
+
+#[test]
+fn a_sub_container_that_ends_well_leaves_its_session_and_its_node() {
+    let mut session = session();
+    assert_eq!(apply_report(&mut session, TWO, vec![(2, exit(0, 5))]), 1);
+    assert_eq!(session.state(), SessionState::Running);
+    assert_eq!(
+        code(&session),
+        "placement.room",
+        "it says nothing of the session"
+    );
+    assert_eq!(
+        orders_of(&session),
+        [vec![(0, Want::Run), (1, Want::Run)], vec![]]
+    );
+    assert_eq!(used(&session), [(200, 50), (0, 0)]);
+    // It is said again until the node forgot it, and changes nothing.
+    assert_eq!(apply_report(&mut session, TWO, vec![(2, exit(0, 5))]), 0);
+    let both = vec![(0, exit(3, 8)), (1, exit(0, 7))];
+    assert_eq!(apply_report(&mut session, ONE, both), 2);
+    assert_eq!(session.outcome(), Some(Outcome::Failed));
+    assert_eq!(
+        (session.exit_code(), code(&session)),
+        (Some(3), "session.exit-code")
+    );
+}
+
+#[test]
+fn the_end_of_the_main_container_stops_the_others_and_is_the_sessions() {
+    for (main, outcome, reason) in [
+        (0, Outcome::Succeeded, "session.succeeded"),
+        (3, Outcome::Failed, "session.exit-code"),
+    ] {
+        let mut session = session();
+        apply_report(&mut session, ONE, vec![(0, exit(main, 5))]);
+        assert_eq!(session.state(), SessionState::Stopping);
+        assert_eq!(code(&session), reason);
+        assert_eq!(
+            orders_of(&session),
+            [vec![(1, Want::Stop)], vec![(2, Want::Stop)]]
+        );
+        // What still lives holds what it has.
+        assert_eq!(used(&session), [(100, 25), (100, 25)]);
+        apply_report(&mut session, TWO, vec![(2, exit(143, 6))]);
+        assert_eq!(used(&session), [(100, 25), (0, 0)]);
+        assert!(session.stop(DesiredState::Kill, reasons::session_stopped(), at(7)));
+        assert_eq!(orders_of(&session)[0], [(1, Want::Kill)]);
+        apply_report(
+            &mut session,
+            ONE,
+            vec![(0, exit(main, 5)), (1, exit(137, 8))],
+        );
+        assert_eq!(session.state(), SessionState::Ended);
+        assert_eq!(
+            (session.outcome(), session.exit_code(), session.ended_at()),
+            (Some(outcome), Some(main), Some(at(8)))
+        );
+        assert_eq!(
+            code(&session),
+            reason,
+            "the others were stopped because of it"
+        );
+        assert_eq!(used(&session), [(0, 0), (0, 0)]);
+    }
+}
+
+#[test]
+fn a_sub_container_that_fails_fails_its_session() {
+    let lost = || ReportedState::Lost {
+        reason: reasons::session_container_gone(),
+    };
+    let refused = || ReportedState::Refused {
+        reason: Reason::from_parts("image.unreadable".into(), "Broken.".into()),
+    };
+    for (state, outcome, reason, exit_code) in [
+        (exit(1, 5), Outcome::Failed, "session.exit-code", Some(1)),
+        (lost(), Outcome::Lost, "session.container-gone", None),
+        (refused(), Outcome::Refused, "image.unreadable", None),
+    ] {
+        let mut session = session();
+        apply_report(&mut session, TWO, vec![(2, state)]);
+        assert_eq!(session.state(), SessionState::Stopping);
+        assert_eq!(code(&session), reason);
+        assert_eq!(
+            orders_of(&session),
+            [vec![(0, Want::Stop), (1, Want::Stop)], vec![]]
+        );
+        // The main one may end well when it is told to stop: it did not do its work.
+        apply_report(&mut session, ONE, vec![(0, exit(0, 6)), (1, lost())]);
+        assert_eq!(session.state(), SessionState::Ended);
+        assert_eq!(
+            (session.outcome(), session.exit_code()),
+            (Some(outcome), exit_code)
+        );
+        assert_eq!(code(&session), reason);
+    }
+}
+
+#[test]
+fn a_session_that_is_stopped_ends_with_its_last_container_and_keeps_its_reason() {
+    let mut session = session();
+    let by = reasons::session_stopped_by("mina");
+    assert!(session.stop(DesiredState::Stop, by.clone(), at(4)));
+    apply_report(&mut session, TWO, vec![(2, exit(0, 5))]);
+    apply_report(&mut session, ONE, vec![(0, exit(143, 5))]);
+    assert_eq!(session.state(), SessionState::Stopping);
+    apply_report(&mut session, ONE, vec![(1, exit(143, 6))]);
+    assert_eq!(session.outcome(), Some(Outcome::Stopped));
+    assert_eq!((session.exit_code(), session.reason), (Some(143), Some(by)));
+}
+
+#[test]
+fn a_watchdog_ends_one_container_and_the_others_are_not_blamed() {
+    let mut session = session();
+    let incident = MemoryIncident {
+        id: IncidentId(uuid::Uuid::from_u128(50)),
+        at: at(4),
+        container: session.container_name(1),
+        device: "GPU-1".into(),
+        answer: EnforcementAction::Stopped,
+        held: Bytes::gib(2),
+        limit: Bytes::gib(1),
+    };
+    assert!(session.note(&incident));
+    let reason = code(&session).to_owned();
+    apply_report(&mut session, TWO, vec![(2, exit(0, 5))]);
+    assert_eq!(
+        session.state(),
+        SessionState::Running,
+        "it ended well, and another was stopped"
+    );
+    apply_report(&mut session, ONE, vec![(1, exit(137, 6))]);
+    assert_eq!(session.state(), SessionState::Stopping);
+    assert_eq!(code(&session), reason);
+}
+
+#[test]
+fn a_session_runs_once_all_its_containers_have_started_wherever_they_are() {
+    let mut session = session();
+    let Lifecycle::Placed(placed) = &mut session.lifecycle else {
+        panic!("it has a place");
+    };
+    for container in &mut placed.containers {
+        container.state = ContainerProgress::Scheduled;
+    }
+    let preparing = || ReportedState::Preparing { step: "a".into(), fetching: false };
+    let running = || ReportedState::Running {
+        since: at(3),
+        paused: false,
+    };
+    assert_eq!(session.state(), SessionState::Scheduled);
+    assert_eq!(apply_report(&mut session, TWO, vec![(2, preparing())]), 1);
+    assert_eq!(
+        apply_report(&mut session, ONE, vec![(0, preparing()), (1, running())]),
+        2
+    );
+    assert_eq!(session.state(), SessionState::Preparing);
+    assert_eq!(apply_report(&mut session, TWO, vec![(2, running())]), 1);
+    assert_eq!(session.state(), SessionState::Preparing);
+    assert_eq!(
+        apply_report(&mut session, ONE, vec![(0, running()), (1, running())]),
+        1
+    );
+    assert_eq!(session.state(), SessionState::Running);
+    // What was decided from an older row is not taken.
+    let change = SessionChange {
+        session: session.id,
+        container: MAIN,
+        seen: session.generation - 1,
+        to: Transition::Ended {
+            outcome: Outcome::Lost,
+            exit_code: None,
+            started_at: None,
+            ended_at: at(5),
+        },
+        reason: None,
+    };
+    assert!(!session.apply(&change));
+}
+
+#[test]
+fn nodes_confirm_the_grants_of_their_own_containers_at_their_own_time() {
+    let mut session = session();
+    let Lifecycle::Placed(placed) = &mut session.lifecycle else {
+        panic!("it has a place");
+    };
+    for container in &mut placed.containers {
+        container.regrant(vec![share(50)]);
+    }
+    let orders = assignment::for_nodes(&world(session.clone()), |_| None);
+    let running = || ReportedState::Running {
+        since: at(2),
+        paused: false,
+    };
+    for (node, indexes, all) in [(TWO, &[2][..], false), (ONE, &[0, 1], true)] {
+        let assignment = Assignment {
+            node,
+            generation: 4,
+            containers: orders[&node].clone(),
+            partitions: Vec::new(),
+            state: None,
+            accepted: false,
+        };
+        let statuses = indexes
+            .iter()
+            .map(|index| status(&session, *index, running()));
+        let report = report(node, 4, statuses.collect());
+        let confirmed = progress::confirmed(&session, &report, Some(&assignment));
+        assert_eq!(confirmed, indexes);
+        for index in confirmed {
+            session.confirm_container(index);
+        }
+        assert_eq!(session.is_confirmed(), all);
+    }
+}
+
+#[test]
+fn what_an_ended_container_held_is_given_away() {
+    let mut first = session();
+    first.spec.demand.cpu = CpuShare(200);
+    let mut waits = session();
+    waits.id = SessionId(uuid::Uuid::from_u128(8));
+    waits.name = SessionName::parse("waits").expect("a name");
+    waits.lifecycle = Lifecycle::Pending;
+    waits.spec.demand.cpu = CpuShare(300);
+    let decide = |first: &Session| {
+        let mut world = world(first.clone());
+        world.sessions.push(waits.clone());
+        placement::decide(&world, at(0))
+    };
+    assert_eq!(decide(&first), []);
+    apply_report(&mut first, TWO, vec![(2, exit(0, 5))]);
+    let placed = decide(&first);
+    let on_two = |decision: &placement::Decision| matches!(decision, placement::Decision::Place { node, .. } if *node == TWO);
+    assert!(matches!(&placed[..], [one] if on_two(one)), "{placed:?}");
+}

@@ -1,0 +1,144 @@
+//! All that rows say about one session and what surrounds it, as of one revision: the session, why it is where it
+//! is, its history, the machines and the devices. A page that read them one after another would mix moments.
+
+use std::sync::Arc;
+
+use api::events::EventView;
+use api::gpus::Gpus;
+use api::sessions::SessionView;
+use rules::permissions::Permission;
+use rules::placement::Explanation;
+
+use super::sessions::find::find;
+use super::sessions::overview::{self, Overview};
+use super::sessions::view::NameCache;
+use super::{allowed, gpus, sessions};
+use crate::access::Caller;
+use crate::snapshot::Snapshot;
+use crate::{Failure, Server};
+
+/// One session with everything around it that its page shows. What was measured is not among it: no row has
+/// that.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionDetail {
+    /// The revision of the catalog that all of this is of.
+    pub revision: u64,
+    pub session: SessionView,
+    pub why: Explanation,
+    /// Oldest first.
+    pub events: Vec<EventView>,
+    pub overview: Overview,
+    pub gpus: Gpus,
+}
+
+/// One session, found as by `sessions::get`, with everything around it. Costs one transaction, and the shared
+/// snapshot where no commit came meanwhile.
+///
+/// Errors: those of `sessions::get`.
+pub async fn read(server: &Server, caller: &Caller, id: &str) -> Result<SessionDetail, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
+    let shared = server.snapshot().await?;
+    read_beside(server, caller, id, shared).await
+}
+
+/// As `read`, with a snapshot that may be older than the rows by now.
+async fn read_beside(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+    shared: Arc<Snapshot>,
+) -> Result<SessionDetail, Failure> {
+    let (caller, id, now) = (caller.clone(), id.to_owned(), server.clock().now());
+    let own = server.clone();
+    server
+        .catalog()
+        .read("show a session and what surrounds it", move |view| {
+            let revision = view.revision()?;
+            let snapshot = match shared.world.revision == revision {
+                true => shared,
+                false => Arc::new(Snapshot::read(view)?),
+            };
+            let row = find(view, &caller, Permission::SessionsRead, &id)?;
+            Ok(SessionDetail {
+                revision,
+                session: NameCache::new(view)?.show(&row)?,
+                why: sessions::explained(&snapshot, &row, &caller, now),
+                events: sessions::history(view, &row)?,
+                overview: overview::summary(&own, view, &snapshot, &caller, now)?,
+                gpus: gpus::of(&own, &snapshot, &caller, now),
+            })
+        })
+        .await
+}
+
+#[cfg(test)]
+mod tests {
+    use api::sessions::LaunchRequest;
+    use rules::names::BootId;
+    use rules::placement::Verdict;
+    use rules::resources::Capacity;
+    use rules::session::SessionState;
+    use rules::units::{Bytes, CpuShare};
+    use rules::world::NodeRecord;
+
+    use super::*;
+    use crate::catalog::Lane;
+
+    fn add_machine(server: &Server, name: &str) {
+        let node = NodeRecord {
+            id: server.node(),
+            name: name.to_owned(),
+            boot: BootId(uuid::Uuid::from_u128(1)),
+            capacity: Capacity {
+                cpu: CpuShare(400),
+                memory: Bytes::gib(8),
+                devices: vec![],
+                others: Vec::new(),
+            },
+            host_environment: true,
+            seen_at: server.clock().now(),
+            generation: 0,
+            schedulable: true,
+            cordoned: Default::default(),
+            problems: vec![],
+        };
+        let written = server
+            .catalog()
+            .write_now(Lane::Loops, "a machine", move |rows| rows.put_node(&node));
+        written.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_a_page_shows_is_of_one_revision_though_commits_come_between_its_reads() {
+        let server = Server::for_tests();
+        add_machine(&server, "one");
+        let root = crate::access::local_root(&server);
+        let wanted = LaunchRequest {
+            name: Some("a".into()),
+            ..LaunchRequest::default()
+        };
+        sessions::launch(&server, &root, wanted, None)
+            .await
+            .unwrap();
+        let before = read(&server, &root, "a").await.unwrap();
+        assert_eq!(before.session.state, SessionState::Pending);
+        assert_eq!(before.overview.counts.pending, 1);
+
+        let shared = server.snapshot().await.unwrap();
+        sessions::stop(&server, &root, "a", false).await.unwrap();
+        add_machine(&server, "two");
+        let page = read_beside(&server, &root, "a", shared).await.unwrap();
+        assert_eq!(page.revision, *server.catalog().revision().borrow());
+        assert!(page.revision > before.revision);
+        assert_eq!(page.session.state, SessionState::Ended);
+        let counts = page.overview.counts;
+        assert_eq!((counts.pending, counts.ended), (0, 1));
+        assert_eq!(page.overview.machines[0].name, "two");
+        assert_eq!(page.why.verdict, Verdict::Settled);
+        let reason = page.session.reason.map(|reason| reason.text);
+        assert_eq!(Some(page.why.sentence), reason);
+        assert!(page.events.len() > before.events.len());
+        let newest = page.overview.recent.first().map(|event| event.sequence);
+        assert_eq!(page.events.last().map(|event| event.sequence), newest);
+    }
+}
