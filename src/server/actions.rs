@@ -82,15 +82,21 @@ fn once<T: Serialize + DeserializeOwned>(
     })
 }
 
+/// Refuses a key that is no key, with `idempotency.key-invalid`; also where nothing is kept under it.
+pub fn check_key(key: &IdempotencyKey) -> Result<(), Refusal> {
+    let good = (1..=200).contains(&key.key.len()) && key.key.chars().all(|c| c.is_ascii_graphic());
+    if good {
+        return Ok(());
+    }
+    Err(refusals::idempotency_key_invalid())
+}
+
 /// A key as the catalog keeps it: checked, and the caller's own.
 fn own_key(caller: &Caller, key: Option<IdempotencyKey>) -> Result<Option<RequestKey>, Refusal> {
     let Some(key) = key else {
         return Ok(None);
     };
-    let good = (1..=200).contains(&key.key.len()) && key.key.chars().all(|c| c.is_ascii_graphic());
-    if !good {
-        return Err(refusals::idempotency_key_invalid());
-    }
+    check_key(&key)?;
     Ok(Some(RequestKey {
         principal: caller.subject.user,
         route: key.route,

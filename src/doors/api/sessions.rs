@@ -16,7 +16,7 @@ use rules::units::Timestamp;
 use rules::workload::validate::check_labels;
 use serde::Deserialize;
 use server::Failure;
-use server::actions::sessions;
+use server::actions::{check_key, sessions};
 
 use super::ApiContext;
 use super::authentication::ApiCaller;
@@ -59,6 +59,7 @@ pub(super) async fn launch(
     sent: JsonBody<LaunchRequest>,
 ) -> ApiResult {
     if options.dry_run {
+        sent.key.as_ref().map(check_key).transpose()?;
         let explained = sessions::preview(&api.server, &caller, sent.value).await?;
         return responses::plain(StatusCode::OK, &explained);
     }
