@@ -23,7 +23,7 @@ const REFUSED_IN_CONSTANTS: [(&str, &str); 9] = [
     ("every", "_INTERVAL"),
 ];
 /// Words that no identifier has any more, each with what to write; src/GLOSSARY.md says what that means.
-const REFUSED: [(&str, &str); 7] = [
+const REFUSED: [(&str, &str); 9] = [
     ("nursery", "fork_server"),
     ("lookout", "monitor"),
     ("conductor", "controller"),
@@ -31,6 +31,8 @@ const REFUSED: [(&str, &str); 7] = [
     ("person", "user"),
     ("people", "users"),
     ("wish", "desired"),
+    ("examiner", "diagnostics"),
+    ("conducting", "controller_pass"),
 ];
 /// Words that no table, column or index of the catalog and no field, schema, path, tag or operation of the API
 /// has any more, each with what to write.

@@ -159,6 +159,32 @@ async fn a_state_of_the_version_before_reads_the_same_and_the_way_back_is_open()
     assert_eq!(other_answers(data).await, Vec::<String>::new());
 }
 
+/// Documents that stay as they were written: answers for repeated requests, the assignment that a node keeps.
+#[test]
+fn documents_of_the_version_before_are_read() {
+    let recorded = std::fs::read(fixture().join("answers.json")).expect("the answers");
+    let recorded: Value = serde_json::from_slice(&recorded).expect("JSON");
+    let answers = recorded["answers"].as_array().expect("answers").iter();
+    let session = answers
+        .filter_map(|answer| answer["body"]["items"].as_array())
+        .flatten()
+        .find(|item| item["longest_run_seconds"] == 86_400)
+        .expect("a session with a time limit");
+    assert_eq!(session["wish"], "run");
+    let read: api::sessions::SessionView =
+        serde_json::from_value(session.clone()).expect("a session");
+    assert_eq!(read.desired, rules::session::DesiredState::Run);
+    assert_eq!(read.max_runtime_seconds, Some(86_400));
+
+    let assignment = serde_json::json!({
+        "node": "01a20812-a8b9-7dff-af7d-500b5d1b92ed", "generation": 7, "containers": [],
+        "cuts": [{"device": "GPU-1", "profiles": ["1g.10gb"]}],
+    });
+    let read: rules::messages::Assignment =
+        serde_json::from_value(assignment).expect("an assignment");
+    assert_eq!(read.partitions.len(), 1, "{read:?}");
+}
+
 #[tokio::test]
 async fn a_state_of_the_version_before_takes_new_work() {
     let state = state();
