@@ -105,6 +105,9 @@ struct LayerPacker<'a> {
     buffer: Vec<u8>,
 }
 
+/// Key and value of one record of an extended header.
+type PaxRecord = (Vec<u8>, Vec<u8>);
+
 /// What the header of one member says.
 struct MemberHead<'a> {
     name: &'a [u8],
@@ -112,7 +115,7 @@ struct MemberHead<'a> {
     link: &'a [u8],
     stored: u64,
     stat: Option<&'a Stat>,
-    records: Vec<(Vec<u8>, Vec<u8>)>,
+    records: Vec<PaxRecord>,
 }
 
 impl LayerPacker<'_> {
@@ -370,7 +373,7 @@ impl LayerPacker<'_> {
 
 /// The extended attributes that a layer may carry, as PAX records in the order of their names. Labels of this
 /// machine and overlayfs's own stay here.
-fn attributes(file: BorrowedFd<'_>) -> Result<Vec<(Vec<u8>, Vec<u8>)>, ImageError> {
+fn attributes(file: BorrowedFd<'_>) -> Result<Vec<PaxRecord>, ImageError> {
     let doing = || "read the attributes of a file of a layer".to_owned();
     let length = match rustix::fs::flistxattr_query(file) {
         Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
