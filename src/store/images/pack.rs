@@ -105,7 +105,7 @@ struct LayerPacker<'a> {
     buffer: Vec<u8>,
 }
 
-/// Key and value of a PAX record.
+/// Key and value of one record of an extended header.
 type PaxRecord = (Vec<u8>, Vec<u8>);
 
 /// What the header of one member says.
