@@ -344,7 +344,10 @@ fn a_session_runs_once_all_its_containers_have_started_wherever_they_are() {
     for container in &mut placed.containers {
         container.state = ContainerProgress::Scheduled;
     }
-    let preparing = || ReportedState::Preparing { step: "a".into(), fetching: false };
+    let preparing = || ReportedState::Preparing {
+        step: "a".into(),
+        fetching: false,
+    };
     let running = || ReportedState::Running {
         since: at(3),
         paused: false,

@@ -235,6 +235,8 @@ async fn every_post_that_acts_does_so_once_a_key() {
     }
     let odd = post("", pause, "").await;
     assert_eq!(odd.short(), "400 idempotency.key-invalid");
+    let odd = post("", "/api/v1/sessions?dry_run=true", "{}").await;
+    assert_eq!(odd.short(), "400 idempotency.key-invalid");
 }
 
 /// An upload is declared in headers: they belong to what a key was used for, as a body does.
