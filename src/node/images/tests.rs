@@ -360,7 +360,7 @@ fn an_image_given_to_a_container_while_a_sweep_goes_on_stays() {
     let image = rig.import("held", 100);
     assert_eq!(rig.settled(&image), ImageNeed::Ready);
     remove(rig.images.store(), &rig.images.works, vec![image.clone()]);
-    assert_eq!(rig.kept_on_node(), [image.clone()]);
+    assert_eq!(rig.kept_on_node(), std::slice::from_ref(&image));
     locked(&rig.images.works).given.clear();
     remove(rig.images.store(), &rig.images.works, vec![image]);
     assert!(rig.kept_on_node().is_empty());
