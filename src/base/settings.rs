@@ -269,7 +269,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "\"pack\"",
         example: "",
         needs_restart: true,
-        about: "placement of GPU shares: pack (whole GPUs stay whole) or spread (few neighbours)",
+        about: "placement of GPU shares: pack (keeps whole GPUs free) or spread (fewer sessions on each)",
     },
     SettingKey {
         key: "gpu_each",

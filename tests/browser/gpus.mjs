@@ -106,7 +106,7 @@ test("a session with a share is launched, made larger, and says so wherever it s
   // Two whole cards are not to be had now: the queue says so in a sentence.
   house.command("run", "-d", "--cpu", "0.1", "--mem", "64m", "--gpu", "2", "--name", "two-cards", "host", "--", "true");
   await page.goto(`${house.origin}/queue`);
-  await page.locator("#queue li", { hasText: "two-cards" }).locator(".why", { hasText: /needs 2 whole devices/ }).waitFor();
+  await page.locator("#queue li", { hasText: "two-cards" }).locator(".why", { hasText: /needs 2 whole GPUs/ }).waitFor();
   await page.locator("#queue li", { hasText: "2 GPU" }).waitFor();
   await sound(seen);
   house.command("session", "stop", "two-cards");

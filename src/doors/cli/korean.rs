@@ -84,7 +84,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     (
         "gpu test",
-        "GPU 조각이 정말 지켜지는지 그 GPU에서 직접 증명합니다",
+        "GPU 조각의 한도가 지켜지는지 그 GPU에서 직접 시험합니다",
     ),
     (
         "gpu report",
@@ -152,10 +152,13 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("console", "머신 앞의 화면: 주소, 네트워크, 비밀번호, 전원"),
     ("console show", "첫 화면의 내용을 출력합니다"),
     ("console network", "이 머신의 주소"),
-    ("console network show", "네트워크 카드와 주소를 나열합니다"),
+    (
+        "console network show",
+        "네트워크 인터페이스와 주소를 나열합니다",
+    ),
     (
         "console network set",
-        "카드를 바꿉니다. 확정하지 않으면 60초 뒤 되돌립니다",
+        "인터페이스를 바꿉니다. 확정하지 않으면 60초 뒤 되돌립니다",
     ),
     ("console network keep", "기다리는 변경을 확정합니다"),
     ("console network revert", "기다리는 변경을 되돌립니다"),
@@ -198,7 +201,7 @@ const SUMMARIES: &[(&str, &str)] = &[
         "backup restore",
         "백업을 적용합니다. 서버가 꺼져 있어야 합니다",
     ),
-    ("backup ls", "서버가 스스로 만든 백업을 나열합니다"),
+    ("backup ls", "예약된 백업을 나열합니다"),
     ("backup now", "서버가 지금 백업을 하나 만들게 합니다"),
     (
         "backup download",

@@ -93,7 +93,7 @@ pub(super) async fn backups(client: &HttpClient, view: &OutputStyle) -> Result<u
     }
     match body["directory"].as_str() {
         None => lines.push_str(
-            "This server makes no backups by itself: set backup_dir and backup_passphrase_file.\n",
+            "This server makes no scheduled backups: set backup_dir and backup_passphrase_file.\n",
         ),
         Some(directory) => lines.push_str(&format!(
             "in {directory}; the next is due {}\n",
