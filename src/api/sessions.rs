@@ -151,13 +151,14 @@ pub struct LaunchRequest {
     pub labels: BTreeMap<String, String>,
     #[serde(default, deserialize_with = "rules::object::read")]
     pub resources: Resources,
-    #[serde(default = "one")]
+    // The aliases: a launch with a key that the version before took is repeated to this one.
+    #[serde(default = "one", alias = "copies")]
     #[schema(minimum = 1, maximum = 500)]
     pub replicas: u32,
     #[serde(default)]
     #[schema(minimum = 1)]
     pub timeout_seconds: Option<u64>,
-    #[serde(default)]
+    #[serde(default, alias = "longest_run_seconds")]
     #[schema(minimum = 1)]
     pub max_runtime_seconds: Option<u64>,
     #[serde(default)]

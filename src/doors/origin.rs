@@ -1,4 +1,4 @@
-//! Decides whether a request came from our own pages: the defence against other sites, and against users's
+//! Decides whether a request came from our own pages: the defence against other sites, and against users'
 //! own apps on other ports, using a user's sign-in. Pages and REST ask the same function.
 //! Never looks at who is calling; that is `server::access`.
 //!

@@ -121,7 +121,10 @@ pub struct LaunchForm {
     gpu_memory: String,
     mig: String,
     name: String,
+    // The aliases: a page of the version before may still be open.
+    #[serde(alias = "longest")]
     max_runtime: String,
+    #[serde(alias = "copies")]
     replicas: String,
     shm: String,
     start_at: String,

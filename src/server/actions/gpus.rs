@@ -1,5 +1,5 @@
 //! What a user may know of devices and do with them: the list with everybody's slices, one device, and
-//! for administrators the cordon, the drain and the cut into hardware partitions. Other users's slices carry no names for users who may not
+//! for administrators the cordon, the drain and the cut into hardware partitions. Other users' slices carry no names for users who may not
 //! see everybody's work. Never hands a share out; the scheduler does.
 
 use std::collections::BTreeMap;

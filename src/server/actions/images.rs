@@ -16,7 +16,7 @@ use super::system::refuse_unwell;
 use super::{IdempotencyKey, Once, allowed, once, own_key};
 use crate::access::{Caller, Via};
 use crate::appliance::lazy_stores::{image_failure, upload_failure};
-use crate::appliance::unnamed_images::forget_unnamed;
+use crate::appliance::unnamed_images::forget_unnamed_between_imports;
 use crate::catalog::events::NewEvent;
 use crate::catalog::job_kinds::{IMAGE_IMPORT, ImportInput, ImportOrigin};
 use crate::catalog::jobs::OperationRow;
@@ -233,7 +233,7 @@ pub async fn remove(
         .await?;
     let server = server.clone();
     let freed = tokio::task::spawn_blocking(move || {
-        forget_unnamed(server.catalog(), &*server.image_store()?)
+        forget_unnamed_between_imports(server.catalog(), &*server.image_store()?)
     })
     .await;
     match freed {

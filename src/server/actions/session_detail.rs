@@ -15,7 +15,7 @@ use super::sessions::view::NameCache;
 use super::{allowed, gpus, sessions};
 use crate::access::Caller;
 use crate::snapshot::Snapshot;
-use crate::{Failure, Server};
+use crate::{Failure, Server, ServerFault};
 
 /// One session with everything around it that its page shows. What was measured is not among it: no row has
 /// that.
@@ -31,14 +31,33 @@ pub struct SessionDetail {
     pub gpus: Gpus,
 }
 
+/// How often a page tries the snapshot that all share before it reads one of its own. Higher: a page waits longer
+/// under a flood of commits. Lower: many pages that wake together read the whole cluster each.
+const SHARED_TRIES: usize = 3;
+
 /// One session, found as by `sessions::get`, with everything around it. Costs one transaction, and the shared
 /// snapshot where no commit came meanwhile.
 ///
 /// Errors: those of `sessions::get`.
 pub async fn read(server: &Server, caller: &Caller, id: &str) -> Result<SessionDetail, Failure> {
     allowed(caller, Permission::SessionsRead)?;
+    for _ in 1..SHARED_TRIES {
+        let shared = server.snapshot().await?;
+        if let Some(detail) = read_with(server, caller, id, shared, StaleSnapshot::Leave).await? {
+            return Ok(detail);
+        }
+    }
     let shared = server.snapshot().await?;
     read_beside(server, caller, id, shared).await
+}
+
+/// What a read does with a shared snapshot that is older than the rows.
+#[derive(Clone, Copy, PartialEq)]
+enum StaleSnapshot {
+    /// Gives nothing, so that the next shared one is tried.
+    Leave,
+    /// Reads a snapshot of its own in the same transaction.
+    ReadOwn,
 }
 
 /// As `read`, with a snapshot that may be older than the rows by now.
@@ -48,25 +67,38 @@ async fn read_beside(
     id: &str,
     shared: Arc<Snapshot>,
 ) -> Result<SessionDetail, Failure> {
+    let read = read_with(server, caller, id, shared, StaleSnapshot::ReadOwn).await?;
+    read.ok_or_else(|| ServerFault::new("show a session", "its snapshot was left").into())
+}
+
+/// None only where the snapshot is stale and left.
+async fn read_with(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+    shared: Arc<Snapshot>,
+    stale: StaleSnapshot,
+) -> Result<Option<SessionDetail>, Failure> {
     let (caller, id, now) = (caller.clone(), id.to_owned(), server.clock().now());
     let own = server.clone();
     server
         .catalog()
         .read("show a session and what surrounds it", move |view| {
             let revision = view.revision()?;
-            let snapshot = match shared.world.revision == revision {
-                true => shared,
-                false => Arc::new(Snapshot::read(view)?),
+            let snapshot = match (shared.world.revision == revision, stale) {
+                (true, _) => shared,
+                (false, StaleSnapshot::ReadOwn) => Arc::new(Snapshot::read(view)?),
+                (false, StaleSnapshot::Leave) => return Ok(None),
             };
             let row = find(view, &caller, Permission::SessionsRead, &id)?;
-            Ok(SessionDetail {
+            Ok(Some(SessionDetail {
                 revision,
                 session: NameCache::new(view)?.show(&row)?,
                 why: sessions::explained(&snapshot, &row, &caller, now),
                 events: sessions::history(view, &row)?,
                 overview: overview::summary(&own, view, &snapshot, &caller, now)?,
                 gpus: gpus::of(&own, &snapshot, &caller, now),
-            })
+            }))
         })
         .await
 }

@@ -6,7 +6,7 @@ use rules::units::Timestamp;
 use crate::Failure;
 use crate::catalog::Catalog;
 
-/// Rows in one commit. Higher: users's requests wait behind it. Lower: a big clean-up takes longer.
+/// Rows in one commit. Higher: users' requests wait behind it. Lower: a big clean-up takes longer.
 const MAX_BATCH: u32 = 200;
 
 /// Removes everything older than `keep_days`, a commit at a time.

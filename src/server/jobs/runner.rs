@@ -479,15 +479,20 @@ impl RunnerShared {
 
     /// Takes one job to its end, or leaves its row open where the server stops or nothing can be written.
     fn carry(&self, kind: &Arc<dyn JobKind>, job: &ClaimedJob) {
-        let over = if job.row.cancel {
-            self.end(kind, &job.row, OperationState::Cancelled, kind.cancelled())
-                .map(|()| true)
-        } else if let (false, Some(refusal)) = (job.from_here, kind.interrupted()) {
-            self.end(kind, &job.row, OperationState::Failed, refusal)
-                .map(|()| true)
-        } else {
-            self.run(kind, job)
+        let work = || {
+            if job.row.cancel {
+                self.end(kind, &job.row, OperationState::Cancelled, kind.cancelled())
+                    .map(|()| true)
+            } else if let (false, Some(refusal)) = (job.from_here, kind.interrupted()) {
+                self.end(kind, &job.row, OperationState::Failed, refusal)
+                    .map(|()| true)
+            } else {
+                self.run(kind, job)
+            }
         };
+        // A panic in what a kind does around its run must give the job back too.
+        let over = catch_unwind(AssertUnwindSafe(work))
+            .unwrap_or_else(|_| Err(ServerFault::new(kind.name(), PANICKED).into()));
         if let Err(failure) = &over {
             let job = job.row.id;
             tracing::error!(%job, error = %chain(failure), "the end of a job is not written");

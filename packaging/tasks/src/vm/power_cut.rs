@@ -513,7 +513,7 @@ mod tests {
     }
 
     fn running(id: &str, name: &str, started: &str) -> Value {
-        json!({"id": id, "name": name, "state": "running", "options": "run", "incarnation": 1,
+        json!({"id": id, "name": name, "state": "running", "desired": "run", "incarnation": 1,
                "started_at": started, "reason": {"text": "it runs"}})
     }
 

@@ -23,7 +23,7 @@ use crate::{Failure, Server, ServerFault};
 
 /// Begins the self-test of a card and gives its operation, whose end names the report.
 ///
-/// Errors: `gpu.test-simulated`, `gpu.test-cut`, `gpu.test-silent`, `gpu.test-no-room` with how much is
+/// Errors: `gpu.test-simulated`, `gpu.test-partitioned`, `gpu.test-silent`, `gpu.test-no-room` with how much is
 /// missing, `gpu.test-no-environment` where its machine offers none and none was named, `image.not-found`,
 /// `gpu.test-running` while another one runs, `gpu.test-unable` where this server has no way into sessions.
 pub async fn test(
@@ -45,6 +45,8 @@ pub async fn test(
         .iter()
         .any(|row| row.kind == GPU_TEST)
     {
+        // A caller that left between row and wake left it waiting.
+        server.jobs().wake(GPU_TEST)?;
         return Err(already().into());
     }
     testable(server, &gpu)?;

@@ -8,6 +8,8 @@ use api::sessions::LaunchRequest;
 use bytes::Bytes;
 use rules::users::Role;
 use sha2::{Digest as _, Sha256};
+use store::images::ArchiveImport;
+use store::images::archive::Archive;
 
 use super::uploads::{abort, append, create, head};
 use super::*;
@@ -226,6 +228,39 @@ async fn a_name_moves_to_the_newer_image_and_the_old_one_stays_while_it_is_used(
     assert_eq!(names(&b).await, ["other:2", "tiny:1"]);
     remove(&b.server, &b.root, "tiny:1").await.unwrap();
     assert_eq!(kept(&b, 1).await, 1);
+}
+
+/// What an import stored has no row until it ends; to remove another image meanwhile leaves it alone.
+#[tokio::test]
+async fn an_image_that_is_being_imported_stays_when_another_is_removed() {
+    let Some(b) = open("an_image_that_is_being_imported_stays_when_another_is_removed") else {
+        return;
+    };
+    imported(&b, archive("tiny:1", "one"), None).await;
+    let stored = b.server.image_store().unwrap();
+    let path = b._directory.path().join("two.tar");
+    std::fs::write(&path, archive("tiny:2", "two")).unwrap();
+    let arriving = ArchiveImport {
+        archive: Archive::at(&path).unwrap(),
+        name: None,
+        now: b.server.clock().now(),
+        cancelled: None,
+    };
+    stored.import(arriving, &mut |_| ()).unwrap();
+    let row = OperationRow::asked(
+        b.server.clock().now(),
+        IMAGE_IMPORT,
+        b.root.subject.user,
+        serde_json::Value::Null,
+    );
+    let written = b.server.catalog();
+    written
+        .write_now(Lane::Requests, "leave a row", move |rows| {
+            rows.insert_operation(&row, "root")
+        })
+        .unwrap();
+    remove(&b.server, &b.root, "tiny:1").await.unwrap();
+    assert_eq!(stored.list().unwrap().len(), 2);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The machine at a glance, and one session's use of it over time. Other users's work is shown as
+//! The machine at a glance, and one session's use of it over time. Other users' work is shown as
 //! taken room without names, unless the caller may see everybody's.
 
 use api::events::EventView;

@@ -1,4 +1,4 @@
-//! Bounds on what users's acts give and keep, each met at its edge. What a field of a request may hold is
+//! Bounds on what users' acts give and keep, each met at its edge. What a field of a request may hold is
 //! asked for over HTTP, in `tests/suite/server/limits.rs`.
 
 use api::sessions::LaunchRequest;

@@ -39,6 +39,8 @@ struct Stage {
     tidied: usize,
     /// The next end that is not a success cannot be written.
     no_end: bool,
+    /// The next `discard` panics.
+    falls: bool,
 }
 
 fn label(row: &OperationRow) -> String {
@@ -136,6 +138,8 @@ impl JobKind for Scripted {
 
     fn discard(&self, row: &OperationRow, _: &Refusal) {
         self.stage().discarded.push(label(row));
+        let falls = std::mem::take(&mut self.stage().falls);
+        assert!(!falls, "as told");
     }
 
     fn give_up(&self, rows: &Rows<'_>, job: OperationId) -> Result<(), Failure> {
@@ -323,6 +327,24 @@ fn each_end_is_written_with_its_reason_and_nothing_half_applied_stays() {
     assert_eq!(
         bench.again.stage().discarded,
         ["refuse", "fault", "panic", "spoil"]
+    );
+}
+
+#[test]
+fn a_panic_around_a_run_gives_the_job_back() {
+    let mut bench = Bench::new(1);
+    bench.again.stage().falls = true;
+    let first = bench.ask(AGAIN, "first", "refuse");
+    until("it falls", || bench.again.stage().discarded.len() == 1);
+    // Its thread is gone, and the next job has the place.
+    for label in ["second", "third"] {
+        let next = bench.ask(AGAIN, label, "succeed");
+        assert_eq!(bench.end(next), ended(OperationState::Succeeded, ""));
+    }
+    // Each of them woke the runner, so the first was taken again.
+    assert_eq!(
+        bench.end(first),
+        ended(OperationState::Failed, "operation.not-found")
     );
 }
 
