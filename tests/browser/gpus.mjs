@@ -181,7 +181,7 @@ test("a card is closed with a word, cut, made whole and emptied, and whom that e
 test("a simulated card is not tested, and its page says why", async () => {
   const seen = await visit("/gpus/SIMULATED-H100-0/test");
   const { page } = seen;
-  assert.match(await page.innerText("main"), /A simulated card does not exist/);
+  assert.match(await page.innerText("main"), /A simulated GPU does not exist/);
   assert.equal(await page.locator("form[action$='/test']").count(), 0);
   await sound(seen);
   // Whoever asks all the same is told so, and nothing begins.
