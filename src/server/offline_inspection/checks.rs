@@ -187,7 +187,7 @@ mod tests {
         let planted = PlantedState::new(false);
         let server = Server::start(planted.settings.clone(), Clock::system()).unwrap();
         planted.finds("catalog-sound", CheckState::Ok, "sound");
-        planted.finds("findings", CheckState::Ok, "No rule");
+        planted.finds("findings", CheckState::Ok, "catalog is consistent");
         planted.finds("schema", CheckState::Ok, "newest");
         drop(server);
         let file = planted.settings.data.join("catalog.sqlite");
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn backups_that_are_missing_old_or_locked_away_are_found() {
-        PlantedState::new(false).finds("backups", CheckState::Warn, "no backups by itself");
+        PlantedState::new(false).finds("backups", CheckState::Warn, "No scheduled backups");
         let planted = PlantedState::new(true);
         planted.finds("backups", CheckState::Warn, "no backup yet");
         planted.finds("backup-disk", CheckState::Warn, "same disk");
