@@ -375,8 +375,8 @@ fn table(messages: &BTreeMap<String, Message>) -> String {
     for m in all {
         writeln!(
             source,
-            "    Translation {{ code: {:?}, en: {:?}, ko: {:?}, ko_bare: {:?} }},",
-            m.code, m.en, m.ko, m.ko_bare
+            "    Translation {{ code: {:?}, en: {:?}, hint: {:?}, ko: {:?}, ko_bare: {:?} }},",
+            m.code, m.en, m.hint, m.ko, m.ko_bare
         )
         .expect("text grows");
     }

@@ -2,14 +2,21 @@
 //! Knows just enough CSS for our own sheets; a sheet from elsewhere belongs in `web/vendor`.
 
 /// The sheet a browser gets: sources in order, dark rules repeated for "as the system says", `.w-0` to
-/// `.w-100`, white space removed.
+/// `.w-100` with `.t-1` to `.t-9`, white space removed.
 pub(crate) fn finish(sheets: &str) -> String {
     let plain = without_comments(sheets);
     let mut whole = plain.clone();
     whole.push_str(&system_theme(&plain));
     for percent in 0..=100 {
-        whole.push_str(&format!(".w-{percent}{{width:{percent}%}}"));
+        whole.push_str(&format!(
+            ".w-{percent}{{width:calc({percent}% + var(--tenth,0%))}}"
+        ));
     }
+    // Tenths of a per cent beside it, and not for what lies inside.
+    for tenth in 1..10 {
+        whole.push_str(&format!(".t-{tenth}{{--tenth:.{tenth}%}}"));
+    }
+    whole.push_str(".sl i{--tenth:0%}");
     squeeze(&whole)
 }
 

@@ -5,6 +5,7 @@
 pub mod certificates;
 pub mod events;
 pub mod gpus;
+pub mod history;
 pub mod images;
 pub mod operations;
 pub mod page;

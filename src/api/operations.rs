@@ -14,6 +14,9 @@ pub struct OperationView {
     pub id: OperationId,
     /// `image.import`.
     pub kind: String,
+    /// The file it works on; empty where there is none.
+    #[serde(default)]
+    pub file: String,
     #[schema(value_type = String, format = Uuid)]
     pub user: UserId,
     /// `pending`, `running`, `succeeded`, `failed` or `cancelled`.

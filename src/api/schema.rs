@@ -7,7 +7,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
-use crate::{certificates, events, gpus, images, operations, problem, sessions, users};
+use crate::{certificates, events, gpus, history, images, operations, problem, sessions, users};
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
 
@@ -20,6 +20,7 @@ pub fn all() -> Map<String, Value> {
     collect::<sessions::StopBody>(&mut all);
     collect::<ExplanationShape>(&mut all);
     collect::<gpus::Gpus>(&mut all);
+    collect::<history::History>(&mut all);
     collect::<gpus::CordonRequest>(&mut all);
     collect::<gpus::DrainRequest>(&mut all);
     collect::<gpus::PartitionRequest>(&mut all);

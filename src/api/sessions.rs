@@ -93,6 +93,10 @@ pub struct SessionView {
     #[schema(required = true)]
     pub document_kept: bool,
     pub paused: bool,
+    /// Who put it on hold while it waits; null where it is not held.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, required = true)]
+    pub held_by: Option<UserName>,
     /// Which start this is; 1 is the first.
     pub incarnation: u32,
     /// Name of the machine it is, or was, on.
@@ -282,6 +286,15 @@ pub struct SessionPatchBody {
     pub labels: Option<BTreeMap<String, Option<String>>>,
     #[schema(value_type = Option<Resize>)]
     pub resources: Option<Object<Resize>>,
+    /// Changed alone, of a waiting session; a null removes it.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u64>, minimum = 1)]
+    pub max_runtime_seconds: Option<Option<u64>>,
+}
+
+/// A value that is there, null or not.
+fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Option<u64>>, D::Error> {
+    Option::<u64>::deserialize(from).map(Some)
 }
 
 /// Amounts a session is to have from now on; what is null stays.

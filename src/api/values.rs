@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use rules::blocker::PlacementBlocker;
 use rules::image::CatalogImage;
 use rules::messages::DeviceUse;
-use rules::placement::explain::{Alternative, DeviceRoom, Eta, NodeRoom, PlacementCheck};
+use rules::placement::explain::{
+    Alternative, DeviceRoom, Eta, NodeRoom, PlacementCheck, ReplicaStarts,
+};
 use rules::placement::{Explanation, Verdict};
 use rules::policy::{SharePolicy, Spreading};
 use rules::reason::Reason;
@@ -231,11 +233,17 @@ structure! {
         /// One English sentence that says it all.
         sentence: String,
         eta: Option<EtaShape>,
+        /// When it starts and why then, or why no time is known; null where it does not wait.
+        #[schema(required = false)]
+        outlook: Option<ReasonShape>,
+        /// Of a request for several replicas: how many start now.
+        #[schema(required = false)]
+        replicas: Option<ReplicaStartsShape>,
         /// Where it would go, or is.
         node: Option<String>,
         devices: Vec<DeviceShareShape>,
         reason: Option<ReasonShape>,
-        /// 1 is next.
+        /// 1 is next; null where it waits for no room: it is held, or waits for a time or another session.
         queue_position: Option<u32>,
         blockers: Vec<BlockerShape>,
         checks: Vec<CheckShape>,
@@ -247,11 +255,21 @@ structure! {
 }
 
 structure! {
+    /// How many replicas of one request start now.
+    ReplicaStartsShape as ReplicaStarts of ReplicaStarts {
+        now: u32,
+        wait: u32,
+    }
+}
+
+structure! {
     /// When a waiting session would start.
     EtaShape as Eta of Eta {
         p50_seconds: u64,
         p90_seconds: u64,
         basis: String,
+        #[schema(format = DateTime)]
+        at: String,
     }
 }
 

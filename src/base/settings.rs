@@ -1,7 +1,7 @@
 //! Turns files, environment and flags into one checked value or one readable refusal, and says of each
 //! key where its value comes from. A later source wins: built-in, `/etc/fardel/fardel.toml`,
-//! `conf.d/*.toml`, environment, flags. Never writes a file, and holds no secret: a key that needs one
-//! names a file.
+//! `conf.d/*.toml`, environment, flags. Holds no secret: a key that needs one names a file. Only `edit`
+//! writes a file.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use rules::refusals;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+pub mod edit;
 mod file;
 mod places;
 mod sample;
@@ -466,7 +467,15 @@ impl SettingsSources {
     /// Errors: a file that cannot be read or is no TOML, an unknown key (with the nearest known one),
     /// a value of the wrong type, an address that is none; each names the source.
     pub fn read(&self) -> Result<LoadedSettings, Refusal> {
-        let (settings, standings) = read(&self.flags, &*self.variable)?;
+        self.read_as(&|_| None)
+    }
+
+    /// The same as if some files held other text.
+    fn read_as<'a>(
+        &self,
+        text: &dyn Fn(&Path) -> Option<&'a str>,
+    ) -> Result<LoadedSettings, Refusal> {
+        let (settings, standings) = read(&self.flags, &*self.variable, text)?;
         Ok(LoadedSettings {
             settings,
             standings,
@@ -475,18 +484,19 @@ impl SettingsSources {
     }
 }
 
-fn read(
+fn read<'a>(
     flags: &SettingsLayer,
     variable: &dyn Fn(&str) -> Option<String>,
+    text: &dyn Fn(&Path) -> Option<&'a str>,
 ) -> Result<(Settings, Vec<EffectiveSetting>), Refusal> {
     let file = settings_file(variable);
     let mut standings = built_in(variable);
     for path in files(&file) {
-        lay(
-            &mut standings,
-            read_file(&path)?,
-            &SettingSource::File(path),
-        );
+        let values = match text(&path) {
+            Some(text) => parse(text, &path.display().to_string())?,
+            None => read_file(&path)?,
+        };
+        lay(&mut standings, values, &SettingSource::File(path));
     }
     let own_data = match file == Path::new(FILE) {
         true => path_of(&standings, "data"),
@@ -629,7 +639,7 @@ impl Settings {
         flags: SettingsLayer,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, Refusal> {
-        read(&flags, &variable).map(|(settings, _)| settings)
+        read(&flags, &variable, &|_| None).map(|(settings, _)| settings)
     }
 
     /// The administrator's rules for shares of devices.

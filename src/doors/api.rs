@@ -7,6 +7,7 @@ mod certificates;
 mod events;
 mod followers;
 mod gpus;
+mod history;
 mod images;
 mod middleware;
 pub mod openapi;
@@ -58,6 +59,8 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/sessions/{id}/restart", post(sessions::restart))
         .route("/sessions/{id}/pause", post(sessions::pause))
         .route("/sessions/{id}/resume", post(sessions::resume))
+        .route("/sessions/{id}/hold", post(sessions::hold))
+        .route("/sessions/{id}/release", post(sessions::release))
         .route("/sessions/{id}/duplicate", post(sessions::duplicate))
         .route("/sessions/{id}/why", get(sessions::why))
         .route("/sessions/{id}/events", get(sessions::events))
@@ -68,6 +71,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/sessions/{id}/ports/{port}", get(streams::port))
         .route("/queue", get(sessions::queue))
         .route("/gpus", get(gpus::list))
+        .route("/history", get(history::show))
         .route("/gpus/{id}", get(gpus::get))
         .route("/gpus/{id}/cordon", post(gpus::cordon))
         .route("/gpus/{id}/uncordon", post(gpus::uncordon))

@@ -1,18 +1,31 @@
 //! The web console: parses forms and addresses, asks `server::actions`, renders pages and live fragments.
 //! Never decides what a user may do, and never talks to the catalog or a node.
 
+pub mod about;
 pub mod assets;
+pub mod attention;
 pub mod authentication;
+pub mod charts;
 pub mod components;
+pub mod dialog;
 pub mod docs;
+pub mod error_codes;
+pub mod events;
+pub mod floor_plan;
+pub mod form_faults;
 pub mod gpus;
 mod gpus_failure;
+pub mod history;
 pub mod images;
+mod joined_blocks;
 pub mod launch;
 pub mod layout;
 pub mod live;
 pub mod login;
+mod made_tokens;
 pub mod me;
+pub mod nodes;
+pub mod notices;
 pub mod overview;
 pub mod palette;
 pub mod presenter;
@@ -22,17 +35,27 @@ pub mod reference;
 pub mod request_context;
 pub mod responses;
 pub mod self_tests;
+pub mod session;
+pub mod session_charts;
+mod session_verbs;
 pub mod sessions;
+pub mod settings;
 pub mod setup;
 pub mod system;
+pub mod table;
+mod table_choices;
+mod table_csv;
 #[cfg(test)]
 mod tests;
 pub mod tls;
 pub mod trust;
+pub mod typed;
+pub mod users;
+pub mod waiting_request;
 pub mod wizard;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -59,31 +82,44 @@ pub struct PagesContext {
     streams: Arc<dyn Streams>,
     /// The machine's name.
     host: Arc<str>,
-    /// The operations of the REST API, for its page.
-    reference: Arc<Vec<reference::OperationGroup>>,
+    /// Reads the operations of the REST API, for its page.
+    describe: fn() -> reference::ApiReference,
+    /// What it read: some megabytes, so only once the page was asked for.
+    described: Arc<OnceLock<Arc<reference::ApiReference>>>,
     /// Where logs ended when they were last looked at, so that the next look begins near there.
     log_ends: Arc<Mutex<BTreeMap<ContainerName, u64>>>,
     open_pages: Arc<live::OpenPages>,
+    made_tokens: Arc<made_tokens::MadeTokens>,
+}
+
+impl PagesContext {
+    /// All there is to know of the API. The first call costs reading the document.
+    fn reference(&self) -> Arc<reference::ApiReference> {
+        let known = self.described.get_or_init(|| Arc::new((self.describe)()));
+        known.clone()
+    }
 }
 
 /// Most bytes of a form. A launch has at most 256 KiB of text, each byte of it escaped as three.
 const MAX_FORM_BYTES: usize = 1 << 20;
 
 /// Every page, its fragments and its files. `host` is the machine's name, top left and in every title;
-/// `reference` is what the REST API's page lists.
+/// `reference` reads what the REST API's page lists, once it is asked for.
 pub fn router(
     server: Server,
     streams: Arc<dyn Streams>,
     host: &str,
-    reference: Vec<reference::OperationGroup>,
+    reference: fn() -> reference::ApiReference,
 ) -> Router {
     let console = PagesContext {
         server,
         streams,
         host: host.into(),
-        reference: Arc::new(reference),
+        describe: reference,
+        described: Arc::default(),
         log_ends: Arc::default(),
         open_pages: Arc::default(),
+        made_tokens: Arc::default(),
     };
     Router::new()
         .route("/", get(overview::show))
@@ -99,15 +135,26 @@ pub fn router(
         .route("/sessions/live", get(sessions::list_live))
         .route("/sessions/new", get(launch::show).post(launch::submit))
         .route("/sessions/new/preview", post(launch::preview))
-        .route("/sessions/{id}", get(sessions::show))
-        .route("/sessions/stop", post(sessions::stop_marked))
-        .route("/sessions/{id}/live", get(sessions::show_live))
-        .route("/sessions/{id}/terminal", get(sessions::terminal))
-        .route("/sessions/{id}/logs", get(sessions::logs))
-        .route("/sessions/{id}/metrics", get(sessions::metrics))
-        .route("/sessions/{id}/{verb}", post(sessions::act))
+        .route("/sessions/new/live", get(launch::live))
+        .route("/sessions/{id}", get(session::show))
+        .route("/sessions/{id}/live", get(session::show_live))
+        .route("/sessions/{id}/terminal", get(session::terminal))
+        .route("/sessions/{id}/logs", get(session::logs))
+        .route("/sessions/{id}/metrics", get(session::metrics))
+        .route("/sessions/{id}/processes", get(session::processes))
+        .route(
+            "/sessions/{id}/{verb}",
+            get(session::act::back).post(session::act::act),
+        )
         .route("/queue", get(queue::show))
         .route("/queue/live", get(queue::live))
+        .route("/queue/{id}", get(waiting_request::show))
+        .route(
+            "/queue/{id}/{verb}",
+            get(waiting_request::again).post(waiting_request::act),
+        )
+        .route("/history", get(history::show))
+        .route("/history/export", get(history::export))
         .route("/gpus", get(gpus::list))
         .route("/gpus/live", get(gpus::list_live))
         .route("/gpus/{id}", get(gpus::show))
@@ -125,7 +172,8 @@ pub fn router(
         .route("/gpus/{id}/{verb}", post(gpus::act))
         .route("/system", get(system::first))
         .route("/system/checks", get(system::checks))
-        .route("/system/settings", get(system::settings))
+        .route("/system/settings", get(settings::show))
+        .route("/system/settings/{key}", post(settings::change))
         .route("/system/settings/reload", post(system::reload))
         .route(
             "/system/backups",
@@ -135,8 +183,20 @@ pub fn router(
         .route("/system/support", get(system::support).post(system::bundle))
         .route("/docs", get(docs::first))
         .route("/docs/{name}", get(docs::show))
+        .route("/docs/errors/{code}", get(error_codes::show))
+        .route("/events", get(events::show))
+        .route("/events/live", get(events::live))
+        .route("/events.csv", get(events::export))
+        .route("/notices", get(notices::show))
+        .route("/notices/live", get(notices::live))
+        .route("/notices/read", post(notices::mark_read))
+        .route("/nodes", get(nodes::first))
+        .route("/nodes/{name}", get(nodes::show))
+        .route("/nodes/{name}/live", get(nodes::live))
+        .route("/nodes/{name}/maintenance", post(nodes::maintenance))
         .route("/api/docs", get(reference::show))
-        .route("/about", get(docs::carried))
+        .route("/api/docs/{schema}", get(reference::schema))
+        .route("/about", get(about::show))
         .route("/trust", get(trust::show))
         .route("/trust/fardel.crt", get(trust::der))
         .route("/trust/fardel.pem", get(trust::pem))
@@ -144,9 +204,13 @@ pub fn router(
         .route("/system/tls/request", post(tls::request))
         .route("/system/tls/certificate", post(tls::import))
         .route("/system/tls/reset", post(tls::reset))
+        .merge(session_verbs::router())
+        .merge(table_choices::router())
+        .merge(users::router())
         .merge(images::router())
         .merge(me::router())
         .fallback(nothing_here)
+        .method_not_allowed_fallback(no_page_here)
         .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
         .layer(middleware::from_fn_with_state(console.clone(), guard))
         .route("/a/{build}/{*name}", get(assets::serve))
@@ -162,6 +226,9 @@ async fn guard(State(console): State<PagesContext>, mut request: Request, next: 
     request
         .extensions_mut()
         .insert(request_context::PageRequestId(id.clone()));
+    request
+        .extensions_mut()
+        .insert(request_context::MenuCell::default());
     let mut response = match origin::check(request.method(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => {
@@ -179,6 +246,16 @@ async fn guard(State(console): State<PagesContext>, mut request: Request, next: 
     response
 }
 
+/// An address that takes forms only, opened or shared as a page.
+async fn no_page_here(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    authentication::OptionalPageCaller(caller): authentication::OptionalPageCaller,
+) -> Response {
+    let frame = caller.map(|caller| layout(&console, &visit, &caller, Nav::Nowhere));
+    responses::no_page(&console, &visit, frame)
+}
+
 async fn nothing_here(
     State(console): State<PagesContext>,
     visit: RequestContext,
@@ -189,7 +266,7 @@ async fn nothing_here(
     responses::refused(&console, &visit, frame, &refusal)
 }
 
-/// The surroundings for a signed-in user. Counts are filled in by the caller.
+/// The surroundings for a signed-in user, with the menu's numbers as of this request.
 fn layout(
     console: &PagesContext,
     visit: &RequestContext,
@@ -197,6 +274,7 @@ fn layout(
     here: Nav,
 ) -> PageLayout {
     let t = visit.text;
+    let counts = visit.counts.get();
     let role = match caller.subject.role {
         rules::users::Role::Administrator => t.me_role_administrator(),
         rules::users::Role::User => t.me_role_user(),
@@ -207,6 +285,14 @@ fn layout(
             .subject
             .can(rules::permissions::Permission::SystemRead),
         here,
+        sessions: counts.live,
+        waiting: counts.waiting,
+        unread: server::actions::notices::unread(&console.server, caller),
+        attention: server::actions::attention::count(&console.server, caller),
+        maintenance: match here {
+            Nav::Launch | Nav::Queue => server::actions::nodes::closed_now(&console.server, caller),
+            _ => Vec::new(),
+        },
         ..guest(console, visit)
     }
 }
@@ -226,9 +312,13 @@ fn guest(console: &PagesContext, visit: &RequestContext) -> PageLayout {
         path: visit.place().to_owned(),
         sessions: 0,
         waiting: 0,
+        unread: 0,
+        attention: 0,
+        maintenance: Vec::new(),
         live: None,
         notice: notice(visit.text, &visit.path),
         keys: visit.keys,
+        encrypted: visit.secure,
     }
 }
 
@@ -249,6 +339,10 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "stop" => t.notice_stopped(of),
         "stop-n" => t.notice_stopped_n(of),
         "stop-some" => t.notice_stopped_some(of),
+        "user-suspended" => t.users_suspended_now(of),
+        "user-restored" => t.users_restored_now(of),
+        "view-kept" => t.table_view_kept(of),
+        "views-full" => t.table_views_full(of),
         "force" => t.notice_forced(of),
         "restart" => t.notice_restarted(of),
         "pause" => t.notice_paused(of),
@@ -260,6 +354,8 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "gpu-partitions" => t.notice_gpu_partitions(of),
         "gpu-partitions-planned" => t.notice_gpu_partitions_planned(of),
         "limits" => t.notice_limits().to_owned(),
+        "hold" => t.notice_held(of),
+        "release" => t.notice_released(of),
         "remove" => t.notice_removed(of),
         "cancel" => t.notice_cancelled(of),
         "import" => t.notice_import().to_owned(),
@@ -267,6 +363,10 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "token-gone" => t.me_token_gone().to_owned(),
         "settings" => t.notice_settings(of),
         "backup" => t.notice_backup(of),
+        "setting" => t.notice_setting(of),
+        "setting-restart" => t.notice_setting_restart(of),
+        "maintenance" => t.notice_maintenance(of),
+        "maintenance-over" => t.notice_maintenance_over(of),
         "settings-same" => t.notice_settings_same().to_owned(),
         "certificate" => t.notice_certificate().to_owned(),
         "saved" => t.me_saved().to_owned(),

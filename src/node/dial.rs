@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::link::streams::{
-    BoxFuture, ByteStream, ExecRequest, LogStream, Streams, TermInput, TermOutput, TermStream,
-    WindowSize,
+    BoxFuture, ByteStream, ContainerProcess, ExecRequest, LogStream, Streams, TermInput,
+    TermOutput, TermStream, WindowSize,
 };
 use base::observe::chain;
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use rules::refusal::Refusal;
 use rules::refusals;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 
 use followers::{LogRead, LogReaders};
@@ -31,6 +32,10 @@ pub(crate) mod openings;
 /// Messages between a door and a stream. More: a slow reader holds megabytes. Fewer: a fast writer
 /// waits for every screen.
 const QUEUE: usize = 64;
+
+/// Messages of output between a stream and a door, of at most 64 KiB each, mostly 16. More: what a slow reader sees is
+/// older, above all after Ctrl-C. Fewer: a fast writer waits for every one.
+const MAX_OUTPUT_WAITING: usize = 2;
 
 /// The way into this machine's containers.
 pub(crate) struct Dial {
@@ -111,6 +116,16 @@ impl Streams for Dial {
         })
     }
 
+    fn processes(&self, container: ContainerName) -> BoxFuture<Vec<ContainerProcess>> {
+        let runtime = Arc::clone(&self.runtime);
+        Box::pin(async move {
+            let name = inner(container)?;
+            let looked = tokio::task::spawn_blocking(move || runtime.processes(&name));
+            let looked = looked.await.map_err(refusals::container_unreachable)?;
+            looked.map_err(|fault| refusals::container_unreachable(chain(&fault)))
+        })
+    }
+
     fn forget_logs(&self, sessions: Vec<SessionId>) -> BoxFuture<()> {
         let runtime = Arc::clone(&self.runtime);
         Box::pin(async move {
@@ -162,7 +177,7 @@ impl Dial {
             socket.set_nonblocking(true).map_err(failed)?;
             let socket = UnixStream::from_std(socket).map_err(failed)?;
             let (input, typed) = mpsc::channel(QUEUE);
-            let (shown, output) = mpsc::channel(QUEUE);
+            let (shown, output) = mpsc::channel(MAX_OUTPUT_WAITING);
             // Owned by the stream: it ends when the door drops its ends or the shim hangs up.
             tokio::spawn(carry(socket, ahead, typed, shown));
             Ok(TermStream { input, output })
@@ -178,82 +193,115 @@ fn terminal((columns, rows): WindowSize) -> TerminalSize {
     TerminalSize { columns, rows }
 }
 
-/// Carries frames both ways until the program ended, the shim hung up or no client listens any more.
+/// Carries frames both ways until the program ended, the shim hung up or no client listens any more. The two
+/// directions do not wait for each other: Ctrl-C arrives while output waits for its reader.
 async fn carry(
     socket: UnixStream,
     ahead: Vec<u8>,
-    mut typed: mpsc::Receiver<TermInput>,
+    typed: mpsc::Receiver<TermInput>,
     shown: mpsc::Sender<TermOutput>,
 ) {
-    let (mut from, mut to) = socket.into_split();
+    let (from, to) = socket.into_split();
+    let closed = shown.clone();
+    tokio::select! {
+        () = carry_output(from, ahead, shown) => {}
+        () = carry_input(to, typed) => {}
+        // The client has gone: nothing more to carry, whatever the program does.
+        () = closed.closed() => {}
+    }
+}
+
+/// Passes on what is shown, up to the last word.
+async fn carry_output(mut from: OwnedReadHalf, ahead: Vec<u8>, shown: mpsc::Sender<TermOutput>) {
     let mut received = ahead;
     let mut buffer = vec![0u8; 16 << 10];
-    let mut open = true;
-    loop {
+    let gone = loop {
         loop {
-            match wire::take(&mut received) {
-                Ok(Some(frame)) => {
-                    let (said, last) = match frame.kind {
-                        FrameKind::Output => {
-                            (TermOutput::Stdout(Bytes::from(frame.payload)), false)
-                        }
-                        FrameKind::Errors => {
-                            (TermOutput::Stderr(Bytes::from(frame.payload)), false)
-                        }
-                        FrameKind::Exit => (
-                            TermOutput::Exit(wire::number_of(&frame.payload).unwrap_or(1)),
-                            true,
-                        ),
-                        _ => continue,
-                    };
-                    if shown.send(said).await.is_err() || last {
-                        return;
+            let (said, last) = match wire::take(&mut received) {
+                Ok(Some(frame)) => match frame.kind {
+                    FrameKind::Output => (TermOutput::Stdout(Bytes::from(frame.payload)), false),
+                    FrameKind::Errors => (TermOutput::Stderr(Bytes::from(frame.payload)), false),
+                    FrameKind::Exit => {
+                        let code = wire::number_of(&frame.payload).unwrap_or(1);
+                        (TermOutput::Exit(code), true)
                     }
-                }
+                    _ => continue,
+                },
                 Ok(None) => break,
-                Err(error) => {
-                    let _ = shown.send(TermOutput::Gone(error.to_string())).await;
-                    return;
-                }
+                Err(error) => (TermOutput::Gone(error.to_string()), true),
+            };
+            if shown.send(said).await.is_err() || last {
+                return;
             }
         }
-        tokio::select! {
-            count = from.read(&mut buffer) => match count {
-                Ok(0) => {
-                    let _ = shown.send(TermOutput::Gone("the session closed the stream".to_owned())).await;
-                    return;
-                }
-                Ok(count) => received.extend_from_slice(&buffer[..count]),
-                Err(error) => {
-                    let _ = shown.send(TermOutput::Gone(error.to_string())).await;
-                    return;
-                }
-            },
-            input = typed.recv(), if open => {
-                let mut frames = Vec::new();
-                match input {
-                    Some(TermInput::Bytes(bytes)) => wire::put(&mut frames, FrameKind::Input, &bytes),
-                    Some(TermInput::Resize(size)) => wire::put(&mut frames, FrameKind::Resize, &wire::size_bytes(terminal(size))),
-                    Some(TermInput::CloseInput) => wire::put(&mut frames, FrameKind::InputEnd, b""),
-                    None => {
-                        open = false;
-                        continue;
-                    }
-                }
-                if to.write_all(&frames).await.is_err() {
-                    open = false;
-                }
+        match from.read(&mut buffer).await {
+            Ok(0) => break "The supervisor of the session closed the stream.".to_owned(),
+            Ok(count) => received.extend_from_slice(&buffer[..count]),
+            Err(error) => break error.to_string(),
+        }
+    };
+    let _ = shown.send(TermOutput::Gone(gone)).await;
+}
+
+/// Passes on what is typed; never ends, for the output decides when a stream is over.
+async fn carry_input(mut to: OwnedWriteHalf, mut typed: mpsc::Receiver<TermInput>) {
+    while let Some(input) = typed.recv().await {
+        let mut frames = Vec::new();
+        match input {
+            TermInput::Bytes(bytes) => wire::put(&mut frames, FrameKind::Input, &bytes),
+            TermInput::Resize(size) => {
+                let size = wire::size_bytes(terminal(size));
+                wire::put(&mut frames, FrameKind::Resize, &size);
             }
-            // The client has gone: nothing more to carry, whatever the program does.
-            () = shown.closed() => return,
+            TermInput::CloseInput => wire::put(&mut frames, FrameKind::InputEnd, b""),
+        }
+        if to.write_all(&frames).await.is_err() {
+            break;
         }
     }
+    // Dropping the half would close it, and the shim would take that for the client's end.
+    let _open = to;
+    std::future::pending::<()>().await;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::runtime::RuntimePaths;
+
+    /// What is typed reaches the shim while a reader takes none of the output that waits for it.
+    #[tokio::test]
+    async fn what_is_typed_arrives_while_output_waits_for_its_reader() {
+        let (ours, shims) = UnixStream::pair().expect("a pair");
+        let (input, typed) = mpsc::channel(QUEUE);
+        let (shown, mut output) = mpsc::channel(MAX_OUTPUT_WAITING);
+        let carried = tokio::spawn(carry(ours, Vec::new(), typed, shown));
+        let (mut from, mut to) = shims.into_split();
+        let flood = tokio::spawn(async move {
+            let mut frame = Vec::new();
+            wire::put(&mut frame, FrameKind::Output, &[b'y'; 16 << 10]);
+            while to.write_all(&frame).await.is_ok() {}
+        });
+        // Until nothing more goes in: every place for output is taken.
+        while output.len() < MAX_OUTPUT_WAITING {
+            tokio::task::yield_now().await;
+        }
+        let stop = TermInput::Bytes(Bytes::from_static(b"\x03"));
+        input.send(stop).await.expect("carried");
+        let mut frame = [0; 6];
+        tokio::time::timeout(
+            std::time::Duration::from_secs(20),
+            from.read_exact(&mut frame),
+        )
+        .await
+        .expect("Ctrl-C waits behind the output")
+        .expect("read");
+        assert_eq!((frame[4], frame[5]), (FrameKind::Input as u8, 3));
+        assert!(output.recv().await.is_some());
+        drop(output);
+        carried.await.expect("ended");
+        flood.abort();
+    }
 
     #[tokio::test]
     async fn the_logs_of_deleted_sessions_go_and_no_others() {

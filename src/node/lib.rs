@@ -31,6 +31,7 @@ pub mod gpu;
 pub mod host_network;
 pub mod images;
 mod inventory;
+pub mod machine;
 mod measure;
 mod network;
 pub mod program;

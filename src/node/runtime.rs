@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use base::link::streams::ContainerProcess;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use crate::network;
@@ -60,6 +61,7 @@ mod logs;
 mod mounts;
 mod order;
 mod proc_files;
+mod processes;
 mod rootfs;
 pub mod run_directory;
 mod seccomp;
@@ -437,6 +439,11 @@ impl Runtime {
     /// The directory that containers write below: their own layers are on its disk.
     pub fn written_to(&self) -> PathBuf {
         self.shared.places.data.join("containers")
+    }
+
+    /// The processes of a container that live. Costs two small files for each. Errors: where it is unknown.
+    pub fn processes(&self, name: &RuntimeName) -> Result<Vec<ContainerProcess>, RuntimeFault> {
+        Ok(processes::named(&self.shared.group(name)?.processes()))
     }
 
     /// Where a container's own layers are.

@@ -19,8 +19,12 @@ pub(super) fn runner(settings: &Settings) -> DiagnosticsRunner {
         ("FARDEL_RUN", settings.run.clone().into_os_string()),
         ("FARDEL_LISTEN", settings.listen.to_string().into()),
     ];
+    let data = settings.data.clone();
     Arc::new(move |what| {
         let words: &[&str] = match what {
+            DiagnosticsRequest::Machine => {
+                return Ok(node::machine::facts(&data).to_string().into_bytes());
+            }
             DiagnosticsRequest::Checks => &["doctor", "--output", "json"],
             DiagnosticsRequest::BundlePreview => {
                 &["support", "bundle", "--preview", "--output", "json"]

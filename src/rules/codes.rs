@@ -16,5 +16,6 @@ pub mod family {
     /// What a machine says of its own record.
     pub const NODE_RECORD: &str = "node.record-";
     pub const BACKUP: &str = "backup.";
+    pub const SETTING: &str = "setting.";
     pub const CLOCK: &str = "clock.";
 }

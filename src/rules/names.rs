@@ -137,6 +137,11 @@ impl SessionName {
         label(text).map(Self)
     }
 
+    /// The name of a session that is only thought of.
+    pub(crate) fn drafted() -> Self {
+        Self("new".to_owned())
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

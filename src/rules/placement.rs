@@ -17,12 +17,18 @@ mod cluster_state;
 pub mod explain;
 mod feasibility;
 mod fit;
+pub mod forecast;
+mod node_index;
 mod node_state;
 mod order;
+mod outlook;
 mod queue;
 mod reservations;
 
-pub use explain::{Explanation, RequestDraft, Verdict, explain_draft, explain_session};
+pub use explain::{
+    Explanation, RequestDraft, Verdict, explain_draft, explain_queue, explain_session,
+};
+pub use forecast::{ExpectedStart, QueueForecast, forecast};
 
 /// What the scheduler wants done with one waiting session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,6 +7,8 @@ pub struct Translation {
     pub code: &'static str,
     /// What was wrong, or why; empty for a note, whose English is put together where its figures are.
     pub en: &'static str,
+    /// What would work, in English; empty where nothing would.
+    pub hint: &'static str,
     /// What was wrong and what would work.
     pub ko: &'static str,
     /// Said where values are missing; empty where there is no such sentence.

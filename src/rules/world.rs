@@ -43,6 +43,9 @@ pub struct NodeRecord {
     pub generation: u64,
     /// No new session goes here while false.
     pub schedulable: bool,
+    /// Why not, in an administrator's words; empty where nothing was said.
+    #[serde(default)]
+    pub note: String,
     /// Names of devices that take nothing new; what runs on them goes on.
     #[serde(default)]
     pub cordoned: BTreeSet<String>,

@@ -12,18 +12,24 @@ use crate::catalog::Rows;
 use crate::catalog::request_key::RequestKey;
 use crate::{Failure, ServerFault};
 
+pub mod attention;
 pub mod backups;
 pub mod certificates;
 mod cursor;
 pub mod diagnostic_check;
 pub mod gpus;
+pub mod history;
 pub mod images;
 pub mod installation;
+pub mod journal;
+pub mod nodes;
+pub mod notices;
 pub mod operations;
 mod query;
 pub mod replay;
 pub mod session_detail;
 pub mod sessions;
+pub mod settings;
 pub mod system;
 pub mod users;
 

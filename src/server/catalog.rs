@@ -25,6 +25,7 @@ pub(crate) mod idempotency;
 pub(crate) mod images;
 pub(crate) mod job_kinds;
 pub(crate) mod jobs;
+pub(crate) mod journal;
 pub(crate) mod listing;
 mod live;
 mod migrate;
@@ -39,6 +40,7 @@ mod reserve;
 pub(crate) mod samples;
 pub(crate) mod sealing;
 pub(crate) mod self_tests;
+pub(crate) mod session_table;
 pub(crate) mod sessions;
 mod state_checks;
 #[cfg(test)]

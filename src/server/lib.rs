@@ -15,6 +15,7 @@ mod catalog;
 mod controller;
 pub mod diagnostics;
 pub mod events;
+mod history;
 pub mod image_source;
 mod jobs;
 pub mod links;
@@ -52,6 +53,7 @@ struct ServerInner {
     settings: appliance::settings::EffectiveSettings,
     backups: appliance::backups::BackupState,
     diagnostics: diagnostics::Diagnostics,
+    newest_attention: actions::attention::NewestAttention,
     snapshots: snapshot::Snapshots,
     streams: OnceLock<Arc<dyn base::link::streams::Streams>>,
     under_way: actions::replay::UnderWay,
@@ -100,6 +102,34 @@ impl Server {
         Self::around(catalog, settings.into(), access::password::Hasher::cheap())
     }
 
+    /// Gives this server's node four processors and 8 GiB under that name, for tests of this room.
+    #[cfg(test)]
+    pub(crate) fn put_test_node(&self, name: &str) {
+        let node = rules::world::NodeRecord {
+            id: self.node(),
+            name: name.to_owned(),
+            boot: rules::names::BootId(uuid::Uuid::from_u128(1)),
+            capacity: rules::resources::Capacity {
+                cpu: rules::units::CpuShare(400),
+                memory: rules::units::Bytes::gib(8),
+                devices: vec![],
+                others: Vec::new(),
+            },
+            host_environment: true,
+            seen_at: self.clock().now(),
+            generation: 0,
+            schedulable: true,
+            note: String::new(),
+            cordoned: Default::default(),
+            problems: vec![],
+        };
+        self.catalog()
+            .write_now(catalog::Lane::Loops, "a node", move |rows| {
+                rows.put_node(&node)
+            })
+            .unwrap();
+    }
+
     fn around(
         catalog: catalog::Catalog,
         reading: LoadedSettings,
@@ -130,6 +160,7 @@ impl Server {
             settings: appliance::settings::EffectiveSettings::new(reading),
             backups: appliance::backups::BackupState::default(),
             diagnostics: diagnostics::Diagnostics::default(),
+            newest_attention: Default::default(),
             snapshots: snapshot::Snapshots::default(),
             streams: OnceLock::new(),
             under_way: actions::replay::UnderWay::default(),
@@ -157,6 +188,10 @@ impl Server {
 
     pub(crate) fn diagnostics(&self) -> &diagnostics::Diagnostics {
         &self.0.diagnostics
+    }
+
+    pub(crate) fn newest_attention(&self) -> &actions::attention::NewestAttention {
+        &self.0.newest_attention
     }
 
     /// Takes up what an earlier run left: open jobs, and bytes whose rows were never written. What cannot be
@@ -304,12 +339,13 @@ pub fn forget_logs(
     controller::logs::run(server.catalog().clone(), streams)
 }
 
-/// Does what is due by the clock and not by rows: backups. Runs until it is dropped; at most one a server.
+/// Does what is due by the clock and not by rows: backups, the history of use. Runs until it is dropped; at most one a server.
 pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let backups = jobs::backup::keep_making(server.clone());
     let pages = keep_looking(server.clone());
+    let history = history::keep(server.clone());
     async {
-        tokio::join!(backups, pages);
+        tokio::join!(backups, pages, history);
     }
 }
 

@@ -2,15 +2,15 @@
 //! cluster, the names of owners, what was said and measured of devices. Permissions are not applied here:
 //! `actions` give each caller their part. Never writes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rules::findings::{InvariantFinding, findings};
 use rules::messages::{DeviceUse, PartitionFailure};
 use rules::names::{NodeId, SessionId, UserId, UserName};
 use rules::permissions::Reach;
-use rules::placement::{self, Explanation};
-use rules::session::{Session, SessionState};
+use rules::placement::{self, Explanation, QueueForecast};
+use rules::session::Session;
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
 
@@ -38,7 +38,26 @@ pub(crate) struct Snapshot {
     pub(crate) names: BTreeMap<UserId, UserName>,
     pub(crate) devices: DeviceFacts,
     findings: OnceLock<Vec<InvariantFinding>>,
+    queue: Mutex<Option<(Timestamp, Arc<WaitingQueue>)>>,
     explained: Mutex<BTreeMap<SessionId, (Timestamp, Explanation)>>,
+}
+
+/// All that wait, as every page and answer shows them.
+#[derive(Debug)]
+pub(crate) struct WaitingQueue {
+    pub(crate) forecast: QueueForecast,
+    /// Places in `world.sessions`, in the order of the forecast.
+    pub(crate) order: Vec<usize>,
+    /// The same by launch, each where its first one stands.
+    pub(crate) groups: Vec<WaitingGroup>,
+}
+
+/// Copies of one launch that wait, as places in `world.sessions`.
+#[derive(Debug)]
+pub(crate) struct WaitingGroup {
+    pub(crate) first: usize,
+    pub(crate) last: usize,
+    pub(crate) copies: usize,
 }
 
 /// What is known of devices beside what their nodes report.
@@ -102,6 +121,7 @@ impl Snapshot {
             devices: DeviceFacts::read(view, &world)?,
             world,
             findings: OnceLock::new(),
+            queue: Mutex::default(),
             explained: Mutex::default(),
         })
     }
@@ -109,9 +129,7 @@ impl Snapshot {
     /// How many sessions are pending.
     pub(crate) fn waiting(&self) -> usize {
         let sessions = self.world.sessions.iter();
-        sessions
-            .filter(|session| session.state() == SessionState::Pending)
-            .count()
+        sessions.filter(|session| session.is_pending()).count()
     }
 
     /// Broken invariants; empty for sound rows. Looked for once.
@@ -122,21 +140,100 @@ impl Snapshot {
     /// Why `session` is where it is. Costs about one scheduling pass for one that waits, once a second for all
     /// who ask; call it where blocking work is allowed.
     pub(crate) fn explain(&self, session: &Session, now: Timestamp) -> Explanation {
-        let known = |explained: &BTreeMap<SessionId, (Timestamp, Explanation)>| {
+        let mut told = self.explain_all(&[session], now);
+        told.pop()
+            .unwrap_or_else(|| placement::explain_session(&self.world, session, now))
+    }
+
+    /// The same for several, in their order, with one walk of the queue for those that nobody asked for within the last
+    /// second.
+    pub(crate) fn explain_all(&self, sessions: &[&Session], now: Timestamp) -> Vec<Explanation> {
+        let kept = |session: &Session| {
+            let explained = locked(&self.explained);
             let (at, explanation) = explained.get(&session.id)?;
             let fresh = *at <= now && now.millis_since(*at) < EXPLAINED_FOR;
             fresh.then(|| explanation.clone())
         };
-        if let Some(explanation) = known(&locked(&self.explained)) {
-            return explanation;
+        let mut told: Vec<Option<Explanation>> = sessions.iter().map(|s| kept(s)).collect();
+        let missing: Vec<&Session> = sessions
+            .iter()
+            .zip(&told)
+            .filter_map(|(session, told)| told.is_none().then_some(*session))
+            .collect();
+        if !missing.is_empty() {
+            let queue = self.queue(now);
+            let mut fresh =
+                placement::explain_queue(&self.world, &queue.forecast, &missing, now).into_iter();
+            for (session, told) in sessions.iter().zip(&mut told) {
+                if told.is_none() {
+                    *told = fresh.next();
+                    let explanation = told.iter().cloned();
+                    for explanation in explanation {
+                        keep(&mut locked(&self.explained), session.id, (now, explanation));
+                    }
+                }
+            }
         }
-        let explanation = placement::explain_session(&self.world, session, now);
-        keep(
-            &mut locked(&self.explained),
-            session.id,
-            (now, explanation.clone()),
-        );
-        explanation
+        told.into_iter().flatten().collect()
+    }
+
+    /// The queue with its forecast. Costs about one scheduling pass and one for each end that is counted, once a
+    /// second for all who ask; call it where blocking work is allowed.
+    pub(crate) fn queue(&self, now: Timestamp) -> Arc<WaitingQueue> {
+        // Held meanwhile: who comes takes the same.
+        let mut queue = locked(&self.queue);
+        if let Some((at, known)) = queue.as_ref()
+            && *at <= now
+            && now.millis_since(*at) < EXPLAINED_FOR
+        {
+            return Arc::clone(known);
+        }
+        let read = Arc::new(WaitingQueue::read(&self.world, now));
+        *queue = Some((now, Arc::clone(&read)));
+        read
+    }
+}
+
+impl WaitingQueue {
+    fn read(world: &ClusterSnapshot, now: Timestamp) -> Self {
+        let forecast = placement::forecast(world, now);
+        let places = world.sessions.iter().enumerate();
+        let places: HashMap<SessionId, usize> = places.map(|(at, s)| (s.id, at)).collect();
+        let order: Vec<usize> = forecast
+            .order
+            .iter()
+            .filter_map(|id| places.get(id).copied())
+            .collect();
+        let mut groups: Vec<WaitingGroup> = Vec::new();
+        let mut known: HashMap<(UserId, Timestamp, &str, bool), usize> = HashMap::new();
+        for at in &order {
+            let session = &world.sessions[*at];
+            // Copies are queued in one moment, under one name with a number behind it.
+            let name = session.name.as_str();
+            let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+            let stem = stem
+                .strip_suffix('-')
+                .filter(|stem| stem.len() + 1 < name.len());
+            let held = session.held_by.is_some();
+            let key = (session.owner, session.queued_at, stem.unwrap_or(name), held);
+            let found = *known.entry(key).or_insert(groups.len());
+            match groups.get_mut(found) {
+                Some(group) if world.sessions[group.first].spec.demand == session.spec.demand => {
+                    group.copies += 1;
+                    group.last = *at;
+                }
+                _ => groups.push(WaitingGroup {
+                    first: *at,
+                    last: *at,
+                    copies: 1,
+                }),
+            }
+        }
+        Self {
+            forecast,
+            order,
+            groups,
+        }
     }
 }
 
@@ -354,6 +451,8 @@ mod tests {
             verdict: placement::Verdict::Wait,
             sentence: String::new(),
             eta: None,
+            outlook: None,
+            replicas: None,
             node: None,
             devices: Vec::new(),
             reason: None,

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::link::streams::{BoxFuture, ByteStream, ExecRequest, LogStream, Streams, TermStream};
+use base::link::streams::{
+    BoxFuture, ByteStream, ContainerProcess, ExecRequest, LogStream, Streams, TermStream,
+};
 use rules::names::{ContainerName, NodeId, SessionId};
 
 use crate::Server;
@@ -68,6 +70,10 @@ impl Streams for StreamRouter {
 
     fn dial(&self, container: ContainerName, port: u16) -> BoxFuture<ByteStream> {
         self.of(container).dial(container, port)
+    }
+
+    fn processes(&self, container: ContainerName) -> BoxFuture<Vec<ContainerProcess>> {
+        self.of(container).processes(container)
     }
 
     fn forget_logs(&self, sessions: Vec<SessionId>) -> BoxFuture<()> {

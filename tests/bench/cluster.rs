@@ -38,6 +38,7 @@ pub(super) fn large() -> ClusterSnapshot {
         seen_at: at,
         generation: 1,
         schedulable: true,
+        note: String::new(),
         cordoned: std::collections::BTreeSet::new(),
         problems: Vec::new(),
     });

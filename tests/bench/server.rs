@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
@@ -10,11 +11,14 @@ use serde_json::{Value, json};
 
 use super::figures::{milliseconds, ms, quantile, round};
 use super::process::{memory, processor_time, pss_kib, rss_kib};
-use super::subject::BenchServer;
+use super::subject::{BenchServer, PASSWORD, cookie_of};
 use super::wire::{BenchAddress, Connection};
 
 /// Sessions that sit there while idleness is measured.
 const SITTING: usize = 10;
+/// Users in whose names scripts submit, and how much each of them: a user may have 1,000 sessions waiting.
+const SUBMITTERS: usize = 24;
+const MAX_SUBMITS_OF_A_USER: usize = 1_000;
 /// Connections of submitting scripts.
 const SCRIPTS: usize = 64;
 const USERS: usize = 50;
@@ -76,7 +80,7 @@ pub(super) fn submits(window: Duration) -> io::Result<Value> {
     let many = submit_from(SCRIPTS, window)?;
     let one = submit_from(1, window)?;
     Ok(json!({
-        "what": "POST /api/v1/sessions over the local socket, each its own session that may start in a year; answered after the commit is on disk",
+        "what": "POST /api/v1/sessions over the local socket, of several users, each its own session that may start in a year; answered after the commit is on disk",
         "many": many,
         "one_by_one": one,
     }))
@@ -92,13 +96,17 @@ fn submit_from(connections: usize, window: Duration) -> io::Result<Value> {
     let body = json!({
         "kind": "batch", "image": "host", "command": ["true"], "start_at": next_year(),
     });
+    let address = subject.address();
+    let submitters = submitters(&subject)?;
     let before = processor_time(subject.pid());
     let began = Instant::now();
     let until = began + window;
-    let address = subject.address();
     let samples: Vec<io::Result<Vec<f64>>> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..connections)
-            .map(|_| scope.spawn(|| submit_until(&address, &body, until)))
+            .map(|number| {
+                let (address, submitters, body) = (&address, &submitters, &body);
+                scope.spawn(move || submit_until(address, submitters, number, body, until))
+            })
             .collect();
         threads.into_iter().map(ended).collect()
     });
@@ -125,15 +133,67 @@ fn submit_from(connections: usize, window: Duration) -> io::Result<Value> {
     }))
 }
 
-fn submit_until(address: &BenchAddress, body: &Value, until: Instant) -> io::Result<Vec<f64>> {
-    let mut connection = Connection::open(address, &[])?;
+/// Submits as one user after the other, from the given one on, each up to what one user may have waiting; ends
+/// early without another user.
+fn submit_until(
+    address: &BenchAddress,
+    submitters: &[Submitter],
+    first: usize,
+    body: &Value,
+    until: Instant,
+) -> io::Result<Vec<f64>> {
     let mut samples = Vec::new();
-    while Instant::now() < until {
-        let began = Instant::now();
-        connection.post("/api/v1/sessions", body)?.good("submit")?;
-        samples.push(ms(began.elapsed()));
+    for number in 0..submitters.len() {
+        let submitter = &submitters[(first + number) % submitters.len()];
+        let bearer = format!("Bearer {}", submitter.token);
+        let mut connection = Connection::open(address, &[("authorization", &bearer)])?;
+        while submitter.submits.fetch_add(1, Ordering::Relaxed) < MAX_SUBMITS_OF_A_USER {
+            let began = Instant::now();
+            if began >= until {
+                return Ok(samples);
+            }
+            connection.post("/api/v1/sessions", body)?.good("submit")?;
+            samples.push(ms(began.elapsed()));
+        }
     }
     Ok(samples)
+}
+
+/// A user in whose name scripts submit.
+struct Submitter {
+    token: String,
+    submits: AtomicUsize,
+}
+
+/// Makes the users in whose names scripts submit.
+fn submitters(subject: &BenchServer) -> io::Result<Vec<Submitter>> {
+    subject.cookie()?;
+    let mut local = subject.local()?;
+    let origin = "http://127.0.0.1";
+    let browser = [("origin", origin), ("sec-fetch-site", "same-origin")];
+    let mut submitters = Vec::new();
+    for number in 0..SUBMITTERS {
+        let name = format!("submitter-{number}");
+        let user = json!({"name": name, "password": PASSWORD});
+        local.post("/api/v1/users", &user)?.good("make a user")?;
+        let form = format!("name={name}&password={PASSWORD}");
+        let answer = subject.tcp(&browser)?.form("/login", &form)?;
+        let cookie = cookie_of(&answer)
+            .ok_or_else(|| io::Error::other(format!("no sign-in: {}", answer.head)))?;
+        let token = json!({"name": "bench", "scopes": ["sessions:write"]});
+        let made = subject
+            .tcp(&[browser[0], browser[1], ("cookie", &cookie)])?
+            .post("/api/v1/me/tokens", &token)?
+            .good("make a token")?
+            .json();
+        let secret = made["secret"].as_str();
+        let secret = secret.ok_or_else(|| io::Error::other("no token in the answer"))?;
+        submitters.push(Submitter {
+            token: secret.to_owned(),
+            submits: AtomicUsize::new(0),
+        });
+    }
+    Ok(submitters)
 }
 
 /// Fifty people who look at pages, each for a few seconds, and scripts' requests among them.

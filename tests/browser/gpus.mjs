@@ -95,7 +95,7 @@ test("a session with a share is launched, made larger, and says so wherever it s
   house.command("run", "-d", "--kind", "interactive", "--cpu", "0.1", "--mem", "64m", "--gpu", "0.5", "--name", "half", "host");
   const seen = await visit("/sessions");
   const { page } = seen;
-  await page.locator("tr", { hasText: "half" }).locator("td.dv b", { hasText: "0.5" }).waitFor();
+  await page.locator("tr", { hasText: "half" }).locator("td", { hasText: /^0\.5/ }).waitFor();
   await page.locator("tr", { hasText: "half" }).locator("a.nm").click();
   await page.locator("#where", { hasText: "0.50 = 40 GiB, 66 of 132 SMs" }).waitFor();
   await until(() => "it runs", async () => (await page.innerText("#state")) === "Running");

@@ -18,7 +18,7 @@ import { image } from "./lib/archive.mjs";
 import { launch, listen, overflow, violations } from "./lib/browser.mjs";
 import { open, setUp, signIn, until } from "./lib/house.mjs";
 
-const PAGES = ["/", "/sessions", "/sessions/new", "/queue", "/gpus", "/images", "/me", "/system/checks", "/system/settings", "/system/support", "/docs", "/api/docs", "/about", "/trust", "/system/tls", "/setup/time", "/setup/test", "/setup/report", "/nothing-here"];
+const PAGES = ["/", "/sessions", "/sessions/new", "/queue", "/gpus", "/history", "/images", "/users", "/me", "/system/checks", "/system/settings", "/system/support", "/docs", "/api/docs", "/about", "/trust", "/system/tls", "/setup/time", "/setup/test", "/setup/report", "/nothing-here"];
 const FIRST_VISIT_BYTES = 130_000;
 
 let browser;
@@ -133,12 +133,18 @@ test("keyboard alone launches a session and stops it", async () => {
   const row = page.locator("tr", { hasText: "by-keyboard" });
   await until(() => "the session in the list", async () => (await row.count()) > 0);
   // The list is alive: rows change under the keyboard, and the focus stays where it was put.
-  await tabTo(page, "tr:has(a.nm) form[action$='/stop'] button");
+  await tabTo(page, "tr:has(a.nm) td.act a");
+  await page.keyboard.press("Enter");
+  await page.locator("dialog.question[open] .verbs").waitFor();
+  await tabTo(page, "dialog.question .verbs .dan");
+  await page.keyboard.press("Enter");
+  await page.locator("dialog.question[open] form[action='/sessions/stop']").waitFor();
+  await tabTo(page, "dialog.question form[action='/sessions/stop'] .pri");
   await Promise.all([page.waitForEvent("framenavigated"), page.keyboard.press("Enter")]);
   await page.waitForLoadState("load");
   await until(
     () => "the session stops",
-    async () => (await row.locator("form[action$='/stop']").count()) === 0,
+    async () => (await row.locator("input[name=id]").count()) === 0,
   );
   await context.close();
 });
@@ -154,12 +160,15 @@ test("without script a session is launched, seen and stopped", async () => {
   await page.goto(`${house.origin}/sessions`);
   const row = page.locator("tr", { hasText: "without-script" });
   assert.equal(await row.count(), 1);
-  await row.locator("form[action$='/stop'] button").click();
+  // The menu and the question are pages of their own.
+  await row.locator("td.act a").click();
+  await page.click(".verbs .dan");
+  await page.click("form[action='/sessions/stop'] .pri");
   await until(
     () => "the session stops",
     async () => {
       await page.goto(`${house.origin}/sessions`);
-      return (await page.locator("tr", { hasText: "without-script" }).locator("form[action$='/stop']").count()) === 0;
+      return (await page.locator("tr", { hasText: "without-script" }).locator("input[name=id]").count()) === 0;
     },
   );
   await context.close();
@@ -187,11 +196,15 @@ test("marked sessions keep their marks while the list changes, and are stopped t
   assert.equal(await page.locator("input[name=id]:checked").count(), 2);
   assert.match(await page.locator("#marked-count").innerText(), /^2 /);
   assert.deepEqual(await violations(page), []);
-  await Promise.all([page.waitForURL(/notice=stop-n|\/sessions$/), page.waitForEvent("framenavigated"), page.click("#marked .dan")]);
+  await page.click("#marked .dan");
+  await page.locator("dialog.question[open] .named").waitFor();
+  assert.deepEqual(await violations(page), []);
+  assert.equal(await page.locator("dialog.question .named li").count(), 2);
+  await Promise.all([page.waitForEvent("framenavigated"), page.click("dialog.question .pri")]);
   for (const name of made.slice(0, 2)) {
-    await until(() => `${name} stops`, async () => (await row(name).locator("form[action$='/stop']").count()) === 0);
+    await until(() => `${name} stops`, async () => (await row(name).locator("input[name=id]").count()) === 0);
   }
-  assert.equal(await row("left-alone").locator("form[action$='/stop']").count(), 1);
+  assert.equal(await row("left-alone").locator("input[name=id]").count(), 1);
   // A batch session is watched by its output; its terminal is one step away.
   await row("left-alone").locator("a.nm").click();
   await page.locator("#log").waitFor();

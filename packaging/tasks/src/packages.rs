@@ -103,6 +103,7 @@ pub(crate) fn check() -> Result<(), Failure> {
     if !told.is_empty() {
         return Err(Failure::new(format!("\n{}", told.join("\n"))));
     }
+    check_list()?;
     if program::installed("cargo-deny") {
         Program::cargo()
             .words("deny --config .deny.toml check")
@@ -113,6 +114,47 @@ pub(crate) fn check() -> Result<(), Failure> {
             "cargo-deny is not installed; licences, sources and forbidden packages were checked \
              without it",
         )
+    }
+}
+
+/// The list that the console shows under About.
+const LIST: &str = "assets/packages.tsv";
+
+/// Linked without being packages of cargo's; their versions are those of the machine that builds.
+const BESIDE: [(&str, &str); 4] = [
+    ("glibc", "LGPL-2.1-or-later"),
+    ("libgcc", "GPL-3.0-or-later WITH GCC-exception-3.1"),
+    ("rust-std", "MIT OR Apache-2.0"),
+    ("sqlite", "blessing"),
+];
+
+/// Holds the list of the About page to what is linked; writes it with `FARDEL_REFRESH=1`.
+fn check_list() -> Result<(), Failure> {
+    let mut list = String::new();
+    for package in all_linked()?.iter().filter(|package| !package.ours) {
+        // `A/B` and `A / B` are the old spellings of `A OR B`.
+        let words = package.licence.replace('/', " OR ");
+        let licence = words.split_whitespace().collect::<Vec<_>>().join(" ");
+        list.push_str(&format!(
+            "{}\t{}\t{licence}\n",
+            package.name, package.version
+        ));
+    }
+    for (name, licence) in BESIDE {
+        list.push_str(&format!("{name}\t–\t{licence}\n"));
+    }
+    if std::env::var_os("FARDEL_REFRESH").is_some() {
+        return fs::write(LIST, list)
+            .map_err(|error| Failure::new(format!("{LIST} cannot be written: {error}")));
+    }
+    let kept = fs::read_to_string(LIST)
+        .map_err(|error| Failure::new(format!("{LIST} cannot be read: {error}")))?;
+    if kept == list {
+        Ok(())
+    } else {
+        Err(Failure::new(format!(
+            "{LIST} is not what is linked; FARDEL_REFRESH=1 cargo ci quick writes it"
+        )))
     }
 }
 

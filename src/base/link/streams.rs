@@ -31,6 +31,11 @@ pub trait Streams: Send + Sync {
     /// A connection to a TCP port that something inside listens on, loopback included.
     fn dial(&self, container: ContainerName, port: u16) -> BoxFuture<ByteStream>;
 
+    /// The processes inside that live, the largest memory first, at most 200. A node that cannot look gives none.
+    fn processes(&self, _container: ContainerName) -> BoxFuture<Vec<ContainerProcess>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
     /// Removes what the containers of these sessions wrote, all of their starts; fine where there is nothing.
     /// Costs one look at the names of all logs. A node without logs does nothing.
     fn forget_logs(&self, _sessions: Vec<SessionId>) -> BoxFuture<()> {
@@ -76,6 +81,19 @@ pub enum TermOutput {
     Exit(i32),
     /// The stream broke; nothing follows. The text says why.
     Gone(String),
+}
+
+/// One process of a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContainerProcess {
+    /// Its number inside.
+    pub pid: u32,
+    /// As the kernel names it: the program's name, at most 15 bytes.
+    pub name: String,
+    /// The kernel's letter: R runs, S and D wait, T is stopped, Z is over.
+    pub state: char,
+    pub cpu_millis: u64,
+    pub memory_bytes: u64,
 }
 
 /// A log as it is read; closes at its end.

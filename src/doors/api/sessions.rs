@@ -161,7 +161,12 @@ pub(super) async fn patch(
         name,
         labels,
         resources,
+        max_runtime_seconds,
     } = sent.value;
+    let limited = max_runtime_seconds.is_some();
+    if limited && (resources.is_some() || name.is_some() || labels.is_some()) {
+        return Err(refusals::patch_too_much().into());
+    }
     if resources.is_some() && (name.is_some() || labels.is_some()) {
         return Err(refusals::patch_too_much().into());
     }
@@ -180,6 +185,9 @@ pub(super) async fn patch(
     let id = session.id.to_string();
     if let Some(Object(resources)) = resources {
         session = sessions::resize(&api.server, &caller, &id, resources, seen).await?;
+    }
+    if let Some(limit) = max_runtime_seconds {
+        session = sessions::set_time_limit(&api.server, &caller, &id, limit, seen).await?;
     }
     if let Some(name) = name {
         session = sessions::rename(&api.server, &caller, &id, &name, seen).await?;
@@ -266,6 +274,24 @@ pub(super) async fn pause(
     responses::changed(&session, session.generation)
 }
 
+pub(super) async fn hold(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+) -> ApiResult {
+    let session = sessions::hold(&api.server, &caller, &id).await?;
+    responses::changed(&session, session.generation)
+}
+
+pub(super) async fn release(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+) -> ApiResult {
+    let session = sessions::release(&api.server, &caller, &id).await?;
+    responses::changed(&session, session.generation)
+}
+
 pub(super) async fn resume(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,
@@ -309,9 +335,16 @@ pub(super) async fn queue(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,
     headers: HeaderMap,
+    QueryParameters(query): QueryParameters<QueueQuery>,
 ) -> ApiResult {
-    let waiting = sessions::queue(&api.server, &caller).await?;
-    responses::all(&headers, waiting)
+    let page = sessions::queue(&api.server, &caller, query.cursor.as_deref()).await?;
+    responses::page(&headers, "/api/v1/queue", "", &page)
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct QueueQuery {
+    cursor: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

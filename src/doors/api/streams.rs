@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use server::access::{Caller, InUse, Lease, lease};
 use server::actions::sessions::{self, EntryTicket};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::watch;
 use tokio::time::{Duration, MissedTickBehavior, interval};
 
 use super::ApiContext;
@@ -48,6 +49,9 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// How long a client may take to hear that its leave has ended. Longer: a caller whose token was revoked
 /// keeps the connection, though nothing flows on it any more.
 const DISMISSAL: Duration = Duration::from_secs(1);
+/// Output on its way to a client that tells how much it has drawn. More: what is drawn after Ctrl-C is older. Less: the
+/// round trip to a far client is felt as slow output.
+const MAX_UNDRAWN_BYTES: u64 = 64 << 10;
 /// Largest message a client may send: a paste.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
 /// Longest command line or environment of one exec, all together.
@@ -195,10 +199,17 @@ fn terminal(
 async fn pump(socket: WebSocket, stream: TermStream, lease: Lease, mut in_use: InUse) {
     let (mut to, mut from) = socket.split();
     let TermStream { input, mut output } = stream;
+    let (draws, mut drawn) = watch::channel(None::<u64>);
     let typed = async {
         while let Some(Ok(message)) = from.next().await {
             let sent = match message {
-                Message::Binary(bytes) => typed_in(&bytes),
+                Message::Binary(bytes) => match drawn_in(&bytes) {
+                    Some(count) => {
+                        draws.send_replace(Some(count));
+                        continue;
+                    }
+                    None => typed_in(&bytes),
+                },
                 Message::Text(text) => control_in(text.as_bytes()),
                 Message::Close(_) => return,
                 Message::Ping(_) | Message::Pong(_) => None,
@@ -216,9 +227,14 @@ async fn pump(socket: WebSocket, stream: TermStream, lease: Lease, mut in_use: I
     let shown = async {
         let mut ping = interval(PING_INTERVAL);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut sent = 0;
         loop {
+            let next = async {
+                room(&mut drawn, sent).await;
+                output.recv().await
+            };
             let message = tokio::select! {
-                out = output.recv() => out,
+                out = next => out,
                 _ = ping.tick() => {
                     if to.send(Message::Ping(Bytes::new())).await.is_err() {
                         return;
@@ -226,6 +242,9 @@ async fn pump(socket: WebSocket, stream: TermStream, lease: Lease, mut in_use: I
                     continue;
                 }
             };
+            if let Some(TermOutput::Stdout(bytes) | TermOutput::Stderr(bytes)) = &message {
+                sent += bytes.len() as u64;
+            }
             if show(&mut to, message).await.is_break() {
                 return;
             }
@@ -245,6 +264,15 @@ async fn pump(socket: WebSocket, stream: TermStream, lease: Lease, mut in_use: I
     // connection breaks, and what it has not read yet, the exit code above all, is lost to it.
     let heard_out = async { while let Some(Ok(_)) = from.next().await {} };
     let _ = tokio::time::timeout(FAREWELL, heard_out).await;
+}
+
+/// Waits until a client that tells how much it has drawn has room for more; at once for every other client.
+async fn room(drawn: &mut watch::Receiver<Option<u64>>, sent: u64) {
+    let full = |drawn: &Option<u64>| {
+        drawn.is_some_and(|drawn| sent.saturating_sub(drawn) >= MAX_UNDRAWN_BYTES)
+    };
+    // Without its sender the client is gone, and the other direction ends the stream.
+    let _ = drawn.wait_for(|drawn| !full(drawn)).await;
 }
 
 /// Closes a stream whose caller may go on no longer, saying why.
@@ -277,22 +305,33 @@ async fn show(
     to: &mut SplitSink<WebSocket, Message>,
     piece: Option<TermOutput>,
 ) -> std::ops::ControlFlow<()> {
+    use axum::extract::ws::close_code;
     use std::ops::ControlFlow::{Break, Continue};
-    let (message, last) = match piece {
-        Some(TermOutput::Stdout(bytes)) => (framed(OUTPUT, &bytes), false),
-        Some(TermOutput::Stderr(bytes)) => (framed(ERRORS, &bytes), false),
-        Some(TermOutput::Exit(code)) => (control(&json!({"exit": code})), true),
-        Some(TermOutput::Gone(why)) => (control(&json!({"gone": why})), true),
-        None => (control(&json!({"gone": "The stream ended."})), true),
+    // Only an end of the program closes normally; after a broken stream the client may come back.
+    let (message, end) = match piece {
+        Some(TermOutput::Stdout(bytes)) => (framed(OUTPUT, &bytes), None),
+        Some(TermOutput::Stderr(bytes)) => (framed(ERRORS, &bytes), None),
+        Some(TermOutput::Exit(code)) => {
+            let words = control(&json!({"exit": code}));
+            (words, Some(close_code::NORMAL))
+        }
+        Some(TermOutput::Gone(why)) => {
+            let words = control(&json!({"gone": why}));
+            (words, Some(close_code::AGAIN))
+        }
+        None => {
+            let words = control(&json!({"gone": "The stream ended."}));
+            (words, Some(close_code::AGAIN))
+        }
     };
     if to.send(message).await.is_err() {
         return Break(());
     }
-    if !last {
+    let Some(code) = end else {
         return Continue(());
-    }
+    };
     let close = CloseFrame {
-        code: axum::extract::ws::close_code::NORMAL,
+        code,
         reason: "".into(),
     };
     let _ = to.send(Message::Close(Some(close))).await;
@@ -317,6 +356,16 @@ fn typed_in(message: &Bytes) -> Option<TermInput> {
         // Channels that a client does not write to carry nothing.
         _ => None,
     }
+}
+
+/// How many bytes of output the client has drawn since the stream began, where a message says so.
+fn drawn_in(message: &Bytes) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Drawn {
+        drawn: u64,
+    }
+    let text = message.strip_prefix(&[CONTROL])?;
+    Some(serde_json::from_slice::<Drawn>(text).ok()?.drawn)
 }
 
 fn control_in(text: &[u8]) -> Option<TermInput> {
@@ -561,6 +610,34 @@ mod tests {
             (refusal.code.as_str(), refusal.kind),
             ("exec.too-large", rules::refusal::RefusalKind::TooLarge)
         );
+    }
+
+    #[tokio::test]
+    async fn output_waits_for_a_client_that_tells_how_much_it_has_drawn() {
+        let (draws, mut drawn) = watch::channel(None);
+        let soon = Duration::from_millis(50);
+        // Clients that tell nothing are never waited for.
+        room(&mut drawn, u64::MAX).await;
+        draws.send_replace(Some(1000));
+        room(&mut drawn, 999 + MAX_UNDRAWN_BYTES).await;
+        let full = 1000 + MAX_UNDRAWN_BYTES;
+        assert!(
+            tokio::time::timeout(soon, room(&mut drawn, full))
+                .await
+                .is_err()
+        );
+        draws.send_replace(Some(1001));
+        room(&mut drawn, full).await;
+        let said = |bytes: &'static [u8]| drawn_in(&Bytes::from_static(bytes));
+        assert_eq!(said(b"\x02{\"drawn\":17}"), Some(17));
+        for other in [
+            &b"\x02{\"resize\":[80,24]}"[..],
+            b"\0{\"drawn\":17}",
+            b"\x02{\"drawn\":-1}",
+            b"",
+        ] {
+            assert_eq!(said(other), None, "{other:?}");
+        }
     }
 
     #[test]

@@ -230,9 +230,11 @@ impl BenchServer {
     }
 }
 
-const PASSWORD: &str = "correct-horse-battery-staple-9";
+/// Of every account that a bench makes.
+pub const PASSWORD: &str = "correct-horse-battery-staple-9";
 
-fn cookie_of(answer: &MeasuredAnswer) -> Option<String> {
+/// The cookie that an answer sets; None where it sets none.
+pub fn cookie_of(answer: &MeasuredAnswer) -> Option<String> {
     let set = answer.header("set-cookie")?;
     set.split(';').next().map(str::to_owned)
 }

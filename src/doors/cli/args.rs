@@ -497,10 +497,17 @@ pub enum SessionCommand {
         /// Memory of the fraction
         #[arg(long, value_name = "SIZE")]
         gpu_mem: Option<String>,
+        /// Time limit of a waiting session: 30m, 4h; none removes it
+        #[arg(long, value_name = "TIME")]
+        max_runtime: Option<String>,
         /// Label: NAME=VALUE sets it, NAME= removes it
         #[arg(short, long, value_name = "NAME=VALUE")]
         label: Vec<String>,
     },
+    /// Keep waiting sessions from starting
+    Hold(Several),
+    /// Queue sessions that are on hold again, behind all who wait
+    Release(Several),
     /// Pause sessions; they keep their memory
     Pause(Several),
     /// Resume paused sessions

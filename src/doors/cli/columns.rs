@@ -14,9 +14,12 @@ use rules::users::User;
 use super::format;
 use super::output::{Column, OutputStyle, age, bytes, column, dash, maybe, span};
 
-/// `running`, `running, paused`, `ended 7`, `ended, stopped`.
+/// `running`, `running, paused`, `pending, held`, `ended 7`, `ended, stopped`.
 pub(super) fn state(session: &SessionView) -> String {
     let state = session.state.word();
+    if session.held_by.is_some() {
+        return format!("{state}, held");
+    }
     // By its owner, or by its machine because it fills the disk.
     if session.paused || session.stands_still() {
         return format!("{state}, paused");

@@ -72,9 +72,23 @@ pub(super) fn explained(
     if let Some(place) = said.queue_position {
         lines.push_str(&format!("\n  place in the queue: {place}"));
     }
-    if let Some(eta) = &said.eta {
-        let (when, basis) = (span(eta.p50_seconds), &eta.basis);
-        lines.push_str(&format!("\n  expected in {when}: {basis}"));
+    if let Some(replicas) = said.replicas.filter(|replicas| replicas.now == 0) {
+        let all = replicas.now + replicas.wait;
+        lines.push_str(&format!("\n  start now: {} of {all}", replicas.now));
+    }
+    // When, or why no time is known: the words of the console.
+    match (&said.outlook, &said.eta) {
+        (Some(outlook), Some(eta)) => {
+            let when = span(eta.p50_seconds);
+            lines.push_str(&format!("\n  in {when}: {}", outlook.text));
+        }
+        (Some(outlook), None) => lines.push_str(&format!("\n  {}", outlook.text)),
+        // A server of before this release.
+        (None, Some(eta)) => {
+            let (when, basis) = (span(eta.p50_seconds), &eta.basis);
+            lines.push_str(&format!("\n  expected in {when}: {basis}"));
+        }
+        (None, None) => {}
     }
     for other in &said.alternatives {
         lines.push_str(&format!("\n  instead: {}", other.text));

@@ -4,7 +4,7 @@
 const SUMMARIES: &[(&str, &str)] = &[
     (
         "serve",
-        "서버를 시작합니다: 페이지, API, 스케줄러, 이 머신의 세션",
+        "서버를 시작합니다: 페이지, API, 스케줄러, 이 서버의 세션",
     ),
     ("run", "새 세션에서 명령이나 셸을 실행합니다"),
     ("ps", "살아 있는 세션을 나열합니다 (-a: 모두)"),
@@ -20,6 +20,11 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     ("session rename", "세션 이름을 바꿉니다"),
     ("session set", "실행 중인 세션의 한도와 레이블을 바꿉니다"),
+    ("session hold", "대기 중인 세션을 보류합니다"),
+    (
+        "session release",
+        "보류한 세션을 대기열의 맨 뒤로 돌려보냅니다",
+    ),
     ("session pause", "세션을 멈춰 둡니다. 메모리는 유지됩니다"),
     ("session resume", "멈춰 둔 세션을 이어서 실행합니다"),
     ("session rm", "끝난 세션과 로그를 목록에서 지웁니다"),
@@ -92,9 +97,9 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     (
         "gpu resize",
-        "실행 중인 세션의 GPU 몫을 다시 시작하지 않고 바꿉니다",
+        "실행 중인 세션의 GPU 할당량을 다시 시작하지 않고 바꿉니다",
     ),
-    ("top", "머신이 얼마나 차 있는지, 최근에 무슨 일이 있었는지"),
+    ("top", "서버가 얼마나 차 있는지, 최근에 무슨 일이 있었는지"),
     ("event", "일어난 일: 변경을 실시간으로 봅니다"),
     ("event watch", "변경을 따라갑니다"),
     ("job", "가져오기 같은 긴 작업"),
@@ -142,16 +147,19 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("logout", "기억한 서버를 잊고 토큰을 폐기합니다"),
     (
         "setup-link",
-        "첫 관리자를 만드는 링크를 출력합니다 (이 머신의 root)",
+        "첫 관리자를 만드는 링크를 출력합니다 (이 서버의 root)",
     ),
     (
         "drain",
         "모든 사용자의 세션을 끝내고 하나도 남지 않을 때까지 기다립니다",
     ),
-    ("doctor", "이 머신을 점검하고 고치는 방법을 알려 줍니다"),
-    ("console", "머신 앞의 화면: 주소, 네트워크, 비밀번호, 전원"),
+    ("doctor", "이 서버를 점검하고 고치는 방법을 알려 줍니다"),
+    (
+        "console",
+        "서버에 연결된 화면: 주소, 네트워크, 비밀번호, 전원",
+    ),
     ("console show", "첫 화면의 내용을 출력합니다"),
-    ("console network", "이 머신의 주소"),
+    ("console network", "이 서버의 주소"),
     (
         "console network show",
         "네트워크 인터페이스와 주소를 나열합니다",
@@ -168,7 +176,7 @@ const SUMMARIES: &[(&str, &str)] = &[
         "서버를 다시 시작합니다. 세션은 계속됩니다",
     ),
     ("console logs", "최근 로그를 출력합니다"),
-    ("console power", "머신을 다시 시작하거나 끕니다"),
+    ("console power", "서버를 재부팅하거나 끕니다"),
     ("support", "기술 지원에 보낼 파일"),
     (
         "support bundle",
@@ -218,15 +226,15 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     (
         "state",
-        "카탈로그가 이 머신의 것인지 확인하고, 아니면 받아들이기",
+        "카탈로그가 이 서버의 것인지 확인하고, 아니면 받아들이기",
     ),
     (
         "state show",
-        "카탈로그가 이 머신이 따르던 것인지 보여 줍니다",
+        "카탈로그가 이 서버가 따르던 것인지 보여 줍니다",
     ),
     (
         "state accept",
-        "머신이 다른 카탈로그를 따랐어도 지금 있는 카탈로그로 이어 갑니다",
+        "서버가 다른 카탈로그를 따랐어도 지금 있는 카탈로그로 이어 갑니다",
     ),
     (
         "rehearse",
@@ -234,7 +242,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     (
         "bench",
-        "이 머신과 이 빌드를 측정합니다. 원시 표본을 JSON으로 냅니다",
+        "이 서버와 이 빌드를 측정합니다. 원시 표본을 JSON으로 냅니다",
     ),
     ("api", "API를 직접 부릅니다"),
     ("completion", "셸 자동 완성을 출력합니다"),
@@ -244,7 +252,7 @@ const SUMMARIES: &[(&str, &str)] = &[
 
 /// The same command line with its summaries in Korean.
 pub(super) fn summaries(command: clap::Command) -> clap::Command {
-    let mut command = command.about("네트워크 없이, 파일 하나로, 머신 하나를 사설 AI 클라우드로");
+    let mut command = command.about("네트워크 없이, 파일 하나로, 서버 하나를 사설 AI 클라우드로");
     for (path, summary) in SUMMARIES {
         let words: Vec<&str> = path.split(' ').collect();
         command = placed(command, &words, summary);

@@ -39,6 +39,8 @@ pub(super) async fn session(
         SessionCommand::Stop(several) => each(client, view, &several.sessions, "stop").await,
         SessionCommand::Kill(several) => each(client, view, &several.sessions, "kill").await,
         SessionCommand::Restart(several) => each(client, view, &several.sessions, "restart").await,
+        SessionCommand::Hold(several) => each(client, view, &several.sessions, "hold").await,
+        SessionCommand::Release(several) => each(client, view, &several.sessions, "release").await,
         SessionCommand::Pause(several) => each(client, view, &several.sessions, "pause").await,
         SessionCommand::Resume(several) => each(client, view, &several.sessions, "resume").await,
         SessionCommand::Rename {
@@ -58,6 +60,7 @@ pub(super) async fn session(
             mem,
             gpu,
             gpu_mem,
+            max_runtime,
             label,
         } => {
             let devices = values::GpuArguments {
@@ -73,12 +76,23 @@ pub(super) async fn session(
                     *value = Value::Null;
                 }
             }
+            let name = &session.session;
+            if let Some(limit) = max_runtime {
+                let seconds = match limit.as_str() {
+                    "none" => Value::Null,
+                    limit => values::seconds(limit)?.into(),
+                };
+                let body = json!({"max_runtime_seconds": seconds});
+                let limited = patched(client, name, &body, None).await?;
+                if resources.is_empty() && label.is_empty() {
+                    return shown(view, &limited);
+                }
+            }
             if resources.is_empty() && label.is_empty() {
                 return Err(CliError::usage("There is nothing to change.")
                     .hint("For example: --cpu 2, --mem 4g, --gpu 0.5 or --label team=vision."));
             }
             // Limits may be refused, so they go first and alone.
-            let name = &session.session;
             let limits = json!({"resources": resources});
             let words = json!({"labels": labels});
             if label.is_empty() {

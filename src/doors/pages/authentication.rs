@@ -3,12 +3,13 @@
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use rules::units::Timestamp;
 use server::access::{self, Caller};
+use server::actions::sessions;
 
-use super::request_context::{PageRequestId, RequestContext};
+use super::request_context::{MenuCell, PageRequestId, RequestContext};
 use super::{PagesContext, responses};
 use crate::doors::origin::{self, COOKIES, DEVICES};
 use crate::doors::peer::Peer;
@@ -24,7 +25,11 @@ impl FromRequestParts<PagesContext> for PageCaller {
         console: &PagesContext,
     ) -> Result<Self, Response> {
         match prove(parts, console).await {
-            Ok(Some(caller)) => Ok(PageCaller(caller)),
+            Ok(Some(caller)) => {
+                // So that the menu's number is of now. A fault shows on the page that reads the same rows.
+                let _ = server::actions::attention::recount(&console.server, &caller).await;
+                Ok(PageCaller(caller))
+            }
             Ok(None) => Err(sign_in_first(parts, console)),
             Err(failure) => {
                 let visit = RequestContext::in_parts(parts);
@@ -82,6 +87,13 @@ async fn prove(parts: &Parts, console: &PagesContext) -> Result<Option<Caller>, 
     if let (Some(caller), Some(id)) = (&mut caller, parts.extensions.get::<PageRequestId>()) {
         caller.request.clone_from(&id.0);
     }
+    // A fragment has no menu.
+    if let (Some(caller), Some(menu)) = (&caller, parts.extensions.get::<MenuCell>())
+        && !parts.headers.contains_key("hx-request")
+        && let Ok(counts) = sessions::menu_counts(&console.server, caller).await
+    {
+        menu.set(counts);
+    }
     Ok(caller)
 }
 
@@ -90,12 +102,11 @@ fn sign_in_first(parts: &Parts, console: &PagesContext) -> Response {
     let gate = if access::setup_open(&console.server) {
         "/setup".to_owned()
     } else {
-        let back = if parts.method == axum::http::Method::GET {
-            visit.path.as_str()
-        } else {
-            "/"
-        };
-        format!("/login?next={}", responses::encoded(back))
+        let back = page_of(parts, &visit.path);
+        // Whoever sends a form or has a page open was signed in.
+        let ended = visit.fragment || parts.method != Method::GET;
+        let why = if ended { "&ended=1" } else { "" };
+        format!("/login?next={}{why}", responses::encoded(&back))
     };
     if !visit.fragment {
         return responses::see(&gate);
@@ -107,6 +118,28 @@ fn sign_in_first(parts: &Parts, console: &PagesContext) -> Response {
     }
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     (StatusCode::UNAUTHORIZED, headers).into_response()
+}
+
+/// The page to come back to: the one that was asked for, or the one whose form or fragment it was.
+fn page_of(parts: &Parts, path: &str) -> String {
+    if path.starts_with("/sessions/new") && parts.method != Method::GET {
+        return "/sessions/new?draft=1".to_owned();
+    }
+    let fragment = parts.headers.contains_key("hx-request");
+    if parts.method == Method::GET && !fragment {
+        return path.to_owned();
+    }
+    let header = |name| {
+        parts
+            .headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+    };
+    let place = header("referer")
+        .and_then(|address| address.parse::<Uri>().ok())
+        .filter(|address| address.authority().map(|host| host.as_str()) == header("host"))
+        .and_then(|address| Some(address.path_and_query()?.to_string()));
+    place.unwrap_or_else(|| "/".to_owned())
 }
 
 /// The cookie of a fresh sign-in. Browsers keep it from scripts, from other sites, and

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use askama::FastWritable;
 use askama::filters::HtmlSafe;
 
-use super::assets;
+use super::{assets, floor_plan};
 use crate::doors::text::Text;
 
 /// Markup made here, with every foreign word in it escaped.
@@ -15,6 +15,11 @@ use crate::doors::text::Text;
 pub struct Markup(String);
 
 impl Markup {
+    /// Takes markup whose foreign words its maker has escaped.
+    pub(super) fn finished(markup: String) -> Self {
+        Self(markup)
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -155,6 +160,15 @@ pub fn alert(alert: &Option<Alert>) -> Markup {
 pub struct FormFieldError {
     pub field: String,
     pub message: String,
+}
+
+impl FormFieldError {
+    pub fn new(field: &str, message: impl Into<String>) -> FormFieldError {
+        FormFieldError {
+            field: field.to_owned(),
+            message: message.into(),
+        }
+    }
 }
 
 /// The messages for one field, or nothing.
@@ -323,16 +337,21 @@ pub struct BarRow {
     pub hit: bool,
 }
 
-/// Per cent of a bar from which a block leads to its session. Lower: fingers cannot hit it (24 pixels of
+/// Thousandths of a bar from which a block leads to its session. Lower: fingers cannot hit it (24 pixels of
 /// the narrowest bar). Every session has its row in a list as well.
-const MIN_LINK: u8 = 14;
+const MIN_LINK: u16 = 140;
+
+/// Thousandths of a bar from which free room says how much it is.
+const MIN_WORDS: u16 = 140;
 
 impl BarRow {
-    /// The bar. Widths are whole per cent and fill it exactly; a block never vanishes.
+    /// The bar. Widths are thousandths and fill it exactly; a block never vanishes, and free room keeps its width.
     pub fn rack(&self) -> Markup {
         let mut out = String::from("<div class=\"rack\">");
         let weights: Vec<u64> = self.blocks.iter().map(|block| block.weight).collect();
-        for (block, width) in self.blocks.iter().zip(percentages(&weights)) {
+        let free = |block: &Block| block.kind == BlockKind::Free;
+        let keep = self.blocks.iter().rposition(free);
+        for (block, width) in self.blocks.iter().zip(floor_plan::widths(&weights, keep)) {
             let kind = match block.kind {
                 BlockKind::Session => format!("p{}", block.hue),
                 BlockKind::Mine => format!("p{} me", block.hue),
@@ -344,8 +363,8 @@ impl BarRow {
             let tiny = match width {
                 _ if block.kind == BlockKind::Free => "",
                 // No letter of a name is better than half of one; it is told all the same.
-                ..6 => " tiny bare",
-                6..12 => " tiny",
+                ..60 => " tiny bare",
+                60..120 => " tiny",
                 _ => "",
             };
             let filled = match block.fill {
@@ -355,7 +374,11 @@ impl BarRow {
             };
             let link = block.href.as_ref().filter(|_| width >= MIN_LINK);
             let tag = if link.is_some() { "a" } else { "span" };
-            let _ = write!(out, "<{tag} class=\"sl {kind}{tiny}{filled} w-{width}\"");
+            let _ = write!(
+                out,
+                "<{tag} class=\"sl {kind}{tiny}{filled} {}\"",
+                of_bar(width)
+            );
             if let Some(href) = link {
                 let _ = write!(out, " href=\"{}\"", escaped(href));
             }
@@ -369,10 +392,10 @@ impl BarRow {
             out.push('>');
             if block.kind == BlockKind::Free {
                 // A sliver of free room has no space for words.
-                if width >= 14 {
+                if width >= MIN_WORDS {
                     out.push_str(&escaped(&block.name));
                 }
-            } else if block.kind != BlockKind::Ghost || width >= 22 {
+            } else if block.kind != BlockKind::Ghost || width >= 220 {
                 // The blank is not seen, but it parts the words for those who hear them.
                 // Of what a small block does, its first word says the most.
                 let brief =
@@ -406,41 +429,12 @@ impl BarRow {
     }
 }
 
-/// Whole per cent that sum to 100 in proportion to the weights (largest remainder); at least 1 for a weight
-/// above 0. Empty for no weights, all 0 when every weight is 0.
-pub fn percentages(weights: &[u64]) -> Vec<u8> {
-    let total: u128 = weights.iter().map(|w| u128::from(*w)).sum();
-    if total == 0 {
-        return vec![0; weights.len()];
+/// The classes of a width in thousandths: `w-12 t-5`.
+fn of_bar(width: u16) -> String {
+    match (width / 10, width % 10) {
+        (percent, 0) => format!("w-{percent}"),
+        (percent, rest) => format!("w-{percent} t-{rest}"),
     }
-    let mut shares: Vec<(u8, u128)> = weights
-        .iter()
-        .map(|weight| {
-            let exact = u128::from(*weight) * 100;
-            let whole = u8::try_from(exact / total).unwrap_or(100);
-            (if *weight > 0 { whole.max(1) } else { 0 }, exact % total)
-        })
-        .collect();
-    let mut sum: u32 = shares.iter().map(|share| u32::from(share.0)).sum();
-    let mut order: Vec<usize> = (0..shares.len()).collect();
-    order.sort_by(|a, b| shares[*b].1.cmp(&shares[*a].1));
-    for index in order.iter().cycle().take(shares.len() * 100) {
-        if sum >= 100 {
-            break;
-        }
-        if weights[*index] > 0 {
-            shares[*index].0 += 1;
-            sum += 1;
-        }
-    }
-    while sum > 100 {
-        let Some(largest) = shares.iter_mut().max_by_key(|share| share.0) else {
-            break;
-        };
-        largest.0 -= 1;
-        sum -= 1;
-    }
-    shares.into_iter().map(|share| share.0).collect()
 }
 
 /// A small line with a filled foot, as wide and high as its box. `values` are parts of `most`; an empty
@@ -610,32 +604,6 @@ pub fn percent(part: f64, whole: f64) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn widths_always_fill_the_bar() {
-        let table: [(&[u64], &[u8]); 6] = [
-            (&[1, 1, 1], &[34, 33, 33]),
-            (&[8, 0, 0], &[100, 0, 0]),
-            (&[1, 1_000_000], &[1, 99]),
-            (&[], &[]),
-            (&[0, 0], &[0, 0]),
-            (&[35, 30, 20, 15], &[35, 30, 20, 15]),
-        ];
-        for (weights, expected) in table {
-            assert_eq!(percentages(weights), expected, "{weights:?}");
-        }
-        for count in 1..=100_u64 {
-            let weights: Vec<u64> = (0..count).map(|n| n * n + 1).collect();
-            assert_eq!(
-                percentages(&weights)
-                    .iter()
-                    .map(|w| u32::from(*w))
-                    .sum::<u32>(),
-                100,
-                "{count} blocks"
-            );
-        }
-    }
 
     #[test]
     fn a_part_is_written_in_the_unit_of_its_whole() {

@@ -1,4 +1,4 @@
-//! `/docs` and `/about`: the manual of this version and the licences of what it carries.
+//! `/docs`: the manual of this version, in chapters, with a search.
 
 use askama::Template;
 use axum::extract::{Path, Query, State};
@@ -21,11 +21,19 @@ pub struct DocsPage {
     pub f: PageLayout,
     pub title: String,
     pub q: String,
-    pub chapters: Vec<Chapter>,
+    pub groups: Vec<ChapterGroup>,
+    /// Its sections, for the list beside it; empty where there are too few to need one.
+    pub sections: Vec<SectionLink>,
     /// The chapter as markup, made by our own renderer from our own text.
     pub body: String,
     /// Hits of a search; none shows the chapter.
     pub found: Option<Vec<Hit>>,
+}
+
+/// The chapters for one kind of reader.
+pub struct ChapterGroup {
+    pub title: &'static str,
+    pub chapters: Vec<Chapter>,
 }
 
 pub struct Chapter {
@@ -34,56 +42,65 @@ pub struct Chapter {
     pub here: bool,
 }
 
+/// One section of the chapter that is shown.
+pub struct SectionLink {
+    pub id: String,
+    pub title: String,
+}
+
+/// Sections from which on a chapter gets a list of them. Fewer are seen at a glance.
+const MIN_LISTED_SECTIONS: usize = 3;
+
 pub struct Hit {
     pub href: String,
     pub title: String,
     pub text: String,
 }
 
-#[derive(Template)]
-#[template(config = "web/askama.toml", path = "pages/about.html")]
-pub struct AboutPage {
-    pub t: Text,
-    pub f: PageLayout,
-    pub parts_used: Vec<ThirdPartyNotice>,
-}
-
-/// Something by others that the console carries.
-pub struct ThirdPartyNotice {
-    pub name: String,
-    pub version: String,
-    pub licence: String,
-    pub text: String,
+/// Which readers a chapter is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Use,
+    Administer,
 }
 
 /// One chapter of the manual in both languages: its address, and its text.
 struct ManualChapter {
     name: &'static str,
+    part: Part,
     english: &'static str,
     korean: &'static str,
 }
 
 macro_rules! chapter {
-    ($name:literal) => {
+    ($name:literal, $part:ident) => {
         ManualChapter {
             name: $name,
+            part: Part::$part,
             english: include_str!(concat!("../../../web/docs/en/", $name, ".md")),
             korean: include_str!(concat!("../../../web/docs/ko/", $name, ".md")),
         }
     };
 }
 
-const MANUAL: [ManualChapter; 10] = [
-    chapter!("first-steps"),
-    chapter!("launching"),
-    chapter!("gpus"),
-    chapter!("images"),
-    chapter!("cli"),
-    chapter!("rest"),
-    chapter!("trust"),
-    chapter!("box"),
-    chapter!("upkeep"),
-    chapter!("troubleshooting"),
+const MANUAL: [ManualChapter; 17] = [
+    chapter!("tasks", Use),
+    chapter!("first-steps", Use),
+    chapter!("launching", Use),
+    chapter!("gpus", Use),
+    chapter!("gpu-usage", Use),
+    chapter!("images", Use),
+    chapter!("cli", Use),
+    chapter!("rest", Use),
+    chapter!("troubleshooting", Use),
+    chapter!("box", Administer),
+    chapter!("upkeep", Administer),
+    chapter!("backups", Administer),
+    chapter!("trust", Administer),
+    chapter!("gpu-care", Administer),
+    chapter!("gpu-test", Administer),
+    chapter!("gpu-partitions", Administer),
+    chapter!("gpu-limits", Administer),
 ];
 
 impl ManualChapter {
@@ -114,12 +131,17 @@ pub fn chapter(f: PageLayout, name: &str) -> Option<DocsPage> {
     let written = MANUAL
         .iter()
         .find(|chapter| chapter.name == name || name.is_empty())?;
+    let (body, mut sections) = markup_with_sections(written.text(t.language));
+    if sections.len() < MIN_LISTED_SECTIONS {
+        sections.clear();
+    }
     Some(DocsPage {
         t,
         title: written.title(t.language).to_owned(),
         q: String::new(),
-        chapters: contents(t, written.name),
-        body: markup(written.text(t.language)),
+        groups: contents(t, written.name),
+        sections,
+        body,
         found: None,
         f,
     })
@@ -132,50 +154,88 @@ pub fn search(f: PageLayout, q: &str) -> DocsPage {
         t,
         title: t.nav_docs().to_owned(),
         q: q.to_owned(),
-        chapters: contents(t, ""),
+        groups: contents(t, ""),
+        sections: Vec::new(),
         body: String::new(),
         found: Some(hits(t, q)),
         f,
     }
 }
 
-/// What a search finds; empty for no words.
+/// What a search finds, chapters whose title has all the words first; empty for no words.
 pub fn hits(t: Text, q: &str) -> Vec<Hit> {
     let words: Vec<String> = q.split_whitespace().map(str::to_lowercase).collect();
     let Some(first) = words.first() else {
         return Vec::new();
     };
-    MANUAL
+    let titled = |chapter: &&ManualChapter| {
+        let title = chapter.title(t.language).to_lowercase();
+        !words.iter().all(|word| title.contains(word))
+    };
+    let mut found: Vec<&ManualChapter> = MANUAL
         .iter()
         .filter(|chapter| {
             let text = chapter.text(t.language).to_lowercase();
             words.iter().all(|word| text.contains(word))
         })
-        .map(|chapter| Hit {
-            href: chapter.address(),
-            title: chapter.title(t.language).to_owned(),
-            text: chapter
-                .text(t.language)
-                .lines()
-                .find(|line| line.to_lowercase().contains(first))
-                .unwrap_or_default()
-                .trim_matches(['#', '|', ' ', '-', '`'])
-                .chars()
-                .take(120)
-                .collect(),
+        .collect();
+    found.sort_by_key(titled);
+    found
+        .into_iter()
+        .map(|chapter| {
+            // The title is shown already.
+            let text = chapter.text(t.language).lines().skip(1);
+            let holds = |line: &&str| line.to_lowercase().contains(first);
+            let line = text.clone().find(holds);
+            let line = line
+                .or_else(|| text.clone().find(|line| !line.is_empty()))
+                .unwrap_or_default();
+            Hit {
+                href: chapter.address(),
+                title: chapter.title(t.language).to_owned(),
+                text: plain(line).chars().take(MAX_HIT_CHARACTERS).collect(),
+            }
         })
         .collect()
 }
 
-fn contents(t: Text, here: &str) -> Vec<Chapter> {
-    MANUAL
-        .iter()
-        .map(|chapter| Chapter {
-            href: chapter.address(),
-            title: chapter.title(t.language).to_owned(),
-            here: chapter.name == here,
-        })
-        .collect()
+/// Characters of the line that a search shows. More do not fit beside the title.
+const MAX_HIT_CHARACTERS: usize = 120;
+
+/// A line of Markdown as its reader sees it, without marks.
+fn plain(line: &str) -> String {
+    use pulldown_cmark::{Event, Parser};
+    let line = line.trim_matches(['|', ' ']);
+    let mut out = String::new();
+    for event in Parser::new_ext(line, options()) {
+        match event {
+            Event::Text(text) | Event::Code(text) => out.push_str(&text),
+            Event::SoftBreak | Event::HardBreak => out.push(' '),
+            _ => {}
+        }
+    }
+    out.replace('|', "·")
+}
+
+fn contents(t: Text, here: &str) -> Vec<ChapterGroup> {
+    [
+        (Part::Use, t.docs_use()),
+        (Part::Administer, t.docs_administer()),
+    ]
+    .into_iter()
+    .map(|(part, title)| ChapterGroup {
+        title,
+        chapters: MANUAL
+            .iter()
+            .filter(|chapter| chapter.part == part)
+            .map(|chapter| Chapter {
+                href: chapter.address(),
+                title: chapter.title(t.language).to_owned(),
+                here: chapter.name == here,
+            })
+            .collect(),
+    })
+    .collect()
 }
 
 /// The parts of a chapter below its second headings, each with its heading; what stands before the first of
@@ -192,60 +252,53 @@ pub fn sections(name: &str, language: Language) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Our own Markdown as markup. Tables and code scroll by themselves on a narrow screen.
-pub fn markup(text: &str) -> String {
-    let parser = pulldown_cmark::Parser::new_ext(text, pulldown_cmark::Options::ENABLE_TABLES);
-    let mut out = String::new();
-    pulldown_cmark::html::push_html(&mut out, parser);
-    out.replace("<table>", "<div class=\"scroll\" tabindex=\"0\"><table>")
-        .replace("</table>", "</table></div>")
-        .replace("<pre>", "<pre tabindex=\"0\">")
+fn options() -> pulldown_cmark::Options {
+    pulldown_cmark::Options::ENABLE_TABLES | pulldown_cmark::Options::ENABLE_HEADING_ATTRIBUTES
 }
 
-/// The licences page: our own sentence, and the texts of everything carried along.
-pub fn about(f: PageLayout) -> AboutPage {
-    let part = |name: &str, version: &str, licence: &str, text: &str| ThirdPartyNotice {
-        name: name.into(),
-        version: version.into(),
-        licence: licence.into(),
-        text: text.into(),
-    };
-    AboutPage {
-        t: f.text,
-        parts_used: vec![
-            part(
-                "htmx",
-                "4.0.1",
-                "0BSD",
-                include_str!("../../../web/vendor/licences/htmx.txt"),
-            ),
-            part(
-                "xterm.js",
-                "6.0.0",
-                "MIT",
-                include_str!("../../../web/vendor/licences/xterm.txt"),
-            ),
-            part(
-                "Lucide",
-                "1.62.0",
-                "ISC",
-                include_str!("../../../web/vendor/licences/lucide.txt"),
-            ),
-            part(
-                "Fardel UI (Pretendard)",
-                "1.3.9",
-                "OFL-1.1",
-                include_str!("../../../web/vendor/licences/pretendard.txt"),
-            ),
-            part(
-                "Fardel Mono (JetBrains Mono)",
-                "2.304",
-                "OFL-1.1",
-                include_str!("../../../web/vendor/licences/jetbrains-mono.txt"),
-            ),
-        ],
-        f,
+/// Our own Markdown as markup. Tables and code scroll by themselves on a narrow screen.
+pub fn markup(text: &str) -> String {
+    markup_with_sections(text).0
+}
+
+/// The same, with its second headings. A heading without an id of its own gets one by its number, so that every
+/// section has an address.
+fn markup_with_sections(text: &str) -> (String, Vec<SectionLink>) {
+    use pulldown_cmark::{Event, HeadingLevel, Parser, Tag, TagEnd};
+    let mut events: Vec<Event<'_>> = Parser::new_ext(text, options()).collect();
+    let mut sections: Vec<SectionLink> = Vec::new();
+    let mut open = false;
+    for event in &mut events {
+        match event {
+            Event::Start(Tag::Heading {
+                level: HeadingLevel::H2,
+                id,
+                ..
+            }) => {
+                let number = sections.len() + 1;
+                let name = id.get_or_insert_with(|| format!("s{number}").into());
+                sections.push(SectionLink {
+                    id: name.to_string(),
+                    title: String::new(),
+                });
+                open = true;
+            }
+            Event::End(TagEnd::Heading(_)) => open = false,
+            Event::Text(text) | Event::Code(text) if open => {
+                if let Some(section) = sections.last_mut() {
+                    section.title.push_str(text);
+                }
+            }
+            _ => {}
+        }
     }
+    let mut out = String::new();
+    pulldown_cmark::html::push_html(&mut out, events.into_iter());
+    let out = out
+        .replace("<table>", "<div class=\"scroll\" tabindex=\"0\"><table>")
+        .replace("</table>", "</table></div>")
+        .replace("<pre>", "<pre tabindex=\"0\">");
+    (out, sections)
 }
 
 #[derive(Deserialize, Default)]
@@ -289,12 +342,65 @@ fn shown(console: &PagesContext, visit: &RequestContext, f: PageLayout, name: &s
     }
 }
 
-/// `GET /about`
-pub async fn carried(
-    State(console): State<PagesContext>,
-    visit: RequestContext,
-    PageCaller(caller): PageCaller,
-) -> Response {
-    let f = layout(&console, &visit, &caller, Nav::Nowhere);
-    responses::page(&console, &visit, StatusCode::OK, &about(f))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Words of a chapter. More are over two screens at the width that text has here.
+    const MAX_WORDS: usize = 700;
+
+    fn links(body: &str) -> Vec<&str> {
+        body.split("href=\"/docs/")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next())
+            .collect()
+    }
+
+    #[test]
+    fn every_link_within_the_manual_leads_to_a_section_that_is_there() {
+        for language in [Language::English, Language::Korean] {
+            let mut seen = 0;
+            for chapter in &MANUAL {
+                for link in links(&markup(chapter.text(language))) {
+                    let (name, id) = link.split_once('#').unwrap_or((link, ""));
+                    let target = MANUAL.iter().find(|other| other.name == name);
+                    let target = target.unwrap_or_else(|| panic!("{}: {link}", chapter.name));
+                    let (body, _) = markup_with_sections(target.text(language));
+                    assert!(
+                        id.is_empty() || body.contains(&format!("id=\"{id}\"")),
+                        "{} ({language}): no section {link}",
+                        chapter.name
+                    );
+                    seen += 1;
+                }
+            }
+            assert!(seen > 20, "{seen} links");
+        }
+    }
+
+    #[test]
+    fn a_chapter_is_a_screen_or_two_and_has_the_same_sections_in_both_languages() {
+        for chapter in &MANUAL {
+            let words = chapter.english.split_whitespace().count();
+            assert!(words <= MAX_WORDS, "{}: {words} words", chapter.name);
+            let sections = |language| markup_with_sections(chapter.text(language)).1.len();
+            assert_eq!(
+                sections(Language::English),
+                sections(Language::Korean),
+                "{}",
+                chapter.name
+            );
+        }
+    }
+
+    #[test]
+    fn a_hit_shows_words_and_no_marks() {
+        assert_eq!(
+            plain("| **Cordon** | [continues](/gpus) | `x` |"),
+            "Cordon · continues · x"
+        );
+        for hit in hits(Text::default(), "launch") {
+            assert!(!hit.text.contains(['*', '`', '[', '{']), "{}", hit.text);
+        }
+    }
 }

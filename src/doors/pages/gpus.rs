@@ -4,6 +4,7 @@
 pub mod partitions;
 
 use api::gpus::{CordonRequest, DrainRequest, Gpu, GpuSlice, Gpus};
+use api::history::HistoryRange;
 use askama::Template;
 use axum::Form;
 use axum::extract::{Path, Query, State};
@@ -20,10 +21,14 @@ use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
 use server::actions::gpus;
+use server::actions::history::{self, RecentUse};
+use server::actions::sessions;
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, BarRow, Block, BlockKind, Fill, Markup};
 use super::gpus_failure::failed;
+use super::history::{HistoryParts, HistoryView};
+use super::joined_blocks::{self, OwnedBlock};
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::{PagesContext, layout, live as stream, presenter, responses};
@@ -39,6 +44,8 @@ pub struct GpusPage {
     pub simulated: bool,
     pub plan: FloorPlan,
     pub groups: Vec<DeviceGroup>,
+    /// Where there is no device: what machines say of their drivers.
+    pub troubles: Vec<String>,
     /// Accelerators of other families: name, and how many on which machine.
     pub others: Vec<(String, String)>,
     pub rules: Vec<(String, String)>,
@@ -61,6 +68,9 @@ pub struct GpuPage {
     pub row: BarRow,
     pub facts: Vec<(String, String)>,
     pub slices: Vec<SliceRow>,
+    /// Its day, and links to other ranges.
+    pub view: HistoryView,
+    pub ranges: Vec<(String, &'static str, bool)>,
     /// What a drain would end.
     pub ends: Vec<String>,
     /// A cut that is wanted and not made yet.
@@ -175,6 +185,8 @@ pub struct DeviceGroup {
 pub struct DeviceCard {
     pub href: String,
     pub partitioned: bool,
+    /// Why it takes no new sessions; empty where it does, or nothing was said.
+    pub closed_why: String,
     pub row: BarRow,
 }
 
@@ -248,10 +260,25 @@ pub async fn show(
     PageCaller(caller): PageCaller,
     Path(id): Path<String>,
 ) -> Response {
-    match one(&console, &visit, &caller, &id, None, None).await {
+    match whole(&console, &visit, &caller, &id).await {
         Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
+}
+
+/// The page with the history of the day, which does not change while it is open.
+async fn whole(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    id: &str,
+) -> Result<GpuPage, Failure> {
+    let mut page = one(console, visit, caller, id, None, None).await?;
+    let (of, range) = (format!("gpu:{}", page.id), HistoryRange::Day);
+    let day = history::history(&console.server, caller, &of, range).await?;
+    page.view = super::history::view(visit.text, &visit.clock, &day, HistoryParts::All);
+    page.ranges = super::history::ranges(visit.text, &of, range);
+    Ok(page)
 }
 
 /// `GET /gpus/{id}/live`
@@ -332,6 +359,11 @@ async fn read(
     let t = visit.text;
     let now = console.server.clock().now();
     let all = gpus::list(&console.server, caller).await?;
+    let recent = history::recent(&console.server, caller).await?;
+    let troubles = match all.items.is_empty() {
+        true => troubles(t, &sessions::overview(&console.server, caller).await?),
+        false => Vec::new(),
+    };
     let query = by.query();
     Ok(GpusPage {
         t,
@@ -342,11 +374,13 @@ async fn read(
         lead: lead(t, &all.items),
         simulated: all.simulated,
         plan: FloorPlan::new(t, by, "/gpus", &all.items, now),
+        troubles,
         groups: groups(
             t,
             &all.items,
             &Drawing {
                 by,
+                recent: Some(&recent),
                 ..Drawing::at(now)
             },
         ),
@@ -358,8 +392,20 @@ async fn read(
                 (other.family.clone(), where_to)
             })
             .collect(),
-        rules: rules(t, &all),
+        rules: match all.items.is_empty() {
+            true => Vec::new(),
+            false => rules(t, &all),
+        },
     })
+}
+
+/// What machines say of devices that sessions cannot have: the driver that is missing, silent or half installed.
+fn troubles(t: Text, seen: &sessions::Overview) -> Vec<String> {
+    let problems = seen.machines.iter().flat_map(|machine| &machine.problems);
+    problems
+        .filter(|problem| problem.code.starts_with("gpu."))
+        .map(|problem| codes::reason(t, problem))
+        .collect()
 }
 
 async fn one(
@@ -399,11 +445,9 @@ async fn one(
         partitions: partitioning,
         row: row(t, &gpu, &drawing),
         facts: facts(t, &gpu, all.context_overhead),
-        slices: gpu
-            .slices
-            .iter()
-            .map(|slice| line(t, &gpu, slice, now))
-            .collect(),
+        slices: lines(t, &gpu, now),
+        view: HistoryView::default(),
+        ranges: Vec::new(),
         ends: gpu
             .slices
             .iter()
@@ -423,6 +467,8 @@ pub struct Drawing<'a> {
     /// What is about to be launched, and on which machine.
     pub ghost: Option<(&'a str, &'a [DeviceShare])>,
     pub small: bool,
+    /// What its small chart shows; none draws none.
+    pub recent: Option<&'a RecentUse>,
 }
 
 impl Drawing<'_> {
@@ -434,6 +480,7 @@ impl Drawing<'_> {
             mine: None,
             ghost: None,
             small: false,
+            recent: None,
         }
     }
 
@@ -455,6 +502,10 @@ pub fn groups(t: Text, all: &[Gpu], drawing: &Drawing<'_>) -> Vec<DeviceGroup> {
         let device = DeviceCard {
             href: format!("/gpus/{}", gpu.id),
             partitioned: !gpu.partitions.is_empty(),
+            closed_why: match gpu.cordoned && !gpu.note.is_empty() {
+                true => t.gpu_cordoned_why(&gpu.note),
+                false => String::new(),
+            },
             row: row(t, gpu, drawing),
         };
         match groups.last_mut().filter(|group| group.title == title) {
@@ -500,11 +551,19 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> BarRow {
         false => u64::from(part.0),
     };
     let whole = weigh(WHOLE, gpu.memory);
-    let mut blocks: Vec<Block> = gpu
-        .slices
-        .iter()
-        .map(|slice| block(t, slice, drawing, weigh(slice.share, slice.memory).max(1)))
-        .collect();
+    let slices = gpu.slices.iter().map(|slice| OwnedBlock {
+        block: block(t, slice, drawing, weigh(slice.share, slice.memory).max(1)),
+        owner: slice
+            .owner
+            .as_ref()
+            .map_or_else(String::new, |owner| owner.name.to_string()),
+        alone: slice.profile.is_some(),
+    });
+    let amount = |weight: u64| match by_memory || partitioned {
+        true => components::size(weight << 20),
+        false => share(GpuShare(u32::try_from(weight).unwrap_or_default())),
+    };
+    let mut blocks = joined_blocks::join(t, whole, slices.collect(), amount);
     let kind = match gpu.cordoned {
         true => BlockKind::Held,
         false => BlockKind::Free,
@@ -554,11 +613,15 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> BarRow {
             Some(_) => t.gpu_busy_word().to_owned(),
             None => t.gpu_given_word().to_owned(),
         },
-        trend: Markup::default(),
+        trend: drawing
+            .recent
+            .map_or_else(Markup::default, |recent| trend(t, gpu, recent)),
         figure: components::size(used.unwrap_or(gpu.memory_used).0),
         figure_of: t.common_of(components::size(gpu.memory.0)),
         figure_note: match warmth(t, gpu) {
             Some(warmth) if matches!(gpu.health, Health::Unknown | Health::Well) => warmth,
+            // The page says once that devices are simulated.
+            _ if gpu.simulated => t.common_free(share(gpu.share_free)),
             _ => health(t, gpu),
         },
         left: if gpu.share_free == GpuShare::ZERO {
@@ -572,6 +635,18 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> BarRow {
             || matches!(gpu.health, Health::Failing { .. }),
         hit: ghost.is_some(),
     }
+}
+
+/// How busy it was over the last minutes; an empty box while nothing is known.
+fn trend(t: Text, gpu: &Gpu, recent: &RecentUse) -> Markup {
+    let busy = recent.gpus.get(&gpu.id).map_or(&[][..], Vec::as_slice);
+    let percent: Vec<f64> = busy.iter().map(|busy| busy * 100.0).collect();
+    let now = components::percent(busy.last().copied().unwrap_or_default(), 1.0);
+    components::trend(
+        &percent,
+        "ca",
+        &t.plan_trend(format!("GPU {}", gpu.index), now),
+    )
 }
 
 fn block(t: Text, slice: &GpuSlice, drawing: &Drawing<'_>, weight: u64) -> Block {
@@ -803,6 +878,38 @@ fn doing(t: Text, gpu: &Gpu) -> String {
         true => t.gpu_health_unknown().to_owned(),
         false => words.join(" · "),
     }
+}
+
+/// A row for each slice that the reader may know, and one for those of others together.
+fn lines(t: Text, gpu: &Gpu, now: Timestamp) -> Vec<SliceRow> {
+    let (known, others): (Vec<&GpuSlice>, Vec<&GpuSlice>) =
+        gpu.slices.iter().partition(|slice| slice.session.is_some());
+    let mut rows: Vec<SliceRow> = known
+        .into_iter()
+        .map(|slice| line(t, gpu, slice, now))
+        .collect();
+    match others[..] {
+        [] => {}
+        [only] => rows.push(line(t, gpu, only, now)),
+        _ => {
+            let given: GpuShare = others.iter().map(|slice| slice.share).sum();
+            let memory: Bytes = others.iter().map(|slice| slice.memory).sum();
+            let sms = others.iter().map(|slice| slice.sms).sum::<u32>();
+            rows.push(SliceRow {
+                hue: 8,
+                href: None,
+                name: t.plan_others().to_owned(),
+                owner: String::new(),
+                share: share(given),
+                memory: components::size(memory.0),
+                sms: t.gpu_sms_of(sms, gpu.sms),
+                doing: String::new(),
+                tone: "",
+                state: t.gpu_others_n(others.len() as u64),
+            });
+        }
+    }
+    rows
 }
 
 fn line(t: Text, gpu: &Gpu, slice: &GpuSlice, now: Timestamp) -> SliceRow {

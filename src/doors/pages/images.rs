@@ -1,11 +1,13 @@
 //! `/images`, `/images/{id}` and importing.
 
+use std::collections::BTreeMap;
+
 use api::operations::{OperationState, OperationView};
 use api::sessions::ListQuery;
 use askama::Template;
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Form, Multipart, Path, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::{DefaultBodyLimit, Form, Multipart, Path, Query, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use axum::routing::{get, post};
 use rules::image as images_rules;
@@ -23,13 +25,14 @@ use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, Choice, IconFact};
+use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
-use super::request_context::RequestContext;
+use super::request_context::{RequestContext, taste, taste_of};
 use super::{PagesContext, layout, live as stream, presenter, responses};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
-#[template(config = "web/askama.toml", path = "pages/images.html", blocks = ["images", "jobs"])]
+#[template(config = "web/askama.toml", path = "pages/images.html", blocks = ["summary", "images", "jobs"])]
 pub struct ImagesPage {
     pub t: Text,
     pub f: PageLayout,
@@ -39,6 +42,8 @@ pub struct ImagesPage {
     pub images: Vec<ImageRow>,
     pub import_name: String,
     pub jobs: Vec<ImportRow>,
+    /// Whether an import is over and can be cleared from the list.
+    pub clearable: bool,
 }
 
 pub struct ImageRow {
@@ -100,6 +105,7 @@ pub(super) fn router() -> Router<PagesContext> {
     Router::new()
         .route("/images", get(show))
         .route("/images/live", get(live))
+        .route("/images/imports/clear", post(clear))
         .route(
             "/images/import",
             post(import).layer(DefaultBodyLimit::max(MAX_ARCHIVE_BYTES)),
@@ -152,16 +158,50 @@ async fn show(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
+    headers: HeaderMap,
 ) -> Response {
+    let (alert, seen) = (None, cleared(&headers, &visit));
     shown(
         &console,
         &visit,
         &caller,
         StatusCode::OK,
-        None,
+        alert,
         String::new(),
+        seen,
     )
     .await
+}
+
+/// The cookie that says until when this browser cleared the list of imports.
+const CLEARED: &str = "fardel_imports_cleared";
+
+/// Imports that were over by then are not listed in this browser.
+fn cleared(headers: &HeaderMap, visit: &RequestContext) -> Timestamp {
+    let millis = taste_of(headers, visit.secure, CLEARED);
+    let millis = millis.and_then(|text| text.parse().ok()).unwrap_or(0);
+    Timestamp::from_millis(millis)
+}
+
+/// `POST /images/imports/clear`: leaves what is over out of the list from now on, in this browser.
+async fn clear(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(_): PageCaller,
+) -> Response {
+    let now = console.server.clock().now().as_millis().to_string();
+    let mut response = responses::see("/images");
+    if let Ok(cookie) = HeaderValue::try_from(taste(&visit, CLEARED, &now)) {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
+    response
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct LiveImagesQuery {
+    /// As `cleared`, in the address, for streams of one address are shared.
+    cleared: i64,
 }
 
 async fn shown(
@@ -171,8 +211,9 @@ async fn shown(
     status: StatusCode,
     alert: Option<Alert>,
     import_name: String,
+    cleared: Timestamp,
 ) -> Response {
-    match read(console, visit, caller).await {
+    match read(console, visit, caller, cleared).await {
         Ok(page) => responses::page(
             console,
             visit,
@@ -201,14 +242,17 @@ async fn live(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
+    Query(asked): Query<LiveImagesQuery>,
 ) -> Response {
+    let cleared = Timestamp::from_millis(asked.cleared);
     let (shared, request, reader) = (console.clone(), visit.clone(), caller.clone());
     stream::stream(&shared, &request, &reader, move || {
         let (console, visit, caller) = (console.clone(), visit.clone(), caller.clone());
         async move {
-            let page = read(&console, &visit, &caller).await.ok()?;
+            let page = read(&console, &visit, &caller, cleared).await.ok()?;
             let fragments = vec![
                 ("counts", page.f.counts()),
+                ("summary", page.as_summary().render().ok()?),
                 ("images", page.as_images().render().ok()?),
                 ("jobs", page.as_jobs().render().ok()?),
             ];
@@ -223,6 +267,7 @@ async fn read(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
+    cleared: Timestamp,
 ) -> Result<ImagesPage, Failure> {
     let t = visit.text;
     let server = &console.server;
@@ -248,7 +293,16 @@ async fn read(
     } else {
         Vec::new()
     };
-    let total: u64 = known.iter().map(|image| image.size.0).sum();
+    // Two names of one image take its room once.
+    let sizes: BTreeMap<&str, u64> = known
+        .iter()
+        .map(|image| (image.digest.as_str(), image.size.0))
+        .collect();
+    let total: u64 = sizes.values().sum();
+    let jobs: Vec<OperationView> = jobs
+        .into_iter()
+        .filter(|job| job.ended_at.is_none_or(|at| at > cleared))
+        .collect();
     let mut rows = vec![ImageRow {
         id: "host".into(),
         value: "host".into(),
@@ -285,7 +339,7 @@ async fn read(
                 + counts.stopping
                 + counts.pending,
             waiting: counts.pending,
-            live: Some("/images/live".to_owned()),
+            live: Some(format!("/images/live?cleared={}", cleared.as_millis())),
             ..layout(console, visit, caller, Nav::Images)
         },
         alert: None,
@@ -293,6 +347,7 @@ async fn read(
         may_import,
         images: rows,
         import_name: String::new(),
+        clearable: jobs.iter().any(|job| job.ended_at.is_some()),
         jobs: jobs
             .iter()
             .take(JOBS)
@@ -339,7 +394,10 @@ fn shown_job(t: Text, visit: &RequestContext, job: &OperationView, now: Timestam
                 .next()
                 .map(str::to_owned)
         })
-        .unwrap_or_else(|| visit.clock.near(job.created_at, now));
+        .unwrap_or_else(|| match job.file.as_str() {
+            "" => visit.clock.near(job.created_at, now),
+            file => file.to_owned(),
+        });
     ImportRow {
         id: job.id.to_string(),
         name,
@@ -367,14 +425,19 @@ async fn import(
     match taken {
         Ok(()) => responses::see("/images?notice=import"),
         Err(Failure::Refusal(refusal)) => {
-            let alert = Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
+            let form = RefusedForm::new(visit.text, "/images/import", &refusal);
+            let form = match refusal.pointer.as_deref() {
+                Some("/reference") => form.at("name"),
+                _ => form.at("archive"),
+            };
             shown(
                 &console,
-                &visit,
+                &visit.refusing(form),
                 &caller,
                 responses::status(&refusal),
-                Some(alert),
+                None,
                 name,
+                cleared(&headers, &visit),
             )
             .await
         }
@@ -635,12 +698,15 @@ async fn remove(
     match removed {
         Ok(image) => responses::see_with("/images", "remove", &image.reference),
         Err(Failure::Refusal(refusal)) => {
-            let alert = Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
-            let page = ImageDetailPage {
-                alert: Some(alert),
-                ..page
-            };
-            responses::page(&console, &visit, responses::status(&refusal), &page)
+            let action = format!("/images/{id}/remove");
+            let form = RefusedForm::new(visit.text, &action, &refusal)
+                .with([("typed", confirmed.typed.as_str())]);
+            responses::page(
+                &console,
+                &visit.refusing(form),
+                responses::status(&refusal),
+                &page,
+            )
         }
         Err(fault) => failed(&console, &visit, &caller, &fault),
     }

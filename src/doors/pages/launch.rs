@@ -1,8 +1,11 @@
 //! `/sessions/new`: the form, and the scheduler's answer beside it while the user types.
 
 mod card;
+mod command_line;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use api::gpus::Gpu;
 use api::sessions::{LaunchRequest, ListQuery, Resources};
@@ -26,10 +29,12 @@ use server::actions::sessions::{self, NodeOverview};
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, BarRow, Choice, FormFieldError};
+use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
-use super::presenter::{self, LaunchWords, Preview};
+use super::presenter::{self, Preview};
 use super::request_context::RequestContext;
-use super::{PagesContext, gpus, images, layout, responses};
+use super::typed::point;
+use super::{PagesContext, gpus, images, layout, live as stream, responses};
 use crate::doors::text::{Text, codes};
 
 pub use card::{GpuPicker, NamedShare, PartitionChoice, gib, worth};
@@ -40,7 +45,6 @@ pub struct LaunchPage {
     pub t: Text,
     pub f: PageLayout,
     pub alert: Option<Alert>,
-    pub faults: Vec<FormFieldError>,
     pub recent: Vec<RecentLaunch>,
     pub kinds: Vec<Choice>,
     pub images: Vec<Choice>,
@@ -53,6 +57,8 @@ pub struct LaunchPage {
     pub form: LaunchFields,
     pub name_hint: String,
     pub preview: Preview,
+    /// What is wrong with the fields as they are typed now.
+    pub typed_faults: Vec<FormFieldError>,
 }
 
 /// The text fields exactly as they were typed, so that a refused form comes back whole.
@@ -139,7 +145,36 @@ pub struct LaunchForm {
 pub struct LaunchQuery {
     /// A session whose settings to begin with.
     from: String,
-    image: String,
+    /// Any field of the form: a link that opens it filled.
+    #[serde(flatten)]
+    form: LaunchForm,
+}
+
+impl LaunchForm {
+    /// The form as a link fills it; what the link leaves out is as on a new form.
+    fn filled(self) -> Self {
+        let or = |value: String, other: &str| {
+            if value.is_empty() {
+                other.to_owned()
+            } else {
+                value
+            }
+        };
+        let kind = if self.command.trim().is_empty() {
+            "interactive"
+        } else {
+            "batch"
+        };
+        LaunchForm {
+            kind: or(self.kind, kind),
+            image: or(self.image, "host"),
+            cpu: or(self.cpu, "1"),
+            memory: or(self.memory, "1"),
+            replicas: or(self.replicas, "1"),
+            act: String::new(),
+            ..self
+        }
+    }
 }
 
 /// `GET /sessions/new`
@@ -150,18 +185,7 @@ pub async fn show(
     Query(asked): Query<LaunchQuery>,
 ) -> Response {
     let sent = if asked.from.is_empty() {
-        Ok(LaunchForm {
-            kind: "interactive".into(),
-            image: if asked.image.is_empty() {
-                "host".into()
-            } else {
-                asked.image
-            },
-            cpu: "1".into(),
-            memory: "1".into(),
-            replicas: "1".into(),
-            ..LaunchForm::default()
-        })
+        Ok(asked.form.filled())
     } else {
         sessions::duplicate(&console.server, &caller, &asked.from)
             .await
@@ -190,6 +214,47 @@ pub async fn preview(
             responses::failure(&console, &visit, Some(frame), &failure)
         }
     }
+}
+
+/// What the page was answered for.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct LaunchLiveQuery {
+    mark: String,
+}
+
+/// `GET /sessions/new/live`: has the page ask for its preview again whenever the queue or the room changes.
+pub async fn live(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Query(seen): Query<LaunchLiveQuery>,
+) -> Response {
+    let (shared, request, reader) = (console.clone(), visit.clone(), caller.clone());
+    let known = Arc::new((seen.mark, AtomicBool::new(true)));
+    stream::stream(&shared, &request, &reader, move || {
+        let (console, caller, known) = (console.clone(), caller.clone(), Arc::clone(&known));
+        async move {
+            let mark = sessions::queue_mark(&console.server, &caller).await.ok()?;
+            let mark = format!("{mark:x}");
+            // As long as nothing has changed the page's own answer stands.
+            let same = known.0 == mark && known.1.load(Ordering::Relaxed);
+            known.1.store(same, Ordering::Relaxed);
+            let ask = match same {
+                true => "",
+                // A new id makes a new element, and that one asks once.
+                false => {
+                    " hx-post=\"/sessions/new/preview\" hx-include=\"#launch\" hx-target=\"#preview\" \
+                     hx-swap=\"innerMorph\" hx-trigger=\"load\" hx-sync=\"#launch:replace\""
+                }
+            };
+            let id = if same { "q" } else { mark.as_str() };
+            Some(vec![(
+                "queue-mark",
+                format!("<span id=\"q-{id}\"{ask}></span>"),
+            )])
+        }
+    })
 }
 
 /// `POST /sessions/new`: launches; or, without script, applies a size or shows the answer.
@@ -238,7 +303,7 @@ pub async fn submit(
         },
         Err(Failure::Refusal(refusal)) => {
             let status = responses::status(&refusal);
-            form(&console, &visit, &caller, sent, status, Some(refusal)).await
+            refused(&console, &visit, &caller, sent, status, refusal).await
         }
         Err(fault) => {
             let frame = layout(&console, &visit, &caller, Nav::Launch);
@@ -264,6 +329,33 @@ async fn form(
     }
 }
 
+/// The form again with each fault at its field.
+async fn refused(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    sent: LaunchForm,
+    status: StatusCode,
+    refusal: Refusal,
+) -> Response {
+    let faults = faults(visit.text, &refusal);
+    match page(console, visit, caller, sent, Some(refusal)).await {
+        Ok(page) => {
+            // On top stands only what names no field.
+            let page = LaunchPage {
+                alert: page.alert.filter(|_| faults.is_empty()),
+                ..page
+            };
+            let form = RefusedForm::with_faults("/sessions/new", faults);
+            responses::page(console, &visit.refusing(form), status, &page)
+        }
+        Err(failure) => {
+            let frame = layout(console, visit, caller, Nav::Launch);
+            responses::failure(console, visit, Some(frame), &failure)
+        }
+    }
+}
+
 /// What was typed as a request; the first thing that cannot be understood as a refusal with its field.
 fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest, Refusal> {
     let kind = if sent.kind == "batch" {
@@ -276,7 +368,10 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
     let memory = memory(&sent.memory).map_err(|refusal| refusal.at("/resources/memory"))?;
     let shm = match sent.shm.trim() {
         "" => None,
-        typed => Some(Bytes::parse(typed).map_err(|refusal| refusal.at("/resources/shm"))?),
+        typed => {
+            let size = Bytes::parse(&point(typed));
+            Some(size.map_err(|refusal| refusal.at("/resources/shm"))?)
+        }
     };
     let replicas = match sent.replicas.trim() {
         "" => 1,
@@ -309,7 +404,10 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
         env: lines(&sent.env, refusals::env_line_invalid, "/env")?,
         labels: lines(&sent.labels, refusals::label_line_invalid, "/labels")?,
         resources: Resources {
-            cpu: Some(CpuShare::parse(&sent.cpu).map_err(|refusal| refusal.at("/resources/cpu"))?),
+            cpu: Some(
+                CpuShare::parse(&point(&sent.cpu))
+                    .map_err(|refusal| refusal.at("/resources/cpu"))?,
+            ),
             memory: Some(memory),
             shm,
             gpu: share(&sent.gpu)?,
@@ -332,12 +430,12 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
 }
 
 /// Memory from a box labelled GiB: a bare number counts in GiB, anything else brings its unit.
-fn memory(typed: &str) -> Result<Bytes, Refusal> {
-    let typed = typed.trim();
+pub(super) fn memory(typed: &str) -> Result<Bytes, Refusal> {
+    let typed = point(typed.trim());
     if !typed.is_empty() && typed.chars().all(|c| c.is_ascii_digit() || c == '.') {
         Bytes::parse(&format!("{typed}g"))
     } else {
-        Bytes::parse(typed)
+        Bytes::parse(&typed)
     }
 }
 
@@ -347,7 +445,7 @@ fn share(typed: &str) -> Result<Option<GpuShare>, Refusal> {
     if typed.is_empty() {
         return Ok(None);
     }
-    let share = GpuShare::parse(typed).map_err(|refusal| refusal.at("/resources/gpu"))?;
+    let share = GpuShare::parse(&point(typed)).map_err(|refusal| refusal.at("/resources/gpu"))?;
     Ok(Some(share).filter(|share| *share > GpuShare::ZERO))
 }
 
@@ -368,7 +466,7 @@ fn partition(typed: &str) -> Result<Option<MigProfile>, Refusal> {
 }
 
 /// `30m`, `4h`, `2d`, `90` (seconds), or nothing.
-fn span(typed: &str) -> Result<Option<u64>, Refusal> {
+pub(super) fn span(typed: &str) -> Result<Option<u64>, Refusal> {
     let typed = typed.trim().to_lowercase();
     if typed.is_empty() {
         return Ok(None);
@@ -478,9 +576,15 @@ async fn page(
     refusal: Option<Refusal>,
 ) -> Result<LaunchPage, Failure> {
     let t = visit.text;
+    // Before everything else: what changes meanwhile is asked for again.
+    let mark = sessions::queue_mark(&console.server, caller).await?;
     let seen = sessions::overview(&console.server, caller).await?;
     let devices = devices::list(&console.server, caller).await?;
     let understood = understand(visit, &sent);
+    let typed_faults = understood
+        .as_ref()
+        .err()
+        .map_or_else(Vec::new, |refusal| faults(t, refusal));
     let there = There {
         policy: devices.policy,
         machines: &seen.machines,
@@ -521,15 +625,12 @@ async fn page(
                 + counts.stopping
                 + counts.pending,
             waiting: counts.pending,
+            live: Some(format!("/sessions/new/live?mark={mark:x}")),
             ..layout(console, visit, caller, Nav::Launch)
         },
         alert: refusal
             .as_ref()
             .map(|refusal| Alert::bad(codes::refusal(t, refusal)).code(refusal.code.clone())),
-        faults: refusal
-            .iter()
-            .flat_map(|refusal| faults(t, refusal))
-            .collect(),
         recent: recent
             .items
             .iter()
@@ -572,6 +673,7 @@ async fn page(
             labels: sent.labels,
         },
         preview,
+        typed_faults,
     })
 }
 
@@ -639,13 +741,13 @@ async fn answered(
                 ..Demand::default()
             };
             let preview = presenter::preview(
-                t,
-                &visit.clock,
+                visit,
                 there.machines,
                 &explained,
                 &demand,
                 there.policy,
                 u64::from(request.replicas),
+                console.server.clock().now(),
             );
             Preview {
                 rows: there.rows(t, Some(&explained), preview.rows),
@@ -678,69 +780,13 @@ async fn answered(
         (Ok(_), Err(refusal)) => return Err(refusal.clone().into()),
     };
     Ok(Preview {
-        command_line: line(sent, understood.as_ref().ok()),
+        command_line: command_line::line(visit, sent),
         ..preview
     })
 }
 
-fn line(sent: &LaunchForm, request: Option<&LaunchRequest>) -> String {
-    let mut more: Vec<(&'static str, String)> = Vec::new();
-    if let Some(request) = request {
-        if let Some(share) = request.resources.gpu {
-            more.push(("--gpu", share.to_string()));
-        }
-        if let Some(memory) = request.resources.gpu_memory {
-            more.push(("--gpu-mem", format!("{}m", memory.0 >> 20)));
-        }
-        if let Some(profile) = request.resources.mig {
-            more.push(("--mig", profile.to_string()));
-        }
-        if request.replicas > 1 {
-            more.push(("--replicas", request.replicas.to_string()));
-        }
-        if let Some(seconds) = request.max_runtime_seconds {
-            more.push(("--max-runtime", format!("{seconds}s")));
-        }
-        more.extend(
-            request
-                .env
-                .iter()
-                .map(|(name, value)| ("-e", format!("{name}={value}"))),
-        );
-        more.extend(
-            request
-                .labels
-                .iter()
-                .map(|(name, value)| ("-l", format!("{name}={value}"))),
-        );
-    }
-    let memory = sent.memory.trim();
-    let memory = if memory.chars().all(|c| c.is_ascii_digit() || c == '.') {
-        format!("{memory}g")
-    } else {
-        memory.to_owned()
-    };
-    presenter::command_line(&LaunchWords {
-        kind: if sent.kind == "batch" {
-            SessionKind::Batch
-        } else {
-            SessionKind::Interactive
-        },
-        name: sent.name.trim(),
-        image: if sent.image.is_empty() {
-            "host"
-        } else {
-            &sent.image
-        },
-        cpu: sent.cpu.trim(),
-        memory: &memory,
-        more: &more,
-        command: request.map_or(&[], |request| &request.command),
-    })
-}
-
 /// The messages of a refusal beside the fields they are about.
-fn faults(t: Text, refusal: &Refusal) -> Vec<FormFieldError> {
+pub(super) fn faults(t: Text, refusal: &Refusal) -> Vec<FormFieldError> {
     let mut all: Vec<FormFieldError> = refusal
         .fields
         .iter()

@@ -5,6 +5,7 @@ use std::fmt;
 
 use askama::FastWritable;
 use askama::filters::HtmlSafe;
+use server::actions::nodes::NodeInMaintenance;
 
 use super::assets;
 use crate::doors::text::Text;
@@ -17,7 +18,11 @@ pub enum Nav {
     Launch,
     Queue,
     Gpus,
+    History,
     Images,
+    Users,
+    Events,
+    Node,
     System,
     Docs,
     Api,
@@ -72,12 +77,20 @@ pub struct PageLayout {
     pub path: String,
     pub sessions: u64,
     pub waiting: u64,
+    /// Notices of the user's own sessions that they have not read.
+    pub unread: u64,
+    /// Things that need an administrator's attention; 0 for everybody else.
+    pub attention: u64,
+    /// Nodes that take no new sessions, for those who are about to launch one.
+    pub maintenance: Vec<NodeInMaintenance>,
     /// Address of this page's stream of changes; none for pages that never change by themselves.
     pub live: Option<String>,
     /// A sentence about what was just done.
     pub notice: Option<String>,
     /// Whether single keys are shortcuts.
     pub keys: bool,
+    /// Whether browsers see a certificate here.
+    pub encrypted: bool,
 }
 
 impl PageLayout {
@@ -99,9 +112,12 @@ impl PageLayout {
         if self.keys { "on" } else { "off" }
     }
 
-    /// Sessions and waiting ones, for the menu's numbers while the page is open.
+    /// Sessions, waiting ones, unread notices and what needs attention: the menu's numbers while the page is open.
     pub fn counts(&self) -> String {
-        format!("{} {}", self.sessions, self.waiting)
+        format!(
+            "{} {} {} {}",
+            self.sessions, self.waiting, self.unread, self.attention
+        )
     }
 
     pub fn next_theme(&self) -> &'static str {
@@ -168,6 +184,13 @@ impl fmt::Display for Theme {
 /// A ready attribute of our own making, not escaped again.
 #[derive(Clone, Copy, Debug)]
 pub struct Attribute(pub &'static str);
+
+impl Attribute {
+    /// Of the input to begin with; nothing for another.
+    pub fn focus(here: bool) -> Attribute {
+        Attribute(if here { " autofocus" } else { "" })
+    }
+}
 
 impl fmt::Display for Attribute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

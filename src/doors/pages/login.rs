@@ -9,8 +9,9 @@ use serde::Deserialize;
 use server::{Failure, access};
 
 use super::authentication::{self, OptionalPageCaller, PageCaller, PagePeer};
-use super::components::{self, Alert};
-use super::layout::PageLayout;
+use super::components::{self, Alert, FormFieldError};
+use super::form_faults::RefusedForm;
+use super::layout::{Attribute, PageLayout};
 use super::request_context::RequestContext;
 use super::{PagesContext, guest, responses};
 use crate::doors::origin;
@@ -26,12 +27,28 @@ pub struct LoginPage {
     /// Where the user wanted to go.
     pub next: String,
     pub alert: Option<Alert>,
+    /// A field was refused: it has the focus.
+    pub refused: bool,
+}
+
+impl LoginPage {
+    /// The focus for the first empty field of a form that was not refused.
+    fn focus(&self, field: &str) -> Attribute {
+        let first = if self.name.is_empty() {
+            "name"
+        } else {
+            "password"
+        };
+        Attribute::focus(!self.refused && field == first)
+    }
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub struct SignInQuery {
     next: String,
+    /// Not empty: the sign-in ended while a page was open.
+    ended: String,
 }
 
 /// `GET /login`
@@ -52,7 +69,10 @@ pub async fn show(
         f: guest(&console, &visit),
         name: String::new(),
         next: asked.next,
-        alert: None,
+        refused: false,
+        alert: (!asked.ended.is_empty()).then(|| {
+            Alert::warning(visit.text.login_ended()).detail(visit.text.login_ended_lead())
+        }),
     };
     responses::page(&console, &visit, StatusCode::OK, &page)
 }
@@ -77,11 +97,37 @@ pub async fn submit(
     Form(typed): Form<SignInForm>,
 ) -> Response {
     let t = visit.text;
+    let again = |typed: SignInForm, alert, faults: Vec<FormFieldError>, status| {
+        let refused = !faults.is_empty();
+        let visit = match refused {
+            true => visit.refusing(RefusedForm::with_faults("/login", faults)),
+            false => visit.clone(),
+        };
+        let page = LoginPage {
+            t,
+            f: guest(&console, &visit),
+            name: typed.name,
+            next: typed.next,
+            alert,
+            refused,
+        };
+        responses::page(&console, &visit, status, &page)
+    };
+    let mut missing = Vec::new();
+    if typed.name.trim().is_empty() {
+        missing.push(FormFieldError::new("name", t.login_name_missing()));
+    }
+    if typed.password.is_empty() {
+        missing.push(FormFieldError::new("password", t.login_password_missing()));
+    }
+    if !missing.is_empty() {
+        return again(typed, None, missing, StatusCode::UNPROCESSABLE_ENTITY);
+    }
     let encrypted = encrypted.map(|Extension(encrypted)| encrypted);
     let signed_in = access::sign_in_by(
         &console.server,
         typed.name.trim(),
-        typed.password,
+        typed.password.clone(),
         peer.address(),
         origin::device(&headers, encrypted),
     )
@@ -100,22 +146,19 @@ pub async fn submit(
         Err(Failure::Refusal(refusal)) => refusal,
         Err(fault) => return responses::failure(&console, &visit, None, &fault),
     };
-    let alert = match (refusal.code.as_str(), refusal.retry_after_seconds) {
-        (rules::codes::SIGN_IN_WRONG, _) => Alert::bad(t.login_wrong()),
+    let (alert, faults) = match (refusal.code.as_str(), refusal.retry_after_seconds) {
+        (rules::codes::SIGN_IN_WRONG, _) => {
+            let wrong = FormFieldError::new("password", t.login_wrong());
+            (None, vec![wrong])
+        }
         (rules::codes::SIGN_IN_LOCKED, Some(seconds)) => {
             let until = console.server.clock().now().plus_seconds(seconds);
-            Alert::warning(t.login_locked(visit.clock.second(until)))
+            let locked = Alert::warning(t.login_locked(visit.clock.second(until)));
+            (Some(locked), Vec::new())
         }
-        _ => Alert::bad(codes::refusal(t, &refusal)),
+        _ => (Some(Alert::bad(codes::refusal(t, &refusal))), Vec::new()),
     };
-    let page = LoginPage {
-        t,
-        f: guest(&console, &visit),
-        name: typed.name,
-        next: typed.next,
-        alert: Some(alert),
-    };
-    let mut response = responses::page(&console, &visit, responses::status(&refusal), &page);
+    let mut response = again(typed, alert, faults, responses::status(&refusal));
     if let Some(seconds) = refusal.retry_after_seconds {
         response
             .headers_mut()

@@ -3,7 +3,7 @@
 use api::users::UserPreferences;
 use askama::Template;
 use axum::Router;
-use axum::extract::{Form, Path, State};
+use axum::extract::{Form, Path, Query, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -17,11 +17,13 @@ use server::actions::users::{self, tokens};
 
 use super::authentication::{OptionalPageCaller, PageCaller};
 use super::components::{self, Alert, Choice};
+use super::dialog::{self, DialogForm, DialogPage};
+use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout, Theme};
 use super::request_context::{RequestContext, taste, zones};
 use super::setup::MIN_PASSWORD;
 use super::{PagesContext, layout, responses};
-use crate::doors::text::{Language, Text, codes};
+use crate::doors::text::{Language, Text};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/me.html")]
@@ -61,22 +63,34 @@ pub(super) fn router() -> Router<PagesContext> {
         .route("/me", get(show))
         .route("/me/password", post(password))
         .route("/me/tokens", post(make_token))
-        .route("/me/tokens/{id}/revoke", post(revoke))
+        .route("/me/tokens/{id}/revoke", get(ask_revoke).post(revoke))
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct MadeQuery {
+    /// The token that was just made, whose secret is shown this once.
+    made: String,
 }
 
 async fn show(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
+    Query(asked): Query<MadeQuery>,
 ) -> Response {
+    let token = asked.made.parse::<TokenId>().ok();
+    let secret = token.and_then(|token| console.made_tokens.take(caller.subject.user, token));
+    let secret = secret.map(|secret| secret.reveal().to_owned());
+    let name = String::new();
     shown(
         &console,
         &visit,
         &caller,
         StatusCode::OK,
         None,
-        None,
-        String::new(),
+        secret,
+        name,
     )
     .await
 }
@@ -183,26 +197,44 @@ async fn password(
     };
     match changed {
         Ok(()) => responses::see("/me?notice=password"),
-        Err(failure) => refused(&console, &visit, &caller, &failure, String::new()).await,
+        Err(failure) => {
+            refused(
+                &console,
+                &visit,
+                &caller,
+                &failure,
+                "/me/password",
+                String::new(),
+            )
+            .await
+        }
     }
 }
 
+/// The page again with the fault in the form that is sent to `action`.
 async fn refused(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
     failure: &Failure,
+    action: &str,
     token_name: String,
 ) -> Response {
     match failure {
         Failure::Refusal(refusal) => {
-            let alert = Alert::bad(codes::refusal(visit.text, refusal)).code(refusal.code.clone());
+            let form = RefusedForm::new(visit.text, action, refusal);
+            let form = match (action, refusal.code.as_str()) {
+                ("/me/password", rules::codes::PASSWORD_DIFFERS) => form.at("again"),
+                ("/me/password", rules::codes::PASSWORD_WRONG) => form.at("old"),
+                ("/me/password", _) => form.at("new"),
+                _ => form,
+            };
             shown(
                 console,
-                visit,
+                &visit.refusing(form),
                 caller,
                 responses::status(refusal),
-                Some(alert),
+                None,
                 None,
                 token_name,
             )
@@ -223,7 +255,7 @@ struct NewTokenForm {
     days: String,
 }
 
-/// The one answer to a form that is a page and no redirect: the secret is shown here and kept nowhere.
+/// Leads to the page that shows the secret once, so that a reload makes no second token.
 async fn make_token(
     State(console): State<PagesContext>,
     visit: RequestContext,
@@ -248,21 +280,61 @@ async fn make_token(
         .unwrap_or(30);
     let ends = console.server.clock().now().plus_seconds(days * 86_400);
     match tokens::create(&console.server, &caller, &wanted.name, &scopes, Some(ends)).await {
-        Ok((_, secret)) => {
-            let secret = secret.reveal().to_owned();
-            shown(
+        Ok((token, secret)) => {
+            let place = format!("/me?made={}", token.id);
+            console
+                .made_tokens
+                .keep(caller.subject.user, token.id, secret);
+            responses::see(&place)
+        }
+        Err(failure) => {
+            refused(
                 &console,
                 &visit,
                 &caller,
-                StatusCode::OK,
-                None,
-                Some(secret),
-                String::new(),
+                &failure,
+                "/me/tokens",
+                wanted.name,
             )
             .await
         }
-        Err(failure) => refused(&console, &visit, &caller, &failure, wanted.name).await,
     }
+}
+
+/// `GET /me/tokens/{id}/revoke`: what would end with it.
+async fn ask_revoke(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    let t = visit.text;
+    let f = layout(&console, &visit, &caller, Nav::Me);
+    let known = match tokens::list(&console.server, &caller).await {
+        Ok(known) => known,
+        Err(failure) => return responses::failure(&console, &visit, Some(f), &failure),
+    };
+    let Some(token) = known.into_iter().find(|token| token.id.to_string() == id) else {
+        return responses::refused(&console, &visit, Some(f), &refusals::page_unknown());
+    };
+    let page = DialogPage {
+        t,
+        f,
+        title: t.me_revoke_title(&token.name),
+        lead: t.me_revoke_lead().to_owned(),
+        items: Vec::new(),
+        more: String::new(),
+        links: Vec::new(),
+        form: Some(DialogForm {
+            action: format!("/me/tokens/{}/revoke", token.id),
+            fields: Vec::new(),
+            icon: "trash-2",
+            go: t.me_revoke().to_owned(),
+            force: None,
+        }),
+        back: "/me".to_owned(),
+    };
+    dialog::answer(&console, &visit, Nav::Me, page)
 }
 
 async fn revoke(
@@ -279,7 +351,10 @@ async fn revoke(
     };
     match revoked {
         Ok(()) => responses::see("/me?notice=token-gone"),
-        Err(failure) => refused(&console, &visit, &caller, &failure, String::new()).await,
+        Err(failure) => {
+            // No form of the page has this place: the refusal stands above it.
+            refused(&console, &visit, &caller, &failure, "", String::new()).await
+        }
     }
 }
 

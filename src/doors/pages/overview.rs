@@ -1,6 +1,9 @@
 //! `/`: the machine at a glance.
 
+use std::sync::Arc;
+
 use api::gpus::Gpu;
+use api::history::HistoryRange;
 use api::sessions::{ListQuery, WaitingView};
 use askama::Template;
 use axum::extract::{Query, State};
@@ -8,23 +11,25 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use rules::refusal::RefusalKind;
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use server::Failure;
 use server::access::Caller;
-use server::actions::diagnostic_check::DiagnosticCheck;
+use server::actions::attention;
 use server::actions::gpus as devices;
+use server::actions::history::{self, RecentUse};
 use server::actions::sessions::{self, NodeOverview, Overview};
-use server::actions::system;
-use server::{Failure, Server};
 
+use super::attention as words;
 use super::authentication::PageCaller;
 use super::components::{self, BarRow};
 use super::gpus::{By, FloorPlanQuery};
+use super::history::{HistoryParts, HistoryView};
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::{PagesContext, gpus, layout, live as stream, presenter, responses, wizard};
-use crate::doors::text::{Text, codes};
+use crate::doors::text::Text;
 
 #[derive(Template)]
-#[template(config = "web/askama.toml", path = "pages/overview.html", blocks = ["kpis", "plan", "key", "legend", "recent", "events", "waiting", "attention"])]
+#[template(config = "web/askama.toml", path = "pages/overview.html", blocks = ["kpis", "plan", "key", "legend", "rows", "recent", "events", "waiting", "attention"])]
 pub struct OverviewPage {
     pub t: Text,
     pub f: PageLayout,
@@ -39,9 +44,17 @@ pub struct OverviewPage {
     pub simulated: bool,
     pub nodes: Vec<NodeRow>,
     pub legend: Vec<Legend>,
+    /// The sessions on the plan, and how many there are.
+    pub rows: Vec<FloorPlanRow>,
+    pub rows_total: u64,
+    /// Given and in use over the day.
+    pub view: HistoryView,
+    pub ranges: Vec<(String, &'static str, bool)>,
     pub recent: Vec<RecentSession>,
     pub events: Vec<OverviewEvent>,
     pub waiting: Vec<WaitingRow>,
+    /// `5 of 202 sessions`; empty where all are shown.
+    pub waiting_shown: String,
     pub attention: Vec<Attention>,
 }
 
@@ -60,6 +73,14 @@ pub struct Figure {
 pub struct NodeRow {
     pub title: String,
     pub rows: Vec<BarRow>,
+}
+
+/// One session on the floor plan.
+pub struct FloorPlanRow {
+    pub hue: u8,
+    pub href: String,
+    pub name: String,
+    pub facts: String,
 }
 
 pub struct Legend {
@@ -113,7 +134,7 @@ pub async fn show(
     PageCaller(caller): PageCaller,
     Query(asked): Query<FloorPlanQuery>,
 ) -> Response {
-    match read(&console, &visit, &caller, By::asked(&asked.by)).await {
+    match whole(&console, &visit, &caller, By::asked(&asked.by)).await {
         Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
         Err(failure) => {
             let frame = layout(&console, &visit, &caller, Nav::Overview);
@@ -141,6 +162,7 @@ pub async fn live(
                 ("plan", page.as_plan().render().ok()?),
                 ("key", page.as_key().render().ok()?),
                 ("legend", page.as_legend().render().ok()?),
+                ("rows", page.as_rows().render().ok()?),
                 ("recent", page.as_recent().render().ok()?),
                 ("events", page.as_events().render().ok()?),
                 ("waiting", page.as_waiting().render().ok()?),
@@ -148,6 +170,21 @@ pub async fn live(
             ])
         }
     })
+}
+
+/// The page with the history of the day, which does not change while it is open.
+async fn whole(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    by: By,
+) -> Result<OverviewPage, Failure> {
+    let mut page = read(console, visit, caller, by).await?;
+    let range = HistoryRange::Day;
+    let day = history::history(&console.server, caller, "site", range).await?;
+    page.view = super::history::view(visit.text, &visit.clock, &day, HistoryParts::First);
+    page.ranges = super::history::ranges(visit.text, "site", range);
+    Ok(page)
 }
 
 async fn read(
@@ -165,15 +202,13 @@ async fn read(
     };
     let list = sessions::list_uncounted(&console.server, caller, &newest).await?;
     let devices = devices::list(&console.server, caller).await?;
-    let queue = sessions::queue(&console.server, caller).await?;
-    // Users without permission to see the machine get no warnings about it.
-    let warnings = system::warnings(&console.server, caller)
-        .await
-        .unwrap_or_default();
+    let queue = sessions::queue_page(&console.server, caller, 1).await?;
+    // Who may not see the machine gets no warnings about it.
+    let unwell = all_attention(console, caller).await?;
     let live =
         seen.counts.scheduled + seen.counts.preparing + seen.counts.running + seen.counts.stopping;
-    let trends = trends(&console.server, caller, &seen, now).await?;
-    let mut legend: Vec<(String, u32)> = Vec::new();
+    let recent = history::recent(&console.server, caller).await?;
+    let mut owners: Vec<(Option<String>, u32)> = Vec::new();
     // Hundredths of devices where there are any, else of cores.
     let cores = seen
         .machines
@@ -186,19 +221,20 @@ async fn read(
         .iter()
         .flat_map(|gpu| &gpu.slices)
         .map(|slice| (&slice.owner, slice.share.0));
+    let mut places = std::collections::BTreeMap::new();
     for (owner, hundredths) in shares.chain(cores) {
-        let name = owner
-            .as_ref()
-            .map_or(t.plan_others(), |owner| owner.name.as_str());
-        match legend.iter_mut().find(|(known, _)| known == name) {
+        let name = owner.as_ref().map(|owner| owner.name.to_string());
+        let place = *places.entry(name.clone()).or_insert(owners.len());
+        match owners.get_mut(place) {
             Some((_, sum)) => *sum += hundredths,
-            None => legend.push((name.to_owned(), hundredths)),
+            None => owners.push((name, hundredths)),
         }
     }
+    let (rows, rows_total) = listed(t, &seen);
     let names: std::collections::BTreeMap<String, String> = list
         .items
         .iter()
-        .chain(queue.iter().map(|waiting| &waiting.session))
+        .chain(queue.launches.iter().map(|launch| &launch.first.session))
         .map(|session| (session.id.to_string(), session.name.to_string()))
         .chain(
             seen.machines
@@ -230,6 +266,7 @@ async fn read(
             &devices.items,
             &gpus::Drawing {
                 by,
+                recent: Some(&recent),
                 ..gpus::Drawing::at(now)
             },
         ),
@@ -248,21 +285,14 @@ async fn read(
                         t.plan_ready().to_owned()
                     },
                 ),
-                rows: with_trends(t, machine, &trends),
+                rows: with_trends(t, machine, (seen.machines.len() == 1).then_some(&recent)),
             })
             .collect(),
-        legend: legend
-            .into_iter()
-            .map(|(name, sum)| Legend {
-                hue: if name == t.plan_others() {
-                    8
-                } else {
-                    components::hue(&name)
-                },
-                share: presenter::share(CpuShare(sum)),
-                name,
-            })
-            .collect(),
+        legend: legend(t, owners),
+        rows,
+        rows_total,
+        view: HistoryView::default(),
+        ranges: Vec::new(),
         recent: list
             .items
             .iter()
@@ -298,9 +328,12 @@ async fn read(
             })
             .take(SHOWN)
             .collect(),
+        waiting_shown: shown_of(t, &queue),
         waiting: queue
+            .launches
             .iter()
             .take(SHOWN)
+            .map(|launch| &launch.first)
             .map(
                 |WaitingView {
                      session,
@@ -311,104 +344,112 @@ async fn read(
                     name: session.name.to_string(),
                     since: components::span(t, now.seconds_since(session.created_at)),
                     why: presenter::sentence(t, &visit.clock, answer),
-                    hint: answer
-                        .eta
-                        .as_ref()
-                        .map(|_| presenter::eta(t, &visit.clock, answer, now)),
+                    hint: presenter::outlook(t, &visit.clock, answer, now),
                 },
             )
             .collect(),
         attention: open_installation(t, wizard::open_place(console, caller).await)
             .into_iter()
-            .chain(attention(t, &seen, &warnings))
+            .chain(unwell_rows(t, &unwell))
             .collect(),
     })
 }
 
-/// Sessions whose measurements are added up for the small charts. More would make a look cost more than the
-/// picture is worth; then the rows have none.
-const MEASURED: usize = 32;
-/// Points of a small chart, and the milliseconds each stands for.
-const POINTS: usize = 36;
-const POINT: i64 = 5_000;
-
-/// Cores and bytes in use on each machine over the last three minutes, as far as the caller may know.
-pub(super) type Trends = std::collections::BTreeMap<rules::names::NodeId, Vec<(f64, f64)>>;
-
-pub(super) async fn trends(
-    server: &Server,
-    caller: &Caller,
-    seen: &Overview,
-    now: Timestamp,
-) -> Result<Trends, Failure> {
-    let mut all = Trends::new();
-    let known = |machine: &NodeOverview| {
-        machine
-            .slices
-            .iter()
-            .filter_map(|slice| slice.id)
-            .collect::<Vec<_>>()
-    };
-    if seen
-        .machines
-        .iter()
-        .map(|machine| known(machine).len())
-        .sum::<usize>()
-        > MEASURED
-    {
-        return Ok(all);
+/// How many of those that wait the card shows; empty where it shows all.
+fn shown_of(t: Text, queue: &sessions::QueueView) -> String {
+    let launches = queue.launches.iter().take(SHOWN);
+    let shown: usize = launches.map(|launch| launch.copies).sum();
+    match shown < queue.sessions {
+        true => t.queue_count_of(shown as u64, queue.sessions as u64),
+        false => String::new(),
     }
-    let begin = now.as_millis() - POINT * POINTS as i64;
-    for machine in &seen.machines {
-        let mut sums = vec![(0.0, 0.0); POINTS];
-        let mut any = false;
-        for session in known(machine) {
-            let since = Some(Timestamp::from_millis(begin));
-            let samples = match sessions::samples(server, caller, &session.to_string(), since).await
-            {
-                // It was removed since it was listed.
-                Err(Failure::Refusal(refusal)) if refusal.kind == RefusalKind::NotFound => continue,
-                read => read?,
-            };
-            // Several samples of one session may fall on one point; the last one stands.
-            let mut last: Vec<Option<(f64, f64)>> = vec![None; POINTS];
-            for sample in samples {
-                let point = usize::try_from((sample.at.as_millis() - begin) / POINT).unwrap_or(0);
-                last[point.min(POINTS - 1)] = Some((sample.cpu, sample.memory.0 as f64));
-                any = true;
-            }
-            let mut before = (0.0, 0.0);
-            for (sum, point) in sums.iter_mut().zip(last) {
-                before = point.unwrap_or(before);
-                sum.0 += before.0;
-                sum.1 += before.1;
-            }
-        }
-        if any {
-            all.insert(machine.id, sums);
-        }
-    }
-    Ok(all)
 }
 
-fn with_trends(t: Text, machine: &NodeOverview, trends: &Trends) -> Vec<BarRow> {
+/// CPU and memory of one machine, with what was in use over the last minutes. That is known of the whole site, so
+/// only where there is one machine.
+fn with_trends(t: Text, machine: &NodeOverview, recent: Option<&RecentUse>) -> Vec<BarRow> {
     let [mut cpu, mut memory] = presenter::racks(t, machine, None);
-    if let Some(points) = trends.get(&machine.id) {
-        let percent = |part: f64, whole: f64| f64::from(components::percent(part, whole));
-        let of_cpu: Vec<f64> = points
-            .iter()
-            .map(|(cores, _)| percent(*cores, machine.cpu.as_f64()))
-            .collect();
-        let of_memory: Vec<f64> = points
-            .iter()
-            .map(|(_, bytes)| percent(*bytes, machine.memory.0 as f64))
-            .collect();
-        let label =
-            |what, values: &[f64]| t.plan_trend(what, values.last().copied().unwrap_or_default());
-        cpu.trend = components::trend(&of_cpu, "ci", &label(t.plan_cpu(), &of_cpu));
-        memory.trend = components::trend(&of_memory, "ca", &label(t.plan_memory(), &of_memory));
+    let trend = |what, values: &[f64], whole: f64, hue| {
+        let parts = values.iter().map(|value| value / whole.max(1.0) * 100.0);
+        let parts: Vec<f64> = parts.collect();
+        let now = components::percent(values.last().copied().unwrap_or_default(), whole);
+        components::trend(&parts, hue, &t.plan_trend(what, now))
+    };
+    if let Some(recent) = recent {
+        let cores = machine.cpu.as_f64();
+        cpu.trend = trend(t.plan_cpu(), &recent.cpu, cores, "ci");
+        memory.trend = trend(
+            t.plan_memory(),
+            &recent.memory,
+            machine.memory.0 as f64,
+            "ca",
+        );
     }
     vec![cpu, memory]
+}
+
+/// Owners in the legend; the others are summed. Higher: colours repeat. There are seven.
+const LEGEND: usize = 7;
+
+/// What each owner holds, most first, and what the others hold together.
+fn legend(t: Text, mut owners: Vec<(Option<String>, u32)>) -> Vec<Legend> {
+    owners.sort_by(|(a_name, a), (b_name, b)| b.cmp(a).then_with(|| a_name.cmp(b_name)));
+    let others = owners.split_off(owners.len().min(LEGEND));
+    let mut all: Vec<Legend> = owners
+        .into_iter()
+        .map(|(name, sum)| Legend {
+            hue: name.as_deref().map_or(8, components::hue),
+            share: presenter::share(CpuShare(sum)),
+            name: name.unwrap_or_else(|| t.plan_others().to_owned()),
+        })
+        .collect();
+    if !others.is_empty() {
+        all.push(Legend {
+            hue: 8,
+            share: presenter::share(CpuShare(others.iter().map(|(_, sum)| sum).sum())),
+            name: t.plan_legend_others(others.len() as u64),
+        });
+    }
+    all
+}
+
+/// Sessions in the list beneath the plan; the list of sessions has the rest. Higher: the page grows.
+const LISTED: usize = 40;
+
+/// Everything on the plan that the reader may open, the largest first: blocks too narrow to be hit stand here.
+fn listed(t: Text, seen: &Overview) -> (Vec<FloorPlanRow>, u64) {
+    let mut all: Vec<_> = seen
+        .machines
+        .iter()
+        .flat_map(|machine| &machine.slices)
+        .filter(|slice| slice.id.is_some())
+        .collect();
+    all.sort_by_key(|slice| {
+        let gpu: GpuShare = slice.devices.iter().map(|part| part.share).sum();
+        std::cmp::Reverse((gpu, slice.cpu, slice.memory))
+    });
+    let total = all.len() as u64;
+    let rows = all.into_iter().take(LISTED).map(|slice| {
+        let owner = slice.owner.as_ref().map_or("", |owner| owner.name.as_str());
+        let gpu: GpuShare = slice.devices.iter().map(|part| part.share).sum();
+        let mut facts = vec![
+            t.common_cores(slice.cpu),
+            components::size(slice.memory.0),
+            owner.to_owned(),
+        ];
+        if gpu > GpuShare::ZERO {
+            facts.insert(0, t.gpu_wanted(gpus::share(gpu)));
+        }
+        FloorPlanRow {
+            hue: components::hue(owner),
+            href: slice
+                .id
+                .map_or_else(String::new, |id| format!("/sessions/{id}")),
+            name: slice.name.clone().unwrap_or_default(),
+            facts: facts.join(" · "),
+        }
+    });
+    (rows.collect(), total)
 }
 
 fn machine_line(t: Text, seen: &Overview) -> String {
@@ -458,7 +499,7 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu], now: Timestamp)
             t.common_of_cores(cpu),
             "",
             components::percent(cpu_used.as_f64(), cpu.as_f64()),
-            t.overview_cpu_note(live),
+            t.overview_cpu_note(seen.holding),
         ),
         figure(
             t.overview_cpu_busy(),
@@ -561,6 +602,41 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu], now: Timestamp)
     all
 }
 
+/// What needs attention; nothing for callers who may not know.
+async fn all_attention(
+    console: &PagesContext,
+    caller: &Caller,
+) -> Result<Arc<attention::AttentionList>, Failure> {
+    match attention::attention(&console.server, caller).await {
+        Err(Failure::Refusal(refusal)) if refusal.kind == RefusalKind::Denied => Ok(Arc::default()),
+        read => read,
+    }
+}
+
+/// The first of what needs attention, and how many there are beyond them.
+fn unwell_rows(t: Text, all: &attention::AttentionList) -> Vec<Attention> {
+    let rows = words::rows(t, all).into_iter().map(|row| Attention {
+        icon: row.icon,
+        tone: row.tone,
+        title: row.title,
+        text: row.text,
+        href: row.href,
+    });
+    let mut rows: Vec<Attention> = rows.collect();
+    let beyond = rows.len().saturating_sub(SHOWN);
+    rows.truncate(SHOWN);
+    if beyond > 0 {
+        rows.push(Attention {
+            icon: "ellipsis",
+            tone: "dim",
+            title: t.attention_more(beyond),
+            text: String::new(),
+            href: Some("/system/checks".to_owned()),
+        });
+    }
+    rows
+}
+
 /// The way back into an installation that was left.
 fn open_installation(t: Text, place: Option<&str>) -> Option<Attention> {
     place.map(|href| Attention {
@@ -570,44 +646,4 @@ fn open_installation(t: Text, place: Option<&str>) -> Option<Attention> {
         text: t.wizard_open().to_owned(),
         href: Some(href.to_owned()),
     })
-}
-
-fn attention(t: Text, seen: &Overview, warnings: &[DiagnosticCheck]) -> Vec<Attention> {
-    let mut all: Vec<Attention> = warnings
-        .iter()
-        .map(|warning| {
-            let noun = warning.code.split('.').next().unwrap_or_default();
-            let (title, href) = match noun {
-                "certificate" | "tls" => (t.tls_title(), Some("/system/tls".to_owned())),
-                "clock" => (t.attention_clock(), None),
-                "state" | "node" => (t.attention_state(), None),
-                _ => (t.attention_disk(), None),
-            };
-            Attention {
-                icon: "triangle-alert",
-                tone: "warn",
-                title: title.to_owned(),
-                text: codes::notice(t, &warning.code, &warning.text, &warning.hint),
-                href,
-            }
-        })
-        .collect();
-    for machine in &seen.machines {
-        all.extend(machine.problems.iter().map(|problem| Attention {
-            icon: "triangle-alert",
-            tone: "warn",
-            title: machine.name.clone(),
-            text: codes::reason(t, problem),
-            href: None,
-        }));
-    }
-    all.extend(seen.findings.iter().map(|finding| Attention {
-        icon: "circle-x",
-        tone: "bad",
-        title: finding.code.to_string(),
-        text: codes::notice(t, &finding.code, &finding.text, ""),
-        href: None,
-    }));
-    all.truncate(SHOWN);
-    all
 }

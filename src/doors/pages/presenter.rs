@@ -15,7 +15,8 @@ use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use server::actions::sessions::NodeOverview;
 
 use super::components::{self, BarRow, Block, BlockKind, CheckRow, Fill, Markup};
-use super::request_context::LocalClock;
+use super::joined_blocks::{self, OwnedBlock};
+use super::request_context::{LocalClock, RequestContext};
 use crate::doors::text::{Text, codes};
 
 /// The answer beside the form.
@@ -32,6 +33,8 @@ pub struct Preview {
     pub simulated: bool,
     pub rows: Vec<BarRow>,
     pub checks: Vec<CheckRow>,
+    /// When the first that waits starts, or why no time is known.
+    pub outlook: Option<String>,
     pub what_if: Vec<String>,
     pub command_line: String,
     /// The words on the button.
@@ -118,7 +121,7 @@ fn rack(
         RackKind::Cpu => share(CpuShare(u32::try_from(value).unwrap_or(u32::MAX))),
         RackKind::Memory => components::size(value),
     };
-    let mut blocks: Vec<Block> = machine
+    let blocks: Vec<OwnedBlock> = machine
         .slices
         .iter()
         .map(|slice| {
@@ -135,7 +138,7 @@ fn rack(
             let busy = in_use.map(|in_use| components::percent(in_use, held as f64));
             let owner = slice.owner.as_ref().map(|owner| owner.name.as_str());
             let known = slice.id.filter(|_| !small);
-            Block {
+            let block = Block {
                 kind: match () {
                     () if slice.id.is_some() && slice.id == mine => BlockKind::Mine,
                     () if slice.paused => BlockKind::Paused,
@@ -158,9 +161,15 @@ fn rack(
                     Some(busy) if !small => t.plan_percent_busy(busy),
                     _ => String::new(),
                 },
+            };
+            OwnedBlock {
+                block,
+                owner: owner.unwrap_or_default().to_owned(),
+                alone: false,
             }
         })
         .collect();
+    let mut blocks = joined_blocks::join(t, whole, blocks, amount);
     let mut left = whole.saturating_sub(used);
     if let Some(demand) = ghost {
         let wanted = match of {
@@ -233,23 +242,34 @@ pub fn share(cpu: CpuShare) -> String {
 
 /// The scheduler's answer as the launch page shows it. `demand` draws the ghost.
 pub fn preview(
-    t: Text,
-    clock: &LocalClock,
+    visit: &RequestContext,
     machines: &[NodeOverview],
     answer: &Explanation,
     demand: &Demand,
     policy: SharePolicy,
     replicas: u64,
+    now: Timestamp,
 ) -> Preview {
-    let go = if replicas > 1 {
-        t.launch_go_replicas(replicas)
-    } else {
-        t.launch_go().to_owned()
+    let (t, clock) = (visit.text, &visit.clock);
+    let waits = answer.verdict == Verdict::Wait;
+    let go = match (replicas > 1, answer.replicas.map(|replicas| replicas.now)) {
+        (false, _) if waits => t.launch_go_queue().to_owned(),
+        (true, Some(0)) if waits => t.launch_go_queue_replicas(replicas),
+        (true, _) => t.launch_go_replicas(replicas),
+        (false, _) => t.launch_go().to_owned(),
     };
-    let (tone, icon, verdict) = match answer.verdict {
-        Verdict::Now => ("", "circle-check", starts_now(t, machines, answer)),
-        Verdict::Never => ("never", "circle-x", t.preview_never().to_owned()),
-        Verdict::Wait | Verdict::Settled => ("wait", "hourglass", t.preview_waits().to_owned()),
+    let some = answer.replicas.filter(|some| some.now > 0 && some.wait > 0);
+    let (tone, icon, verdict) = match (answer.verdict, some) {
+        (Verdict::Now, _) => ("", "circle-check", starts_now(t, machines, answer)),
+        (Verdict::Never, _) => ("never", "circle-x", t.preview_never().to_owned()),
+        (_, Some(some)) => (
+            "wait",
+            "hourglass",
+            t.preview_some_start(u64::from(some.now), u64::from(some.wait)),
+        ),
+        (Verdict::Wait | Verdict::Settled, None) => {
+            ("wait", "hourglass", t.preview_waits().to_owned())
+        }
     };
     Preview {
         tone,
@@ -257,8 +277,10 @@ pub fn preview(
         verdict,
         detail: match answer.verdict {
             Verdict::Now => t.preview_starts_now_detail().to_owned(),
+            _ if some.is_some() => t.preview_first_waits(sentence(t, clock, answer)),
             _ => sentence(t, clock, answer),
         },
+        outlook: outlook(t, clock, answer, now),
         rows: machines
             .iter()
             .flat_map(|machine| {
@@ -382,14 +404,38 @@ pub fn devices(t: Text, demand: &Demand, policy: SharePolicy) -> Option<String> 
     }
 }
 
-/// When it would start, with what that rests on; that it is unknown, where it is.
-pub fn eta(t: Text, clock: &LocalClock, answer: &Explanation, now: Timestamp) -> String {
-    match &answer.eta {
-        Some(eta) => t.queue_eta_by(
-            clock.near(now.plus_seconds(eta.p50_seconds), now),
-            clock.near(now.plus_seconds(eta.p90_seconds), now),
-        ),
-        None => t.queue_eta_unknown().to_owned(),
+/// When it starts and why then, or why no time is known; none where it does not wait.
+pub fn outlook(
+    t: Text,
+    clock: &LocalClock,
+    answer: &Explanation,
+    now: Timestamp,
+) -> Option<String> {
+    let said = answer.outlook.as_ref()?;
+    let when = answer.eta.as_ref().map(|eta| clock.near(eta.at, now));
+    let session = said.params.get("session");
+    Some(match (said.code.as_str(), when, session) {
+        (rules::codes::START_EXPECTED, Some(when), Some(session)) => {
+            t.queue_starts_by(when, session)
+        }
+        (rules::codes::START_EXPECTED_OTHER, Some(when), _) => t.queue_starts_by_others(when),
+        (rules::codes::START_SCHEDULED, Some(when), _) => t.queue_starts_at(when),
+        _ => codes::reason(t, said),
+    })
+}
+
+/// How a waiting session stands in the queue, in a word or two.
+pub fn queue_word(t: Text, answer: &Explanation) -> &'static str {
+    let code = answer.blockers.first().map_or("", |b| b.code.as_str());
+    match (code, answer.verdict, answer.queue_position) {
+        (rules::codes::START_LATER, ..) => t.queue_scheduled(),
+        (rules::codes::DEPENDENCY_WAITING | rules::codes::DEPENDENCY_WAITING_OTHER, ..) => {
+            t.queue_depends()
+        }
+        (rules::codes::SESSION_HELD, ..) => t.queue_held(),
+        (_, Verdict::Never, _) => t.preview_never(),
+        (_, _, Some(1)) => t.queue_next(),
+        _ => t.state_waiting(),
     }
 }
 
@@ -401,12 +447,12 @@ pub fn wait(
     policy: SharePolicy,
     now: Timestamp,
 ) -> Wait {
-    let mut hints = vec![eta(t, clock, answer, now)];
+    let mut hints: Vec<String> = outlook(t, clock, answer, now).into_iter().collect();
     hints.extend(alternatives(t, answer, policy));
     Wait {
         verdict: match answer.queue_position {
             Some(position) => t.queue_position(position),
-            None => t.preview_never().to_owned(),
+            None => queue_word(t, answer).to_owned(),
         },
         sentence: sentence(t, clock, answer),
         checks: checks(t, clock, answer),
@@ -423,6 +469,8 @@ pub fn happening(t: Text, code: &str) -> Option<(&'static str, &'static str)> {
         rules::codes::SESSION_ENDED => ("i", t.timeline_ended()),
         "session.paused" => ("i", t.timeline_paused()),
         "session.resumed" => ("", t.timeline_resumed()),
+        rules::codes::SESSION_HELD => ("w", t.timeline_held()),
+        "session.released" => ("", t.timeline_released()),
         "session.renamed" => ("i", t.timeline_renamed()),
         "session.resized" => ("i", t.timeline_limits()),
         "session.share-confirmed" => ("i", t.gpu_confirmed()),
@@ -508,7 +556,9 @@ pub fn end(
         Some(Outcome::Lost) | None => ("never", "circle-x", t.state_lost().to_owned()),
     };
     let mut facts = Vec::new();
-    if let Some(code) = session.exit_code {
+    // Where it failed by itself, the heading has the code.
+    let told = session.outcome == Some(Outcome::Failed) && !out_of_memory;
+    if let Some(code) = session.exit_code.filter(|_| !told) {
         facts.push((t.ended_exit().to_owned(), code.to_string()));
     }
     if let (Some(start), Some(end)) = (session.started_at, session.ended_at) {
@@ -528,6 +578,7 @@ pub fn end(
             Some(_) if out_of_memory => {
                 t.ended_killed_memory_lead(components::size(session.resources.memory.0))
             }
+            Some(reason) if reason.code == rules::codes::SESSION_EXIT_CODE => String::new(),
             Some(reason) => codes::reason(t, reason),
             None => String::new(),
         },

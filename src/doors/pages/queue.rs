@@ -1,18 +1,20 @@
-//! `/queue`: what waits, in order, and why.
+//! `/queue`: what waits, in order and why, and a plan of what ends and starts when. Changes to a waiting request are
+//! in `waiting_request`.
 
 use api::sessions::SessionView;
 use askama::Template;
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use rules::placement::explain::Explanation;
 use rules::policy::SharePolicy;
 use rules::session::SessionState;
 use rules::units::Timestamp;
+use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
 use server::actions::gpus as devices;
-use server::actions::sessions;
+use server::actions::sessions::{self, PlannedSession, QUEUE_PAGE, QueueView, WaitingLaunch};
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, BarRow};
@@ -22,14 +24,23 @@ use super::{PagesContext, gpus, layout, live as stream, presenter, responses};
 use crate::doors::text::Text;
 
 #[derive(Template)]
-#[template(config = "web/askama.toml", path = "pages/queue.html", blocks = ["queue", "room", "ends"])]
+#[template(config = "web/askama.toml", path = "pages/queue.html", blocks = ["count", "queue", "room", "plan"])]
 pub struct QueuePage {
     pub t: Text,
     pub f: PageLayout,
     pub alert: Option<Alert>,
+    /// `20 of 202 sessions`; empty where none waits.
+    pub shown: String,
+    /// That sessions of others wait; none where none does, or all are shown.
+    pub others: Option<String>,
     pub waiting: Vec<QueueRow>,
+    /// Addresses of the pages before and behind.
+    pub newer: Option<String>,
+    pub older: Option<String>,
     pub room: Vec<BarRow>,
-    pub ends: Vec<EndingRow>,
+    pub plan: Vec<PlanRow>,
+    /// Words under the plan's axis: now, the middle, the end.
+    pub axis: [String; 3],
 }
 
 pub struct QueueRow {
@@ -38,32 +49,60 @@ pub struct QueueRow {
     pub hue: u8,
     pub href: String,
     pub name: String,
+    /// `and 497 more copies`; none for one session.
+    pub copies: Option<String>,
     pub state: String,
     pub since: String,
     pub why: String,
     pub facts: String,
     pub hint: Option<String>,
-    pub may_cancel: bool,
+    /// A smaller request that would start now.
+    pub instead: Option<SmallerRequest>,
+    pub held: bool,
+    pub may_change: bool,
 }
 
-pub struct EndingRow {
+/// What a click sends to have the session start now.
+pub struct SmallerRequest {
+    pub words: String,
+    pub cpu: String,
+    pub memory: String,
+    /// Empty where the share stays.
+    pub gpu: String,
+}
+
+pub struct PlanRow {
     pub href: String,
     pub name: String,
-    pub when: String,
-    /// How much of its time has passed.
-    pub percent: u8,
+    pub hue: u8,
+    pub runs: bool,
+    pub from: String,
+    pub until: String,
+    pub why: String,
+    /// Where its bar begins and how long it is, in thousandths of the plan.
+    pub at: u32,
+    pub length: u32,
+    /// It has no known end.
+    pub open: bool,
 }
 
-/// Sessions shown of those that end soon.
-const ENDS: usize = 8;
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct QueueQuery {
+    page: Option<usize>,
+}
+
+/// Least time that the plan shows: a plan of a minute would move all the time.
+const MIN_PLAN: u64 = 3600;
 
 /// `GET /queue`
 pub async fn show(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
+    Query(asked): Query<QueueQuery>,
 ) -> Response {
-    match read(&console, &visit, &caller).await {
+    match read(&console, &visit, &caller, asked.page).await {
         Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
         Err(failure) => {
             let frame = layout(&console, &visit, &caller, Nav::Queue);
@@ -77,19 +116,36 @@ pub async fn live(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
+    Query(asked): Query<QueueQuery>,
 ) -> Response {
     let (shared, request, reader) = (console.clone(), visit.clone(), caller.clone());
     stream::stream(&shared, &request, &reader, move || {
         let (console, visit, caller) = (console.clone(), visit.clone(), caller.clone());
+        let number = asked.page;
         async move {
-            let page = read(&console, &visit, &caller).await.ok()?;
+            let page = read(&console, &visit, &caller, number).await.ok()?;
             Some(vec![
                 ("counts", page.f.counts()),
+                ("shown", page.as_count().render().ok()?),
                 ("queue", page.as_queue().render().ok()?),
                 ("room", page.as_room().render().ok()?),
-                ("ends", page.as_ends().render().ok()?),
+                ("plan", page.as_plan().render().ok()?),
             ])
         }
+    })
+}
+
+/// The page with these words on top.
+pub(super) async fn with_alert(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    alert: Alert,
+) -> Result<QueuePage, Failure> {
+    let page = read(console, visit, caller, None).await?;
+    Ok(QueuePage {
+        alert: Some(alert),
+        ..page
     })
 }
 
@@ -97,21 +153,22 @@ async fn read(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
+    number: Option<usize>,
 ) -> Result<QueuePage, Failure> {
     let t = visit.text;
     let now = console.server.clock().now();
-    let queue = sessions::queue(&console.server, caller).await?;
+    let queue = sessions::queue_page(&console.server, caller, number.unwrap_or(1)).await?;
     let seen = sessions::overview(&console.server, caller).await?;
-    let running = sessions::running(&console.server, caller).await?;
-    let mut ends: Vec<(Timestamp, &SessionView)> = running
-        .iter()
-        .filter_map(|session| Some((end(session)?, session)))
-        .collect();
-    ends.sort_by_key(|(at, session)| (*at, session.id));
     let counts = seen.counts;
     let several = seen.machines.len() > 1;
     let devices = devices::list(&console.server, caller).await?;
     let small = gpus::Drawing::small();
+    let may_write = caller
+        .subject
+        .can(rules::permissions::Permission::SessionsWrite);
+    let address = |page: usize| format!("/queue?page={page}");
+    let pages = queue.of.div_ceil(QUEUE_PAGE);
+    let time = PlanTime::of(&queue.plan, now);
     Ok(QueuePage {
         t,
         f: PageLayout {
@@ -121,14 +178,19 @@ async fn read(
                 + counts.stopping
                 + counts.pending,
             waiting: counts.pending,
-            live: Some("/queue/live".to_owned()),
+            live: Some(format!("/queue/live?page={}", queue.page)),
             ..layout(console, visit, caller, Nav::Queue)
         },
         alert: None,
+        shown: shown(t, &queue),
+        others: (queue.others > 0).then(|| t.queue_others(queue.others as u64)),
         waiting: queue
+            .launches
             .iter()
-            .map(|one| waiting(t, visit, &one.session, &one.why, devices.policy, now))
+            .map(|launch| waiting(t, visit, launch, devices.policy, may_write, now))
             .collect(),
+        newer: (queue.page > 1).then(|| address(queue.page - 1)),
+        older: (queue.page < pages).then(|| address(queue.page + 1)),
         room: devices
             .items
             .iter()
@@ -144,49 +206,116 @@ async fn read(
                 })
             }))
             .collect(),
-        ends: ends
-            .into_iter()
-            .take(ENDS)
-            .map(|(at, session)| {
-                let began = session.started_at.unwrap_or(session.created_at);
-                EndingRow {
-                    href: format!("/sessions/{}", session.id),
-                    name: session.name.to_string(),
-                    when: visit.clock.near(at, now),
-                    percent: components::percent(
-                        now.seconds_since(began) as f64,
-                        at.seconds_since(began) as f64,
-                    ),
-                }
-            })
+        plan: queue
+            .plan
+            .iter()
+            .map(|planned| plan_row(t, visit, planned, &time, now))
             .collect(),
+        axis: [0, 500, 1000].map(|part| match part {
+            0 => t.queue_now().to_owned(),
+            part => visit.clock.near(time.at(part), now),
+        }),
     })
 }
 
-/// When it must be over by the limits its owner set; none without a limit.
-fn end(session: &SessionView) -> Option<Timestamp> {
-    let started = session
-        .started_at
-        .filter(|_| session.state == SessionState::Running)?;
-    let seconds = [session.timeout_seconds, session.max_runtime_seconds]
-        .into_iter()
-        .flatten()
-        .min()?;
-    Some(started.plus_seconds(seconds))
+/// How many of those that wait stand on this page.
+fn shown(t: Text, queue: &QueueView) -> String {
+    let here: usize = queue.launches.iter().map(|launch| launch.copies).sum();
+    match queue.sessions {
+        0 => String::new(),
+        all if here == all => t.queue_count(all as u64),
+        all => t.queue_count_of(here as u64, all as u64),
+    }
+}
+
+/// What the width of the plan stands for. It moves in steps of a hundredth, so that a page at rest stays as it is.
+struct PlanTime {
+    begin: Timestamp,
+    seconds: u64,
+}
+
+impl PlanTime {
+    fn of(plan: &[PlannedSession], now: Timestamp) -> Self {
+        let known = plan.iter().flat_map(|planned| {
+            let starts = (!planned.runs).then_some(planned.from);
+            [planned.until, starts]
+        });
+        let last = known.flatten().max().unwrap_or(now);
+        // Room behind the last mark, in whole hours.
+        let ahead = last.seconds_since(now) * 21 / 20;
+        let seconds = ahead.div_ceil(MIN_PLAN).max(1) * MIN_PLAN;
+        let step = i64::try_from(seconds * 10).unwrap_or(i64::MAX);
+        let begin = now.as_millis().div_euclid(step) * step;
+        Self {
+            begin: Timestamp::from_millis(begin),
+            seconds,
+        }
+    }
+
+    /// The moment that is so many thousandths of the way.
+    fn at(&self, part: u32) -> Timestamp {
+        let seconds = self.seconds * u64::from(part) / 1000;
+        self.begin.plus_seconds(seconds)
+    }
+
+    /// How many thousandths of the way a moment is.
+    fn part(&self, at: Timestamp) -> u32 {
+        let part = at.seconds_since(self.begin) * 1000 / self.seconds.max(1);
+        u32::try_from(part).unwrap_or(1000).min(1000)
+    }
+}
+
+fn plan_row(
+    t: Text,
+    visit: &RequestContext,
+    planned: &PlannedSession,
+    time: &PlanTime,
+    now: Timestamp,
+) -> PlanRow {
+    let at = match planned.runs {
+        true => 0,
+        false => time.part(planned.from),
+    };
+    let end = planned.until.map_or(1000, |until| time.part(until));
+    let when = |at| visit.clock.near(at, now);
+    PlanRow {
+        href: format!("/sessions/{}", planned.id),
+        name: planned.name.to_string(),
+        hue: components::hue(&planned.owner),
+        runs: planned.runs,
+        from: match planned.runs {
+            true => t.queue_runs().to_owned(),
+            false => when(planned.from),
+        },
+        until: planned
+            .until
+            .map_or_else(|| t.queue_no_end().to_owned(), when),
+        why: match (&planned.after, planned.runs) {
+            (Some(after), _) => t.queue_after(after.as_str()),
+            (None, true) => match planned.until {
+                Some(_) => t.queue_limit_reached().to_owned(),
+                None => t.queue_no_limit().to_owned(),
+            },
+            (None, false) if planned.from <= now => t.queue_starts_now().to_owned(),
+            (None, false) => t.queue_after_others().to_owned(),
+        },
+        at,
+        length: end.saturating_sub(at).max(4),
+        open: planned.until.is_none(),
+    }
 }
 
 fn waiting(
     t: Text,
     visit: &RequestContext,
-    session: &SessionView,
-    answer: &Explanation,
+    launch: &WaitingLaunch,
     policy: SharePolicy,
+    may_write: bool,
     now: Timestamp,
 ) -> QueueRow {
-    let code = answer
-        .blockers
-        .first()
-        .map_or("", |blocker| blocker.code.as_str());
+    let (session, answer): (&SessionView, &Explanation) =
+        (&launch.first.session, &launch.first.why);
+    let alone = launch.copies == 1 && session.state == SessionState::Pending;
     QueueRow {
         id: session.id.to_string(),
         position: answer
@@ -195,28 +324,70 @@ fn waiting(
         hue: components::hue(session.owner.name.as_str()),
         href: format!("/sessions/{}", session.id),
         name: session.name.to_string(),
-        state: match (code, answer.queue_position) {
-            (rules::codes::START_LATER, _) => t.queue_scheduled(),
-            (rules::codes::DEPENDENCY_WAITING, _) => t.queue_depends(),
-            (_, Some(1)) => t.queue_next(),
-            _ => t.state_waiting(),
-        }
-        .to_owned(),
-        since: components::span(t, now.seconds_since(session.created_at)),
+        copies: launch
+            .last
+            .as_ref()
+            .map(|last| t.queue_copies(launch.copies as u64 - 1, last.as_str())),
+        state: presenter::queue_word(t, answer).to_owned(),
+        since: t.queue_since(visit.clock.near(session.created_at, now)),
         why: presenter::sentence(t, &visit.clock, answer),
         facts: t.queue_asks(
             session.owner.name.as_str(),
             presenter::asked(t, &session.resources, policy),
         ),
-        hint: answer
-            .eta
-            .as_ref()
-            .map(|_| presenter::eta(t, &visit.clock, answer, now))
-            .or_else(|| {
-                presenter::alternatives(t, answer, policy)
-                    .into_iter()
-                    .next()
+        hint: presenter::outlook(t, &visit.clock, answer, now),
+        instead: answer
+            .alternatives
+            .first()
+            .filter(|_| may_write && alone)
+            .map(|other| SmallerRequest {
+                words: presenter::asked(t, &other.demand, policy),
+                cpu: other.demand.cpu.to_string(),
+                memory: format!("{}b", other.demand.memory.0),
+                gpu: match other.demand.gpu == session.resources.gpu {
+                    true => String::new(),
+                    false => other.demand.gpu.to_string(),
+                },
             }),
-        may_cancel: true,
+        held: session.held_by.is_some(),
+        may_change: may_write,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rules::names::{SessionId, SessionName};
+
+    use super::*;
+
+    fn planned(runs: bool, from: u64, until: Option<u64>) -> PlannedSession {
+        let at = |seconds| Timestamp::from_millis(1_000_000_000).plus_seconds(seconds);
+        PlannedSession {
+            id: SessionId(uuid::Uuid::nil()),
+            name: SessionName::parse("a").expect("a name"),
+            owner: "kim".into(),
+            runs,
+            from: at(from),
+            until: until.map(at),
+            after: None,
+        }
+    }
+
+    #[test]
+    fn a_plan_holds_all_that_is_known_and_moves_in_steps() {
+        let now = Timestamp::from_millis(1_000_000_000);
+        let plan = [
+            planned(true, 0, Some(1800)),
+            planned(false, 1800, Some(9000)),
+            planned(true, 0, None),
+        ];
+        let time = PlanTime::of(&plan, now);
+        assert_eq!(time.seconds, 3 * 3600);
+        assert!(time.at(1000) >= plan[1].until.expect("an end"));
+        assert!(time.begin <= now && now.seconds_since(time.begin) <= time.seconds / 100);
+        let soon = PlanTime::of(&plan, now.plus_seconds(1));
+        assert_eq!(time.begin, soon.begin, "a second later it is the same");
+        assert_eq!(PlanTime::of(&[], now).seconds, MIN_PLAN);
+        assert!(time.part(plan[0].until.expect("an end")) < time.part(plan[1].until.expect("one")));
     }
 }

@@ -6,9 +6,12 @@ use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, header};
 use jiff::tz::TimeZone;
 use rules::units::Timestamp;
+use server::actions::sessions::MenuCounts;
 use std::convert::Infallible;
+use std::sync::{Arc, OnceLock};
 
 use super::components;
+use super::form_faults::RefusedForm;
 use super::layout::Theme;
 use crate::doors::peer::Encrypted;
 use crate::doors::text::{Language, Text};
@@ -32,6 +35,26 @@ pub struct RequestContext {
     pub request: Option<String>,
     /// The connection is encrypted.
     pub secure: bool,
+    /// The numbers of the menu, known once the caller is.
+    pub counts: MenuCell,
+    /// The form that this answer shows again, since it was refused.
+    pub refused: Option<RefusedForm>,
+}
+
+/// Where the proof of the caller leaves the numbers of the menu for the page that is made later.
+#[derive(Clone, Debug, Default)]
+pub struct MenuCell(Arc<OnceLock<MenuCounts>>);
+
+impl MenuCell {
+    pub fn set(&self, counts: MenuCounts) {
+        // A second proof of the same request finds the same numbers.
+        let _ = self.0.set(counts);
+    }
+
+    /// Zeros for strangers, and for fragments, which have no menu.
+    pub fn get(&self) -> MenuCounts {
+        self.0.get().copied().unwrap_or_default()
+    }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for RequestContext {
@@ -47,6 +70,14 @@ impl<S: Send + Sync> FromRequestParts<S> for RequestContext {
 pub struct PageRequestId(pub String);
 
 impl RequestContext {
+    /// The same for an answer that shows a refused form again.
+    pub fn refusing(&self, form: RefusedForm) -> RequestContext {
+        RequestContext {
+            refused: Some(form),
+            ..self.clone()
+        }
+    }
+
     /// Reads a request that is being taken apart.
     pub fn in_parts(parts: &Parts) -> RequestContext {
         let path = parts
@@ -103,6 +134,8 @@ impl RequestContext {
             nonce: nonce(),
             request: None,
             secure,
+            counts: connection.get::<MenuCell>().cloned().unwrap_or_default(),
+            refused: None,
         }
     }
 }
@@ -129,7 +162,7 @@ const OWN: &str = "__Host-";
 
 /// The value of a cookie of taste. Over TLS only one that is surely ours; a proxy that speaks TLS for us
 /// lets the browser keep that one too.
-fn taste_of<'a>(headers: &'a HeaderMap, secure: bool, name: &str) -> Option<&'a str> {
+pub(super) fn taste_of<'a>(headers: &'a HeaderMap, secure: bool, name: &str) -> Option<&'a str> {
     let own = cookie(headers, &format!("{OWN}{name}"));
     match secure {
         true => own,

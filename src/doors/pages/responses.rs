@@ -7,6 +7,7 @@ use axum::response::{IntoResponse as _, Response};
 use rules::refusal::{Refusal, RefusalKind};
 use server::Failure;
 
+use super::form_faults::{self, RefusedForm};
 use super::layout::{Nav, PageLayout};
 use super::problem::{BareProblemPage, ProblemPage};
 use super::request_context::RequestContext;
@@ -38,7 +39,7 @@ pub fn html(visit: &RequestContext, status: StatusCode, body: String) -> Respons
     (status, headers, visible(body)).into_response()
 }
 
-/// A rendered template; a fault in a template is ours and says so.
+/// A rendered template, with the faults of the form that was refused, if one was; a fault in a template is ours and says so.
 pub fn page(
     console: &PagesContext,
     visit: &RequestContext,
@@ -46,7 +47,13 @@ pub fn page(
     template: &impl Template,
 ) -> Response {
     match template.render() {
-        Ok(body) => html(visit, status, body),
+        Ok(body) => {
+            let marked = |form: &RefusedForm| {
+                form_faults::marked(&body, form).unwrap_or_else(|| form_faults::above(&body, form))
+            };
+            let marked = visit.refused.as_ref().map(marked);
+            html(visit, status, marked.unwrap_or(body))
+        }
         Err(error) => {
             tracing::error!(%error, path = visit.path, "a page was not rendered");
             fault_page(console, visit, None)
@@ -138,7 +145,17 @@ pub fn refused(
     refusal: &Refusal,
 ) -> Response {
     let t = visit.text;
+    let mut detail = codes::refusal(t, refusal);
     let (icon, title) = match refusal.kind {
+        RefusalKind::Denied if refusal.code == rules::codes::ROLE_ADMINISTRATOR_NEEDED => {
+            // Which permission it was helps nobody who reads a page.
+            detail = t.problem_administrators_lead().to_owned();
+            ("ban", t.problem_administrators())
+        }
+        RefusalKind::NotFound if refusal.code == rules::codes::PATH_UNKNOWN => {
+            detail = t.problem_address_lead().to_owned();
+            ("search", t.problem_address())
+        }
         RefusalKind::Denied if refusal.code == rules::codes::ORIGIN_FOREIGN => {
             ("ban", t.problem_origin())
         }
@@ -154,8 +171,27 @@ pub fn refused(
         status(refusal),
         icon,
         title,
-        codes::refusal(t, refusal),
+        detail,
         &refusal.code,
+    )
+}
+
+/// The page for an address that takes forms only; `Allow` is set by the router.
+pub fn no_page(
+    console: &PagesContext,
+    visit: &RequestContext,
+    frame: Option<PageLayout>,
+) -> Response {
+    let t = visit.text;
+    problem(
+        console,
+        visit,
+        frame,
+        StatusCode::METHOD_NOT_ALLOWED,
+        "rotate-ccw",
+        t.problem_method(),
+        t.problem_method_lead().to_owned(),
+        rules::codes::METHOD_NOT_ALLOWED,
     )
 }
 

@@ -5,14 +5,15 @@ use axum::Form;
 use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::Response;
-use rules::refusals;
+use rules::refusal::Refusal;
 use serde::Deserialize;
 use server::actions::installation;
 use server::{Failure, access};
 
 use super::authentication::{self, OptionalPageCaller, PagePeer};
-use super::components::{self, Alert};
-use super::layout::PageLayout;
+use super::components::{self, Alert, FormFieldError};
+use super::form_faults::RefusedForm;
+use super::layout::{Attribute, PageLayout};
 use super::request_context::RequestContext;
 use super::{PagesContext, guest, responses, wizard};
 use crate::doors::text::{Text, codes};
@@ -29,6 +30,30 @@ pub struct SetupPage {
     /// No form, only the alert: set up already, or the code is too old.
     pub closed: bool,
     pub alert: Option<Alert>,
+    /// A field was refused: it has the focus.
+    pub refused: bool,
+}
+
+impl SetupPage {
+    /// The focus for the first empty field of a form that was not refused.
+    fn focus(&self, field: &str) -> Attribute {
+        let first = match (self.code.is_empty(), self.name.is_empty()) {
+            (true, _) => "code",
+            (false, true) => "name",
+            (false, false) => "password",
+        };
+        Attribute::focus(!self.refused && field == first)
+    }
+}
+
+/// What a form comes back with.
+#[derive(Default)]
+struct Outcome {
+    code: String,
+    name: String,
+    closed: bool,
+    alert: Option<Alert>,
+    faults: Vec<FormFieldError>,
 }
 
 /// The fewest characters of a password; `server::access` refuses shorter ones, this only says it first.
@@ -60,34 +85,35 @@ pub async fn show(
     } else {
         StatusCode::OK
     };
-    form(
-        &console,
-        &visit,
-        status,
-        asked.code,
-        String::new(),
+    let outcome = Outcome {
+        code: asked.code,
         closed,
         alert,
-    )
+        ..Outcome::default()
+    };
+    form(&console, &visit, status, outcome)
 }
 
 fn form(
     console: &PagesContext,
     visit: &RequestContext,
     status: StatusCode,
-    code: String,
-    name: String,
-    closed: bool,
-    alert: Option<Alert>,
+    outcome: Outcome,
 ) -> Response {
+    let refused = !outcome.faults.is_empty();
+    let visit = &match refused {
+        true => visit.refusing(RefusedForm::with_faults("/setup", outcome.faults)),
+        false => visit.clone(),
+    };
     let page = SetupPage {
         t: visit.text,
         f: guest(console, visit),
-        code,
-        name,
+        code: outcome.code,
+        name: outcome.name,
         shortest: MIN_PASSWORD,
-        closed,
-        alert,
+        closed: outcome.closed,
+        alert: outcome.alert,
+        refused,
     };
     responses::page(console, visit, status, &page)
 }
@@ -104,6 +130,34 @@ pub struct SetupForm {
     again: String,
 }
 
+/// What can be said of the fields before anything is tried, all of it at once.
+fn seen(t: Text, typed: &SetupForm) -> Vec<FormFieldError> {
+    let mut faults = Vec::new();
+    let mut tell = |field: &str, message: String| faults.push(FormFieldError::new(field, message));
+    if typed.code.trim().is_empty() {
+        tell("code", t.setup_code_missing().to_owned());
+    }
+    if typed.name.trim().is_empty() {
+        tell("name", t.login_name_missing().to_owned());
+    }
+    if typed.password.chars().count() < MIN_PASSWORD {
+        tell("password", t.setup_password_short().to_owned());
+    }
+    if typed.password != typed.again {
+        tell("again", t.setup_differ().to_owned());
+    }
+    faults
+}
+
+/// The field that a refusal is about; none for one that is about the whole form.
+fn field(refusal: &Refusal) -> Option<&'static str> {
+    match refusal.code.split(['.', '-']).next()? {
+        "password" => Some("password"),
+        "user" => Some("name"),
+        _ => None,
+    }
+}
+
 /// `POST /setup`
 pub async fn submit(
     State(console): State<PagesContext>,
@@ -112,18 +166,26 @@ pub async fn submit(
     Form(typed): Form<SetupForm>,
 ) -> Response {
     let t = visit.text;
-    let made = if typed.password == typed.again {
-        access::set_up(
-            &console.server,
-            &typed.code,
-            typed.name.trim(),
-            typed.password,
-            peer.address(),
-        )
-        .await
-    } else {
-        Err(refusals::password_differs_on_page(t.setup_differ()).into())
-    };
+    let faults = seen(t, &typed);
+    // A machine that is set up says so, whatever was typed.
+    if !faults.is_empty() && access::setup_open(&console.server) {
+        let outcome = Outcome {
+            code: typed.code,
+            name: typed.name,
+            faults,
+            ..Outcome::default()
+        };
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        return form(&console, &visit, status, outcome);
+    }
+    let made = access::set_up(
+        &console.server,
+        &typed.code,
+        typed.name.trim(),
+        typed.password,
+        peer.address(),
+    )
+    .await;
     let refusal = match made {
         Ok(signed_in) => {
             let now = console.server.clock().now();
@@ -146,19 +208,27 @@ pub async fn submit(
         refusal.code.as_str(),
         rules::codes::SETUP_DONE | rules::codes::SETUP_CODE_EXPIRED
     );
-    let alert = match refusal.code.as_str() {
-        rules::codes::SETUP_DONE => Alert::warning(t.setup_done()),
-        rules::codes::SETUP_CODE_EXPIRED => Alert::warning(t.setup_expired()),
-        rules::codes::SETUP_CODE_WRONG => Alert::bad(t.setup_wrong()),
-        _ => Alert::bad(codes::refusal(t, &refusal)),
-    };
-    form(
-        &console,
-        &visit,
-        responses::status(&refusal),
-        typed.code,
-        typed.name,
+    let mut outcome = Outcome {
+        code: typed.code,
+        name: typed.name,
         closed,
-        Some(alert),
-    )
+        ..Outcome::default()
+    };
+    match refusal.code.as_str() {
+        rules::codes::SETUP_DONE => outcome.alert = Some(Alert::warning(t.setup_done())),
+        rules::codes::SETUP_CODE_EXPIRED => {
+            outcome.alert = Some(Alert::warning(t.setup_expired()));
+        }
+        rules::codes::SETUP_CODE_WRONG => {
+            outcome.faults = vec![FormFieldError::new("code", t.setup_wrong())];
+        }
+        _ => {
+            let said = codes::refusal(t, &refusal);
+            match field(&refusal) {
+                Some(field) => outcome.faults = vec![FormFieldError::new(field, said)],
+                None => outcome.alert = Some(Alert::bad(said)),
+            }
+        }
+    }
+    form(&console, &visit, responses::status(&refusal), outcome)
 }

@@ -1,5 +1,4 @@
-//! `/system`: how the machine is, what is set and from where, its backups, and the file for those who
-//! helps. For administrators; everybody else gets what `server::actions` says.
+//! `/system`: how the machine is, its backups, and the file for those who help. For administrators; everybody else gets what `server::actions` says.
 
 use askama::Template;
 use axum::extract::{Path, State};
@@ -10,9 +9,11 @@ use rules::refusal::RefusalKind;
 use rules::units::Timestamp;
 use server::Failure;
 use server::access::Caller;
+use server::actions::attention::AttentionList;
 use server::actions::backups::{self, BackupStanding};
-use server::actions::system::{self, BundleMember, Diagnostic};
+use server::actions::system::{self, BundleMember};
 
+use super::attention::{self, AttentionRow};
 use super::authentication::PageCaller;
 use super::components::{self, Alert};
 use super::layout::{Attribute, Nav, PageLayout};
@@ -25,7 +26,6 @@ use crate::doors::text::{Text, codes};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SystemTab {
     Checks,
-    Settings,
     Backups,
     Support,
 }
@@ -38,7 +38,6 @@ pub struct SystemPage {
     pub alert: Option<Alert>,
     pub tab: SystemTab,
     pub checks: Checks,
-    pub settings: Vec<Setting>,
     pub backups: BackupOverview,
     pub members: Vec<BundleFileRow>,
 }
@@ -46,33 +45,18 @@ pub struct SystemPage {
 /// What was looked at, by how it came out.
 #[derive(Default)]
 pub struct Checks {
-    pub unwell: Vec<SystemCheckRow>,
-    pub well: Vec<SystemCheckRow>,
+    /// What has failed first.
+    pub unwell: Vec<AttentionRow>,
+    /// What passed, by subject.
+    pub well: Vec<CheckGroup>,
+    pub passed: usize,
     pub summary: String,
 }
 
-/// One check.
-pub struct SystemCheckRow {
-    pub id: String,
-    /// What it looks at and how to mend it, in the reader's language where that is not English.
-    pub told: Option<(&'static str, &'static str)>,
-    pub icon: &'static str,
-    pub tone: &'static str,
-    pub found: String,
-    pub fix: String,
-}
-
-/// One setting.
-pub struct Setting {
-    pub key: String,
-    pub about: String,
-    pub value: String,
-    pub default: String,
-    pub source: String,
-    pub variable: String,
-    /// What a source says by now and waits for a restart; empty where nothing does.
-    pub waiting: String,
-    pub changed: bool,
+/// Checks of one subject that passed.
+pub struct CheckGroup {
+    pub title: &'static str,
+    pub rows: Vec<AttentionRow>,
 }
 
 /// The backups that the server makes by itself.
@@ -126,37 +110,18 @@ pub async fn checks(
     PageCaller(caller): PageCaller,
 ) -> Response {
     let mut page = empty(&console, &visit, &caller, SystemTab::Checks);
-    match system::diagnose(&console.server, &caller).await {
-        Ok(found) => page.checks = sorted(visit.text, found),
-        Err(failure) => match unavailable(&visit, &failure) {
+    if let Err(failure) = system::diagnose(&console.server, &caller).await {
+        match unavailable(&visit, &failure) {
             Some(alert) => page.alert = Some(alert),
             None => return failed(&console, &visit, &caller, &failure),
-        },
-    }
-    responses::page(&console, &visit, StatusCode::OK, &page)
-}
-
-/// `GET /system/settings`
-pub async fn settings(
-    State(console): State<PagesContext>,
-    visit: RequestContext,
-    PageCaller(caller): PageCaller,
-) -> Response {
-    match system::settings(&console.server, &caller).await {
-        Ok(standings) => {
-            let t = visit.text;
-            let settings = standings
-                .iter()
-                .filter_map(|standing| Some(setting(t, &serde_json::to_value(standing).ok()?)))
-                .collect();
-            let page = SystemPage {
-                settings,
-                ..empty(&console, &visit, &caller, SystemTab::Settings)
-            };
-            responses::page(&console, &visit, StatusCode::OK, &page)
         }
-        Err(failure) => failed(&console, &visit, &caller, &failure),
     }
+    match server::actions::attention::attention(&console.server, &caller).await {
+        Ok(all) => page.checks = sorted(visit.text, &all),
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    }
+    page.f.attention = server::actions::attention::count(&console.server, &caller);
+    responses::page(&console, &visit, StatusCode::OK, &page)
 }
 
 /// `POST /system/settings/reload`
@@ -331,7 +296,6 @@ fn empty(
         alert: None,
         tab,
         checks: Checks::default(),
-        settings: Vec::new(),
         backups: BackupOverview::default(),
         members: Vec::new(),
     }
@@ -357,74 +321,41 @@ fn unavailable(visit: &RequestContext, failure: &Failure) -> Option<Alert> {
     }
 }
 
-pub(super) fn sorted(t: Text, found: Vec<Diagnostic>) -> Checks {
-    let count = |state: &str| found.iter().filter(|check| check.state == state).count() as u64;
-    let summary = t.system_summary(count("ok"), count("warn"), count("fail"));
-    let (well, unwell): (Vec<SystemCheckRow>, Vec<SystemCheckRow>) = found
-        .into_iter()
-        .map(|check| SystemCheckRow {
-            icon: match check.state.as_str() {
-                "ok" => "circle-check",
-                "warn" => "triangle-alert",
-                _ => "circle-x",
-            },
-            tone: match check.state.as_str() {
-                "ok" => "ok",
-                "warn" => "warn",
-                _ => "bad",
-            },
-            told: codes::check(t, &check.id, &check.found),
-            id: check.id,
-            found: check.found,
-            fix: check.fix,
-        })
-        .partition(|line| line.tone == "ok");
-    Checks {
-        unwell,
-        well,
-        summary,
-    }
-}
-
-fn setting(t: Text, standing: &serde_json::Value) -> Setting {
-    let word = |value: &serde_json::Value| match value {
-        serde_json::Value::Null => t.system_unset().to_owned(),
-        serde_json::Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    let plain = |name: &str| word(&standing[name]);
-    Setting {
-        key: plain("key"),
-        about: plain("about"),
-        value: plain("value"),
-        default: plain("default"),
-        source: source(t, &standing["source"]),
-        variable: plain("variable"),
-        waiting: match &standing["waiting"] {
-            serde_json::Value::Null => String::new(),
-            waiting => t.system_waits(word(&waiting["value"])),
-        },
-        changed: standing["value"] != standing["default"],
-    }
-}
-
-/// Where a value comes from: `default`, or an object that names file, variable or flag.
-fn source(t: Text, source: &serde_json::Value) -> String {
-    match source {
-        serde_json::Value::String(word) if word == "default" || word == "built-in" => {
-            t.system_built_in().to_owned()
+/// What needs attention, and what passed, by subject.
+pub(super) fn sorted(t: Text, all: &AttentionList) -> Checks {
+    let mut well: Vec<CheckGroup> = Vec::new();
+    for check in &all.passed {
+        let title = subject(t, &check.id);
+        let row = attention::check(t, check);
+        match well.iter_mut().find(|group| group.title == title) {
+            Some(group) => group.rows.push(row),
+            None => well.push(CheckGroup {
+                title,
+                rows: vec![row],
+            }),
         }
-        serde_json::Value::String(word) => word.clone(),
-        serde_json::Value::Object(parts) => parts
-            .values()
-            .filter_map(|part| match part {
-                serde_json::Value::String(text) => Some(text.clone()),
-                serde_json::Value::Number(number) => Some(number.to_string()),
-                _ => None,
-            })
-            .collect::<Vec<_>>()
-            .join(":"),
-        other => other.to_string(),
+    }
+    Checks {
+        unwell: attention::rows(t, all),
+        passed: all.passed.len(),
+        summary: attention::summary(t, all),
+        well,
+    }
+}
+
+/// What a check is of.
+fn subject(t: Text, id: &str) -> &'static str {
+    match id {
+        "accelerators" | "gpu" | "fences" => t.nav_gpus(),
+        "address" | "host-name" | "port" | "port-apps" | "port-http" => t.system_group_network(),
+        "clock" | "clock-and-state" | "time-sync" | "randomness" => t.system_group_time(),
+        "killed-for-memory" | "memory-pressure" | "overcommit" | "swap" => t.plan_memory(),
+        "backup-disk" | "backups" | "catalog" | "catalog-log" | "catalog-sound" | "continuity"
+        | "disk" | "disk-faults" | "findings" | "inodes" | "run-directory" | "schema"
+        | "settings-file" | "state" | "state-disk" | "state-mount" | "state-owner" => {
+            t.system_group_storage()
+        }
+        _ => t.system_group_system(),
     }
 }
 

@@ -6,6 +6,7 @@ mod gone;
 mod lint;
 mod sample;
 mod whole;
+mod words;
 
 use askama::Template as _;
 

@@ -18,10 +18,11 @@ use server::actions::certificates;
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert};
+use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::{PagesContext, layout, responses};
-use crate::doors::text::{Text, codes};
+use crate::doors::text::Text;
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/tls.html")]
@@ -148,19 +149,34 @@ fn served(console: &PagesContext, visit: &RequestContext, shown: CertificateStat
     }
 }
 
-/// A page that says why not, with what was typed.
+/// Where the forms of the page are sent.
+const REQUEST: &str = "/system/tls/request";
+const IMPORT: &str = "/system/tls/certificate";
+const RESET: &str = "/system/tls/reset";
+
+/// A page that says why not, with what was typed, in the form that is sent to `action`.
 async fn no(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
+    action: &str,
     failure: Failure,
     typed: TlsFields,
 ) -> Response {
     match failure {
         Failure::Refusal(refusal) => {
-            let alert = Alert::bad(codes::refusal(visit.text, &refusal));
             let status = responses::status(&refusal);
-            page(console, visit, caller, status, Some(alert), None, typed).await
+            let told = RefusedForm::new(visit.text, action, &refusal);
+            let field = match (action, refusal.code.as_str()) {
+                (REQUEST, rules::codes::TLS_ORGANISATION_INVALID) => "organisation",
+                (REQUEST, _) => "names",
+                (IMPORT, code) if code.starts_with("tls.key") => "key-file",
+                (IMPORT, rules::codes::TLS_CERTIFICATE_NAME) => "name",
+                (IMPORT, _) => "certificate",
+                _ => "",
+            };
+            let visit = visit.refusing(told.at(field));
+            page(console, &visit, caller, status, None, None, typed).await
         }
         fault => {
             let f = layout(console, visit, caller, Nav::System);
@@ -210,7 +226,7 @@ pub async fn request(
             )
             .await
         }
-        Err(failure) => no(&console, &visit, &caller, failure, typed).await,
+        Err(failure) => no(&console, &visit, &caller, REQUEST, failure, typed).await,
     }
 }
 
@@ -229,7 +245,7 @@ pub async fn import(
             Ok(None) => break,
             Err(error) => {
                 let refusal = refusals::body_unreadable(&error);
-                return no(&console, &visit, &caller, refusal.into(), typed).await;
+                return no(&console, &visit, &caller, IMPORT, refusal.into(), typed).await;
             }
         };
         let name = field.name().unwrap_or_default().to_owned();
@@ -262,7 +278,7 @@ pub async fn import(
     }
     match certificates::import(&console.server, &caller, brought).await {
         Ok(_) => responses::see_with("/system/tls", "certificate", ""),
-        Err(failure) => no(&console, &visit, &caller, failure, typed).await,
+        Err(failure) => no(&console, &visit, &caller, IMPORT, failure, typed).await,
     }
 }
 
@@ -280,6 +296,16 @@ pub async fn reset(
 ) -> Response {
     match certificates::reset(&console.server, &caller, back.to).await {
         Ok(_) => responses::see_with("/system/tls", "certificate", ""),
-        Err(failure) => no(&console, &visit, &caller, failure, TlsFields::default()).await,
+        Err(failure) => {
+            no(
+                &console,
+                &visit,
+                &caller,
+                RESET,
+                failure,
+                TlsFields::default(),
+            )
+            .await
+        }
     }
 }

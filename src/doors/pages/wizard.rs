@@ -1,29 +1,32 @@
 //! `/setup/time` to `/setup/report`: the rest of the installation, step by step, for administrators. Each step
 //! can be left and taken up again. Never changes the machine's clock or disks; it says by which command that is done.
 
+mod report;
+
 use std::time::Duration;
 
 use api::sessions::SessionView;
+use api::users::UserPreferences;
 use askama::Template;
 use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use rules::refusals;
 use rules::session::SessionState;
-use rules::units::Timestamp;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
 use server::actions::certificates;
-use server::actions::installation::{self, Report, SetupProgress, Step, TrialMeasurement};
+use server::actions::installation::{self, SetupProgress, Step, TrialMeasurement};
 use server::actions::sessions;
-use server::actions::{images, system};
+use server::actions::{images, system, users};
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, Choice};
 use super::layout::PageLayout;
-use super::request_context::{RequestContext, zones};
+use super::request_context::{RequestContext, taste, zones};
 use super::trust::AuthorityView;
 use super::{PagesContext, guest, responses};
 use crate::doors::text::{Text, codes};
@@ -43,6 +46,10 @@ pub struct WizardPage {
     pub step: &'static str,
     pub before: Option<&'static str>,
     pub go: &'static str,
+    /// Going on is the main thing to do on this page.
+    pub main: bool,
+    /// The last page: nothing is left to do later.
+    pub last: bool,
 }
 
 /// One step in the list at the top.
@@ -78,7 +85,18 @@ pub enum WizardView {
         machines: Vec<(String, String)>,
         measured: Vec<(&'static str, String)>,
         checks: Vec<Looked>,
+        /// GPUs by machine and model.
+        devices: Vec<(String, String)>,
+        next: Vec<NextTask>,
     },
+}
+
+/// Something to do after the installation.
+pub struct NextTask {
+    pub href: &'static str,
+    pub icon: &'static str,
+    pub name: &'static str,
+    pub lead: String,
 }
 
 /// Something that sessions can start from.
@@ -102,6 +120,13 @@ pub struct Looked {
     pub icon: &'static str,
     pub tone: &'static str,
     pub text: String,
+}
+
+/// What goes with a step that is done.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct StepForm {
+    zone: Option<String>,
 }
 
 /// A page of the wizard.
@@ -161,6 +186,9 @@ impl WizardStepPage {
     }
 }
 
+const TIME: WizardStepPage = WizardStepPage::Of(Step::Time);
+const CERTIFICATE: WizardStepPage = WizardStepPage::Of(Step::Certificate);
+
 /// How long a page waits for the test session to end before it says that it still runs.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -202,24 +230,73 @@ pub async fn submit(
     visit: RequestContext,
     PageCaller(caller): PageCaller,
     Path(step): Path<String>,
+    Form(typed): Form<StepForm>,
 ) -> Response {
     let Some(page) = WizardStepPage::of(&step) else {
         return unknown(&console, &visit);
     };
+    let zone = typed.zone.as_deref().filter(|_| page == TIME);
+    if let Some(zone) = zone
+        && jiff::tz::TimeZone::get(zone).is_err()
+    {
+        let refusal = refusals::time_zone_unknown();
+        let alert = Alert::bad(codes::refusal(visit.text, &refusal));
+        let status = responses::status(&refusal);
+        return render(&console, &visit, &caller, page, status, Some(alert)).await;
+    }
+    let steps = steps(&console).await;
     let (done, next) = match page {
         WizardStepPage::Of(step) => {
-            let next = WizardStepPage::ALL[page.place() + 1].href();
-            (
-                installation::done(&console.server, &caller, step).await,
-                next,
-            )
+            let later = &WizardStepPage::ALL[page.place() + 1..];
+            let next = later.iter().find(|page| steps.contains(page));
+            let next = next.unwrap_or(&WizardStepPage::Report).href();
+            let mut done = installation::done(&console.server, &caller, step).await;
+            // A step with nothing to do is done with the one before it.
+            if done.is_ok() && page == TIME && !steps.contains(&CERTIFICATE) {
+                done = installation::done(&console.server, &caller, Step::Certificate).await;
+            }
+            (done, next)
         }
         WizardStepPage::Report => (installation::finish(&console.server, &caller).await, "/"),
     };
-    match done {
-        Ok(()) => responses::see(next),
-        Err(failure) => responses::failure(&console, &visit, None, &failure),
+    if let Err(failure) = done {
+        return responses::failure(&console, &visit, None, &failure);
     }
+    let mut response = responses::see(next);
+    if let Some(zone) = zone {
+        keep_zone(&console, &visit, &caller, zone, &mut response).await;
+    }
+    response
+}
+
+/// The chosen zone, for this browser and for the account.
+async fn keep_zone(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    zone: &str,
+    response: &mut Response,
+) {
+    if let Ok(cookie) = HeaderValue::try_from(taste(visit, "fardel_zone", zone)) {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
+    let preferences = UserPreferences {
+        time_zone: Some(zone.to_owned()),
+        ..UserPreferences::default()
+    };
+    // This browser has its cookie already; the account only carries it to the next one.
+    if let Err(failure) = users::set_me(&console.server, caller, preferences).await {
+        tracing::warn!(error = %failure, "the time zone was not kept with the account");
+    }
+}
+
+/// The steps with something to do: without a certificate of its own, a machine has none to trust.
+async fn steps(console: &PagesContext) -> Vec<WizardStepPage> {
+    let encrypted = certificates::trust(&console.server).await.is_ok();
+    WizardStepPage::ALL
+        .into_iter()
+        .filter(|page| encrypted || *page != CERTIFICATE)
+        .collect()
 }
 
 #[derive(Deserialize)]
@@ -266,12 +343,12 @@ pub async fn open_place(console: &PagesContext, caller: &Caller) -> Option<&'sta
     if progress.began_at.is_none() || progress.finished_at.is_some() {
         return None;
     }
-    Some(
-        progress
-            .next()
-            .map_or(WizardStepPage::Report, WizardStepPage::Of)
-            .href(),
-    )
+    let steps = steps(console).await;
+    let open = progress.steps.iter().filter(|(_, done)| done.is_none());
+    let next = open
+        .map(|(step, _)| WizardStepPage::Of(*step))
+        .find(|page| steps.contains(page));
+    Some(next.unwrap_or(WizardStepPage::Report).href())
 }
 
 async fn read(
@@ -314,30 +391,36 @@ async fn read(
             environments: environments(console, caller, t).await?.0,
             result: progress.test.as_ref().map(|session| outcome(t, session)),
         },
-        WizardStepPage::Report => report(
-            t,
-            visit,
-            caller,
-            installation::report(server, caller).await?,
-        ),
+        WizardStepPage::Report => {
+            let found = installation::report(server, caller).await?;
+            let next = report::next_tasks(console, caller, t, &found).await?;
+            report::report(t, visit, caller, found, next)
+        }
     };
-    let place = page.place();
+    let steps = steps(console).await;
     let last = page == WizardStepPage::Report;
+    let untested = matches!(&view, WizardView::Test { result: None, .. });
+    let earlier = &WizardStepPage::ALL[..page.place()];
     Ok(WizardPage {
         t,
         f: guest(console, visit),
         alert,
-        stairs: stairs(t, page, &progress),
+        stairs: stairs(t, page, &progress, &steps),
         view,
         zones: zones(visit.clock.name()),
         moment: now.as_millis(),
         step: page.word(),
-        before: (place > 0).then(|| WizardStepPage::ALL[place - 1].href()),
-        go: if last {
-            t.wizard_finish()
-        } else {
-            t.wizard_next()
+        before: earlier
+            .iter()
+            .rfind(|page| steps.contains(page))
+            .map(|page| page.href()),
+        go: match (last, untested) {
+            (true, _) => t.wizard_finish(),
+            (false, true) => t.wizard_skip(),
+            (false, false) => t.wizard_next(),
         },
+        main: !untested,
+        last,
     })
 }
 
@@ -364,13 +447,26 @@ pub fn stairs_of(t: Text, here: usize, done: usize) -> Vec<Stair> {
     std::iter::once(first).chain(rest).collect()
 }
 
-fn stairs(t: Text, here: WizardStepPage, progress: &SetupProgress) -> Vec<Stair> {
+fn stairs(
+    t: Text,
+    here: WizardStepPage,
+    progress: &SetupProgress,
+    steps: &[WizardStepPage],
+) -> Vec<Stair> {
     let mut stairs = stairs_of(t, here.place(), 0);
     for (stair, (_, done)) in stairs.iter_mut().skip(1).zip(&progress.steps) {
         stair.done = done.is_some();
     }
     if let Some(last) = stairs.last_mut() {
         last.done = progress.finished_at.is_some();
+    }
+    let shown = |stair: &Stair| {
+        let of = |page: &WizardStepPage| Some(page.href()) == stair.href;
+        stair.href.is_none() || steps.iter().any(of)
+    };
+    stairs.retain(shown);
+    for (at, stair) in stairs.iter_mut().enumerate() {
+        stair.number = at + 1;
     }
     stairs
 }
@@ -461,53 +557,4 @@ fn facts(t: Text, measured: &TrialMeasurement) -> Vec<(&'static str, String)> {
                 .map_or_else(|| "–".to_owned(), |code| code.to_string()),
         ),
     ]
-}
-
-fn report(t: Text, visit: &RequestContext, caller: &Caller, report: Report) -> WizardView {
-    let when = |at: Timestamp| format!("{} {}", visit.clock.day(at), visit.clock.second(at));
-    let fingerprint = report.fingerprint.unwrap_or_else(|| "–".to_owned());
-    WizardView::Report {
-        facts: vec![
-            (
-                t.wizard_report_at(),
-                format!("{} ({})", when(report.at), visit.clock.name()),
-            ),
-            (t.wizard_report_by(), caller.name.to_string()),
-            (
-                t.wizard_report_version(),
-                format!("fardel {}", report.version),
-            ),
-            (t.wizard_report_box(), report.installation_id.to_string()),
-            (t.wizard_report_addresses(), report.origins.join(", ")),
-            (t.trust_fingerprint(), fingerprint),
-            (t.nav_images(), report.images.to_string()),
-        ],
-        machines: report
-            .machines
-            .iter()
-            .map(|machine| {
-                let room =
-                    t.wizard_report_room(machine.cpu, machine.memory, machine.devices.len() as u64);
-                (machine.name.clone(), room)
-            })
-            .collect(),
-        measured: report
-            .measured
-            .as_ref()
-            .map(|m| facts(t, m))
-            .unwrap_or_default(),
-        checks: report
-            .checks
-            .iter()
-            .map(|check| Looked {
-                icon: if check.ok {
-                    "circle-check"
-                } else {
-                    "triangle-alert"
-                },
-                tone: if check.ok { "ok" } else { "warn" },
-                text: format!("{} {}", check.text, check.hint),
-            })
-            .collect(),
-    }
 }

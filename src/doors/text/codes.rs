@@ -75,6 +75,15 @@ pub fn check(text: Text, id: &str, found: &str) -> Option<(&'static str, &'stati
     }
 }
 
+/// The values that the English words of a check name, such as a path, in their order; empty for words that no
+/// catalogue has.
+pub fn check_values(id: &str, found: &str) -> Vec<String> {
+    let entries = translations::of(&format!("check.{id}"));
+    let mut all = entries.iter().filter(|entry| !entry.en.is_empty());
+    let values = all.find_map(|entry| captured(entry, found));
+    values.unwrap_or_default()
+}
+
 fn sentence(text: Text, code: &str, english: &str, values: &BTreeMap<String, String>) -> String {
     korean(text, code, english, values).unwrap_or_else(|| english.to_owned())
 }
@@ -100,6 +109,12 @@ fn korean(
 
 /// Whether an English sentence is that of an entry, with anything for its values.
 fn says(entry: &Translation, english: &str) -> bool {
+    !entry.en.is_empty() && captured(entry, english).is_some()
+}
+
+/// The values in an English sentence of an entry, in their order; None where it is no sentence of it.
+fn captured(entry: &Translation, english: &str) -> Option<Vec<String>> {
+    let mut values = Vec::new();
     let mut rest = english;
     let mut parts = entry.en.split('{').enumerate().peekable();
     while let Some((at, part)) = parts.next() {
@@ -116,12 +131,13 @@ fn says(entry: &Translation, english: &str) -> bool {
             _ if is_last => rest.ends_with(fixed).then(|| rest.len() - fixed.len()),
             _ => rest.find(fixed),
         };
-        let Some(found) = found else {
-            return false;
-        };
+        let found = found?;
+        if at > 0 && fixed.len() < part.len() {
+            values.push(rest[..found].to_owned());
+        }
         rest = &rest[found + fixed.len()..];
     }
-    !entry.en.is_empty()
+    Some(values)
 }
 
 fn is_value(name: &str) -> bool {
@@ -201,7 +217,7 @@ mod tests {
         };
         assert_eq!(
             refusal(korean, &bare),
-            format!("그만큼 늘릴 자리가 머신에 없습니다. ({bare})")
+            format!("그만큼 늘릴 자리가 서버에 없습니다. ({bare})")
         );
         let of = |code: &str, text: &str| {
             let kind = RefusalKind::Conflict;

@@ -16,7 +16,7 @@ use rules::resources::Device;
 use super::monitor::DeviceMonitor;
 
 /// How long a card is left alone after so many failures in a row; the last pause repeats. Shorter: a card
-/// that waits for a reset is bothered for days. Longer: one that somebody has just let go of stays failed.
+/// that waits for a reset is bothered for days. Longer: a card that a session has just released stays failed.
 const PAUSES: [Duration; 4] = [
     Duration::from_secs(5),
     Duration::from_secs(20),

@@ -58,8 +58,23 @@ const FIRST_WORDS: Duration = Duration::from_secs(1);
 /// the one before it.
 const MAX_SUBSCRIBERS: usize = 4;
 
-/// Output that waits for a slow client before it is let go; it can come back and replay.
+/// Output of a pipe that waits for a slow client before it is let go; it can come back and replay.
 const WAITING_OUTPUT: usize = 1024 * 1024;
+
+/// Output of a terminal that is on its way to one client; what follows stays in the scrollback, and what leaves the
+/// scrollback is skipped. More: what a client sees is older, above all after Ctrl-C. Less: more turns of the loop.
+const MAX_TERMINAL_AHEAD: usize = 16 * 1024;
+
+/// How long a client of a terminal may take nothing while output waits for it. Longer: a client that hangs keeps one
+/// of the places. Shorter: a page on a machine that sleeps for a moment must come back.
+const MAX_STALL: Duration = Duration::from_secs(60);
+
+/// The number of our own control sequence (OSC) that tells a terminal how many bytes were skipped; terminals that do
+/// not know it show nothing.
+const SKIPPED_SEQUENCE: u32 = 7300;
+
+/// What stops a program when it is typed: Ctrl-C, Ctrl-Z, Ctrl-\\.
+const STOPPING_KEYS: [u8; 3] = [0x03, 0x1a, 0x1c];
 
 /// How long the last words may take to reach clients after the container's end.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -203,6 +218,10 @@ struct ShimClient {
     since: Instant,
     /// Frames sent so far.
     sent: u64,
+    /// How much of the terminal's output it was sent; None where it follows no terminal.
+    follows: Option<u64>,
+    /// When it last took something.
+    taken: Instant,
     program: Option<Box<RunningProgram>>,
 }
 
@@ -535,7 +554,7 @@ impl Shim {
             self.clients.retain(|client| {
                 let silent = client.role == PeerRole::New && client.since.elapsed() > FIRST_WORDS;
                 let served = client.role == PeerRole::Served && client.waiting.is_empty();
-                !(client.gone || silent || served)
+                !(client.gone || silent || served || client.stalls())
             });
             if !self.clients.iter().any(|client| {
                 client
@@ -799,7 +818,10 @@ impl Shim {
                     .iter_mut()
                     .filter(|client| client.role == PeerRole::Attached)
                 {
-                    client.send(FrameKind::Output, bytes);
+                    match client.follows {
+                        Some(_) => client.catch_up(&self.scrollback),
+                        None => client.send(FrameKind::Output, bytes),
+                    }
                 }
                 true
             }
@@ -843,6 +865,7 @@ impl Shim {
 
     fn serve(&mut self, number: usize, buffer: &mut [u8]) {
         self.clients[number].flush();
+        self.clients[number].catch_up(&self.scrollback);
         if !self.clients[number].receive(buffer) {
             return;
         }
@@ -877,6 +900,9 @@ impl Shim {
             (PeerRole::Attached, FrameKind::Input) => {
                 if let Some(line) = self.line.as_mut().filter(|line| line.is_terminal) {
                     line.say(&frame.payload);
+                }
+                if frame.payload.iter().any(|key| STOPPING_KEYS.contains(key)) {
+                    self.clients[number].skip_to_newest(&self.scrollback);
                 }
             }
             (PeerRole::Program, _) => self.clients[number].direct(frame),
@@ -919,12 +945,13 @@ impl Shim {
                 if let (Some(line), Some(size)) = (&self.line, size) {
                     line.resize(size);
                 }
-                let recent = self.scrollback.replay();
                 let client = &mut self.clients[number];
                 client.role = PeerRole::Attached;
                 client.send_json(FrameKind::Reply, &ShimReply::Done);
-                if !recent.is_empty() {
-                    client.send(FrameKind::Output, &recent);
+                if self.launch.order.terminal.is_some() {
+                    client.follow(&self.scrollback);
+                } else if self.scrollback.end() > 0 {
+                    client.send(FrameKind::Output, &self.scrollback.replay());
                 }
             }
             ShimRequest::Stop { grace_milliseconds } => {
@@ -1095,6 +1122,7 @@ impl Shim {
             .iter_mut()
             .filter(|client| client.role == PeerRole::Attached)
         {
+            client.take_rest(&self.scrollback);
             client.send(FrameKind::Exit, &code.to_le_bytes());
         }
         if let Err(error) = self.group.kill_all().and_then(|()| self.group.remove()) {
@@ -1253,8 +1281,62 @@ impl ShimClient {
             gone: false,
             since: Instant::now(),
             sent: 0,
+            follows: None,
+            taken: Instant::now(),
             program: None,
         })
+    }
+
+    /// Makes it a client of a terminal, from the oldest output that is kept.
+    fn follow(&mut self, scrollback: &Scrollback) {
+        // Small, so that little old output is on its way when the newest matters.
+        let small =
+            rustix::net::sockopt::set_socket_send_buffer_size(&self.stream, MAX_TERMINAL_AHEAD);
+        if let Err(error) = small {
+            tracing::debug!("a client's buffer keeps its size: {error}");
+        }
+        self.follows = Some(scrollback.start());
+        self.catch_up(scrollback);
+    }
+
+    /// Sends a client of a terminal what it takes now; nothing to others.
+    fn catch_up(&mut self, scrollback: &Scrollback) {
+        while self.waiting.len() < MAX_TERMINAL_AHEAD && !self.gone && self.send_next(scrollback) {}
+    }
+
+    /// Queues all that is left for a client of a terminal, at most what is remembered.
+    fn take_rest(&mut self, scrollback: &Scrollback) {
+        while !self.gone && self.send_next(scrollback) {}
+    }
+
+    /// Sends the next piece to a client of a terminal; false where there is none.
+    fn send_next(&mut self, scrollback: &Scrollback) -> bool {
+        let Some(place) = self.follows.filter(|place| *place < scrollback.end()) else {
+            return false;
+        };
+        let piece = scrollback.after(place, MAX_TERMINAL_AHEAD / 2);
+        self.follows = Some(piece.end);
+        if piece.skipped > 0 {
+            self.send(FrameKind::Output, &skipped(piece.skipped));
+        }
+        self.send(FrameKind::Output, &piece.bytes);
+        true
+    }
+
+    /// Leaves out what a client of a terminal has not got yet, as a terminal does at Ctrl-C; the last of it stays.
+    fn skip_to_newest(&mut self, scrollback: &Scrollback) {
+        let newest = scrollback
+            .end()
+            .saturating_sub(MAX_TERMINAL_AHEAD as u64 / 2);
+        if let Some(place) = self.follows.filter(|place| *place < newest) {
+            self.send(FrameKind::Output, &skipped(newest - place));
+            self.follows = Some(newest);
+        }
+    }
+
+    /// Whether output has waited for it too long.
+    fn stalls(&self) -> bool {
+        self.follows.is_some() && !self.waiting.is_empty() && self.taken.elapsed() > MAX_STALL
     }
 
     fn send(&mut self, kind: FrameKind, payload: &[u8]) {
@@ -1274,7 +1356,10 @@ impl ShimClient {
     fn flush(&mut self) {
         while !self.waiting.is_empty() {
             match self.stream.write(&self.waiting) {
-                Ok(count) => drop(self.waiting.drain(..count)),
+                Ok(count) => {
+                    self.waiting.drain(..count);
+                    self.taken = Instant::now();
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => {
@@ -1312,9 +1397,20 @@ impl ShimClient {
     }
 }
 
+/// What a terminal shows in the place of output that was skipped: a broken escape sequence ends, colours too.
+fn skipped(bytes: u64) -> Vec<u8> {
+    let size = binary_size(bytes);
+    format!(
+        "\x18\x1b[0m\r\n\x1b]{SKIPPED_SEQUENCE};{bytes}\x07\x1b[2m\u{22ef} {size} \u{22ef}\x1b[0m\r\n"
+    )
+    .into_bytes()
+}
+
 fn environment(order: &ContainerSpec, user: &ContainerUser) -> Vec<(String, String)> {
     let mut all = Vec::new();
     put_variable(&mut all, "PATH", DEFAULT_PATH);
+    // Without it shells take input by the byte, and Hangul cannot be typed.
+    put_variable(&mut all, "LANG", "C.UTF-8");
     put_variable(&mut all, "HOME", &user.home);
     put_variable(&mut all, "HOSTNAME", &order.hostname);
     if order.terminal.is_some() {

@@ -15,15 +15,32 @@ const SCROLLBACK_BYTES: usize = 256 * 1024;
 /// Input that waits for a program which does not read. A paste beyond this is cut.
 const WAITING_INPUT: usize = 256 * 1024;
 
+/// How far into remembered output a line may begin after output was skipped. More: a line longer than this is cut.
+/// Less: the reader sees the middle of an escape sequence more often.
+const LINE_SOUGHT: usize = 4096;
+
 /// The last output of a container.
 #[derive(Debug, Default)]
 pub(super) struct Scrollback {
     bytes: VecDeque<u8>,
+    /// Bytes of output since the start, the forgotten ones counted.
+    written: u64,
+}
+
+/// A part of the output, as a reader at some place of it gets it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct OutputPiece {
+    /// Bytes before this piece that the reader never gets: they are forgotten.
+    pub skipped: u64,
+    pub bytes: Vec<u8>,
+    /// The place behind this piece.
+    pub end: u64,
 }
 
 impl Scrollback {
     /// Remembers output, forgetting the oldest beyond the bound.
     pub(super) fn add(&mut self, bytes: &[u8]) {
+        self.written += bytes.len() as u64;
         let bytes = &bytes[bytes.len().saturating_sub(SCROLLBACK_BYTES)..];
         let excess = (self.bytes.len() + bytes.len()).saturating_sub(SCROLLBACK_BYTES);
         self.bytes.drain(..excess);
@@ -34,6 +51,43 @@ impl Scrollback {
     pub(super) fn replay(&self) -> Vec<u8> {
         let (first, second) = self.bytes.as_slices();
         [first, second].concat()
+    }
+
+    /// The place of the next byte of output.
+    pub(super) fn end(&self) -> u64 {
+        self.written
+    }
+
+    /// The place of the oldest byte remembered.
+    pub(super) fn start(&self) -> u64 {
+        self.written - self.bytes.len() as u64
+    }
+
+    /// What follows `place`, at most `most` bytes. Where that is forgotten, the oldest whole line remembered.
+    pub(super) fn after(&self, place: u64, most: usize) -> OutputPiece {
+        let mut from = usize::try_from(place.saturating_sub(self.start())).unwrap_or(usize::MAX);
+        if place < self.start() {
+            let line = self
+                .bytes
+                .iter()
+                .take(LINE_SOUGHT)
+                .position(|byte| *byte == b'\n');
+            from = line.map_or(0, |at| at + 1);
+        }
+        let from = from.min(self.bytes.len());
+        let (first, second) = self.bytes.as_slices();
+        let until = self.bytes.len().min(from.saturating_add(most));
+        let part = |slice: &[u8], offset: usize| {
+            let cut = |place: usize| place.saturating_sub(offset).min(slice.len());
+            slice[cut(from)..cut(until)].to_vec()
+        };
+        let bytes = [part(first, 0), part(second, first.len())].concat();
+        let begin = self.start() + from as u64;
+        OutputPiece {
+            skipped: begin.saturating_sub(place),
+            end: begin + bytes.len() as u64,
+            bytes,
+        }
     }
 }
 
@@ -149,6 +203,44 @@ mod tests {
         assert_eq!(scrollback.replay(), all[all.len() - SCROLLBACK_BYTES..]);
         scrollback.add(&vec![b'z'; SCROLLBACK_BYTES * 3]);
         assert_eq!(scrollback.replay(), vec![b'z'; SCROLLBACK_BYTES]);
+    }
+
+    #[test]
+    fn a_reader_that_is_too_slow_gets_the_oldest_whole_line_that_is_kept() {
+        let mut scrollback = Scrollback::default();
+        scrollback.add(b"one\ntwo\n");
+        let piece = scrollback.after(4, 64);
+        assert_eq!(
+            (piece.skipped, &piece.bytes[..], piece.end),
+            (0, &b"two\n"[..], 8)
+        );
+        assert_eq!(scrollback.after(8, 64).bytes, b"");
+        for number in 0..60_000u32 {
+            scrollback.add(format!("{number}\n").as_bytes());
+        }
+        let mut place = 8;
+        let first = scrollback.after(place, 1000);
+        assert!(first.skipped > 0 && first.bytes.len() == 1000);
+        assert_eq!(place + first.skipped + 1000, first.end);
+        let mut heard = Vec::new();
+        let mut skipped = 0;
+        while place < scrollback.end() {
+            let piece = scrollback.after(place, 1000);
+            skipped += piece.skipped;
+            place = piece.end;
+            heard.extend(piece.bytes);
+        }
+        let text = String::from_utf8(heard).expect("numbers");
+        let begin: u32 = text
+            .lines()
+            .next()
+            .and_then(|line| line.parse().ok())
+            .expect("a whole line");
+        let wanted: String = (begin..60_000)
+            .map(|number| format!("{number}\n"))
+            .collect();
+        assert!(text == wanted, "lines are missing or cut behind {begin}");
+        assert_eq!(8 + skipped + text.len() as u64, scrollback.end());
     }
 
     #[test]

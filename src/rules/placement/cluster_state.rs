@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use super::choice;
 use super::feasibility::{closed, could, could_use};
+use super::node_index::NodeIndex;
 use super::node_state::{CoAllocation, NodeState};
 use super::reservations::Reservations;
 use crate::devices::MigProfile;
@@ -51,7 +52,7 @@ struct Search {
 pub(super) struct ClusterState<'w> {
     world: &'w ClusterSnapshot,
     pub(super) spots: Vec<NodeState<'w>>,
-    at: BTreeMap<NodeId, usize>,
+    at: NodeIndex,
     /// Hundredths of devices that each person holds.
     owned: BTreeMap<UserId, u32>,
     kept: Reservations<'w>,
@@ -82,11 +83,7 @@ impl<'w> ClusterState<'w> {
                 version: 0,
             })
             .collect();
-        let at = spots
-            .iter()
-            .enumerate()
-            .map(|(at, spot)| (spot.node.id, at))
-            .collect();
+        let at = NodeIndex::new(spots.iter().map(|spot| spot.node.id));
         let mut ground = Self {
             world,
             spots,
@@ -100,7 +97,7 @@ impl<'w> ClusterState<'w> {
         };
         for session in &world.sessions {
             for container in session.live_containers() {
-                let Some(at) = ground.at.get(&container.node).copied() else {
+                let Some(at) = ground.spot(container.node) else {
                     continue;
                 };
                 let held = container.holds();
@@ -117,7 +114,7 @@ impl<'w> ClusterState<'w> {
     }
 
     pub(super) fn spot(&self, node: NodeId) -> Option<usize> {
-        self.at.get(&node).copied()
+        self.at.get(node)
     }
 
     /// The same without reservations.

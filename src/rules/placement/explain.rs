@@ -1,21 +1,27 @@
 //! The one answer to "would it start?" and "why is it waiting?": preview, queue, session page, API
 //! and CLI all render this object, and it is computed by the scheduler's own functions.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::{Deserialize, Serialize};
 
 use crate::blocker::PlacementBlocker;
 use crate::blockers;
 use crate::devices::WHOLE;
-use crate::names::{NodeId, SessionId, UserId};
+use crate::names::{NodeId, SessionId, SessionName, UserId};
 use crate::notices;
-use crate::placement::cluster_state::{ClusterState, FoundPlace};
+use crate::placement::cluster_state::ClusterState;
 use crate::placement::feasibility::could;
+use crate::placement::forecast::{self, QueueForecast};
 use crate::placement::node_state::NodeState;
+pub use crate::placement::outlook::Eta;
+use crate::placement::outlook::{self, Outlook};
 use crate::placement::queue::QueueWalk;
 use crate::placement::{choice, fit, order, reservations};
 use crate::reason::Reason;
+use crate::refusal::Refusal;
 use crate::resources::{Demand, DeviceShare};
-use crate::session::{Session, SessionEnvironment, SessionState};
+use crate::session::{Session, SessionEnvironment, SessionKind, SessionSpec, SessionState};
 use crate::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use crate::world::ClusterSnapshot;
 
@@ -27,6 +33,8 @@ pub struct RequestDraft {
     pub start_at: Option<Timestamp>,
     pub depends_on: Vec<SessionId>,
     pub replicas: u32,
+    /// Each replica's time limit.
+    pub max_runtime_seconds: Option<u64>,
     /// Whose it would be; None asks nothing about what one person may hold.
     pub owner: Option<UserId>,
 }
@@ -44,13 +52,11 @@ pub enum Verdict {
     Settled,
 }
 
-/// When a waiting session would start. `None` everywhere means unknown, and pages say so.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Eta {
-    pub p50_seconds: u64,
-    pub p90_seconds: u64,
-    /// What the estimate rests on, one English sentence.
-    pub basis: String,
+/// How many of the replicas of one request start now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaStarts {
+    pub now: u32,
+    pub wait: u32,
 }
 
 /// One thing that was checked, with its number before and after.
@@ -107,12 +113,18 @@ pub struct Explanation {
     /// One English sentence that says it all; doors translate by `reason` and `blockers`.
     pub sentence: String,
     pub eta: Option<Eta>,
+    /// When it starts and why then, or why no time is known. None where it does not wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outlook: Option<Reason>,
+    /// Of a request for several replicas: how many start now. What else is said is about the first that waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<ReplicaStarts>,
     /// Where it would go, or is.
     pub node: Option<String>,
     pub devices: Vec<DeviceShare>,
     /// The scheduler's reason for that place, or the reason it ended.
     pub reason: Option<Reason>,
-    /// 1 is next; None when it does not wait.
+    /// 1 is next; None when it does not wait for room: it is held, or waits for a time or another session.
     pub queue_position: Option<u32>,
     pub blockers: Vec<PlacementBlocker>,
     pub checks: Vec<PlacementCheck>,
@@ -123,187 +135,330 @@ pub struct Explanation {
     pub simulated: bool,
 }
 
-/// Answers for something that is not yet asked for. Same cost as one scheduling pass.
-pub fn explain_draft(world: &ClusterSnapshot, draft: &RequestDraft, now: Timestamp) -> Explanation {
-    let stand_in = WaitingRequest {
-        environment: &draft.environment,
-        demand: &draft.demand,
-        session: None,
-        owner: draft.owner,
-        before: match draft.owner {
-            Some(owner) => order::before_new(world, owner, now),
-            None => order::waiting(world, now).len() as u32,
-        },
-        held: draft_gate(world, draft, now),
-    };
-    explain(world, &stand_in, now)
+impl Explanation {
+    /// Takes over what is said of the start.
+    fn foresee(&mut self, (said, eta): Outlook) {
+        self.outlook = Some(said);
+        self.eta = eta;
+    }
 }
 
-/// Answers for a session that exists, in any phase.
-pub fn explain_session(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> Explanation {
-    if session.state() != SessionState::Pending {
-        return settled(world, session, now);
+/// Answers for something that is not yet asked for: whether all replicas start, where the first one goes, and what
+/// the first one that waits is waiting for. Costs a forecast of the queue with all replicas in it.
+pub fn explain_draft(world: &ClusterSnapshot, draft: &RequestDraft, now: Timestamp) -> Explanation {
+    let replicas = drafted(world, draft, now);
+    let queue = order::numbered(world, &replicas, draft.owner.is_none(), now);
+    let mut line = QueueWalk::new(world, now);
+    if let Err(refusal) = fit::possible(world, &draft.demand, &draft.environment) {
+        let waiting = WaitingRequest::new(&replicas[0], None);
+        return impossible(&line, &waiting, refusal);
     }
-    let before = order::waiting(world, now)
-        .iter()
-        .take_while(|other| other.id != session.id)
-        .count() as u32;
-    let held = match order::gate(world, session, now) {
-        order::QueueGate::Open => Ok(None),
-        order::QueueGate::Held(blocker) => Ok(Some(blocker)),
-        order::QueueGate::Never(reason) => Err(reason),
+    let new = |session: &Session| session.id >= replicas[0].id;
+    let mut known = None;
+    let (mut first, mut starts) = (None::<Explanation>, 0);
+    for (at, place) in queue.places.iter().enumerate() {
+        if new(place.session) {
+            let waiting = WaitingRequest {
+                number: (at < queue.numbered).then_some(at as u32 + 1),
+                own_in_front: match draft.owner {
+                    Some(_) if queue.users > 1 => place.round,
+                    _ => 0,
+                },
+                ..WaitingRequest::new(place.session, draft.owner)
+            };
+            if look(&line, &waiting).is_none() {
+                let known = known.get_or_insert_with(|| forecast::of(world, &queue, now));
+                let waits = explain(&line, &waiting, known, now);
+                return some_start(first, waits, starts, draft.replicas);
+            }
+            if first.is_none() {
+                let known = QueueForecast::default();
+                first = Some(explain(&line, &waiting, &known, now));
+            }
+            starts += 1;
+        }
+        if starts == replicas.len() as u32 {
+            break;
+        }
+        line.step(place.session);
+    }
+    let first = first.unwrap_or_else(|| {
+        let waiting = WaitingRequest::new(&replicas[0], draft.owner);
+        explain(&line, &waiting, &QueueForecast::default(), now)
+    });
+    Explanation {
+        replicas: (draft.replicas > 1).then_some(ReplicaStarts {
+            now: starts,
+            wait: 0,
+        }),
+        ..first
+    }
+}
+
+/// The answer of the first replica that waits, with the place of the first that starts.
+fn some_start(
+    first: Option<Explanation>,
+    waits: Explanation,
+    starts: u32,
+    all: u32,
+) -> Explanation {
+    let replicas = (all > 1).then_some(ReplicaStarts {
+        now: starts,
+        wait: all - starts,
+    });
+    let Some(first) = first else {
+        return Explanation { replicas, ..waits };
     };
-    explain(
-        world,
-        &WaitingRequest {
-            environment: &session.spec.environment,
-            demand: &session.spec.demand,
-            session: Some(session),
-            owner: Some(session.owner),
-            before,
-            held,
-        },
-        now,
-    )
+    let node = first.node.clone().unwrap_or_default();
+    Explanation {
+        sentence: notices::explain_some_start(starts, all, node).text,
+        replicas,
+        node: first.node,
+        devices: first.devices,
+        reason: first.reason,
+        checks: first.checks,
+        rooms: first.rooms,
+        ..waits
+    }
+}
+
+/// The sessions that a launch of the draft would make. Their ids are behind all others, in the order of their
+/// numbers.
+fn drafted(world: &ClusterSnapshot, draft: &RequestDraft, now: Timestamp) -> Vec<Session> {
+    let nobody = UserId(uuid::Uuid::max());
+    let all = draft.replicas.max(1);
+    let number = |replica: u32| uuid::Uuid::from_u128(u128::MAX - u128::from(all - replica));
+    let spec = SessionSpec {
+        kind: SessionKind::Batch,
+        environment: draft.environment.clone(),
+        command: Vec::new(),
+        env: BTreeMap::new(),
+        demand: draft.demand,
+        timeout_seconds: None,
+        max_runtime_seconds: draft.max_runtime_seconds,
+        start_at: draft.start_at,
+        // What ended is no longer waited for.
+        depends_on: draft
+            .depends_on
+            .iter()
+            .copied()
+            .filter(|id| world.session(*id).is_some())
+            .collect(),
+    };
+    (0..all)
+        .map(|replica| {
+            let (id, owner) = (SessionId(number(replica)), draft.owner.unwrap_or(nobody));
+            Session::launched(id, SessionName::drafted(), owner, spec.clone(), now)
+        })
+        .collect()
+}
+
+/// Answers for a session that exists, in any phase. Costs a forecast where it waits.
+pub fn explain_session(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> Explanation {
+    let known = match session.state() {
+        SessionState::Pending => forecast::forecast(world, now),
+        _ => QueueForecast::default(),
+    };
+    let mut told = explain_queue(world, &known, &[session], now);
+    told.pop().unwrap_or_else(|| settled(world, session, now))
+}
+
+/// Answers for sessions of the queue that `known` is of, in their order, with one walk for all of them. A session
+/// that does not wait is told where it is.
+pub fn explain_queue(
+    world: &ClusterSnapshot,
+    known: &QueueForecast,
+    wanted: &[&Session],
+    now: Timestamp,
+) -> Vec<Explanation> {
+    let queue = order::numbered(world, &[], false, now);
+    let mut told: BTreeMap<SessionId, Explanation> = BTreeMap::new();
+    let waits = |s: &&&Session| s.state() == SessionState::Pending;
+    let asked: BTreeSet<SessionId> = wanted.iter().filter(waits).map(|s| s.id).collect();
+    let mut line = QueueWalk::new(world, now);
+    for (at, place) in queue.places.iter().enumerate() {
+        if told.len() == asked.len() {
+            break;
+        }
+        let session = place.session;
+        if asked.contains(&session.id) {
+            let waiting = WaitingRequest {
+                number: (at < queue.numbered).then_some(at as u32 + 1),
+                own_in_front: if queue.users > 1 { place.round } else { 0 },
+                ..WaitingRequest::new(session, Some(session.owner))
+            };
+            told.insert(session.id, explain(&line, &waiting, known, now));
+        }
+        if at < queue.numbered {
+            line.step(session);
+        }
+    }
+    wanted
+        .iter()
+        .map(|session| match told.get(&session.id) {
+            Some(explanation) => explanation.clone(),
+            None => settled(world, session, now),
+        })
+        .collect()
 }
 
 struct WaitingRequest<'a> {
-    environment: &'a SessionEnvironment,
-    demand: &'a Demand,
-    /// None where nothing was launched yet.
-    session: Option<&'a Session>,
+    session: &'a Session,
+    /// None asks nothing about what one person may hold.
     owner: Option<UserId>,
-    /// How many wait in front of it.
-    before: u32,
-    /// What holds it besides room; Err: it can never start.
-    held: Result<Option<PlacementBlocker>, Reason>,
+    /// Its number in the queue.
+    number: Option<u32>,
+    /// Sessions of its owner in front of it, where others wait too: then turns matter.
+    own_in_front: u32,
 }
 
-fn draft_gate(
-    world: &ClusterSnapshot,
-    draft: &RequestDraft,
-    now: Timestamp,
-) -> Result<Option<PlacementBlocker>, Reason> {
-    if let Some(other) = draft.depends_on.iter().find_map(|id| world.session(*id)) {
-        return Ok(Some(
-            blockers::dependency_waiting(&other.name).until(other.id),
-        ));
+impl<'a> WaitingRequest<'a> {
+    fn new(session: &'a Session, owner: Option<UserId>) -> Self {
+        Self {
+            session,
+            owner,
+            number: None,
+            own_in_front: 0,
+        }
     }
-    match draft.start_at {
-        Some(start) if start > now => Ok(Some(blockers::start_later(start))),
-        _ => Ok(None),
+
+    fn demand(&self) -> &'a Demand {
+        &self.session.spec.demand
+    }
+
+    fn environment(&self) -> &'a SessionEnvironment {
+        &self.session.spec.environment
     }
 }
 
-fn explain(world: &ClusterSnapshot, waiting: &WaitingRequest<'_>, now: Timestamp) -> Explanation {
-    // Everybody in front of it takes their room first, as `decide` would give it to them.
-    let mut line = QueueWalk::new(world, now);
-    for session in order::waiting(world, now)
-        .into_iter()
-        .take(waiting.before as usize)
-    {
-        line.step(session);
-    }
+/// The place it gets with the next pass; None where it waits, or can never start.
+fn look(line: &QueueWalk<'_>, waiting: &WaitingRequest<'_>) -> Option<fit::FitPlace> {
+    waiting.number?;
     let ground = &line.ground;
-    let mut answer = Explanation {
+    let owner = waiting.owner;
+    if owner.is_some_and(|owner| {
+        ground.past_quota(owner, waiting.demand()) || ground.owes_quota(owner, waiting.demand())
+    }) {
+        return None;
+    }
+    line.look(waiting.session)
+}
+
+/// That no machine could ever hold it.
+fn impossible(line: &QueueWalk<'_>, waiting: &WaitingRequest<'_>, refusal: Refusal) -> Explanation {
+    let ground = &line.ground;
+    Explanation {
+        verdict: Verdict::Never,
+        sentence: refusal.to_string(),
+        alternatives: nearest(ground, waiting),
+        reason: Some(Reason::new(refusal.code, refusal.text)),
+        ..unexplained(ground)
+    }
+}
+
+/// That it waits, and how full machines are.
+fn unexplained(ground: &ClusterState<'_>) -> Explanation {
+    Explanation {
         verdict: Verdict::Wait,
         sentence: String::new(),
         eta: None,
+        outlook: None,
+        replicas: None,
         node: None,
         devices: Vec::new(),
         reason: None,
-        queue_position: Some(waiting.before + 1),
+        queue_position: None,
         blockers: Vec::new(),
         checks: Vec::new(),
         alternatives: Vec::new(),
         rooms: rooms(ground, None),
-        simulated: simulated(world),
-    };
-    if let Err(refusal) = fit::possible(world, waiting.demand, waiting.environment) {
-        answer.verdict = Verdict::Never;
-        answer.sentence = refusal.to_string();
-        answer.queue_position = None;
-        answer.reason = Some(Reason::new(refusal.code, refusal.text));
-        answer.alternatives = nearest(ground, waiting);
-        return answer;
+        simulated: simulated(ground.world()),
     }
-    match &waiting.held {
-        Err(reason) => {
+}
+
+/// Answers for the session that is next in `line`: all in front of it have taken their room, as `decide` gives it
+/// to them.
+fn explain(
+    line: &QueueWalk<'_>,
+    waiting: &WaitingRequest<'_>,
+    known: &QueueForecast,
+    now: Timestamp,
+) -> Explanation {
+    let ground = &line.ground;
+    let world = ground.world();
+    let mut answer = Explanation {
+        queue_position: waiting.number,
+        ..unexplained(ground)
+    };
+    if let Err(refusal) = fit::possible(world, waiting.demand(), waiting.environment()) {
+        return impossible(line, waiting, refusal);
+    }
+    match order::gate(world, waiting.session, now) {
+        order::QueueGate::Never(reason) => {
             answer.verdict = Verdict::Never;
             answer.sentence = reason.text.clone();
             answer.queue_position = None;
-            answer.reason = Some(reason.clone());
+            answer.reason = Some(reason);
             return answer;
         }
-        Ok(Some(blocker)) => {
+        order::QueueGate::Held(blocker) => {
             answer.sentence = blocker.text.clone();
-            answer.blockers.push(blocker.clone());
+            answer.foresee(outlook::gated(waiting.session, &blocker, now));
+            answer.blockers.push(blocker);
             return answer;
         }
-        Ok(None) => {}
+        order::QueueGate::Open => {}
     }
     if let Some(owner) = waiting.owner
-        && ground.past_quota(owner, waiting.demand)
+        && ground.past_quota(owner, waiting.demand())
     {
-        let blocker = fit::quota(ground, waiting.demand, owner);
+        let blocker = fit::quota(ground, waiting.demand(), owner);
         answer.sentence = blocker.text.clone();
         answer.blockers.push(blocker);
         answer.alternatives = nearest(ground, waiting);
+        let found = &answer.blockers;
+        answer.foresee(outlook::waiting(world, known, waiting.session, found, now));
         return answer;
     }
-    let owes = waiting
-        .owner
-        .is_some_and(|owner| ground.owes_quota(owner, waiting.demand));
-    let place = match waiting.session {
-        _ if owes || line.is_full() => None,
-        Some(session) => fit::place(ground, session),
-        None => fit::best(ground, waiting.demand, waiting.environment),
-    };
-    if let Some(place) = &place {
+    if let Some(place) = look(line, waiting) {
         let name = world
             .node(place.node)
             .map(|n| n.name.clone())
             .unwrap_or_default();
         answer.verdict = Verdict::Now;
         answer.sentence = notices::explain_starts_now(&name).text;
-        answer.queue_position = Some(waiting.before + 1);
         answer.reason = Some(place.because.clone());
         answer.devices = place.devices.clone();
-        answer.checks = checks(ground, place, waiting);
+        answer.checks = checks(ground, &place, waiting);
         answer.rooms = rooms(ground, Some(place.node));
         answer.node = Some(name);
         return answer;
     }
     let bare = ground.bare();
-    answer.blockers.extend(in_front(&line, &bare, waiting));
+    answer.blockers.extend(in_front(line, &bare, waiting));
     answer.blockers.extend(fit::blockers(
         &bare,
-        waiting.demand,
-        waiting.environment,
+        waiting.demand(),
+        waiting.environment(),
         waiting.owner,
         now,
     ));
-    answer.blockers.extend(turn(world, waiting, now));
+    if waiting.own_in_front > 0 {
+        answer
+            .blockers
+            .push(blockers::queue_turn(waiting.own_in_front));
+    }
     if !line.is_full() {
         answer.alternatives = nearest(ground, waiting);
     }
-    answer.eta = eta(&line, bare, waiting, now);
+    let found = &answer.blockers;
+    answer.foresee(outlook::waiting(world, known, waiting.session, found, now));
     answer.sentence = answer
         .blockers
         .first()
         .map(|b| b.text.clone())
         .unwrap_or_default();
     answer
-}
-
-/// That it waits for its owner's next turn, where others wait too; None for everybody's first.
-fn turn(
-    world: &ClusterSnapshot,
-    waiting: &WaitingRequest<'_>,
-    now: Timestamp,
-) -> Option<PlacementBlocker> {
-    let count = order::own_in_front(world, waiting.session?, now);
-    (count > 0).then(|| blockers::queue_turn(count))
 }
 
 /// The session in front that it waits behind: the first one that waits for something it wants too, or for
@@ -313,8 +468,8 @@ fn in_front(
     bare: &ClusterState<'_>,
     waiting: &WaitingRequest<'_>,
 ) -> Option<PlacementBlocker> {
-    let (ground, demand) = (&line.ground, waiting.demand);
-    let host = *waiting.environment == SessionEnvironment::Host;
+    let (ground, demand) = (&line.ground, waiting.demand());
+    let host = *waiting.environment() == SessionEnvironment::Host;
     let sizes = &ground.kept().sizes;
     let behind = |front: &Session| blockers::queue_behind(&front.name).until(front.id);
     if let Some(owner) = waiting.owner
@@ -332,7 +487,7 @@ fn in_front(
     if let Some(size) = competitor {
         return Some(behind(size.first));
     }
-    let free = bare.best(demand, waiting.environment);
+    let free = bare.best(demand, waiting.environment());
     if line.is_full() && free.is_some() {
         return line.waiting.last().map(|front| behind(front));
     }
@@ -366,19 +521,15 @@ fn settled(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> Explan
             notices::explain_starting().text
         }
     };
+    let ground = ClusterState::new(world, now);
     Explanation {
         verdict: Verdict::Settled,
         sentence,
-        eta: None,
         node: node.map(|n| n.name.clone()),
         devices: session.devices().to_vec(),
         reason: session.reason.clone(),
-        queue_position: None,
-        blockers: Vec::new(),
-        checks: Vec::new(),
-        alternatives: Vec::new(),
-        rooms: rooms(&ClusterState::new(world, now), session.node()),
-        simulated: simulated(world),
+        rooms: rooms(&ground, session.node()),
+        ..unexplained(&ground)
     }
 }
 
@@ -416,7 +567,7 @@ fn checks(
     let Some(at) = ground.spot(place.node) else {
         return Vec::new();
     };
-    let (held, demand) = (ground.used(at), waiting.demand);
+    let (held, demand) = (ground.used(at), waiting.demand());
     let capacity = &ground.spots[at].node.capacity;
     let check =
         |code: &str, device, before: String, after: String, limit: String, ok| PlacementCheck {
@@ -487,90 +638,9 @@ fn checks(
     all
 }
 
-/// Searches for a place that one estimate may cost, times machines. More: a page that asks while a user
-/// types answers later. Fewer: a long queue has no estimate.
-const MAX_SEARCHES: usize = 20_000;
-
-/// When enough sessions will have reached the limits their owners set that everybody in front of this one
-/// has a place, and then this one: at the latest, for some end sooner. None where a session in the way has
-/// no limit. None too where counting it out would take too long.
-fn eta<'w>(
-    line: &QueueWalk<'w>,
-    mut ground: ClusterState<'w>,
-    waiting: &WaitingRequest<'_>,
-    now: Timestamp,
-) -> Option<Eta> {
-    let world = ground.world();
-    let running = world
-        .sessions
-        .iter()
-        .filter(|s| s.state() == SessionState::Running && s.node().is_some())
-        .filter_map(|s| Some((s.deadline()?.0, ExpectedEnd::Runs(s))));
-    let started = line.placed.iter().filter_map(|(session, found)| {
-        let end = now.plus_seconds(session.spec.limit()?.0);
-        Some((end, ExpectedEnd::Given(session, found.clone())))
-    });
-    let mut ends: Vec<(Timestamp, ExpectedEnd<'_>)> = running.chain(started).collect();
-    let mut queue = line.waiting.clone();
-    let mut searches = MAX_SEARCHES / ground.spots.len().max(1);
-    loop {
-        let next = (0..ends.len()).min_by_key(|at| (ends[*at].0, ends[*at].1.session().id))?;
-        let (at, end) = ends.swap_remove(next);
-        match &end {
-            ExpectedEnd::Runs(session) => ground.give_back(session),
-            ExpectedEnd::Given(session, found) => {
-                ground.free(found, &session.spec.demand, session.owner);
-            }
-        }
-        ground = ground.bare();
-        let mut left = Vec::new();
-        for session in queue {
-            searches = searches.checked_sub(1)?;
-            let demand = &session.spec.demand;
-            match ground.place(session) {
-                Some(found) => {
-                    ground.take(&found, demand, session.owner);
-                    if let Some((seconds, _)) = session.spec.limit() {
-                        ends.push((at.plus_seconds(seconds), ExpectedEnd::Given(session, found)));
-                    }
-                }
-                None => {
-                    ground.keep(session);
-                    left.push(session);
-                }
-            }
-        }
-        queue = left;
-        searches = searches.checked_sub(1)?;
-        if ground.best(waiting.demand, waiting.environment).is_some() {
-            let seconds = at.seconds_since(now);
-            return Some(Eta {
-                p50_seconds: seconds,
-                p90_seconds: seconds,
-                basis: notices::explain_limit_reached(&end.session().name).text,
-            });
-        }
-    }
-}
-
-/// A session that is going to reach its limit.
-enum ExpectedEnd<'w> {
-    Runs(&'w Session),
-    /// It does not run yet: this is the place it will have had.
-    Given(&'w Session, FoundPlace),
-}
-
-impl<'w> ExpectedEnd<'w> {
-    fn session(&self) -> &'w Session {
-        match self {
-            Self::Runs(session) | Self::Given(session, _) => session,
-        }
-    }
-}
-
 /// The largest smaller request that would start now, if there is one.
 fn nearest(ground: &ClusterState<'_>, waiting: &WaitingRequest<'_>) -> Vec<Alternative> {
-    let wanted = waiting.demand;
+    let wanted = waiting.demand();
     let quota = waiting.owner.and_then(|owner| {
         let each = ground.world().policy.each?;
         Some(each.saturating_sub(ground.owned(owner)))
@@ -593,7 +663,7 @@ fn nearest(ground: &ClusterState<'_>, waiting: &WaitingRequest<'_>) -> Vec<Alter
             });
             if better
                 && ground.world().policy.check(&smaller).is_ok()
-                && ground.best(&smaller, waiting.environment).is_some()
+                && ground.best(&smaller, waiting.environment()).is_some()
             {
                 best = Some(smaller);
                 break;

@@ -16,7 +16,10 @@ pub(super) fn closed(node: &NodeRecord, now: Timestamp) -> Option<PlacementBlock
         return Some(blockers::node_silent(&node.name, seconds));
     }
     if !node.schedulable {
-        return Some(blockers::node_cordoned(&node.name));
+        return Some(match node.note.as_str() {
+            "" => blockers::node_cordoned(&node.name),
+            note => blockers::node_maintenance(&node.name, note),
+        });
     }
     let mut problems = node.problems.iter();
     // In the words of the node.

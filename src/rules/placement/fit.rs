@@ -25,18 +25,8 @@ pub(super) struct FitPlace {
     pub(super) found: FoundPlace,
 }
 
-/// The best place that is free, with why it is the best; None where none has room.
-pub(super) fn best(
-    ground: &ClusterState<'_>,
-    demand: &Demand,
-    environment: &SessionEnvironment,
-) -> Option<FitPlace> {
-    ground
-        .best(demand, environment)
-        .map(|found| told(ground, demand, found))
-}
-
-/// The same for a session that exists, which may be bound to a device.
+/// The best place of a session that is free, or one on the device that it is bound to, with why it is that one;
+/// None where none has room.
 pub(super) fn place(ground: &ClusterState<'_>, session: &Session) -> Option<FitPlace> {
     let demand = &session.spec.demand;
     let place = ground

@@ -12,7 +12,7 @@ use crate::blockers;
 use crate::names::{SessionId, UserId};
 use crate::reason::Reason;
 use crate::reasons;
-use crate::session::{Outcome, Session, SessionState};
+use crate::session::{Outcome, Session};
 use crate::units::Timestamp;
 use crate::world::ClusterSnapshot;
 
@@ -44,40 +44,84 @@ pub(super) fn waiting(world: &ClusterSnapshot, now: Timestamp) -> Vec<&Session> 
     keyed.into_iter().map(|(_, session)| session).collect()
 }
 
-/// How many would be looked at before a session that `owner` queues now.
-pub(super) fn before_new(world: &ClusterSnapshot, owner: UserId, now: Timestamp) -> u32 {
-    let (keyed, turns) = keyed(world, now);
-    let own = turns.get(&owner).copied().unwrap_or_default();
-    let since = own.since.unwrap_or(now);
-    let new: QueueKey = (own.waiting, since, now, SessionId(uuid::Uuid::max()));
-    keyed.iter().filter(|(key, _)| *key < new).count() as u32
+/// A place in the queue.
+pub(super) struct QueuePlace<'w> {
+    pub(super) session: &'w Session,
+    /// How many of its owner's sessions stand in front of it.
+    pub(super) round: u32,
 }
 
-/// How many of its owner's sessions stand in front of a waiting one, where others wait too: then turns
-/// matter.
-pub(super) fn own_in_front(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> u32 {
-    let (keyed, turns) = keyed(world, now);
-    if turns.values().filter(|turns| turns.waiting > 0).count() < 2 {
-        return 0;
+/// The queue with its numbers.
+pub(super) struct NumberedQueue<'w> {
+    /// First those that wait for room, in order: they are numbered from 1. Then those that are held, wait for a
+    /// time or for another session: they have no number.
+    pub(super) places: Vec<QueuePlace<'w>>,
+    pub(super) numbered: usize,
+    /// Users with a session that is numbered.
+    pub(super) users: usize,
+}
+
+/// The queue as it is once `new`, all of one owner and equal, are launched now. `behind_all`: the new ones belong to
+/// no user, and are the last. Costs sorting all that wait.
+pub(super) fn numbered<'w>(
+    world: &'w ClusterSnapshot,
+    new: &'w [Session],
+    behind_all: bool,
+    now: Timestamp,
+) -> NumberedQueue<'w> {
+    let (mut keyed, turns) = keyed(world, now);
+    let mut users = turns.values().filter(|turns| turns.waiting > 0).count();
+    if let Some(first) = new.first() {
+        let own = turns.get(&first.owner).copied().unwrap_or_default();
+        let since = own.since.unwrap_or(now);
+        let begin = match behind_all {
+            true => u32::MAX - new.len() as u32,
+            false => own.waiting,
+        };
+        users += usize::from(!behind_all && own.waiting == 0);
+        let rounds = begin..;
+        keyed.extend(
+            rounds
+                .zip(new)
+                .map(|(round, session)| ((round, since, now, session.id), session)),
+        );
     }
-    let found = keyed.iter().find(|(_, other)| other.id == session.id);
-    found.map_or(0, |(key, _)| key.0)
+    keyed.sort_by_key(|(key, _)| *key);
+    let place = |(key, session): (QueueKey, &'w Session)| QueuePlace {
+        session,
+        round: key.0,
+    };
+    let open = |session: &Session| matches!(gate(world, session, now), QueueGate::Open);
+    let (mut places, mut held): (Vec<_>, Vec<_>) = keyed
+        .into_iter()
+        .map(place)
+        .partition(|place| open(place.session));
+    held.sort_by_key(|place| (place.session.spec.start_at, place.session.queued_at));
+    let numbered = places.len();
+    places.extend(held);
+    NumberedQueue {
+        places,
+        numbered,
+        users,
+    }
 }
 
 fn keyed(
     world: &ClusterSnapshot,
     now: Timestamp,
 ) -> (Vec<(QueueKey, &Session)>, BTreeMap<UserId, UserTurns>) {
-    let mut waiting: Vec<&Session> = world
-        .sessions
-        .iter()
-        .filter(|s| s.state() == SessionState::Pending)
-        .collect();
+    let mut waiting: Vec<&Session> = world.sessions.iter().filter(|s| s.is_pending()).collect();
     waiting.sort_by_key(|s| (s.queued_at, s.id));
-    let mut served = world.served.clone();
+    // Only of those who wait is it asked when they last got a place.
+    let mut served: BTreeMap<UserId, Timestamp> = BTreeMap::new();
+    for session in &waiting {
+        let last = world.served.get(&session.owner).copied();
+        served.insert(session.owner, last.unwrap_or_default());
+    }
     for session in &world.sessions {
-        if let Some(at) = session.scheduled_at() {
-            let last = served.entry(session.owner).or_insert(at);
+        if let Some(at) = session.scheduled_at()
+            && let Some(last) = served.get_mut(&session.owner)
+        {
             *last = at.max(*last);
         }
     }
@@ -93,11 +137,13 @@ fn keyed(
         let start = session.spec.start_at.unwrap_or_default();
         let last = served.get(&session.owner).copied().unwrap_or_default();
         let since = session.queued_at.max(start.min(now)).max(last);
-        // What waits for a time or for another session takes no turn of its owner's, nor does what is about to end
-        // because another session ended badly.
+        // What is held, waits for a time or for another session takes no turn of its owner's, nor does what is about
+        // to end because another session ended badly.
         let well = Some(&Some(Outcome::Succeeded));
         let mut others = session.spec.depends_on.iter();
-        let held = start > now || others.any(|id| live.contains(id) || world.ended.get(id) != well);
+        let held = session.held_by.is_some()
+            || start > now
+            || others.any(|id| live.contains(id) || world.ended.get(id) != well);
         let since = if held {
             turns.since.unwrap_or(since)
         } else {
@@ -107,6 +153,18 @@ fn keyed(
         ((round, since, session.queued_at, session.id), session)
     });
     (keyed.collect(), users)
+}
+
+/// When a session of each user last got a place.
+pub(super) fn served(world: &ClusterSnapshot) -> BTreeMap<UserId, Timestamp> {
+    let mut served = world.served.clone();
+    for session in &world.sessions {
+        if let Some(at) = session.scheduled_at() {
+            let last = served.entry(session.owner).or_insert(at);
+            *last = at.max(*last);
+        }
+    }
+    served
 }
 
 pub(super) fn gate(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> QueueGate {
@@ -124,6 +182,9 @@ pub(super) fn gate(world: &ClusterSnapshot, session: &Session, now: Timestamp) -
                 return QueueGate::Never(reasons::dependency_missing(id));
             }
         }
+    }
+    if let Some(user) = &session.held_by {
+        return QueueGate::Held(blockers::session_held(user));
     }
     if let Some(start) = session.spec.start_at
         && start > now

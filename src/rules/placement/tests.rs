@@ -1,5 +1,6 @@
 //! Placement by small worlds written as text: `node a cpu 2 mem 4g | kim 1 1g | …`.
 
+mod agreement;
 mod passing;
 mod turns;
 
@@ -31,6 +32,7 @@ fn draft(cpu: &str) -> RequestDraft {
         start_at: None,
         depends_on: Vec::new(),
         replicas: 1,
+        max_runtime_seconds: None,
         owner: None,
     }
 }
@@ -61,6 +63,7 @@ fn world(text: &str) -> ClusterSnapshot {
                 seen_at: Timestamp::from_millis(0),
                 generation: 0,
                 schedulable: true,
+                note: String::new(),
                 cordoned: Default::default(),
                 problems: Vec::new(),
             });

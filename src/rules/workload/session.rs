@@ -12,7 +12,7 @@ use super::spec::SessionSpec;
 use super::state::{DesiredState, EndedSession, LastPlace, Lifecycle, PlacedSession, SessionState};
 use crate::codes;
 use crate::incident::{EnforcementAction, MemoryIncident};
-use crate::names::{ContainerName, NodeId, SessionId, SessionName, UserId};
+use crate::names::{ContainerName, NodeId, SessionId, SessionName, UserId, UserName};
 use crate::reason::Reason;
 use crate::resources::DeviceShare;
 use crate::tenancy::{DomainId, ProjectId, Scope};
@@ -37,6 +37,9 @@ pub struct Session {
     pub paused: bool,
     /// After it ended: start it once more.
     pub restart: bool,
+    /// Who holds it: it waits until it is released. None for all that have a place.
+    #[serde(default)]
+    pub held_by: Option<UserName>,
     /// Which start this is; 1 is the first.
     pub incarnation: u32,
     /// Raised by every write to the row; writers compare it first.
@@ -115,6 +118,7 @@ impl Session {
             desired: DesiredState::Run,
             paused: false,
             restart: false,
+            held_by: None,
             incarnation: 1,
             generation: 1,
             device_affinity: None,
@@ -153,8 +157,13 @@ impl Session {
         self.lifecycle.state()
     }
 
+    /// Whether it waits. Reads nothing of its containers, as a pass over all sessions must not.
+    pub fn is_pending(&self) -> bool {
+        matches!(self.lifecycle, Lifecycle::Pending)
+    }
+
     pub fn is_live(&self) -> bool {
-        self.state() != SessionState::Ended
+        !matches!(self.lifecycle, Lifecycle::Ended(_))
     }
 
     /// The containers of its present start, or its last; the main one first, empty before it got a place.
@@ -304,6 +313,25 @@ impl Session {
             Lifecycle::Pending | Lifecycle::Ended(_) => self.end(Outcome::Stopped, None, now),
         }
         true
+    }
+
+    /// Keeps a waiting session from starting. Returns whether anything changed; nothing does for one that does not wait.
+    pub fn hold(&mut self, by: UserName) -> bool {
+        if self.state() != SessionState::Pending || self.held_by.is_some() {
+            return false;
+        }
+        self.held_by = Some(by);
+        true
+    }
+
+    /// Queues a held session, behind all who wait now: time on hold counts for no place. Returns whether anything
+    /// changed.
+    pub fn release(&mut self, now: Timestamp) -> bool {
+        let held = self.held_by.take().is_some();
+        if held {
+            self.queued_at = now;
+        }
+        held
     }
 
     /// Takes over what became of one container. Returns false, and changes nothing, where the row was written
@@ -488,6 +516,7 @@ impl Session {
             last,
         });
         self.paused = false;
+        self.held_by = None;
         if self.restart {
             self.begin_again(at);
         }

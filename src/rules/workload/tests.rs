@@ -92,6 +92,7 @@ fn node(id: NodeId) -> NodeRecord {
         seen_at: at(0),
         generation: 0,
         schedulable: true,
+        note: String::new(),
         cordoned: Default::default(),
         problems: Vec::new(),
     }

@@ -122,9 +122,7 @@ impl RequestedLaunch {
             (self.timeout_seconds, "/timeout_seconds"),
             (self.max_runtime_seconds, "/max_runtime_seconds"),
         ] {
-            if seconds.is_some_and(|seconds| !(1..=MAX_RUN_SECONDS).contains(&seconds)) {
-                return Err(refusals::seconds_out_of_range(MAX_RUN_SECONDS).at(pointer));
-            }
+            check_run_seconds(seconds).map_err(|refusal| refusal.at(pointer))?;
         }
         Ok(ValidatedLaunch {
             name,
@@ -258,6 +256,16 @@ pub fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// Refuses a time limit that is too short or too long; without one there is nothing to refuse.
+pub fn check_run_seconds(seconds: Option<u64>) -> Result<(), Refusal> {
+    match seconds {
+        Some(seconds) if !(1..=MAX_RUN_SECONDS).contains(&seconds) => {
+            Err(refusals::seconds_out_of_range(MAX_RUN_SECONDS))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Amounts that a session is to have from now on, as they were asked for; what is None stays.

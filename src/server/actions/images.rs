@@ -126,8 +126,12 @@ pub async fn import_once(
             ImportOrigin::Path(path)
         }
     };
-    look_at(server, source.clone()).await?;
-    let input = ImportInput { source, reference };
+    let file = look_at(server, source.clone()).await?;
+    let input = ImportInput {
+        source,
+        reference,
+        file,
+    };
     let kept = serde_json::to_value(&input)
         .map_err(|error| ServerFault::new("keep what to import", error))?;
     let row = OperationRow::asked(
@@ -173,11 +177,12 @@ pub async fn import_once(
     })
 }
 
-/// Refuses at once what the import would refuse first: nothing there, not complete, no privileges.
-async fn look_at(server: &Server, source: ImportOrigin) -> Result<(), Failure> {
+/// Refuses at once what the import would refuse first: nothing there, not complete, no privileges. Gives the name of
+/// the file.
+async fn look_at(server: &Server, source: ImportOrigin) -> Result<String, Failure> {
     let server = server.clone();
     tokio::task::spawn_blocking(move || {
-        match &source {
+        let file = match &source {
             ImportOrigin::Upload { id, owner } => {
                 let status = server
                     .uploads()?
@@ -190,10 +195,16 @@ async fn look_at(server: &Server, source: ImportOrigin) -> Result<(), Failure> {
                     )
                     .into());
                 }
+                status.declared.file_name
             }
-            ImportOrigin::Path(path) => drop(Archive::at(path).map_err(image_failure)?),
-        }
-        server.image_store()?.can_unpack().map_err(image_failure)
+            ImportOrigin::Path(path) => {
+                drop(Archive::at(path).map_err(image_failure)?);
+                let name = path.file_name().unwrap_or_default();
+                name.to_string_lossy().into_owned()
+            }
+        };
+        server.image_store()?.can_unpack().map_err(image_failure)?;
+        Ok(file)
     })
     .await
     .map_err(|ended| ServerFault::new("look at an archive", ended))?

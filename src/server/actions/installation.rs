@@ -1,12 +1,15 @@
 //! The rest of the installation after the first administrator is made: steps that are ticked off, a test
 //! session whose start is measured, and a report. An administrator's, step by step, in any order.
 
+use std::sync::Arc;
+
 use api::sessions::{LaunchRequest, SessionView};
 use rules::permissions::Permission;
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::attention::{self, AttentionList};
 use super::diagnostic_check::DiagnosticCheck;
 use super::sessions;
 use super::system;
@@ -65,7 +68,10 @@ pub struct Report {
     pub fingerprint: Option<String>,
     pub machines: Vec<sessions::NodeOverview>,
     pub images: usize,
+    /// What was looked at and is well.
     pub checks: Vec<DiagnosticCheck>,
+    /// What is not, as the overview and the checks say it.
+    pub attention: Arc<AttentionList>,
     pub progress: SetupProgress,
     pub measured: Option<TrialMeasurement>,
 }
@@ -189,6 +195,10 @@ pub async fn report(server: &Server, caller: &Caller) -> Result<Report, Failure>
     let progress = progress(server, caller).await?;
     let overview = sessions::overview(server, caller).await?;
     let authority = certificates::trust(server).await.ok();
+    // Looked at now, so that the report is of this moment; a server without a machine has none to look at.
+    let _ = system::diagnose(server, caller).await;
+    let mut checks = system::health(server).await;
+    checks.retain(|check| check.ok);
     Ok(Report {
         at: server.clock().now(),
         version: env!("CARGO_PKG_VERSION"),
@@ -197,7 +207,8 @@ pub async fn report(server: &Server, caller: &Caller) -> Result<Report, Failure>
         fingerprint: authority.map(|authority| authority.fingerprint),
         machines: overview.machines,
         images: super::images::list(server, caller).await?.len(),
-        checks: system::health(server).await,
+        checks,
+        attention: attention::attention(server, caller).await?,
         measured: progress.test.as_ref().and_then(measured),
         progress,
     })

@@ -79,8 +79,10 @@ fn visible(caller: &Caller) -> Reach {
 pub(super) fn show(server: &Server, row: OperationRow) -> OperationView {
     let seen = server.jobs().progress(row.id);
     let (done, total) = seen.as_ref().map_or((0, 0), |seen| (seen.done, seen.total));
+    let file = row.input.get("file").and_then(serde_json::Value::as_str);
     OperationView {
         id: row.id,
+        file: file.unwrap_or_default().to_owned(),
         kind: row.kind,
         user: row.user,
         state: row.state,

@@ -1,9 +1,9 @@
-//! The query language of lists: `state:running owner:jae image:host name:vit label:k=v kind:batch`
-//! and free words. Words with the same name widen, different names narrow.
+//! The query language of lists: `state:running outcome:failed owner:jae image:host name:vit label:k=v kind:batch
+//! replicas:ID` and free words. Words with the same name widen, different names narrow.
 
 use rules::refusal::Refusal;
 use rules::refusals;
-use rules::session::{SessionKind, SessionState, plain, text};
+use rules::session::{Outcome, SessionKind, SessionState, plain, text};
 
 use crate::catalog::listing::{SessionFilter, SortKey};
 
@@ -50,6 +50,14 @@ pub(super) fn parse(query: &str) -> Result<SessionFilter, Refusal> {
                         refusals::query_state_unknown(value.escape_debug(), all.join(", ")).at("/q")
                     })?),
             },
+            "outcome" => {
+                filter.outcomes.push(Outcome::parse(value).ok_or_else(|| {
+                    refusals::query_outcome_unknown(value.escape_debug()).at("/q")
+                })?)
+            }
+            "replicas" => filter
+                .replicas
+                .push(value.parse().map_err(|refusal: Refusal| refusal.at("/q"))?),
             "kind" => filter.kinds.push(match value {
                 "interactive" => SessionKind::Interactive,
                 "batch" => SessionKind::Batch,
@@ -150,6 +158,7 @@ mod tests {
         for (query, wanted) in [
             ("state:asleep", "query.state-unknown"),
             ("kind:odd", "query.kind-unknown"),
+            ("outcome:odd", "query.outcome-unknown"),
             ("colour:red", "query.word-unknown"),
             ("state:", "query.value-missing"),
             ("\"open", "query.quote-open"),

@@ -106,44 +106,15 @@ async fn read_with(
 #[cfg(test)]
 mod tests {
     use api::sessions::LaunchRequest;
-    use rules::names::BootId;
     use rules::placement::Verdict;
-    use rules::resources::Capacity;
     use rules::session::SessionState;
-    use rules::units::{Bytes, CpuShare};
-    use rules::world::NodeRecord;
 
     use super::*;
-    use crate::catalog::Lane;
-
-    fn add_machine(server: &Server, name: &str) {
-        let node = NodeRecord {
-            id: server.node(),
-            name: name.to_owned(),
-            boot: BootId(uuid::Uuid::from_u128(1)),
-            capacity: Capacity {
-                cpu: CpuShare(400),
-                memory: Bytes::gib(8),
-                devices: vec![],
-                others: Vec::new(),
-            },
-            host_environment: true,
-            seen_at: server.clock().now(),
-            generation: 0,
-            schedulable: true,
-            cordoned: Default::default(),
-            problems: vec![],
-        };
-        let written = server
-            .catalog()
-            .write_now(Lane::Loops, "a machine", move |rows| rows.put_node(&node));
-        written.unwrap();
-    }
 
     #[tokio::test]
     async fn what_a_page_shows_is_of_one_revision_though_commits_come_between_its_reads() {
         let server = Server::for_tests();
-        add_machine(&server, "one");
+        server.put_test_node("one");
         let root = crate::access::local_root(&server);
         let wanted = LaunchRequest {
             name: Some("a".into()),
@@ -158,7 +129,7 @@ mod tests {
 
         let shared = server.snapshot().await.unwrap();
         sessions::stop(&server, &root, "a", false).await.unwrap();
-        add_machine(&server, "two");
+        server.put_test_node("two");
         let page = read_beside(&server, &root, "a", shared).await.unwrap();
         assert_eq!(page.revision, *server.catalog().revision().borrow());
         assert!(page.revision > before.revision);

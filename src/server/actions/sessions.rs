@@ -3,12 +3,13 @@
 
 use api::events::EventView;
 use api::page::ListPage;
-use api::sessions::{ListQuery, SessionView, WaitingView};
+use api::sessions::{ListQuery, SessionView};
 use rules::blockers;
 use rules::names::{ContainerName, SessionId, SessionName};
 use rules::notices;
 use rules::permissions::{Permission, own, reach};
 use rules::placement::{self, Explanation};
+use rules::reasons;
 use rules::refusals;
 use rules::session::{Session, SessionKind, SessionState};
 use rules::units::Timestamp;
@@ -25,21 +26,29 @@ mod change;
 pub(super) mod find;
 mod launch;
 pub(super) mod overview;
+mod queue;
+pub mod table;
 #[cfg(test)]
 mod tests;
 pub(super) mod view;
 
-pub use change::{delete, pause, rename, resize, restart, resume, set_labels, stop};
+pub use change::{
+    delete, hold, pause, release, rename, resize, restart, resume, set_labels, set_time_limit, stop,
+};
 pub use launch::{Launched, duplicate, launch, preview};
-pub use overview::{HeldSlice, NodeOverview, Overview, OwnUsage, StateCounts, overview, samples};
+pub use overview::{
+    HeldSlice, MenuCounts, NodeOverview, Overview, OwnUsage, StateCounts, menu_counts, overview,
+    samples,
+};
+pub use queue::{
+    PlannedSession, QUEUE_PAGE, QueueView, WaitingLaunch, queue, queue_mark, queue_page,
+};
 
 use find::find;
 use view::NameCache;
 
 const MAX_PAGE_ITEMS: u32 = 500;
 const USUAL_PAGE: u32 = 50;
-/// Waiting sessions that a queue explains. Each costs about one scheduling pass.
-const MAX_EXPLAINED: usize = 200;
 /// Events of one session that are shown.
 const MAX_EVENTS: u32 = 500;
 
@@ -193,40 +202,6 @@ pub(super) fn explained(
     discreet(explained, world, caller)
 }
 
-/// Everything that waits and that the caller may see, in the order of the queue, each with why. At
-/// most 200; positions count everybody's.
-pub async fn queue(server: &Server, caller: &Caller) -> Result<Vec<WaitingView>, Failure> {
-    allowed(caller, Permission::SessionsRead)?;
-    let (caller, now) = (caller.clone(), server.clock().now());
-    let snapshot = server.snapshot().await?;
-    if snapshot.waiting() == 0 {
-        return Ok(Vec::new());
-    }
-    // Explaining a long queue takes long for a thread that answers.
-    let explained = tokio::task::spawn_blocking(move || {
-        let world = &snapshot.world;
-        let mut waiting = placement::queue(world, now);
-        let reach = reach(&caller.subject, Permission::SessionsRead);
-        waiting.retain(|s| reach.covers(&s.scope()));
-        waiting
-            .into_iter()
-            .take(MAX_EXPLAINED)
-            .filter_map(|row| {
-                let explained = discreet(snapshot.explain(row, now), world, &caller);
-                let owner = snapshot.names.get(&row.owner)?.clone();
-                let shown = view::session(row, owner, &world.nodes, world.policy);
-                Some(WaitingView {
-                    session: shown,
-                    why: explained,
-                })
-            })
-            .collect()
-    });
-    explained
-        .await
-        .map_err(|ended| crate::ServerFault::new("show the queue", ended).into())
-}
-
 /// What happened to a session, oldest first; the newest 500.
 pub async fn events(server: &Server, caller: &Caller, id: &str) -> Result<Vec<EventView>, Failure> {
     server.catalog().read_now("show a history", |view| {
@@ -306,8 +281,14 @@ fn discreet(mut explained: Explanation, world: &ClusterSnapshot, caller: &Caller
             }
         }
     }
-    if let Some(eta) = &mut explained.eta {
+    if let Some(eta) = &mut explained.eta
+        && explained
+            .outlook
+            .as_ref()
+            .is_some_and(|outlook| outlook.code == rules::codes::START_EXPECTED)
+    {
         eta.basis = notices::explain_limits_reached().text;
+        explained.outlook = Some(reasons::start_expected_other(eta.at));
     }
     explained
 }

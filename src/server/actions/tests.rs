@@ -4,6 +4,7 @@
 
 mod domains;
 mod edges;
+mod told;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
@@ -28,7 +29,48 @@ macro_rules! acts {
     };
 }
 
+async fn any_table(server: &Server, caller: &Caller) -> Result<(), Failure> {
+    let wanted = sessions::table::TableQuery::default();
+    sessions::table::table(server, caller, &wanted)
+        .await
+        .map(drop)
+}
+
+async fn any_export(server: &Server, caller: &Caller) -> Result<(), Failure> {
+    let wanted = sessions::table::TableQuery::default();
+    sessions::table::export(server, caller, &wanted)
+        .await
+        .map(drop)
+}
+
 const NOBODY: Uuid = Uuid::from_u128(7);
+
+/// A caller with an account of its own.
+pub(super) fn caller_of(server: &Server, name: &str, role: Role) -> Caller {
+    let name = rules::names::UserName::parse(name).unwrap();
+    let user = crate::access::new_user(name, role, server.clock().now());
+    let written = user.clone();
+    server
+        .catalog()
+        .write_now(crate::catalog::Lane::Requests, "a user", move |rows| {
+            rows.insert_user(&written, "!")
+        })
+        .unwrap();
+    Caller {
+        subject: Subject {
+            user: user.id,
+            role,
+            domain: rules::tenancy::DomainId::DEFAULT,
+            scopes: None,
+        },
+        name: user.name,
+        language: String::new(),
+        theme: "system".into(),
+        time_zone: String::new(),
+        via: Via::LocalRoot,
+        request: String::new(),
+    }
+}
 
 /// Promise (Isolation and access): Every action checks its permission first. For a user, the sessions of others
 /// do not exist.
@@ -50,7 +92,31 @@ async fn every_act_asks_for_its_capability_first() {
         (SessionsRead, "session_detail.read", |s, c| {
             session_detail::read(s, c, "x")
         }),
-        (SessionsRead, "sessions.queue", |s, c| sessions::queue(s, c)),
+        (SessionsRead, "sessions.table", |s, c| { any_table(s, c) }),
+        (SessionsRead, "sessions.table.export", |s, c| {
+            any_export(s, c)
+        }),
+        (SessionsRead, "sessions.table.members", |s, c| {
+            sessions::table::members(s, c, "x", true)
+        }),
+        (SessionsRead, "sessions.queue", |s, c| sessions::queue(
+            s, c, None
+        )),
+        (SessionsRead, "sessions.queue_page", |s, c| {
+            sessions::queue_page(s, c, 1)
+        }),
+        (SessionsWrite, "sessions.hold", |s, c| sessions::hold(
+            s, c, "x"
+        )),
+        (SessionsWrite, "sessions.release", |s, c| sessions::release(
+            s, c, "x"
+        )),
+        (SessionsWrite, "sessions.set_time_limit", |s, c| {
+            sessions::set_time_limit(s, c, "x", None, None)
+        }),
+        (SessionsRead, "sessions.queue_mark", |s, c| {
+            sessions::queue_mark(s, c)
+        }),
         (SessionsRead, "sessions.events", |s, c| sessions::events(
             s, c, "x"
         )),
@@ -101,6 +167,14 @@ async fn every_act_asks_for_its_capability_first() {
             Default::default(),
             None
         )),
+        (SessionsRead, "history.history", |s, c| history::history(
+            s,
+            c,
+            "site",
+            Default::default()
+        )),
+        (SessionsRead, "history.recent", |s, c| history::recent(s, c)),
+        (SessionsRead, "history.users", |s, c| history::users(s, c)),
         (SessionsRead, "gpus.list", |s, c| gpus::list(s, c)),
         (SessionsRead, "gpus.policy", |s, c| gpus::policy(s, c)),
         (SessionsRead, "gpus.get", |s, c| gpus::get(s, c, "x")),
@@ -256,6 +330,35 @@ async fn every_act_asks_for_its_capability_first() {
             system::reload_settings(s, c)
         }),
         (SystemRead, "system.warnings", |s, c| system::warnings(s, c)),
+        (SystemRead, "attention.attention", |s, c| {
+            attention::attention(s, c)
+        }),
+        (SessionsRead, "journal.page", |s, c| journal::page(
+            s,
+            c,
+            Default::default()
+        )),
+        (SessionsRead, "journal.export", |s, c| journal::export(
+            s,
+            c,
+            Default::default()
+        )),
+        (Me, "notices.list", |s, c| notices::list(s, c)),
+        (Me, "notices.mark_read", |s, c| notices::mark_read(s, c)),
+        (SessionsRead, "nodes.in_maintenance", |s, c| {
+            nodes::in_maintenance(s, c)
+        }),
+        (SystemWrite, "nodes.set_maintenance", |s, c| {
+            nodes::set_maintenance(s, c, "x", true, "")
+        }),
+        (SystemRead, "nodes.facts", |s, c| nodes::facts(s, c, "x")),
+        (SystemRead, "settings.list", |s, c| settings::list(s, c)),
+        (SystemWrite, "settings.change", |s, c| settings::change(
+            s, c, "x", "1"
+        )),
+        (SystemWrite, "settings.undo", |s, c| settings::undo(
+            s, c, "x"
+        )),
     ];
     let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let code = access::setup_link(&server).unwrap();

@@ -1,14 +1,19 @@
 //! The settings a running server goes by, and how it takes up new ones: a reading with any fault in it
-//! changes nothing. Never writes a settings file.
+//! changes nothing. Writes a settings file only where one key is changed.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use base::settings::edit::{self, PlannedChange};
 use base::settings::{LoadedSettings, Settings};
 use rules::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 
 /// What a server goes by now.
-pub(crate) struct EffectiveSettings(RwLock<Arc<LoadedSettings>>);
+pub(crate) struct EffectiveSettings {
+    held: RwLock<Arc<LoadedSettings>>,
+    /// Held while a file is changed, so that no change is lost.
+    editing: Mutex<()>,
+}
 
 /// What reading the settings again did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,15 +26,34 @@ pub struct Reloaded {
 
 impl EffectiveSettings {
     pub(crate) fn new(reading: LoadedSettings) -> Self {
-        Self(RwLock::new(Arc::new(reading)))
+        Self {
+            held: RwLock::new(Arc::new(reading)),
+            editing: Mutex::default(),
+        }
     }
 
     pub(crate) fn reading(&self) -> Arc<LoadedSettings> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.held.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn settings(&self) -> Arc<Settings> {
         Arc::new(self.reading().settings.clone())
+    }
+
+    /// Sets one key in the settings file to `value`, as the file writes it, or unsets it in all files; then reads all
+    /// sources again.
+    ///
+    /// Errors: those of `SettingsSources::plan`; then nothing is written.
+    pub(crate) fn change(
+        &self,
+        key: &str,
+        value: Option<&str>,
+    ) -> Result<(PlannedChange, Reloaded), Refusal> {
+        let _editing = self.editing.lock().unwrap_or_else(PoisonError::into_inner);
+        let sources = self.reading().sources.clone();
+        let (change, _) = sources.plan(edit::key_named(key)?, value)?;
+        change.write()?;
+        Ok((change, self.read_again()?))
     }
 
     /// Reads all sources again and goes by what they say.
@@ -38,7 +62,7 @@ impl EffectiveSettings {
     pub(crate) fn read_again(&self) -> Result<Reloaded, Refusal> {
         // Read outside the lock: a slow disk must not hold up readers of a setting.
         let newer = self.reading().sources.read()?;
-        let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         let now = held.followed_by(&newer);
         let told = |keys: Vec<&str>| keys.into_iter().map(str::to_owned).collect();
         let reloaded = Reloaded {

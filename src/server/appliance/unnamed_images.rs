@@ -2,6 +2,7 @@
 //! its last name. Removes them; never touches a row.
 
 use store::images::ImageStore;
+use store::images::record::ImageRecord;
 
 use super::lazy_stores::image_failure;
 use crate::Failure;
@@ -11,12 +12,7 @@ use crate::catalog::job_kinds::IMAGE_IMPORT;
 /// Removes images of the store that no row names. Costs a read of all rows of images and of the store's list.
 pub(crate) fn forget_unnamed(catalog: &Catalog, images: &ImageStore) -> Result<(), Failure> {
     let named = catalog.read_now("list images", |view| view.image_digests())?;
-    for record in images.list().map_err(image_failure)? {
-        if !named.contains(&record.id.to_string()) {
-            images.remove(&record.id).map_err(image_failure)?;
-        }
-    }
-    Ok(())
+    remove_all_but(images, images.list().map_err(image_failure)?, &named)
 }
 
 /// As `forget_unnamed`, but removes nothing while an import is open: what it stored has no row yet, and it calls
@@ -33,9 +29,14 @@ pub(crate) fn forget_unnamed_between_imports(
             false => view.image_digests().map(Some),
         }
     })?;
-    let Some(named) = named else {
-        return Ok(());
-    };
+    named.map_or(Ok(()), |named| remove_all_but(images, stored, &named))
+}
+
+fn remove_all_but(
+    images: &ImageStore,
+    stored: Vec<ImageRecord>,
+    named: &[String],
+) -> Result<(), Failure> {
     for record in stored {
         if !named.contains(&record.id.to_string()) {
             images.remove(&record.id).map_err(image_failure)?;

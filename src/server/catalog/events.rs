@@ -74,7 +74,7 @@ impl Rows<'_> {
 
 const COLUMNS: &str = "sequence, at, actor, topic, object, owner, code, before, after";
 
-fn from_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<EventRow> {
+pub(super) fn from_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<EventRow> {
     Ok(EventRow {
         sequence: value::unsigned(row, "sequence")?,
         at: value::time(row, "at")?,
@@ -90,7 +90,7 @@ fn from_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<EventRow> {
 
 /// What a reader hears: what happened to things of their reach, and to images and nodes, which all users may
 /// see.
-fn heard(reach: &Reach, place: &str) -> (String, Option<[u8; 16]>) {
+pub(super) fn heard(reach: &Reach, place: &str) -> (String, Option<[u8; 16]>) {
     let (reached, value) = condition(reach, EVENT, place);
     let reached = format!("({reached} or (owner is null and topic in ('images', 'nodes')))");
     (reached, value)

@@ -16,6 +16,9 @@ pub(crate) struct ImportInput {
     pub(crate) source: ImportOrigin,
     /// What users shall call it; None: as the archive says.
     pub(crate) reference: Option<String>,
+    /// Name of the file, for users; empty in rows of earlier versions.
+    #[serde(default)]
+    pub(crate) file: String,
 }
 
 /// Where the archive of an import lies.

@@ -3,7 +3,7 @@
 
 use rules::names::SessionId;
 use rules::permissions::Reach;
-use rules::session::{Session, SessionKind, SessionState};
+use rules::session::{Outcome, Session, SessionKind, SessionState};
 use rusqlite::types::Value;
 
 use super::reach::{SESSION, condition};
@@ -25,6 +25,10 @@ pub(crate) struct SessionFilter {
     pub(crate) names: Vec<String>,
     /// Labels by name, and by value where one is given; all of them.
     pub(crate) labels: Vec<(String, Option<String>)>,
+    /// How they ended; any of them.
+    pub(crate) outcomes: Vec<Outcome>,
+    /// One of the replicas of a launch; any of these launches.
+    pub(crate) replicas: Vec<SessionId>,
     /// Words that stand somewhere in name, image, command, labels or id; all of them.
     pub(crate) words: Vec<String>,
 }
@@ -205,7 +209,7 @@ impl ReadTransaction<'_> {
     }
 }
 
-fn filter_clause(clauses: &[String]) -> String {
+pub(super) fn filter_clause(clauses: &[String]) -> String {
     if clauses.is_empty() {
         String::new()
     } else {
@@ -214,7 +218,8 @@ fn filter_clause(clauses: &[String]) -> String {
 }
 
 impl SessionFilter {
-    fn sql(&self, reach: &Reach) -> (Vec<String>, Vec<Value>) {
+    /// Its conditions, and the values for their parameters in order.
+    pub(super) fn sql(&self, reach: &Reach) -> (Vec<String>, Vec<Value>) {
         let (reached, value) = condition(reach, SESSION, "?");
         let mut clauses = vec![reached];
         let mut values = vec![value.map_or(Value::Null, |id| Value::Blob(id.to_vec()))];
@@ -241,8 +246,16 @@ impl SessionFilter {
             .map(|k| kind_word(*k).to_owned())
             .collect();
         any("kind = ?", kinds);
+        let outcomes = self.outcomes.iter().map(|o| o.word().to_owned()).collect();
+        any("outcome = ?", outcomes);
         any("instr(image_reference, ?) > 0", self.images.clone());
         any("instr(lower(name), ?) > 0", lowered(&self.names));
+        if !self.replicas.is_empty() {
+            let each = vec![SAME_LAUNCH; self.replicas.len()];
+            clauses.push(format!("({})", each.join(" or ")));
+            let ids = self.replicas.iter();
+            values.extend(ids.map(|id| Value::Blob(id.0.as_bytes().to_vec())));
+        }
         for (name, wanted) in &self.labels {
             let value = if wanted.is_some() {
                 " and value = ?"
@@ -266,6 +279,10 @@ impl SessionFilter {
         (clauses, values)
     }
 }
+
+/// Sessions of the launch of one session: of the same owner and moment, whose names differ in their number only.
+const SAME_LAUNCH: &str = "(owner, created_at, rtrim(name, '0123456789')) = \
+    (select one.owner, one.created_at, rtrim(one.name, '0123456789') from session one where one.id = ?)";
 
 fn lowered(texts: &[String]) -> Vec<String> {
     texts.iter().map(|text| text.to_lowercase()).collect()

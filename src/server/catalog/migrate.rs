@@ -24,6 +24,9 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("migrations/0013_words.sql"),
     include_str!("migrations/0014_policies.sql"),
     include_str!("migrations/0015_container_outcomes.sql"),
+    include_str!("migrations/0016_session_table.sql"),
+    include_str!("migrations/0017_maintenance.sql"),
+    include_str!("migrations/0018_holds.sql"),
 ];
 
 /// Marks the file as a catalog of ours: "frdl".

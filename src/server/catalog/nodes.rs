@@ -30,6 +30,7 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
         seen_at: value::time(row, "seen_at")?,
         generation: value::unsigned(row, "generation")?,
         schedulable: row.get("schedulable")?,
+        note: row.get("note")?,
         cordoned: BTreeSet::new(),
         problems: value::json(row, "problems")?,
     })
@@ -118,7 +119,7 @@ impl ReadTransaction<'_> {
     pub(crate) fn nodes(&self) -> Result<Vec<NodeRecord>, Failure> {
         let mut statement = self.connection.prepare_cached(
             "select id, name, boot, capacity, host_environment, seen_at, generation, schedulable,
-                    problems
+                    note, problems
              from node
              order by id",
         )?;
@@ -148,6 +149,15 @@ impl ReadTransaction<'_> {
             }
         }
         Ok(nodes)
+    }
+
+    /// Names of the machines that take no new sessions, each with why.
+    pub(crate) fn closed_nodes(&self) -> Result<Vec<(String, String)>, Failure> {
+        let mut statement = self
+            .connection
+            .prepare_cached("select name, note from node where schedulable = 0 order by id")?;
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     /// What the devices of a machine were doing when it was last heard of; empty since a restart, and for
@@ -306,7 +316,17 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Writes what is known of a machine, all of it.
+    /// Says whether a machine takes new sessions, and why not. False where there is no such machine.
+    pub(crate) fn close_node(&self, id: NodeId, closed: bool, note: &str) -> Result<bool, Failure> {
+        let changed = self
+            .connection
+            .prepare_cached("update node set schedulable = ?2, note = ?3 where id = ?1")?
+            .execute((id.0.as_bytes(), !closed, note))?;
+        Ok(changed > 0)
+    }
+
+    /// Writes what is known of a machine, but for whether it takes new sessions: administrators say that, with
+    /// `close_node`.
     pub(crate) fn put_node(&self, node: &NodeRecord) -> Result<(), Failure> {
         self.connection
             .prepare_cached(
@@ -316,7 +336,7 @@ impl Rows<'_> {
                  values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
                  on conflict (id) do update
                  set name = ?2, boot = ?3, capacity = ?4, host_environment = ?5, seen_at = ?6,
-                     generation = ?7, schedulable = ?8, problems = ?9",
+                     generation = ?7, problems = ?9",
             )?
             .execute((
                 node.id.0.as_bytes(),

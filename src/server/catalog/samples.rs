@@ -1,7 +1,7 @@
 //! What sessions used, moment by moment: `samples.sqlite`, a file of its own that may lose its last
 //! second and is made again when it is damaged. Nothing a user was promised is kept here alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,6 +14,8 @@ use rusqlite::Connection;
 use super::value;
 use super::{CatalogPlace, files};
 use crate::{Failure, ServerFault};
+
+pub(crate) mod history;
 
 const FILE: &str = "samples.sqlite";
 /// Raised when the tables change; an older file than `BEFORE` is thrown away, which is what it is for.
@@ -127,6 +129,7 @@ pub(crate) struct Samples {
     latest: Mutex<BTreeMap<NodeId, Latest>>,
     /// Samples of the last minutes that were read since the newest were written, by container of a session.
     recent: Mutex<BTreeMap<(SessionId, u32), RecentSamples>>,
+    history: Mutex<history::RecentHistory>,
 }
 
 /// Samples of one container of a session after a moment.
@@ -164,12 +167,13 @@ impl Samples {
             }
         };
         connection
-            .execute_batch(&[made("usage"), made("usage_minute")].concat())
+            .execute_batch(&[made("usage"), made("usage_minute"), history::made()].concat())
             .map_err(|error| ServerFault::new("found the samples", error))?;
         Ok(Self {
             connection: Mutex::new(connection),
             latest: Mutex::default(),
             recent: Mutex::default(),
+            history: Mutex::default(),
         })
     }
 
@@ -188,6 +192,10 @@ impl Samples {
             return false;
         }
         let new_minute = at.as_millis() / 60_000 != latest.minute;
+        let names = used.iter().map(|(name, _)| *name);
+        let first: BTreeSet<_> = names
+            .filter(|name| !latest.seen.contains_key(name))
+            .collect();
         let rates: BTreeMap<ContainerName, Rate> = used
             .iter()
             .map(|(name, usage)| {
@@ -219,7 +227,7 @@ impl Samples {
         if used.is_empty() && !new_minute {
             return changed;
         }
-        if let Err(error) = self.write(at, used, new_minute) {
+        if let Err(error) = self.write(at, used, new_minute, &first) {
             tracing::warn!(%error, "samples were not written");
         }
         locked(&self.recent).clear();
@@ -231,22 +239,20 @@ impl Samples {
         at: Timestamp,
         used: &[(ContainerName, ContainerUsage)],
         new_minute: bool,
+        first: &BTreeSet<ContainerName>,
     ) -> rusqlite::Result<()> {
         let mut connection = locked(&self.connection);
         let transaction = connection.transaction()?;
-        let tables: &[&str] = if new_minute {
-            &["usage", "usage_minute"]
-        } else {
-            &["usage"]
-        };
-        for table in tables {
+        // Of each container the first sample is kept as long as its minutes: its charts begin there.
+        for table in ["usage", "usage_minute"] {
             let mut insert = transaction.prepare_cached(&format!(
                 "insert or replace into {table}
                      (session, container, at, incarnation, cpu_microseconds, memory, processes,
                       cpu_waited, memory_waited, gpu_busy, gpu_granted, gpu_memory)
                  values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
             ))?;
-            for (name, usage) in used {
+            let all = table == "usage" || new_minute;
+            for (name, usage) in used.iter().filter(|(name, _)| all || first.contains(name)) {
                 let worked = worked(&usage.devices);
                 insert.execute((
                     name.session.0.as_bytes(),
@@ -603,6 +609,29 @@ mod tests {
         samples.record(NODE, at(6), &[(of(0), usage(6.0))]);
         let names: Vec<ContainerName> = samples.rates().into_keys().collect();
         assert_eq!(names, [of(0), of(2)]);
+    }
+
+    #[test]
+    fn the_first_minutes_of_a_session_stay_when_they_are_thinned() {
+        let samples = Samples::open(&CatalogPlace::Memory).unwrap();
+        let at = |second: i64| Timestamp::from_millis(second * 1_000);
+        // Another one ran before, so the session begins within a minute.
+        samples.record(NODE, at(0), &[(name(2), usage(1.0))]);
+        for second in (5..5 + 24 * 60).step_by(2) {
+            let used = [(name(2), usage(1.0)), (name(1), usage(second as f64))];
+            samples.record(NODE, at(second), &used);
+        }
+        let rows = samples.of((name(1).session, MAIN), Timestamp::default());
+        let seconds: Vec<i64> = rows
+            .unwrap()
+            .iter()
+            .map(|row| row.at.as_millis() / 1_000)
+            .collect();
+        assert_eq!(seconds[0], 5, "its first sample");
+        assert!(
+            seconds.windows(2).all(|pair| pair[1] - pair[0] <= 62),
+            "{seconds:?}"
+        );
     }
 
     #[test]

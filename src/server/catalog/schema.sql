@@ -67,6 +67,9 @@ CREATE TABLE event (
 
 CREATE INDEX event_object on event (object, sequence);
 
+CREATE INDEX event_told on event (owner, sequence)
+where code in ('session.running', 'session.ended', 'session.gpu-warned');
+
 CREATE TABLE idempotency (
     principal blob not null,
     route text not null,
@@ -126,7 +129,7 @@ CREATE TABLE node (
     generation integer not null,
     schedulable integer not null check (schedulable in (0, 1)),
     problems text not null
-) strict;
+, note text not null default '') strict;
 
 CREATE TABLE operation (
     id blob primary key,
@@ -244,7 +247,7 @@ CREATE TABLE session (
     ended_at integer,
     outcome text check (outcome in ('succeeded', 'failed', 'stopped', 'refused', 'lost')),
     exit_code integer,
-    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002',
+    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002', held_by text,
     check ((state = 'ended') = (outcome is not null))
 ) strict;
 
@@ -254,9 +257,22 @@ CREATE INDEX session_ended on session (ended_at, outcome, owner) where state = '
 
 CREATE INDEX session_ended_of on session (owner, document_gone desc, ended_at) where state = 'ended';
 
+CREATE INDEX session_limited on session (owner, started_at)
+where state = 'running' and max_runtime_seconds is not null;
+
 CREATE UNIQUE INDEX session_live_name on session (owner, name) where state <> 'ended';
 
+CREATE INDEX session_name on session (lower(name), id);
+
 CREATE INDEX session_owner on session (owner, created_at);
+
+CREATE INDEX session_standing on session (
+    case state when 'ended' then 0 when 'pending' then 1 else 2 end,
+    created_at,
+    owner,
+    rtrim(name, '0123456789'),
+    id
+);
 
 CREATE INDEX session_waiting on session (owner) where state = 'pending';
 
@@ -286,7 +302,7 @@ CREATE TABLE "user" (
     created_at integer not null,
     removed_at integer,
     generation integer not null
-, served_at integer, ended_bytes integer not null default 0, ended_rows integer not null default 0, domain blob not null default x'00000000000070008000000000000001') strict;
+, served_at integer, ended_bytes integer not null default 0, ended_rows integer not null default 0, domain blob not null default x'00000000000070008000000000000001', notices_read integer not null default 0, notices_read_at integer not null default 0) strict;
 
 CREATE UNIQUE INDEX user_name on user (name) where removed_at is null;
 

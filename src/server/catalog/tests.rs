@@ -694,6 +694,7 @@ fn what_is_changed_by_hand_is_changed_back() {
         seen_at: now,
         generation: 0,
         schedulable: true,
+        note: String::new(),
         cordoned: Default::default(),
         problems: Vec::new(),
     };
@@ -801,7 +802,7 @@ fn a_step_up_copies_the_file_first_and_keeps_the_rows() {
     let mut connection =
         rusqlite::Connection::open(directory.path().join("catalog.sqlite")).unwrap();
     let mut steps = migrate::STEPS.to_vec();
-    steps.push("alter table node add column note text;");
+    steps.push("alter table node add column further text;");
     migrate::climb_to(&mut connection, &place, &steps).unwrap();
     let copy = directory
         .path()

@@ -18,6 +18,7 @@ pub(crate) fn apply_report(pass: &mut ControllerPass, report: &NodeReport) {
         seen_at: pass.now,
         generation: report.generation,
         schedulable: true,
+        note: String::new(),
         cordoned: std::collections::BTreeSet::new(),
         problems: report.problems.clone(),
     });

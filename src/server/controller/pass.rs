@@ -121,6 +121,7 @@ impl ControllerPass {
                 let aged = NodeRecord {
                     seen_at: known.seen_at,
                     schedulable: known.schedulable,
+                    note: known.note.clone(),
                     cordoned: known.cordoned.clone(),
                     ..node
                 };

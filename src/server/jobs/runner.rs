@@ -314,7 +314,7 @@ impl JobRunner {
         let body = move |place: WorkerPlace| {
             let done = catch_unwind(AssertUnwindSafe(work));
             let done = done.unwrap_or_else(|_| Err(ServerFault::new(kind.name, PANICKED).into()));
-            // First the place: whoever has the answer may ask for the next one.
+            // First the place: a caller that has the answer may ask for the next one.
             drop(place);
             // The caller may have gone away; the work is done all the same.
             let _ = send.send(done);

@@ -6,8 +6,8 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use node::runtime::RuntimeName;
 use node::runtime::wire::{FrameKind, ShimRequest, put_json};
+use node::runtime::{RuntimeName, TerminalSize};
 
 use super::ground::Ground;
 
@@ -71,6 +71,47 @@ fn a_supervisor_lets_a_reader_go_that_does_not_read() {
     );
     let came = until_let_go(deaf).expect("it is kept though it does not read");
     assert!(came < 3_000_000, "{came} bytes were kept for it");
+    ground.runtime.kill(&name).expect("asked");
+    assert_eq!(ground.ended(&name).code, 137);
+}
+
+#[test]
+fn a_slow_reader_of_a_terminal_is_kept_and_told_what_it_missed() {
+    let Some(ground) = Ground::lay("a_slow_reader_of_a_terminal_is_kept_and_told_what_it_missed")
+    else {
+        return;
+    };
+    let script = "while [ ! -e /tmp/go ]; do sleep 0.05; done; \
+                  head -c 4000000 /dev/zero | tr '\\0' x; echo the-end; touch /tmp/said; exec sleep 1000";
+    let mut order = ground.shell(script);
+    order.terminal = Some(TerminalSize {
+        columns: 80,
+        rows: 24,
+    });
+    let name = ground.start(&order);
+    let first = ground.running(&name);
+    let mut slow = client(&ground, &name, &ShimRequest::Attach { size: None });
+    let mut answer = [0; 4];
+    slow.read_exact(&mut answer).expect("an answer");
+    let inside = std::path::PathBuf::from(format!("/proc/{first}/root/tmp"));
+    fs::write(inside.join("go"), "").expect("made");
+    assert!(
+        wait_until(|| inside.join("said").exists()),
+        "the program waits for a reader"
+    );
+    let (mut heard, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
+    let holds = |heard: &[u8], words: &[u8]| heard.windows(words.len()).any(|each| each == words);
+    while !holds(&heard, b"the-end") {
+        let count = slow.read(&mut buffer).expect("it comes to its end");
+        assert!(count > 0, "it is let go after {} bytes", heard.len());
+        heard.extend_from_slice(&buffer[..count]);
+    }
+    assert!(
+        heard.len() < 1_000_000,
+        "{} bytes were kept for it",
+        heard.len()
+    );
+    assert!(holds(&heard, b"\x1b]7300;"), "it is not told");
     ground.runtime.kill(&name).expect("asked");
     assert_eq!(ground.ended(&name).code, 137);
 }

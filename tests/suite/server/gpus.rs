@@ -398,7 +398,7 @@ async fn a_device_is_partitioned_when_nothing_runs_on_it_and_whom_that_ends_is_t
         gpu["planned"].is_null() && gpu["partitions"].as_array().is_some_and(|p| p.len() == 2)
     })
     .await;
-    assert_eq!(partitioned["cordoned"], false, "nobody closed it");
+    assert_eq!(partitioned["cordoned"], false, "it was not cordoned");
     let id = work["id"].as_str().expect("an id");
     let again = the_box.until(&the_box.mina, id, "running").await;
     assert_eq!(

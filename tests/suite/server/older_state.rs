@@ -65,11 +65,15 @@ const VALUES: [(&str, &str, &str); 4] = [
     ("code", "session.longest-run", "session.max-runtime"),
 ];
 
+/// What the scheduler of today forecasts for a waiting session, whatever was recorded: its number, and when it starts.
+const FORECASTS: [&str; 2] = ["queue_position", "eta"];
+
 /// What was said then under `field`, in the words of today.
 pub(crate) fn in_todays_words(field: &str, said: &Value) -> Value {
     match said {
         Value::Object(fields) => fields
             .iter()
+            .filter(|(name, _)| !FORECASTS.contains(&name.as_str()))
             .map(|(name, value)| {
                 let today = FIELDS.iter().find(|(then, _)| then == name);
                 let today = today.map_or(name.as_str(), |(_, today)| today);

@@ -70,6 +70,16 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["session restart x"],
     ),
     (
+        "POST /queue/{id}/{verb}",
+        &["holdSession"],
+        &["session hold x"],
+    ),
+    (
+        "POST /queue/{id}/{verb}",
+        &["releaseSession"],
+        &["session release x"],
+    ),
+    (
         "POST /sessions/{id}/{verb}",
         &["pauseSession"],
         &["session pause x"],
@@ -96,6 +106,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ),
     ("GET /gpus", &["listGpus"], &["gpu ls"]),
     ("GET /gpus/{id}", &["getGpu"], &["gpu show 0"]),
+    ("GET /history", &["getHistory"], &["api GET /history"]),
     ("POST /gpus/{id}/{verb}", &["cordonGpu"], &["gpu cordon 0"]),
     (
         "POST /gpus/{id}/{verb}",

@@ -183,30 +183,49 @@ if (launch) {
 const palette = one("#palette");
 if (palette) {
   const field = one("input", palette);
-  const list = one("ul", palette);
+  const list = one("[role=listbox]", palette);
+  const none = one("[role=status]", palette);
   let asked = 0;
+  let answered = 0;
+  let sent = false;
+  // The focus stays in the field; the chosen option is said by its id.
   const choose = (step) => {
-    const rows = all("a", list);
+    const rows = all("[role=option]", list);
     const now = rows.findIndex((row) => row.getAttribute("aria-selected") === "true");
     const next = rows[(now + step + rows.length) % rows.length];
     rows.forEach((row) => row.setAttribute("aria-selected", row === next));
+    if (next) field.setAttribute("aria-activedescendant", next.id); else field.removeAttribute("aria-activedescendant");
     next?.scrollIntoView({ block: "nearest" });
+  };
+  // Enter before the answer is there waits for it: the option that stands there now was not asked for.
+  const act = () => {
+    sent = asked !== answered;
+    if (!sent) one("[aria-selected=true]", list)?.click();
   };
   const fill = async () => {
     const mine = ++asked;
     const answer = await fetch(`/palette?q=${encodeURIComponent(field.value)}`, { headers: { "HX-Request": "true" } });
     if (mine !== asked || !answer.ok) return;
     // Our own server's fragment, parsed without running anything.
-    list.replaceChildren(...new DOMParser().parseFromString(await answer.text(), "text/html").body.childNodes);
+    const found = new DOMParser().parseFromString(await answer.text(), "text/html").body;
+    if (mine !== asked) return;
+    list.hidden = !one("[role=option]", found);
+    field.setAttribute("aria-expanded", !list.hidden);
+    none.textContent = list.hidden ? found.textContent : "";
+    list.replaceChildren(...(list.hidden ? [] : found.childNodes));
+    list.scrollTop = 0;
     choose(1);
+    answered = mine;
+    if (sent) act();
   };
-  const open = () => { palette.showModal(); field.value = ""; field.focus(); fill(); };
+  const open = () => { sent = false; palette.showModal(); field.value = ""; field.focus(); fill(); };
   field.addEventListener("input", fill);
   palette.addEventListener("keydown", (event) => {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") { event.preventDefault(); choose(event.key === "ArrowDown" ? 1 : -1); }
-    if (event.key === "Enter") { event.preventDefault(); one("[aria-selected=true]", list)?.click(); }
+    if (event.key === "Enter") { event.preventDefault(); act(); }
   });
-  palette.addEventListener("click", (event) => { if (event.target === palette) palette.close(); });
+  // An option may lead to a dialog of this very page.
+  palette.addEventListener("click", (event) => { if (event.target === palette || event.target.closest("a")) palette.close(); });
   document.addEventListener("click", (event) => {
     if (event.target.closest("[data-palette]")) { event.preventDefault(); open(); }
   });
@@ -221,7 +240,7 @@ if (palette) {
 // ---- single keys ---------------------------------------------------------------------------------
 const places = { o: "/", s: "/sessions", q: "/queue", i: "/images", d: "/docs" };
 let going = 0;
-const rows = () => all("main .rows tbody tr, main .list > li").filter((row) => one("a", row));
+const rows = () => all("main :is(.rows, .tbl) tbody tr, main .list > li").filter((row) => one("a", row));
 const step = (by) => {
   const list = rows();
   const at = list.findIndex((row) => row.contains(document.activeElement));
@@ -249,6 +268,12 @@ addEventListener("keydown", (event) => {
 one("#sheet")?.addEventListener("click", (event) => event.target.closest("button, dialog") && event.currentTarget.close());
 try { if (localStorage.getItem("slim")) one(".frame")?.classList.add("slim"); } catch { /* private window */ }
 
+// A form that was refused opens again, with the focus at what was wrong.
+for (const form of all("[popover][data-open]")) {
+  form.showPopover();
+  (one("[aria-invalid=true], [autofocus]", form) ?? form).focus();
+}
+
 // The zone is the browser's until the user picks one.
 if (!/(^|; )(__Host-)?fardel_zone=/.test(document.cookie)) {
   const [own, secure] = location.protocol === "https:" ? ["__Host-", "; secure"] : ["", ""];
@@ -256,6 +281,16 @@ if (!/(^|; )(__Host-)?fardel_zone=/.test(document.cookie)) {
 }
 
 modules();
+
+// An address that names a dialog opens it: /sessions/ID#stop.
+const named = () => {
+  const part = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+  if (!part || part.matches(":popover-open, dialog[open]")) return;
+  if (part.matches(".mid[popover]")) part.showPopover();
+  if (part.matches("dialog.mid")) part.showModal();
+};
+addEventListener("hashchange", named);
+named();
 
 // ---- installation --------------------------------------------------------------------------------
 // Two minutes: what certificates and one-time codes bear.

@@ -29,12 +29,12 @@ export function attach(form) {
   const ask = async (address, options) => {
     const answer = await fetch(address, options);
     if (answer.ok) return answer;
-    // 4xx is an answer, not an accident; 409 and 460 of a piece mean "look where you are".
-    if (answer.status >= 400 && answer.status < 500 && ![408, 409, 423, 429, 460].includes(answer.status)) {
-      const problem = await answer.json().catch(() => ({}));
-      throw new Refused(problem.detail || problem.title || `HTTP ${answer.status}`);
-    }
-    throw new Error(`HTTP ${answer.status}`);
+    // 4xx is an answer, not an accident; 409 and 460 of a piece mean "look where you are", of anything else they refuse.
+    const problem = await answer.json().catch(() => ({}));
+    const words = [problem.detail, problem.hint].filter(Boolean).join(" ") || problem.title || `HTTP ${answer.status}`;
+    const again = options.method === "PATCH" ? [408, 409, 423, 429, 460] : [408, 423, 429];
+    if (answer.status >= 400 && answer.status < 500 && !again.includes(answer.status)) throw new Refused(words);
+    throw new Error(words);
   };
 
   const begin = async (file) => {

@@ -200,7 +200,7 @@ impl<'a> VmCluster<'a> {
         let tell = self.tell.clone();
         let thread = std::thread::spawn(move || {
             let result = attend(machine, &asked, &|what| {
-                // Nobody listens any more once the cluster has failed.
+                // The receiver is gone once the cluster has failed.
                 let _ = tell.send(Heard {
                     node: number,
                     boot: boots,
@@ -363,7 +363,7 @@ fn attend(
     loop {
         match asked.try_recv() {
             Ok(Word::Tell(line)) => machine.tell(&line)?,
-            // The cluster itself has failed where nobody asks any more.
+            // The asking end is gone where the cluster itself has failed.
             Ok(Word::Cut) | Err(TryRecvError::Disconnected) => return machine.cut(),
             Err(TryRecvError::Empty) => {}
         }

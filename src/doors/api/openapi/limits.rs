@@ -260,6 +260,8 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
             "", "created_at", "-created_at", "started_at", "-started_at", "ended_at", "-ended_at", "name", "-name",
         ]}),
         "scope" => json!({"type": "string", "enum": ["", "mine", "all"]}),
+        "range" => json!({"type": "string", "enum": ["", "hour", "day", "week", "month"]}),
+        "of" => json!({"type": "string", "pattern": "^(|site|me|(gpu|user):[!-~]{1,64})$"}),
         "cursor" => json!({"type": "string", "pattern": "^[A-Za-z0-9_-]*$", "maxLength": 2048}),
         "since" if path.ends_with("/metrics") => json!({"type": "string", "format": "date-time"}),
         "since" | "Upload-Offset" => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),

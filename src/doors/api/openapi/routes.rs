@@ -44,7 +44,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         query: &[
             (
                 "q",
-                "state:running owner:mina image:host name:vit label:team=vision kind:batch, or words",
+                "state:running outcome:failed owner:mina image:host name:vit label:team=vision kind:batch replicas:ID, or words",
             ),
             (
                 "sort",
@@ -160,6 +160,26 @@ pub const ROUTES: &[DocumentedRoute] = &[
     },
     DocumentedRoute {
         method: "POST",
+        path: "/api/v1/sessions/{id}/hold",
+        operation: "holdSession",
+        summary: "Keep a waiting session from starting",
+        needs: WRITE,
+        answer: SESSION,
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/sessions/{id}/release",
+        operation: "releaseSession",
+        summary: "Queue a session that is on hold, behind all who wait",
+        needs: WRITE,
+        answer: SESSION,
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
         path: "/api/v1/sessions/{id}/duplicate",
         operation: "duplicateSession",
         summary: "The request that would make another one like it",
@@ -245,8 +265,9 @@ pub const ROUTES: &[DocumentedRoute] = &[
     DocumentedRoute {
         path: "/api/v1/queue",
         operation: "listQueue",
-        summary: "What waits, in the order it will start, and why",
+        summary: "What waits, in the order it will start, and why; 200 a page",
         needs: READ,
+        query: &[("cursor", "from next_cursor")],
         answer: SuccessReply::Schema("WaitingPage"),
         ..ROUTE
     },
@@ -267,6 +288,20 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "List devices with the slices of all users",
         needs: READ,
         answer: SuccessReply::Schema("Gpus"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/history",
+        operation: "getHistory",
+        tag: "gpus",
+        summary: "What was given and used over an hour to a month",
+        needs: READ,
+        query: &[
+            ("of", "site, me, gpu:ID or user:NAME; site when left out"),
+            ("range", "hour, day, week or month; day when left out"),
+        ],
+        answer: SuccessReply::Schema("History"),
+        refusals: &[404, 422],
         ..ROUTE
     },
     DocumentedRoute {

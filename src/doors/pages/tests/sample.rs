@@ -3,33 +3,45 @@
 
 use askama::Template as _;
 
+use server::actions::settings::SettingStanding;
+use server::actions::system::Diagnostic;
+
+use super::super::about::AboutPage;
+use super::super::attention;
+use super::super::charts;
 use super::super::components::{
     self, Alert, BarRow, Block, BlockKind, CheckRow, Choice, Fill, FormFieldError, IconFact, Markup,
 };
-use super::super::docs::{AboutPage, DocsPage};
+use super::super::dialog::{DialogForm, DialogLink, DialogPage};
+use super::super::docs::DocsPage;
 use super::super::gpus::{self, GpuPage, GpusPage};
+use super::super::history;
 use super::super::images::{ImageDetailPage, ImageRow, ImageUse, ImagesPage, ImportRow};
 use super::super::launch::{self, LaunchFields, LaunchPage, Preset, Slider};
 use super::super::layout::{Nav, PageLayout, SignedInUser, Theme};
 use super::super::login::LoginPage;
 use super::super::me::{MePage, OwnTokenRow};
 use super::super::overview::{
-    self, Attention, Figure, Legend, NodeRow, OverviewEvent, OverviewPage,
+    self, Attention, Figure, FloorPlanRow, Legend, NodeRow, OverviewEvent, OverviewPage,
 };
 use super::super::presenter::Preview;
 use super::super::presenter::{SessionEnd, TimelineStep, Wait};
 use super::super::problem::{BareProblemPage, ProblemPage};
-use super::super::queue::{self, EndingRow, QueuePage};
+use super::super::queue::{self, PlanRow, QueuePage};
 use super::super::self_tests::{self, SelfTestPage};
-use super::super::sessions::{
-    Chart, SessionDetailPage, SessionRow, SessionTab, SessionsPage, Strip, Verbs,
-};
+use super::super::session::{SessionDetailPage, SessionTab, Strip, Verbs};
+use super::super::sessions::SessionsPage;
+use super::super::settings;
 use super::super::setup::SetupPage;
 use super::super::system::{self, SystemPage};
+use super::super::table::{
+    self, DataTable, EmptyTable, FilterBar, FilterExample, FilterPicker, RowAction, RowMark,
+    TableCell, TableColumn, TableLine, TableState, ViewLink,
+};
 use super::super::tls::{self, TlsPage};
 use super::super::trust::{self, TrustPage};
 use super::super::wizard::{self, WizardPage, WizardView};
-use crate::doors::text::{Language, Text, codes};
+use crate::doors::text::{Language, Text};
 
 /// Every page with a name for its file.
 pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
@@ -38,6 +50,8 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         ("overview-empty", overview_empty(t).render()),
         ("sessions", sessions(t, true).render()),
         ("sessions-empty", sessions(t, false).render()),
+        ("dialog-question", dialog(t, true).render()),
+        ("dialog-verbs", dialog(t, false).render()),
         ("launch", launch(t, false).render()),
         ("launch-refused", launch(t, true).render()),
         (
@@ -47,6 +61,10 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         (
             "session-logs",
             session(t, SessionTab::Logs, SampleMoment::Running).render(),
+        ),
+        (
+            "session-processes",
+            session(t, SessionTab::Processes, SampleMoment::Running).render(),
         ),
         (
             "session-metrics",
@@ -64,6 +82,8 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             "session-ended",
             session(t, SessionTab::Terminal, SampleMoment::Ended).render(),
         ),
+        ("history", history_page(t, false).render()),
+        ("history-empty", history_page(t, true).render()),
         ("gpus", gpus(t, false).render()),
         ("gpus-empty", gpus(t, true).render()),
         ("gpu", gpu(t).render()),
@@ -78,10 +98,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             "system-checks",
             system(t, system::SystemTab::Checks, true).render(),
         ),
-        (
-            "system-settings",
-            system(t, system::SystemTab::Settings, true).render(),
-        ),
+        ("system-settings", settings_page(t).render()),
         (
             "system-backups",
             system(t, system::SystemTab::Backups, true).render(),
@@ -114,18 +131,16 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         ("wizard-report", wizard_page(t, 4).render()),
         ("problem", problem(t).render()),
     ];
-    let bare = |alert| LoginPage {
+    let bare = |refused| LoginPage {
         t,
         f: stranger(t),
         name: "mina".into(),
         next: "/".into(),
-        alert,
+        alert: None,
+        refused,
     };
-    all.push(("login", bare(None).render()));
-    all.push((
-        "login-refused",
-        bare(Some(Alert::bad(t.login_wrong()))).render(),
-    ));
+    all.push(("login", bare(false).render()));
+    all.push(("login-refused", bare(true).render()));
     all.push(("setup", setup(t, false).render()));
     all.push(("setup-closed", setup(t, true).render()));
     let f = stranger(t);
@@ -163,9 +178,13 @@ fn layout(t: Text, here: Nav, live: bool) -> PageLayout {
         path: "/sample".into(),
         sessions: 7,
         waiting: 2,
+        unread: 3,
+        attention: 2,
+        maintenance: Vec::new(),
         live: live.then(|| "/live".into()),
         notice: None,
         keys: true,
+        encrypted: true,
     }
 }
 
@@ -258,6 +277,54 @@ fn memory_row(t: Text) -> BarRow {
     }
 }
 
+/// One chart of two points, and its table.
+fn charted(t: Text) -> history::HistoryView {
+    let curve = charts::Curve {
+        name: t.history_busy().into(),
+        hue: "ca",
+        filled: true,
+        values: vec![Some(1.0), Some(2.0)],
+    };
+    history::HistoryView {
+        figures: vec![charts::ChartFigure {
+            title: t.history_cpu().into(),
+            note: t.common_of("4.00"),
+            keys: vec![("ca", t.history_busy().into())],
+            drawing: charts::draw(&[curve], 4.0, Some(3.0), t.history_cpu()),
+            y: charts::ticks(charts::Scale::Number, 4.0),
+            x: vec!["14:00".into(), t.metrics_now().into()],
+            columns: "1".into(),
+        }],
+        head: vec![t.history_time().into(), t.history_busy().into()],
+        rows: vec![
+            vec!["14:00".into(), "1.00".into()],
+            vec!["14:10".into(), "2.00".into()],
+        ],
+    }
+}
+
+fn history_page(t: Text, empty: bool) -> history::HistoryPage {
+    history::HistoryPage {
+        t,
+        f: layout(t, Nav::History, true),
+        of: "gpu:SIMULATED-H100-2".into(),
+        name: "GPU 2".into(),
+        range: "day",
+        ranges: history::ranges(t, "gpu:SIMULATED-H100-2", Default::default()),
+        gpus: vec![components::Choice::new(
+            "gpu:SIMULATED-H100-2",
+            "GPU 2",
+            true,
+        )],
+        users: vec![components::Choice::new("user:mina", "mina", false)],
+        simulated: true,
+        view: match empty {
+            true => history::HistoryView::default(),
+            false => charted(t),
+        },
+    }
+}
+
 pub(super) fn overview(t: Text) -> OverviewPage {
     OverviewPage {
         t,
@@ -316,6 +383,15 @@ pub(super) fn overview(t: Text) -> OverviewPage {
         ],
         gpus: Vec::new(),
         simulated: false,
+        rows: vec![FloorPlanRow {
+            hue: 2,
+            href: "/sessions/0199f0a3".into(),
+            name: "vit-ablation".into(),
+            facts: "6.00 · 24 GiB · mina".into(),
+        }],
+        rows_total: 41,
+        view: charted(t),
+        ranges: history::ranges(t, "site", Default::default()),
         nodes: vec![NodeRow {
             title: t.plan_node("fardel-01", t.plan_ready()),
             rows: vec![cpu_row(t), memory_row(t)],
@@ -371,6 +447,7 @@ pub(super) fn overview(t: Text) -> OverviewPage {
             who: who.into(),
         })
         .into(),
+        waiting_shown: t.queue_count_of(2, 202),
         waiting: vec![
             overview::WaitingRow {
                 hue: 7,
@@ -378,7 +455,7 @@ pub(super) fn overview(t: Text) -> OverviewPage {
                 name: "llama3-sft".into(),
                 since: components::span(t, 2820),
                 why: waiting_sentence(t).into(),
-                hint: Some(t.queue_eta("16:40", "vit-ablation")),
+                hint: Some(t.queue_starts_by("16:40", "vit-ablation")),
             },
             overview::WaitingRow {
                 hue: 3,
@@ -465,10 +542,12 @@ fn gpus(t: Text, empty: bool) -> GpusPage {
                 rows: vec![gpus::DeviceCard {
                     href: "/gpus/SIMULATED-H100-2".into(),
                     partitioned: false,
+                    closed_why: t.gpu_cordoned_why("a fan is loud"),
                     row: card(t),
                 }],
             }]
         },
+        troubles: Vec::new(),
         others: vec![(
             "AMD Instinct and Radeon (ROCm)".into(),
             t.gpu_others_of(2, "fardel-01"),
@@ -503,6 +582,8 @@ fn gpu(t: Text) -> GpuPage {
             tone: "ok",
             state: t.state_running().into(),
         }],
+        view: charted(t),
+        ranges: history::ranges(t, "gpu:x", Default::default()),
         ends: vec!["vit-ablation".into()],
         planned: Some(gpus::partitions::Planned {
             words: t.gpu_partitions_planned("3g.40gb"),
@@ -589,6 +670,10 @@ fn overview_empty(t: Text) -> OverviewPage {
         },
         nodes: Vec::new(),
         legend: Vec::new(),
+        rows: Vec::new(),
+        rows_total: 0,
+        view: history::HistoryView::default(),
+        ranges: Vec::new(),
         recent: Vec::new(),
         events: Vec::new(),
         waiting: Vec::new(),
@@ -598,82 +683,173 @@ fn overview_empty(t: Text) -> OverviewPage {
 }
 
 fn sessions(t: Text, full: bool) -> SessionsPage {
-    let line =
-        |name: &str, tone, state: &str, reason: &str, cpu_percent, memory_percent, may_stop| {
-            SessionRow {
-                id: format!("id-{name}"),
+    let query = if full { "" } else { "jae" };
+    let asked = [("q".to_owned(), query.to_owned())];
+    let mut state = TableState::read("/sessions", &["q"], &asked);
+    let column = |key, name: &str| TableColumn::new(key, name);
+    let columns = vec![
+        column("name", t.sessions_name())
+            .sorted_by("name")
+            .class("first"),
+        column("state", t.sessions_state()).class("why"),
+        column("image", t.sessions_image()).class("wide"),
+        column("gpu", t.gpu_share()).sorted_by("-gpu").class("wide"),
+        column("cpu", t.sessions_cpu()).sorted_by("-cpu").class("u"),
+        column("memory", t.sessions_memory()).class("u"),
+        column("age", t.sessions_age())
+            .sorted_by("-created_at")
+            .class("num"),
+    ];
+    state.columns = columns.iter().map(|column| column.key).collect();
+    let line = |name: &str, tone, state: &str, reason: &str, percent: u8, live: bool| TableLine {
+        id: format!("s-{}", name.split(' ').next().unwrap_or_default()),
+        mark: live.then(|| RowMark {
+            value: "0199f0a3".into(),
+            label: t.sessions_mark(name),
+        }),
+        cells: vec![
+            TableCell::Link {
                 href: "/sessions/0199f0a3".into(),
-                name: name.into(),
-                owner: "mina".into(),
+                text: name.into(),
+                note: "mina".into(),
+            },
+            TableCell::Pill {
                 tone,
-                state: state.into(),
-                reason: reason.into(),
-                image: "pytorch:2.9".into(),
-                gpu: if may_stop { "0.35" } else { "" }.into(),
-                gpu_note: if cpu_percent > 0 {
-                    "GPU 0 · 28 GiB"
-                } else {
-                    ""
-                }
-                .into(),
-                cpu: format!("{:.1} / 6.00", f64::from(cpu_percent) * 0.06),
-                cpu_percent,
-                memory: "15 / 24 GiB".into(),
-                memory_percent,
-                place: "fardel-01".into(),
-                age: components::span(t, 11_520),
-                may_stop,
-                alive: memory_percent > 0,
-            }
-        };
+                text: state.into(),
+                note: reason.into(),
+            },
+            TableCell::text("pytorch:2.9"),
+            match live {
+                true => TableCell::Text {
+                    text: "0.35".into(),
+                    note: "GPU 0 · 28 GiB".into(),
+                },
+                false => TableCell::Empty,
+            },
+            match percent {
+                0 => TableCell::text("6.00"),
+                percent => TableCell::Bar {
+                    text: format!("{:.1} / 6.00", f64::from(percent) * 0.06),
+                    percent,
+                    accent: true,
+                },
+            },
+            TableCell::Bar {
+                text: "15 / 24 GiB".into(),
+                percent: 63,
+                accent: false,
+            },
+            TableCell::text(components::span(t, 11_520)),
+        ],
+        action: Some(RowAction {
+            href: "/sessions/0199f0a3/menu".into(),
+            icon: "ellipsis",
+            label: t.sessions_verbs_of(name),
+            dialog: true,
+        }),
+    };
+    let rows = if full {
+        vec![
+            line("vit-ablation", "ok", t.state_running(), "", 84, true),
+            line("whisper-ft", "ok", t.state_running(), "", 91, true),
+            line("nb-scratch", "", t.state_paused(), "", 0, true),
+            line(
+                "train ×500",
+                "warn",
+                t.state_waiting(),
+                waiting_sentence(t),
+                0,
+                true,
+            ),
+            line(
+                "bert-probe-with-a-rather-long-name-27",
+                "bad",
+                t.state_failed(),
+                t.ended_killed_memory(),
+                0,
+                false,
+            ),
+            line("tokenise-3", "", t.state_finished(), "", 0, false),
+        ]
+    } else {
+        Vec::new()
+    };
+    let empty = EmptyTable {
+        icon: "search",
+        title: t.sessions_no_match("jae"),
+        lead: t.sessions_no_match_lead().into(),
+        href: "/sessions".into(),
+        go: t.sessions_clear().into(),
+    };
+    let mut table = DataTable::new(t, &state, &columns, "", rows, 506, empty);
+    table.csv = full.then(|| "/sessions.csv".into());
+    table.other = full.then(|| ("/sessions?group=off".into(), t.sessions_ungroup().into()));
+    table.fault = (!full).then(|| t.table_unread().into());
     SessionsPage {
         t,
         f: layout(t, Nav::Sessions, true),
-        alert: None,
         count: t.sessions_count(5, 2, 31),
-        q: if full { String::new() } else { "jae".into() },
-        states: vec![
-            Choice::new("", t.sessions_any(), true),
-            Choice::new("active", t.sessions_active(), false),
-            Choice::new("ended", t.sessions_ended(), false),
-        ],
-        has_scope: true,
-        scopes: vec![
-            Choice::new("mine", t.sessions_mine(), true),
-            Choice::new("all", t.sessions_everyone(), false),
-        ],
-        filtered: !full,
-        markable: full,
-        devices: full,
-        rows: if full {
-            vec![
-                line("vit-ablation", "ok", t.state_running(), "", 84, 63, true),
-                line("whisper-ft", "ok", t.state_running(), "", 91, 88, true),
-                line("nb-scratch", "", t.state_paused(), "", 0, 12, true),
-                line(
-                    "llama3-sft",
-                    "warn",
-                    t.state_waiting(),
-                    waiting_sentence(t),
-                    0,
-                    0,
-                    true,
-                ),
-                line(
-                    "bert-probe-with-a-rather-long-name-27",
-                    "bad",
-                    t.state_failed(),
-                    t.ended_killed_memory(),
-                    0,
-                    0,
-                    false,
-                ),
-                line("tokenise-3", "", t.state_finished(), "", 0, 0, false),
-            ]
-        } else {
-            Vec::new()
+        filter: FilterBar {
+            t,
+            module: super::super::assets::address("table.js"),
+            table: "sessions",
+            path: "/sessions",
+            here: "/sessions".into(),
+            q: query.into(),
+            hint: t.sessions_filter_hint().into(),
+            label: t.sessions_filter().into(),
+            pickers: vec![FilterPicker {
+                name: "state",
+                label: t.sessions_state().into(),
+                choices: vec![
+                    Choice::new("", t.sessions_any(), true),
+                    Choice::new("ended", t.sessions_ended(), false),
+                ],
+            }],
+            hidden: vec![("sort", "name".into())],
+            columns: table::column_choices(&state, &columns),
+            views: vec![ViewLink {
+                name: t.sessions_view_mine().into(),
+                href: "/sessions?scope=mine".into(),
+                current: full,
+                own: full,
+            }],
+            examples: vec![FilterExample {
+                typed: "state:running",
+                finds: t.filter_help_state().into(),
+            }],
+            target: "list",
         },
-        older: full.then(|| "/sessions?cursor=x".into()),
+        table,
+    }
+}
+
+/// A question before sessions end, or the verbs of one.
+fn dialog(t: Text, question: bool) -> DialogPage {
+    DialogPage {
+        t,
+        f: layout(t, Nav::Sessions, true),
+        title: t.stop_n_title(14),
+        lead: t.stop_lead().into(),
+        items: vec!["vit-ablation · mina".into()],
+        more: t.stop_more(13),
+        links: match question {
+            true => Vec::new(),
+            false => vec![DialogLink {
+                href: "/sessions/stop?id=x".into(),
+                icon: "power",
+                words: t.verb_stop_ask().into(),
+                ends: true,
+            }],
+        },
+        form: question.then(|| DialogForm {
+            action: "/sessions/stop".into(),
+            fields: vec![("id", "x".into())],
+            icon: "power",
+            go: t.stop_graceful().into(),
+            force: Some(t.stop_force().into()),
+        }),
+        back: "/sessions".into(),
     }
 }
 
@@ -756,6 +932,7 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
                 t.preview_check_cpu("fardel-01"),
                 "40 / 16",
             )],
+            outlook: Some(t.queue_starts_by_others("16:40")),
             what_if: vec![t.preview_what_if_less(t.common_cores(16))],
             command_line: "fardel session create --image host --cpu 40 --mem 8g".into(),
             go: t.launch_go().into(),
@@ -767,6 +944,7 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
             simulated: true,
             tone: "",
             icon: "circle-check",
+            outlook: None,
             verdict: t.preview_starts_now("fardel-01"),
             detail: t.preview_starts_now_detail().into(),
             rows: vec![
@@ -809,7 +987,7 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
                 .detail(waiting_sentence(t))
                 .code("placement.never-fits")
         }),
-        faults: if refused {
+        typed_faults: if refused {
             vec![FormFieldError {
                 field: "cpu".into(),
                 message: waiting_sentence(t).into(),
@@ -967,19 +1145,12 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
             &t.strip_chart(name, value, "6"),
         ),
     };
-    let chart = |name: String, hue: &str, top: &str, label: &str| Chart {
-        name,
-        note: t.metrics_peak(label),
-        y: vec![top.into(), String::new(), String::new(), "0".into()],
-        x: vec!["13:40".into(), "13:50".into(), t.metrics_now().into()],
-        drawing: components::chart(&wave(120, 60.0, 12.0, 4.0), 100.0, hue, Some(94.0), label),
-    };
     let mut row = cpu_row(t);
     row.blocks[0].kind = BlockKind::Mine;
     let mut memory = memory_row(t);
     memory.blocks[0].kind = BlockKind::Mine;
     SessionDetailPage {
-        limit_gpu: Some(super::super::sessions::Fraction {
+        limit_gpu: Some(super::super::session::Fraction {
             typed: "0.35".into(),
             memory: String::new(),
             gib: "80.00".into(),
@@ -990,6 +1161,15 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
         t,
         f: layout(t, Nav::Sessions, true),
         alert: None,
+        refused: None,
+        processes: vec![super::super::session::ProcessRow {
+            pid: 12,
+            name: "python3".into(),
+            state: t.processes_runs(),
+            cpu: components::took(t, 61_000),
+            memory: "1.2 GiB".into(),
+        }],
+        remote: vec![(0, "fardel login https://fardel-01".into()), (1, "fardel attach vit-ablation".into())],
         id: "0199f0a3".into(),
         terminal: "/api/v1/sessions/0199f0a3/attach".into(),
         name: "vit-ablation".into(),
@@ -1050,13 +1230,13 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
         log_query: String::new(),
         log_note: t.logs_lines(3),
         log_text: "[13:54:39] epoch 4   step 1440/5004   loss 2.7581\n[13:55:07] epoch 4   step 1480/5004   loss 2.7466\n[13:55:12] saved checkpoint-1480 <to> /home/work\n".into(),
-        charts: vec![chart(t.metrics_cpu().into(), "ci", "6", "5.8"), chart(t.metrics_memory().into(), "ca", "24 GiB", "21 GiB")],
+        view: charted(t),
+        spans: super::super::session_charts::spans(t, "0199f0a3", Default::default()),
         neighbours: if moment == SampleMoment::Waiting { Vec::new() } else { vec![row, memory] },
         limits: vec![
             (t.where_cpu_memory().into(), t.where_given("6.00", "24 GiB")),
             (t.where_shm().into(), "64 MiB".into()),
             (t.where_network().into(), t.where_loopback().into()),
-            (t.where_cli().into(), "fardel exec -it vit-ablation sh".into()),
         ],
         limit_cpu: "6".into(),
         limit_memory: "24g".into(),
@@ -1081,6 +1261,10 @@ fn queue(t: Text, full: bool) -> QueuePage {
         t,
         f: layout(t, Nav::Queue, true),
         alert: None,
+        shown: t.queue_count_of(2, 202),
+        others: Some(t.queue_others(3)),
+        newer: full.then(|| "/queue?page=1".into()),
+        older: full.then(|| "/queue?page=3".into()),
         waiting: if full {
             vec![
                 queue::QueueRow {
@@ -1089,37 +1273,55 @@ fn queue(t: Text, full: bool) -> QueuePage {
                     hue: 7,
                     href: "/sessions/0199f0a4".into(),
                     name: "llama3-sft".into(),
+                    copies: Some(t.queue_copies(7, "llama3-sft-8")),
                     state: t.queue_next().into(),
-                    since: components::span(t, 2820),
+                    since: t.queue_since("13:15"),
                     why: waiting_sentence(t).into(),
                     facts: t.queue_asks("mina", "1 GPU, 8 cores, 16 GiB"),
-                    hint: Some(t.queue_eta("16:40", "vit-ablation")),
-                    may_cancel: true,
+                    hint: Some(t.queue_starts_by("16:40", "vit-ablation")),
+                    instead: Some(queue::SmallerRequest {
+                        words: "0.5 GPU, 8 cores, 16 GiB".into(),
+                        cpu: "8".into(),
+                        memory: "17179869184b".into(),
+                        gpu: "0.5".into(),
+                    }),
+                    held: false,
+                    may_change: true,
                 },
                 queue::QueueRow {
                     id: "0199f0a5".into(),
-                    position: "2".into(),
+                    position: "–".into(),
                     hue: 3,
                     href: "/sessions/0199f0a5".into(),
                     name: "ocr-train-nightly".into(),
+                    copies: None,
                     state: t.queue_scheduled().into(),
-                    since: components::span(t, 720),
+                    since: t.queue_since("13:50"),
                     why: t.launch_start_help().into(),
                     facts: t.queue_asks("jae", "2 cores, 8 GiB"),
                     hint: None,
-                    may_cancel: false,
+                    instead: None,
+                    held: false,
+                    may_change: false,
                 },
             ]
         } else {
             Vec::new()
         },
         room: rows,
-        ends: if full {
-            vec![EndingRow {
+        axis: [t.queue_now().into(), "16:00".into(), "18:00".into()],
+        plan: if full {
+            vec![PlanRow {
                 href: "/sessions/0199f0a3".into(),
                 name: "vit-ablation".into(),
-                when: "16:40".into(),
-                percent: 62,
+                hue: 3,
+                runs: true,
+                from: t.queue_runs().into(),
+                until: "16:40".into(),
+                why: t.queue_limit_reached().into(),
+                at: 0,
+                length: 620,
+                open: false,
             }]
         } else {
             Vec::new()
@@ -1150,6 +1352,7 @@ fn images(t: Text) -> ImagesPage {
         f: layout(t, Nav::Images, true),
         alert: None,
         summary: t.images_summary(3, "10.2 GiB"),
+        clearable: true,
         may_import: true,
         images: vec![
             row(
@@ -1287,7 +1490,7 @@ fn docs(t: Text, q: Option<&str>) -> DocsPage {
 }
 
 fn about(t: Text) -> AboutPage {
-    super::super::docs::about(layout(t, Nav::Nowhere, false))
+    super::super::about::about(layout(t, Nav::Nowhere, false))
 }
 
 const PRINT: &str = "9F:2C:7A:41:03:BB:60:12:9F:2C:7A:41:03:BB:60:12:9F:2C:7A:41:03:BB:60:12:9F:2C:7A:41:03:BB:60:12";
@@ -1364,6 +1567,13 @@ fn wizard_page(t: Text, at: usize) -> WizardPage {
                 tone: "ok",
                 text: "A machine answers.".into(),
             }],
+            devices: vec![("fardel-01".into(), "4 × H100 80GB".into())],
+            next: vec![wizard::NextTask {
+                href: "/images",
+                icon: "package",
+                name: t.wizard_environment_import(),
+                lead: t.wizard_next_images(3u64),
+            }],
         },
     };
     WizardPage {
@@ -1377,6 +1587,8 @@ fn wizard_page(t: Text, at: usize) -> WizardPage {
         step: "time",
         before: Some("/setup/time"),
         go: t.wizard_next(),
+        main: true,
+        last: at > 3,
     }
 }
 
@@ -1422,6 +1634,7 @@ fn setup(t: Text, closed: bool) -> SetupPage {
         shortest: 10,
         closed,
         alert: closed.then(|| Alert::warning(t.setup_expired())),
+        refused: false,
     }
 }
 
@@ -1446,29 +1659,43 @@ fn an_empty_strip_still_is_a_picture_with_words() {
     assert!(drawn.as_str().contains("nothing yet"));
 }
 
+fn settings_page(t: Text) -> settings::SettingsPage {
+    let standing = |key, value: &str, waiting: Option<&str>| SettingStanding {
+        key,
+        variable: "FARDEL_X",
+        needs_restart: true,
+        value: Some(value.into()),
+        default: None,
+        waiting: waiting.map(|value| Some(value.into())),
+        source: Some("/etc/fardel/conf.d/20-site.toml".into()),
+        may_change: key != "listen",
+        undo: (key == "gpu_each").then(|| "\"2\"".into()),
+    };
+    let all = [
+        standing("listen", "0.0.0.0:7860", None),
+        standing("gpu_each", "4", Some("8")),
+        standing("gpu_mode", "hard", None),
+    ];
+    let refusal = rules::refusals::setting_value_no_count();
+    let f = layout(t, Nav::System, false);
+    settings::page(
+        f,
+        &all,
+        &Default::default(),
+        Some(("gpu_each", "x", &refusal)),
+    )
+}
+
 fn system(t: Text, tab: system::SystemTab, well: bool) -> SystemPage {
     const FOUND: &str = "The newest backup is of 2026-11-18T02:00:00Z; one is due every 24 hours.";
-    let setting = |key: &str, value: &str, waiting: &str| system::Setting {
-        key: key.into(),
-        about: "directory of the state: catalog, images, logs".into(),
-        value: value.into(),
-        default: "/var/lib/fardel".into(),
-        source: "/etc/fardel/conf.d/20-site.toml".into(),
-        variable: "FARDEL_DATA".into(),
-        waiting: waiting.into(),
-        changed: !waiting.is_empty(),
-    };
-    let line = |id: &str, tone: &'static str, fix: &str| system::SystemCheckRow {
-        told: codes::check(t, id, FOUND),
-        id: id.into(),
-        icon: if tone == "ok" {
-            "circle-check"
-        } else {
-            "triangle-alert"
-        },
-        tone,
-        found: FOUND.into(),
-        fix: fix.into(),
+    let line = |id: &str, state: &str, fix: &str| {
+        let check = Diagnostic {
+            id: id.into(),
+            state: state.into(),
+            found: FOUND.into(),
+            fix: fix.into(),
+        };
+        attention::check(t, &check)
     };
     let backup = |day: u8| system::BackupLine {
         name: format!("fardel-202611{day}T020000Z.backup"),
@@ -1490,13 +1717,13 @@ fn system(t: Text, tab: system::SystemTab, well: bool) -> SystemPage {
                 "warn",
                 "fardel backup now says what stands in the way.",
             )],
-            well: vec![line("schema", "ok", ""), line("disk", "ok", "")],
+            well: vec![system::CheckGroup {
+                title: t.plan_memory(),
+                rows: vec![line("schema", "ok", ""), line("disk", "ok", "")],
+            }],
+            passed: 2,
             summary: t.system_summary(2, 1, 0),
         },
-        settings: vec![
-            setting("data", "/var/lib/fardel", ""),
-            setting("listen", "0.0.0.0:7860", &t.system_waits("0.0.0.0:443")),
-        ],
         backups: system::BackupOverview {
             directory: well.then(|| "/mnt/backups/fardel".to_owned()),
             files: if well {

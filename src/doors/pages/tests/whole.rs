@@ -1,6 +1,8 @@
 //! The console with a real catalog in memory and no machine: sessions wait, everything else is as it ships.
 //! Every page is asked for as a page and as a fragment, signed in and not, and refused forms keep what was typed.
 
+mod refused;
+
 use std::sync::Arc;
 
 use axum::Router;
@@ -47,23 +49,23 @@ impl Streams for NoNode {
 }
 
 /// The console and a folder that goes when it goes.
-struct PagesFixture {
+pub(super) struct PagesFixture {
     router: Router,
     server: Server,
     _folder: tempfile::TempDir,
 }
 
 /// What came back.
-struct PageAnswer {
-    status: StatusCode,
+pub(super) struct PageAnswer {
+    pub(super) status: StatusCode,
     location: String,
-    cookie: String,
+    pub(super) cookie: String,
     policy: String,
-    body: String,
+    pub(super) body: String,
 }
 
 impl PagesFixture {
-    fn open() -> PagesFixture {
+    pub(super) fn open() -> PagesFixture {
         let folder = tempfile::tempdir().expect("a folder");
         let layer = SettingsLayer {
             data: Some(folder.path().join("data")),
@@ -77,7 +79,7 @@ impl PagesFixture {
             server.clone(),
             Arc::new(NoNode),
             "box",
-            crate::doors::reference(),
+            crate::doors::reference,
         );
         PagesFixture {
             router,
@@ -86,7 +88,7 @@ impl PagesFixture {
         }
     }
 
-    async fn ask(
+    pub(super) async fn ask(
         &self,
         method: Method,
         path: &str,
@@ -141,12 +143,12 @@ impl PagesFixture {
         }
     }
 
-    async fn get(&self, cookie: &str, path: &str) -> PageAnswer {
+    pub(super) async fn get(&self, cookie: &str, path: &str) -> PageAnswer {
         self.ask(Method::GET, path, &[("cookie", cookie)], &[])
             .await
     }
 
-    async fn post(&self, cookie: &str, path: &str, form: &[(&str, &str)]) -> PageAnswer {
+    pub(super) async fn post(&self, cookie: &str, path: &str, form: &[(&str, &str)]) -> PageAnswer {
         self.ask(
             Method::POST,
             path,
@@ -157,7 +159,7 @@ impl PagesFixture {
     }
 
     /// Sets the box up; gives the cookie of its administrator.
-    async fn set_up(&self) -> String {
+    pub(super) async fn set_up(&self) -> String {
         let code = server::access::setup_link(&self.server).expect("setup is open");
         let form = [
             ("code", code.as_str()),
@@ -187,7 +189,7 @@ impl PagesFixture {
 }
 
 const PASSWORD: &str = "a long walk by the river 7";
-const PAGES: [&str; 19] = [
+const PAGES: [&str; 28] = [
     "/system/tls",
     "/api/docs",
     "/",
@@ -197,16 +199,25 @@ const PAGES: [&str; 19] = [
     "/sessions/new",
     "/queue",
     "/gpus",
+    "/history?of=me&range=week",
     "/system/checks",
     "/system/settings",
     "/system/backups",
     "/system/support",
     "/images",
     "/images/host",
+    "/users",
+    "/users?q=state%3Asuspended",
     "/me",
     "/docs",
     "/docs/cli",
     "/about",
+    "/events",
+    "/events?kind=sessions&object=first&since=2026-01-01T00:00",
+    "/notices",
+    "/system/settings?q=backup&changed=1",
+    "/docs/errors/session-not-found",
+    "/docs/errors/image-not-found",
 ];
 
 #[tokio::test]
@@ -322,10 +333,10 @@ async fn a_fragment_is_the_block_of_the_page() {
             .await;
         assert_eq!(fragment.status, StatusCode::OK);
         assert!(!fragment.body.contains("<html"), "{path} is no fragment");
-        assert!(
-            page.contains(fragment.body.trim()),
-            "{path} differs from its page"
-        );
+        // What follows the list has its stream follow the filter.
+        let (list, stream) = fragment.body.split_once("<hx-partial").expect("a stream");
+        assert!(stream.contains("/sessions/live?"), "{path}");
+        assert!(page.contains(list.trim()), "{path} differs from its page");
     }
 }
 
@@ -353,7 +364,7 @@ async fn a_refused_launch_keeps_everything_that_was_typed() {
         "value=\"4h\"",
         "KEPT=1",
         "team=kept",
-        "cpu.invalid",
+        "<input aria-invalid=\"true\" aria-describedby=\"fault-cpu\" autofocus",
     ] {
         assert!(answer.body.contains(kept), "{kept} is gone");
     }
@@ -501,13 +512,32 @@ async fn tokens_are_shown_once() {
             &[("name", "nightly"), ("scope", "read"), ("days", "7")],
         )
         .await;
-    assert_eq!(made.status, StatusCode::OK);
-    assert!(made.body.contains(">fardel_"), "the secret is shown");
-    let again = house.get(&cookie, "/me").await;
+    assert_eq!(
+        made.status,
+        StatusCode::SEE_OTHER,
+        "a reload makes no second one"
+    );
+    let shown = house.get(&cookie, &made.location).await.body;
+    assert!(shown.contains(">fardel_"), "the secret is shown");
+    let again = house.get(&cookie, &made.location).await.body;
     assert!(
-        again.body.contains("nightly") && !again.body.contains(">fardel_"),
+        again.contains("nightly") && !again.contains(">fardel_"),
         "and never again"
     );
+    assert_eq!(again.matches(">nightly<").count(), 1);
+    // Revoking asks first.
+    let (_, rest) = again.split_once("href=\"/me/tokens/").expect("a link");
+    let id = rest.split('/').next().unwrap_or_default();
+    let question = house
+        .get(&cookie, &format!("/me/tokens/{id}/revoke"))
+        .await
+        .body;
+    assert!(question.contains("nightly") && question.contains("method=\"post\""));
+    assert!(house.get(&cookie, "/me").await.body.contains(">nightly<"));
+    house
+        .post(&cookie, &format!("/me/tokens/{id}/revoke"), &[])
+        .await;
+    assert!(!house.get(&cookie, "/me").await.body.contains(">nightly<"));
 }
 
 #[tokio::test]

@@ -249,7 +249,8 @@ fn an_estimate_that_takes_too_many_searches_is_none() {
             text.push_str(&format!(" | r{number} 1 1g 0"));
         }
         for number in 0..waiting {
-            text.push_str(&format!(" | w{number} 100 1g 0"));
+            // Each wants less memory than the one before it: no search says anything about the next.
+            text.push_str(&format!(" | w{number} 100 {}m 0", 2000 - number));
         }
         let mut world = super::world(&text);
         for (at, session) in (1..).zip(&mut world.sessions) {

@@ -206,6 +206,7 @@ fn roomy() -> crate::world::ClusterSnapshot {
         seen_at: NOW,
         generation: 0,
         schedulable: true,
+        note: String::new(),
         cordoned: Default::default(),
         problems: vec![],
     });

@@ -444,6 +444,7 @@ fn machine(server: &Server) -> rules::world::NodeRecord {
         seen_at: server.clock().now(),
         generation: 0,
         schedulable: true,
+        note: String::new(),
         cordoned: std::collections::BTreeSet::new(),
         problems: vec![],
     }

@@ -11,7 +11,7 @@ use rules::reasons;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{self, DesiredState, SessionEnvironment, SessionState};
-use rules::workload::validate::{RequestedResize, check_labels};
+use rules::workload::validate::{RequestedResize, check_labels, check_run_seconds};
 
 use super::find::find;
 use super::launch::{refuse_document_gone, refuse_own_full_queue};
@@ -232,6 +232,74 @@ fn resize_row(
     }
     session.spec.demand = demand;
     Ok(true)
+}
+
+/// Sets or removes how long a waiting session may run once it started.
+///
+/// Errors: `seconds.out-of-range`; `session.not-waiting`; `session.stale`.
+pub async fn set_time_limit(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+    seconds: Option<u64>,
+    if_match: Option<u64>,
+) -> Result<SessionView, Failure> {
+    check_run_seconds(seconds).map_err(|refusal| refusal.at("/max_runtime_seconds"))?;
+    let code = Some("session.resized");
+    change(
+        server,
+        caller,
+        id,
+        if_match,
+        code,
+        "limit a session",
+        move |_, session| {
+            if session.state() != SessionState::Pending {
+                return Err(refusals::session_limit_settled(session.state().word()).into());
+            }
+            let before = std::mem::replace(&mut session.spec.max_runtime_seconds, seconds);
+            Ok(before != seconds)
+        },
+    )
+    .await
+}
+
+/// Puts a waiting session on hold: it keeps all it asked for, takes no number in the queue and does not start.
+///
+/// Errors: `session.not-waiting`.
+pub async fn hold(server: &Server, caller: &Caller, id: &str) -> Result<SessionView, Failure> {
+    let by = caller.name.clone();
+    let code = Some(rules::codes::SESSION_HELD);
+    change(
+        server,
+        caller,
+        id,
+        None,
+        code,
+        "hold a session",
+        move |_, session| {
+            if session.state() != SessionState::Pending {
+                return Err(refusals::session_not_waiting(session.state().word()).into());
+            }
+            Ok(session.hold(by))
+        },
+    )
+    .await
+}
+
+/// Queues a session that is on hold, behind all who wait now. One that is not held stays as it is.
+pub async fn release(server: &Server, caller: &Caller, id: &str) -> Result<SessionView, Failure> {
+    let code = Some("session.released");
+    change(
+        server,
+        caller,
+        id,
+        None,
+        code,
+        "release a session",
+        move |rows, session| Ok(session.release(rows.now)),
+    )
+    .await
 }
 
 /// Freezes a running session: it keeps its memory and its place, and uses no processor.

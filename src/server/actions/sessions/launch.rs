@@ -222,6 +222,7 @@ pub async fn preview(
                     start_at: draft.spec.start_at,
                     depends_on: draft.spec.depends_on,
                     replicas: draft.replicas,
+                    max_runtime_seconds: draft.spec.max_runtime_seconds,
                     owner: Some(caller.subject.user),
                 },
                 now,

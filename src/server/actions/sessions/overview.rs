@@ -33,6 +33,9 @@ pub struct Overview {
     pub machines: Vec<NodeOverview>,
     /// Sessions the caller may see, by state.
     pub counts: StateCounts,
+    /// Sessions of all users that hold room on the machines.
+    #[serde(default)]
+    pub holding: u64,
     /// Newest first, as the caller may hear.
     pub recent: Vec<EventView>,
     /// Broken invariants; empty for a sound box, and for users who may not look at it.
@@ -227,9 +230,11 @@ pub(in crate::actions) fn summary(
     let day = Timestamp::from_millis(now.as_millis() - 86_400_000);
     (counts.ended, counts.failed) = view.count_ended(&visible, day)?;
     let recent = server.snapshots().recent_events(view, heard, RECENT)?;
+    let holds = |session: &&Session| session.live_containers().next().is_some();
     Ok(Overview {
         machines,
         counts,
+        holding: world.sessions.iter().filter(holds).count() as u64,
         recent: recent.into_iter().map(event).collect(),
         findings: if heard.is_everything() {
             snapshot.findings().to_vec()
@@ -244,6 +249,29 @@ pub(in crate::actions) fn summary(
             .flat_map(|node| &node.capacity.devices)
             .any(|device| device.simulated),
     })
+}
+
+/// Numbers of the menu.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MenuCounts {
+    pub live: u64,
+    pub waiting: u64,
+}
+
+/// How many live and how many waiting sessions the caller may see. Costs one look at every live session of the
+/// shared snapshot.
+pub async fn menu_counts(server: &Server, caller: &Caller) -> Result<MenuCounts, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
+    let snapshot = server.snapshot().await?;
+    let visible = reach(&caller.subject, Permission::SessionsRead).or_own(&caller.subject);
+    let mut counts = MenuCounts::default();
+    for session in &snapshot.world.sessions {
+        if visible.covers(&session.scope()) && session.state() != SessionState::Ended {
+            counts.live += 1;
+            counts.waiting += u64::from(session.state() == SessionState::Pending);
+        }
+    }
+    Ok(counts)
 }
 
 /// What the main container of a session used after `since`, oldest first: every two seconds of the last quarter of an hour,

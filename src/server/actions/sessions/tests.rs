@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use api::sessions::{LaunchRequest, Resize};
-use rules::names::{BootId, UserName};
+use rules::names::UserName;
 use rules::placement::Verdict;
 use rules::reason::Reason;
 use rules::refusal::RefusalKind;
-use rules::resources::Capacity;
 use rules::session::{DesiredState, Outcome};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::users::Role;
@@ -18,37 +17,14 @@ use crate::actions::IdempotencyKey;
 use crate::catalog::Lane;
 
 mod policies;
+mod tables;
 mod validation;
 
 /// A server with one machine of four cores and 8 GiB.
 fn server() -> Server {
     let server = Server::for_tests();
-    add_machine(&server);
+    server.put_test_node("fardel-01");
     server
-}
-
-fn add_machine(server: &Server) {
-    let node = rules::world::NodeRecord {
-        id: server.node(),
-        name: "fardel-01".into(),
-        boot: BootId(uuid::Uuid::from_u128(1)),
-        capacity: Capacity {
-            cpu: CpuShare(400),
-            memory: Bytes::gib(8),
-            devices: vec![],
-            others: Vec::new(),
-        },
-        host_environment: true,
-        seen_at: server.clock().now(),
-        generation: 0,
-        schedulable: true,
-        cordoned: Default::default(),
-        problems: vec![],
-    };
-    server
-        .catalog()
-        .write_now(Lane::Loops, "a machine", move |rows| rows.put_node(&node))
-        .unwrap();
 }
 
 fn bytes(memory: Bytes) -> Resize {
@@ -533,7 +509,7 @@ async fn a_token_does_only_what_its_scopes_say() {
     for result in [
         code(get(&server, &robot, "a").await),
         code(list(&server, &robot, &ListQuery::default()).await),
-        code(queue(&server, &robot).await),
+        code(queue(&server, &robot, None).await),
     ] {
         assert_eq!(result, "token.scope-missing");
     }
@@ -596,7 +572,7 @@ async fn launches_go_on_as_soon_as_the_key_is_back() {
         ..(*Server::for_tests().settings()).clone()
     };
     let server = Server::start(settings, base::observe::Clock::system()).unwrap();
-    add_machine(&server);
+    server.put_test_node("fardel-01");
     let root = crate::access::local_root(&server);
     let key = folder.path().join("seal.key");
     let own = std::fs::read(&key).unwrap();
@@ -897,7 +873,7 @@ async fn preview_queue_and_why_agree_and_are_discreet() {
     one(&server, &mina, big("confidential")).await.unwrap();
     server.clock().set(server.clock().now().plus_seconds(1));
     one(&server, &jae, big("later")).await.unwrap();
-    let queue_of_jae = queue(&server, &jae).await.unwrap();
+    let queue_of_jae = queue(&server, &jae, None).await.unwrap().items;
     let (session, explained) = (&queue_of_jae[0].session, &queue_of_jae[0].why);
     assert_eq!((queue_of_jae.len(), session.name.as_str()), (1, "later"));
     assert_eq!(explained.queue_position, Some(2));
@@ -909,7 +885,7 @@ async fn preview_queue_and_why_agree_and_are_discreet() {
         "{}",
         explained.sentence
     );
-    let to_its_owner = queue(&server, &mina).await.unwrap();
+    let to_its_owner = queue(&server, &mina, None).await.unwrap().items;
     assert_eq!(to_its_owner[0].session.name.as_str(), "confidential");
 }
 
@@ -961,9 +937,67 @@ async fn an_overview_shows_others_work_as_room_without_names() {
         Some("confidential")
     );
     assert_eq!(to_boss.counts.running, 1);
+    // What a plain user is told of the whole: how many hold what is given, not how many are theirs.
+    assert_eq!((to_jae.holding, to_boss.holding), (1, 1));
     assert_eq!(to_boss.findings, []);
     let own = overview(&server, &mina).await.unwrap().own;
     assert_eq!((own.live, own.running, own.memory), (1, 1, Bytes::gib(1)));
+}
+
+#[tokio::test]
+async fn a_history_of_another_user_is_for_those_who_see_their_sessions() {
+    use crate::actions::history::{history, recent, users};
+    use api::history::HistoryRange;
+    let server = server();
+    let mina = user(&server, "mina", Role::User);
+    let jae = user(&server, "jae", Role::User);
+    let boss = user(&server, "boss", Role::Administrator);
+    let session = one(&server, &mina, named("a")).await.unwrap();
+    carry_out(&server, session.id, None);
+    crate::history::keep_one(&server).await.unwrap();
+    let day = HistoryRange::Day;
+    for (caller, of) in [
+        (&mina, "me"),
+        (&mina, "user:mina"),
+        (&boss, "user:mina"),
+        (&jae, "site"),
+        (&jae, ""),
+    ] {
+        let seen = history(&server, caller, of, day).await.unwrap();
+        assert_eq!(seen.points.len(), 1, "{of}");
+        assert_eq!(seen.points[0].cpu_allocated, 1.0, "{of}");
+        assert_eq!(seen.points[0].memory_allocated, 1024.0 * 1024.0 * 1024.0);
+    }
+    let own = history(&server, &jae, "me", day).await.unwrap();
+    assert_eq!(
+        (own.of.as_str(), own.points[0].cpu_allocated),
+        ("user:jae", 0.0)
+    );
+    for (of, refusal) in [
+        ("user:mina", "user.not-found"),
+        ("user:nobody", "user.not-found"),
+        ("gpu:9", "gpu.not-found"),
+        ("card", "history.unknown-subject"),
+    ] {
+        assert_eq!(code(history(&server, &jae, of, day).await), refusal, "{of}");
+    }
+    assert_eq!(users(&server, &jae).await.unwrap(), ["jae"]);
+    assert_eq!(users(&server, &boss).await.unwrap(), ["boss", "mina"]);
+    assert_eq!(recent(&server, &jae).await.unwrap().cpu.len(), 1);
+}
+
+#[tokio::test]
+async fn a_list_of_histories_has_a_hundred_users() {
+    let server = server();
+    let boss = user(&server, "boss", Role::Administrator);
+    for number in 0..105 {
+        let owner = user(&server, &format!("user{number}"), Role::User);
+        one(&server, &owner, named("a")).await.unwrap();
+    }
+    let all = crate::actions::history::users(&server, &boss)
+        .await
+        .unwrap();
+    assert_eq!((all.len(), all[0].as_str()), (100, "boss"));
 }
 
 #[tokio::test]
@@ -1058,4 +1092,109 @@ async fn a_place_is_remembered_when_its_session_is_over_and_gone() {
     carry_out(&server, first.id, Some(0));
     delete(&server, &kim, "first").await.unwrap();
     assert_eq!(served(), Some(server.clock().now()));
+}
+
+#[tokio::test]
+async fn a_session_on_hold_has_no_number_and_is_queued_behind_all_by_its_release() {
+    let server = server();
+    let mina = user(&server, "mina", Role::User);
+    let boss = user(&server, "boss", Role::Administrator);
+    let big = |name: &str| {
+        let mut request = named(name);
+        request.resources.cpu = Some(CpuShare(300));
+        request
+    };
+    let runs = one(&server, &mina, big("runs")).await.unwrap();
+    carry_out(&server, runs.id, None);
+    for name in ["first", "second", "third"] {
+        server.clock().set(server.clock().now().plus_seconds(1));
+        one(&server, &mina, big(name)).await.unwrap();
+    }
+    let held = hold(&server, &boss, "first").await.unwrap();
+    assert_eq!(held.held_by.as_ref().map(|by| by.as_str()), Some("boss"));
+    let told = why(&server, &mina, "first").await.unwrap();
+    assert_eq!(told.queue_position, None);
+    assert_eq!(told.blockers[0].code, "session.held");
+    assert_eq!(told.outlook.unwrap().code, "start.on-release");
+    let names =
+        |page: api::page::ListPage<api::sessions::WaitingView>| -> Vec<(String, Option<u32>)> {
+            let items = page.items.into_iter();
+            items
+                .map(|one| (one.session.name.to_string(), one.why.queue_position))
+                .collect()
+        };
+    let order = names(queue(&server, &mina, None).await.unwrap());
+    let told = |all: [(&str, Option<u32>); 3]| all.map(|(name, number)| (name.to_owned(), number));
+    let expected = told([("second", Some(1)), ("third", Some(2)), ("first", None)]);
+    assert_eq!(order, expected);
+    server.clock().set(server.clock().now().plus_seconds(1));
+    let released = release(&server, &mina, "first").await.unwrap();
+    assert_eq!(released.held_by, None);
+    let order = names(queue(&server, &mina, None).await.unwrap());
+    let expected = told([("second", Some(1)), ("third", Some(2)), ("first", Some(3))]);
+    assert_eq!(order, expected, "time on hold counts for no place");
+    let refused = refusal(hold(&server, &mina, "runs").await);
+    assert_eq!(refused.code, "session.not-waiting");
+    let limited = set_time_limit(&server, &mina, "first", Some(3600), None).await;
+    assert_eq!(limited.unwrap().max_runtime_seconds, Some(3600));
+    let refused = refusal(set_time_limit(&server, &mina, "first", Some(0), None).await);
+    assert_eq!(refused.code, "seconds.out-of-range");
+    let refused = refusal(set_time_limit(&server, &mina, "runs", Some(60), None).await);
+    assert_eq!(refused.code, "session.not-waiting");
+}
+
+#[tokio::test]
+async fn copies_of_one_launch_stand_together_and_others_are_counted_without_names() {
+    let server = server();
+    let mina = user(&server, "mina", Role::User);
+    let jae = user(&server, "jae", Role::User);
+    let mut many = named("sweep");
+    many.replicas = 30;
+    many.resources.cpu = Some(CpuShare(300));
+    launch(&server, &mina, many.clone(), None).await.unwrap();
+    let page = queue_page(&server, &mina, 1).await.unwrap();
+    assert_eq!((page.of, page.sessions, page.others), (1, 30, 0));
+    let launched = &page.launches[0];
+    assert_eq!(launched.copies, 30);
+    assert_eq!(launched.first.session.name.as_str(), "sweep-1");
+    assert_eq!(launched.last.as_ref().unwrap().as_str(), "sweep-30");
+    let of_jae = queue_page(&server, &jae, 1).await.unwrap();
+    assert_eq!((of_jae.of, of_jae.sessions, of_jae.others), (0, 0, 30));
+    assert_eq!(of_jae.plan, []);
+    for number in 0..25 {
+        one(&server, &jae, named(&format!("job{number}")))
+            .await
+            .unwrap();
+    }
+    let last = queue_page(&server, &jae, 9).await.unwrap();
+    assert_eq!((last.of, last.page, last.launches.len()), (25, 2, 5));
+    let told = preview(&server, &mina, many).await;
+    assert_eq!(refusal(told).code, "session.name-taken");
+}
+
+#[tokio::test]
+async fn a_plan_has_so_many_rows() {
+    let server = server();
+    let mina = user(&server, "mina", Role::User);
+    let limited = |name: &str, cpu: u32| {
+        let mut request = named(name);
+        request.resources.cpu = Some(CpuShare(cpu));
+        request.resources.memory = Some(Bytes::mib(64));
+        request.max_runtime_seconds = Some(60);
+        request
+    };
+    for number in 0..10 {
+        let session = one(&server, &mina, limited(&format!("runs{number}"), 40)).await;
+        carry_out(&server, session.unwrap().id, None);
+    }
+    for number in 0..20 {
+        let request = limited(&format!("waits{number}"), 100);
+        one(&server, &mina, request).await.unwrap();
+    }
+    let plan = queue_page(&server, &mina, 1).await.unwrap().plan;
+    let (runs, waits): (Vec<_>, Vec<_>) = plan.iter().partition(|planned| planned.runs);
+    assert_eq!((runs.len(), waits.len()), (8, 12));
+    let now = server.clock().now();
+    assert!(waits.iter().all(|planned| planned.from > now));
+    assert!(waits.is_sorted_by_key(|planned| planned.from));
 }

@@ -79,6 +79,7 @@ pub(super) fn session(
         depends_on: row.spec.depends_on.clone(),
         document_kept: !row.document_gone,
         paused: row.paused,
+        held_by: row.held_by.clone(),
         incarnation: row.incarnation,
         node: row
             .node()

@@ -123,9 +123,17 @@ async fn a_queue_explains_the_first_two_hundred() {
         .await
         .unwrap();
     assert_eq!(launched.sessions.len(), 201);
-    let queue = sessions::queue(&server, &root).await.unwrap();
-    assert_eq!(queue.len(), 200);
-    assert!(queue.iter().all(|one| !one.why.blockers.is_empty()));
+    let queue = sessions::queue(&server, &root, None).await.unwrap();
+    assert_eq!((queue.items.len(), queue.estimated_total), (200, 201));
+    assert!(queue.items.iter().all(|one| !one.why.blockers.is_empty()));
+    let cursor = queue.next_cursor.expect("one more");
+    let rest = sessions::queue(&server, &root, Some(&cursor))
+        .await
+        .unwrap();
+    assert_eq!((rest.items.len(), rest.next_cursor), (1, None));
+    let all = queue.items.iter().chain(&rest.items);
+    let all: std::collections::BTreeSet<_> = all.map(|one| one.session.id).collect();
+    assert_eq!(all.len(), 201, "each once");
 }
 
 #[tokio::test]

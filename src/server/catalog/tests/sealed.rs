@@ -70,6 +70,7 @@ fn launch(catalog: &Catalog) -> (Session, Assignment) {
             seen_at: catalog.clock().now(),
             generation: 0,
             schedulable: true,
+            note: String::new(),
             cordoned: Default::default(),
             problems: vec![],
         }],

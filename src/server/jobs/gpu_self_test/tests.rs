@@ -2,8 +2,6 @@
 //! `tests/suite/gpu/self_test.rs`.
 
 use api::operations::OperationState;
-use rules::names::BootId;
-use rules::resources::Capacity;
 use serde_json::json;
 
 use super::*;
@@ -20,35 +18,11 @@ fn start(directory: &tempfile::TempDir) -> Server {
     Server::start(settings, base::observe::Clock::system()).unwrap()
 }
 
-fn add_machine(server: &Server) {
-    let node = rules::world::NodeRecord {
-        id: server.node(),
-        name: "fardel-01".into(),
-        boot: BootId(uuid::Uuid::from_u128(1)),
-        capacity: Capacity {
-            cpu: CpuShare(400),
-            memory: Bytes::gib(8),
-            devices: vec![],
-            others: Vec::new(),
-        },
-        host_environment: true,
-        seen_at: server.clock().now(),
-        generation: 0,
-        schedulable: true,
-        cordoned: Default::default(),
-        problems: vec![],
-    };
-    server
-        .catalog()
-        .write_now(Lane::Loops, "a machine", move |rows| rows.put_node(&node))
-        .unwrap();
-}
-
 #[tokio::test]
 async fn a_self_test_of_a_server_that_died_ends_with_its_reason_and_its_sessions() {
     let directory = tempfile::tempdir().unwrap();
     let server = start(&directory);
-    add_machine(&server);
+    server.put_test_node("fardel-01");
     let root = local_root(&server);
     let input = json!({"device": "GPU-1", "image": "host"});
     let row = OperationRow::asked(server.clock().now(), GPU_TEST, root.subject.user, input);

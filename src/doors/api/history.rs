@@ -1,0 +1,35 @@
+//! What was given and used over time, over REST.
+
+use api::history::HistoryRange;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use rules::refusals;
+use serde::Deserialize;
+use server::actions::history;
+
+use super::ApiContext;
+use super::authentication::ApiCaller;
+use super::body::QueryParameters;
+use super::responses::{self, ApiResult};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct HistoryQuery {
+    of: String,
+    range: String,
+}
+
+pub(super) async fn show(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    headers: HeaderMap,
+    QueryParameters(query): QueryParameters<HistoryQuery>,
+) -> ApiResult {
+    let range = match query.range.as_str() {
+        "" => HistoryRange::default(),
+        word => HistoryRange::parse(word)
+            .ok_or_else(|| refusals::history_range_unknown().at("/range"))?,
+    };
+    let history = history::history(&api.server, &caller, &query.of, range).await?;
+    responses::whole(&headers, &history)
+}

@@ -1,0 +1,69 @@
+//! The one dialog of the console: a question before something ends, or the verbs of a row. A page of its own for
+//! browsers without script; with script the same block opens above the page that asked (`dialog.js`).
+
+use askama::Template;
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::components;
+use super::layout::{Nav, PageLayout};
+use super::request_context::RequestContext;
+use super::{PagesContext, responses};
+use crate::doors::text::Text;
+
+/// A question or a menu.
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/dialog.html", blocks = ["dialog"])]
+pub struct DialogPage {
+    pub t: Text,
+    pub f: PageLayout,
+    pub title: String,
+    pub lead: String,
+    /// What it is about, by name.
+    pub items: Vec<String>,
+    /// How many more there are than are named; empty for none.
+    pub more: String,
+    pub links: Vec<DialogLink>,
+    pub form: Option<DialogForm>,
+    /// Where Cancel leads.
+    pub back: String,
+}
+
+/// One entry of a menu.
+pub struct DialogLink {
+    pub href: String,
+    pub icon: &'static str,
+    pub words: String,
+    /// It ends something: red, and it asks first.
+    pub ends: bool,
+}
+
+/// What is sent once the user said yes.
+pub struct DialogForm {
+    pub action: String,
+    pub fields: Vec<(&'static str, String)>,
+    pub icon: &'static str,
+    pub go: String,
+    /// The same by force, where there is such a way: its words.
+    pub force: Option<String>,
+}
+
+/// Names that a question lists; beyond, it says how many.
+pub const MAX_NAMED: usize = 12;
+
+/// The dialog alone where script asks for it, else the page. `here` is the entry of the menu it belongs to.
+pub fn answer(
+    console: &PagesContext,
+    visit: &RequestContext,
+    here: Nav,
+    dialog: DialogPage,
+) -> Response {
+    let page = DialogPage {
+        f: PageLayout { here, ..dialog.f },
+        ..dialog
+    };
+    match visit.fragment {
+        true => responses::page(console, visit, StatusCode::OK, &page.as_dialog()),
+        false => responses::page(console, visit, StatusCode::OK, &page),
+    }
+}

@@ -1,0 +1,488 @@
+//! `/history`: what was given and used of the box, of a GPU or of a user, over an hour to a month; the same as a
+//! table and as a file.
+
+use api::history::{History, HistoryPoint, HistoryRange};
+use askama::Template;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use rules::refusals;
+use rules::units::Timestamp;
+use serde::Deserialize;
+use server::access::Caller;
+use server::actions::{gpus, history};
+use server::{Failure, Server};
+
+use super::authentication::PageCaller;
+use super::charts::{self, ChartFigure, Curve, Scale};
+use super::components::{self, Choice};
+use super::layout::{Nav, PageLayout};
+use super::request_context::{LocalClock, RequestContext};
+use super::{PagesContext, layout, responses};
+use crate::doors::download;
+use crate::doors::text::Text;
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/history.html")]
+pub struct HistoryPage {
+    pub t: Text,
+    pub f: PageLayout,
+    /// `site`, `gpu:ID` or `user:NAME`.
+    pub of: String,
+    pub name: String,
+    pub range: &'static str,
+    /// Address, name, whether this is it.
+    pub ranges: Vec<(String, &'static str, bool)>,
+    pub gpus: Vec<Choice>,
+    pub users: Vec<Choice>,
+    pub simulated: bool,
+    pub view: HistoryView,
+}
+
+/// Charts of one history, and the table that says the same.
+#[derive(Default)]
+pub struct HistoryView {
+    pub figures: Vec<ChartFigure>,
+    pub head: Vec<String>,
+    pub rows: Vec<Vec<String>>,
+}
+
+/// What a history is asked for.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct HistoryAddress {
+    pub of: String,
+    pub range: String,
+}
+
+/// Which charts a history has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum HistoryParts {
+    /// Everything that is known.
+    All,
+    /// Only what matters most: GPUs where there are any, else processors.
+    First,
+}
+
+/// `GET /history`
+pub async fn show(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Query(asked): Query<HistoryAddress>,
+) -> Response {
+    match read(&console, &visit, &caller, &asked).await {
+        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
+        Err(failure) => {
+            let frame = layout(&console, &visit, &caller, Nav::History);
+            responses::failure(&console, &visit, Some(frame), &failure)
+        }
+    }
+}
+
+/// `GET /history/export`: the points as CSV, with times in UTC, sizes in bytes and numbers as they are.
+pub async fn export(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Query(asked): Query<HistoryAddress>,
+) -> Response {
+    match asked_of(&console.server, &caller, &asked).await {
+        Ok(history) => {
+            let name = format!("{}-{}.csv", file_name(&history.of), history.range.word());
+            download::bytes(&name, "text/csv; charset=utf-8", csv(&history).into_bytes())
+        }
+        Err(failure) => {
+            let frame = layout(&console, &visit, &caller, Nav::History);
+            responses::failure(&console, &visit, Some(frame), &failure)
+        }
+    }
+}
+
+async fn asked_of(
+    server: &Server,
+    caller: &Caller,
+    asked: &HistoryAddress,
+) -> Result<History, Failure> {
+    let range = match asked.range.as_str() {
+        "" => HistoryRange::default(),
+        word => HistoryRange::parse(word).ok_or_else(refusals::history_range_unknown)?,
+    };
+    history::history(server, caller, &asked.of, range).await
+}
+
+async fn read(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    asked: &HistoryAddress,
+) -> Result<HistoryPage, Failure> {
+    let t = visit.text;
+    let server = &console.server;
+    let history = asked_of(server, caller, asked).await?;
+    let devices = gpus::list(server, caller).await?;
+    let mut users = history::users(server, caller).await?;
+    let (kind, name) = history.of.split_once(':').unwrap_or_default();
+    if kind == "user" && !users.iter().any(|user| user == name) {
+        users.push(name.to_owned());
+    }
+    let name = match kind {
+        "gpu" => devices
+            .items
+            .iter()
+            .find(|gpu| gpu.id == name)
+            .map_or_else(|| name.to_owned(), |gpu| format!("GPU {}", gpu.index)),
+        "user" => name.to_owned(),
+        _ => t.history_site().to_owned(),
+    };
+    let several = devices
+        .items
+        .iter()
+        .any(|gpu| gpu.node != devices.items[0].node);
+    Ok(HistoryPage {
+        t,
+        f: layout(console, visit, caller, Nav::History),
+        name,
+        range: history.range.word(),
+        ranges: ranges(t, &history.of, history.range),
+        gpus: devices
+            .items
+            .iter()
+            .map(|gpu| {
+                let value = format!("gpu:{}", gpu.id);
+                let chosen = value == history.of;
+                let name = match several {
+                    true => format!("{} · GPU {}", gpu.node_name, gpu.index),
+                    false => format!("GPU {}", gpu.index),
+                };
+                Choice::new(value, name, chosen)
+            })
+            .collect(),
+        users: users
+            .into_iter()
+            .map(|name| {
+                let value = format!("user:{name}");
+                let chosen = value == history.of;
+                Choice::new(value, name, chosen)
+            })
+            .collect(),
+        simulated: history.simulated,
+        view: view(t, &visit.clock, &history, HistoryParts::All),
+        of: history.of,
+    })
+}
+
+/// Links to the same history over other ranges.
+pub fn ranges(t: Text, of: &str, here: HistoryRange) -> Vec<(String, &'static str, bool)> {
+    let name = |range| match range {
+        HistoryRange::Hour => t.history_hour(),
+        HistoryRange::Day => t.history_day(),
+        HistoryRange::Week => t.history_week(),
+        HistoryRange::Month => t.history_month(),
+    };
+    let of = responses::encoded(of);
+    HistoryRange::ALL
+        .into_iter()
+        .map(|range| {
+            let href = format!("/history?of={of}&range={}", range.word());
+            (href, name(range), range == here)
+        })
+        .collect()
+}
+
+/// What a chart shows: how its curves are named, drawn and scaled.
+struct Shown {
+    title: String,
+    scale: Scale,
+    /// What there is to give; 0 where that is not known or not what the curves are part of.
+    whole: f64,
+    curves: Vec<Curve>,
+}
+
+/// The charts of a history and its table. Empty where nothing was kept yet. Costs its points.
+pub fn view(t: Text, clock: &LocalClock, history: &History, parts: HistoryParts) -> HistoryView {
+    if history.points.is_empty() {
+        return HistoryView::default();
+    }
+    let times = slots(history);
+    let shown = shown(t, history, &times, parts);
+    let label = |at: &i64| {
+        let at = Timestamp::from_millis(*at * 1000);
+        match history.range {
+            HistoryRange::Hour => clock.second(at),
+            HistoryRange::Day => clock.minute(at),
+            HistoryRange::Week | HistoryRange::Month => clock.date(at),
+        }
+    };
+    let last = times.len() - 1;
+    let mut x: Vec<String> = (0..3).map(|part| label(&times[last * part / 3])).collect();
+    x.push(t.metrics_now().to_owned());
+    let mut head = vec![t.history_time().to_owned()];
+    let mut columns: Vec<(Scale, &[Option<f64>])> = Vec::new();
+    let mut figures = Vec::new();
+    for chart in &shown {
+        let begin = columns.len() + 1;
+        let mut words = Vec::new();
+        for curve in &chart.curves {
+            head.push(format!("{}, {}", chart.title, curve.name));
+            columns.push((chart.scale, &curve.values));
+            let now = curve.values.iter().rev().flatten().next();
+            let now = now.map_or_else(|| "–".to_owned(), |now| chart.scale.write(*now));
+            words.push(format!("{} {now}", curve.name));
+        }
+        let highest = chart
+            .curves
+            .iter()
+            .map(|curve| charts::peak(&curve.values))
+            .fold(0.0, f64::max);
+        let top = match chart.whole {
+            whole if whole > 0.0 && highest <= whole => whole,
+            whole => chart.scale.top(highest.max(whole)),
+        };
+        let label = format!("{}: {}", chart.title, words.join(", "));
+        figures.push(ChartFigure {
+            title: chart.title.clone(),
+            note: match chart.whole > 0.0 {
+                true => t.common_of(chart.scale.write(chart.whole)),
+                false => String::new(),
+            },
+            keys: chart
+                .curves
+                .iter()
+                .map(|curve| (curve.hue, curve.name.clone()))
+                .collect(),
+            drawing: charts::draw(&chart.curves, top, None, &label),
+            y: charts::ticks(chart.scale, top),
+            x: x.clone(),
+            columns: (begin..=columns.len())
+                .map(|column| column.to_string())
+                .collect::<Vec<_>>()
+                .join(" "),
+        });
+    }
+    HistoryView {
+        rows: charts::rows(times.iter().map(label).collect(), &columns),
+        figures,
+        head,
+    }
+}
+
+/// The seconds at which its points begin, those without a point included.
+fn slots(history: &History) -> Vec<i64> {
+    let every = i64::from(history.every.max(1));
+    let until = history.until.as_millis() / 1000;
+    let last = until - until.rem_euclid(every);
+    let count = i64::from(history.range.seconds().0) / every;
+    (0..count)
+        .map(|back| last - (count - 1 - back) * every)
+        .collect()
+}
+
+fn shown(t: Text, history: &History, times: &[i64], parts: HistoryParts) -> Vec<Shown> {
+    let points: std::collections::BTreeMap<i64, &HistoryPoint> = history
+        .points
+        .iter()
+        .map(|point| (point.at.as_millis() / 1000, point))
+        .collect();
+    let curve = |name: &str, hue, filled, of: &dyn Fn(&HistoryPoint) -> Option<f64>| Curve {
+        name: name.to_owned(),
+        hue,
+        filled,
+        values: times
+            .iter()
+            .map(|at| points.get(at).and_then(|point| of(point)))
+            .collect(),
+    };
+    let given = |of: &dyn Fn(&HistoryPoint) -> f64| {
+        curve(t.history_allocated(), "ci", false, &|point| Some(of(point)))
+    };
+    let used = |of: &dyn Fn(&HistoryPoint) -> Option<f64>| curve(t.history_busy(), "ca", true, of);
+    let chart = |title: &str, scale, whole, curves| Shown {
+        title: title.to_owned(),
+        scale,
+        whole,
+        curves,
+    };
+    let device = history.of.starts_with("gpu:");
+    let mut all = Vec::new();
+    if history.gpus > 0 {
+        let curves = vec![
+            used(&|point| point.gpu_busy),
+            given(&|point| point.gpu_allocated),
+        ];
+        all.push(chart(
+            t.history_gpu(),
+            Scale::Number,
+            f64::from(history.gpus),
+            curves,
+        ));
+        if parts == HistoryParts::First {
+            return all;
+        }
+        let curves = vec![
+            used(&|point| point.gpu_memory_used),
+            given(&|point| point.gpu_memory_allocated),
+        ];
+        all.push(chart(
+            t.history_gpu_memory(),
+            Scale::Bytes,
+            history.gpu_memory as f64,
+            curves,
+        ));
+    }
+    if device {
+        let known = |curve: &Curve| curve.values.iter().any(Option::is_some);
+        let heat = curve(t.history_heat(), "c3", true, &|point| point.celsius);
+        let power = curve(t.history_power(), "c2", true, &|point| point.watts);
+        if known(&heat) {
+            all.push(chart(t.history_heat(), Scale::Celsius, 0.0, vec![heat]));
+        }
+        if known(&power) {
+            all.push(chart(t.history_power(), Scale::Watts, 0.0, vec![power]));
+        }
+        return all;
+    }
+    let curves = vec![
+        used(&|point| Some(point.cpu_busy)),
+        given(&|point| point.cpu_allocated),
+    ];
+    all.push(chart(t.history_cpu(), Scale::Number, history.cpu, curves));
+    if parts == HistoryParts::First {
+        return all;
+    }
+    let curves = vec![
+        used(&|point| Some(point.memory_used)),
+        given(&|point| point.memory_allocated),
+    ];
+    all.push(chart(
+        t.history_memory(),
+        Scale::Bytes,
+        history.memory as f64,
+        curves,
+    ));
+    all
+}
+
+/// Letters, digits, dots and hyphens of a subject.
+fn file_name(of: &str) -> String {
+    let safe = |c: char| match c {
+        c if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_') => c,
+        _ => '-',
+    };
+    of.chars().map(safe).collect()
+}
+
+/// A line for each point. Numbers only: no spreadsheet takes a cell for a formula.
+fn csv(history: &History) -> String {
+    let mut out = String::from(
+        "time,cpu_allocated_cores,cpu_busy_cores,memory_allocated_bytes,memory_used_bytes,gpu_allocated,gpu_busy,gpu_memory_allocated_bytes,gpu_memory_used_bytes,celsius,watts\r\n",
+    );
+    let known = |value: Option<f64>, decimals: usize| {
+        value.map_or_else(String::new, |value| format!("{value:.decimals$}"))
+    };
+    for point in &history.points {
+        let cells = [
+            point.at.to_string(),
+            known(Some(point.cpu_allocated), 3),
+            known(Some(point.cpu_busy), 3),
+            known(Some(point.memory_allocated), 0),
+            known(Some(point.memory_used), 0),
+            known(Some(point.gpu_allocated), 3),
+            known(point.gpu_busy, 3),
+            known(Some(point.gpu_memory_allocated), 0),
+            known(point.gpu_memory_used, 0),
+            known(point.celsius, 1),
+            known(point.watts, 1),
+        ];
+        out.push_str(&cells.join(","));
+        out.push_str("\r\n");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history(of: &str, points: &[(i64, f64)]) -> History {
+        History {
+            of: of.to_owned(),
+            range: HistoryRange::Day,
+            every: 600,
+            until: Timestamp::from_millis(1_800_000_000_000),
+            cpu: 4.0,
+            memory: 8 << 30,
+            gpus: 1,
+            gpu_memory: 80 << 30,
+            simulated: true,
+            points: points
+                .iter()
+                .map(|(back, value)| HistoryPoint {
+                    at: Timestamp::from_millis((1_800_000_000 - back) * 1000),
+                    cpu_allocated: *value,
+                    cpu_busy: value / 2.0,
+                    memory_allocated: 1e9,
+                    memory_used: 5e8,
+                    gpu_allocated: 0.5,
+                    gpu_busy: None,
+                    gpu_memory_allocated: 4e10,
+                    gpu_memory_used: None,
+                    celsius: Some(61.0),
+                    watts: None,
+                })
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn a_history_has_a_row_for_each_moment_and_says_what_is_unknown() {
+        let t = Text::default();
+        let clock = LocalClock::of(t, "UTC");
+        let all = view(
+            t,
+            &clock,
+            &history("site", &[(0, 2.0), (1200, 1.0)]),
+            HistoryParts::All,
+        );
+        assert_eq!(all.figures.len(), 4);
+        assert_eq!(all.figures[2].columns, "5 6");
+        assert_eq!((all.rows.len(), all.head.len()), (144, 9));
+        let cells = |row: usize| (all.rows[row][5].as_str(), all.rows[row][6].as_str());
+        assert_eq!(cells(143), ("1.00", "2.00"));
+        assert_eq!(cells(142), ("–", "–"), "the server did not run");
+        assert_eq!(cells(141), ("0.50", "1.00"));
+        assert_eq!(all.rows[143][1], "–", "load is unknown");
+        let device = view(t, &clock, &history("gpu:x", &[(0, 2.0)]), HistoryParts::All);
+        let titles: Vec<&str> = device.figures.iter().map(|f| f.title.as_str()).collect();
+        assert_eq!(
+            titles,
+            [t.history_gpu(), t.history_gpu_memory(), t.history_heat()]
+        );
+        let first = view(
+            t,
+            &clock,
+            &history("site", &[(0, 2.0)]),
+            HistoryParts::First,
+        );
+        assert_eq!((first.figures.len(), first.head.len()), (1, 3));
+        assert!(
+            view(t, &clock, &history("site", &[]), HistoryParts::All)
+                .figures
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn a_file_has_a_line_for_each_point_and_nothing_that_a_spreadsheet_runs() {
+        let file = csv(&history("site", &[(0, 2.0), (600, 1.0)]));
+        let lines: Vec<&str> = file.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert_eq!(lines[0].split(',').count(), 11);
+        assert!(
+            lines[1].ends_with(",2.000,1.000,1000000000,500000000,0.500,,40000000000,,61.0,"),
+            "{}",
+            lines[1]
+        );
+        assert_eq!(file_name("user:mina\"/.."), "user-mina--..");
+    }
+}

@@ -1,0 +1,84 @@
+//! Secrets of tokens between the form that made them and the page that shows them: once, and to their maker alone. So
+//! a reload of that page makes no second token. Nothing is written down.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use api::secret::SecretText;
+use rules::names::{TokenId, UserId};
+
+/// Secrets that wait to be shown. Higher: more of them in memory. Lower: where many users make tokens in the same
+/// minute, the oldest one is never shown and has to be made again.
+const MAX_WAITING: usize = 64;
+/// How long one waits. A browser follows a redirect at once.
+const SHOWN_FOR: Duration = Duration::from_secs(60);
+
+struct WaitingSecret {
+    user: UserId,
+    token: TokenId,
+    secret: SecretText,
+    at: Instant,
+}
+
+/// The secrets that wait to be shown.
+#[derive(Default)]
+pub(super) struct MadeTokens(Mutex<Vec<WaitingSecret>>);
+
+impl MadeTokens {
+    /// Keeps a secret for the next page of its maker; the oldest one goes where there are too many.
+    pub(super) fn keep(&self, user: UserId, token: TokenId, secret: SecretText) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.retain(|made| made.at.elapsed() < SHOWN_FOR);
+        if waiting.len() >= MAX_WAITING {
+            waiting.remove(0);
+        }
+        waiting.push(WaitingSecret {
+            user,
+            token,
+            secret,
+            at: Instant::now(),
+        });
+    }
+
+    /// The secret of that token, once; none for another user, and none the second time.
+    pub(super) fn take(&self, user: UserId, token: TokenId) -> Option<SecretText> {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.retain(|made| made.at.elapsed() < SHOWN_FOR);
+        let is_meant = |made: &WaitingSecret| made.user == user && made.token == token;
+        let at = waiting.iter().position(is_meant)?;
+        Some(waiting.remove(at).secret)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(number: usize) -> TokenId {
+        TokenId(uuid::Uuid::from_u128(number as u128))
+    }
+
+    #[test]
+    fn a_secret_is_shown_once_and_to_its_maker() {
+        let (mina, jae) = (UserId(uuid::Uuid::nil()), UserId(uuid::Uuid::max()));
+        let made = MadeTokens::default();
+        made.keep(mina, token(1), SecretText::new("s"));
+        assert!(made.take(jae, token(1)).is_none());
+        assert!(made.take(mina, token(2)).is_none());
+        let secret = made.take(mina, token(1));
+        assert_eq!(secret.as_ref().map(SecretText::reveal), Some("s"));
+        assert!(made.take(mina, token(1)).is_none());
+    }
+
+    #[test]
+    fn of_too_many_secrets_the_oldest_goes() {
+        let mina = UserId(uuid::Uuid::nil());
+        let made = MadeTokens::default();
+        for number in 0..=MAX_WAITING {
+            made.keep(mina, token(number), SecretText::new("s"));
+        }
+        assert!(made.take(mina, token(0)).is_none());
+        assert!(made.take(mina, token(1)).is_some());
+        assert!(made.take(mina, token(MAX_WAITING)).is_some());
+    }
+}

@@ -1,0 +1,168 @@
+//! `/notices`: what a user should know of their own sessions, behind the bell. Opening the page reads nothing as read: the
+//! user says that.
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use rules::session::Outcome;
+use server::Failure;
+use server::access::Caller;
+use server::actions::notices::{self, NoticeKind, OwnNotice};
+
+use super::authentication::PageCaller;
+use super::components;
+use super::layout::{Nav, PageLayout};
+use super::request_context::RequestContext;
+use super::{PagesContext, layout, live as stream, responses};
+use crate::doors::text::{Text, codes};
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/notices.html", blocks = ["list"])]
+pub struct NoticesPage {
+    pub t: Text,
+    pub f: PageLayout,
+    pub rows: Vec<NoticeRow>,
+    pub unread: usize,
+}
+
+/// One notice.
+pub struct NoticeRow {
+    pub icon: &'static str,
+    pub tone: &'static str,
+    pub what: String,
+    /// Why, where it is known.
+    pub why: String,
+    pub name: String,
+    pub href: Option<String>,
+    pub when: String,
+    pub unread: bool,
+}
+
+/// `GET /notices`
+pub async fn show(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
+    match read(&console, &visit, &caller).await {
+        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// `GET /notices/live`
+pub async fn live(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
+    let (shared, request, reader) = (console.clone(), visit.clone(), caller.clone());
+    stream::stream(&shared, &request, &reader, move || {
+        let (console, visit, caller) = (console.clone(), visit.clone(), caller.clone());
+        async move {
+            let page = read(&console, &visit, &caller).await.ok()?;
+            Some(vec![
+                ("counts", page.f.counts()),
+                ("list", page.as_list().render().ok()?),
+            ])
+        }
+    })
+}
+
+/// `POST /notices/read`
+pub async fn mark_read(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
+    match notices::mark_read(&console.server, &caller).await {
+        Ok(()) => responses::see("/notices"),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+fn failed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    failure: &Failure,
+) -> Response {
+    let frame = layout(console, visit, caller, Nav::Nowhere);
+    responses::failure(console, visit, Some(frame), failure)
+}
+
+async fn read(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+) -> Result<NoticesPage, Failure> {
+    let all = notices::list(&console.server, caller).await?;
+    Ok(NoticesPage {
+        t: visit.text,
+        f: PageLayout {
+            live: Some("/notices/live".to_owned()),
+            ..layout(console, visit, caller, Nav::Nowhere)
+        },
+        unread: all.iter().filter(|notice| notice.unread).count(),
+        rows: all
+            .iter()
+            .map(|notice| row(console, visit, notice))
+            .collect(),
+    })
+}
+
+fn row(console: &PagesContext, visit: &RequestContext, notice: &OwnNotice) -> NoticeRow {
+    let t = visit.text;
+    let now = console.server.clock().now();
+    let (icon, tone, what, why) = match &notice.about {
+        NoticeKind::Started => ("play", "ok", t.notices_started().to_owned(), String::new()),
+        NoticeKind::GpuWarned => (
+            "triangle-alert",
+            "warn",
+            t.gpu_over_warned().to_owned(),
+            String::new(),
+        ),
+        NoticeKind::WillEnd(at) => (
+            "hourglass",
+            "warn",
+            t.notices_will_end(visit.clock.near(*at, now)),
+            String::new(),
+        ),
+        NoticeKind::Ended(outcome, why) => {
+            let (icon, tone, what) = ended(t, *outcome);
+            let why = why.as_ref().map(|why| codes::reason(t, why));
+            (icon, tone, what.to_owned(), why.unwrap_or_default())
+        }
+    };
+    NoticeRow {
+        icon,
+        tone,
+        what,
+        why,
+        href: notice
+            .name
+            .as_ref()
+            .map(|_| format!("/sessions/{}", notice.session)),
+        name: notice
+            .name
+            .clone()
+            .unwrap_or_else(|| t.notices_deleted().to_owned()),
+        when: match notice.about {
+            NoticeKind::WillEnd(_) => String::new(),
+            _ => visit.clock.ago(notice.at, now),
+        },
+        unread: notice.unread,
+    }
+}
+
+fn ended(t: Text, outcome: Option<Outcome>) -> (&'static str, &'static str, &'static str) {
+    match outcome {
+        Some(Outcome::Succeeded) => ("circle-check", "ok", t.notices_done()),
+        Some(Outcome::Failed | Outcome::Lost | Outcome::Refused) => {
+            ("circle-x", "bad", t.notices_failed())
+        }
+        Some(Outcome::Stopped) => ("circle-stop", "dim", t.notices_stopped()),
+        None => ("circle-stop", "dim", t.timeline_ended()),
+    }
+}

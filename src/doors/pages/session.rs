@@ -1,0 +1,452 @@
+//! `/sessions/{id}`: one session, its terminal, its log and its metrics. Never changes a session; `session/act.rs` does.
+
+pub mod act;
+mod facts;
+mod figures;
+mod log;
+mod processes;
+
+use api::sessions::SessionView;
+use askama::Template;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use rules::names::ContainerName;
+use rules::permissions::{Permission as Right, may};
+use rules::session::{SessionKind, SessionState};
+use rules::tenancy::Scope;
+use serde::Deserialize;
+use server::Failure;
+use server::access::Caller;
+use server::actions::session_detail;
+use server::actions::sessions::{self, NodeOverview};
+
+use super::authentication::PageCaller;
+use super::components::{self, Alert, BarRow, CheckRow, IconFact};
+use super::history::HistoryView;
+use super::layout::{Attribute, Nav, PageLayout};
+use super::presenter::{SessionEnd, TimelineStep, Wait};
+use super::request_context::RequestContext;
+use super::session_charts::{self, MetricsSpan};
+use super::sessions::failed;
+use super::{PagesContext, gpus, layout, live as stream, presenter, responses};
+use crate::doors::text::{Text, codes};
+use facts::{facts, fraction, has_fraction, limits, remote, settings, typed_size, verbs, watched};
+use figures::strips;
+use log::{filtered, last_lines, read_log};
+
+pub use facts::{Fraction, Verbs};
+pub use figures::Strip;
+pub use processes::ProcessRow;
+
+/// Which part of a session's console is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionTab {
+    Terminal,
+    Logs,
+    Processes,
+    Metrics,
+}
+
+impl SessionTab {
+    fn current(self, tab: SessionTab) -> Attribute {
+        Attribute(if self == tab {
+            " aria-current=\"page\""
+        } else {
+            ""
+        })
+    }
+}
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/session.html", blocks = ["state", "verbs", "strips", "meta", "tabs", "console", "where_it_runs", "timeline", "notice"])]
+pub struct SessionDetailPage {
+    pub t: Text,
+    pub f: PageLayout,
+    pub alert: Option<Alert>,
+    /// Why a verb that has no form was refused.
+    pub refused: Option<Alert>,
+    pub id: String,
+    /// Where its terminal answers.
+    pub terminal: String,
+    pub name: String,
+    pub owner: String,
+    pub tone: &'static str,
+    pub state: String,
+    pub can: Verbs,
+    /// Whether it can be launched once more.
+    pub kept: bool,
+    pub facts: Vec<IconFact>,
+    pub strips: Vec<Strip>,
+    pub tab: SessionTab,
+    /// Whether a terminal can be opened now.
+    pub attachable: bool,
+    /// The terminal is the session's own shell, which outlives the page.
+    pub own_shell: bool,
+    pub waiting: Option<Wait>,
+    pub steps: Vec<TimelineStep>,
+    pub ended: Option<SessionEnd>,
+    pub log_query: String,
+    pub log_note: String,
+    pub log_text: String,
+    /// The charts of the metrics, and links to other spans of them.
+    pub view: HistoryView,
+    pub spans: Vec<(String, &'static str, bool)>,
+    pub processes: Vec<ProcessRow>,
+    pub neighbours: Vec<BarRow>,
+    pub limits: Vec<(String, String)>,
+    pub limit_cpu: String,
+    pub limit_memory: String,
+    /// The share as a form takes it back; none where the session has no fraction.
+    pub limit_gpu: Option<Fraction>,
+    /// Whole devices and partitions are given at the start only.
+    pub limit_fixed: bool,
+    pub timeline: Vec<TimelineStep>,
+    pub why: Vec<CheckRow>,
+    pub settings: Vec<(String, String)>,
+    /// Commands that open it from another computer, with their numbers.
+    pub remote: Vec<(usize, String)>,
+}
+
+#[derive(Clone, Debug, Deserialize, Default)]
+#[serde(default)]
+pub struct SessionQuery {
+    q: String,
+    tab: String,
+    /// Of metrics: `15m`, `1h` or `all`.
+    range: String,
+}
+
+/// `GET /sessions/{id}`: the part that says most about it now.
+pub async fn show(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    let look = SessionQuery::default();
+    tab(&console, &visit, &caller, &id, None, &look).await
+}
+
+/// `GET /sessions/{id}/terminal`
+pub async fn terminal(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    tab(
+        &console,
+        &visit,
+        &caller,
+        &id,
+        Some(SessionTab::Terminal),
+        &SessionQuery::default(),
+    )
+    .await
+}
+
+/// `GET /sessions/{id}/logs`
+pub async fn logs(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Query(look): Query<SessionQuery>,
+) -> Response {
+    tab(
+        &console,
+        &visit,
+        &caller,
+        &id,
+        Some(SessionTab::Logs),
+        &look,
+    )
+    .await
+}
+
+/// `GET /sessions/{id}/processes`
+pub async fn processes(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    let part = Some(SessionTab::Processes);
+    tab(
+        &console,
+        &visit,
+        &caller,
+        &id,
+        part,
+        &SessionQuery::default(),
+    )
+    .await
+}
+
+/// `GET /sessions/{id}/metrics`
+pub async fn metrics(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Query(look): Query<SessionQuery>,
+) -> Response {
+    tab(
+        &console,
+        &visit,
+        &caller,
+        &id,
+        Some(SessionTab::Metrics),
+        &look,
+    )
+    .await
+}
+
+async fn tab(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    id: &str,
+    tab: Option<SessionTab>,
+    look: &SessionQuery,
+) -> Response {
+    let span = MetricsSpan::asked(&look.range);
+    match read_one(console, visit, caller, id, tab, &look.q, span).await {
+        Ok(page) => responses::page(console, visit, StatusCode::OK, &page),
+        Err(failure) => failed(console, visit, caller, &failure),
+    }
+}
+
+/// `GET /sessions/{id}/live?tab=`
+pub async fn show_live(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Query(look): Query<SessionQuery>,
+) -> Response {
+    let tab = SessionTab::from_word(&look.tab);
+    let (shared, request, reader) = (console.clone(), visit.clone(), caller.clone());
+    stream::stream(&shared, &request, &reader, move || {
+        let (console, visit, caller, id, look) = (
+            console.clone(),
+            visit.clone(),
+            caller.clone(),
+            id.clone(),
+            look.clone(),
+        );
+        async move {
+            let span = MetricsSpan::asked(&look.range);
+            let page = read_one(&console, &visit, &caller, &id, tab, &look.q, span)
+                .await
+                .ok()?;
+            let fragments = vec![
+                ("state", page.as_state().render().ok()?),
+                ("verbs", page.as_verbs().render().ok()?),
+                ("meta", page.as_meta().render().ok()?),
+                ("tabs", page.as_tabs().render().ok()?),
+                ("counts", page.f.counts()),
+                ("strips", page.as_strips().render().ok()?),
+                ("console", page.as_console().render().ok()?),
+                ("where", page.as_where_it_runs().render().ok()?),
+                ("timeline", page.as_timeline().render().ok()?),
+                ("notice", page.as_notice().render().ok()?),
+            ];
+            Some(stream::LiveParts {
+                fragments,
+                clocked: matches!(page.tab, SessionTab::Logs | SessionTab::Processes)
+                    && page.ended.is_none(),
+            })
+        }
+    })
+}
+
+impl SessionTab {
+    fn word(self) -> &'static str {
+        match self {
+            SessionTab::Terminal => "terminal",
+            SessionTab::Logs => "logs",
+            SessionTab::Processes => "processes",
+            SessionTab::Metrics => "metrics",
+        }
+    }
+
+    fn from_word(word: &str) -> Option<SessionTab> {
+        [
+            SessionTab::Terminal,
+            SessionTab::Logs,
+            SessionTab::Processes,
+            SessionTab::Metrics,
+        ]
+        .into_iter()
+        .find(|tab| tab.word() == word)
+    }
+
+    /// What a page shows that asked for no part: a batch session is watched by its output, every
+    /// other one is worked in, and before and after there is the summary.
+    fn first(kind: SessionKind, phase: SessionState) -> SessionTab {
+        match (kind, phase) {
+            (SessionKind::Batch, SessionState::Running | SessionState::Stopping) => {
+                SessionTab::Logs
+            }
+            _ => SessionTab::Terminal,
+        }
+    }
+}
+
+async fn read_one(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    id: &str,
+    tab: Option<SessionTab>,
+    q: &str,
+    span: MetricsSpan,
+) -> Result<SessionDetailPage, Failure> {
+    let t = visit.text;
+    let clock = &visit.clock;
+    let server = &console.server;
+    let now = server.clock().now();
+    let read = session_detail::read(server, caller, id).await?;
+    let (session, why, events) = (read.session, read.why, read.events);
+    let (seen, devices) = (read.overview, read.gpus);
+    let asked = tab.map_or("", SessionTab::word);
+    let tab = tab.unwrap_or(SessionTab::first(session.kind, session.state));
+    let id = session.id.to_string();
+    let samples = sessions::samples(server, caller, &id, None).await?;
+    let container = ContainerName {
+        session: session.id,
+        incarnation: session.incarnation,
+        index: 0,
+    };
+    let running = session.state == SessionState::Running;
+    let log = match (tab, session.state) {
+        (_, SessionState::Pending | SessionState::Scheduled) => String::new(),
+        (SessionTab::Logs, _) | (SessionTab::Terminal, SessionState::Ended) => {
+            read_log(console, container).await
+        }
+        _ => String::new(),
+    };
+    let (tone, state) = presenter::state(t, &session);
+    let given = session.resources;
+    let ended = session.state == SessionState::Ended;
+    let peak = samples.iter().map(|sample| sample.memory).max();
+    let scope = Scope::user(session.owner.id);
+    let may_write = may(&caller.subject, Right::SessionsWrite, &scope).is_ok();
+    let may_enter = may(&caller.subject, Right::SessionsEnter, &scope).is_ok();
+    let shown_log = filtered(&log, q);
+    let counts = seen.counts;
+    let drawing = gpus::Drawing {
+        mine: Some(session.id),
+        ..gpus::Drawing::at(now)
+    };
+    let own = devices.items.iter().filter(|gpu| {
+        session.state.holds_resources() && session.devices.iter().any(|part| part.uuid == gpu.id)
+    });
+    let neighbours: Vec<BarRow> = own
+        .map(|gpu| gpus::row(t, gpu, &drawing))
+        .chain(machines(t, &seen.machines, &session))
+        .collect();
+    let simulated = session.simulated && session.resources.wants_device();
+    Ok(SessionDetailPage {
+        t,
+        f: PageLayout {
+            sessions: counts.scheduled
+                + counts.preparing
+                + counts.running
+                + counts.stopping
+                + counts.pending,
+            waiting: counts.pending,
+            // A search in the log is a still picture; everything else moves.
+            live: q
+                .is_empty()
+                .then(|| format!("/sessions/{id}/live?tab={asked}&range={}", span.word())),
+            ..layout(console, visit, caller, Nav::Sessions)
+        },
+        alert: watched(t, &session).or_else(|| {
+            simulated.then(|| {
+                Alert::warning(match session.state {
+                    SessionState::Pending => t.gpu_session_alert_waits(),
+                    _ => t.gpu_session_alert(),
+                })
+            })
+        }),
+        refused: None,
+        terminal: match session.kind {
+            SessionKind::Interactive => format!("/api/v1/sessions/{id}/attach"),
+            SessionKind::Batch => format!("/api/v1/sessions/{id}/exec"),
+        },
+        name: session.name.to_string(),
+        owner: session.owner.name.to_string(),
+        tone,
+        state: state.to_owned(),
+        can: verbs(&session, may_write),
+        facts: facts(t, &session, devices.policy, now),
+        strips: if running {
+            strips(t, &session, &samples)
+        } else {
+            Vec::new()
+        },
+        tab,
+        attachable: running && !session.paused && may_enter,
+        own_shell: session.kind == SessionKind::Interactive,
+        waiting: (session.state == SessionState::Pending)
+            .then(|| presenter::wait(t, clock, &why, devices.policy, now)),
+        steps: if matches!(
+            session.state,
+            SessionState::Scheduled | SessionState::Preparing
+        ) {
+            presenter::timeline(t, clock, &session, &events)
+        } else {
+            Vec::new()
+        },
+        ended: ended.then(|| presenter::end(t, &session, peak, last_lines(&log))),
+        log_query: q.to_owned(),
+        log_note: t.logs_lines(shown_log.lines().count() as u64),
+        log_text: shown_log,
+        view: match tab {
+            SessionTab::Metrics => session_charts::view(t, clock, &session, &samples, span),
+            _ => HistoryView::default(),
+        },
+        spans: session_charts::spans(t, &id, span),
+        processes: match tab {
+            SessionTab::Processes if running && may_enter => {
+                processes::rows(t, console, container).await
+            }
+            _ => Vec::new(),
+        },
+        neighbours,
+        limits: limits(t, &session, devices.policy),
+        limit_cpu: given.cpu.to_string(),
+        limit_memory: typed_size(given.memory),
+        limit_gpu: fraction(t, &session, &devices.items),
+        limit_fixed: given.wants_device() && !has_fraction(&session),
+        timeline: presenter::timeline(t, clock, &session, &events),
+        why: session
+            .reason
+            .as_ref()
+            .filter(|reason| reason.code.starts_with(rules::codes::family::PLACEMENT))
+            .map(|reason| CheckRow::new(true, codes::reason(t, reason), ""))
+            .into_iter()
+            .collect(),
+        kept: session.document_kept,
+        settings: settings(t, &session),
+        remote: remote(visit, &session),
+        id,
+    })
+}
+
+/// Cores and memory of the machine that a session is on; nothing before it has one.
+fn machines<'a>(
+    t: Text,
+    all: &'a [NodeOverview],
+    session: &'a SessionView,
+) -> impl Iterator<Item = BarRow> + 'a {
+    all.iter()
+        .filter(|machine| {
+            session.state.holds_resources()
+                && session.node.as_deref() == Some(machine.name.as_str())
+        })
+        .flat_map(move |machine| presenter::racks(t, machine, Some(session.id)))
+}

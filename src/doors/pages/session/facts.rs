@@ -1,0 +1,291 @@
+//! What a session's page says of it beside the console: facts, limits, settings, and the verbs that fit its state.
+
+use api::gpus::Gpu;
+use api::sessions::SessionView;
+use rules::devices::WHOLE;
+use rules::policy::SharePolicy;
+use rules::session::{SessionKind, SessionState};
+use rules::units::{Bytes, Timestamp};
+
+use super::super::components::{self, Alert, IconFact};
+use super::super::request_context::RequestContext;
+use super::super::sessions::held;
+use super::super::{gpus, launch, presenter};
+use crate::doors::text::{Text, codes};
+
+/// The verbs that fit the state and the caller.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Verbs {
+    pub pause: bool,
+    pub resume: bool,
+    pub restart: bool,
+    pub limits: bool,
+    pub rename: bool,
+    pub stop: bool,
+    pub cancel: bool,
+    pub remove: bool,
+}
+
+/// A share of devices that can grow and shrink, and what it is worked out from while the user types.
+pub struct Fraction {
+    pub typed: String,
+    /// Memory of the fraction where it was set apart from the share; empty: the same part.
+    pub memory: String,
+    /// One such device, in GiB and multiprocessors; empty before the session has one.
+    pub gib: String,
+    pub sms: u32,
+    pub now: String,
+}
+
+impl Verbs {
+    /// Whether the session is over, so that nothing in it can be lost.
+    pub fn over(&self) -> bool {
+        self.remove
+    }
+
+    /// Whether the menu beside the two main verbs holds anything.
+    pub fn more(&self) -> bool {
+        self.rename || self.pause || self.remove
+    }
+}
+
+/// Whether it has a part of one device beside, or instead of, whole ones.
+pub(super) fn has_fraction(session: &SessionView) -> bool {
+    session.resources.mig.is_none() && !session.resources.gpu.0.is_multiple_of(WHOLE.0)
+}
+
+pub(super) fn fraction(t: Text, session: &SessionView, all: &[Gpu]) -> Option<Fraction> {
+    if !has_fraction(session) {
+        return None;
+    }
+    let given = session.resources;
+    let on = |gpu: &&Gpu| session.devices.iter().any(|part| part.uuid == gpu.id);
+    let gpu = all.iter().find(on);
+    Some(Fraction {
+        typed: given.gpu.to_string(),
+        memory: given.gpu_memory.map_or_else(String::new, typed_size),
+        gib: gpu.map_or_else(String::new, |gpu| launch::gib(gpu.memory)),
+        sms: gpu.map_or(0, |gpu| gpu.sms),
+        now: gpu.map_or_else(String::new, |gpu| launch::worth(t, gpu, given.gpu)),
+    })
+}
+
+/// A size as a form takes it back exactly: `24g`, `1536m`, or bytes.
+pub(super) fn typed_size(size: Bytes) -> String {
+    match size.0 {
+        bytes if bytes > 0 && bytes.is_multiple_of(1 << 30) => format!("{}g", bytes >> 30),
+        bytes if bytes > 0 && bytes.is_multiple_of(1 << 20) => format!("{}m", bytes >> 20),
+        bytes => bytes.to_string(),
+    }
+}
+
+/// What its machine has against a session that runs.
+pub(super) fn watched(t: Text, session: &SessionView) -> Option<Alert> {
+    let reason = session.reason.as_ref()?;
+    let title = match reason.code.as_str() {
+        rules::codes::GPU_OVER_LIMIT_WARNED | rules::codes::GPU_OVER_LIMIT_FROZEN => {
+            t.gpu_over_alert()
+        }
+        rules::codes::DISK_PAUSED | rules::codes::DISK_FILES_PAUSED => t.disk_alert(),
+        _ => return None,
+    };
+    let runs = session.state == SessionState::Running;
+    runs.then(|| {
+        Alert::bad(title)
+            .detail(codes::reason(t, reason))
+            .code(reason.code.clone())
+    })
+}
+
+pub(super) fn verbs(session: &SessionView, may_write: bool) -> Verbs {
+    if !may_write {
+        return Verbs::default();
+    }
+    let (state, live) = (session.state, session.state != SessionState::Ended);
+    Verbs {
+        pause: state == SessionState::Running && !session.paused,
+        resume: state == SessionState::Running && session.paused,
+        restart: matches!(state, SessionState::Running | SessionState::Ended)
+            && session.document_kept,
+        limits: matches!(state, SessionState::Pending | SessionState::Running),
+        rename: true,
+        stop: live && state != SessionState::Pending,
+        cancel: state == SessionState::Pending,
+        remove: !live,
+    }
+}
+
+pub(super) fn facts(
+    t: Text,
+    session: &SessionView,
+    policy: SharePolicy,
+    now: Timestamp,
+) -> Vec<IconFact> {
+    let given = session.resources;
+    let mut all = vec![
+        IconFact {
+            icon: match session.kind {
+                SessionKind::Interactive => "notebook-pen",
+                SessionKind::Batch => "play",
+            },
+            text: presenter::kind(t, session).to_owned(),
+        },
+        IconFact {
+            icon: "package",
+            text: session.image.clone(),
+        },
+    ];
+    if let Some(start) = session.started_at {
+        let seconds = session.ended_at.unwrap_or(now).seconds_since(start);
+        // Minutes, so that a running clock is no reason to draw the page again every second.
+        all.push(IconFact {
+            icon: "clock",
+            text: match session.ended_at {
+                None if seconds < 60 => t.session_under_minute().to_owned(),
+                _ => components::span(t, seconds),
+            },
+        });
+    }
+    if let Some(seconds) = session.waited_seconds {
+        all.push(IconFact {
+            icon: "hourglass",
+            text: t.session_waited(components::span(t, seconds)),
+        });
+    }
+    if let Some(share) = presenter::devices(t, &given, policy) {
+        all.push(IconFact {
+            icon: "microchip",
+            text: match held(t, session, SharePolicy::default()) {
+                none if none.is_empty() => share,
+                held => format!("{share} · {held}"),
+            },
+        });
+    }
+    all.push(IconFact {
+        icon: "cpu",
+        text: t.where_given(given.cpu, components::size(given.memory.0)),
+    });
+    if let Some(node) = &session.node {
+        all.push(IconFact {
+            icon: "server",
+            text: node.clone(),
+        });
+    }
+    for (name, value) in session.labels.iter().take(4) {
+        all.push(IconFact {
+            icon: "link",
+            text: format!("{name}={value}"),
+        });
+    }
+    all
+}
+
+pub(super) fn limits(t: Text, session: &SessionView, policy: SharePolicy) -> Vec<(String, String)> {
+    let given = session.resources;
+    let grants = session.devices.iter().map(|part| {
+        let mut words = t.gpu_grant(
+            part.index,
+            match part.profile {
+                Some(profile) => profile.to_string(),
+                None => gpus::share(part.share),
+            },
+            components::size(part.memory.0),
+            t.gpu_sms_of(part.sms, part.sms_total),
+        );
+        for (tell, word) in [
+            (part.simulated, t.gpu_simulated()),
+            (!part.confirmed, t.gpu_pending()),
+        ] {
+            if tell {
+                words.push_str(&format!(" · {word}"));
+            }
+        }
+        (t.gpu_share().to_owned(), words)
+    });
+    let mut all: Vec<(String, String)> = grants.collect();
+    if all.is_empty()
+        && let Some(asked) = presenter::devices(t, &given, policy)
+    {
+        all.push((t.gpu_share().to_owned(), asked));
+    }
+    all.extend([
+        (
+            t.where_cpu_memory().to_owned(),
+            t.where_given(given.cpu, components::size(given.memory.0)),
+        ),
+        (t.where_shm().to_owned(), components::size(given.shm.0)),
+        (t.where_network().to_owned(), t.where_loopback().to_owned()),
+    ]);
+    if let Some(seconds) = session.max_runtime_seconds.or(session.timeout_seconds) {
+        all.push((
+            t.where_max_runtime().to_owned(),
+            components::span(t, seconds),
+        ));
+    }
+    all
+}
+
+/// The commands that open this session from the user's own computer, with their numbers.
+pub(super) fn remote(visit: &RequestContext, session: &SessionView) -> Vec<(usize, String)> {
+    let scheme = if visit.secure { "https" } else { "http" };
+    let enter = match session.kind {
+        SessionKind::Interactive => format!("fardel attach {}", session.name),
+        SessionKind::Batch => format!("fardel exec -it {} sh", session.name),
+    };
+    [
+        format!("fardel login {scheme}://{}", visit.authority),
+        enter,
+    ]
+    .into_iter()
+    .enumerate()
+    .collect()
+}
+
+pub(super) fn settings(t: Text, session: &SessionView) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    if !session.document_kept {
+        all.push((
+            t.settings_command().to_owned(),
+            t.settings_gone().to_owned(),
+        ));
+    }
+    if !session.command.is_empty() {
+        let line: Vec<String> = session
+            .command
+            .iter()
+            .map(|word| presenter::quoted(word))
+            .collect();
+        all.push((t.settings_command().to_owned(), line.join(" ")));
+    }
+    all.extend(
+        session
+            .env
+            .iter()
+            .map(|(name, value)| (t.settings_env(name), value.clone())),
+    );
+    all.extend(
+        session
+            .labels
+            .iter()
+            .map(|(name, value)| (t.settings_label(name), value.clone())),
+    );
+    all.extend(
+        session
+            .depends_on
+            .iter()
+            .map(|id| (t.settings_after().to_owned(), id.to_string())),
+    );
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_go_into_forms_and_come_back() {
+        for size in [Bytes::gib(24), Bytes::mib(1536), Bytes(12_345)] {
+            assert_eq!(Bytes::parse(&typed_size(size)).ok(), Some(size));
+        }
+    }
+}

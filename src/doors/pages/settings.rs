@@ -1,0 +1,356 @@
+//! `/system/settings`: what is in force, what it would be by default and who says so; and one key changed, reset or
+//! undone. A refused value stays in its field. What the console may change, `server::actions::settings` decides.
+
+use askama::Template;
+use axum::extract::{Form, Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use rules::refusal::Refusal;
+use serde::Deserialize;
+use server::Failure;
+use server::access::Caller;
+use server::actions::settings::{self, SettingStanding};
+
+use super::authentication::PageCaller;
+use super::components::{self, Alert, FormFieldError};
+use super::layout::{Nav, PageLayout};
+use super::request_context::RequestContext;
+use super::{PagesContext, layout, responses};
+use crate::doors::text::{Text, codes};
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/settings.html")]
+pub struct SettingsPage {
+    pub t: Text,
+    pub f: PageLayout,
+    pub alert: Option<Alert>,
+    pub q: String,
+    pub only_changed: bool,
+    pub groups: Vec<SettingGroup>,
+    pub waiting: usize,
+    pub faults: Vec<FormFieldError>,
+}
+
+/// Settings of one subject.
+pub struct SettingGroup {
+    pub title: &'static str,
+    pub rows: Vec<SettingRow>,
+}
+
+/// One setting.
+pub struct SettingRow {
+    pub key: String,
+    pub about: &'static str,
+    pub value: String,
+    pub default: String,
+    pub source: String,
+    pub variable: String,
+    /// What a source says by now and waits for a restart; empty where nothing does.
+    pub waiting: String,
+    pub needs_restart: bool,
+    pub changed: bool,
+    pub may_change: bool,
+    /// What the field holds: what was typed, else what a source says.
+    pub typed: String,
+    /// Values of a choice; empty for free text.
+    pub choices: Vec<(&'static str, bool)>,
+    /// A label of the button that undoes the last change; empty where there is none.
+    pub undo: String,
+    pub open: bool,
+}
+
+/// The groups, in their order, with their keys.
+const GROUPS: [(&str, &[&str]); 5] = [
+    (
+        "sessions",
+        &["cpu", "memory", "host_environment", "keep_days"],
+    ),
+    (
+        "gpus",
+        &[
+            "gpu_mode",
+            "gpu_units",
+            "gpu_least",
+            "gpu_step",
+            "gpu_spreading",
+            "gpu_each",
+            "simulate_gpus",
+            "driver_root",
+        ],
+    ),
+    (
+        "backups",
+        &[
+            "backup_dir",
+            "backup_every_hours",
+            "backup_keep",
+            "backup_passphrase_file",
+        ],
+    ),
+    ("network", &["listen", "listen_http", "listen_apps", "tls"]),
+    ("server", &["data", "run", "log_json"]),
+];
+
+/// What a settings page shows.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct SettingsQuery {
+    q: String,
+    changed: String,
+}
+
+/// What is to be done with one key.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub struct SettingForm {
+    value: String,
+    /// `reset` or `undo`; saves for anything else.
+    act: String,
+}
+
+/// A refused form: the key, what was typed, and why.
+type RefusedSetting<'a> = (&'a str, &'a str, &'a Refusal);
+
+/// `GET /system/settings`
+pub async fn show(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Query(asked): Query<SettingsQuery>,
+) -> Response {
+    shown(&console, &visit, &caller, &asked, None).await
+}
+
+/// `POST /system/settings/{key}`
+pub async fn change(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(key): Path<String>,
+    Form(form): Form<SettingForm>,
+) -> Response {
+    let server = &console.server;
+    let done = match form.act.as_str() {
+        "undo" => settings::undo(server, &caller, &key).await,
+        "reset" => settings::change(server, &caller, &key, "").await,
+        _ => settings::change(server, &caller, &key, &form.value).await,
+    };
+    match done {
+        Ok(reloaded) => {
+            let word = match reloaded.needs_restart.contains(&key) {
+                true => "setting-restart",
+                false => "setting",
+            };
+            responses::see_with("/system/settings", word, &key)
+        }
+        Err(Failure::Refusal(refusal))
+            if refusal.code.starts_with(rules::codes::family::SETTING) =>
+        {
+            let asked = SettingsQuery::default();
+            let refused = (key.as_str(), form.value.as_str(), &refusal);
+            shown(&console, &visit, &caller, &asked, Some(refused)).await
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+fn failed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    failure: &Failure,
+) -> Response {
+    let frame = layout(console, visit, caller, Nav::System);
+    responses::failure(console, visit, Some(frame), failure)
+}
+
+async fn shown(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    asked: &SettingsQuery,
+    refused: Option<RefusedSetting<'_>>,
+) -> Response {
+    let all = match settings::list(&console.server, caller).await {
+        Ok(all) => all,
+        Err(failure) => return failed(console, visit, caller, &failure),
+    };
+    let page = page(
+        layout(console, visit, caller, Nav::System),
+        &all,
+        asked,
+        refused,
+    );
+    let status = refused.map_or(StatusCode::OK, |(_, _, refusal)| responses::status(refusal));
+    responses::page(console, visit, status, &page)
+}
+
+/// The page of these settings. A fault that belongs to no field stands above them all.
+pub fn page(
+    f: PageLayout,
+    all: &[SettingStanding],
+    asked: &SettingsQuery,
+    refused: Option<RefusedSetting<'_>>,
+) -> SettingsPage {
+    let t = f.text;
+    let words = asked.q.trim().to_lowercase();
+    let only_changed = asked.changed == "1";
+    let typed = |key: &str| {
+        let of = refused.filter(|(wrong, ..)| *wrong == key);
+        of.map(|(_, typed, _)| typed.to_owned())
+    };
+    let row = |key: &&str| {
+        let standing = all.iter().find(|standing| standing.key == *key)?;
+        let row = row(t, standing, typed(key));
+        let said = format!("{} {} {}", row.key, row.about, row.value).to_lowercase();
+        let is_found = words.split_whitespace().all(|word| said.contains(word));
+        (is_found && (row.changed || !only_changed)).then_some(row)
+    };
+    let groups = GROUPS
+        .iter()
+        .map(|(name, keys)| SettingGroup {
+            title: group(t, name),
+            rows: keys.iter().filter_map(row).collect(),
+        })
+        .filter(|group| !group.rows.is_empty())
+        .collect();
+    let is_known = |key: &str| all.iter().any(|standing| standing.key == key);
+    let (mut faults, mut alert) = (Vec::new(), None);
+    if let Some((key, _, refusal)) = refused {
+        let message = codes::refusal(t, refusal);
+        match is_known(key) {
+            true => faults.push(FormFieldError {
+                field: key.to_owned(),
+                message,
+            }),
+            false => alert = Some(Alert::bad(message).code(refusal.code.clone())),
+        }
+    }
+    SettingsPage {
+        t,
+        alert,
+        q: asked.q.clone(),
+        only_changed,
+        groups,
+        waiting: all
+            .iter()
+            .filter(|standing| standing.waiting.is_some())
+            .count(),
+        faults,
+        f,
+    }
+}
+
+fn row(t: Text, standing: &SettingStanding, typed: Option<String>) -> SettingRow {
+    let SettingStanding {
+        key,
+        value,
+        default,
+        waiting,
+        ..
+    } = standing;
+    let word = |value: &Option<String>| match value {
+        None => t.system_unset().to_owned(),
+        Some(text) => text.clone(),
+    };
+    let wanted = waiting.as_ref().unwrap_or(value);
+    let open = typed.is_some();
+    let field = typed.unwrap_or_else(|| wanted.clone().unwrap_or_default());
+    let choices: &[&'static str] = match *key {
+        "gpu_mode" => &["hard", "elastic"],
+        "gpu_spreading" => &["pack", "spread"],
+        "log_json" => &["true", "false"],
+        _ => &[],
+    };
+    SettingRow {
+        key: (*key).to_owned(),
+        about: about(t, key),
+        value: word(value),
+        default: word(default),
+        source: match standing.source.as_deref() {
+            None => t.system_built_in().to_owned(),
+            Some("flag") => t.setting_by_flag().to_owned(),
+            Some(other) => other.to_owned(),
+        },
+        variable: standing.variable.to_owned(),
+        waiting: waiting
+            .as_ref()
+            .map_or_else(String::new, |waiting| t.system_waits(word(waiting))),
+        needs_restart: standing.needs_restart,
+        changed: value != default || waiting.is_some(),
+        may_change: standing.may_change,
+        choices: choices
+            .iter()
+            .map(|choice| (*choice, *choice == field))
+            .collect(),
+        typed: field,
+        undo: match standing.undo.as_deref() {
+            None => String::new(),
+            Some("") => t.setting_undo_to(t.system_default()),
+            Some(before) => t.setting_undo_to(before.trim_matches('"')),
+        },
+        open,
+    }
+}
+
+fn group(t: Text, name: &str) -> &'static str {
+    match name {
+        "sessions" => t.nav_sessions(),
+        "gpus" => t.nav_gpus(),
+        "backups" => t.backups_title(),
+        "network" => t.setting_group_network(),
+        _ => t.setting_group_server(),
+    }
+}
+
+/// What a setting does, in the reader's language; empty for a key that has no words, which a test refuses.
+fn about(t: Text, key: &str) -> &'static str {
+    match key {
+        "data" => t.setting_data(),
+        "run" => t.setting_run(),
+        "listen" => t.setting_listen(),
+        "listen_http" => t.setting_listen_http(),
+        "listen_apps" => t.setting_listen_apps(),
+        "tls" => t.setting_tls(),
+        "host_environment" => t.setting_host_environment(),
+        "cpu" => t.setting_cpu(),
+        "memory" => t.setting_memory(),
+        "simulate_gpus" => t.setting_simulate_gpus(),
+        "driver_root" => t.setting_driver_root(),
+        "gpu_mode" => t.setting_gpu_mode(),
+        "gpu_units" => t.setting_gpu_units(),
+        "gpu_least" => t.setting_gpu_least(),
+        "gpu_step" => t.setting_gpu_step(),
+        "gpu_spreading" => t.setting_gpu_spreading(),
+        "gpu_each" => t.setting_gpu_each(),
+        "keep_days" => t.setting_keep_days(),
+        "log_json" => t.setting_log_json(),
+        "backup_dir" => t.setting_backup_dir(),
+        "backup_every_hours" => t.setting_backup_every_hours(),
+        "backup_keep" => t.setting_backup_keep(),
+        "backup_passphrase_file" => t.setting_backup_passphrase_file(),
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doors::text::Language;
+
+    #[test]
+    fn every_setting_has_its_words_in_both_languages_and_stands_in_one_group() {
+        let korean = Text::new(Language::Korean);
+        for key in base::settings::KEYS {
+            assert_eq!(about(Text::default(), key.key), key.about, "{}", key.key);
+            let told = about(korean, key.key);
+            assert!(
+                told.chars().any(|c| ('가'..='힣').contains(&c)),
+                "{}: {told}",
+                key.key
+            );
+            let groups = GROUPS.iter().filter(|(_, keys)| keys.contains(&key.key));
+            assert_eq!(groups.count(), 1, "{}", key.key);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What pages say where nothing is to be shown, and what is on every page: refusals in words, the menu's numbers, the
+//! palette, the faults of the door.
+
+use axum::http::{Method, StatusCode};
+
+use super::lint;
+use super::whole::PagesFixture;
+
+#[tokio::test]
+async fn an_address_that_takes_forms_only_is_no_blank_page() {
+    let house = PagesFixture::open();
+    let cookie = house.set_up().await;
+    for (language, words) in [
+        ("en", "This address shows no page"),
+        ("ko", "보여 줄 페이지가 없습니다"),
+    ] {
+        let headers = [("cookie", cookie.as_str()), ("accept-language", language)];
+        let answer = house.ask(Method::GET, "/preferences", &headers, &[]).await;
+        assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED);
+        assert!(answer.body.contains(words), "{}", answer.body);
+        let faults = lint::page(&answer.body);
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+    }
+    let stranger = house.get("", "/logout").await;
+    assert_eq!(stranger.status, StatusCode::METHOD_NOT_ALLOWED);
+    assert!(stranger.body.contains("This address shows no page"));
+}
+
+#[tokio::test]
+async fn the_menu_has_its_numbers_on_every_page() {
+    let house = PagesFixture::open();
+    let cookie = house.set_up().await;
+    let form = [("name", "first"), ("cpu", "1"), ("memory", "1")];
+    let launched = house.post(&cookie, "/sessions/new", &form).await;
+    assert_eq!(launched.status, StatusCode::SEE_OTHER, "{}", launched.body);
+    for path in [
+        "/",
+        "/sessions",
+        "/queue",
+        "/gpus",
+        "/images",
+        "/system/checks",
+        "/system/settings",
+        "/system/tls",
+        "/me",
+        "/docs",
+        "/api/docs",
+        "/about",
+        "/nothing",
+    ] {
+        let page = house.get(&cookie, path).await;
+        for count in ["data-count=\"0\">1<", "data-count=\"1\">1<"] {
+            assert!(page.body.contains(count), "{path} lacks {count}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_palette_finds_a_session_by_verb_and_says_when_it_finds_nothing() {
+    let house = PagesFixture::open();
+    let cookie = house.set_up().await;
+    let form = [("name", "train-7"), ("cpu", "1"), ("memory", "1")];
+    house.post(&cookie, "/sessions/new", &form).await;
+    let found = house.get(&cookie, "/palette?q=stop%20train").await.body;
+    assert!(
+        found.contains("Stop train-7") && found.contains("#stop\""),
+        "{found}"
+    );
+    assert!(!found.contains("href=\"/queue\""), "{found}");
+    let all = house.get(&cookie, "/palette").await.body;
+    for href in ["/gpus", "/system/checks", "/system/tls", "/about"] {
+        assert!(all.contains(&format!("href=\"{href}\"")), "{href}");
+    }
+    let nothing = house.get(&cookie, "/palette?q=zzzz").await.body;
+    assert!(
+        nothing.contains("zzzz") && !nothing.contains("role=\"option\""),
+        "{nothing}"
+    );
+}
+
+#[tokio::test]
+async fn the_door_tells_every_empty_field_and_keeps_the_name() {
+    let house = PagesFixture::open();
+    house.set_up().await;
+    let empty = house.post("", "/login", &[]).await;
+    assert_eq!(empty.status, StatusCode::UNPROCESSABLE_ENTITY);
+    for field in ["name", "password"] {
+        assert!(empty.body.contains(&format!("data-fault=\"{field}\"")));
+    }
+    let form = [("name", "mina"), ("password", "wrong")];
+    let wrong = house.post("", "/login", &form).await;
+    assert_eq!(wrong.status, StatusCode::UNAUTHORIZED);
+    assert!(
+        wrong.body.contains("data-fault=\"password\"") && wrong.body.contains("value=\"mina\"")
+    );
+    let marked = " aria-invalid=\"true\" aria-describedby=\"fault-password";
+    assert!(wrong.body.contains(marked), "{}", wrong.body);
+    assert_eq!(wrong.body.matches(" autofocus").count(), 1);
+}
+
+#[tokio::test]
+async fn a_wrong_time_zone_is_refused_in_the_wizard_and_a_right_one_is_kept() {
+    let house = PagesFixture::open();
+    let cookie = house.set_up().await;
+    let wrong = house
+        .post(&cookie, "/setup/time", &[("zone", "Nowhere/Land")])
+        .await;
+    assert!(wrong.status.is_client_error(), "{}", wrong.status);
+    let right = house
+        .post(&cookie, "/setup/time", &[("zone", "Asia/Seoul")])
+        .await;
+    assert_eq!(right.status, StatusCode::SEE_OTHER);
+    assert!(right.cookie.contains("Asia/Seoul"), "{}", right.cookie);
+}

@@ -1,0 +1,403 @@
+//! `/users`: the table of accounts for administrators, and suspending one after a question. Making and changing
+//! accounts is the command line's and the API's so far.
+
+use askama::Template;
+use axum::Router;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::Response;
+use axum::routing::get;
+use rules::permissions::Permission;
+use rules::units::Timestamp;
+use rules::users::{Role, User};
+use server::Failure;
+use server::access::Caller;
+use server::actions::users;
+
+use super::authentication::PageCaller;
+use super::components;
+use super::dialog::{self, DialogForm, DialogLink, DialogPage};
+use super::layout::{Nav, PageLayout};
+use super::request_context::RequestContext;
+use super::responses::encoded;
+use super::table::{
+    self, ColumnDisplay, DataTable, EmptyTable, FilterBar, FilterExample, RowAction, TableCell,
+    TableColumn, TableLine, TableState,
+};
+use super::table_choices::view_links;
+use super::table_csv::csv;
+use super::{PagesContext, layout, responses};
+use crate::doors::text::Text;
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/users.html", blocks = ["list"])]
+pub struct UsersPage {
+    pub t: Text,
+    pub f: PageLayout,
+    pub count: String,
+    pub filter: FilterBar,
+    pub table: DataTable,
+}
+
+const PATH: &str = "/users";
+const FILTERS: [&str; 1] = ["q"];
+
+pub(super) fn router() -> Router<PagesContext> {
+    Router::new()
+        .route("/users", get(list))
+        .route("/users.csv", get(export))
+        .route("/users/{id}/menu", get(menu))
+        .route("/users/{id}/suspend", get(ask).post(suspend))
+        .route("/users/{id}/restore", axum::routing::post(restore))
+}
+
+type AskedUsers = Query<Vec<(String, String)>>;
+
+fn failed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    failure: &Failure,
+) -> Response {
+    let frame = layout(console, visit, caller, Nav::Users);
+    responses::failure(console, visit, Some(frame), failure)
+}
+
+/// `GET /users`: the page, or the list alone for the page's own script.
+async fn list(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    headers: HeaderMap,
+    Query(asked): AskedUsers,
+) -> Response {
+    let place = TableState::read(PATH, &FILTERS, &asked);
+    if !visit.fragment && place.has_empty_filters(&asked) {
+        return responses::see(&place.address());
+    }
+    let page = match read(&console, &visit, &caller, &headers, &asked).await {
+        Ok(page) => page,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    if !visit.fragment {
+        return responses::page(&console, &visit, StatusCode::OK, &page);
+    }
+    let address = place.address();
+    let mut response = responses::page(&console, &visit, StatusCode::OK, &page.as_list());
+    if let Ok(address) = HeaderValue::try_from(address) {
+        response.headers_mut().insert("hx-replace-url", address);
+    }
+    response
+}
+
+/// `GET /users.csv`: the accounts that the filter lets through, with the columns that are shown.
+async fn export(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    headers: HeaderMap,
+    Query(asked): AskedUsers,
+) -> Response {
+    let known = match users::list(&console.server, &caller).await {
+        Ok(known) => known,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let columns = columns(visit.text);
+    let mut state = TableState::read(PATH, &FILTERS, &asked);
+    state.choose_columns("users", &columns, &asked, &headers, &visit);
+    let shown = columns
+        .iter()
+        .filter(|column| state.columns.contains(&column.key));
+    let heads: Vec<String> = shown.map(|column| column.name.clone()).collect();
+    let rows: Vec<Vec<TableCell>> = chosen(&state, known)
+        .iter()
+        .map(|user| {
+            let cell = |key: &&str| match *key {
+                "created" => TableCell::text(user.created_at.to_string()),
+                "name" => TableCell::text(user.name.as_str()),
+                key => cell(&visit, key, user, None),
+            };
+            state.columns.iter().map(cell).collect()
+        })
+        .collect();
+    csv(&visit, "users", &heads, &rows)
+}
+
+async fn read(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    headers: &HeaderMap,
+    asked: &[(String, String)],
+) -> Result<UsersPage, Failure> {
+    let t = visit.text;
+    let now = console.server.clock().now();
+    let known = users::list(&console.server, caller).await?;
+    let columns = columns(t);
+    let mut state = TableState::read(PATH, &FILTERS, asked);
+    state.choose_columns("users", &columns, asked, headers, visit);
+    let suspended = known.iter().filter(|user| user.suspended).count() as u64;
+    let count = t.users_count(known.len() as u64, suspended);
+    let found = chosen(&state, known);
+    let total = found.len() as u64;
+    let first = usize::try_from(state.offset()).unwrap_or(usize::MAX);
+    let may_change = caller.subject.can(Permission::UsersWrite);
+    let rows = found
+        .iter()
+        .skip(first)
+        .take(table::ROWS as usize)
+        .map(|user| TableLine {
+            id: format!("u-{}", user.id),
+            mark: None,
+            cells: state
+                .columns
+                .iter()
+                .map(|key| cell(visit, key, user, Some(now)))
+                .collect(),
+            action: may_change.then(|| RowAction {
+                href: format!("{PATH}/{}/menu", user.id),
+                icon: "ellipsis",
+                label: t.sessions_verbs_of(user.name.as_str()),
+                dialog: true,
+            }),
+        })
+        .collect();
+    let empty = EmptyTable {
+        icon: "search",
+        title: t.users_none().to_owned(),
+        lead: t.sessions_no_match_lead().to_owned(),
+        href: PATH.to_owned(),
+        go: t.sessions_clear().to_owned(),
+    };
+    let mut table = DataTable::new(t, &state, &columns, "name", rows, total, empty);
+    table.csv = (!table.rows.is_empty()).then(|| state.beside("/users.csv"));
+    let here = state.address();
+    let shipped = [
+        (t.users_view_all(), ""),
+        (t.users_view_administrators(), "q=role%3Aadministrator"),
+        (t.users_view_suspended(), "q=state%3Asuspended"),
+    ]
+    .map(|(name, query)| (name.to_owned(), query.to_owned()));
+    let examples = [
+        ("mina", t.filter_help_name()),
+        ("role:administrator", t.users_help_role()),
+        ("state:suspended", t.users_help_state()),
+    ]
+    .map(|(typed, finds)| FilterExample {
+        typed,
+        finds: finds.to_owned(),
+    });
+    Ok(UsersPage {
+        t,
+        f: layout(console, visit, caller, Nav::Users),
+        count,
+        filter: FilterBar {
+            t,
+            module: super::assets::address("table.js"),
+            table: "users",
+            path: PATH,
+            q: state.filter("q").to_owned(),
+            hint: t.users_filter_hint().to_owned(),
+            label: t.users_filter().to_owned(),
+            pickers: Vec::new(),
+            hidden: vec![("sort", state.sort.clone())],
+            columns: table::column_choices(&state, &columns),
+            views: view_links(headers, visit, "users", PATH, &here, shipped.into()),
+            examples: examples.into(),
+            target: "list",
+            here,
+        },
+        table,
+    })
+}
+
+fn columns(t: Text) -> Vec<TableColumn> {
+    vec![
+        TableColumn::new("name", t.sessions_name())
+            .sorted_by("name")
+            .class("first")
+            .display(ColumnDisplay::Fixed),
+        TableColumn::new("state", t.sessions_state()).class("why"),
+        TableColumn::new("role", t.users_role()).sorted_by("role"),
+        TableColumn::new("language", t.me_language())
+            .class("wide")
+            .display(ColumnDisplay::Hidden),
+        TableColumn::new("zone", t.me_zone())
+            .class("wide")
+            .display(ColumnDisplay::Hidden),
+        TableColumn::new("id", "ID")
+            .class("wide")
+            .display(ColumnDisplay::Hidden),
+        TableColumn::new("created", t.users_created())
+            .sorted_by("-created_at")
+            .class("num"),
+    ]
+}
+
+/// The users that the filter lets through, in the order of the address. Words narrow; `role:` and `state:` look there.
+fn chosen(state: &TableState, mut known: Vec<User>) -> Vec<User> {
+    let typed = state.filter("q").to_lowercase();
+    for word in typed.split_whitespace() {
+        known.retain(|user| match word.split_once(':') {
+            Some(("role", role)) => user.role.word().starts_with(role),
+            Some(("state", wanted)) => user.suspended == (wanted == "suspended"),
+            Some(("name", name)) => user.name.as_str().contains(name),
+            _ => user.name.as_str().contains(word),
+        });
+    }
+    let (key, descending) = match state.sort.strip_prefix('-') {
+        Some(key) => (key, true),
+        None => (state.sort.as_str(), false),
+    };
+    match key {
+        "role" => known.sort_by_key(|user| user.role.word()),
+        "created_at" => known.sort_by_key(|user| user.created_at),
+        _ => known.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str())),
+    }
+    if descending {
+        known.reverse();
+    }
+    known
+}
+
+/// A field of an account. Without `now` it is told for a file that is read later.
+fn cell(visit: &RequestContext, key: &str, user: &User, now: Option<Timestamp>) -> TableCell {
+    let t = visit.text;
+    match key {
+        "name" => TableCell::Link {
+            href: format!("/sessions?q=owner%3A{}", encoded(user.name.as_str())),
+            text: user.name.to_string(),
+            note: String::new(),
+        },
+        "role" => TableCell::text(match user.role {
+            Role::Administrator => t.me_role_administrator(),
+            Role::User => t.me_role_user(),
+        }),
+        "state" => {
+            let (tone, text) = match user.suspended {
+                true => ("warn", t.users_suspended()),
+                false => ("ok", t.users_active()),
+            };
+            TableCell::Pill {
+                tone,
+                text: text.to_owned(),
+                note: String::new(),
+            }
+        }
+        "language" => TableCell::text(user.language.clone()),
+        "zone" => TableCell::text(user.time_zone.clone()),
+        "id" => TableCell::Code(user.id.to_string()),
+        "created" => TableCell::text(match now {
+            Some(now) => visit.clock.ago(user.created_at, now),
+            None => user.created_at.to_string(),
+        }),
+        _ => TableCell::Empty,
+    }
+}
+
+fn question(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    title: String,
+    lead: &str,
+) -> DialogPage {
+    DialogPage {
+        t: visit.text,
+        f: layout(console, visit, caller, Nav::Users),
+        title,
+        lead: lead.to_owned(),
+        items: Vec::new(),
+        more: String::new(),
+        links: Vec::new(),
+        form: None,
+        back: PATH.to_owned(),
+    }
+}
+
+/// `GET /users/{id}/menu`: what can be done with one account.
+async fn menu(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    let t = visit.text;
+    let user = match users::get(&console.server, &caller, &id).await {
+        Ok(user) => user,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let mut page = question(&console, &visit, &caller, user.name.to_string(), "");
+    page.links.push(DialogLink {
+        href: format!("/sessions?q=owner%3A{}", encoded(user.name.as_str())),
+        icon: "square-terminal",
+        words: t.users_sessions().to_owned(),
+        ends: false,
+    });
+    match user.suspended {
+        true => {
+            page.form = Some(DialogForm {
+                action: format!("{PATH}/{}/restore", user.id),
+                fields: Vec::new(),
+                icon: "play",
+                go: t.users_restore().to_owned(),
+                force: None,
+            });
+        }
+        false => page.links.push(DialogLink {
+            href: format!("{PATH}/{}/suspend", user.id),
+            icon: "ban",
+            words: t.users_suspend_ask().to_owned(),
+            ends: true,
+        }),
+    }
+    dialog::answer(&console, &visit, Nav::Users, page)
+}
+
+/// `GET /users/{id}/suspend`: what would end for that user.
+async fn ask(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    let t = visit.text;
+    let user = match users::get(&console.server, &caller, &id).await {
+        Ok(user) => user,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let title = t.users_suspend_title(user.name.as_str());
+    let mut page = question(&console, &visit, &caller, title, t.users_suspend_lead());
+    page.form = Some(DialogForm {
+        action: format!("{PATH}/{}/suspend", user.id),
+        fields: Vec::new(),
+        icon: "ban",
+        go: t.users_suspend().to_owned(),
+        force: None,
+    });
+    dialog::answer(&console, &visit, Nav::Users, page)
+}
+
+async fn suspend(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    match users::suspend(&console.server, &caller, &id, true, None).await {
+        Ok(user) => responses::see_with(PATH, "user-suspended", user.name.as_str()),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+async fn restore(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    match users::suspend(&console.server, &caller, &id, false, None).await {
+        Ok(user) => responses::see_with(PATH, "user-restored", user.name.as_str()),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}

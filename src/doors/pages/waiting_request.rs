@@ -1,0 +1,299 @@
+//! `/queue/{id}`: changes the request of a session that waits, puts it on hold, releases it, cancels it. A session
+//! that waits no longer has its own page for that.
+
+use api::sessions::{Resize, SessionView};
+use askama::Template;
+use axum::extract::{Form, Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use rules::refusal::Refusal;
+use rules::session::SessionState;
+use rules::units::{Bytes, CpuShare, GpuShare};
+use serde::Deserialize;
+use server::Failure;
+use server::access::Caller;
+use server::actions::gpus as devices;
+use server::actions::sessions;
+
+use super::authentication::PageCaller;
+use super::components::{self, Alert, FormFieldError};
+use super::layout::{Nav, PageLayout};
+use super::request_context::RequestContext;
+use super::{PagesContext, launch, layout, presenter, queue, responses};
+use crate::doors::text::{Text, codes};
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/waiting_request.html")]
+pub struct WaitingRequestPage {
+    pub t: Text,
+    pub f: PageLayout,
+    pub alert: Option<Alert>,
+    pub faults: Vec<FormFieldError>,
+    pub id: String,
+    pub name: String,
+    /// What it waits for, and when it starts.
+    pub why: String,
+    pub hint: Option<String>,
+    pub typed: RequestForm,
+    /// The box for a share; none where no device is here or a partition is asked for.
+    pub share: bool,
+    pub held: bool,
+}
+
+/// The form as a browser sends it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct RequestForm {
+    pub cpu: String,
+    pub memory: String,
+    pub gpu: String,
+    /// None leaves the limit as it is.
+    pub max_runtime: Option<String>,
+}
+
+impl RequestForm {
+    fn of(session: &SessionView) -> Self {
+        let demand = &session.resources;
+        Self {
+            cpu: demand.cpu.to_string(),
+            memory: gib(demand.memory),
+            gpu: demand.gpu.to_string(),
+            max_runtime: Some(session.max_runtime_seconds.map(limit).unwrap_or_default()),
+        }
+    }
+
+    /// The time limit that was typed, for the box.
+    pub fn limit(&self) -> &str {
+        self.max_runtime.as_deref().unwrap_or_default()
+    }
+}
+
+/// `GET /queue/{id}`
+pub async fn show(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    page(&console, &visit, &caller, &id, None).await
+}
+
+/// `GET /queue/{id}/{verb}`: where a refused form was loaded again.
+pub async fn again(PageCaller(_): PageCaller, Path((id, _)): Path<(String, String)>) -> Response {
+    responses::see(&format!("/queue/{id}"))
+}
+
+/// `POST /queue/{id}/{verb}`: change, hold, release, cancel.
+pub async fn act(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path((id, verb)): Path<(String, String)>,
+    Form(sent): Form<RequestForm>,
+) -> Response {
+    match done(&console, &caller, &id, &verb, &sent).await {
+        Ok((session, word)) => responses::see_with("/queue", word, session.name.as_str()),
+        Err(Failure::Refusal(refusal)) => {
+            page(&console, &visit, &caller, &id, Some((sent, refusal))).await
+        }
+        Err(fault) => {
+            let frame = layout(&console, &visit, &caller, Nav::Queue);
+            responses::failure(&console, &visit, Some(frame), &fault)
+        }
+    }
+}
+
+async fn done(
+    console: &PagesContext,
+    caller: &Caller,
+    id: &str,
+    verb: &str,
+    sent: &RequestForm,
+) -> Result<(SessionView, &'static str), Failure> {
+    let server = &console.server;
+    Ok(match verb {
+        "hold" => (sessions::hold(server, caller, id).await?, "hold"),
+        "release" => (sessions::release(server, caller, id).await?, "release"),
+        "cancel" => (waiting(console, caller, id).await?, "cancel"),
+        "change" => (change(console, caller, id, sent).await?, "limits"),
+        _ => return Err(rules::refusals::page_unknown().into()),
+    })
+}
+
+/// Cancels one that still waits: one that started meanwhile is not ended by a click that said cancel.
+async fn waiting(
+    console: &PagesContext,
+    caller: &Caller,
+    id: &str,
+) -> Result<SessionView, Failure> {
+    let session = sessions::get(&console.server, caller, id).await?;
+    if session.state != SessionState::Pending {
+        return Err(rules::refusals::session_not_waiting(session.state.word()).into());
+    }
+    sessions::stop(&console.server, caller, id, false).await
+}
+
+async fn change(
+    console: &PagesContext,
+    caller: &Caller,
+    id: &str,
+    sent: &RequestForm,
+) -> Result<SessionView, Failure> {
+    let server = &console.server;
+    let session = sessions::get(server, caller, id).await?;
+    if session.state != SessionState::Pending {
+        return Err(rules::refusals::session_not_waiting(session.state.word()).into());
+    }
+    let share = match sent.gpu.trim() {
+        _ if session.resources.mig.is_some() => None,
+        "" => Some(GpuShare::ZERO),
+        typed => Some(GpuShare::parse(typed).map_err(|refusal| refusal.at("/resources/gpu"))?),
+    };
+    let wanted = Resize {
+        cpu: Some(CpuShare::parse(&sent.cpu).map_err(|refusal| refusal.at("/resources/cpu"))?),
+        memory: Some(
+            launch::memory(&sent.memory).map_err(|refusal| refusal.at("/resources/memory"))?,
+        ),
+        gpu: share.filter(|share| *share != session.resources.gpu),
+        gpu_memory: None,
+    };
+    let limit = match &sent.max_runtime {
+        None => None,
+        Some(typed) => {
+            let read = launch::span(typed);
+            Some(read.map_err(|refusal| refusal.at("/max_runtime_seconds"))?)
+        }
+    };
+    let mut changed = session;
+    if let Some(seconds) = limit.filter(|seconds| *seconds != changed.max_runtime_seconds) {
+        changed = sessions::set_time_limit(server, caller, id, seconds, None).await?;
+    }
+    let before = &changed.resources;
+    let same = wanted.cpu == Some(before.cpu) && wanted.memory == Some(before.memory);
+    if !same || wanted.gpu.is_some() {
+        changed = sessions::resize(server, caller, id, wanted, Some(changed.generation)).await?;
+    }
+    Ok(changed)
+}
+
+/// Memory as the box labelled GiB takes it.
+fn gib(memory: Bytes) -> String {
+    let mib = memory.0 >> 20;
+    match (memory.0.is_multiple_of(1 << 30), mib << 20 == memory.0) {
+        (true, _) => (memory.0 >> 30).to_string(),
+        (false, true) => format!("{mib}m"),
+        (false, false) => format!("{}b", memory.0),
+    }
+}
+
+/// A time limit as users write it.
+fn limit(seconds: u64) -> String {
+    match (seconds % 3600, seconds % 60) {
+        (0, _) => format!("{}h", seconds / 3600),
+        (_, 0) => format!("{}m", seconds / 60),
+        _ => format!("{seconds}s"),
+    }
+}
+
+/// The form, as it is or with what was wrong in it.
+async fn page(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    id: &str,
+    refused: Option<(RequestForm, Refusal)>,
+) -> Response {
+    match read(console, visit, caller, id, refused.as_ref()).await {
+        Ok(Some(page)) => {
+            let status = refused.map_or(StatusCode::OK, |(_, refusal)| responses::status(&refusal));
+            responses::page(console, visit, status, &page)
+        }
+        // It waits no longer: there is nothing to change here.
+        Ok(None) => match refused {
+            None => responses::see(&format!("/sessions/{id}")),
+            Some((_, refusal)) => {
+                let alert =
+                    Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
+                match queue::with_alert(console, visit, caller, alert).await {
+                    Ok(page) => responses::page(console, visit, responses::status(&refusal), &page),
+                    Err(failure) => failed(console, visit, caller, &failure),
+                }
+            }
+        },
+        Err(failure) => failed(console, visit, caller, &failure),
+    }
+}
+
+fn failed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    failure: &Failure,
+) -> Response {
+    let frame = layout(console, visit, caller, Nav::Queue);
+    responses::failure(console, visit, Some(frame), failure)
+}
+
+async fn read(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    id: &str,
+    refused: Option<&(RequestForm, Refusal)>,
+) -> Result<Option<WaitingRequestPage>, Failure> {
+    let t = visit.text;
+    let now = console.server.clock().now();
+    let session = sessions::get(&console.server, caller, id).await?;
+    if session.state != SessionState::Pending {
+        return Ok(None);
+    }
+    let why = sessions::why(&console.server, caller, id).await?;
+    let devices = devices::list(&console.server, caller).await?;
+    let faults: Vec<FormFieldError> = refused
+        .iter()
+        .flat_map(|(_, refusal)| launch::faults(t, refusal))
+        .collect();
+    let at_a_field = ["cpu", "memory", "gpu", "max_runtime"];
+    let named = faults
+        .iter()
+        .any(|fault| at_a_field.contains(&fault.field.as_str()));
+    let other = refused.filter(|_| !named);
+    Ok(Some(WaitingRequestPage {
+        t,
+        f: layout(console, visit, caller, Nav::Queue),
+        alert: other
+            .map(|(_, refusal)| Alert::bad(codes::refusal(t, refusal)).code(refusal.code.clone())),
+        faults,
+        id: session.id.to_string(),
+        name: session.name.to_string(),
+        why: presenter::sentence(t, &visit.clock, &why),
+        hint: presenter::outlook(t, &visit.clock, &why, now),
+        typed: match refused {
+            Some((typed, _)) => typed.clone(),
+            None => RequestForm::of(&session),
+        },
+        share: !devices.items.is_empty() && session.resources.mig.is_none(),
+        held: session.held_by.is_some(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_the_boxes_is_read_as_what_the_session_has() {
+        for bytes in [
+            Bytes::gib(16),
+            Bytes::mib(1536),
+            Bytes::mib(32),
+            Bytes(20_000_001),
+        ] {
+            assert_eq!(launch::memory(&gib(bytes)), Ok(bytes), "{}", gib(bytes));
+        }
+        for (seconds, typed) in [(7200, "2h"), (5400, "90m"), (90, "90s")] {
+            assert_eq!(limit(seconds), typed);
+            assert_eq!(launch::span(typed), Ok(Some(seconds)));
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! When does each waiting session start? What runs ends at its time limit, and after each end the queue is walked
+//! as the scheduler walks it. Page, preview, API and CLI read this one forecast. Never guesses: what has no limit
+//! never ends here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::cluster_state::{ClusterState, FoundPlace};
+use super::order::{self, NumberedQueue};
+use super::queue::{QueueStep, QueueWalk};
+use super::reservations::MAX_SIZES;
+use crate::names::{SessionId, UserId};
+use crate::resources::Demand;
+use crate::session::{Session, SessionEnvironment, SessionState};
+use crate::units::Timestamp;
+use crate::world::ClusterSnapshot;
+
+/// Searches for a place that one forecast may cost, times machines. More: a page that asks while a user
+/// types answers later. Fewer: a long queue has no forecast.
+const MAX_SEARCHES: usize = 20_000;
+/// What a search costs, counted in looks at a session that needs none because an equal one found no place.
+const SEARCH: usize = 8;
+
+/// The queue of one moment with its numbers, and when sessions in it start.
+#[derive(Debug, Clone, Default)]
+pub struct QueueForecast {
+    /// Sessions in order: first those that wait for room, numbered from 1, then those without a number.
+    pub order: Vec<SessionId>,
+    /// How many of them have a number.
+    pub numbered: usize,
+    /// Starts that are known. Of those without a number none is.
+    pub starts: BTreeMap<SessionId, ExpectedStart>,
+    /// Some session that runs, or starts now, has a time limit.
+    pub(super) some_limit: bool,
+    /// It was counted to the end: a start that is not among them depends on something without a limit.
+    pub(super) complete: bool,
+}
+
+/// A start that time limits promise, if nothing ends earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpectedStart {
+    pub at: Timestamp,
+    /// The session whose end makes room; None: it starts with the next pass.
+    pub after: Option<SessionId>,
+    /// When it reaches its own limit then.
+    pub until: Option<Timestamp>,
+}
+
+/// The queue as it stands, with every start that is known. Costs one scheduling pass, and one for each end that is
+/// counted, together a bounded number of searches.
+pub fn forecast(world: &ClusterSnapshot, now: Timestamp) -> QueueForecast {
+    of(world, &order::numbered(world, &[], false, now), now)
+}
+
+/// The forecast of a queue that is sorted already.
+pub(super) fn of(
+    world: &ClusterSnapshot,
+    queue: &NumberedQueue<'_>,
+    now: Timestamp,
+) -> QueueForecast {
+    let mut line = QueueWalk::new(world, now);
+    let mut known = QueueForecast {
+        order: queue.places.iter().map(|place| place.session.id).collect(),
+        numbered: queue.numbered,
+        ..QueueForecast::default()
+    };
+    let mut left = Vec::new();
+    for place in &queue.places[..queue.numbered] {
+        let session = place.session;
+        match line.step(session) {
+            QueueStep::Place(_) => {
+                let until = session.spec.limit();
+                let start = ExpectedStart {
+                    at: now,
+                    after: None,
+                    until: until.map(|(seconds, _)| now.plus_seconds(seconds)),
+                };
+                known.starts.insert(session.id, start);
+            }
+            QueueStep::Waits => left.push(session),
+            QueueStep::End(..) => {}
+        }
+    }
+    // One that is about to start reaches its limit as if it started now.
+    let end = |s: &Session| match s.state() {
+        SessionState::Running => Some(s.deadline()?.0.max(now)),
+        SessionState::Scheduled | SessionState::Preparing => {
+            Some(now.plus_seconds(s.spec.limit()?.0))
+        }
+        SessionState::Pending | SessionState::Stopping | SessionState::Ended => None,
+    };
+    let running = world.sessions.iter().filter(|s| s.node().is_some());
+    let running = running.filter_map(|s| Some(((end(s)?, s.id), ExpectedEnd::Runs(s))));
+    let started = line.placed.iter().filter_map(|(session, found)| {
+        let until = known.starts.get(&session.id)?.until?;
+        let end = ExpectedEnd::Given(session, found.clone());
+        Some(((until, session.id), end))
+    });
+    let mut ends: Ends<'_> = running.chain(started).collect();
+    known.some_limit = !ends.is_empty();
+    let machines = line.ground.spots.len().max(1);
+    let mut served = order::served(world);
+    for (session, _) in &line.placed {
+        served.insert(session.owner, now);
+    }
+    let mut future = Future {
+        ground: line.ground,
+        sizes: BTreeMap::new(),
+        left: BTreeMap::new(),
+        served,
+        looks: MAX_SEARCHES * SEARCH / machines,
+    };
+    for session in left {
+        *future.sizes.entry(size(session)).or_default() += 1;
+        let own = future.left.entry(session.owner).or_default();
+        own.push(session);
+    }
+    known.complete = future.count(&mut ends, &mut known.starts).is_some();
+    known
+}
+
+/// A session that is going to reach its limit.
+enum ExpectedEnd<'w> {
+    Runs(&'w Session),
+    /// It does not run yet: this is the place it will have had.
+    Given(&'w Session, FoundPlace),
+}
+
+/// Ends to come, the next one first.
+type Ends<'w> = BTreeMap<(Timestamp, SessionId), ExpectedEnd<'w>>;
+
+/// What is to come, end after end.
+struct Future<'w> {
+    ground: ClusterState<'w>,
+    /// Those without a place, by their owner, each owner's in their order.
+    left: BTreeMap<UserId, Vec<&'w Session>>,
+    /// How many of each size they are.
+    sizes: BTreeMap<(Demand, bool), u32>,
+    /// When a session of each user last got a place.
+    served: BTreeMap<UserId, Timestamp>,
+    /// How many more sessions may be looked at.
+    looks: usize,
+}
+
+impl<'w> Future<'w> {
+    /// Counts to the last known end, or until all have a place. None where that takes too long.
+    fn count(
+        &mut self,
+        ends: &mut Ends<'w>,
+        starts: &mut BTreeMap<SessionId, ExpectedStart>,
+    ) -> Option<()> {
+        while !self.left.is_empty() {
+            let Some(((at, after), end)) = ends.pop_first() else {
+                return Some(());
+            };
+            self.free(&end);
+            // What ends at the same moment makes room together.
+            while let Some(same) = ends.first_entry()
+                && same.key().0 == at
+            {
+                self.free(&same.remove());
+            }
+            // Whoever gets a place is behind all others then, and a next walk goes in that order.
+            loop {
+                let placed = self.pass()?;
+                if placed.is_empty() {
+                    break;
+                }
+                for (session, found) in placed {
+                    self.served.insert(session.owner, at);
+                    let limit = session.spec.limit();
+                    let until = limit.map(|(seconds, _)| at.plus_seconds(seconds));
+                    let after = Some(after);
+                    starts.insert(session.id, ExpectedStart { at, after, until });
+                    if let Some(until) = until {
+                        ends.insert((until, session.id), ExpectedEnd::Given(session, found));
+                    }
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn free(&mut self, end: &ExpectedEnd<'w>) {
+        match end {
+            ExpectedEnd::Runs(session) => self.ground.give_back(session),
+            ExpectedEnd::Given(session, found) => {
+                let demand = &session.spec.demand;
+                self.ground.free(found, demand, session.owner);
+            }
+        }
+    }
+
+    /// Users in the order of their turns in one round of the queue: those who have so many sessions.
+    fn users(&self, round: usize) -> Vec<UserId> {
+        let mut users: Vec<_> = self
+            .left
+            .iter()
+            .filter_map(|(user, own)| {
+                let (first, next) = (own.first()?, own.get(round)?);
+                let start = first.spec.start_at.unwrap_or_default();
+                let last = self.served.get(user).copied().unwrap_or_default();
+                let since = first.queued_at.max(start).max(last);
+                Some((since, next.queued_at, next.id, *user))
+            })
+            .collect();
+        users.sort_unstable();
+        users.into_iter().map(|(.., user)| user).collect()
+    }
+
+    /// Walks the queue once, as `QueueWalk` does; gives those that got a place. None where that takes too long.
+    fn pass(&mut self) -> Option<Vec<(&'w Session, FoundPlace)>> {
+        self.looks = self.looks.checked_sub(SEARCH)?;
+        self.ground = self.ground.bare();
+        let mut placed = Vec::new();
+        let mut hopeful: BTreeSet<(Demand, bool)> = self.sizes.keys().copied().collect();
+        let mut sizes = 0;
+        'queue: for round in 0.. {
+            let users = self.users(round);
+            if users.is_empty() {
+                break;
+            }
+            for user in users {
+                let session = self.left[&user][round];
+                let demand = &session.spec.demand;
+                self.looks = self.looks.checked_sub(1)?;
+                let ground = &mut self.ground;
+                if ground.past_quota(user, demand) || ground.owes_quota(user, demand) {
+                    continue;
+                }
+                let bound = session.device_affinity.is_some();
+                if bound || hopeful.contains(&size(session)) {
+                    self.looks = self.looks.checked_sub(SEARCH)?;
+                    if let Some(found) = ground.place(session) {
+                        ground.take(&found, demand, user);
+                        placed.push((session, found));
+                        continue;
+                    }
+                }
+                if bound {
+                    continue;
+                }
+                ground.keep(session);
+                // No session of a size that found none finds a place further behind.
+                if ground.kept().sizes.len() > sizes {
+                    sizes = ground.kept().sizes.len();
+                    self.looks = self.looks.checked_sub(hopeful.len())?;
+                    let kept = ground.kept();
+                    hopeful.retain(|(demand, host)| !kept.is_vain(demand, *host));
+                }
+                if hopeful.is_empty() || sizes >= MAX_SIZES {
+                    break 'queue;
+                }
+            }
+        }
+        for (session, _) in &placed {
+            self.forget(session);
+        }
+        Some(placed)
+    }
+
+    /// It has a place and waits no more.
+    fn forget(&mut self, session: &Session) {
+        if let Some(own) = self.left.get_mut(&session.owner) {
+            own.retain(|other| other.id != session.id);
+            if own.is_empty() {
+                self.left.remove(&session.owner);
+            }
+        }
+        let size = size(session);
+        if let Some(count) = self.sizes.get_mut(&size) {
+            *count -= 1;
+            if *count == 0 {
+                self.sizes.remove(&size);
+            }
+        }
+    }
+}
+
+fn size(session: &Session) -> (Demand, bool) {
+    let host = session.spec.environment == SessionEnvironment::Host;
+    (session.spec.demand, host)
+}

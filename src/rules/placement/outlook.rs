@@ -1,0 +1,99 @@
+//! When a waiting session starts, in words: the start that the forecast knows, or why it knows none. Each case has a
+//! sentence of its own, and page, preview, API and CLI show the same one.
+
+use serde::{Deserialize, Serialize};
+
+use super::feasibility::{closed, could};
+use super::forecast::QueueForecast;
+use crate::blocker::PlacementBlocker;
+use crate::codes;
+use crate::notices;
+use crate::reason::Reason;
+use crate::reasons;
+use crate::session::{Session, SessionEnvironment};
+use crate::units::Timestamp;
+use crate::world::ClusterSnapshot;
+
+/// When a waiting session would start. `None` everywhere means unknown, and pages say so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Eta {
+    pub p50_seconds: u64,
+    pub p90_seconds: u64,
+    /// What the estimate rests on, one English sentence.
+    pub basis: String,
+    /// The same as a point in time, which does not move while the reader looks.
+    #[serde(default)]
+    pub at: Timestamp,
+}
+
+/// What is said of a start: the sentence, and the time where it is known.
+pub(super) type Outlook = (Reason, Option<Eta>);
+
+/// The outlook of one that is held, or waits for a time or for another session.
+pub(super) fn gated(session: &Session, blocker: &PlacementBlocker, now: Timestamp) -> Outlook {
+    match (blocker.code.as_str(), session.spec.start_at) {
+        (codes::START_LATER, Some(start)) => {
+            let basis = notices::explain_scheduled().text;
+            (
+                reasons::start_scheduled(start),
+                Some(eta(start, now, basis)),
+            )
+        }
+        (codes::SESSION_HELD, _) => (reasons::start_on_release(), None),
+        _ => (reasons::start_after_dependency(), None),
+    }
+}
+
+/// The outlook of one that waits for room, because of these blockers.
+pub(super) fn waiting(
+    world: &ClusterSnapshot,
+    known: &QueueForecast,
+    session: &Session,
+    blockers: &[PlacementBlocker],
+    now: Timestamp,
+) -> Outlook {
+    if let Some(start) = known.starts.get(&session.id)
+        && let Some(after) = start.after
+    {
+        let (reason, basis) = match world.session(after) {
+            Some(ends) => (
+                reasons::start_expected(start.at, &ends.name),
+                notices::explain_limit_reached(&ends.name).text,
+            ),
+            None => (
+                reasons::start_expected_other(start.at),
+                notices::explain_limits_reached().text,
+            ),
+        };
+        return (reason, Some(eta(start.at, now, basis)));
+    }
+    let own = |blocker: &PlacementBlocker| blocker.code == codes::GPU_QUOTA;
+    let unknown = match () {
+        () if blockers.iter().any(own) => reasons::start_own_first(),
+        () if !some_node(world, session, now) => reasons::start_no_node(),
+        () if !known.complete => reasons::start_too_long(),
+        () if known.some_limit => reasons::start_too_few_limits(),
+        () => reasons::start_no_limits(),
+    };
+    (unknown, None)
+}
+
+/// Whether a node that takes new sessions could hold it, were it empty.
+fn some_node(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> bool {
+    let host = session.spec.environment == SessionEnvironment::Host;
+    let mut open = world
+        .nodes
+        .iter()
+        .filter(|node| closed(node, now).is_none());
+    open.any(|node| could(node, &session.spec.demand, host))
+}
+
+fn eta(at: Timestamp, now: Timestamp, basis: String) -> Eta {
+    let seconds = at.seconds_since(now);
+    Eta {
+        p50_seconds: seconds,
+        p90_seconds: seconds,
+        basis,
+        at,
+    }
+}

@@ -1,0 +1,167 @@
+//! What was given and used over time. Totals of the site and of devices are for every user; another user's
+//! history is for those who may see the sessions of all.
+
+use std::collections::BTreeMap;
+
+use api::history::{History, HistoryPoint, HistoryRange};
+use rules::permissions::{Permission, reach};
+use rules::refusals;
+use rules::tenancy::Scope;
+use rules::units::{Bytes, Timestamp};
+
+use super::allowed;
+use crate::access::Caller;
+use crate::catalog::samples::history::{HistoryRow, HistorySubject};
+use crate::catalog::users::ROOT;
+use crate::{Failure, Server, ServerFault};
+
+/// Seconds of the small charts.
+const RECENT: i64 = 600;
+
+/// What small charts show: of the last ten minutes, oldest first, one for each ten seconds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RecentUse {
+    /// Cores and bytes in use on the whole site.
+    pub cpu: Vec<f64>,
+    pub memory: Vec<f64>,
+    /// How busy each device was, 0 to 1, by its own name.
+    pub gpus: BTreeMap<String, Vec<f64>>,
+}
+
+/// The history of `site`, of `me`, of `gpu:NAME` or of `user:NAME`.
+///
+/// Errors: `history.unknown-subject`, `gpu.not-found`, `gpu.ambiguous`; `user.not-found` also for a user whose
+/// sessions the caller may not see.
+pub async fn history(
+    server: &Server,
+    caller: &Caller,
+    of: &str,
+    range: HistoryRange,
+) -> Result<History, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
+    let world = server.snapshot().await?;
+    let devices = || {
+        world
+            .world
+            .nodes
+            .iter()
+            .flat_map(|node| &node.capacity.devices)
+    };
+    let (subject, of, device) = match of.split_once(':') {
+        None if matches!(of, "" | "site") => (HistorySubject::Site, "site".to_owned(), None),
+        None if of == "me" => user(server, caller, caller.name.as_str())?,
+        Some(("user", name)) => user(server, caller, name)?,
+        Some(("gpu", id)) => {
+            let gpu = super::gpus::get(server, caller, id).await?;
+            let of = format!("gpu:{}", gpu.id);
+            (HistorySubject::Device(gpu.id.clone()), of, Some(gpu.id))
+        }
+        _ => return Err(refusals::history_subject_unknown().at("/of").into()),
+    };
+    let now = server.clock().now();
+    let (seconds, every) = range.seconds();
+    let catalog = server.catalog().clone();
+    let rows = tokio::task::spawn_blocking(move || {
+        let samples = catalog.samples();
+        samples.history(&subject, now, i64::from(seconds), i64::from(every))
+    });
+    let rows = rows
+        .await
+        .map_err(|ended| ServerFault::new("read the history", ended))??;
+    let meant = || devices().filter(|one| device.as_ref().is_none_or(|id| *id == one.uuid));
+    let nodes = || world.world.nodes.iter().filter(|_| device.is_none());
+    let memory: Bytes = nodes().map(|node| node.capacity.memory).sum();
+    let gpu_memory: Bytes = meant().map(|device| device.memory).sum();
+    Ok(History {
+        of,
+        range,
+        every,
+        until: now,
+        cpu: nodes().map(|node| node.capacity.cpu.as_f64()).sum(),
+        memory: memory.0,
+        gpus: u32::try_from(meant().count()).unwrap_or(u32::MAX),
+        gpu_memory: gpu_memory.0,
+        simulated: meant().any(|device| device.simulated),
+        points: rows.into_iter().map(point).collect(),
+    })
+}
+
+type Found = (HistorySubject, String, Option<String>);
+
+fn user(server: &Server, caller: &Caller, name: &str) -> Result<Found, Failure> {
+    let name = name.to_owned();
+    let found = server
+        .catalog()
+        .read_now("find a user", |view| view.user_named(&name))?;
+    let reach = reach(&caller.subject, Permission::SessionsRead).or_own(&caller.subject);
+    let found = found
+        .filter(|user| user.id != ROOT || user.id == caller.subject.user)
+        .filter(|user| reach.covers(&Scope::user(user.id)) || user.id == caller.subject.user)
+        .ok_or_else(refusals::user_not_found)?;
+    let of = format!("user:{}", found.name);
+    Ok((HistorySubject::User(found.id), of, None))
+}
+
+fn point((at, row): (i64, HistoryRow)) -> HistoryPoint {
+    HistoryPoint {
+        at: Timestamp::from_millis(at * 1000),
+        cpu_allocated: row.cpu,
+        cpu_busy: row.cpu_busy,
+        memory_allocated: row.memory,
+        memory_used: row.memory_busy,
+        gpu_allocated: row.gpu,
+        gpu_busy: row.gpu_busy,
+        gpu_memory_allocated: row.gpu_memory,
+        gpu_memory_used: row.gpu_memory_busy,
+        celsius: row.celsius,
+        watts: row.watts,
+    }
+}
+
+/// What the small charts of a floor plan show. Read once for all who ask within ten seconds.
+pub async fn recent(server: &Server, caller: &Caller) -> Result<RecentUse, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
+    let (catalog, now) = (server.catalog().clone(), server.clock().now());
+    let read = tokio::task::spawn_blocking(move || catalog.samples().recent_history(now, RECENT));
+    let read = read
+        .await
+        .map_err(|ended| ServerFault::new("read the history", ended))??;
+    let mut recent = RecentUse::default();
+    for (subject, rows) in read.iter() {
+        match subject {
+            HistorySubject::Site => {
+                recent.cpu = rows.iter().map(|(_, row)| row.cpu_busy).collect();
+                recent.memory = rows.iter().map(|(_, row)| row.memory_busy).collect();
+            }
+            HistorySubject::Device(uuid) => {
+                let busy: Option<Vec<f64>> = rows.iter().map(|(_, row)| row.gpu_busy).collect();
+                recent.gpus.extend(busy.map(|busy| (uuid.clone(), busy)));
+            }
+            HistorySubject::User(_) => {}
+        }
+    }
+    Ok(recent)
+}
+
+/// Users whose history the caller may choose from a list: themselves first, then those with live sessions, by name.
+/// At most `MAX_CHOICES`; others are reached by their address.
+pub async fn users(server: &Server, caller: &Caller) -> Result<Vec<String>, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
+    let snapshot = server.snapshot().await?;
+    let own = caller.name.to_string();
+    let reach = reach(&caller.subject, Permission::SessionsRead).or_own(&caller.subject);
+    let mut others: Vec<String> = snapshot
+        .names
+        .iter()
+        .filter(|(id, _)| reach.covers(&Scope::user(**id)))
+        .map(|(_, name)| name.to_string())
+        .filter(|name| *name != own)
+        .collect();
+    others.sort();
+    others.insert(0, own);
+    others.truncate(MAX_CHOICES);
+    Ok(others)
+}
+
+/// Users in the list of histories. Higher: the page of a large site grows. Lower: more are typed.
+const MAX_CHOICES: usize = 100;

@@ -1,0 +1,129 @@
+//! What happened, as people search it: by kind, object, user and time, page by page. A user finds what the event stream
+//! tells them; an administrator finds everything. Changes nothing.
+
+use std::collections::BTreeMap;
+
+use api::events::EventView;
+use rules::names::SessionId;
+use rules::permissions::{Permission, reach};
+use rules::units::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::allowed;
+use super::sessions::view::event as event_view;
+use crate::access::Caller;
+use crate::catalog::ReadTransaction;
+use crate::catalog::journal::EventFilter;
+use crate::{Failure, Server};
+
+/// Events on one page, and in one download.
+const PAGE: u32 = 50;
+const MAX_EXPORTED: u32 = 10_000;
+/// Events that one page looks through; the next page goes on from there. Higher: a filter that finds nothing holds a
+/// reader of the catalog for longer. Lower: rare events need more clicks.
+const SPAN: u64 = 20_000;
+const EXPORTED_SPAN: u64 = 200_000;
+
+/// Which events are wanted. Empty text asks for all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JournalQuery {
+    /// A topic such as `sessions`, or a code or its beginning such as `session.ended`.
+    pub kind: String,
+    /// Id of a thing, or the name of a session.
+    pub object: String,
+    pub user: String,
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+    /// Older than this one.
+    pub before: Option<u64>,
+}
+
+/// Some events, newest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventPage {
+    pub items: Vec<EventView>,
+    /// Names of the sessions among the objects, by their ids.
+    pub names: BTreeMap<String, String>,
+    /// Where older events are to be asked for; None at the beginning of the journal.
+    pub before: Option<u64>,
+}
+
+/// A page of the events that the caller may hear. Costs at most a visit to 20,000 events.
+///
+/// Errors: `denied` without `sessions:read`; those of the catalog.
+pub async fn page(
+    server: &Server,
+    caller: &Caller,
+    query: JournalQuery,
+) -> Result<EventPage, Failure> {
+    found(server, caller, query, PAGE, SPAN).await
+}
+
+/// The same for a download: at most 10,000 events, from the newest 200,000.
+///
+/// Errors: as `page`.
+pub async fn export(
+    server: &Server,
+    caller: &Caller,
+    query: JournalQuery,
+) -> Result<EventPage, Failure> {
+    found(server, caller, query, MAX_EXPORTED, EXPORTED_SPAN).await
+}
+
+async fn found(
+    server: &Server,
+    caller: &Caller,
+    query: JournalQuery,
+    most: u32,
+    span: u64,
+) -> Result<EventPage, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
+    let subject = caller.subject.clone();
+    server
+        .catalog()
+        .read("search the journal", move |view| {
+            let heard = reach(&subject, Permission::SystemRead).or_own(&subject);
+            let object = query.object.trim();
+            let objects = match object {
+                "" => None,
+                object => {
+                    let called = view.sessions_called(&heard, object)?;
+                    let ids = called.iter().map(|session| session.id.to_string());
+                    Some(ids.chain([object.to_owned()]).collect())
+                }
+            };
+            let filter = EventFilter {
+                kind: query.kind.trim().to_owned(),
+                objects,
+                actor: query.user.trim().to_owned(),
+                since: query.since,
+                until: query.until,
+            };
+            let found = view.search_events(&heard, &filter, query.before, most, span)?;
+            let items: Vec<EventView> = found.events.into_iter().map(event_view).collect();
+            Ok(EventPage {
+                names: names(view, &items)?,
+                items,
+                before: found.before,
+            })
+        })
+        .await
+}
+
+fn names(
+    view: &ReadTransaction<'_>,
+    events: &[EventView],
+) -> Result<BTreeMap<String, String>, Failure> {
+    let mut names = BTreeMap::new();
+    for event in events.iter().filter(|event| event.topic == "sessions") {
+        if names.contains_key(&event.object) {
+            continue;
+        }
+        if let Ok(id) = event.object.parse::<SessionId>()
+            && let Some(name) = view.session_name(id)?
+        {
+            names.insert(event.object.clone(), name);
+        }
+    }
+    Ok(names)
+}

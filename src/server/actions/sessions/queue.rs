@@ -1,0 +1,256 @@
+//! The queue as a caller may see it: who waits and why, copies of one launch together, and a plan of what ends and
+//! starts when. Everything is of one snapshot and one forecast. Changes nothing.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use api::page::ListPage;
+use api::sessions::{SessionView, WaitingView};
+use rules::names::{SessionId, SessionName};
+use rules::permissions::{Permission, Reach, reach};
+use rules::refusals;
+use rules::session::{Session, SessionState};
+use rules::units::Timestamp;
+
+use super::{discreet, view};
+use crate::access::Caller;
+use crate::actions::allowed;
+use crate::snapshot::{Snapshot, WaitingGroup};
+use crate::{Failure, Server, ServerFault};
+
+/// Waiting sessions that one page of the queue explains. Higher: one request walks and writes more. Lower: a client
+/// asks more often for a long queue.
+const MAX_EXPLAINED: usize = 200;
+/// Launches on one page of the console's queue, each with all of its copies that wait. Higher: a longer page and a
+/// larger stream. Lower: more pages.
+pub const QUEUE_PAGE: usize = 20;
+/// Sessions in the plan that run, those that end first. Higher: a longer page.
+const MAX_PLANNED_ENDS: usize = 8;
+/// Sessions in the plan that wait, those that start first.
+const MAX_PLANNED_STARTS: usize = 12;
+
+/// One page of the queue.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QueueView {
+    pub launches: Vec<WaitingLaunch>,
+    /// Launches on all pages.
+    pub of: usize,
+    /// The page that is shown, from 1: the last one where a later one was asked for.
+    pub page: usize,
+    /// Sessions that wait and that the caller may see.
+    pub sessions: usize,
+    /// Sessions of others that wait, which the caller may not see.
+    pub others: usize,
+    pub plan: Vec<PlannedSession>,
+}
+
+/// The copies of one launch that wait.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WaitingLaunch {
+    /// The one that is nearest to its start, with why it waits.
+    pub first: WaitingView,
+    /// The last of them; None where only one waits.
+    pub last: Option<SessionName>,
+    pub copies: usize,
+}
+
+/// When a session runs, as far as it is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedSession {
+    pub id: SessionId,
+    pub name: SessionName,
+    pub owner: String,
+    /// It runs already.
+    pub runs: bool,
+    pub from: Timestamp,
+    /// When it reaches its time limit; None without one.
+    pub until: Option<Timestamp>,
+    /// The session whose end makes room for it, where the caller may see that.
+    pub after: Option<SessionName>,
+}
+
+/// Everything that waits and that the caller may see, in the order of the queue, each with why; positions count
+/// everybody's. 200 a page; `cursor` is that of the page before.
+///
+/// Errors: `cursor.invalid`.
+pub async fn queue(
+    server: &Server,
+    caller: &Caller,
+    cursor: Option<&str>,
+) -> Result<ListPage<WaitingView>, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
+    let begin: usize = match cursor {
+        None | Some("") => 0,
+        Some(text) => text
+            .parse()
+            .map_err(|_| refusals::cursor_invalid().at("/cursor"))?,
+    };
+    let (caller, now) = (caller.clone(), server.clock().now());
+    let snapshot = server.snapshot().await?;
+    on_a_thread(move || {
+        let reach = reach(&caller.subject, Permission::SessionsRead);
+        let queue = snapshot.queue(now);
+        let waiting = queue.order.iter().map(|at| &snapshot.world.sessions[*at]);
+        let seen: Vec<&Session> = waiting.filter(|s| reach.covers(&s.scope())).collect();
+        let end = seen.len().min(begin.saturating_add(MAX_EXPLAINED));
+        let shown = &seen[begin.min(end)..end];
+        ListPage {
+            items: explained(&snapshot, &caller, shown, now)
+                .into_iter()
+                .flatten()
+                .collect(),
+            next_cursor: (end < seen.len()).then(|| end.to_string()),
+            estimated_total: seen.len() as u64,
+        }
+    })
+    .await
+}
+
+/// One page of the queue for people, from 1, with the plan. Costs a visit of each launch that waits, and a walk of the
+/// queue at most once a second for all readers.
+pub async fn queue_page(
+    server: &Server,
+    caller: &Caller,
+    page: usize,
+) -> Result<QueueView, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
+    let (caller, now) = (caller.clone(), server.clock().now());
+    let snapshot = server.snapshot().await?;
+    on_a_thread(move || {
+        let reach = reach(&caller.subject, Permission::SessionsRead);
+        let queue = snapshot.queue(now);
+        let session = |at: usize| &snapshot.world.sessions[at];
+        let seen: Vec<&WaitingGroup> = queue
+            .groups
+            .iter()
+            .filter(|group| reach.covers(&session(group.first).scope()))
+            .collect();
+        let sessions = seen.iter().map(|group| group.copies).sum();
+        let page = page.clamp(1, seen.len().div_ceil(QUEUE_PAGE).max(1));
+        let shown = seen.iter().skip((page - 1) * QUEUE_PAGE).take(QUEUE_PAGE);
+        let shown: Vec<&WaitingGroup> = shown.copied().collect();
+        let firsts: Vec<&Session> = shown.iter().map(|group| session(group.first)).collect();
+        let told = explained(&snapshot, &caller, &firsts, now);
+        let launches = shown.iter().zip(told).filter_map(|(group, first)| {
+            Some(WaitingLaunch {
+                first: first?,
+                last: (group.copies > 1).then(|| session(group.last).name.clone()),
+                copies: group.copies,
+            })
+        });
+        QueueView {
+            launches: launches.collect(),
+            of: seen.len(),
+            page,
+            sessions,
+            others: queue.order.len() - sessions,
+            plan: plan(&snapshot, &reach, now),
+        }
+    })
+    .await
+}
+
+/// A number that changes whenever an answer of the scheduler may have changed: what waits, what is given, and what
+/// nodes take. Tells nothing else. Costs a visit of each live session.
+pub async fn queue_mark(server: &Server, caller: &Caller) -> Result<u64, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
+    let now = server.clock().now();
+    let world = &server.snapshot().await?.world;
+    let mut mark = DefaultHasher::new();
+    for session in &world.sessions {
+        let waits = session.state() == SessionState::Pending;
+        let wanted = &session.spec.demand;
+        let demand = (wanted.cpu, wanted.memory, wanted.gpu, wanted.gpu_memory);
+        let limit = (session.spec.limit(), &session.held_by, session.started_at());
+        (session.id, waits, demand, limit).hash(&mut mark);
+        for container in session.live_containers() {
+            container.node.hash(&mut mark);
+            for part in container.holds().iter() {
+                (part.index, part.share, part.memory, part.part).hash(&mut mark);
+            }
+        }
+    }
+    for node in &world.nodes {
+        let takes = (node.schedulable, node.is_silent(now), node.problems.len());
+        (node.id, takes, &node.cordoned, node.capacity.cpu).hash(&mut mark);
+    }
+    Ok(mark.finish())
+}
+
+async fn on_a_thread<T: Send + 'static>(
+    read: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    // Explaining a long queue takes long for a thread that answers.
+    let read = tokio::task::spawn_blocking(read).await;
+    read.map_err(|ended| ServerFault::new("show the queue", ended).into())
+}
+
+fn explained(
+    snapshot: &Snapshot,
+    caller: &Caller,
+    sessions: &[&Session],
+    now: Timestamp,
+) -> Vec<Option<WaitingView>> {
+    let world = &snapshot.world;
+    let told = snapshot.explain_all(sessions, now);
+    sessions
+        .iter()
+        .zip(told)
+        .map(|(row, told)| {
+            let owner = snapshot.names.get(&row.owner)?.clone();
+            let shown: SessionView = view::session(row, owner, &world.nodes, world.policy);
+            Some(WaitingView {
+                session: shown,
+                why: discreet(told, world, caller),
+            })
+        })
+        .collect()
+}
+
+/// What runs and ends first, and what starts first.
+fn plan(snapshot: &Snapshot, reach: &Reach, now: Timestamp) -> Vec<PlannedSession> {
+    let world = &snapshot.world;
+    let planned = |row: &Session, runs, from, until, after| {
+        Some(PlannedSession {
+            id: row.id,
+            name: row.name.clone(),
+            owner: snapshot.names.get(&row.owner)?.to_string(),
+            runs,
+            from,
+            until,
+            after,
+        })
+    };
+    let mut running: Vec<&Session> = world
+        .sessions
+        .iter()
+        .filter(|s| s.state() == SessionState::Running && reach.covers(&s.scope()))
+        .collect();
+    // Those without an end last.
+    running.sort_by_key(|s| {
+        let end = s.deadline().map(|(at, _)| at);
+        (end.is_none(), end, s.id)
+    });
+    let running = running.into_iter().take(MAX_PLANNED_ENDS).filter_map(|s| {
+        let until = s.deadline().map(|(at, _)| at);
+        planned(s, true, s.started_at()?, until, None)
+    });
+    let queue = snapshot.queue(now);
+    let name = |id: SessionId| {
+        let session = world.session(id)?;
+        reach.covers(&session.scope()).then(|| session.name.clone())
+    };
+    let mut starts: Vec<_> = queue
+        .order
+        .iter()
+        .map(|at| &world.sessions[*at])
+        .filter(|s| reach.covers(&s.scope()))
+        .filter_map(|s| Some((*queue.forecast.starts.get(&s.id)?, s)))
+        .collect();
+    starts.sort_by_key(|(start, _)| start.at);
+    let starts = starts.into_iter().take(MAX_PLANNED_STARTS);
+    let waiting = starts.filter_map(|(start, s)| {
+        let after = start.after.and_then(name);
+        planned(s, false, start.at, start.until, after)
+    });
+    running.chain(waiting).collect()
+}

@@ -1,0 +1,129 @@
+//! The table of sessions: its order, replicas in one row, counts, pages, and who sees what.
+
+use super::*;
+use crate::actions::sessions::table::{TablePage, TableQuery, export, members, table};
+
+async fn page(server: &Server, caller: &Caller, query: TableQuery) -> TablePage {
+    let wanted = TableQuery {
+        limit: query.limit.max(1),
+        ..query
+    };
+    table(server, caller, &wanted).await.unwrap()
+}
+
+fn grouped(limit: u32) -> TableQuery {
+    TableQuery {
+        grouped: true,
+        limit,
+        ..TableQuery::default()
+    }
+}
+
+fn rows(page: &TablePage) -> Vec<(&str, u64)> {
+    let items = page.items.iter();
+    items
+        .map(|item| (item.session.name.as_str(), item.replicas))
+        .collect()
+}
+
+/// One that runs, one that ended, three replicas and one more that wait.
+async fn crowd(server: &Server, caller: &Caller) -> Vec<SessionView> {
+    let runs = one(server, caller, named("alpha")).await.unwrap();
+    carry_out(server, runs.id, None);
+    let over = one(server, caller, named("omega")).await.unwrap();
+    carry_out(server, over.id, Some(0));
+    one(server, caller, named("beta")).await.unwrap();
+    let several = LaunchRequest {
+        replicas: 3,
+        ..named("train")
+    };
+    launch(server, caller, several, None)
+        .await
+        .unwrap()
+        .sessions
+}
+
+#[tokio::test]
+async fn what_runs_comes_first_and_replicas_are_one_row() {
+    let server = server();
+    let mina = user(&server, "mina", Role::Administrator);
+    let train = crowd(&server, &mina).await;
+    let all = page(&server, &mina, grouped(50)).await;
+    assert_eq!(
+        rows(&all),
+        [("alpha", 1), ("train-1", 3), ("beta", 1), ("omega", 1)]
+    );
+    assert_eq!((all.rows, all.sessions), (4, 6));
+    assert!(all.items[1].why.is_some(), "what waits says why");
+    let second = TableQuery {
+        offset: 2,
+        ..grouped(2)
+    };
+    let second = page(&server, &mina, second).await;
+    assert_eq!(rows(&second), [("beta", 1), ("omega", 1)]);
+    // One of them starts: it leaves the row of those that wait.
+    carry_out(&server, train[0].id, None);
+    let all = page(&server, &mina, grouped(50)).await;
+    assert_eq!((all.rows, all.sessions), (5, 6));
+    assert!(rows(&all).contains(&("train-1", 1)) && rows(&all).contains(&("train-2", 2)));
+    let waiting = members(&server, &mina, &train[1].id.to_string(), true).await;
+    assert_eq!(waiting.unwrap().len(), 2);
+    // Asked for by their launch, each is a row.
+    let launch = TableQuery {
+        q: format!("replicas:{}", train[0].id),
+        ..grouped(50)
+    };
+    assert_eq!(page(&server, &mina, launch).await.items.len(), 3);
+}
+
+#[tokio::test]
+async fn the_table_sorts_by_what_its_columns_say() {
+    let server = server();
+    let mina = user(&server, "mina", Role::Administrator);
+    crowd(&server, &mina).await;
+    for (sort, first) in [
+        ("name", "alpha"),
+        ("-name", "train-3"),
+        ("-ended_at", "omega"),
+    ] {
+        let wanted = TableQuery {
+            sort: sort.into(),
+            ..grouped(1)
+        };
+        let found = page(&server, &mina, wanted).await;
+        assert_eq!(rows(&found), [(first, 1)], "{sort}");
+        assert_eq!((found.rows, found.sessions), (6, 6), "{sort}");
+    }
+    let wrong = TableQuery {
+        sort: "colour".into(),
+        ..grouped(1)
+    };
+    assert_eq!(code(table(&server, &mina, &wrong).await), "sort.unknown");
+}
+
+#[tokio::test]
+async fn a_user_sees_own_rows_and_no_replicas_of_others() {
+    let server = server();
+    let mina = user(&server, "mina", Role::User);
+    let jae = user(&server, "jae", Role::User);
+    let train = crowd(&server, &mina).await;
+    let theirs = page(&server, &jae, grouped(50)).await;
+    assert_eq!(
+        (theirs.rows, theirs.sessions, theirs.items.len()),
+        (0, 0, 0)
+    );
+    let launch = TableQuery {
+        q: format!("replicas:{}", train[0].id),
+        ..grouped(50)
+    };
+    assert!(page(&server, &jae, launch.clone()).await.items.is_empty());
+    assert!(export(&server, &jae, &launch).await.unwrap().is_empty());
+    assert_eq!(export(&server, &mina, &launch).await.unwrap().len(), 3);
+    let id = train[0].id.to_string();
+    assert!(members(&server, &jae, &id, true).await.is_err());
+    let failed = TableQuery {
+        q: "outcome:succeeded".into(),
+        ..grouped(50)
+    };
+    assert_eq!(rows(&page(&server, &mina, failed).await), [("omega", 1)]);
+}

@@ -1,0 +1,261 @@
+// Every form of the console with every kind of wrong value: the fault stands at its field, the value is kept, the
+// focus is there, and it is the same after the page's live stream spoke; in both languages, by keyboard, and without
+// script. What was typed survives a sign-in that ended.
+//
+// Promise (Installation and console): A refused form shows each fault at its field and keeps what was typed.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { launch, violations } from "./lib/browser.mjs";
+import { open, PERSON, setUp, until } from "./lib/house.mjs";
+
+// Far enough that a session waits for as long as a test.
+const LATER = new Date(Date.now() + 200 * 86_400_000).toISOString();
+
+let browser;
+let house;
+let state;
+let waiting;
+let ended;
+
+before(async () => {
+  browser = await launch();
+  house = await open("--simulate-gpus", "H100:2");
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  await setUp(page, house);
+  state = await context.storageState();
+  await context.close();
+  // One session that waits for ever, so that its limits and its name can be changed on every machine.
+  house.command("run", "-d", "--cpu", "0.1", "--mem", "64m", "--gpu", "0.35", "--start-at", LATER, "--name", "waits", "host", "--", "true");
+  house.command("run", "-d", "--cpu", "0.1", "--mem", "64m", "--start-at", LATER, "--name", "taken", "host", "--", "true");
+  const list = JSON.parse(house.command("ps", "-o", "json"));
+  waiting = (list.items ?? list).find((session) => session.name === "waits").id;
+  house.command("run", "-d", "--cpu", "0.1", "--mem", "64m", "--start-at", LATER, "--name", "over", "host", "--", "true");
+  house.command("session", "stop", "over");
+  const all = JSON.parse(house.command("ps", "-a", "-o", "json"));
+  ended = (all.items ?? all).find((session) => session.name === "over").id;
+});
+
+after(async () => {
+  await browser?.close();
+  await house?.close();
+});
+
+// Page, form, how it opens, field, what is typed.
+const FORMS = () => [
+  [`/sessions/${waiting}`, "#limits", "memory", "banana"],
+  [`/sessions/${waiting}`, "#limits", "cpu", "0"],
+  [`/sessions/${waiting}`, "#limits", "cpu", "1,000"],
+  [`/sessions/${waiting}`, "#limits", "gpu", "7,,5"],
+  [`/sessions/${waiting}`, "#limits", "gpu_memory", "much"],
+  [`/sessions/${waiting}`, "#rename", "name", "taken"],
+  [`/sessions/${waiting}`, "#rename", "name", "no such name!"],
+  [`/sessions/${ended}`, "#remove", "typed", "something else"],
+  ["/sessions/new", "#launch", "cpu", "1,000"],
+  ["/sessions/new", "#launch", "memory", "banana"],
+  ["/sessions/new", "#launch", "gpu", "x"],
+  ["/sessions/new", "#launch", "name", "no such name!"],
+  ["/sessions/new", "#launch", "max_runtime", "soon"],
+  ["/sessions/new", "#launch", "replicas", "many"],
+  ["/sessions/new", "#launch", "shm", "lots"],
+  ["/sessions/new", "#launch", "env", "no assignment"],
+  ["/sessions/new", "#launch", "labels", "no assignment"],
+  ["/me", "[action='/me/password']", "old", "not the old one", { new: "another long walk 8", again: "another long walk 8" }],
+  ["/me", "[action='/me/password']", "new", "password1234", { old: PERSON.password, again: "password1234" }],
+  ["/me", "[action='/me/password']", "again", "something else 9", { old: PERSON.password, new: "another long walk 8" }],
+  ["/me", "[action='/me/tokens']", "name", "   "],
+];
+
+/// Opens the form, types one wrong value and sends it with Enter; text areas have a button.
+async function send(page, form, field, value, others = {}) {
+  await page.evaluate((form) => {
+    const element = document.querySelector(form);
+    element.querySelector("details")?.setAttribute("open", "");
+    // The browser's own bubbles would keep the form from the server.
+    element.noValidate = true;
+    if (element.popover) element.showPopover();
+  }, form);
+  for (const [name, other] of Object.entries(others)) await page.fill(`${form} [name=${name}]`, other);
+  const control = page.locator(`${form} [name=${field}]`).first();
+  await control.fill(value);
+  await Promise.all([
+    page.waitForEvent("framenavigated"),
+    control.evaluate((control) => {
+      const form = control.form;
+      const go = form.id === "launch" ? document.querySelector("[name=act][value=launch]") : form.querySelector("button:not([type=button])");
+      form.requestSubmit(go);
+    }),
+  ]);
+  await page.waitForLoadState("load");
+}
+
+/// What is wrong about a refused form on the page, in words; empty when all is as it should be.
+async function faulty(page, form, field, value) {
+  // A secret is never sent back.
+  const secret = (await page.locator(`${form} [name=${field}]`).first().getAttribute("type")) === "password";
+  return page.evaluate(([form, field, value, secret]) => {
+    const told = [];
+    const control = document.querySelector(`${form} [name=${field}][aria-invalid=true]`);
+    if (!control) return [`no field is marked in ${document.querySelector(form)?.innerText ?? "no form"}`];
+    if (control.value !== (secret ? "" : value)) told.push(`the value is ${control.value}`);
+    if (document.activeElement !== control) told.push(`the focus is at ${document.activeElement.outerHTML.slice(0, 80)}`);
+    const note = document.getElementById((control.getAttribute("aria-describedby") ?? "").split(" ")[0]);
+    if (!note?.classList.contains("fault") || note.textContent.trim().length < 8) told.push(`its sentence is ${note?.textContent}`);
+    const box = note?.getBoundingClientRect();
+    if (!box || box.height === 0) told.push("its sentence cannot be seen");
+    return told;
+  }, [form, field, value, secret]);
+}
+
+for (const locale of ["en-US", "ko-KR"]) {
+  test(`each wrong value of each form stands at its field, ${locale}`, async () => {
+    const context = await browser.newContext({ storageState: state, locale });
+    const page = await context.newPage();
+    const told = [];
+    // The marks are the same code in both languages; in Korean each third shows the words.
+    const forms = FORMS().filter((_, at) => locale === "en-US" || at % 3 === 0);
+    for (const [path, form, field, value, others] of forms) {
+      await page.goto(house.origin + path);
+      await send(page, form, field, value, others);
+      const faults = await faulty(page, form, field, value);
+      told.push(...faults.map((fault) => `${path} ${field}=${value}: ${fault}`));
+      if (locale === "ko-KR" && faults.length === 0) {
+        const words = await page.locator(`#fault-${field}`).first().innerText();
+        if (!/[가-힣]/.test(words)) told.push(`${path} ${field}=${value}: not Korean: ${words}`);
+      }
+    }
+    assert.deepEqual(told, []);
+    await context.close();
+  });
+}
+
+test("who signs in with a wrong password is told at the field", async () => {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  await page.goto(`${house.origin}/login`);
+  await send(page, "[action='/login']", "password", "not this one", { name: PERSON.name });
+  assert.deepEqual(await faulty(page, "[action='/login']", "password", "not this one"), []);
+  assert.equal(await page.inputValue("#name"), PERSON.name);
+  assert.deepEqual(await violations(page), []);
+  await context.close();
+});
+
+test("a refused dialog stays open with its value after the live stream spoke", async () => {
+  const context = await browser.newContext({ storageState: state });
+  const page = await context.newPage();
+  await page.goto(`${house.origin}/sessions/${waiting}`);
+  await send(page, "#limits", "memory", "banana");
+  assert.deepEqual(await faulty(page, "#limits", "memory", "banana"), []);
+  assert.deepEqual(await violations(page), []);
+  // The stream answers a change of the session: its other parts follow, the form stays.
+  house.command("session", "rename", "waits", "waits-still");
+  await until(() => "the stream brings the rename", async () => (await page.locator("#timeline").innerText()).includes("Renamed"));
+  assert.deepEqual(await faulty(page, "#limits", "memory", "banana"), []);
+  assert.ok(await page.locator("#limits").evaluate((form) => form.matches(":popover-open")));
+  house.command("session", "rename", "waits-still", "waits");
+  // Mended, it goes through, and the address is the session's.
+  await page.fill("#limits [name=memory]", "0,5g");
+  await Promise.all([page.waitForURL(new RegExp(`/sessions/${waiting}(\\?|$)`)), page.keyboard.press("Enter")]);
+  await page.goto(`${house.origin}/sessions/${waiting}`);
+  assert.equal(await page.locator("#limits [name=memory]").inputValue(), "512m");
+  await context.close();
+});
+
+test("the address of a form that was refused leads back to its page", async () => {
+  const context = await browser.newContext({ storageState: state });
+  const page = await context.newPage();
+  const answer = await page.goto(`${house.origin}/sessions/${waiting}/limits`);
+  assert.equal(answer.status(), 200);
+  assert.equal(new URL(page.url()).pathname, `/sessions/${waiting}`);
+  await context.close();
+});
+
+test("without script a refused dialog is on the page, with its fault and the focus", async () => {
+  const context = await browser.newContext({ storageState: state, javaScriptEnabled: false });
+  const page = await context.newPage();
+  await page.goto(`${house.origin}/sessions/${waiting}`);
+  await page.click("#verbs [popovertarget=limits]");
+  await page.fill("#limits [name=memory]", "banana");
+  await page.locator("#limits [name=memory]").press("Enter");
+  await page.locator("#fault-memory").waitFor({ state: "visible" });
+  assert.equal(await page.locator("#limits [name=memory]").inputValue(), "banana");
+  assert.equal(await page.locator("#limits [name=memory]:focus").count(), 1);
+  await context.close();
+});
+
+test("fields are marked while they are typed, and unmarked when they are right", async () => {
+  const context = await browser.newContext({ storageState: state });
+  const page = await context.newPage();
+  await page.goto(`${house.origin}/sessions/new`);
+  await page.locator("#memory").pressSequentially("x");
+  await page.locator("#fault-memory").waitFor();
+  assert.equal(await page.locator("#memory").getAttribute("aria-invalid"), "true");
+  assert.deepEqual(await violations(page), []);
+  await page.fill("#memory", "1,5");
+  await page.locator("#fault-memory").waitFor({ state: "detached" });
+  assert.equal(await page.locator("#memory").getAttribute("aria-invalid"), null);
+  await until(() => "the command follows", async () => (await page.locator("#cli-line").innerText()).includes("--mem 1536m"));
+  // A link fills the form.
+  await page.goto(`${house.origin}/sessions/new?command=python3+train.py&cpu=0.5&memory=2&shm=128m&env=A%3D1`);
+  assert.equal(await page.inputValue("#command"), "python3 train.py");
+  assert.equal(await page.inputValue("#shm"), "128m");
+  assert.equal(await page.locator("[name=kind][value=batch]").isChecked(), true);
+  assert.match(await page.locator("#cli-line").innerText(), /--cpu 0.5 --mem 2g --shm 128m -e A=1 host -- sh -c 'python3 train.py'/);
+  await context.close();
+});
+
+test("a form is saved as a template, opened again and deleted", async () => {
+  const context = await browser.newContext({ storageState: state });
+  const page = await context.newPage();
+  await page.goto(`${house.origin}/sessions/new`);
+  await page.fill("#cpu", "0.7");
+  await page.fill("#max_runtime", "4h");
+  await page.click("[popovertarget=templates]");
+  await page.fill("#template-name", "Nightly");
+  await page.keyboard.press("Enter");
+  await page.locator("#templates a", { hasText: "Nightly" }).waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.goto(`${house.origin}/sessions/new`);
+  await page.click("[popovertarget=templates]");
+  await Promise.all([page.waitForURL(/max_runtime=4h/), page.click("#templates a")]);
+  assert.equal(await page.inputValue("#cpu"), "0.7");
+  await page.click("[popovertarget=templates]");
+  await page.click("#templates li button");
+  assert.equal(await page.locator("#templates li").count(), 0);
+  await context.close();
+});
+
+for (const how of ["typing", "launching"]) {
+  test(`a launch form survives a sign-in that ends while ${how}`, async () => {
+    const context = await browser.newContext({ storageState: state });
+    const page = await context.newPage();
+    await page.goto(`${house.origin}/sessions/new`);
+    await page.check("[name=kind][value=batch]", { force: true });
+    await page.fill("#command", "python3 train.py");
+    await page.fill("#cpu", "0.5");
+    await page.fill("#name", `kept-${how}`);
+    await page.locator("#cli-line", { hasText: `kept-${how}` }).waitFor();
+    await context.clearCookies();
+    if (how === "typing") await page.locator("#name").pressSequentially("2");
+    else await page.locator("[name=act][value=launch]").click();
+    await page.waitForURL(/\/login\?next=/);
+    // It says why.
+    await page.locator(".banner").waitFor();
+    await page.fill("#name", "mina");
+    await page.fill("#password", "a long walk by the river 7");
+    await Promise.all([page.waitForURL(/\/sessions\/new/), page.keyboard.press("Enter")]);
+    await page.locator("#draft").waitFor();
+    assert.equal(await page.inputValue("#command"), "python3 train.py");
+    assert.equal(await page.inputValue("#cpu"), "0.5");
+    assert.equal(await page.inputValue("#name"), how === "typing" ? "kept-typing2" : "kept-launching");
+    assert.equal(await page.locator("[name=kind][value=batch]").isChecked(), true);
+    // A reload keeps it as well; a new form is empty.
+    await page.fill("#cpu", "0.7");
+    await page.reload();
+    await until(() => "the draft after a reload", async () => (await page.inputValue("#cpu")) === "0.7");
+    await page.goto(`${house.origin}/sessions/new?image=host`);
+    assert.equal(await page.inputValue("#command"), "");
+    await context.close();
+  });
+}

@@ -1,0 +1,210 @@
+// Tables in a real browser: a filter that works while typing and stands in the address, order, columns, pages with
+// counts, views, replicas in one row, files of values, and nothing that ends work on one click; with script and without.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { after, before, test } from "node:test";
+import { launch, listen, overflow, violations } from "./lib/browser.mjs";
+import { open, setUp, signIn, until } from "./lib/house.mjs";
+
+const REPLICAS = 120;
+
+let browser;
+let house;
+let state;
+
+before(async () => {
+  browser = await launch();
+  house = await open();
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  await setUp(page, house);
+  state = await context.storageState();
+  await context.close();
+  // All wait: no machine has a thousand cores, and dependencies keep the small ones from starting.
+  const later = new Date(Date.now() + 86_400_000).toISOString();
+  const run = (name, ...more) => house.command("run", "-d", "--cpu", "0.1", "--mem", "64m", "--start-at", later, "--name", name, ...more, "host", "--", "true");
+  run("alpha");
+  run("beta", "--label", "team=vision");
+  run("train", "--replicas", String(REPLICAS));
+});
+
+after(async () => {
+  await browser?.close();
+  await house?.close();
+});
+
+const names = (page) => page.locator("#list a.nm").allInnerTexts();
+
+async function visit(path, options = {}) {
+  const context = await browser.newContext({ storageState: state, ...options });
+  const page = await context.newPage();
+  const complaints = listen(page);
+  await page.goto(house.origin + path, { waitUntil: "load" });
+  return { context, page, complaints };
+}
+
+test("a filter works while it is typed, stands in the address, and the live list keeps to it", async () => {
+  const { context, page, complaints } = await visit("/sessions");
+  const asked = [];
+  page.on("request", (request) => asked.push(new URL(request.url())));
+  await page.fill("#filter [name=q]", "alp");
+  await until(() => "the list follows the box", async () => (await names(page)).join() === "alpha");
+  assert.match(page.url(), /\?q=alp$/);
+  // The stream was opened again for this filter; what it sends agrees with the box.
+  await until(() => `a stream for the filter in ${asked.map((one) => one.search)}`, async () =>
+    asked.some((one) => one.pathname === "/sessions/live" && one.searchParams.get("q") === "alp"));
+  house.command("run", "-d", "--cpu", "0.1", "--mem", "64m", "--start-at", new Date(Date.now() + 86_400_000).toISOString(), "--name", "alps", "host", "--", "true");
+  await until(() => "what matches comes by itself", async () => (await names(page)).includes("alps"));
+  assert.deepEqual((await names(page)).sort(), ["alpha", "alps"]);
+  assert.equal(await page.inputValue("#filter [name=q]"), "alp");
+  await page.selectOption("#filter [name=state]", "ended");
+  await until(() => "the choice filters at once", async () => (await page.locator("#list .empty").count()) === 1);
+  assert.match(page.url(), /q=alp&state=ended$/);
+  await page.reload();
+  assert.equal(await page.inputValue("#filter [name=q]"), "alp");
+  assert.deepEqual(complaints, []);
+  await context.close();
+});
+
+test("a filter that cannot be read says why beside the box and keeps what was typed", async () => {
+  const { context, page } = await visit("/sessions?q=colour%3Ared");
+  assert.match(await page.locator("#filter-fault").innerText(), /colour/);
+  assert.equal(await page.inputValue("#filter [name=q]"), "colour:red");
+  assert.deepEqual(await names(page), []);
+  assert.deepEqual(await violations(page), []);
+  await page.fill("#filter [name=q]", "name:beta");
+  await until(() => "the fault goes with its cause", async () => (await page.locator("#filter-fault").count()) === 0);
+  assert.deepEqual(await names(page), ["beta"]);
+  await context.close();
+});
+
+test("replicas of one launch are one row that opens, and pages say where they are", async () => {
+  const { context, page } = await visit("/sessions");
+  const group = page.locator("tr", { hasText: `train ×${REPLICAS}` });
+  assert.equal(await group.count(), 1);
+  await group.locator("a.nm").click();
+  await page.waitForLoadState("load");
+  assert.match(await page.locator(".pager > span").innerText(), /^1–50 of 120$/);
+  await page.click(".pager [rel=next]");
+  await page.click(".pager [rel=next]");
+  assert.match(await page.locator(".pager > span").innerText(), /^101–120 of 120$/);
+  assert.equal(await page.locator(".pager [rel=next]").count(), 0);
+  await page.click(".pager [rel=prev]");
+  assert.match(await page.locator(".pager > span").innerText(), /^51–100 of 120$/);
+  await context.close();
+});
+
+test("columns sort by links one way and the other, and are hidden and shown", async () => {
+  const { context, page } = await visit("/sessions?group=off&q=a");
+  await page.click("thead a >> text=Name");
+  await page.waitForURL(/sort=name/);
+  const up = await names(page);
+  assert.deepEqual(up, [...up].sort());
+  assert.equal(await page.locator("th[aria-sort=ascending]").count(), 1);
+  await page.click("thead a >> text=Name");
+  await page.waitForURL(/sort=-name/);
+  assert.notDeepEqual(await names(page), up);
+  await page.click("[popovertarget=columns]");
+  assert.deepEqual(await violations(page), []);
+  await page.uncheck("#columns [value=image]");
+  await page.check("#columns [value=command]");
+  await Promise.all([page.waitForEvent("framenavigated"), page.click("#columns .pri")]);
+  assert.match(page.url(), /sort=-name/);
+  const heads = await page.locator("#list th").allInnerTexts();
+  assert.ok(heads.includes("Command") && !heads.includes("Image"), `${heads}`);
+  await context.close();
+});
+
+test("a view is saved with the filter as it stands, and removed", async () => {
+  const { context, page } = await visit("/sessions");
+  await page.fill("#filter [name=q]", "label:team=vision");
+  await until(() => "the list follows", async () => (await names(page)).join() === "beta");
+  await page.click("[popovertarget=views]");
+  await page.fill("#view-name", "비전 팀");
+  await Promise.all([page.waitForEvent("framenavigated"), page.keyboard.press("Enter")]);
+  await page.goto(`${house.origin}/sessions`);
+  await page.click("[popovertarget=views]");
+  assert.deepEqual(await violations(page), []);
+  await Promise.all([page.waitForEvent("framenavigated"), page.click("#views a >> text=비전 팀")]);
+  assert.deepEqual(await names(page), ["beta"]);
+  await page.click("[popovertarget=views]");
+  await Promise.all([page.waitForEvent("framenavigated"), page.click("#views [name=drop]")]);
+  assert.equal(await page.locator("#views >> text=비전 팀").count(), 0);
+  await context.close();
+});
+
+test("the file of values holds what the filter lets through, with the columns that are shown", async () => {
+  const { context, page } = await visit("/sessions?q=train&sort=name");
+  const [download] = await Promise.all([page.waitForEvent("download"), page.click(".pager [download]")]);
+  const lines = readFileSync(await download.path(), "utf8").replace("\ufeff", "").trim().split("\r\n");
+  assert.equal(download.suggestedFilename(), "sessions.csv");
+  assert.equal(lines.length, 1 + REPLICAS);
+  assert.match(lines[0], /^Name,State,/);
+  assert.match(lines[1], /^train-1,/);
+  await context.close();
+});
+
+test("nothing ends on one click: one session, marked ones, a whole launch", async () => {
+  const { context, page, complaints } = await visit("/sessions");
+  const row = (name) => page.locator("tr", { hasText: name });
+  const live = () => house.command("ps", "-o", "name").split("\n").filter(Boolean);
+  const before = live().length;
+  // The menu of a row, then the question, then no.
+  await row("beta").locator("td.act a").click();
+  await page.locator("dialog.question[open] .verbs").waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.click("dialog.question .verbs .dan");
+  await page.locator("dialog.question[open] form[action='/sessions/stop']").waitFor();
+  assert.match(await page.locator("dialog.question h1").innerText(), /beta/);
+  assert.deepEqual(await violations(page), []);
+  await page.click("dialog.question [data-close]");
+  await page.locator("dialog.question[open]").waitFor({ state: "detached" });
+  assert.equal(live().length, before, "looking ends nothing");
+  // Marks outlive a change of the list; the whole launch counts as many as it is.
+  await row("beta").locator("input[name=id]").check();
+  await row(`train ×${REPLICAS}`).locator("input[name=id]").check();
+  await page.click("#marked .dan");
+  await page.locator("dialog.question[open] .named").waitFor();
+  assert.match(await page.locator("dialog.question h1").innerText(), new RegExp(`${REPLICAS + 1}`));
+  await Promise.all([page.waitForEvent("framenavigated"), page.click("dialog.question .pri")]);
+  await until(() => `they are gone: ${live().length}`, async () => live().length === before - REPLICAS - 1);
+  assert.ok(live().includes("alpha"));
+  assert.deepEqual(complaints, []);
+  await context.close();
+});
+
+test("without script the table sorts, filters, pages and asks before it ends anything", async () => {
+  const context = await browser.newContext({ javaScriptEnabled: false });
+  const page = await context.newPage();
+  await signIn(page, house);
+  await page.goto(`${house.origin}/sessions`);
+  await page.fill("#filter [name=q]", "alpha");
+  await page.click("#filter button[type=submit]");
+  assert.deepEqual(await names(page), ["alpha"]);
+  await page.click("thead a >> text=Name");
+  assert.match(page.url(), /q=alpha&sort=name/);
+  await page.check("input[name=id]");
+  await page.click("#marked .dan");
+  assert.match(await page.locator("h1").innerText(), /alpha/);
+  await page.click("form[action='/sessions/stop'] .pri");
+  await until(() => "alpha is gone", async () => !house.command("ps", "-o", "name").split("\n").includes("alpha"));
+  await context.close();
+});
+
+test("the table fits, in both languages and themes, on a desk and on a phone", async () => {
+  const told = [];
+  for (const locale of ["en-US", "ko-KR"]) {
+    for (const colorScheme of ["light", "dark"]) {
+      const { context, page } = await visit("/sessions?group=off", { locale, colorScheme });
+      for (const width of [1440, 820, 390]) {
+        await page.setViewportSize({ width, height: 900 });
+        const wide = await overflow(page);
+        if (wide > 0) told.push(`${locale} ${colorScheme} ${width}: ${wide} px too wide`);
+        told.push(...(await violations(page)).map((line) => `${locale} ${colorScheme} ${width}: ${line}`));
+      }
+      await context.close();
+    }
+  }
+  assert.deepEqual(told, []);
+});
