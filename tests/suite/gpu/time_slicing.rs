@@ -89,14 +89,17 @@ fn of_two_programs_the_one_with_the_larger_share_gets_more() {
         launcher(&small, 1_000_000, "spin500"),
         launcher(&large, 1_000_000, "spin500"),
     ];
-    let got = got_of([&small, &large], &programs);
-    // 2.3 is right. A processor that is busy elsewhere moves it; the wrong direction it never gives.
-    let ratio = got[1] as f64 / got[0] as f64;
-    assert!((1.3..6.0).contains(&ratio), "{got:?}");
+    let parts = parts_of_time([&small, &large], &programs);
+    assert!(parts[0] < parts[1], "{parts:?}");
+    assert!(parts[0] <= MOST_OF_300, "{parts:?}");
 }
 
-/// Device time that two programs get beside one another, from when both are there.
-fn got_of(rigs: [&Rig; 2], programs: &[Program; 2]) -> [u64; 2] {
+/// What a share of 300 may get of the time at most. A busy processor only takes from what a program gets,
+/// so this holds under any load; the ratio of two programs does not.
+const MOST_OF_300: f64 = 0.4;
+
+/// Parts of the time that two programs get of the device beside one another, from when both are there.
+fn parts_of_time(rigs: [&Rig; 2], programs: &[Program; 2]) -> [f64; 2] {
     let now = || [0, 1].map(|at| used(rigs[at], &programs[at]));
     let begun = Instant::now();
     while now().contains(&0) {
@@ -120,7 +123,7 @@ fn got_of(rigs: [&Rig; 2], programs: &[Program; 2]) -> [u64; 2] {
     };
     let parts = got.map(|part| part as f64 / since.elapsed().as_nanos() as f64);
     println!("{parts:.3?} of the time");
-    got
+    parts
 }
 
 #[test]
@@ -139,9 +142,8 @@ fn a_program_with_64_streams_gets_no_more_than_its_share() {
         Program(many.expect("the program was compiled")),
         launcher(&large, 1_000_000, "spin500"),
     ];
-    let got = got_of([&small, &large], &programs);
-    let ratio = got[1] as f64 / got[0] as f64;
-    assert!((1.3..6.0).contains(&ratio), "{got:?}");
+    let parts = parts_of_time([&small, &large], &programs);
+    assert!(parts[0] <= MOST_OF_300, "{parts:?}");
 }
 
 #[test]
