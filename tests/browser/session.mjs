@@ -169,6 +169,17 @@ test("several terminals stand beside each other, and what one shows can be searc
   await page.fill("#term-font", "13");
 });
 
+test("24-bit colours are shown, and the page's own policy refuses nothing", async (t) => {
+  if (skipped(t)) return;
+  const complaints = listen(page);
+  await enter(page, "term");
+  await page.keyboard.type("printf '\\033[38;2;1;200;3mgreenish\\033[0m\\n'\n");
+  const cell = page.locator(".pane:not([hidden]) .xterm-rows span", { hasText: /^greenish$/ });
+  await until(() => "it is green", async () => (await cell.count()) === 1
+    && (await cell.evaluate((element) => getComputedStyle(element).color)) === "rgb(1, 200, 3)");
+  assert.deepEqual(complaints, []);
+});
+
 test("verbs that end work ask first, and the menu is accessible", async (t) => {
   if (skipped(t)) return;
   const complaints = listen(page);

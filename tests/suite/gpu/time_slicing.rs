@@ -91,12 +91,12 @@ fn of_two_programs_the_one_with_the_larger_share_gets_more() {
     ];
     let parts = parts_of_time([&small, &large], &programs);
     assert!(parts[0] < parts[1], "{parts:?}");
-    assert!(parts[0] <= MOST_OF_300, "{parts:?}");
+    assert!(parts[0] <= MAX_PART_OF_300, "{parts:?}");
 }
 
 /// What a share of 300 may get of the time at most. A busy processor only takes from what a program gets,
 /// so this holds under any load; the ratio of two programs does not.
-const MOST_OF_300: f64 = 0.4;
+const MAX_PART_OF_300: f64 = 0.4;
 
 /// Parts of the time that two programs get of the device beside one another, from when both are there.
 fn parts_of_time(rigs: [&Rig; 2], programs: &[Program; 2]) -> [f64; 2] {
@@ -143,7 +143,7 @@ fn a_program_with_64_streams_gets_no_more_than_its_share() {
         launcher(&large, 1_000_000, "spin500"),
     ];
     let parts = parts_of_time([&small, &large], &programs);
-    assert!(parts[0] <= MOST_OF_300, "{parts:?}");
+    assert!(parts[0] <= MAX_PART_OF_300, "{parts:?}");
 }
 
 #[test]

@@ -13,6 +13,13 @@ document.createElement = (name, options) => {
   if (nonce && String(name).toLowerCase() === "style") element.nonce = nonce;
   return element;
 };
+// Without WebGL it also gives cells of 24-bit colours their `style` as an attribute, which the policy refuses from
+// scripts as from markup. The same declarations through the element's own object are allowed.
+const set = Element.prototype.setAttribute;
+Element.prototype.setAttribute = function setAttribute(name, value) {
+  if (name === "style") this.style.cssText = value;
+  else set.call(this, name, value);
+};
 
 const encode = new TextEncoder();
 const message = (channel, bytes) => {
