@@ -43,6 +43,7 @@ pub mod settings;
 pub mod setup;
 pub mod system;
 pub mod table;
+mod table_answer;
 mod table_choices;
 mod table_csv;
 #[cfg(test)]
@@ -146,8 +147,6 @@ pub fn router(
             "/sessions/{id}/{verb}",
             get(session::act::back).post(session::act::act),
         )
-        .route("/queue", get(queue::show))
-        .route("/queue/live", get(queue::live))
         .route("/queue/{id}", get(waiting_request::show))
         .route(
             "/queue/{id}/{verb}",
@@ -157,6 +156,7 @@ pub fn router(
         .route("/history/export", get(history::export))
         .route("/gpus", get(gpus::list))
         .route("/gpus/live", get(gpus::list_live))
+        .route("/gpus.csv", get(gpus::table::export))
         .route("/gpus/{id}", get(gpus::show))
         .route("/gpus/{id}/live", get(gpus::show_live))
         .route("/gpus/{id}/partitions", post(gpus::partitions::act))
@@ -184,9 +184,6 @@ pub fn router(
         .route("/docs", get(docs::first))
         .route("/docs/{name}", get(docs::show))
         .route("/docs/errors/{code}", get(error_codes::show))
-        .route("/events", get(events::show))
-        .route("/events/live", get(events::live))
-        .route("/events.csv", get(events::export))
         .route("/notices", get(notices::show))
         .route("/notices/live", get(notices::live))
         .route("/notices/read", post(notices::mark_read))
@@ -206,6 +203,8 @@ pub fn router(
         .route("/system/tls/reset", post(tls::reset))
         .merge(session_verbs::router())
         .merge(table_choices::router())
+        .merge(queue::router())
+        .merge(events::router())
         .merge(users::router())
         .merge(images::router())
         .merge(me::router())
@@ -357,7 +356,10 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "hold" => t.notice_held(of),
         "release" => t.notice_released(of),
         "remove" => t.notice_removed(of),
+        "images-removed" => t.images_removed_n(of),
+        "images-removed-some" => t.images_removed_some(of),
         "cancel" => t.notice_cancelled(of),
+        "cancel-n" => t.queue_cancelled_n(of),
         "import" => t.notice_import().to_owned(),
         "password" => t.me_password_done().to_owned(),
         "token-gone" => t.me_token_gone().to_owned(),

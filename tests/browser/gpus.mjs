@@ -266,6 +266,41 @@ test("a card is tested by its button, shown as it goes, judged, and printed as o
   }
 });
 
+test("more than sixteen GPUs are a table that sorts, filters and leaves as a file", async () => {
+  const own = await open("--simulate-gpus", "H100:18");
+  try {
+    const context = await browser.newContext();
+    const page = await context.newPage();
+    const complaints = listen(page);
+    await setUp(page, own);
+    own.command("gpu", "cordon", "3");
+    await page.goto(`${own.origin}/gpus`);
+    const rows = page.locator("#list tbody tr");
+    await until(() => "all of them", async () => (await rows.count()) === 18);
+    assert.equal(await page.locator("#plan").isVisible(), false);
+    await page.selectOption("#filter [name=state]", "closed");
+    await until(() => "the closed one", async () => (await rows.count()) === 1);
+    assert.match(page.url(), /state=closed$/);
+    own.command("gpu", "cordon", "4");
+    await until(() => "another one comes by itself", async () => (await rows.count()) === 2);
+    await page.goto(`${own.origin}/gpus`);
+    await page.click("thead a >> text=Allocated");
+    await page.waitForURL(/sort=-share/);
+    const link = await page.locator(".pager [download]").getAttribute("href");
+    const file = await (await context.request.get(own.origin + link)).text();
+    assert.equal(file.trim().split("\r\n").length, 19);
+    for (const width of [1440, 390]) {
+      await page.setViewportSize({ width, height: 900 });
+      assert.equal(await overflow(page), 0, `at ${width}`);
+      assert.deepEqual(await violations(page), []);
+    }
+    assert.deepEqual(complaints, []);
+    await context.close();
+  } finally {
+    await own.close();
+  }
+});
+
 for (const path of PAGES) {
   test(`${path} is accessible, obeys the policy and fits, in both languages and themes`, async () => {
     const told = [];

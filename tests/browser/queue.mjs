@@ -5,7 +5,7 @@
 // Proves too: `every_answer_about_the_queue_is_the_same_answer`
 
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { get } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -194,7 +194,7 @@ test("a user who waits for others is told so without their names", async () => {
 });
 
 test("two hundred waiting stand on small pages that are silent at rest", async () => {
-  for (let n = 0; n < 25; n++) create(`many${n}`, "--gpu", "1", "--replicas", "8");
+  for (let n = 0; n < 55; n++) create(`many${n}`, "--gpu", "1", "--replicas", "4");
   await page.goto(`${house.origin}/queue`);
   assert.match(await page.locator("#shown").innerText(), /\d+ of 2\d\d sessions/);
   for (const width of [1440, 390]) {
@@ -202,7 +202,8 @@ test("two hundred waiting stand on small pages that are silent at rest", async (
     assert.equal(await overflow(page), 0, `at ${width}`);
   }
   assert.deepEqual(await violations(page), []);
-  await page.getByRole("link", { name: "Later in the queue" }).click();
+  assert.match(await page.locator(".pager > span").innerText(), /^1–50 of 5\d$/);
+  await page.click(".pager [rel=next]");
   assert.match(page.url(), /page=2/);
   const cookie = (await context.cookies()).map(({ name, value }) => `${name}=${value}`).join("; ");
   const size = await new Promise((done, fail) =>
@@ -227,4 +228,39 @@ test("two hundred waiting stand on small pages that are silent at rest", async (
   });
   console.log(`stream at rest: ${rest} bytes in 10 s`);
   assert.ok(rest <= 10 << 10, `${rest} bytes in 10 s`);
+});
+
+test("the queue is filtered while one types, leaves as a file, and many are cancelled after a question", async () => {
+  await page.setViewportSize({ width: 1440, height: 900 });
+  await page.goto(`${house.origin}/queue`);
+  const rows = page.locator("#queue li");
+  await page.fill("#filter [name=q]", "many7");
+  await until(() => "one launch", async () => (await rows.count()) === 1);
+  assert.match(page.url(), /\?q=many7$/);
+  await page.selectOption("#filter [name=why]", "held");
+  await until(() => "none is held", async () => (await rows.count()) === 0);
+  house.command("session", "hold", "many7-1");
+  await until(() => "what is held comes by itself", async () => (await rows.count()) === 1);
+  house.command("session", "release", "many7-1");
+  await page.goto(`${house.origin}/queue?q=many1`);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.click(".pager [download]")]);
+  const lines = readFileSync(await download.path(), "utf8").trim().split("\r\n");
+  // many1 and many10 to many19, a line for each launch.
+  assert.equal(lines.length, 1 + 11);
+  assert.match(lines[0], /Position,Name,Sessions,User,Image,/);
+  await page.goto(`${house.origin}/queue?q=many2`);
+  const all = await rows.count();
+  await rows.nth(0).locator("input[name=id]").check();
+  await rows.nth(1).locator("input[name=id]").check();
+  await page.click("#marked .dan");
+  await page.locator("dialog.question[open] .named").waitFor();
+  assert.match(await page.locator("dialog.question h1").innerText(), /Cancel 8 waiting sessions/);
+  assert.deepEqual(await violations(page), []);
+  await page.click("dialog.question [data-close]");
+  assert.equal(await rows.count(), all, "looking cancels nothing");
+  await page.click("#marked .dan");
+  await page.locator("dialog.question[open] .named").waitFor();
+  await Promise.all([page.waitForEvent("framenavigated"), page.click("dialog.question .pri")]);
+  await page.goto(`${house.origin}/queue?q=many2`);
+  await until(() => "two launches less", async () => (await rows.count()) === all - 2);
 });

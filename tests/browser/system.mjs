@@ -177,18 +177,30 @@ test("events are filtered by the address, follow the server, and leave as a file
   const page = await context.newPage();
   await page.goto(`${house.origin}/events`);
   await page.selectOption("select[name=kind]", "gpus");
-  await Promise.all([page.waitForURL(/kind=gpus/), page.click("form.events button")]);
-  const rows = page.locator("#rows tbody tr");
+  await until(() => `the address follows: ${page.url()}`, async () => /kind=gpus/.test(page.url()));
+  const rows = page.locator("#list tbody tr");
   const before = await rows.count();
   assert.ok(before > 0);
+  // Words filter while they are typed.
+  await page.fill("#filter [name=q]", "cordoned user:nobody");
+  await until(() => "nothing matches", async () => (await rows.count()) === 0);
+  await page.fill("#filter [name=q]", "since:yesterday");
+  await until(() => "a time that cannot be read", async () => (await page.locator("#filter-fault").count()) === 1);
+  await page.fill("#filter [name=q]", "since:1d");
+  await until(() => "all of the day", async () => (await rows.count()) === before);
+  assert.match(page.url(), /q=since%3A1d&kind=gpus$/);
   house.command("gpu", "uncordon", "0");
   await until(() => "the row arrives", async () => (await rows.count()) === before + 1);
   assert.match(await rows.first().textContent(), /gpu\./);
+  assert.equal(await page.inputValue("#filter [name=q]"), "since:1d");
   const link = await page.locator("a[href^='/events.csv']").getAttribute("href");
   assert.match(link, /kind=gpus/);
   const file = await context.request.get(house.origin + link);
   assert.equal(file.headers()["content-type"], "text/csv; charset=utf-8");
-  assert.equal((await file.text()).trim().split("\r\n").length, before + 2);
+  const lines = (await file.text()).trim().split("\r\n");
+  assert.equal(lines.length, before + 2);
+  assert.match(lines[0], /^\ufeff?Time,Event,Object,User,/);
+  assert.match(lines[1], /^\d{4}-\d\d-\d\dT/);
   await context.close();
 });
 
@@ -241,7 +253,7 @@ for (const path of ["/events", "/notices", "/system/settings", "/system/checks",
 test("events, notices, settings and node work without script", async () => {
   const context = await signedIn({ javaScriptEnabled: false });
   const page = await context.newPage();
-  for (const path of ["/events?kind=users", "/notices", "/system/settings?changed=1", `/nodes/${node}`, "/system/checks"]) {
+  for (const path of ["/events?kind=users&q=added", "/notices", "/system/settings?changed=1", `/nodes/${node}`, "/system/checks"]) {
     const answer = await page.goto(house.origin + path);
     assert.equal(answer.status(), 200, path);
   }

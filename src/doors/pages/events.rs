@@ -1,70 +1,48 @@
-//! `/events`: what happened, searched by kind, object, user and time, page by page, and as a file for a spreadsheet. The
-//! newest page follows the server.
+//! `/events`: the table of what happened, by kind, object, user, time and words, and as a file for a spreadsheet. The
+//! list follows the server.
 
 use api::events::EventView;
 use askama::Template;
+use axum::Router;
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use serde::Deserialize;
-use server::Failure;
+use axum::routing::get;
+use rules::units::Timestamp;
 use server::access::Caller;
 use server::actions::journal::{self, EventPage, JournalQuery};
+use server::{Failure, ServerFault};
 
 use super::authentication::PageCaller;
 use super::components::{self, Choice};
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
+use super::table::{
+    self, ColumnDisplay, DataTable, EmptyTable, FilterBar, FilterExample, FilterPicker, TableCell,
+    TableColumn, TableLine, TableState,
+};
+use super::table_answer::{file, list_alone, shorter};
+use super::table_choices::view_links;
 use super::{PagesContext, layout, live as stream, presenter, responses};
-use crate::doors::download;
 use crate::doors::text::Text;
 
 #[derive(Template)]
-#[template(config = "web/askama.toml", path = "pages/events.html", blocks = ["rows"])]
+#[template(config = "web/askama.toml", path = "pages/events.html", blocks = ["list"])]
 pub struct EventsPage {
     pub t: Text,
     pub f: PageLayout,
-    pub kinds: Vec<Choice>,
-    pub object: String,
-    pub user: String,
-    pub since: String,
-    pub until: String,
-    pub is_filtered: bool,
-    pub rows: Vec<EventTableRow>,
-    /// The same events as a file.
-    pub export: String,
-    /// Address of older events; None at the beginning.
-    pub older: Option<String>,
-    /// Address of the newest; None where they are shown.
-    pub newest: Option<String>,
+    pub filter: FilterBar,
+    pub table: DataTable,
 }
 
-/// One event.
-pub struct EventTableRow {
-    pub when: String,
-    /// Class of the dot: empty (good), `a`, `i`, `w`.
-    pub tone: &'static str,
-    pub what: String,
-    pub code: String,
-    pub object: String,
-    pub href: Option<String>,
-    pub who: String,
-    /// State before and after, or the reason.
-    pub detail: String,
-}
-
-/// The filter as the address has it.
-#[derive(Clone, Default, Deserialize)]
-#[serde(default)]
-pub struct EventsQuery {
-    kind: String,
-    object: String,
-    user: String,
-    since: String,
-    until: String,
-    before: String,
-}
-
+/// Where the list is.
+const PATH: &str = "/events";
+/// The parts of an address that choose events. `before` begins at an older part of the journal.
+const FILTERS: [&str; 4] = ["q", "kind", "since", "before"];
+/// Filters that had boxes of their own; the words of the filter say the same.
+const FORMER: [&str; 3] = ["object", "user", "until"];
+/// Times that the filter offers.
+const SINCE: [&str; 4] = ["1h", "1d", "7d", "30d"];
 /// Topics that a filter offers, in the order of the list.
 const TOPICS: [&str; 7] = [
     "sessions",
@@ -78,91 +56,184 @@ const TOPICS: [&str; 7] = [
 /// Characters of a state or reason that a row shows; the file has all of them.
 const DETAIL: usize = 160;
 
-impl EventsQuery {
-    fn read(&self, visit: &RequestContext) -> JournalQuery {
-        JournalQuery {
-            kind: self.kind.clone(),
-            object: self.object.clone(),
-            user: self.user.clone(),
-            since: visit.clock.read(&self.since),
-            until: visit.clock.read(&self.until),
-            before: self.before.parse().ok(),
+pub(super) fn router() -> Router<PagesContext> {
+    Router::new()
+        .route("/events", get(show))
+        .route("/events/live", get(live))
+        .route("/events.csv", get(export))
+}
+
+type AskedEvents = Query<Vec<(String, String)>>;
+
+/// What the words of the filter ask for, or what cannot be read of them.
+///
+/// `kind:`, `object:`, `user:`, `since:` and `until:` look there; other words stand anywhere in an event.
+fn wanted(
+    visit: &RequestContext,
+    state: &TableState,
+    now: Timestamp,
+) -> Result<JournalQuery, String> {
+    let mut wanted = JournalQuery {
+        kind: state.filter("kind").to_owned(),
+        before: state.filter("before").parse().ok(),
+        offset: state.offset(),
+        ..JournalQuery::default()
+    };
+    let read = |typed: &str, ends: bool| {
+        moment(visit, typed, ends, now).ok_or_else(|| visit.text.events_time_unread(typed))
+    };
+    let since = state.filter("since");
+    if !since.is_empty() {
+        wanted.since = Some(read(since, false)?);
+    }
+    for word in state.filter("q").split_whitespace() {
+        match word.split_once(':') {
+            Some(("kind", kind)) => kind.clone_into(&mut wanted.kind),
+            Some(("object", object)) => object.clone_into(&mut wanted.object),
+            Some(("user", user)) => user.clone_into(&mut wanted.user),
+            Some(("since", typed)) => wanted.since = Some(read(typed, false)?),
+            Some(("until", typed)) => wanted.until = Some(read(typed, true)?),
+            _ => wanted.words.push(word.to_owned()),
         }
     }
+    Ok(wanted)
+}
 
-    /// The filter as an address after `place`, from `before` on.
-    fn address(&self, place: &str, before: Option<u64>) -> String {
-        let before = before.map(|number| number.to_string()).unwrap_or_default();
-        let words = [
-            ("kind", &self.kind),
-            ("object", &self.object),
-            ("user", &self.user),
-            ("since", &self.since),
-            ("until", &self.until),
-            ("before", &before),
-        ];
-        let pairs: Vec<String> = words
-            .iter()
-            .filter(|(_, value)| !value.is_empty())
-            .map(|(name, value)| format!("{name}={}", responses::encoded(value)))
-            .collect();
-        match pairs.is_empty() {
-            true => place.to_owned(),
-            false => format!("{place}?{}", pairs.join("&")),
-        }
+/// A time as users write it: `30m`, `2h` or `7d` ago, a day, or a day with a time. A day alone as an end is its end.
+fn moment(visit: &RequestContext, typed: &str, ends: bool, now: Timestamp) -> Option<Timestamp> {
+    let seconds = |unit| match unit {
+        'm' => Some(60),
+        'h' => Some(3600),
+        'd' => Some(86_400),
+        _ => None,
+    };
+    if let Some(last) = typed.chars().last()
+        && let Some(unit) = seconds(last)
+    {
+        let number: u32 = typed[..typed.len() - 1].parse().ok()?;
+        let back = i64::from(number) * unit * 1000;
+        return Some(Timestamp::from_millis(now.as_millis() - back));
+    }
+    let at = visit.clock.read(typed)?;
+    match ends && !typed.contains('T') {
+        true => Some(Timestamp::from_millis(
+            at.plus_seconds(86_400).as_millis() - 1,
+        )),
+        false => Some(at),
     }
 }
 
-/// `GET /events`
-pub async fn show(
+/// Where an address with the filters of former releases leads: the same as words.
+fn former(asked: &[(String, String)]) -> Option<String> {
+    let said = |wanted: &str| {
+        let found = asked.iter().find(|(name, _)| name == wanted);
+        found.map_or("", |(_, value)| value.trim())
+    };
+    let old: Vec<String> = FORMER
+        .iter()
+        .filter(|name| !said(name).is_empty())
+        .map(|name| format!("{name}:{}", said(name)))
+        .collect();
+    if old.is_empty() {
+        return None;
+    }
+    let state = TableState::read(PATH, &FILTERS, asked);
+    let q = format!("{} {}", state.filter("q"), old.join(" "));
+    Some(state.with_filter("q", q.trim()).address())
+}
+
+/// `GET /events`: the page, or the list alone for the page's own script.
+async fn show(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
-    Query(asked): Query<EventsQuery>,
+    headers: HeaderMap,
+    Query(asked): AskedEvents,
 ) -> Response {
-    match read(&console, &visit, &caller, &asked).await {
-        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
-        Err(failure) => failed(&console, &visit, &caller, &failure),
+    if let Some(place) = former(&asked) {
+        return responses::see(&place);
+    }
+    let place = TableState::read(PATH, &FILTERS, &asked);
+    if let Some(short) = shorter(&visit, &place, &asked) {
+        return short;
+    }
+    let page = match read(&console, &visit, &caller, &headers, &asked).await {
+        Ok(page) => page,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    if !visit.fragment {
+        return responses::page(&console, &visit, StatusCode::OK, &page);
+    }
+    match page.as_list().render() {
+        Ok(list) => list_alone(
+            &console,
+            &visit,
+            &place,
+            list,
+            page.f.live.clone().unwrap_or_default(),
+        ),
+        Err(error) => {
+            let fault = ServerFault::new("render the list of events", error);
+            failed(&console, &visit, &caller, &fault.into())
+        }
     }
 }
 
-/// `GET /events/live`: the newest events as they come.
-pub async fn live(
+/// `GET /events/live`: the events of the filter as they come.
+async fn live(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
-    Query(asked): Query<EventsQuery>,
+    headers: HeaderMap,
+    Query(asked): AskedEvents,
 ) -> Response {
     let (shared, request, reader) = (console.clone(), visit.clone(), caller.clone());
     stream::stream(&shared, &request, &reader, move || {
         let (console, visit, caller) = (console.clone(), visit.clone(), caller.clone());
-        let asked = asked.clone();
+        let (headers, asked) = (headers.clone(), asked.clone());
         async move {
-            let page = read(&console, &visit, &caller, &asked).await.ok()?;
+            let page = read(&console, &visit, &caller, &headers, &asked)
+                .await
+                .ok()?;
             Some(vec![
                 ("counts", page.f.counts()),
-                ("rows", page.as_rows().render().ok()?),
+                ("list", page.as_list().render().ok()?),
             ])
         }
     })
 }
 
-/// `GET /events.csv`: what the filter finds, at most 10,000 events.
-pub async fn export(
+/// `GET /events.csv`: what the filter finds, with the columns that are shown, at most 10,000 events.
+async fn export(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
-    Query(asked): Query<EventsQuery>,
+    headers: HeaderMap,
+    Query(asked): AskedEvents,
 ) -> Response {
+    let columns = columns(visit.text);
+    let mut state = TableState::read(PATH, &FILTERS, &asked);
+    state.choose_columns("events", &columns, &asked, &headers, &visit);
+    let now = console.server.clock().now();
     let wanted = JournalQuery {
         before: None,
-        ..asked.read(&visit)
+        offset: 0,
+        // What cannot be read was said on the page.
+        ..wanted(&visit, &state, now).unwrap_or_default()
     };
     match journal::export(&console.server, &caller, wanted).await {
-        Ok(found) => {
-            let text = csv(&found);
-            download::bytes("events.csv", "text/csv; charset=utf-8", text.into_bytes())
-        }
+        Ok(found) => file(
+            &visit,
+            "events",
+            &state,
+            &columns,
+            &found.items,
+            |event, key| match key {
+                // A file is read by programs as well.
+                "when" => TableCell::text(event.at.to_string()),
+                key => cell(&visit, key, event, &found),
+            },
+        ),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
 }
@@ -181,39 +252,171 @@ async fn read(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
-    asked: &EventsQuery,
+    headers: &HeaderMap,
+    asked: &[(String, String)],
 ) -> Result<EventsPage, Failure> {
     let t = visit.text;
-    let found = journal::page(&console.server, caller, asked.read(visit)).await?;
-    let is_newest = asked.before.is_empty();
+    let now = console.server.clock().now();
+    let columns = columns(t);
+    let mut state = TableState::read(PATH, &FILTERS, asked);
+    state.choose_columns("events", &columns, asked, headers, visit);
+    let (found, fault) = match wanted(visit, &state, now) {
+        Ok(wanted) => (journal::page(&console.server, caller, wanted).await?, None),
+        Err(fault) => (EventPage::default(), Some(fault)),
+    };
+    let rows = found.items.iter().map(|event| TableLine {
+        id: format!("e-{}", event.sequence),
+        mark: None,
+        cells: state
+            .columns
+            .iter()
+            .map(|key| cell(visit, key, event, &found))
+            .collect(),
+        action: None,
+    });
+    let empty = EmptyTable {
+        icon: "history",
+        title: match fault {
+            Some(_) => t.table_unread(),
+            None => t.events_none(),
+        }
+        .to_owned(),
+        lead: match (&fault, found.before) {
+            (Some(_), _) => t.table_unread_lead(),
+            (None, Some(_)) => t.events_none_here(),
+            (None, None) => t.events_none_lead(),
+        }
+        .to_owned(),
+        href: PATH.to_owned(),
+        go: match state.filtered() {
+            true => t.events_clear().to_owned(),
+            false => String::new(),
+        },
+    };
+    let mut table = DataTable::new(t, &state, &columns, "", rows.collect(), found.count, empty);
+    if found.before.is_some() && !table.rows.is_empty() {
+        table.range = t.events_range_here(&table.range);
+    }
+    if let Some(before) = found.before {
+        let older = state.with_filter("before", &before.to_string());
+        table.other = Some((older.address(), t.events_older_part().to_owned()));
+    }
+    if table.previous.is_none() && !state.filter("before").is_empty() {
+        table.previous = Some(state.with_filter("before", "").address());
+    }
+    table.csv = (!table.rows.is_empty()).then(|| state.beside("/events.csv"));
+    table.fault = fault;
     Ok(EventsPage {
         t,
         f: PageLayout {
-            live: is_newest.then(|| asked.address("/events/live", None)),
+            live: Some(state.beside("/events/live")),
             ..layout(console, visit, caller, Nav::Events)
         },
-        kinds: kinds(t, &asked.kind),
-        object: asked.object.clone(),
-        user: asked.user.clone(),
-        since: asked.since.clone(),
-        until: asked.until.clone(),
-        is_filtered: !asked.address("", None).is_empty(),
-        export: asked.address("/events.csv", None),
-        older: found
-            .before
-            .map(|before| asked.address("/events", Some(before))),
-        newest: (!is_newest).then(|| asked.address("/events", None)),
-        rows: rows(visit, &found),
+        filter: filter(visit, headers, &state, &columns),
+        table,
     })
 }
 
+fn columns(t: Text) -> Vec<TableColumn> {
+    let more = |key, name: &str| {
+        TableColumn::new(key, name)
+            .class("wide")
+            .display(ColumnDisplay::Hidden)
+    };
+    vec![
+        TableColumn::new("when", t.events_when())
+            .class("at")
+            .display(ColumnDisplay::Fixed),
+        TableColumn::new("what", t.events_what())
+            .class("first")
+            .display(ColumnDisplay::Fixed),
+        TableColumn::new("object", t.events_object()).class("why"),
+        TableColumn::new("user", t.events_user()).class("wide"),
+        TableColumn::new("detail", t.events_detail()).class("wide detail"),
+        more("kind", t.events_kind()),
+        more("id", "ID"),
+        more("number", t.events_number()),
+    ]
+}
+
+fn filter(
+    visit: &RequestContext,
+    headers: &HeaderMap,
+    state: &TableState,
+    columns: &[TableColumn],
+) -> FilterBar {
+    let t = visit.text;
+    let here = state.address();
+    let shipped = [
+        (t.events_view_all(), ""),
+        (t.events_view_sessions(), "kind=sessions&since=1d"),
+        (t.events_view_changes(), "kind=system&since=30d"),
+    ]
+    .map(|(name, query)| (name.to_owned(), query.to_owned()));
+    let examples = [
+        ("oom", t.events_help_word()),
+        ("kind:session.ended", t.events_help_kind()),
+        ("object:train-1", t.events_help_object()),
+        ("user:mina", t.events_help_user()),
+        ("since:2h", t.events_help_since()),
+        ("until:2026-01-31", t.events_help_until()),
+    ]
+    .map(|(typed, finds)| FilterExample {
+        typed,
+        finds: finds.to_owned(),
+    });
+    FilterBar {
+        t,
+        module: super::assets::address("table.js"),
+        table: "events",
+        path: PATH,
+        q: state.filter("q").to_owned(),
+        hint: t.events_filter_hint().to_owned(),
+        label: t.events_filter().to_owned(),
+        pickers: vec![
+            FilterPicker {
+                name: "kind",
+                label: t.events_kind().to_owned(),
+                choices: kinds(t, state.filter("kind")),
+            },
+            FilterPicker {
+                name: "since",
+                label: t.events_since().to_owned(),
+                choices: times(t, state.filter("since")),
+            },
+        ],
+        hidden: Vec::new(),
+        columns: table::column_choices(state, columns),
+        views: view_links(headers, visit, "events", PATH, &here, shipped.into()),
+        examples: examples.into(),
+        target: "list",
+        here,
+    }
+}
+
 fn kinds(t: Text, chosen: &str) -> Vec<Choice> {
-    let mut kinds = vec![Choice::new("", t.events_all(), chosen.is_empty())];
+    let mut kinds = vec![Choice::new("", t.events_every_kind(), chosen.is_empty())];
     kinds.extend(TOPICS.map(|topic| Choice::new(topic, topic_word(t, topic), chosen == topic)));
     if !chosen.is_empty() && !TOPICS.contains(&chosen) {
         kinds.push(Choice::new(chosen, chosen, true));
     }
     kinds
+}
+
+fn times(t: Text, chosen: &str) -> Vec<Choice> {
+    let mut times = vec![Choice::new("", t.events_any_time(), chosen.is_empty())];
+    let known = [
+        t.events_hour(),
+        t.events_day(),
+        t.events_week(),
+        t.events_month(),
+    ];
+    let known = SINCE.into_iter().zip(known);
+    times.extend(known.map(|(value, words)| Choice::new(value, words, chosen == value)));
+    if !chosen.is_empty() && !SINCE.contains(&chosen) {
+        times.push(Choice::new(chosen, chosen, true));
+    }
+    times
 }
 
 fn topic_word(t: Text, topic: &str) -> &'static str {
@@ -228,26 +431,37 @@ fn topic_word(t: Text, topic: &str) -> &'static str {
     }
 }
 
-fn rows(visit: &RequestContext, found: &EventPage) -> Vec<EventTableRow> {
-    let rows = found.items.iter().map(|event| {
-        let (tone, what) = words(visit.text, &event.code);
-        let (object, href) = object(event, found);
-        EventTableRow {
-            when: format!(
-                "{} {}",
-                visit.clock.day(event.at),
-                visit.clock.second(event.at)
-            ),
-            tone,
-            what: what.map_or_else(|| event.code.clone(), str::to_owned),
-            code: event.code.clone(),
-            object,
-            href,
-            who: event.actor.clone(),
-            detail: detail(event),
+/// A field of an event.
+fn cell(visit: &RequestContext, key: &str, event: &EventView, found: &EventPage) -> TableCell {
+    match key {
+        "when" => TableCell::text(format!(
+            "{} {}",
+            visit.clock.day(event.at),
+            visit.clock.second(event.at)
+        )),
+        "what" => {
+            let (tone, what) = words(visit.text, &event.code);
+            TableCell::Dot {
+                tone,
+                text: what.map_or_else(|| event.code.clone(), str::to_owned),
+                note: event.code.clone(),
+            }
         }
-    });
-    rows.collect()
+        "object" => match object(event, found) {
+            (text, Some(href)) => TableCell::Link {
+                href,
+                text,
+                note: String::new(),
+            },
+            (text, None) => TableCell::Code(text),
+        },
+        "user" => TableCell::text(event.actor.clone()),
+        "detail" => TableCell::text(detail(event)),
+        "kind" => TableCell::text(topic_word(visit.text, &event.topic)),
+        "id" => TableCell::Code(event.object.clone()),
+        "number" => TableCell::text(event.sequence.to_string()),
+        _ => TableCell::Empty,
+    }
 }
 
 /// The name of what an event is about, and where it is shown.
@@ -329,85 +543,60 @@ fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>) {
     ("i", Some(what))
 }
 
-/// All columns for a spreadsheet, with what it would run as a formula made text.
-fn csv(found: &EventPage) -> String {
-    let mut out = String::from("\u{feff}sequence,at,topic,code,object,name,actor,before,after\r\n");
-    for event in &found.items {
-        let name = found.names.get(&event.object).map_or("", String::as_str);
-        let cells = [
-            event.sequence.to_string(),
-            event.at.to_string(),
-            event.topic.clone(),
-            event.code.clone(),
-            event.object.clone(),
-            name.to_owned(),
-            event.actor.clone(),
-            event.before.clone(),
-            event.after.clone(),
-        ];
-        let line: Vec<String> = cells.iter().map(|text| cell(text)).collect();
-        out.push_str(&line.join(","));
-        out.push_str("\r\n");
-    }
-    out
-}
-
-fn cell(text: &str) -> String {
-    let guard = match text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
-        true => "'",
-        false => "",
-    };
-    format!("\"{guard}{}\"", text.replace('"', "\"\""))
-}
-
 #[cfg(test)]
 mod tests {
-    use rules::units::Timestamp;
+    use axum::http::Extensions;
 
     use super::*;
 
-    #[test]
-    fn a_cell_is_never_a_formula_and_never_breaks_its_line() {
-        for (text, expected) in [
-            ("plain", "\"plain\""),
-            ("=cmd()", "\"'=cmd()\""),
-            ("@x", "\"'@x\""),
-            ("a \"b\", c\nd", "\"a \"\"b\"\", c\nd\""),
-        ] {
-            assert_eq!(cell(text), expected);
-        }
-        let event = EventView {
-            sequence: 7,
-            at: Timestamp::from_millis(0),
-            actor: "mina".into(),
-            topic: "sessions".into(),
-            object: "x".into(),
-            code: "session.running".into(),
-            before: "preparing".into(),
-            after: "-1".into(),
-        };
-        let page = EventPage {
-            items: vec![event],
-            ..EventPage::default()
-        };
-        let text = csv(&page);
-        assert_eq!(text.lines().count(), 2, "{text}");
-        assert!(text.ends_with("\"preparing\",\"'-1\"\r\n"), "{text}");
+    fn pairs(query: &[(&str, &str)]) -> Vec<(String, String)> {
+        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        query.iter().map(own).collect()
+    }
+
+    fn asked(query: &[(&str, &str)]) -> Result<JournalQuery, String> {
+        let visit = RequestContext::of(&HeaderMap::new(), &Extensions::new(), PATH.into());
+        let state = TableState::read(PATH, &FILTERS, &pairs(query));
+        wanted(&visit, &state, Timestamp::from_millis(100_000_000))
     }
 
     #[test]
-    fn the_filter_stands_in_the_address_and_older_pages_keep_it() {
-        let asked = EventsQuery {
-            kind: "sessions".into(),
-            user: "mina kim".into(),
-            before: "9".into(),
-            ..EventsQuery::default()
-        };
+    fn words_of_the_filter_look_in_one_property_or_anywhere() {
+        let read = asked(&[
+            ("q", "oom user:mina object:train-1 pytorch:2.9"),
+            ("kind", "sessions"),
+            ("since", "1h"),
+            ("page", "2"),
+        ])
+        .expect("a query");
         assert_eq!(
-            asked.address("/events", Some(5)),
-            "/events?kind=sessions&user=mina%20kim&before=5"
+            (read.kind.as_str(), read.user.as_str()),
+            ("sessions", "mina")
         );
-        assert_eq!(EventsQuery::default().address("/events", None), "/events");
+        assert_eq!((read.object.as_str(), read.offset), ("train-1", 50));
+        assert_eq!(read.words, ["oom", "pytorch:2.9"]);
+        assert_eq!(read.since, Some(Timestamp::from_millis(96_400_000)));
+        let day = asked(&[("q", "since:2026-01-31 until:2026-01-31")]).expect("a query");
+        let (since, until) = (day.since.expect("a time"), day.until.expect("a time"));
+        assert_eq!(until.as_millis() - since.as_millis(), 86_399_999);
+        for odd in ["since:yesterday", "until:", "since:-3h", "since:é"] {
+            assert!(asked(&[("q", odd)]).is_err(), "{odd}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_former_releases_become_words() {
+        let old = pairs(&[
+            ("kind", "sessions"),
+            ("object", "first"),
+            ("user", ""),
+            ("since", "2026-01-01T00:00"),
+        ]);
+        assert_eq!(
+            former(&old).as_deref(),
+            Some("/events?q=object%3Afirst&kind=sessions&since=2026-01-01T00%3A00")
+        );
+        assert_eq!(former(&pairs(&[("kind", "sessions")])), None);
     }
 
     #[test]

@@ -2,13 +2,14 @@
 //! cordon, the drain and the cut. Where devices are simulated each of these pages says so.
 
 pub mod partitions;
+pub(super) mod table;
 
 use api::gpus::{CordonRequest, DrainRequest, Gpu, GpuSlice, Gpus};
 use api::history::HistoryRange;
 use askama::Template;
 use axum::Form;
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use rules::devices::{Health, Hold, WHOLE};
 use rules::names::SessionId;
@@ -18,11 +19,11 @@ use rules::resources::DeviceShare;
 use rules::session::SessionState;
 use rules::units::{Bytes, GpuShare, Timestamp};
 use serde::Deserialize;
-use server::Failure;
 use server::access::Caller;
 use server::actions::gpus;
 use server::actions::history::{self, RecentUse};
 use server::actions::sessions;
+use server::{Failure, ServerFault};
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, BarRow, Block, BlockKind, Fill, Markup};
@@ -31,11 +32,13 @@ use super::history::{HistoryParts, HistoryView};
 use super::joined_blocks::{self, OwnedBlock};
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
+use super::table::TableState;
+use super::table_answer::{list_alone, shorter};
 use super::{PagesContext, layout, live as stream, presenter, responses};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
-#[template(config = "web/askama.toml", path = "pages/gpus.html", blocks = ["lead", "plan", "key"])]
+#[template(config = "web/askama.toml", path = "pages/gpus.html", blocks = ["lead", "list", "plan", "key"])]
 pub struct GpusPage {
     pub t: Text,
     pub f: PageLayout,
@@ -44,6 +47,8 @@ pub struct GpusPage {
     pub simulated: bool,
     pub plan: FloorPlan,
     pub groups: Vec<DeviceGroup>,
+    /// Where there are more devices than a floor plan shows: the table of them, in its place.
+    pub list: Option<table::GpuList>,
     /// Where there is no device: what machines say of their drivers.
     pub troubles: Vec<String>,
     /// Accelerators of other families: name, and how many on which machine.
@@ -218,37 +223,67 @@ pub struct GpuForm {
     note: String,
 }
 
-/// `GET /gpus`
+/// `GET /gpus`: the page, or the list alone for the page's own script.
 pub async fn list(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
-    Query(asked): Query<FloorPlanQuery>,
+    headers: HeaderMap,
+    Query(asked): AskedGpus,
 ) -> Response {
-    match read(&console, &visit, &caller, By::asked(&asked.by)).await {
-        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
-        Err(failure) => failed(&console, &visit, &caller, &failure),
+    let place = TableState::read(table::PATH, &table::FILTERS, &asked);
+    if let Some(short) = shorter(&visit, &place, &asked) {
+        return short;
+    }
+    let page = match read(&console, &visit, &caller, &headers, &asked).await {
+        Ok(page) => page,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    if !visit.fragment {
+        return responses::page(&console, &visit, StatusCode::OK, &page);
+    }
+    match page.as_list().render() {
+        Ok(list) => list_alone(
+            &console,
+            &visit,
+            &place,
+            list,
+            page.f.live.clone().unwrap_or_default(),
+        ),
+        Err(error) => {
+            let fault = ServerFault::new("render the list of GPUs", error);
+            failed(&console, &visit, &caller, &fault.into())
+        }
     }
 }
+
+type AskedGpus = Query<Vec<(String, String)>>;
 
 /// `GET /gpus/live`: the same as slices come and go.
 pub async fn list_live(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
-    Query(asked): Query<FloorPlanQuery>,
+    headers: HeaderMap,
+    Query(asked): AskedGpus,
 ) -> Response {
-    let by = By::asked(&asked.by);
     let (shared, request, reader) = (console.clone(), visit.clone(), caller.clone());
     stream::stream(&shared, &request, &reader, move || {
         let (console, visit, caller) = (console.clone(), visit.clone(), caller.clone());
+        let (headers, asked) = (headers.clone(), asked.clone());
         async move {
-            let page = read(&console, &visit, &caller, by).await.ok()?;
-            Some(vec![
-                ("lead", page.as_lead().render().ok()?),
-                ("plan", page.as_plan().render().ok()?),
-                ("key", page.as_key().render().ok()?),
-            ])
+            let page = read(&console, &visit, &caller, &headers, &asked)
+                .await
+                .ok()?;
+            let lead = ("lead", page.as_lead().render().ok()?);
+            Some(match page.list {
+                Some(_) => vec![lead, ("list", page.as_list().render().ok()?)],
+                None => vec![
+                    lead,
+                    ("plan", page.as_plan().render().ok()?),
+                    ("key", page.as_key().render().ok()?),
+                ],
+            })
         }
     })
 }
@@ -354,8 +389,11 @@ async fn read(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
-    by: By,
+    headers: &HeaderMap,
+    asked: &[(String, String)],
 ) -> Result<GpusPage, Failure> {
+    let by = asked.iter().find(|(name, _)| name == "by");
+    let by = By::asked(by.map_or("", |(_, by)| by));
     let t = visit.text;
     let now = console.server.clock().now();
     let all = gpus::list(&console.server, caller).await?;
@@ -364,20 +402,29 @@ async fn read(
         true => troubles(t, &sessions::overview(&console.server, caller).await?),
         false => Vec::new(),
     };
-    let query = by.query();
+    let long = all.items.len() > table::MAX_CARDS;
+    let list = long.then(|| table::read(visit, headers, asked, &all.items));
+    let shown = match long {
+        true => &[][..],
+        false => &all.items,
+    };
     Ok(GpusPage {
         t,
         f: PageLayout {
-            live: Some(format!("/gpus/live{query}")),
+            live: Some(match &list {
+                Some(list) => list.live.clone(),
+                None => format!("/gpus/live{}", by.query()),
+            }),
             ..layout(console, visit, caller, Nav::Gpus)
         },
         lead: lead(t, &all.items),
         simulated: all.simulated,
         plan: FloorPlan::new(t, by, "/gpus", &all.items, now),
         troubles,
+        list,
         groups: groups(
             t,
-            &all.items,
+            shown,
             &Drawing {
                 by,
                 recent: Some(&recent),

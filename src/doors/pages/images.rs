@@ -1,7 +1,5 @@
 //! `/images`, `/images/{id}` and importing.
 
-use std::collections::BTreeMap;
-
 use api::operations::{OperationState, OperationView};
 use api::sessions::ListQuery;
 use askama::Template;
@@ -28,37 +26,29 @@ use super::components::{self, Alert, Choice, IconFact};
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::{RequestContext, taste, taste_of};
+use super::table::{DataTable, FilterBar, TableState};
+use super::table_answer::{list_alone, shorter};
 use super::{PagesContext, layout, live as stream, presenter, responses};
 use crate::doors::text::{Text, codes};
 
+mod list;
+
 #[derive(Template)]
-#[template(config = "web/askama.toml", path = "pages/images.html", blocks = ["summary", "images", "jobs"])]
+#[template(config = "web/askama.toml", path = "pages/images.html", blocks = ["summary", "list", "jobs"])]
 pub struct ImagesPage {
     pub t: Text,
     pub f: PageLayout,
     pub alert: Option<Alert>,
     pub summary: String,
     pub may_import: bool,
-    pub images: Vec<ImageRow>,
+    pub filter: FilterBar,
+    pub table: DataTable,
+    /// Nothing was imported yet.
+    pub only_host: bool,
     pub import_name: String,
     pub jobs: Vec<ImportRow>,
     /// Whether an import is over and can be cleared from the list.
     pub clearable: bool,
-}
-
-pub struct ImageRow {
-    pub id: String,
-    /// As a form or an address names it.
-    pub value: String,
-    pub href: String,
-    pub name: String,
-    pub digest: String,
-    pub what: String,
-    pub note: String,
-    pub size: String,
-    pub own_size: String,
-    pub used_by: String,
-    pub age: String,
 }
 
 pub struct ImportRow {
@@ -105,6 +95,8 @@ pub(super) fn router() -> Router<PagesContext> {
     Router::new()
         .route("/images", get(show))
         .route("/images/live", get(live))
+        .route("/images.csv", get(list::export))
+        .route("/images/remove", get(list::ask).post(list::remove))
         .route("/images/imports/clear", post(clear))
         .route(
             "/images/import",
@@ -154,31 +146,53 @@ fn about(image: &images_rules::CatalogImage) -> String {
     )
 }
 
+/// `GET /images`: the page, or the list alone for the page's own script.
 async fn show(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
     headers: HeaderMap,
+    Query(asked): AskedImages,
 ) -> Response {
-    let (alert, seen) = (None, cleared(&headers, &visit));
-    shown(
-        &console,
-        &visit,
-        &caller,
-        StatusCode::OK,
-        alert,
-        String::new(),
-        seen,
-    )
-    .await
+    let place = TableState::read(list::PATH, &list::FILTERS, &asked);
+    if let Some(short) = shorter(&visit, &place, &asked) {
+        return short;
+    }
+    let page = match read(&console, &visit, &caller, &headers, &asked).await {
+        Ok(page) => page,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    if !visit.fragment {
+        return responses::page(&console, &visit, StatusCode::OK, &page);
+    }
+    match page.as_list().render() {
+        Ok(list) => list_alone(
+            &console,
+            &visit,
+            &place,
+            list,
+            page.f.live.clone().unwrap_or_default(),
+        ),
+        Err(error) => {
+            let fault = ServerFault::new("render the list of images", error);
+            failed(&console, &visit, &caller, &fault.into())
+        }
+    }
 }
+
+type AskedImages = Query<Vec<(String, String)>>;
 
 /// The cookie that says until when this browser cleared the list of imports.
 const CLEARED: &str = "fardel_imports_cleared";
 
-/// Imports that were over by then are not listed in this browser.
-fn cleared(headers: &HeaderMap, visit: &RequestContext) -> Timestamp {
-    let millis = taste_of(headers, visit.secure, CLEARED);
+/// Imports that were over by then are not listed in this browser. A stream has it in its address, for streams of one
+/// address are shared.
+fn cleared(headers: &HeaderMap, visit: &RequestContext, asked: &[(String, String)]) -> Timestamp {
+    let named = asked.iter().find(|(name, _)| name == "cleared");
+    let millis = match named {
+        Some((_, value)) => Some(value.as_str()),
+        None => taste_of(headers, visit.secure, CLEARED),
+    };
     let millis = millis.and_then(|text| text.parse().ok()).unwrap_or(0);
     Timestamp::from_millis(millis)
 }
@@ -197,37 +211,6 @@ async fn clear(
     response
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct LiveImagesQuery {
-    /// As `cleared`, in the address, for streams of one address are shared.
-    cleared: i64,
-}
-
-async fn shown(
-    console: &PagesContext,
-    visit: &RequestContext,
-    caller: &Caller,
-    status: StatusCode,
-    alert: Option<Alert>,
-    import_name: String,
-    cleared: Timestamp,
-) -> Response {
-    match read(console, visit, caller, cleared).await {
-        Ok(page) => responses::page(
-            console,
-            visit,
-            status,
-            &ImagesPage {
-                alert,
-                import_name,
-                ..page
-            },
-        ),
-        Err(failure) => failed(console, visit, caller, &failure),
-    }
-}
-
 fn failed(
     console: &PagesContext,
     visit: &RequestContext,
@@ -242,18 +225,21 @@ async fn live(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
-    Query(asked): Query<LiveImagesQuery>,
+    headers: HeaderMap,
+    Query(asked): AskedImages,
 ) -> Response {
-    let cleared = Timestamp::from_millis(asked.cleared);
     let (shared, request, reader) = (console.clone(), visit.clone(), caller.clone());
     stream::stream(&shared, &request, &reader, move || {
         let (console, visit, caller) = (console.clone(), visit.clone(), caller.clone());
+        let (headers, asked) = (headers.clone(), asked.clone());
         async move {
-            let page = read(&console, &visit, &caller, cleared).await.ok()?;
+            let page = read(&console, &visit, &caller, &headers, &asked)
+                .await
+                .ok()?;
             let fragments = vec![
                 ("counts", page.f.counts()),
                 ("summary", page.as_summary().render().ok()?),
-                ("images", page.as_images().render().ok()?),
+                ("list", page.as_list().render().ok()?),
                 ("jobs", page.as_jobs().render().ok()?),
             ];
             // How far it is stands in no row.
@@ -267,85 +253,37 @@ async fn read(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
-    cleared: Timestamp,
+    headers: &HeaderMap,
+    asked: &[(String, String)],
 ) -> Result<ImagesPage, Failure> {
     let t = visit.text;
     let server = &console.server;
     let now = server.clock().now();
-    let known = images::list(server, caller).await?;
-    let seen = sessions::overview(server, caller).await?;
-    let active = ListQuery {
-        q: "state:live".into(),
-        limit: Some(500),
-        ..ListQuery::default()
-    };
-    let active = sessions::list(server, caller, &active).await?.items;
-    let users = |name: &str| {
-        active
-            .iter()
-            .filter(|session| session.image == name)
-            .count()
-            .to_string()
-    };
+    let cleared = cleared(headers, visit, asked);
+    let list = list::read(console, visit, caller, headers, asked).await?;
     let may_import = caller.subject.can(Permission::ImagesWrite);
     let jobs = if may_import {
         operations::list(server, caller).await?
     } else {
         Vec::new()
     };
-    // Two names of one image take its room once.
-    let sizes: BTreeMap<&str, u64> = known
-        .iter()
-        .map(|image| (image.digest.as_str(), image.size.0))
-        .collect();
-    let total: u64 = sizes.values().sum();
     let jobs: Vec<OperationView> = jobs
         .into_iter()
         .filter(|job| job.ended_at.is_none_or(|at| at > cleared))
         .collect();
-    let mut rows = vec![ImageRow {
-        id: "host".into(),
-        value: "host".into(),
-        href: "/images/host".into(),
-        name: "host".into(),
-        digest: String::new(),
-        what: t.images_embedded().to_owned(),
-        note: t.images_embedded_note().to_owned(),
-        size: "–".into(),
-        own_size: String::new(),
-        used_by: users("host"),
-        age: String::new(),
-    }];
-    rows.extend(known.iter().map(|image| ImageRow {
-        id: image.id.to_string(),
-        value: responses::encoded(&image.reference),
-        href: format!("/images/{}", image.id),
-        name: image.reference.clone(),
-        digest: short(&image.digest),
-        what: t.images_imported().to_owned(),
-        note: about(image),
-        size: components::size(image.size.0),
-        own_size: String::new(),
-        used_by: users(&image.reference),
-        age: visit.clock.ago(image.imported_at, now),
-    }));
-    let counts = seen.counts;
+    let live = format!("{}&cleared={}", list.live, cleared.as_millis());
     Ok(ImagesPage {
         t,
         f: PageLayout {
-            sessions: counts.scheduled
-                + counts.preparing
-                + counts.running
-                + counts.stopping
-                + counts.pending,
-            waiting: counts.pending,
-            live: Some(format!("/images/live?cleared={}", cleared.as_millis())),
+            live: Some(live),
             ..layout(console, visit, caller, Nav::Images)
         },
         alert: None,
-        summary: t.images_summary(rows.len() as u64, components::size(total)),
+        summary: list.summary,
         may_import,
-        images: rows,
+        filter: list.filter,
+        table: list.table,
+        only_host: list.only_host,
         import_name: String::new(),
         clearable: jobs.iter().any(|job| job.ended_at.is_some()),
         jobs: jobs
@@ -430,16 +368,17 @@ async fn import(
                 Some("/reference") => form.at("name"),
                 _ => form.at("archive"),
             };
-            shown(
-                &console,
-                &visit.refusing(form),
-                &caller,
-                responses::status(&refusal),
-                None,
-                name,
-                cleared(&headers, &visit),
-            )
-            .await
+            let visit = visit.refusing(form);
+            match read(&console, &visit, &caller, &headers, &[]).await {
+                Ok(page) => {
+                    let page = ImagesPage {
+                        import_name: name,
+                        ..page
+                    };
+                    responses::page(&console, &visit, responses::status(&refusal), &page)
+                }
+                Err(failure) => failed(&console, &visit, &caller, &failure),
+            }
         }
         Err(fault) => failed(&console, &visit, &caller, &fault),
     }

@@ -12,7 +12,7 @@ use rules::resources::Demand;
 use rules::self_test::SelfTestStatus;
 use rules::session::{Outcome, SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
-use server::actions::sessions::NodeOverview;
+use server::actions::sessions::{NodeOverview, wait_word};
 
 use super::components::{self, BarRow, Block, BlockKind, CheckRow, Fill, Markup};
 use super::joined_blocks::{self, OwnedBlock};
@@ -426,15 +426,12 @@ pub fn outlook(
 
 /// How a waiting session stands in the queue, in a word or two.
 pub fn queue_word(t: Text, answer: &Explanation) -> &'static str {
-    let code = answer.blockers.first().map_or("", |b| b.code.as_str());
-    match (code, answer.verdict, answer.queue_position) {
-        (rules::codes::START_LATER, ..) => t.queue_scheduled(),
-        (rules::codes::DEPENDENCY_WAITING | rules::codes::DEPENDENCY_WAITING_OTHER, ..) => {
-            t.queue_depends()
-        }
-        (rules::codes::SESSION_HELD, ..) => t.queue_held(),
-        (_, Verdict::Never, _) => t.preview_never(),
-        (_, _, Some(1)) => t.queue_next(),
+    match (wait_word(answer), answer.queue_position) {
+        ("scheduled", _) => t.queue_scheduled(),
+        ("depends", _) => t.queue_depends(),
+        ("held", _) => t.queue_held(),
+        ("never", _) => t.preview_never(),
+        (_, Some(1)) => t.queue_next(),
         _ => t.state_waiting(),
     }
 }

@@ -1,25 +1,34 @@
-//! `/queue`: what waits, in order and why, and a plan of what ends and starts when. Changes to a waiting request are
-//! in `waiting_request`.
+//! `/queue`: what waits, in order and why, filtered and page by page, and a plan of what ends and starts when. Changes to
+//! a waiting request are in `waiting_request`.
+
+mod cancel;
 
 use api::sessions::SessionView;
 use askama::Template;
+use axum::Router;
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use axum::routing::get;
 use rules::placement::explain::Explanation;
 use rules::policy::SharePolicy;
 use rules::session::SessionState;
 use rules::units::Timestamp;
-use serde::Deserialize;
-use server::Failure;
 use server::access::Caller;
 use server::actions::gpus as devices;
-use server::actions::sessions::{self, PlannedSession, QUEUE_PAGE, QueueView, WaitingLaunch};
+use server::actions::sessions::{
+    self, MAX_QUEUE_EXPORTED, PlannedSession, QueueFilter, QueueView, WaitingLaunch,
+};
+use server::{Failure, ServerFault};
 
 use super::authentication::PageCaller;
-use super::components::{self, Alert, BarRow};
+use super::components::{self, Alert, BarRow, Choice};
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
+use super::table::{self, FilterBar, FilterExample, FilterPicker, Pager, TableCell, TableState};
+use super::table_answer::{list_alone, shorter};
+use super::table_choices::view_links;
+use super::table_csv::csv;
 use super::{PagesContext, gpus, layout, live as stream, presenter, responses};
 use crate::doors::text::Text;
 
@@ -34,9 +43,11 @@ pub struct QueuePage {
     /// That sessions of others wait; none where none does, or all are shown.
     pub others: Option<String>,
     pub waiting: Vec<QueueRow>,
-    /// Addresses of the pages before and behind.
-    pub newer: Option<String>,
-    pub older: Option<String>,
+    pub filter: FilterBar,
+    /// Something is filtered, and nothing is found.
+    pub unmatched: bool,
+    pub may_cancel: bool,
+    pub pager: Pager,
     pub room: Vec<BarRow>,
     pub plan: Vec<PlanRow>,
     /// Words under the plan's axis: now, the middle, the end.
@@ -45,6 +56,8 @@ pub struct QueuePage {
 
 pub struct QueueRow {
     pub id: String,
+    /// What a mark sends: the session, or all that wait of its launch.
+    pub mark: String,
     pub position: String,
     pub hue: u8,
     pub href: String,
@@ -86,44 +99,74 @@ pub struct PlanRow {
     pub open: bool,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default)]
-pub struct QueueQuery {
-    page: Option<usize>,
+/// Where the list is.
+const PATH: &str = "/queue";
+/// The parts of an address that choose rows.
+const FILTERS: [&str; 2] = ["q", "why"];
+
+type AskedQueue = Query<Vec<(String, String)>>;
+
+pub(super) fn router() -> Router<PagesContext> {
+    Router::new()
+        .route("/queue", get(show))
+        .route("/queue/live", get(live))
+        .route("/queue.csv", get(export))
+        .route("/queue/cancel", get(cancel::ask).post(cancel::cancel))
 }
 
 /// Least time that the plan shows: a plan of a minute would move all the time.
 const MIN_PLAN: u64 = 3600;
 
-/// `GET /queue`
-pub async fn show(
+/// `GET /queue`: the page, or the list alone for the page's own script.
+async fn show(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
-    Query(asked): Query<QueueQuery>,
+    headers: HeaderMap,
+    Query(asked): AskedQueue,
 ) -> Response {
-    match read(&console, &visit, &caller, asked.page).await {
-        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
-        Err(failure) => {
-            let frame = layout(&console, &visit, &caller, Nav::Queue);
-            responses::failure(&console, &visit, Some(frame), &failure)
+    let place = TableState::read(PATH, &FILTERS, &asked);
+    if let Some(short) = shorter(&visit, &place, &asked) {
+        return short;
+    }
+    let page = match read(&console, &visit, &caller, &headers, &asked).await {
+        Ok(page) => page,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    if !visit.fragment {
+        return responses::page(&console, &visit, StatusCode::OK, &page);
+    }
+    match page.as_queue().render() {
+        Ok(list) => list_alone(
+            &console,
+            &visit,
+            &place,
+            list,
+            page.f.live.clone().unwrap_or_default(),
+        ),
+        Err(error) => {
+            let fault = ServerFault::new("render the queue", error);
+            failed(&console, &visit, &caller, &fault.into())
         }
     }
 }
 
 /// `GET /queue/live`
-pub async fn live(
+async fn live(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
-    Query(asked): Query<QueueQuery>,
+    headers: HeaderMap,
+    Query(asked): AskedQueue,
 ) -> Response {
     let (shared, request, reader) = (console.clone(), visit.clone(), caller.clone());
     stream::stream(&shared, &request, &reader, move || {
         let (console, visit, caller) = (console.clone(), visit.clone(), caller.clone());
-        let number = asked.page;
+        let (headers, asked) = (headers.clone(), asked.clone());
         async move {
-            let page = read(&console, &visit, &caller, number).await.ok()?;
+            let page = read(&console, &visit, &caller, &headers, &asked)
+                .await
+                .ok()?;
             Some(vec![
                 ("counts", page.f.counts()),
                 ("shown", page.as_count().render().ok()?),
@@ -135,6 +178,66 @@ pub async fn live(
     })
 }
 
+/// `GET /queue.csv`: the launches that the filter lets through in the order of the queue, at most 500.
+async fn export(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Query(asked): AskedQueue,
+) -> Response {
+    let t = visit.text;
+    let place = TableState::read(PATH, &FILTERS, &asked);
+    let most = MAX_QUEUE_EXPORTED;
+    let queue = sessions::queue_table(&console.server, &caller, wanted(&place), 1, most);
+    let queue = match queue.await {
+        Ok(queue) => queue,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let heads = [
+        t.queue_place(),
+        t.sessions_name(),
+        t.queue_sessions(),
+        t.events_user(),
+        t.sessions_image(),
+        t.queue_asked(),
+        t.queue_why(),
+        t.queue_waits_since(),
+    ]
+    .map(str::to_owned);
+    let rows: Vec<Vec<TableCell>> = queue
+        .launches
+        .iter()
+        .map(|launch| {
+            let (session, answer) = (&launch.first.session, &launch.first.why);
+            let position = answer.queue_position.map(|position| position.to_string());
+            let asked = presenter::asked(t, &session.resources, SharePolicy::default());
+            [
+                position.unwrap_or_default(),
+                session.name.to_string(),
+                launch.copies.to_string(),
+                session.owner.name.to_string(),
+                session.image.clone(),
+                asked,
+                presenter::sentence(t, &visit.clock, answer),
+                session.created_at.to_string(),
+            ]
+            .map(TableCell::text)
+            .into()
+        })
+        .collect();
+    csv(&visit, "queue", &heads, &rows)
+}
+
+fn failed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    failure: &Failure,
+) -> Response {
+    let frame = layout(console, visit, caller, Nav::Queue);
+    responses::failure(console, visit, Some(frame), failure)
+}
+
 /// The page with these words on top.
 pub(super) async fn with_alert(
     console: &PagesContext,
@@ -142,22 +245,35 @@ pub(super) async fn with_alert(
     caller: &Caller,
     alert: Alert,
 ) -> Result<QueuePage, Failure> {
-    let page = read(console, visit, caller, None).await?;
+    let page = read(console, visit, caller, &HeaderMap::new(), &[]).await?;
     Ok(QueuePage {
         alert: Some(alert),
         ..page
     })
 }
 
+fn wanted(state: &TableState) -> QueueFilter {
+    QueueFilter {
+        q: state.filter("q").to_owned(),
+        why: state.filter("why").to_owned(),
+    }
+}
+
 async fn read(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
-    number: Option<usize>,
+    headers: &HeaderMap,
+    asked: &[(String, String)],
 ) -> Result<QueuePage, Failure> {
     let t = visit.text;
     let now = console.server.clock().now();
-    let queue = sessions::queue_page(&console.server, caller, number.unwrap_or(1)).await?;
+    let mut state = TableState::read(PATH, &FILTERS, asked);
+    let (number, limit) = (state.page as usize, table::ROWS as usize);
+    let queue = sessions::queue_table(&console.server, caller, wanted(&state), number, limit);
+    let queue = queue.await?;
+    // The last page where a later one was asked for.
+    state.page = u32::try_from(queue.page).unwrap_or(1);
     let seen = sessions::overview(&console.server, caller).await?;
     let counts = seen.counts;
     let several = seen.machines.len() > 1;
@@ -166,8 +282,7 @@ async fn read(
     let may_write = caller
         .subject
         .can(rules::permissions::Permission::SessionsWrite);
-    let address = |page: usize| format!("/queue?page={page}");
-    let pages = queue.of.div_ceil(QUEUE_PAGE);
+    let (rows, total) = (queue.launches.len() as u64, queue.of as u64);
     let time = PlanTime::of(&queue.plan, now);
     Ok(QueuePage {
         t,
@@ -178,7 +293,7 @@ async fn read(
                 + counts.stopping
                 + counts.pending,
             waiting: counts.pending,
-            live: Some(format!("/queue/live?page={}", queue.page)),
+            live: Some(state.beside("/queue/live")),
             ..layout(console, visit, caller, Nav::Queue)
         },
         alert: None,
@@ -189,8 +304,13 @@ async fn read(
             .iter()
             .map(|launch| waiting(t, visit, launch, devices.policy, may_write, now))
             .collect(),
-        newer: (queue.page > 1).then(|| address(queue.page - 1)),
-        older: (queue.page < pages).then(|| address(queue.page + 1)),
+        filter: filter(visit, headers, &state),
+        unmatched: rows == 0 && state.filtered(),
+        may_cancel: may_write,
+        pager: Pager {
+            csv: (rows > 0).then(|| state.beside("/queue.csv")),
+            ..Pager::new(t, &state, rows, total)
+        },
         room: devices
             .items
             .iter()
@@ -216,6 +336,54 @@ async fn read(
             part => visit.clock.near(time.at(part), now),
         }),
     })
+}
+
+fn filter(visit: &RequestContext, headers: &HeaderMap, state: &TableState) -> FilterBar {
+    let t = visit.text;
+    let here = state.address();
+    let shipped = [
+        (t.queue_view_all(), ""),
+        (t.queue_view_held(), "why=held"),
+        (t.queue_view_never(), "why=never"),
+    ]
+    .map(|(name, query)| (name.to_owned(), query.to_owned()));
+    let choice = |value, words: &str| Choice::new(value, words, state.filter("why") == value);
+    let examples = [
+        ("train", t.queue_help_word()),
+        ("owner:mina", t.filter_help_owner()),
+        ("name:train", t.filter_help_name()),
+    ]
+    .map(|(typed, finds)| FilterExample {
+        typed,
+        finds: finds.to_owned(),
+    });
+    FilterBar {
+        t,
+        module: super::assets::address("table.js"),
+        table: "queue",
+        path: PATH,
+        q: state.filter("q").to_owned(),
+        hint: t.queue_filter_hint().to_owned(),
+        label: t.queue_filter().to_owned(),
+        pickers: vec![FilterPicker {
+            name: "why",
+            label: t.queue_why().to_owned(),
+            choices: vec![
+                choice("", t.queue_any_reason()),
+                choice("room", t.queue_for_room()),
+                choice("scheduled", t.queue_scheduled()),
+                choice("depends", t.queue_depends()),
+                choice("held", t.queue_held()),
+                choice("never", t.preview_never()),
+            ],
+        }],
+        hidden: Vec::new(),
+        columns: Vec::new(),
+        views: view_links(headers, visit, "queue", PATH, &here, shipped.into()),
+        examples: examples.into(),
+        target: "queue",
+        here,
+    }
 }
 
 /// How many of those that wait stand on this page.
@@ -318,6 +486,10 @@ fn waiting(
     let alone = launch.copies == 1 && session.state == SessionState::Pending;
     QueueRow {
         id: session.id.to_string(),
+        mark: match launch.copies {
+            1 => session.id.to_string(),
+            _ => format!("all:{}", session.id),
+        },
         position: answer
             .queue_position
             .map_or_else(|| "–".to_owned(), |position| position.to_string()),

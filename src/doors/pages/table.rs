@@ -90,6 +90,12 @@ pub enum TableCell {
         percent: u8,
         accent: bool,
     },
+    /// Something that happened: class of the dot, words, and its code.
+    Dot {
+        tone: &'static str,
+        text: String,
+        note: String,
+    },
     /// Digests, addresses and commands.
     Code(String),
 }
@@ -111,7 +117,8 @@ impl TableCell {
             TableCell::Empty => String::new(),
             TableCell::Text { text, note }
             | TableCell::Link { text, note, .. }
-            | TableCell::Pill { text, note, .. } => match note.is_empty() {
+            | TableCell::Pill { text, note, .. }
+            | TableCell::Dot { text, note, .. } => match note.is_empty() {
                 true => text.clone(),
                 false => format!("{text} ({note})"),
             },
@@ -231,6 +238,18 @@ impl TableState {
         found.map_or("", |(_, value)| value)
     }
 
+    /// The first page of the same list with another value of one filter.
+    pub fn with_filter(&self, name: &str, value: &str) -> TableState {
+        let mut other = self.clone();
+        other.page = 1;
+        for (known, now) in &mut other.filters {
+            if *known == name {
+                value.clone_into(now);
+            }
+        }
+        other
+    }
+
     /// Whether anything is filtered.
     pub fn filtered(&self) -> bool {
         self.filters.iter().any(|(_, value)| !value.is_empty())
@@ -291,6 +310,44 @@ pub fn column_cookie(table: &str) -> String {
     format!("fardel_columns_{table}")
 }
 
+/// The foot of a list: where its page is, its file, and the way to other pages.
+#[derive(Template, Clone, Debug)]
+#[template(config = "web/askama.toml", path = "parts/pager.html")]
+pub struct Pager {
+    pub t: Text,
+    /// `51–100 of 775`
+    pub range: String,
+    pub previous: Option<String>,
+    pub next: Option<String>,
+    /// The order is by time: the pages are newer and older ones.
+    pub by_time: bool,
+    /// The file of comma-separated values.
+    pub csv: Option<String>,
+    /// Another way to see the same: where, and its words.
+    pub other: Option<(String, String)>,
+}
+
+impl HtmlSafe for Pager {}
+
+impl Pager {
+    /// The foot of a page with so many rows of `total`, in an order that is not by time.
+    pub fn new(t: Text, state: &TableState, rows: u64, total: u64) -> Pager {
+        let (first, last) = (state.offset() + 1, state.offset() + rows);
+        Pager {
+            t,
+            range: match rows {
+                0 => String::new(),
+                _ => t.table_range(first, last, total.max(last)),
+            },
+            previous: (state.page > 1).then(|| state.at(&state.sort, state.page - 1)),
+            next: (last < total && rows > 0).then(|| state.at(&state.sort, state.page + 1)),
+            by_time: false,
+            csv: None,
+            other: None,
+        }
+    }
+}
+
 /// The head of one column.
 #[derive(Clone, Debug)]
 pub struct TableHead {
@@ -343,10 +400,7 @@ impl DataTable {
         let shown = columns
             .iter()
             .filter(|column| state.columns.contains(&column.key));
-        let (first, last) = (
-            state.offset() + 1,
-            state.offset() + u64::try_from(rows.len()).unwrap_or(u64::MAX),
-        );
+        let foot = Pager::new(t, state, rows.len() as u64, total);
         let order = match state.sort.is_empty() {
             true => usual,
             false => state.sort.as_str(),
@@ -356,13 +410,10 @@ impl DataTable {
             heads: shown
                 .map(|column| head(state, column, order, usual))
                 .collect(),
-            range: match rows.is_empty() {
-                true => String::new(),
-                false => t.table_range(first, last, total.max(last)),
-            },
-            previous: (state.page > 1).then(|| state.at(&state.sort, state.page - 1)),
-            next: (last < total && !rows.is_empty()).then(|| state.at(&state.sort, state.page + 1)),
-            by_time: order.trim_start_matches('-').ends_with("_at") || state.sort.is_empty(),
+            range: foot.range,
+            previous: foot.previous,
+            next: foot.next,
+            by_time: order.trim_start_matches('-').ends_with("_at") || order.is_empty(),
             rows,
             fault: None,
             empty,
@@ -543,6 +594,8 @@ mod tests {
             "/things/live?q=a%20b%26c&page=2&cols=name.age"
         );
         assert_eq!(state.offset(), 50);
+        let other = state.with_filter("scope", "mine");
+        assert_eq!(other.address(), "/things?q=a%20b%26c&scope=mine");
         assert!(state.has_empty_filters(&pairs(&[("q", "a"), ("scope", "")])));
         assert!(!state.has_empty_filters(&pairs(&[("q", "a"), ("other", "")])));
         for odd in ["0", "-1", "x", "99999999999"] {

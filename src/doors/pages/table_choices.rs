@@ -14,7 +14,7 @@ use super::table::{ViewLink, column_cookie};
 use super::{PagesContext, decoded};
 
 /// Tables whose choices are kept.
-const TABLES: [&str; 5] = ["sessions", "users", "images", "events", "gpus"];
+const TABLES: [&str; 6] = ["sessions", "queue", "users", "images", "events", "gpus"];
 /// Columns that one choice names. More were never offered.
 const MAX_COLUMNS: usize = 32;
 /// Views that a browser keeps for one table. Higher: every request carries more bytes. Lower: fewer views.

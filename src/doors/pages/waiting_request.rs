@@ -114,14 +114,14 @@ async fn done(
     Ok(match verb {
         "hold" => (sessions::hold(server, caller, id).await?, "hold"),
         "release" => (sessions::release(server, caller, id).await?, "release"),
-        "cancel" => (waiting(console, caller, id).await?, "cancel"),
+        "cancel" => (cancel_waiting(console, caller, id).await?, "cancel"),
         "change" => (change(console, caller, id, sent).await?, "limits"),
         _ => return Err(rules::refusals::page_unknown().into()),
     })
 }
 
 /// Cancels one that still waits: one that started meanwhile is not ended by a click that said cancel.
-async fn waiting(
+pub(super) async fn cancel_waiting(
     console: &PagesContext,
     caller: &Caller,
     id: &str,

@@ -1,5 +1,6 @@
 //! What a user may do with images: look at them, import them, remove them.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use api::operations::OperationView;
@@ -47,6 +48,15 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<CatalogImage>,
     server
         .catalog()
         .read_now("list images", |view| view.images(&reach))
+}
+
+/// How many live sessions that the caller may see start from each image, by reference; `host` is among them.
+pub async fn used(server: &Server, caller: &Caller) -> Result<BTreeMap<String, u64>, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
+    let reach = rules::permissions::reach(&caller.subject, Permission::SessionsRead);
+    server
+        .catalog()
+        .read_now("count the users of images", |view| view.images_used(&reach))
 }
 
 /// One image, by id or reference. Errors: `image.not-found`, also for one of a domain that the caller does not

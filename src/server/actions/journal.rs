@@ -13,16 +13,20 @@ use super::allowed;
 use super::sessions::view::event as event_view;
 use crate::access::Caller;
 use crate::catalog::ReadTransaction;
-use crate::catalog::journal::EventFilter;
+use crate::catalog::journal::{EventFilter, JournalPart};
 use crate::{Failure, Server};
 
 /// Events on one page, and in one download.
-const PAGE: u32 = 50;
+pub const PAGE: u32 = 50;
 const MAX_EXPORTED: u32 = 10_000;
 /// Events that one page looks through; the next page goes on from there. Higher: a filter that finds nothing holds a
 /// reader of the catalog for longer. Lower: rare events need more clicks.
 const SPAN: u64 = 20_000;
 const EXPORTED_SPAN: u64 = 200_000;
+/// Free words of one search. Higher: each event costs more. Lower: a long search is cut.
+const MAX_WORDS: usize = 8;
+/// Sessions that a free word finds by name.
+const MAX_NAMED: u32 = 200;
 
 /// Which events are wanted. Empty text asks for all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,8 +38,12 @@ pub struct JournalQuery {
     pub user: String,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
+    /// Free words: each stands in the code, the object, the name of its session, the user, or the state before or after.
+    pub words: Vec<String>,
     /// Older than this one.
     pub before: Option<u64>,
+    /// Found events before the page.
+    pub offset: u64,
 }
 
 /// Some events, newest first.
@@ -44,7 +52,9 @@ pub struct EventPage {
     pub items: Vec<EventView>,
     /// Names of the sessions among the objects, by their ids.
     pub names: BTreeMap<String, String>,
-    /// Where older events are to be asked for; None at the beginning of the journal.
+    /// How many the search finds in the part of the journal that it looked through, counted up to 10,000.
+    pub count: u64,
+    /// Where that part ends and older events are to be asked for; None at the beginning of the journal.
     pub before: Option<u64>,
 }
 
@@ -92,18 +102,33 @@ async fn found(
                     Some(ids.chain([object.to_owned()]).collect())
                 }
             };
+            let mut words = Vec::new();
+            for word in query.words.iter().take(MAX_WORDS) {
+                let word = word.to_lowercase();
+                let named = view.sessions_named(&heard, &word, MAX_NAMED)?;
+                let ids = named.iter().map(ToString::to_string).collect();
+                words.push((word, ids));
+            }
             let filter = EventFilter {
                 kind: query.kind.trim().to_owned(),
                 objects,
                 actor: query.user.trim().to_owned(),
                 since: query.since,
                 until: query.until,
+                words,
             };
-            let found = view.search_events(&heard, &filter, query.before, most, span)?;
+            let part = JournalPart {
+                before: query.before,
+                span,
+                offset: query.offset,
+                limit: most,
+            };
+            let found = view.search_events(&heard, &filter, &part)?;
             let items: Vec<EventView> = found.events.into_iter().map(event_view).collect();
             Ok(EventPage {
                 names: names(view, &items)?,
                 items,
+                count: found.count,
                 before: found.before,
             })
         })

@@ -41,7 +41,8 @@ pub use overview::{
     samples,
 };
 pub use queue::{
-    PlannedSession, QUEUE_PAGE, QueueView, WaitingLaunch, queue, queue_mark, queue_page,
+    MAX_QUEUE_EXPORTED, PlannedSession, QUEUE_PAGE, QueueFilter, QueueView, WaitingLaunch, queue,
+    queue_mark, queue_page, queue_table, wait_word,
 };
 
 use find::find;

@@ -105,6 +105,9 @@ async fn every_act_asks_for_its_capability_first() {
         (SessionsRead, "sessions.queue_page", |s, c| {
             sessions::queue_page(s, c, 1)
         }),
+        (SessionsRead, "sessions.queue_table", |s, c| {
+            sessions::queue_table(s, c, Default::default(), 1, 50)
+        }),
         (SessionsWrite, "sessions.hold", |s, c| sessions::hold(
             s, c, "x"
         )),
@@ -209,6 +212,7 @@ async fn every_act_asks_for_its_capability_first() {
             s, c, "x"
         )),
         (ImagesRead, "images.list", |s, c| images::list(s, c)),
+        (SessionsRead, "images.used", |s, c| images::used(s, c)),
         (ImagesRead, "images.get", |s, c| images::get(s, c, "x")),
         (ImagesRead, "operations.list", |s, c| operations::list(s, c)),
         (ImagesRead, "operations.get", |s, c| operations::get(

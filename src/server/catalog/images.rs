@@ -1,6 +1,8 @@
 //! Rows of imported images. The bytes are `store`'s; a row says that they are whole and what users
 //! call them.
 
+use std::collections::BTreeMap;
+
 use rules::image::CatalogImage;
 use rules::names::ImageId;
 use rules::permissions::Reach;
@@ -8,7 +10,7 @@ use rules::tenancy::DomainId;
 use rules::units::Bytes;
 use rusqlite::{OptionalExtension as _, Row};
 
-use super::reach::{IMAGE, condition};
+use super::reach::{IMAGE, SESSION, condition};
 use super::reader::ReadTransaction;
 use super::value;
 use super::writer::Rows;
@@ -69,6 +71,21 @@ impl ReadTransaction<'_> {
     pub(crate) fn image_digests(&self) -> Result<Vec<String>, Failure> {
         let mut statement = self.connection.prepare_cached("select digest from image")?;
         let rows = statement.query_map([], |row| row.get(0))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// How many live sessions in reach start from each image, by the reference they asked for. O(live sessions).
+    pub(crate) fn images_used(&self, reach: &Reach) -> Result<BTreeMap<String, u64>, Failure> {
+        let (reached, value) = condition(reach, SESSION, "?1");
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select image_reference, count(*) as n
+             from session
+             where state <> 'ended' and {reached}
+             group by image_reference"
+        ))?;
+        let rows = statement.query_map([value], |row| {
+            Ok((row.get("image_reference")?, value::unsigned(row, "n")?))
+        })?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 

@@ -7,8 +7,10 @@ use rules::reason::Reason;
 use rules::session::Outcome;
 use rules::units::Timestamp;
 use rusqlite::OptionalExtension as _;
+use rusqlite::types::Value;
 
 use super::events::{EventRow, from_row, heard};
+use super::reach::{SESSION, condition};
 use super::reader::ReadTransaction;
 use super::value;
 use super::writer::Rows;
@@ -39,6 +41,9 @@ const ENDING: &str = "select id, name, started_at + max_runtime_seconds * 1000 a
      order by ends_at
      limit ?3";
 
+/// Events that a count counts. Higher: a page of a long journal costs more. Lower: more of it stands behind "older".
+const MAX_COUNTED: u32 = 10_000;
+
 /// Which events are wanted; empty text asks for all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct EventFilter {
@@ -49,12 +54,29 @@ pub(crate) struct EventFilter {
     pub(crate) actor: String,
     pub(crate) since: Option<Timestamp>,
     pub(crate) until: Option<Timestamp>,
+    /// Words that stand somewhere in an event, in small letters; all of them. With each the ids of the sessions whose
+    /// names have it.
+    pub(crate) words: Vec<(String, Vec<String>)>,
+}
+
+/// Which part of what a filter finds is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct JournalPart {
+    /// Older than this one; None: from the newest on.
+    pub(crate) before: Option<u64>,
+    /// Events that are looked at, found or not.
+    pub(crate) span: u64,
+    /// Found events before the part.
+    pub(crate) offset: u64,
+    pub(crate) limit: u32,
 }
 
 /// Some of the journal, newest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FoundEvents {
     pub(crate) events: Vec<EventRow>,
+    /// How many the filter finds in the span, counted up to 10,000.
+    pub(crate) count: u64,
     /// Down to which sequence was looked; None once the beginning was reached.
     pub(crate) before: Option<u64>,
 }
@@ -76,53 +98,84 @@ pub(crate) struct LimitedSessionRow {
 }
 
 impl ReadTransaction<'_> {
-    /// Events in reach that a filter finds, newest first, at most `most`, of the `span` events before `before`.
+    /// Events in reach that a filter finds, newest first, and how many there are. O(span): one visit of each event of the
+    /// span at most, in the order of the table; only those of the part are read whole.
     pub(crate) fn search_events(
         &self,
         reach: &Reach,
         filter: &EventFilter,
-        before: Option<u64>,
-        most: u32,
-        span: u64,
+        part: &JournalPart,
     ) -> Result<FoundEvents, Failure> {
         let newest = self.event_range()?.1;
-        let top = before.unwrap_or(newest + 1).min(newest + 1);
-        let bottom = top.saturating_sub(span);
-        let (heard, reached) = heard(reach, "?8");
+        let top = part.before.unwrap_or(newest + 1).min(newest + 1);
+        let bottom = top.saturating_sub(part.span);
+        let (clauses, values) = filter.sql(reach);
+        let bounded = |low: u64, high: u64, limit: u32| {
+            let bounds = [low, high].map(|bound| Value::Integer(value::signed(bound)));
+            let limit = Value::Integer(limit.into());
+            bounds.into_iter().chain(values.clone()).chain([limit])
+        };
         let mut statement = self.connection.prepare_cached(&format!(
-            "select sequence, at, actor, topic, object, owner, code, before, after
-             from event
-             where sequence < ?1
-             and sequence >= ?2
-             and (?3 = '' or topic = ?3 or code = ?3 or code like ?3 || '.%' escape '\\')
-             and (?4 = '' or actor = ?4)
-             and at >= ?5
-             and at <= ?6
-             and (?7 is null or object in (select value from json_each(?7)))
-             and {heard}
+            "select sequence from event
+             where sequence >= ? and sequence < ? and {clauses}
              order by sequence desc
-             limit ?9"
+             limit ?"
         ))?;
-        let rows = statement.query_map(
-            (
-                value::signed(top),
-                value::signed(bottom),
-                filter.kind.replace(['%', '_', '\\'], ""),
-                &filter.actor,
-                filter.since.map_or(i64::MIN, |at| at.as_millis()),
-                filter.until.map_or(i64::MAX, |at| at.as_millis()),
-                filter.objects.as_ref().map(value::text),
-                reached,
-                most,
-            ),
-            from_row,
-        )?;
-        let events: Vec<EventRow> = rows.collect::<Result<_, _>>()?;
-        let before = match events.last() {
-            Some(last) if events.len() == most as usize => Some(last.sequence),
+        let found: Vec<u64> = statement
+            .query_map(
+                rusqlite::params_from_iter(bounded(bottom, top, MAX_COUNTED)),
+                |row| value::unsigned(row, "sequence"),
+            )?
+            .collect::<Result<_, _>>()?;
+        let before = match found.last() {
+            Some(last) if found.len() == MAX_COUNTED as usize => Some(*last),
             _ => (bottom > 1).then_some(bottom),
         };
-        Ok(FoundEvents { events, before })
+        let skipped = usize::try_from(part.offset).unwrap_or(usize::MAX);
+        let mut shown = found.iter().skip(skipped).take(part.limit as usize);
+        let events = match (shown.next(), shown.next_back()) {
+            (None, _) => Vec::new(),
+            (Some(first), last) => {
+                let last = last.unwrap_or(first);
+                let mut statement = self.connection.prepare_cached(&format!(
+                    "select sequence, at, actor, topic, object, owner, code, before, after
+                     from event
+                     where sequence >= ? and sequence < ? and {clauses}
+                     order by sequence desc
+                     limit ?"
+                ))?;
+                let rows = statement.query_map(
+                    rusqlite::params_from_iter(bounded(*last, *first + 1, part.limit)),
+                    from_row,
+                )?;
+                rows.collect::<Result<_, _>>()?
+            }
+        };
+        Ok(FoundEvents {
+            events,
+            count: found.len() as u64,
+            before,
+        })
+    }
+
+    /// Ids of the newest sessions in reach whose names have a word, at most `most`. O(sessions) in the index of the names.
+    pub(crate) fn sessions_named(
+        &self,
+        reach: &Reach,
+        word: &str,
+        most: u32,
+    ) -> Result<Vec<SessionId>, Failure> {
+        let (reached, value) = condition(reach, SESSION, "?2");
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select id from session
+             where instr(lower(name), ?1) > 0 and {reached}
+             order by id desc
+             limit ?3"
+        ))?;
+        let rows = statement.query_map((word, value, most), |row| {
+            Ok(SessionId(value::id(row, "id")?))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     /// Names of sessions by their ids; those that were deleted are left out. Costs a look-up for each.
@@ -215,6 +268,47 @@ impl ReadTransaction<'_> {
             })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
+    }
+}
+
+impl EventFilter {
+    /// Its conditions, and the values for their parameters in order.
+    fn sql(&self, reach: &Reach) -> (String, Vec<Value>) {
+        let (reached, value) = heard(reach, "?");
+        let mut clauses = vec![reached];
+        let mut values = vec![value.map_or(Value::Null, |id| Value::Blob(id.to_vec()))];
+        let mut add = |clause: &str, value: Value, times: usize| {
+            clauses.push(clause.to_owned());
+            values.extend(vec![value; times]);
+        };
+        let kind = self.kind.replace(['%', '_', '\\'], "");
+        if !kind.is_empty() {
+            let kind = Value::Text(kind);
+            add("(topic = ? or code = ? or code like ? || '.%')", kind, 3);
+        }
+        if !self.actor.is_empty() {
+            add("actor = ?", Value::Text(self.actor.clone()), 1);
+        }
+        if let Some(since) = self.since {
+            add("at >= ?", Value::Integer(since.as_millis()), 1);
+        }
+        if let Some(until) = self.until {
+            add("at <= ?", Value::Integer(until.as_millis()), 1);
+        }
+        if let Some(objects) = &self.objects {
+            let objects = Value::Text(value::text(objects));
+            add("object in (select value from json_each(?))", objects, 1);
+        }
+        for (word, sessions) in &self.words {
+            clauses.push(
+                "(instr(lower(code || char(10) || object || char(10) || actor || char(10) || before \
+                 || char(10) || after), ?) > 0 or object in (select value from json_each(?)))"
+                    .to_owned(),
+            );
+            values.push(Value::Text(word.clone()));
+            values.push(Value::Text(value::text(sessions)));
+        }
+        (clauses.join(" and "), values)
     }
 }
 

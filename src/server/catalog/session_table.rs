@@ -112,9 +112,40 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// One page of the table, and how many rows it has in all.
+    ///
+    /// Where nothing but the reach filters, O(offset + limit) in the index and a count of it. Where a text filters, one
+    /// visit of each session, O(sessions), serves page and count; both end at 10,000 rows.
+    pub(crate) fn table_page(
+        &self,
+        reach: &Reach,
+        filter: &SessionFilter,
+        order: &TableOrder,
+    ) -> Result<(Vec<(SessionId, u64)>, TableCount), Failure> {
+        let end = order.offset.saturating_add(order.limit.into());
+        if !filter.looks_at_text() || end > MAX_COUNTED.into() {
+            let count = self.table_count(reach, filter, order.grouped)?;
+            return Ok((self.table_rows(reach, filter, order)?, count));
+        }
+        let all = TableOrder {
+            offset: 0,
+            limit: MAX_COUNTED,
+            ..*order
+        };
+        let mut rows = self.table_rows(reach, filter, &all)?;
+        let count = TableCount {
+            rows: rows.len() as u64,
+            sessions: rows.iter().map(|(_, replicas)| replicas).sum(),
+        };
+        rows.truncate(usize::try_from(end).unwrap_or(usize::MAX));
+        let skipped = usize::try_from(order.offset).unwrap_or(usize::MAX);
+        rows.drain(..skipped.min(rows.len()));
+        Ok((rows, count))
+    }
+
     /// How many rows and sessions the table has. Costs a visit of each in the index, and of each row where
     /// something filters; at most 10,000.
-    pub(crate) fn table_count(
+    fn table_count(
         &self,
         reach: &Reach,
         filter: &SessionFilter,

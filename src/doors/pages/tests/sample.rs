@@ -16,7 +16,7 @@ use super::super::dialog::{DialogForm, DialogLink, DialogPage};
 use super::super::docs::DocsPage;
 use super::super::gpus::{self, GpuPage, GpusPage};
 use super::super::history;
-use super::super::images::{ImageDetailPage, ImageRow, ImageUse, ImagesPage, ImportRow};
+use super::super::images::{ImageDetailPage, ImageUse, ImagesPage, ImportRow};
 use super::super::launch::{self, LaunchFields, LaunchPage, Preset, Slider};
 use super::super::layout::{Nav, PageLayout, SignedInUser, Theme};
 use super::super::login::LoginPage;
@@ -534,6 +534,7 @@ fn gpus(t: Text, empty: bool) -> GpusPage {
         lead: "8 × NVIDIA H100 80GB".into(),
         simulated: !empty,
         plan: plan(t, "/gpus"),
+        list: None,
         groups: if empty {
             Vec::new()
         } else {
@@ -1263,12 +1264,30 @@ fn queue(t: Text, full: bool) -> QueuePage {
         alert: None,
         shown: t.queue_count_of(2, 202),
         others: Some(t.queue_others(3)),
-        newer: full.then(|| "/queue?page=1".into()),
-        older: full.then(|| "/queue?page=3".into()),
+        filter: FilterBar {
+            t,
+            module: super::super::assets::address("table.js"),
+            table: "queue",
+            path: "/queue",
+            here: "/queue".into(),
+            q: String::new(),
+            hint: t.queue_filter_hint().into(),
+            label: t.queue_filter().into(),
+            pickers: Vec::new(),
+            hidden: Vec::new(),
+            columns: Vec::new(),
+            views: Vec::new(),
+            examples: Vec::new(),
+            target: "queue",
+        },
+        unmatched: false,
+        may_cancel: full,
+        pager: table::Pager::new(t, &TableState::read("/queue", &[], &[]), 2, 202),
         waiting: if full {
             vec![
                 queue::QueueRow {
                     id: "0199f0a4".into(),
+                    mark: "all:0199f0a4".into(),
                     position: "1".into(),
                     hue: 7,
                     href: "/sessions/0199f0a4".into(),
@@ -1290,6 +1309,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
                 },
                 queue::QueueRow {
                     id: "0199f0a5".into(),
+                    mark: "0199f0a5".into(),
                     position: "–".into(),
                     hue: 3,
                     href: "/sessions/0199f0a5".into(),
@@ -1330,56 +1350,82 @@ fn queue(t: Text, full: bool) -> QueuePage {
 }
 
 fn images(t: Text) -> ImagesPage {
-    let row = |name: &str, what: &str, note: &str, size: &str, own: &str, used: &str| ImageRow {
-        id: name.replace(':', "-"),
-        value: name.into(),
-        href: format!("/images/{name}"),
-        name: name.into(),
-        digest: if what == t.images_embedded() {
-            String::new()
-        } else {
-            "sha256:4f1c2a90b7de".into()
-        },
-        what: what.into(),
-        note: note.into(),
-        size: size.into(),
-        own_size: own.into(),
-        used_by: used.into(),
-        age: t.common_ago(components::span(t, 259_200)),
+    let columns = vec![
+        TableColumn::new("name", t.images_name())
+            .sorted_by("name")
+            .class("first"),
+        TableColumn::new("what", t.images_what()).class("why"),
+        TableColumn::new("size", t.images_size())
+            .sorted_by("-size")
+            .class("num"),
+        TableColumn::new("used", t.images_used()).class("num wide"),
+    ];
+    let mut state = TableState::read("/images", &["q"], &[]);
+    state.columns = columns.iter().map(|column| column.key).collect();
+    let row = |name: &str, what: &str, note: &str, size: &str, used: &str| TableLine {
+        id: format!("i-{}", name.replace([':', '.'], "-")),
+        mark: (name != "host").then(|| RowMark {
+            value: "0199".into(),
+            label: t.sessions_mark(name),
+        }),
+        cells: vec![
+            TableCell::Link {
+                href: format!("/images/{name}"),
+                text: name.into(),
+                note: String::new(),
+            },
+            TableCell::Text {
+                text: what.into(),
+                note: note.into(),
+            },
+            TableCell::text(size),
+            TableCell::text(used),
+        ],
+        action: Some(RowAction {
+            href: format!("/sessions/new?image={name}"),
+            icon: "play",
+            label: t.images_launch_named(name),
+            dialog: false,
+        }),
+    };
+    let (embedded, imported) = (t.images_embedded(), t.images_imported());
+    let rows = vec![
+        row("host", embedded, t.images_embedded_note(), "", "2"),
+        row("pytorch:2.9", imported, "docker", "9.8 GiB", "1"),
+        row("python-ml:1", imported, "OCI", "412 MiB", "0"),
+    ];
+    let empty = EmptyTable {
+        icon: "search",
+        title: t.images_no_match().into(),
+        lead: t.sessions_no_match_lead().into(),
+        href: "/images".into(),
+        go: t.sessions_clear().into(),
     };
     ImagesPage {
         t,
         f: layout(t, Nav::Images, true),
         alert: None,
-        summary: t.images_summary(3, "10.2 GiB"),
+        summary: t.images_summary(2, "10.2 GiB"),
         clearable: true,
         may_import: true,
-        images: vec![
-            row(
-                "host",
-                t.images_embedded(),
-                t.images_embedded_note(),
-                "–",
-                "",
-                "2",
-            ),
-            row(
-                "pytorch:2.9",
-                t.images_imported(),
-                "docker",
-                "9.8 GiB",
-                &t.images_own("9.8 GiB"),
-                "1",
-            ),
-            row(
-                "python-ml:1",
-                t.images_imported(),
-                "OCI",
-                "412 MiB",
-                &t.images_own("88 MiB"),
-                "0",
-            ),
-        ],
+        filter: FilterBar {
+            t,
+            module: super::super::assets::address("table.js"),
+            table: "images",
+            path: "/images",
+            here: "/images".into(),
+            q: String::new(),
+            hint: t.images_filter_hint().into(),
+            label: t.images_filter().into(),
+            pickers: Vec::new(),
+            hidden: Vec::new(),
+            columns: table::column_choices(&state, &columns),
+            views: Vec::new(),
+            examples: Vec::new(),
+            target: "list",
+        },
+        table: DataTable::new(t, &state, &columns, "host", rows, 3, empty),
+        only_host: false,
         import_name: String::new(),
         jobs: vec![
             ImportRow {

@@ -213,7 +213,7 @@ const PAGES: [&str; 28] = [
     "/docs/cli",
     "/about",
     "/events",
-    "/events?kind=sessions&object=first&since=2026-01-01T00:00",
+    "/events?q=object%3Afirst&kind=sessions&since=2026-01-01T00:00",
     "/notices",
     "/system/settings?q=backup&changed=1",
     "/docs/errors/session-not-found",

@@ -5,8 +5,10 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use api::page::ListPage;
 use api::sessions::{SessionView, WaitingView};
+use rules::codes;
 use rules::names::{SessionId, SessionName};
 use rules::permissions::{Permission, Reach, reach};
+use rules::placement::explain::{Explanation, Verdict};
 use rules::refusals;
 use rules::session::{Session, SessionState};
 use rules::units::Timestamp;
@@ -28,15 +30,30 @@ const MAX_PLANNED_ENDS: usize = 8;
 /// Sessions in the plan that wait, those that start first.
 const MAX_PLANNED_STARTS: usize = 12;
 
+/// Launches whose reason for waiting is looked at when the list is filtered by it, those nearest to their start. Higher:
+/// such a filter walks and explains more. Lower: it finds less of a long queue.
+const MAX_REASONED: usize = 500;
+/// Launches in a file of comma-separated values.
+pub const MAX_QUEUE_EXPORTED: usize = 500;
+
+/// Which launches of the queue are wanted. Empty text asks for all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueueFilter {
+    /// Words that stand in name, owner or image, all of them; `name:` and `owner:` look there.
+    pub q: String,
+    /// Why they wait, as `wait_word` says it.
+    pub why: String,
+}
+
 /// One page of the queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueueView {
     pub launches: Vec<WaitingLaunch>,
-    /// Launches on all pages.
+    /// Launches on all pages, of those that the filter lets through.
     pub of: usize,
     /// The page that is shown, from 1: the last one where a later one was asked for.
     pub page: usize,
-    /// Sessions that wait and that the caller may see.
+    /// Sessions that wait and that the caller may see, filtered or not.
     pub sessions: usize,
     /// Sessions of others that wait, which the caller may not see.
     pub others: usize,
@@ -105,12 +122,25 @@ pub async fn queue(
     .await
 }
 
-/// One page of the queue for people, from 1, with the plan. Costs a visit of each launch that waits, and a walk of the
-/// queue at most once a second for all readers.
+/// The first page of the queue and those behind it for people, from 1, with the plan: 20 launches each, unfiltered.
 pub async fn queue_page(
     server: &Server,
     caller: &Caller,
     page: usize,
+) -> Result<QueueView, Failure> {
+    queue_table(server, caller, QueueFilter::default(), page, QUEUE_PAGE).await
+}
+
+/// One page of so many launches of the queue, at most 500, with the plan; a page behind the last one is the last one.
+///
+/// O(waiting launches), and a walk of the queue at most once a second for all readers; a filter by reason explains at
+/// most 500 launches.
+pub async fn queue_table(
+    server: &Server,
+    caller: &Caller,
+    filter: QueueFilter,
+    page: usize,
+    limit: usize,
 ) -> Result<QueueView, Failure> {
     allowed(caller, Permission::SessionsRead)?;
     let (caller, now) = (caller.clone(), server.clock().now());
@@ -119,14 +149,29 @@ pub async fn queue_page(
         let reach = reach(&caller.subject, Permission::SessionsRead);
         let queue = snapshot.queue(now);
         let session = |at: usize| &snapshot.world.sessions[at];
-        let seen: Vec<&WaitingGroup> = queue
+        let mut seen: Vec<&WaitingGroup> = queue
             .groups
             .iter()
             .filter(|group| reach.covers(&session(group.first).scope()))
             .collect();
         let sessions = seen.iter().map(|group| group.copies).sum();
-        let page = page.clamp(1, seen.len().div_ceil(QUEUE_PAGE).max(1));
-        let shown = seen.iter().skip((page - 1) * QUEUE_PAGE).take(QUEUE_PAGE);
+        let typed = filter.q.to_lowercase();
+        seen.retain(|group| has_words(&snapshot, session(group.first), &typed));
+        if !filter.why.is_empty() {
+            seen.truncate(MAX_REASONED);
+            let firsts: Vec<&Session> = seen.iter().map(|group| session(group.first)).collect();
+            let told = snapshot.explain_all(&firsts, now);
+            let asked = told.iter().map(|told| wait_word(told) == filter.why);
+            let kept: Vec<&WaitingGroup> = seen
+                .iter()
+                .zip(asked)
+                .filter_map(|(group, asked)| asked.then_some(*group))
+                .collect();
+            seen = kept;
+        }
+        let limit = limit.clamp(1, MAX_QUEUE_EXPORTED);
+        let page = page.clamp(1, seen.len().div_ceil(limit).max(1));
+        let shown = seen.iter().skip((page - 1) * limit).take(limit);
         let shown: Vec<&WaitingGroup> = shown.copied().collect();
         let firsts: Vec<&Session> = shown.iter().map(|group| session(group.first)).collect();
         let told = explained(&snapshot, &caller, &firsts, now);
@@ -147,6 +192,36 @@ pub async fn queue_page(
         }
     })
     .await
+}
+
+/// Why something waits, in one word: `scheduled` for its time, `depends` for other sessions, `held`, `never` where no
+/// node is large enough, else `room`.
+pub fn wait_word(answer: &Explanation) -> &'static str {
+    let code = answer.blockers.first().map_or("", |b| b.code.as_str());
+    match (code, answer.verdict) {
+        (codes::START_LATER, _) => "scheduled",
+        (codes::DEPENDENCY_WAITING | codes::DEPENDENCY_WAITING_OTHER, _) => "depends",
+        (codes::SESSION_HELD, _) => "held",
+        (_, Verdict::Never) => "never",
+        _ => "room",
+    }
+}
+
+/// Whether a waiting session has all words, which are in small letters.
+fn has_words(snapshot: &Snapshot, session: &Session, words: &str) -> bool {
+    let name = session.name.as_str().to_lowercase();
+    let owner = snapshot.names.get(&session.owner);
+    let owner = owner.map_or("", |owner| owner.as_str());
+    words
+        .split_whitespace()
+        .all(|word| match word.split_once(':') {
+            Some(("name", part)) => name.contains(part),
+            Some(("owner", whole)) => owner == whole,
+            _ => {
+                let image = session.spec.environment.word();
+                name.contains(word) || owner.contains(word) || image.to_lowercase().contains(word)
+            }
+        })
 }
 
 /// A number that changes whenever an answer of the scheduler may have changed: what waits, what is given, and what

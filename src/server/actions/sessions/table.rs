@@ -64,8 +64,8 @@ pub struct TablePage {
 
 /// One page of the sessions that the caller may see.
 ///
-/// Errors: what cannot be read in the query, the order or the scope. Costs the rows of the page, a count in an index
-/// of at most 10,000 rows, and some explanations.
+/// Errors: what cannot be read in the query, the order or the scope. O(page), a count in an index of at most 10,000
+/// rows, and some explanations; O(sessions) where a text filters.
 pub async fn table(
     server: &Server,
     caller: &Caller,
@@ -98,10 +98,10 @@ pub async fn table(
                 true => MAX_ROWS_EXPLAINED_IN_A_LONG_QUEUE,
                 false => MAX_ROWS_EXPLAINED,
             };
-            let count = view.table_count(&reach, &filter, grouped)?;
+            let (rows, count) = view.table_page(&reach, &filter, &order)?;
             let mut names = NameCache::new(view)?;
             let mut items = Vec::new();
-            for (id, replicas) in view.table_rows(&reach, &filter, &order)? {
+            for (id, replicas) in rows {
                 let Some(row) = view.session(id)? else {
                     continue;
                 };

@@ -1170,6 +1170,23 @@ async fn copies_of_one_launch_stand_together_and_others_are_counted_without_name
     assert_eq!((last.of, last.page, last.launches.len()), (25, 2, 5));
     let told = preview(&server, &mina, many).await;
     assert_eq!(refusal(told).code, "session.name-taken");
+    // The table narrows the same queue; counts of all that wait stay.
+    hold(&server, &jae, "job3").await.unwrap();
+    let narrowed = async |q: &str, why: &str| {
+        let filter = QueueFilter {
+            q: q.to_owned(),
+            why: why.to_owned(),
+        };
+        let page = queue_table(&server, &jae, filter, 1, 50).await.unwrap();
+        assert_eq!((page.sessions, page.others), (25, 30));
+        page.of
+    };
+    assert_eq!(narrowed("", "").await, 25);
+    assert_eq!(narrowed("name:JOB2", "").await, 6);
+    assert_eq!(narrowed("owner:jae job7", "").await, 1);
+    assert_eq!(narrowed("owner:mina", "").await, 0);
+    assert_eq!(narrowed("", "held").await, 1);
+    assert_eq!(narrowed("job", "depends").await, 0);
 }
 
 #[tokio::test]

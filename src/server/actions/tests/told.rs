@@ -132,19 +132,43 @@ async fn events_are_found_by_kind_object_and_user_and_only_those_one_may_hear() 
     let first = journal::page(&server, &boss, query("backup", "", ""))
         .await
         .unwrap();
-    let (newest, before) = (first.items[0].object.as_str(), first.before);
-    assert_eq!((first.items.len(), newest), (50, "119"));
+    let newest = first.items[0].object.as_str();
+    assert_eq!(
+        (first.items.len(), newest, first.count, first.before),
+        (50, "119", 120, None)
+    );
     let second = journal::page(
         &server,
         &boss,
         JournalQuery {
-            before,
+            offset: 50,
             ..query("backup", "", "")
         },
     )
     .await
     .unwrap();
     assert_eq!(second.items[0].object, "69", "the next page goes on");
+    for (caller, words, expected) in [
+        (&boss, vec!["CORDONED"], "gpu.cordoned"),
+        (&boss, vec!["cordoned", "gpu-0"], "gpu.cordoned"),
+        (&boss, vec!["cordoned", "gpu-1"], ""),
+        // The name of a session stands in no event.
+        (&boss, vec!["nb"], "session.accepted"),
+        (&mina, vec!["cordoned"], ""),
+        (&mina, vec!["import"], "image.imported"),
+    ] {
+        let search = JournalQuery {
+            words: words.iter().map(|word| (*word).to_owned()).collect(),
+            ..JournalQuery::default()
+        };
+        assert_eq!(found(caller, search).await, expected, "{words:?}");
+    }
+    let older = JournalQuery {
+        before: Some(second.items[0].sequence),
+        ..query("backup", "", "")
+    };
+    let older = journal::page(&server, &boss, older).await.unwrap();
+    assert_eq!((older.items[0].object.as_str(), older.count), ("68", 69));
     let all = journal::export(&server, &boss, query("backup", "", ""))
         .await
         .unwrap();
