@@ -402,7 +402,7 @@ async fn read(
         true => troubles(t, &sessions::overview(&console.server, caller).await?),
         false => Vec::new(),
     };
-    let long = all.items.len() > table::MAX_CARDS;
+    let long = all.items.len() > table::MAX_CARDS || table::asked_for(asked);
     let list = long.then(|| table::read(visit, headers, asked, &all.items));
     let shown = match long {
         true => &[][..],

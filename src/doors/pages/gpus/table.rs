@@ -27,7 +27,7 @@ use crate::doors::text::Text;
 pub(super) const MAX_CARDS: usize = 16;
 pub(super) const PATH: &str = "/gpus";
 /// The parts of an address that choose rows.
-pub(super) const FILTERS: [&str; 3] = ["q", "state", "model"];
+pub(super) const FILTERS: [&str; 4] = ["view", "q", "state", "model"];
 
 /// The list, the line above it, and the stream that follows it.
 pub struct GpuList {
@@ -155,6 +155,11 @@ fn cell(t: Text, key: &str, gpu: &Gpu) -> TableCell {
     }
 }
 
+/// Whether the address asks for the table where a floor plan would do.
+pub(super) fn asked_for(asked: &[(String, String)]) -> bool {
+    TableState::read(PATH, &FILTERS, asked).filter("view") == "table"
+}
+
 /// The list as the address asks for it. O(devices).
 pub(super) fn read(
     visit: &RequestContext,
@@ -185,6 +190,9 @@ pub(super) fn read(
     let total = found.len() as u64;
     let mut table = DataTable::new(t, &state, &columns, "place", rows.collect(), total, empty);
     table.csv = (!table.rows.is_empty()).then(|| state.beside("/gpus.csv"));
+    if all.len() <= MAX_CARDS {
+        table.other = Some((PATH.to_owned(), t.gpu_plan().to_owned()));
+    }
     GpuList {
         filter: filter(visit, headers, &state, &columns, all),
         table,
@@ -206,7 +214,15 @@ fn filter(
         (t.gpu_view_open(), "state=open"),
         (t.gpu_view_busy(), "sort=-busy"),
     ]
-    .map(|(name, query)| (name.to_owned(), query.to_owned()));
+    .map(|(name, query)| {
+        let query = match state.filter("view") {
+            "" => query.to_owned(),
+            view => format!("view={view}&{query}")
+                .trim_end_matches('&')
+                .to_owned(),
+        };
+        (name.to_owned(), query)
+    });
     let choice = |name: &str, value: &str, words: &str| {
         Choice::new(value, words, state.filter(name) == value)
     };
@@ -240,7 +256,10 @@ fn filter(
                 choices: std::iter::once(every).chain(models).collect(),
             },
         ],
-        hidden: vec![("sort", state.sort.clone())],
+        hidden: vec![
+            ("view", state.filter("view").to_owned()),
+            ("sort", state.sort.clone()),
+        ],
         columns: table::column_choices(state, columns),
         views: view_links(headers, visit, "gpus", PATH, &here, shipped.into()),
         examples: vec![FilterExample {
