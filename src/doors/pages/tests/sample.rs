@@ -839,6 +839,7 @@ fn dialog(t: Text, question: bool) -> DialogPage {
                 href: "/sessions/stop?id=x".into(),
                 icon: "power",
                 words: t.verb_stop_ask().into(),
+                asks: true,
                 ends: true,
             }],
         },

@@ -189,7 +189,7 @@ impl PagesFixture {
 }
 
 const PASSWORD: &str = "a long walk by the river 7";
-const PAGES: [&str; 28] = [
+const PAGES: [&str; 29] = [
     "/system/tls",
     "/api/docs",
     "/",
@@ -207,6 +207,7 @@ const PAGES: [&str; 28] = [
     "/images",
     "/images/host",
     "/users",
+    "/users/new",
     "/users?q=state%3Asuspended",
     "/me",
     "/docs",
