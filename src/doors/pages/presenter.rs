@@ -330,7 +330,7 @@ pub fn sentence(t: Text, clock: &LocalClock, answer: &Explanation) -> String {
 }
 
 /// One thing in the way; a point in time is told in the reader's zone.
-fn blocker(t: Text, clock: &LocalClock, blocker: &PlacementBlocker) -> String {
+pub fn blocker(t: Text, clock: &LocalClock, blocker: &PlacementBlocker) -> String {
     match blocker
         .params
         .get("at")

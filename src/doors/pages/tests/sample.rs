@@ -1184,6 +1184,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
             }
             SampleMoment::Ended => Verbs { restart: true, rename: true, remove: true, ..Verbs::default() },
         },
+        restart_place: t.restart_place().to_owned(),
         kept: true,
         facts: [
             ("notebook-pen", t.session_interactive().to_owned()),

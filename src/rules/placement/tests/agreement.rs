@@ -5,13 +5,13 @@ use super::*;
 use crate::codes;
 use crate::placement::{explain_queue, forecast};
 
-const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+pub(super) const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 /// Worlds that are generated.
 const WORLDS: u32 = 1_000;
 
 /// Machines, and sessions of three users: some wait for a time, for another session, or are on hold; half of them
 /// have a time limit.
-fn generated(numbers: &mut Numbers) -> ClusterSnapshot {
+pub(super) fn generated(numbers: &mut Numbers) -> ClusterSnapshot {
     let mut world = machines(numbers);
     for node in &mut world.nodes {
         node.seen_at = NOW;
@@ -59,7 +59,7 @@ fn wanted(numbers: &mut Numbers) -> Demand {
 }
 
 /// One pass of the scheduler, with the starts that follow; who got a place.
-fn pass(world: &mut ClusterSnapshot, now: Timestamp) -> Vec<SessionId> {
+pub(super) fn pass(world: &mut ClusterSnapshot, now: Timestamp) -> Vec<SessionId> {
     let mut placed = Vec::new();
     for decision in decide(world, now) {
         match decision {
