@@ -17,7 +17,7 @@ use server::actions::sessions::NodeOverview;
 use super::components::{self, BarRow, Block, BlockKind, CheckRow, Fill, Markup};
 use super::joined_blocks::{self, OwnedBlock};
 use super::request_context::{LocalClock, RequestContext};
-use crate::doors::text::{Text, codes};
+use crate::doors::text::{Language, Text, codes};
 
 /// The answer beside the form.
 #[derive(Default)]
@@ -488,6 +488,19 @@ pub fn happening(t: Text, code: &str) -> Option<(&'static str, &'static str)> {
     })
 }
 
+/// What an event says of before or after, in the reader's language: a state, or the sentence that was written then.
+pub fn told(t: Text, words: &str) -> String {
+    match SessionState::parse(words) {
+        _ if t.language == Language::English => words.to_owned(),
+        Some(SessionState::Pending) => t.state_waiting().to_owned(),
+        Some(SessionState::Scheduled | SessionState::Preparing) => t.state_preparing().to_owned(),
+        Some(SessionState::Running) => t.state_running().to_owned(),
+        Some(SessionState::Stopping) => t.state_stopping().to_owned(),
+        Some(SessionState::Ended) => t.timeline_ended().to_owned(),
+        None => codes::stored(t, words),
+    }
+}
+
 /// The steps of one life, oldest first, each with how long it took until the next.
 pub fn timeline(
     t: Text,
@@ -503,7 +516,7 @@ pub fn timeline(
                 "session.scheduled" => ("a", t.timeline_placed(node)),
                 "session.preparing" => ("a", t.timeline_prepared().to_owned()),
                 code => happening(t, code).map_or_else(
-                    || ("i", event.after.clone()),
+                    || ("i", told(t, &event.after)),
                     |(tone, what)| (tone, what.to_owned()),
                 ),
             };
