@@ -100,8 +100,41 @@ pub fn racks(t: Text, machine: &NodeOverview, mine: Option<SessionId>) -> [BarRo
     [RackKind::Cpu, RackKind::Memory].map(|of| rack(t, machine, of, mine, None, false))
 }
 
+/// What a launch would have of a machine.
+#[derive(Clone, Copy)]
+pub enum GhostSlice<'a> {
+    /// It starts there.
+    Gets(&'a Demand),
+    /// It waits, and would need so much there.
+    Needs(&'a Demand),
+}
+
+/// Whether all of a request waits, so that its slice is drawn as what it would need.
+pub fn needs_room(answer: &Explanation) -> bool {
+    let none = answer.replicas.is_none_or(|replicas| replicas.now == 0);
+    answer.verdict == Verdict::Wait && none
+}
+
+/// The machine on which a request that waits is drawn: of those that could hold it when empty the one with the most
+/// free memory.
+pub fn needed_on<'a>(machines: &'a [NodeOverview], demand: &Demand) -> Option<&'a NodeOverview> {
+    let devices = (demand.gpu.0 as usize).div_ceil(100);
+    let could = |machine: &&NodeOverview| {
+        machine.cpu >= demand.cpu
+            && machine.memory >= demand.memory
+            && machine
+                .devices
+                .iter()
+                .filter(|d| !d.is_partitioned())
+                .count()
+                >= devices
+    };
+    let free = |machine: &&NodeOverview| machine.memory.saturating_sub(machine.memory_used);
+    machines.iter().filter(could).max_by_key(free)
+}
+
 /// The same, small and without links; `ghost` is drawn as what is about to be launched.
-pub fn small_racks(t: Text, machine: &NodeOverview, ghost: Option<&Demand>) -> [BarRow; 2] {
+pub fn small_racks(t: Text, machine: &NodeOverview, ghost: Option<GhostSlice<'_>>) -> [BarRow; 2] {
     [RackKind::Cpu, RackKind::Memory].map(|of| rack(t, machine, of, None, ghost, true))
 }
 
@@ -110,7 +143,7 @@ fn rack(
     machine: &NodeOverview,
     of: RackKind,
     mine: Option<SessionId>,
-    ghost: Option<&Demand>,
+    ghost: Option<GhostSlice<'_>>,
     small: bool,
 ) -> BarRow {
     let (whole, used) = match of {
@@ -171,11 +204,12 @@ fn rack(
         .collect();
     let mut blocks = joined_blocks::join(t, whole, blocks, amount);
     let mut left = whole.saturating_sub(used);
-    if let Some(demand) = ghost {
-        let wanted = match of {
-            RackKind::Cpu => u64::from(demand.cpu.0),
-            RackKind::Memory => demand.memory.0,
-        };
+    let wanted = |demand: &Demand| match of {
+        RackKind::Cpu => u64::from(demand.cpu.0),
+        RackKind::Memory => demand.memory.0,
+    };
+    if let Some(GhostSlice::Gets(demand)) = ghost {
+        let wanted = wanted(demand);
         let fits = wanted.min(left);
         left -= fits;
         blocks.push(Block::plain(
@@ -199,7 +233,7 @@ fn rack(
             .memory_busy
             .map(|bytes| (bytes.0 as f64, components::size(bytes.0))),
     };
-    BarRow {
+    let mut row = BarRow {
         name: match of {
             RackKind::Cpu => t.plan_cpu().to_owned(),
             RackKind::Memory => t.plan_memory().to_owned(),
@@ -225,7 +259,12 @@ fn rack(
         },
         closed: machine.silent || !machine.schedulable,
         hit: ghost.is_some(),
+    };
+    if let Some(GhostSlice::Needs(demand)) = ghost {
+        let wanted = wanted(demand);
+        row.need(t.preview_would_need(amount(wanted)), wanted, whole);
     }
+    row
 }
 
 fn amount_whole(t: Text, of: RackKind, whole: u64) -> String {
@@ -259,6 +298,9 @@ pub fn preview(
         (false, _) => t.launch_go().to_owned(),
     };
     let some = answer.replicas.filter(|some| some.now > 0 && some.wait > 0);
+    let needed = needed_on(machines, demand)
+        .filter(|_| needs_room(answer))
+        .map(|machine| machine.id);
     let (tone, icon, verdict) = match (answer.verdict, some) {
         (Verdict::Now, _) => ("", "circle-check", starts_now(t, machines, answer)),
         (Verdict::Never, _) => ("never", "circle-x", t.preview_never().to_owned()),
@@ -288,7 +330,12 @@ pub fn preview(
                     .rooms
                     .iter()
                     .any(|room| room.chosen && room.node == machine.id);
-                small_racks(t, machine, chosen.then_some(demand))
+                let ghost = match (chosen, needed) {
+                    (true, _) => Some(GhostSlice::Gets(demand)),
+                    (false, Some(id)) if id == machine.id => Some(GhostSlice::Needs(demand)),
+                    _ => None,
+                };
+                small_racks(t, machine, ghost)
             })
             .collect(),
         checks: checks(t, clock, answer),
@@ -725,7 +772,7 @@ mod tests {
             cpu: CpuShare(200),
             ..Demand::default()
         };
-        let [ghost, _] = small_racks(Text::default(), &machine, Some(&wanted));
+        let [ghost, _] = small_racks(Text::default(), &machine, Some(GhostSlice::Gets(&wanted)));
         let kinds: Vec<BlockKind> = ghost.blocks.iter().map(|b| b.kind).collect();
         assert_eq!(
             kinds,
