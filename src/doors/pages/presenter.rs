@@ -100,6 +100,12 @@ pub fn racks(t: Text, machine: &NodeOverview, mine: Option<SessionId>) -> [BarRo
     [RackKind::Cpu, RackKind::Memory].map(|of| rack(t, machine, of, mine, None, false))
 }
 
+/// Whether GPUs of these machines do not exist: pages that speak of them say so once.
+pub fn simulated(machines: &[NodeOverview]) -> bool {
+    let mut devices = machines.iter().flat_map(|machine| &machine.devices);
+    devices.any(|device| device.simulated)
+}
+
 /// What a launch would have of a machine.
 #[derive(Clone, Copy)]
 pub enum GhostSlice<'a> {

@@ -788,6 +788,7 @@ fn sessions(t: Text, full: bool) -> SessionsPage {
     SessionsPage {
         t,
         f: layout(t, Nav::Sessions, true),
+        simulated: full,
         count: t.sessions_count(5, 2, 31),
         filter: FilterBar {
             t,
@@ -1262,6 +1263,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
         t,
         f: layout(t, Nav::Queue, true),
         alert: None,
+        simulated: full,
         shown: t.queue_count_of(2, 202),
         others: Some(t.queue_others(3)),
         newer: full.then(|| "/queue?page=1".into()),
