@@ -244,7 +244,7 @@ fn rows(visit: &RequestContext, found: &EventPage) -> Vec<EventTableRow> {
             object,
             href,
             who: event.actor.clone(),
-            detail: detail(event),
+            detail: detail(visit.text, event),
         }
     });
     rows.collect()
@@ -279,11 +279,12 @@ fn short(id: &str) -> String {
     }
 }
 
-fn detail(event: &EventView) -> String {
+fn detail(t: Text, event: &EventView) -> String {
+    let told = |words: &str| presenter::told(t, words);
     let all = match (event.before.as_str(), event.after.as_str()) {
-        ("", after) => after.to_owned(),
-        (before, "") => before.to_owned(),
-        (before, after) => format!("{before} → {after}"),
+        ("", after) => told(after),
+        (before, "") => told(before),
+        (before, after) => format!("{} → {}", told(before), told(after)),
     };
     match all.char_indices().nth(DETAIL) {
         Some((at, _)) => format!("{}…", &all[..at]),
