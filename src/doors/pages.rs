@@ -51,6 +51,7 @@ mod tests;
 pub mod tls;
 pub mod trust;
 pub mod typed;
+pub mod user_forms;
 pub mod users;
 pub mod waiting_request;
 pub mod wizard;
@@ -205,6 +206,7 @@ pub fn router(
         .merge(table_choices::router())
         .merge(queue::router())
         .merge(events::router())
+        .merge(user_forms::router())
         .merge(users::router())
         .merge(images::router())
         .merge(me::router())
@@ -339,6 +341,11 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "stop-n" => t.notice_stopped_n(of),
         "stop-some" => t.notice_stopped_some(of),
         "user-suspended" => t.users_suspended_now(of),
+        "user-added" => t.users_added_now(of),
+        "user-password" => t.users_password_now(of),
+        "user-promoted" => t.users_promoted_now(of),
+        "user-demoted" => t.users_demoted_now(of),
+        "user-removed" => t.users_removed_now(of),
         "user-restored" => t.users_restored_now(of),
         "view-kept" => t.table_view_kept(of),
         "views-full" => t.table_views_full(of),

@@ -24,6 +24,7 @@ mod order;
 mod outlook;
 mod queue;
 mod reservations;
+mod restart;
 
 pub use explain::{
     Explanation, RequestDraft, Verdict, explain_draft, explain_queue, explain_session,
@@ -99,6 +100,17 @@ pub fn regrant(
     demand: &Demand,
 ) -> Result<Vec<DeviceShare>, crate::refusal::Refusal> {
     fit::regrant(world, session, demand)
+}
+
+/// What keeps a session from starting again where these containers of it are, or were until now: its node or a device
+/// takes no new sessions, or what it had is no longer there. None: a restart keeps its place.
+pub fn restart_blocker(
+    world: &ClusterSnapshot,
+    session: &crate::session::Session,
+    containers: &[crate::session::SessionContainer],
+    now: Timestamp,
+) -> Option<crate::blocker::PlacementBlocker> {
+    restart::blocker(world, session, containers, now)
 }
 
 /// Says whether some machine, were it empty, could ever hold this. Errors name the nearest request

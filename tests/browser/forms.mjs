@@ -65,6 +65,10 @@ const FORMS = () => [
   ["/me", "[action='/me/password']", "new", "password1234", { old: PERSON.password, again: "password1234" }],
   ["/me", "[action='/me/password']", "again", "something else 9", { old: PERSON.password, new: "another long walk 8" }],
   ["/me", "[action='/me/tokens']", "name", "   "],
+  ["/users/new", "[action='/users/new']", "name", "no such name!", { password: "another long walk 8", again: "another long walk 8" }],
+  ["/users/new", "[action='/users/new']", "name", "mina", { password: "another long walk 8", again: "another long walk 8" }],
+  ["/users/new", "[action='/users/new']", "password", "password1234", { name: "jae", again: "password1234" }],
+  ["/users/new", "[action='/users/new']", "again", "something else 9", { name: "jae", password: "another long walk 8" }],
 ];
 
 /// Opens the form, types one wrong value and sends it with Enter; text areas have a button.
@@ -202,6 +206,52 @@ test("fields are marked while they are typed, and unmarked when they are right",
   assert.equal(await page.inputValue("#shm"), "128m");
   assert.equal(await page.locator("[name=kind][value=batch]").isChecked(), true);
   assert.match(await page.locator("#cli-line").innerText(), /--cpu 0.5 --mem 2g --shm 128m -e A=1 host -- sh -c 'python3 train.py'/);
+  await context.close();
+});
+
+test("an account is added, changed and removed in the page, each step after a question", async () => {
+  const context = await browser.newContext({ storageState: state });
+  const page = await context.newPage();
+  const password = "a walk in the rain 5";
+  await page.goto(`${house.origin}/users`);
+  await page.click("a[href='/users/new']");
+  await page.fill("#name", "jae");
+  await page.fill("#password", password);
+  await page.fill("#again", password);
+  await Promise.all([page.waitForURL(/notice=user-added/), page.keyboard.press("Enter")]);
+  assert.match(await page.locator(".notice").innerText(), /jae was added/);
+  const account = async () => {
+    const list = JSON.parse(house.command("user", "ls", "-o", "json"));
+    return (list.items ?? list).find((user) => user.name === "jae");
+  };
+  assert.equal((await account()).role, "user");
+  const menu = async (verb) => {
+    await page.goto(`${house.origin}/users?q=jae`);
+    await page.click("#list td.act a");
+    await page.locator("dialog.question").waitFor();
+    await page.click(`dialog.question a[href$='/${verb}']`);
+  };
+  await menu("role");
+  await page.locator("dialog.question form[action$='/role']").waitFor();
+  assert.deepEqual(await violations(page), []);
+  await Promise.all([page.waitForURL(/user-promoted/), page.click("dialog.question form button")]);
+  assert.equal((await account()).role, "administrator");
+  await menu("password");
+  await page.waitForURL(/\/password$/);
+  await page.fill("#password", `${password}x`);
+  await page.fill("#again", `${password}x`);
+  await Promise.all([page.waitForURL(/user-password/), page.keyboard.press("Enter")]);
+  const own = await browser.newContext();
+  const theirs = await own.newPage();
+  await theirs.goto(`${house.origin}/login`);
+  await theirs.fill("#name", "jae");
+  await theirs.fill("#password", `${password}x`);
+  await Promise.all([theirs.waitForURL((url) => url.pathname !== "/login"), theirs.keyboard.press("Enter")]);
+  await own.close();
+  await menu("remove");
+  await page.locator("dialog.question form[action$='/remove']").waitFor();
+  await Promise.all([page.waitForURL(/user-removed/), page.click("dialog.question form button")]);
+  assert.equal(await account(), undefined);
   await context.close();
 });
 

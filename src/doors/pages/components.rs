@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use askama::FastWritable;
 use askama::filters::HtmlSafe;
 
+use super::floor_plan::FULL;
 use super::{assets, floor_plan};
 use crate::doors::text::Text;
 
@@ -253,6 +254,9 @@ pub enum BlockKind {
     Held,
     /// What is about to be launched.
     Ghost,
+    /// What a request that waits would need. It lies over the other blocks, at the right end: over what is free, and
+    /// over those that it waits for.
+    Needed,
 }
 
 /// How a block shows how much of it is in use.
@@ -345,13 +349,37 @@ const MIN_LINK: u16 = 140;
 const MIN_WORDS: u16 = 140;
 
 impl BarRow {
+    /// Marks how much of a whole a request that waits would need here.
+    pub fn need(&mut self, words: String, weight: u64, whole: u64) {
+        let label = words.clone();
+        self.hit = true;
+        self.blocks.push(Block {
+            label,
+            weight: weight.min(whole),
+            ..Block::plain(BlockKind::Needed, words, 0)
+        });
+    }
+
+    /// Its blocks, each with its width in thousandths. Those of all but what would be needed fill the bar exactly.
+    pub fn widths(&self) -> Vec<(&Block, u16)> {
+        let lies_over = |block: &&Block| block.kind == BlockKind::Needed;
+        let (over, side): (Vec<&Block>, Vec<&Block>) = self.blocks.iter().partition(lies_over);
+        let weights: Vec<u64> = side.iter().map(|block| block.weight).collect();
+        let keep = side.iter().rposition(|block| block.kind == BlockKind::Free);
+        let whole: u64 = weights.iter().sum();
+        let widths = floor_plan::widths(&weights, keep);
+        let part = |block: &Block| {
+            let part = u128::from(block.weight) * u128::from(FULL) / u128::from(whole.max(1));
+            u16::try_from(part).unwrap_or(FULL).clamp(1, FULL)
+        };
+        let over = over.into_iter().map(|block| (block, part(block)));
+        side.into_iter().zip(widths).chain(over).collect()
+    }
+
     /// The bar. Widths are thousandths and fill it exactly; a block never vanishes, and free room keeps its width.
     pub fn rack(&self) -> Markup {
         let mut out = String::from("<div class=\"rack\">");
-        let weights: Vec<u64> = self.blocks.iter().map(|block| block.weight).collect();
-        let free = |block: &Block| block.kind == BlockKind::Free;
-        let keep = self.blocks.iter().rposition(free);
-        for (block, width) in self.blocks.iter().zip(floor_plan::widths(&weights, keep)) {
+        for (block, width) in self.widths() {
             let kind = match block.kind {
                 BlockKind::Session => format!("p{}", block.hue),
                 BlockKind::Mine => format!("p{} me", block.hue),
@@ -359,6 +387,7 @@ impl BarRow {
                 BlockKind::Free => "free".into(),
                 BlockKind::Held => "held".into(),
                 BlockKind::Ghost => "ghost".into(),
+                BlockKind::Needed => "ghost need".into(),
             };
             let tiny = match width {
                 _ if block.kind == BlockKind::Free => "",
@@ -395,7 +424,7 @@ impl BarRow {
                 if width >= MIN_WORDS {
                     out.push_str(&escaped(&block.name));
                 }
-            } else if block.kind != BlockKind::Ghost || width >= 220 {
+            } else if !matches!(block.kind, BlockKind::Ghost | BlockKind::Needed) || width >= 220 {
                 // The blank is not seen, but it parts the words for those who hear them.
                 // Of what a small block does, its first word says the most.
                 let brief =

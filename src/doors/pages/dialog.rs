@@ -34,7 +34,9 @@ pub struct DialogLink {
     pub href: String,
     pub icon: &'static str,
     pub words: String,
-    /// It ends something: red, and it asks first.
+    /// It asks first, in this dialog's place.
+    pub asks: bool,
+    /// It ends something: red.
     pub ends: bool,
 }
 

@@ -456,7 +456,7 @@ fn cell(visit: &RequestContext, key: &str, event: &EventView, found: &EventPage)
             (text, None) => TableCell::Code(text),
         },
         "user" => TableCell::text(event.actor.clone()),
-        "detail" => TableCell::text(detail(event)),
+        "detail" => TableCell::text(detail(visit.text, event)),
         "kind" => TableCell::text(topic_word(visit.text, &event.topic)),
         "id" => TableCell::Code(event.object.clone()),
         "number" => TableCell::text(event.sequence.to_string()),
@@ -493,11 +493,12 @@ fn short(id: &str) -> String {
     }
 }
 
-fn detail(event: &EventView) -> String {
+fn detail(t: Text, event: &EventView) -> String {
+    let told = |words: &str| presenter::told(t, words);
     let all = match (event.before.as_str(), event.after.as_str()) {
-        ("", after) => after.to_owned(),
-        (before, "") => before.to_owned(),
-        (before, after) => format!("{before} → {after}"),
+        ("", after) => told(after),
+        (before, "") => told(before),
+        (before, after) => format!("{} → {}", told(before), told(after)),
     };
     match all.char_indices().nth(DETAIL) {
         Some((at, _)) => format!("{}…", &all[..at]),

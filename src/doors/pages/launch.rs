@@ -13,7 +13,7 @@ use askama::Template;
 use axum::extract::{Form, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use rules::devices::MigProfile;
+use rules::devices::{MigProfile, WHOLE};
 use rules::placement::Explanation;
 use rules::policy::SharePolicy;
 use rules::refusal::Refusal;
@@ -686,14 +686,46 @@ struct There<'a> {
 
 impl There<'_> {
     /// Devices first, then cores and memory; small, with what is about to be launched.
-    fn rows(&self, t: Text, answer: Option<&Explanation>, other: Vec<BarRow>) -> Vec<BarRow> {
+    fn rows(
+        &self,
+        t: Text,
+        answer: Option<&Explanation>,
+        demand: &Demand,
+        other: Vec<BarRow>,
+    ) -> Vec<BarRow> {
         let ghost = answer.and_then(|answer| Some((answer.node.as_deref()?, &answer.devices[..])));
         let drawing = gpus::Drawing {
             ghost,
             ..gpus::Drawing::small()
         };
-        let devices = self.devices.iter().map(|gpu| gpus::row(t, gpu, &drawing));
+        let needed = match answer.filter(|answer| presenter::needs_room(answer)) {
+            Some(_) => self.needed(demand),
+            None => Vec::new(),
+        };
+        let devices = self.devices.iter().map(|gpu| {
+            let mut row = gpus::row(t, gpu, &drawing);
+            if let Some((_, share)) = needed.iter().find(|(id, _)| *id == gpu.id) {
+                let words = t.preview_would_need(gpus::share(*share));
+                row.need(words, u64::from(share.0), u64::from(WHOLE.0));
+            }
+            row
+        });
         devices.chain(other).collect()
+    }
+
+    /// The devices that a request that waits would need, by their names, with the share of each: those with the most
+    /// free room on the machine where it is drawn. Empty where it wants a partition or none.
+    fn needed(&self, demand: &Demand) -> Vec<(&str, GpuShare)> {
+        let Some(machine) = presenter::needed_on(self.machines, demand) else {
+            return Vec::new();
+        };
+        let mut shares = vec![WHOLE; (demand.gpu.0 / WHOLE.0) as usize];
+        shares.extend(Some(GpuShare(demand.gpu.0 % WHOLE.0)).filter(|rest| *rest > GpuShare::ZERO));
+        let here = |gpu: &&Gpu| gpu.node == machine.id && gpu.partitions.is_empty();
+        let mut devices: Vec<&Gpu> = self.devices.iter().filter(here).collect();
+        devices.sort_by_key(|gpu| (std::cmp::Reverse(gpu.share_free), gpu.index));
+        let ids = devices.into_iter().map(|gpu| gpu.id.as_str());
+        ids.zip(shares).collect()
     }
 
     fn grants(&self, t: Text, answer: &Explanation) -> Vec<String> {
@@ -738,6 +770,7 @@ async fn answered(
             let demand = Demand {
                 cpu: request.resources.cpu.unwrap_or_default(),
                 memory: request.resources.memory.unwrap_or_default(),
+                gpu: request.resources.gpu.unwrap_or_default(),
                 ..Demand::default()
             };
             let preview = presenter::preview(
@@ -750,7 +783,7 @@ async fn answered(
                 console.server.clock().now(),
             );
             Preview {
-                rows: there.rows(t, Some(&explained), preview.rows),
+                rows: there.rows(t, Some(&explained), &demand, preview.rows),
                 grants: there.grants(t, &explained),
                 simulated: explained.simulated,
                 ..preview
@@ -764,6 +797,7 @@ async fn answered(
             rows: there.rows(
                 t,
                 None,
+                &Demand::default(),
                 there
                     .machines
                     .iter()
@@ -772,8 +806,7 @@ async fn answered(
             ),
             simulated: there.devices.iter().any(|gpu| gpu.simulated),
             go: t.launch_go().to_owned(),
-            // The button stays: pressing it puts the message beside the field.
-            blocked: false,
+            blocked: true,
             ..Preview::default()
         },
         (Err(fault), _) => return Err(fault),

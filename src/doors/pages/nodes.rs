@@ -26,6 +26,8 @@ pub struct NodePage {
     pub t: Text,
     pub f: PageLayout,
     pub alert: Option<Alert>,
+    /// GPUs of it do not exist.
+    pub simulated: bool,
     pub name: String,
     pub address: String,
     pub lead: String,
@@ -248,6 +250,7 @@ async fn read(
             ..layout(console, visit, caller, Nav::Node)
         },
         alert,
+        simulated: presenter::simulated(std::slice::from_ref(node)),
         name: name.to_owned(),
         lead: lead(t, node, &facts),
         tone,

@@ -17,7 +17,7 @@ use server::actions::sessions::{NodeOverview, wait_word};
 use super::components::{self, BarRow, Block, BlockKind, CheckRow, Fill, Markup};
 use super::joined_blocks::{self, OwnedBlock};
 use super::request_context::{LocalClock, RequestContext};
-use crate::doors::text::{Text, codes};
+use crate::doors::text::{Language, Text, codes};
 
 /// The answer beside the form.
 #[derive(Default)]
@@ -100,8 +100,47 @@ pub fn racks(t: Text, machine: &NodeOverview, mine: Option<SessionId>) -> [BarRo
     [RackKind::Cpu, RackKind::Memory].map(|of| rack(t, machine, of, mine, None, false))
 }
 
+/// Whether GPUs of these machines do not exist: pages that speak of them say so once.
+pub fn simulated(machines: &[NodeOverview]) -> bool {
+    let mut devices = machines.iter().flat_map(|machine| &machine.devices);
+    devices.any(|device| device.simulated)
+}
+
+/// What a launch would have of a machine.
+#[derive(Clone, Copy)]
+pub enum GhostSlice<'a> {
+    /// It starts there.
+    Gets(&'a Demand),
+    /// It waits, and would need so much there.
+    Needs(&'a Demand),
+}
+
+/// Whether all of a request waits, so that its slice is drawn as what it would need.
+pub fn needs_room(answer: &Explanation) -> bool {
+    let none = answer.replicas.is_none_or(|replicas| replicas.now == 0);
+    answer.verdict == Verdict::Wait && none
+}
+
+/// The machine on which a request that waits is drawn: of those that could hold it when empty the one with the most
+/// free memory.
+pub fn needed_on<'a>(machines: &'a [NodeOverview], demand: &Demand) -> Option<&'a NodeOverview> {
+    let devices = (demand.gpu.0 as usize).div_ceil(100);
+    let could = |machine: &&NodeOverview| {
+        machine.cpu >= demand.cpu
+            && machine.memory >= demand.memory
+            && machine
+                .devices
+                .iter()
+                .filter(|d| !d.is_partitioned())
+                .count()
+                >= devices
+    };
+    let free = |machine: &&NodeOverview| machine.memory.saturating_sub(machine.memory_used);
+    machines.iter().filter(could).max_by_key(free)
+}
+
 /// The same, small and without links; `ghost` is drawn as what is about to be launched.
-pub fn small_racks(t: Text, machine: &NodeOverview, ghost: Option<&Demand>) -> [BarRow; 2] {
+pub fn small_racks(t: Text, machine: &NodeOverview, ghost: Option<GhostSlice<'_>>) -> [BarRow; 2] {
     [RackKind::Cpu, RackKind::Memory].map(|of| rack(t, machine, of, None, ghost, true))
 }
 
@@ -110,7 +149,7 @@ fn rack(
     machine: &NodeOverview,
     of: RackKind,
     mine: Option<SessionId>,
-    ghost: Option<&Demand>,
+    ghost: Option<GhostSlice<'_>>,
     small: bool,
 ) -> BarRow {
     let (whole, used) = match of {
@@ -171,11 +210,12 @@ fn rack(
         .collect();
     let mut blocks = joined_blocks::join(t, whole, blocks, amount);
     let mut left = whole.saturating_sub(used);
-    if let Some(demand) = ghost {
-        let wanted = match of {
-            RackKind::Cpu => u64::from(demand.cpu.0),
-            RackKind::Memory => demand.memory.0,
-        };
+    let wanted = |demand: &Demand| match of {
+        RackKind::Cpu => u64::from(demand.cpu.0),
+        RackKind::Memory => demand.memory.0,
+    };
+    if let Some(GhostSlice::Gets(demand)) = ghost {
+        let wanted = wanted(demand);
         let fits = wanted.min(left);
         left -= fits;
         blocks.push(Block::plain(
@@ -199,7 +239,7 @@ fn rack(
             .memory_busy
             .map(|bytes| (bytes.0 as f64, components::size(bytes.0))),
     };
-    BarRow {
+    let mut row = BarRow {
         name: match of {
             RackKind::Cpu => t.plan_cpu().to_owned(),
             RackKind::Memory => t.plan_memory().to_owned(),
@@ -225,7 +265,12 @@ fn rack(
         },
         closed: machine.silent || !machine.schedulable,
         hit: ghost.is_some(),
+    };
+    if let Some(GhostSlice::Needs(demand)) = ghost {
+        let wanted = wanted(demand);
+        row.need(t.preview_would_need(amount(wanted)), wanted, whole);
     }
+    row
 }
 
 fn amount_whole(t: Text, of: RackKind, whole: u64) -> String {
@@ -259,6 +304,9 @@ pub fn preview(
         (false, _) => t.launch_go().to_owned(),
     };
     let some = answer.replicas.filter(|some| some.now > 0 && some.wait > 0);
+    let needed = needed_on(machines, demand)
+        .filter(|_| needs_room(answer))
+        .map(|machine| machine.id);
     let (tone, icon, verdict) = match (answer.verdict, some) {
         (Verdict::Now, _) => ("", "circle-check", starts_now(t, machines, answer)),
         (Verdict::Never, _) => ("never", "circle-x", t.preview_never().to_owned()),
@@ -288,7 +336,12 @@ pub fn preview(
                     .rooms
                     .iter()
                     .any(|room| room.chosen && room.node == machine.id);
-                small_racks(t, machine, chosen.then_some(demand))
+                let ghost = match (chosen, needed) {
+                    (true, _) => Some(GhostSlice::Gets(demand)),
+                    (false, Some(id)) if id == machine.id => Some(GhostSlice::Needs(demand)),
+                    _ => None,
+                };
+                small_racks(t, machine, ghost)
             })
             .collect(),
         checks: checks(t, clock, answer),
@@ -330,7 +383,7 @@ pub fn sentence(t: Text, clock: &LocalClock, answer: &Explanation) -> String {
 }
 
 /// One thing in the way; a point in time is told in the reader's zone.
-fn blocker(t: Text, clock: &LocalClock, blocker: &PlacementBlocker) -> String {
+pub fn blocker(t: Text, clock: &LocalClock, blocker: &PlacementBlocker) -> String {
     match blocker
         .params
         .get("at")
@@ -485,6 +538,19 @@ pub fn happening(t: Text, code: &str) -> Option<(&'static str, &'static str)> {
     })
 }
 
+/// What an event says of before or after, in the reader's language: a state, or the sentence that was written then.
+pub fn told(t: Text, words: &str) -> String {
+    match SessionState::parse(words) {
+        _ if t.language == Language::English => words.to_owned(),
+        Some(SessionState::Pending) => t.state_waiting().to_owned(),
+        Some(SessionState::Scheduled | SessionState::Preparing) => t.state_preparing().to_owned(),
+        Some(SessionState::Running) => t.state_running().to_owned(),
+        Some(SessionState::Stopping) => t.state_stopping().to_owned(),
+        Some(SessionState::Ended) => t.timeline_ended().to_owned(),
+        None => codes::stored(t, words),
+    }
+}
+
 /// The steps of one life, oldest first, each with how long it took until the next.
 pub fn timeline(
     t: Text,
@@ -500,7 +566,7 @@ pub fn timeline(
                 "session.scheduled" => ("a", t.timeline_placed(node)),
                 "session.preparing" => ("a", t.timeline_prepared().to_owned()),
                 code => happening(t, code).map_or_else(
-                    || ("i", event.after.clone()),
+                    || ("i", told(t, &event.after)),
                     |(tone, what)| (tone, what.to_owned()),
                 ),
             };
@@ -709,7 +775,7 @@ mod tests {
             cpu: CpuShare(200),
             ..Demand::default()
         };
-        let [ghost, _] = small_racks(Text::default(), &machine, Some(&wanted));
+        let [ghost, _] = small_racks(Text::default(), &machine, Some(GhostSlice::Gets(&wanted)));
         let kinds: Vec<BlockKind> = ghost.blocks.iter().map(|b| b.kind).collect();
         assert_eq!(
             kinds,

@@ -38,6 +38,8 @@ pub struct QueuePage {
     pub t: Text,
     pub f: PageLayout,
     pub alert: Option<Alert>,
+    /// GPUs here do not exist.
+    pub simulated: bool,
     /// `20 of 202 sessions`; empty where none waits.
     pub shown: String,
     /// That sessions of others wait; none where none does, or all are shown.
@@ -297,6 +299,7 @@ async fn read(
             ..layout(console, visit, caller, Nav::Queue)
         },
         alert: None,
+        simulated: devices.simulated,
         shown: shown(t, &queue),
         others: (queue.others > 0).then(|| t.queue_others(queue.others as u64)),
         waiting: queue

@@ -59,7 +59,7 @@ impl SessionTab {
 }
 
 #[derive(Template)]
-#[template(config = "web/askama.toml", path = "pages/session.html", blocks = ["state", "verbs", "strips", "meta", "tabs", "console", "where_it_runs", "timeline", "notice"])]
+#[template(config = "web/askama.toml", path = "pages/session.html", blocks = ["state", "verbs", "strips", "meta", "tabs", "console", "where_it_runs", "timeline", "notice", "restart_place"])]
 pub struct SessionDetailPage {
     pub t: Text,
     pub f: PageLayout,
@@ -74,6 +74,8 @@ pub struct SessionDetailPage {
     pub tone: &'static str,
     pub state: String,
     pub can: Verbs,
+    /// Whether a restart keeps its place, or why not.
+    pub restart_place: String,
     /// Whether it can be launched once more.
     pub kept: bool,
     pub facts: Vec<IconFact>,
@@ -252,6 +254,7 @@ pub async fn show_live(
                 ("where", page.as_where_it_runs().render().ok()?),
                 ("timeline", page.as_timeline().render().ok()?),
                 ("notice", page.as_notice().render().ok()?),
+                ("restart-place", page.as_restart_place().render().ok()?),
             ];
             Some(stream::LiveParts {
                 fragments,
@@ -382,6 +385,10 @@ async fn read_one(
         tone,
         state: state.to_owned(),
         can: verbs(&session, may_write),
+        restart_place: match &read.restart {
+            None => t.restart_place().to_owned(),
+            Some(blocker) => t.restart_queue(presenter::blocker(t, clock, blocker)),
+        },
         facts: facts(t, &session, devices.policy, now),
         strips: if running {
             strips(t, &session, &samples)

@@ -201,6 +201,7 @@ async fn menu(
         href,
         icon,
         words: words.to_owned(),
+        asks: ends,
         ends,
     };
     let mut links = vec![

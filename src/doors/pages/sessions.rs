@@ -36,6 +36,8 @@ use crate::doors::text::{Text, codes};
 pub struct SessionsPage {
     pub t: Text,
     pub f: PageLayout,
+    /// GPUs here do not exist.
+    pub simulated: bool,
     pub count: String,
     pub filter: FilterBar,
     pub table: DataTable,
@@ -306,6 +308,7 @@ async fn read_list(
             live: Some(state.beside("/sessions/live")),
             ..layout(console, visit, caller, Nav::Sessions)
         },
+        simulated: presenter::simulated(&seen.machines),
         count: t.sessions_count(counts.running, counts.pending, counts.ended),
         filter: filter(visit, headers, caller, &state, &columns),
         table,

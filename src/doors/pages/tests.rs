@@ -2,6 +2,7 @@
 //! console. With `FARDEL_PAGES_OUT=folder` the pages and their files are written there for a browser to open.
 //! Never needs a server.
 
+mod agreement;
 mod gone;
 mod lint;
 mod sample;

@@ -1,5 +1,4 @@
-//! `/users`: the table of accounts for administrators, and suspending one after a question. Making and changing
-//! accounts is the command line's and the API's so far.
+//! `/users`: the table of accounts for administrators, the menu of one account, and suspending it after a question.
 
 use askama::Template;
 use axum::Router;
@@ -35,11 +34,12 @@ pub struct UsersPage {
     pub t: Text,
     pub f: PageLayout,
     pub count: String,
+    pub may_add: bool,
     pub filter: FilterBar,
     pub table: DataTable,
 }
 
-const PATH: &str = "/users";
+pub(super) const PATH: &str = "/users";
 const FILTERS: [&str; 1] = ["q"];
 
 pub(super) fn router() -> Router<PagesContext> {
@@ -53,7 +53,7 @@ pub(super) fn router() -> Router<PagesContext> {
 
 type AskedUsers = Query<Vec<(String, String)>>;
 
-fn failed(
+pub(super) fn failed(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
@@ -191,6 +191,7 @@ async fn read(
         t,
         f: layout(console, visit, caller, Nav::Users),
         count,
+        may_add: may_change,
         filter: FilterBar {
             t,
             module: super::assets::address("table.js"),
@@ -295,7 +296,7 @@ fn cell(visit: &RequestContext, key: &str, user: &User, now: Option<Timestamp>) 
     }
 }
 
-fn question(
+pub(super) fn question(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
@@ -332,8 +333,30 @@ async fn menu(
         href: format!("/sessions?q=owner%3A{}", encoded(user.name.as_str())),
         icon: "square-terminal",
         words: t.users_sessions().to_owned(),
+        asks: false,
         ends: false,
     });
+    let verb = |path: &str, icon: &'static str, words: &str, asks: bool, ends: bool| DialogLink {
+        href: format!("{PATH}/{}/{path}", user.id),
+        icon,
+        words: words.to_owned(),
+        asks,
+        ends,
+    };
+    page.links.extend([
+        verb(
+            "password",
+            "key-round",
+            t.users_password_ask(),
+            false,
+            false,
+        ),
+        match user.role {
+            Role::User => verb("role", "shield-check", t.users_promote_ask(), true, false),
+            Role::Administrator => verb("role", "user", t.users_demote_ask(), true, false),
+        },
+        verb("remove", "trash-2", t.users_remove_ask(), true, true),
+    ]);
     match user.suspended {
         true => {
             page.form = Some(DialogForm {
@@ -344,12 +367,9 @@ async fn menu(
                 force: None,
             });
         }
-        false => page.links.push(DialogLink {
-            href: format!("{PATH}/{}/suspend", user.id),
-            icon: "ban",
-            words: t.users_suspend_ask().to_owned(),
-            ends: true,
-        }),
+        false => page
+            .links
+            .push(verb("suspend", "ban", t.users_suspend_ask(), true, true)),
     }
     dialog::answer(&console, &visit, Nav::Users, page)
 }

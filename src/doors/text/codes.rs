@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use rules::blocker::PlacementBlocker;
+use rules::codes::family;
 use rules::reason::Reason;
 use rules::refusal::Refusal;
 use rules::translations::{self, Translation};
@@ -99,12 +100,54 @@ fn korean(
     if text.language == Language::English {
         return None;
     }
+    // What a node lacks comes in its own words, with what would mend it; of that Korean has one text.
+    let families = [family::NODE_LACKS, family::NODE_REFUSES];
+    if let Some(lack) = families.iter().find_map(|name| code.strip_prefix(name)) {
+        let told = translations::of(&format!("check.lacks.{lack}"));
+        return told.first().map(|entry| entry.ko.to_owned());
+    }
     let entries = translations::of(code);
     let own = entries.iter().filter(|entry| says(entry, english));
     let sentences = own.chain(entries).map(|entry| entry.ko);
     let bare = entries.iter().map(|entry| entry.ko_bare);
     let mut all = sentences.chain(bare.filter(|sentence| !sentence.is_empty()));
     all.find_map(|sentence| filled(sentence, values))
+}
+
+/// An English sentence that a row keeps without its code, such as the reason in an event: the Korean of the entry that
+/// says it, with the values that stand in it. As it is where no entry says it, and in English. Costs a look at each
+/// entry.
+pub fn stored(text: Text, english: &str) -> String {
+    if text.language == Language::English || english.is_empty() {
+        return english.to_owned();
+    }
+    // Letters that are not a value's: of two entries that both could have said it, the one that says more of it did.
+    let own = |entry: &Translation| -> usize {
+        let named: usize = named(entry.en).map(|name| name.len() + 2).sum();
+        entry.en.len() - named
+    };
+    let entries = translations::TRANSLATIONS.iter();
+    let mut said: Vec<&Translation> = entries
+        .filter(|entry| own(entry) >= MIN_OWN && says(entry, english))
+        .collect();
+    said.sort_by_key(|entry| std::cmp::Reverse(own(entry)));
+    let told = said.into_iter().find_map(|entry| {
+        let found = captured(entry, english)?;
+        let names = named(entry.en).map(str::to_owned);
+        filled(entry.ko, &names.zip(found).collect())
+    });
+    told.unwrap_or_else(|| english.to_owned())
+}
+
+/// Letters of its own that an entry needs to be known by its English. Fewer: a sentence of nearly nothing but values says
+/// everything. More: short sentences stay English.
+const MIN_OWN: usize = 8;
+
+/// The names in a template's braces, in their order.
+fn named(sentence: &str) -> impl Iterator<Item = &str> {
+    let inside = sentence.split('{').skip(1);
+    let names = inside.filter_map(|part| part.split_once('}')?.0.split(':').next());
+    names.filter(|name| is_value(name))
 }
 
 /// Whether an English sentence is that of an entry, with anything for its values.
@@ -255,13 +298,44 @@ mod tests {
         assert_eq!(check(Text::default(), "disk", ""), None);
     }
 
-    /// The names in a template's braces.
-    fn named(sentence: &str) -> Vec<&str> {
-        let inside = sentence.split('{').skip(1);
-        inside
-            .filter_map(|part| part.split('}').next()?.split(':').next())
-            .filter(|name| is_value(name))
-            .collect()
+    #[test]
+    fn a_sentence_that_a_row_keeps_is_told_in_korean_with_its_values() {
+        let korean = Text::new(Language::Korean);
+        let killed = reasons::session_out_of_memory("1 GiB");
+        assert_eq!(stored(korean, &killed.text), reason(korean, &killed));
+        assert_eq!(stored(Text::default(), &killed.text), killed.text);
+        for placed in [
+            reasons::placement_kept("vm"),
+            reasons::placement_linked_devices("vm", "0, 1"),
+            reasons::session_restarted(),
+            reasons::session_timeout(),
+        ] {
+            let told = stored(korean, &placed.text);
+            assert_eq!(told, reason(korean, &placed), "{}", placed.text);
+        }
+        for own in ["", "It ate 3.", "running"] {
+            assert_eq!(stored(korean, own), own);
+        }
+    }
+
+    #[test]
+    fn what_a_node_lacks_is_told_in_korean() {
+        let korean = Text::new(Language::Korean);
+        let of =
+            |code: &str| Reason::from_parts(code.into(), "the kernel lacks it: mend it.".into());
+        for code in [
+            "node.lacks.no-time-namespace",
+            "node.lacks.few-open-files",
+            "node.refuses.no-overlay",
+            "node.refuses.no-idmapped-mounts",
+            "node.refuses.missing-controllers",
+        ] {
+            let told = reason(korean, &of(code));
+            assert!(told.ends_with("세요."), "{code}: {told}");
+            assert_eq!(reason(Text::default(), &of(code)), of(code).text);
+        }
+        let unknown = of("node.lacks.wings");
+        assert_eq!(reason(korean, &unknown), unknown.text);
     }
 
     /// That Korean has a sentence, and that each value stands in both languages or is listed, the build checks.
@@ -270,7 +344,7 @@ mod tests {
         let text = "가나다";
         for entry in &translations::TRANSLATIONS {
             let values = |sentence: &str| {
-                let names = named(sentence).into_iter();
+                let names = named(sentence);
                 names
                     .map(|name| (name.to_owned(), text.to_owned()))
                     .collect()

@@ -31,14 +31,14 @@ pub(super) fn bound() {
     }
 }
 
-/// Gives back what lies free inside the heaps, from time to time until `leaving`.
+/// Gives back what lies free inside the heaps: what the start needed, then from time to time until `leaving`.
 pub(super) async fn give_back(mut leaving: watch::Receiver<bool>) {
     loop {
+        let _ = tokio::task::spawn_blocking(trim).await;
         tokio::select! {
             () = tokio::time::sleep(GIVE_BACK) => {}
             _ = leaving.wait_for(|leave| *leave) => return,
         }
-        let _ = tokio::task::spawn_blocking(trim).await;
     }
 }
 

@@ -1,6 +1,6 @@
 //! When does each waiting session start? What runs ends at its time limit, and after each end the queue is walked
-//! as the scheduler walks it. Page, preview, API and CLI read this one forecast. Never guesses: what has no limit
-//! never ends here.
+//! as the scheduler walks it. A session that is scheduled for later joins the queue at its time. Page, preview, API and
+//! CLI read this one forecast. Never guesses: what has no limit never ends here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +45,7 @@ pub struct ExpectedStart {
     pub until: Option<Timestamp>,
 }
 
-/// The queue as it stands, with every start that is known. Costs one scheduling pass, and one for each end that is
+/// The queue as it stands, with every start that is known. Costs one scheduling pass, and one for each moment that is
 /// counted, together a bounded number of searches.
 pub fn forecast(world: &ClusterSnapshot, now: Timestamp) -> QueueForecast {
     of(world, &order::numbered(world, &[], false, now), now)
@@ -89,14 +89,20 @@ pub(super) fn of(
         SessionState::Pending | SessionState::Stopping | SessionState::Ended => None,
     };
     let running = world.sessions.iter().filter(|s| s.node().is_some());
-    let running = running.filter_map(|s| Some(((end(s)?, s.id), ExpectedEnd::Runs(s))));
+    let running = running.filter_map(|s| Some(((end(s)?, s.id), Moment::Runs(s))));
     let started = line.placed.iter().filter_map(|(session, found)| {
         let until = known.starts.get(&session.id)?.until?;
-        let end = ExpectedEnd::Given(session, found.clone());
+        let end = Moment::Ends(session, found.clone());
         Some(((until, session.id), end))
     });
-    let mut ends: Ends<'_> = running.chain(started).collect();
-    known.some_limit = !ends.is_empty();
+    let mut coming: Moments<'_> = running.chain(started).collect();
+    known.some_limit = !coming.is_empty();
+    for place in &queue.places[queue.numbered..] {
+        if let Some(at) = order::joins_at(world, place.session, now) {
+            let key = (at, place.session.id);
+            coming.insert(key, Moment::Joins(place.session));
+        }
+    }
     let machines = line.ground.spots.len().max(1);
     let mut served = order::served(world);
     for (session, _) in &line.placed {
@@ -106,33 +112,37 @@ pub(super) fn of(
         ground: line.ground,
         sizes: BTreeMap::new(),
         left: BTreeMap::new(),
+        joined: BTreeSet::new(),
         served,
         looks: MAX_SEARCHES * SEARCH / machines,
     };
     for session in left {
-        *future.sizes.entry(size(session)).or_default() += 1;
-        let own = future.left.entry(session.owner).or_default();
-        own.push(session);
+        future.join(session);
     }
-    known.complete = future.count(&mut ends, &mut known.starts).is_some();
+    known.complete = future.count(&mut coming, &mut known.starts).is_some();
     known
 }
 
-/// A session that is going to reach its limit.
-enum ExpectedEnd<'w> {
+/// What is going to happen to a session.
+enum Moment<'w> {
+    /// It runs, and reaches its limit.
     Runs(&'w Session),
-    /// It does not run yet: this is the place it will have had.
-    Given(&'w Session, FoundPlace),
+    /// It does not run yet, and reaches its limit then: this is the place it will have had.
+    Ends(&'w Session, FoundPlace),
+    /// It was scheduled for this time, and joins the queue.
+    Joins(&'w Session),
 }
 
-/// Ends to come, the next one first.
-type Ends<'w> = BTreeMap<(Timestamp, SessionId), ExpectedEnd<'w>>;
+/// Moments to come, the next one first.
+type Moments<'w> = BTreeMap<(Timestamp, SessionId), Moment<'w>>;
 
 /// What is to come, end after end.
 struct Future<'w> {
     ground: ClusterState<'w>,
     /// Those without a place, by their owner, each owner's in their order.
     left: BTreeMap<UserId, Vec<&'w Session>>,
+    /// Those among them, or placed by now, that were scheduled for a later time.
+    joined: BTreeSet<SessionId>,
     /// How many of each size they are.
     sizes: BTreeMap<(Demand, bool), u32>,
     /// When a session of each user last got a place.
@@ -142,23 +152,32 @@ struct Future<'w> {
 }
 
 impl<'w> Future<'w> {
-    /// Counts to the last known end, or until all have a place. None where that takes too long.
+    /// Counts to the last known moment, or until all that wait now have a place. None where that takes too long.
     fn count(
         &mut self,
-        ends: &mut Ends<'w>,
+        coming: &mut Moments<'w>,
         starts: &mut BTreeMap<SessionId, ExpectedStart>,
     ) -> Option<()> {
-        while !self.left.is_empty() {
-            let Some(((at, after), end)) = ends.pop_first() else {
+        while self
+            .left
+            .values()
+            .flatten()
+            .any(|s| !self.joined.contains(&s.id))
+        {
+            let Some(((at, first), moment)) = coming.pop_first() else {
                 return Some(());
             };
-            self.free(&end);
+            let mut after = self.pass_moment(first, moment);
             // What ends at the same moment makes room together.
-            while let Some(same) = ends.first_entry()
+            while let Some(same) = coming.first_entry()
                 && same.key().0 == at
             {
-                self.free(&same.remove());
+                let id = same.key().1;
+                let ended = self.pass_moment(id, same.remove());
+                after = after.or(ended);
             }
+            // Where nothing ends it is the order that changed, because of one that joined.
+            let after = after.unwrap_or(first);
             // Whoever gets a place is behind all others then, and a next walk goes in that order.
             loop {
                 let placed = self.pass()?;
@@ -169,10 +188,13 @@ impl<'w> Future<'w> {
                     self.served.insert(session.owner, at);
                     let limit = session.spec.limit();
                     let until = limit.map(|(seconds, _)| at.plus_seconds(seconds));
-                    let after = Some(after);
-                    starts.insert(session.id, ExpectedStart { at, after, until });
+                    // What is scheduled has its own time, and no other is promised for it.
+                    if !self.joined.contains(&session.id) {
+                        let after = Some(after);
+                        starts.insert(session.id, ExpectedStart { at, after, until });
+                    }
                     if let Some(until) = until {
-                        ends.insert((until, session.id), ExpectedEnd::Given(session, found));
+                        coming.insert((until, session.id), Moment::Ends(session, found));
                     }
                 }
             }
@@ -180,14 +202,30 @@ impl<'w> Future<'w> {
         Some(())
     }
 
-    fn free(&mut self, end: &ExpectedEnd<'w>) {
-        match end {
-            ExpectedEnd::Runs(session) => self.ground.give_back(session),
-            ExpectedEnd::Given(session, found) => {
+    /// Takes in what happens to a session; its id where it ended.
+    fn pass_moment(&mut self, id: SessionId, moment: Moment<'w>) -> Option<SessionId> {
+        match moment {
+            Moment::Runs(session) => self.ground.give_back(session),
+            Moment::Ends(session, found) => {
                 let demand = &session.spec.demand;
-                self.ground.free(found, demand, session.owner);
+                self.ground.free(&found, demand, session.owner);
+            }
+            Moment::Joins(session) => {
+                self.joined.insert(id);
+                self.join(session);
+                return None;
             }
         }
+        Some(id)
+    }
+
+    /// Has a session wait for room, in its place among its owner's.
+    fn join(&mut self, session: &'w Session) {
+        *self.sizes.entry(size(session)).or_default() += 1;
+        let own = self.left.entry(session.owner).or_default();
+        let key = (session.queued_at, session.id);
+        let at = own.partition_point(|other| (other.queued_at, other.id) < key);
+        own.insert(at, session);
     }
 
     /// Users in the order of their turns in one round of the queue: those who have so many sessions.

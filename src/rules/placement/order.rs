@@ -167,6 +167,16 @@ pub(super) fn served(world: &ClusterSnapshot) -> BTreeMap<UserId, Timestamp> {
     served
 }
 
+/// When a session that waits for nothing but a time joins the queue; None for every other one.
+pub(super) fn joins_at(
+    world: &ClusterSnapshot,
+    session: &Session,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let start = session.spec.start_at.filter(|start| *start > now)?;
+    matches!(gate(world, session, start), QueueGate::Open).then_some(start)
+}
+
 pub(super) fn gate(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> QueueGate {
     for id in &session.spec.depends_on {
         if let Some(other) = world.session(*id) {

@@ -56,11 +56,12 @@ pub(super) fn waiting(
         && let Some(after) = start.after
     {
         let (reason, basis) = match world.session(after) {
-            Some(ends) => (
+            // One that only joined the queue then ends nothing.
+            Some(ends) if ends.spec.start_at != Some(start.at) => (
                 reasons::start_expected(start.at, &ends.name),
                 notices::explain_limit_reached(&ends.name).text,
             ),
-            None => (
+            _ => (
                 reasons::start_expected_other(start.at),
                 notices::explain_limits_reached().text,
             ),

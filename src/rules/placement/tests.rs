@@ -2,6 +2,7 @@
 
 mod agreement;
 mod passing;
+mod restarts;
 mod turns;
 
 use std::collections::BTreeMap;

@@ -53,7 +53,7 @@ pub struct Session {
     #[serde(default)]
     pub document_gone: bool,
     pub created_at: Timestamp,
-    /// Since when it waits in the queue: its creation, or its latest restart.
+    /// Since when it waits in the queue, or last did: its creation, or its latest restart.
     pub queued_at: Timestamp,
     /// Why it waits, why it ended: the latest word on it.
     pub reason: Option<Reason>,
@@ -485,6 +485,18 @@ impl Session {
             scheduled_at: now,
             stopping_at: None,
             containers: vec![SessionContainer::scheduled(MAIN, node, devices)],
+        });
+        self.reason = Some(because);
+    }
+
+    /// Gives it the place of these containers, which were its last: the same nodes and devices, nothing of them begun.
+    pub fn place_again(&mut self, last: &[SessionContainer], because: Reason, now: Timestamp) {
+        let again =
+            |c: &SessionContainer| SessionContainer::scheduled(c.index, c.node, c.devices.clone());
+        self.lifecycle = Lifecycle::Placed(PlacedSession {
+            scheduled_at: now,
+            stopping_at: None,
+            containers: last.iter().map(again).collect(),
         });
         self.reason = Some(because);
     }

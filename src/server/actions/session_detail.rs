@@ -6,8 +6,9 @@ use std::sync::Arc;
 use api::events::EventView;
 use api::gpus::Gpus;
 use api::sessions::SessionView;
+use rules::blocker::PlacementBlocker;
 use rules::permissions::Permission;
-use rules::placement::Explanation;
+use rules::placement::{self, Explanation};
 
 use super::sessions::find::find;
 use super::sessions::overview::{self, Overview};
@@ -25,6 +26,8 @@ pub struct SessionDetail {
     pub revision: u64,
     pub session: SessionView,
     pub why: Explanation,
+    /// Why a restart would give up its place; None where it keeps it, and where it has none.
+    pub restart: Option<PlacementBlocker>,
     /// Oldest first.
     pub events: Vec<EventView>,
     pub overview: Overview,
@@ -91,8 +94,14 @@ async fn read_with(
                 (false, StaleSnapshot::Leave) => return Ok(None),
             };
             let row = find(view, &caller, Permission::SessionsRead, &id)?;
+            let placed = row.state().holds_resources();
+            let restart = match placed {
+                true => placement::restart_blocker(&snapshot.world, &row, row.containers(), now),
+                false => None,
+            };
             Ok(Some(SessionDetail {
                 revision,
+                restart,
                 session: NameCache::new(view)?.show(&row)?,
                 why: sessions::explained(&snapshot, &row, &caller, now),
                 events: sessions::history(view, &row)?,

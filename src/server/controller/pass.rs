@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use rules::continuity::Claim;
 use rules::messages::{Assignment, PartitionSpec};
 use rules::names::{NodeId, SessionId};
-use rules::session::{Session, SessionState};
+use rules::placement;
+use rules::reasons;
+use rules::session::{Session, SessionContainer, SessionState};
 use rules::units::Timestamp;
 use rules::world::{ClusterSnapshot, NodeRecord};
 use uuid::Uuid;
@@ -58,7 +60,7 @@ impl ControllerPass {
     /// Changes one live session and notes that its row must be written, where `change` says that it
     /// changed anything. `actor` is the step. A session that ends leaves the world at once and
     /// stands among the ended, so that a later step of the same pass gives its place away and
-    /// starts what waited for it.
+    /// starts what waited for it. One that is restarted keeps its place where it can.
     pub(crate) fn change(
         &mut self,
         id: SessionId,
@@ -69,6 +71,10 @@ impl ControllerPass {
             return;
         };
         let session = &mut self.world.sessions[at];
+        let last = match session.restart {
+            true => session.containers().to_vec(),
+            false => Vec::new(),
+        };
         let (before, incarnation) = (session.state(), session.incarnation);
         let waits = !session.is_confirmed();
         let answered = session.incidents.last().map(|incident| incident.id);
@@ -100,10 +106,31 @@ impl ControllerPass {
             before: before.word().to_owned(),
             after: after.to_owned(),
         });
+        let restarted = session.incarnation != incarnation && session.is_pending();
         self.sessions.insert(id, session.clone());
         if session.state() == SessionState::Ended {
             self.world.ended.insert(id, session.outcome());
             self.world.sessions.remove(at);
+        } else if restarted {
+            self.keep_place(id, &last);
+        }
+    }
+
+    /// Gives a session that is restarted the place that it had until now, before a step looks for another's. One whose
+    /// place takes no new sessions stays in the queue.
+    fn keep_place(&mut self, id: SessionId, last: &[SessionContainer]) {
+        let Some(session) = self.world.session(id) else {
+            return;
+        };
+        let node = last.first().and_then(|main| self.world.node(main.node));
+        let blocked = placement::restart_blocker(&self.world, session, last, self.now);
+        if let (Some(node), None) = (node, blocked) {
+            let because = reasons::placement_kept(&node.name);
+            let now = self.now;
+            self.change(id, "scheduler", |session| {
+                session.place_again(last, because, now);
+                true
+            });
         }
     }
 

@@ -10,7 +10,7 @@ use rules::names::{BootId, ImageId, IncidentId, NodeId, SessionId, SessionName, 
 use rules::placement;
 use rules::resources::{Capacity, Demand};
 use rules::session::{
-    Outcome, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
+    DesiredState, Outcome, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
 };
 use rules::units::{Bytes, CpuShare};
 
@@ -529,6 +529,80 @@ fn a_place_that_ends_is_given_away_in_the_same_turn() {
     let pass = take(&mut controller, written(&placed, &[]), &[&lost]);
     assert_eq!(pass.world.sessions.len(), 1);
     assert_eq!(pass.world.sessions[0].state(), SessionState::Scheduled);
+}
+
+/// The first of two sessions for a whole node runs, the second one waits; the first is restarted, and ends.
+fn restart_of_the_first(schedulable: bool) -> ControllerPass {
+    let mut controller = Controller::default();
+    let whole = |number| {
+        let mut session = session(number, SessionEnvironment::Host);
+        session.spec.demand.cpu = CpuShare(400);
+        session
+    };
+    let sight = sight_of(vec![whole(1), whole(2)], &[]);
+    let mut placed = take(&mut controller, sight, &[&report(0, Vec::new())]);
+    assert_eq!(placed.world.sessions[1].state(), SessionState::Pending);
+    placed.world.nodes[0].schedulable = schedulable;
+    let first = &mut placed.world.sessions[0];
+    let container = first.container();
+    first.run_since(at(2));
+    first.restart = true;
+    let because = rules::reasons::session_restarted();
+    assert!(first.stop(DesiredState::Stop, because, at(3)));
+    let ended = report(
+        1,
+        vec![ContainerStatus {
+            name: container,
+            devices: Vec::new(),
+            ran: None,
+            state: ReportedState::Ended(ExitRecord {
+                exit_code: 143,
+                out_of_memory: false,
+                started_at: Some(at(2)),
+                ended_at: at(4),
+                peak_memory: None,
+            }),
+            usage: None,
+        }],
+    );
+    take(&mut controller, written(&placed, &[]), &[&ended])
+}
+
+#[test]
+fn a_restart_keeps_its_place_though_another_session_waits_for_it() {
+    let pass = restart_of_the_first(true);
+    let [first, second] = &pass.world.sessions[..] else {
+        panic!("both live");
+    };
+    assert_eq!(
+        (first.state(), first.incarnation, first.node()),
+        (SessionState::Scheduled, 2, Some(NODE))
+    );
+    assert_eq!(second.state(), SessionState::Pending);
+    let told = pass.assigned[&NODE].containers.iter();
+    let told: Vec<_> = told.map(|order| order.name).collect();
+    assert_eq!(told, [first.container()], "the node hears of it at once");
+    // The journal has each step, though they are one commit.
+    let happened = pass.writes().unwrap().happened;
+    let of_first = happened.iter().filter(|one| one.session == first.id);
+    let steps: Vec<_> = of_first
+        .map(|one| (one.code.as_str(), one.before.as_str()))
+        .collect();
+    assert_eq!(
+        steps,
+        [
+            ("session.restarted", "stopping"),
+            ("session.scheduled", "pending")
+        ]
+    );
+}
+
+#[test]
+fn a_restart_on_a_node_in_maintenance_waits_in_the_queue() {
+    let pass = restart_of_the_first(false);
+    let states: Vec<_> = pass.world.sessions.iter().map(Session::state).collect();
+    assert_eq!(states, [SessionState::Pending, SessionState::Pending]);
+    assert_eq!(pass.world.sessions[0].incarnation, 2);
 }
 
 #[test]

@@ -1037,7 +1037,17 @@ impl Run {
             .filter(|s| !settled(s))
             .filter_map(|s| s.node())
             .collect();
-        let is_new = |s: &Session| !self.placed.contains(&s.container());
+        // What was restarted in its place had it when it was last looked at: it takes nothing from anybody.
+        let kept = |s: &Session| {
+            let before = ContainerName {
+                incarnation: s.incarnation.saturating_sub(1),
+                ..s.container()
+            };
+            let reason = s.reason.as_ref();
+            reason.is_some_and(|reason| reason.code == rules::codes::PLACEMENT_KEPT)
+                && self.placed.contains(&before)
+        };
+        let is_new = |s: &Session| !self.placed.contains(&s.container()) && !kept(s);
         for passing in world.sessions.iter().filter(holds).filter(|s| is_new(s)) {
             let Some(node) = passing.node().and_then(|id| world.node(id)) else {
                 continue;

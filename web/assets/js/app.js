@@ -174,7 +174,7 @@ if (launch) {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       const go = one("#preview [value=launch]");
-      if (go && !go.disabled) launch.requestSubmit(go);
+      if (go) go.click();
     }
   });
 }

@@ -163,7 +163,7 @@ export function attach(form) {
     if (note) told.set(field.name, { value: field.value, text: note.textContent });
   }
   form.addEventListener("input", (event) => { if (event.target.name) touched.add(event.target.name); });
-  document.addEventListener("htmx:after:swap", () => {
+  const show = () => {
     if (!form.isConnected) return;
     const faults = new Map();
     for (const line of document.querySelectorAll("#typed-faults [data-field]")) {
@@ -173,6 +173,19 @@ export function attach(form) {
       if (!faults.has(name) && form.elements[name].value === value) faults.set(name, text);
     }
     mark(form, faults);
+  };
+  document.addEventListener("htmx:after:swap", show);
+
+  // An inactive button sends nothing: every fault is marked, and the first one has the focus. Without this script the
+  // server says the same.
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest?.("[form=launch][aria-disabled=true]")) return;
+    event.preventDefault();
+    for (const field of form.elements) if (field.name) touched.add(field.name);
+    show();
+    const first = form.querySelector("[aria-invalid=true]");
+    if (first?.closest("details")) first.closest("details").open = true;
+    first?.focus();
   });
 
   templates(form);

@@ -789,6 +789,7 @@ fn sessions(t: Text, full: bool) -> SessionsPage {
     SessionsPage {
         t,
         f: layout(t, Nav::Sessions, true),
+        simulated: full,
         count: t.sessions_count(5, 2, 31),
         filter: FilterBar {
             t,
@@ -840,6 +841,7 @@ fn dialog(t: Text, question: bool) -> DialogPage {
                 href: "/sessions/stop?id=x".into(),
                 icon: "power",
                 words: t.verb_stop_ask().into(),
+                asks: true,
                 ends: true,
             }],
         },
@@ -1185,6 +1187,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
             }
             SampleMoment::Ended => Verbs { restart: true, rename: true, remove: true, ..Verbs::default() },
         },
+        restart_place: t.restart_place().to_owned(),
         kept: true,
         facts: [
             ("notebook-pen", t.session_interactive().to_owned()),
@@ -1262,6 +1265,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
         t,
         f: layout(t, Nav::Queue, true),
         alert: None,
+        simulated: full,
         shown: t.queue_count_of(2, 202),
         others: Some(t.queue_others(3)),
         filter: FilterBar {

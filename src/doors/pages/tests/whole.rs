@@ -189,7 +189,7 @@ impl PagesFixture {
 }
 
 const PASSWORD: &str = "a long walk by the river 7";
-const PAGES: [&str; 28] = [
+const PAGES: [&str; 29] = [
     "/system/tls",
     "/api/docs",
     "/",
@@ -207,6 +207,7 @@ const PAGES: [&str; 28] = [
     "/images",
     "/images/host",
     "/users",
+    "/users/new",
     "/users?q=state%3Asuspended",
     "/me",
     "/docs",
@@ -374,6 +375,34 @@ async fn a_refused_launch_keeps_everything_that_was_typed() {
     );
     let list = house.get(&cookie, "/sessions").await.body;
     assert!(!list.contains("kept-name"), "nothing was launched");
+}
+
+#[tokio::test]
+async fn what_is_not_ready_to_launch_has_an_inactive_button_with_its_reason() {
+    let house = PagesFixture::open();
+    let cookie = house.set_up().await;
+    let button = |body: &str| {
+        let (_, rest) = body.split_once("value=\"launch\"").expect("the button");
+        rest.split_once('>').expect("a tag").0.to_owned()
+    };
+    let ready = house.get(&cookie, "/sessions/new").await.body;
+    assert_eq!(button(&ready), "");
+    for path in ["/sessions/new?kind=batch", "/sessions/new?cpu=banana"] {
+        let body = house.get(&cookie, path).await.body;
+        let inactive = r#" aria-disabled="true" aria-describedby="why-not""#;
+        assert_eq!(button(&body), inactive, "{path}");
+        let (_, why) = body.split_once(r#"id="why-not">"#).expect("its reason");
+        let why = why.split_once('<').expect("a tag").0;
+        assert!(
+            why.len() > 12 && body.matches(why).count() > 1,
+            "{path}: {why}"
+        );
+    }
+    // Without script it is sent all the same, and the fault stands at its field.
+    let form = [("kind", "batch"), ("cpu", "banana"), ("act", "launch")];
+    let refused = house.post(&cookie, "/sessions/new", &form).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(refused.body.contains(r#"aria-invalid="true""#));
 }
 
 #[tokio::test]

@@ -124,7 +124,10 @@ const USUAL_LIMITS: PolicyLimits = PolicyLimits {
 
 /// The limits of the policies that hold for these subjects, each with what is in use of it. Costs one visit of
 /// each waiting session of the user; of those of the project and the domain where a policy of theirs limits them.
-fn limits_of(rows: &Rows<'_>, subjects: &PolicySubjects) -> Result<Vec<EffectiveLimit>, Failure> {
+fn limits_of(
+    rows: &ReadTransaction<'_>,
+    subjects: &PolicySubjects,
+) -> Result<Vec<EffectiveLimit>, Failure> {
     let mut attached = rows.policies_of(subjects)?;
     match attached
         .iter_mut()
@@ -159,7 +162,7 @@ fn limits_of(rows: &Rows<'_>, subjects: &PolicySubjects) -> Result<Vec<Effective
 /// Refuses where `more` sessions of that specification would be more that wait, or larger ones, than the policies
 /// allow.
 pub(super) fn refuse_own_full_queue(
-    rows: &Rows<'_>,
+    rows: &ReadTransaction<'_>,
     subjects: &PolicySubjects,
     more: u32,
     spec: &session::SessionSpec,
@@ -197,6 +200,7 @@ pub async fn preview(
     allowed(caller, Permission::SessionsWrite)?;
     let (caller, now) = (caller.clone(), server.clock().now());
     let validated = RequestedLaunch::from(request).validate(now)?;
+    refuse_full_queue(server)?;
     server
         .catalog()
         .read("preview a launch", move |view| {
@@ -214,6 +218,14 @@ pub async fn preview(
                     }
                 }
             }
+            let user = caller.subject.user;
+            let (domain, project) = view.home_project(user)?.ok_or_else(no_project)?;
+            let subjects = PolicySubjects {
+                domain,
+                project,
+                user,
+            };
+            refuse_own_full_queue(view, &subjects, draft.replicas, &draft.spec)?;
             let explained = placement::explain_draft(
                 &world,
                 &placement::RequestDraft {
