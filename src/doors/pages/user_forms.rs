@@ -95,7 +95,7 @@ fn new_page(
     typed: &NewUserForm,
 ) -> UserFormPage {
     let t = visit.text;
-    let administrator = typed.role == Role::Administrator.word();
+    let role = Role::parse(&typed.role).unwrap_or(Role::User);
     UserFormPage {
         t,
         f: layout(console, visit, caller, Nav::Users),
@@ -108,10 +108,7 @@ fn new_page(
         name: typed.name.clone(),
         focus: visit.refused.is_none(),
         roles: [Role::User, Role::Administrator]
-            .map(|role| {
-                let chosen = permissions::is_administrator(role) == administrator;
-                Choice::new(role.word(), role_name(t, role), chosen)
-            })
+            .map(|one| Choice::new(one.word(), role_name(t, one), one.word() == role.word()))
             .into(),
         keeps_tokens: false,
     }
@@ -155,10 +152,7 @@ async fn create(
         let form = RefusedForm::with_faults(CREATE, faults);
         return refused(form, StatusCode::UNPROCESSABLE_ENTITY);
     }
-    let role = match typed.role.as_str() {
-        word if word == Role::Administrator.word() => Role::Administrator,
-        _ => Role::User,
-    };
+    let role = Role::parse(&typed.role).unwrap_or(Role::User);
     let password = typed.password.clone();
     match users::create(&console.server, &caller, &typed.name, role, password).await {
         Ok(user) => responses::see_with(PATH, "user-added", user.name.as_str()),
@@ -313,9 +307,13 @@ async fn set_role(
     Path(id): Path<String>,
     Form(typed): Form<RoleForm>,
 ) -> Response {
-    let (role, notice) = match typed.role.as_str() {
-        word if word == Role::Administrator.word() => (Role::Administrator, "user-promoted"),
-        _ => (Role::User, "user-demoted"),
+    // A form of this page names one of the two; anything else changes nothing.
+    let Some(role) = Role::parse(&typed.role) else {
+        return responses::see(PATH);
+    };
+    let notice = match permissions::is_administrator(role) {
+        true => "user-promoted",
+        false => "user-demoted",
     };
     match users::set_role(&console.server, &caller, &id, role, None).await {
         Ok(user) => responses::see_with(PATH, notice, user.name.as_str()),
