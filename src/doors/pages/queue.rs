@@ -1,7 +1,7 @@
 //! `/queue`: what waits, in order and why, filtered and page by page, and a plan of what ends and starts when. Changes to
 //! a waiting request are in `waiting_request`.
 
-mod cancel;
+pub(super) mod cancel;
 
 use api::sessions::SessionView;
 use askama::Template;

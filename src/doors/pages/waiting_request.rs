@@ -114,23 +114,13 @@ async fn done(
     Ok(match verb {
         "hold" => (sessions::hold(server, caller, id).await?, "hold"),
         "release" => (sessions::release(server, caller, id).await?, "release"),
-        "cancel" => (cancel_waiting(console, caller, id).await?, "cancel"),
+        "cancel" => (
+            queue::cancel::cancel_waiting(console, caller, id).await?,
+            "cancel",
+        ),
         "change" => (change(console, caller, id, sent).await?, "limits"),
         _ => return Err(rules::refusals::page_unknown().into()),
     })
-}
-
-/// Cancels one that still waits: one that started meanwhile is not ended by a click that said cancel.
-pub(super) async fn cancel_waiting(
-    console: &PagesContext,
-    caller: &Caller,
-    id: &str,
-) -> Result<SessionView, Failure> {
-    let session = sessions::get(&console.server, caller, id).await?;
-    if session.state != SessionState::Pending {
-        return Err(rules::refusals::session_not_waiting(session.state.word()).into());
-    }
-    sessions::stop(&console.server, caller, id, false).await
 }
 
 async fn change(

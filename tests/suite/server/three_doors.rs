@@ -309,6 +309,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages.rs"),
         include_str!("../../../src/doors/pages/me.rs"),
         include_str!("../../../src/doors/pages/images.rs"),
+        include_str!("../../../src/doors/pages/queue.rs"),
     ]
     .concat();
     let unserved: Vec<&str> = DOORS

@@ -11,13 +11,12 @@ use rules::refusal::Refusal;
 use rules::session::SessionState;
 use server::Failure;
 use server::access::Caller;
-use server::actions::sessions::table;
+use server::actions::sessions::{self, table};
 
 use super::super::authentication::PageCaller;
 use super::super::dialog::{self, DialogForm, DialogPage, MAX_NAMED};
 use super::super::layout::Nav;
 use super::super::request_context::RequestContext;
-use super::super::waiting_request::cancel_waiting;
 use super::super::{PagesContext, layout, responses};
 use super::{PATH, failed};
 
@@ -138,4 +137,17 @@ pub(super) async fn cancel(
         (_, Some(_), _) => responses::see_with(PATH, "stop-some", &cancelled.to_string()),
         (_, None, _) => responses::see_with(PATH, "cancel-n", &cancelled.to_string()),
     }
+}
+
+/// Cancels one that still waits: one that started meanwhile is not ended by a click that said cancel.
+pub(in super::super) async fn cancel_waiting(
+    console: &PagesContext,
+    caller: &Caller,
+    id: &str,
+) -> Result<SessionView, Failure> {
+    let session = sessions::get(&console.server, caller, id).await?;
+    if session.state != SessionState::Pending {
+        return Err(rules::refusals::session_not_waiting(session.state.word()).into());
+    }
+    sessions::stop(&console.server, caller, id, false).await
 }
