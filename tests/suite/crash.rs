@@ -27,6 +27,9 @@ use random::Random;
 /// Longer than anything here takes on a loaded machine; only a hang reaches it.
 const TIMEOUT: Duration = Duration::from_secs(90);
 
+/// Longer than a killed process takes to leave on a loaded machine.
+const PROCESS_END: Duration = Duration::from_secs(10);
+
 fn number_from(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
@@ -104,6 +107,8 @@ fn live_through(
     assert_eq!(installation.namespaces_held(), Vec::<String>::new());
     let ended = installation.term();
     assert!(ended.success(), "SIGTERM: {ended}");
+    // A process that was killed, or said its last word, needs a moment on a loaded machine.
+    let _ = wait_until(PROCESS_END, || installation.leftovers(&mark).is_empty());
     assert_eq!(installation.leftovers(&mark), Vec::<String>::new());
     let said = installation.said();
     assert!(!said.contains("panicked"), "a server panicked:\n{said}");
@@ -229,7 +234,7 @@ fn finish(installation: &mut Installation, ledger: &Mutex<Ledger>) {
             let container = format!("{}-{}", id.replace('-', ""), row["incarnation"]);
             let wanted = if known.paused { "FROZEN" } else { "THAWED" };
             if installation.freezer(&container).is_some() {
-                wait_until(Duration::from_secs(10), || {
+                wait_until(TIMEOUT, || {
                     installation.freezer(&container).is_none_or(|s| s == wanted)
                 })
                 .unwrap_or_else(|()| panic!("{container} is not {wanted}: {row}"));
@@ -257,7 +262,9 @@ fn finish(installation: &mut Installation, ledger: &Mutex<Ledger>) {
         let rows = installation.sessions().expect("the server answers");
         let live: Vec<&Value> = rows.iter().filter(|row| row["state"] != "ended").collect();
         let left = std::fs::read_dir(installation.run().join("c")).map_or(0, Iterator::count);
-        if live.is_empty() && left == 0 {
+        // A session that ended before its container was made leaves the record with the next assignment.
+        let blocks = installation.blocks_of_ids();
+        if live.is_empty() && left == 0 && blocks.is_empty() {
             return;
         }
         if live.len() < fewest {
@@ -266,7 +273,7 @@ fn finish(installation: &mut Installation, ledger: &Mutex<Ledger>) {
         }
         assert!(
             Instant::now() < until,
-            "{left} containers remain; these do not end: {live:#?}"
+            "{left} containers and the blocks of ids of {blocks:?} remain; these do not end: {live:#?}"
         );
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -247,16 +247,20 @@ impl Installation {
                 left.push(format!("directory {}", entry.path().display()));
             }
         }
-        let duty = fs::read(self.data().join("node.json")).expect("the machine's ledger");
-        let duty: Value = serde_json::from_slice(&duty).expect("the ledger is JSON");
-        for name in duty["places"]
-            .as_object()
-            .into_iter()
-            .flat_map(|o| o.keys())
-        {
-            left.push(format!("block of ids of {name}"));
-        }
+        let blocks = self.blocks_of_ids();
+        left.extend(blocks.iter().map(|name| format!("block of ids of {name}")));
         left
+    }
+
+    /// The containers that the node's record keeps a block of ids for.
+    pub(crate) fn blocks_of_ids(&self) -> Vec<String> {
+        let record = fs::read(self.data().join("node.json")).expect("the node's record");
+        let record: Value = serde_json::from_slice(&record).expect("the record is JSON");
+        let blocks = record["places"].as_object();
+        blocks
+            .into_iter()
+            .flat_map(|blocks| blocks.keys().cloned())
+            .collect()
     }
 
     /// Namespaces that the running server keeps alive by a descriptor, besides its own.
