@@ -57,7 +57,7 @@ pub(crate) struct WaitingQueue {
 pub(crate) struct WaitingGroup {
     pub(crate) first: usize,
     pub(crate) last: usize,
-    pub(crate) copies: usize,
+    pub(crate) replicas: usize,
 }
 
 /// What is known of devices beside what their nodes report.
@@ -219,13 +219,13 @@ impl WaitingQueue {
             let found = *known.entry(key).or_insert(groups.len());
             match groups.get_mut(found) {
                 Some(group) if world.sessions[group.first].spec.demand == session.spec.demand => {
-                    group.copies += 1;
+                    group.replicas += 1;
                     group.last = *at;
                 }
                 _ => groups.push(WaitingGroup {
                     first: *at,
                     last: *at,
-                    copies: 1,
+                    replicas: 1,
                 }),
             }
         }

@@ -40,7 +40,7 @@ after(async () => {
   await house?.close();
 });
 
-test("the preview says how many copies start, and follows the queue while the page is open", async () => {
+test("the preview says how many replicas start, and follows the queue while the page is open", async () => {
   await page.goto(`${house.origin}/sessions/new`);
   await page.fill("#cpu", "0.05");
   await page.fill("#memory", "32m");
@@ -48,7 +48,7 @@ test("the preview says how many copies start, and follows the queue while the pa
   await page.fill("#replicas", "3");
   const verdict = page.locator("#preview .verdict");
   await until(
-    () => "the preview counts copies",
+    () => "the preview counts replicas",
     async () => (await verdict.innerText()).includes("2 start now, 1 waits"),
   );
   assert.match(await verdict.innerText(), /The first that waits: .*GPU/);
@@ -73,7 +73,7 @@ test("queue, session page and command line give the same reason, and each unknow
   create("behind", "--gpu", "0.5", "--after", "holder");
   await page.goto(`${house.origin}/queue`);
   const first = await row("sweep-1").innerText();
-  assert.match(first, /and 2 more copies, to sweep-3/);
+  assert.match(first, /and 2 more replicas, to sweep-3/);
   const starts = first.match(/Starts by (.*), when holder reaches its time limit\./);
   assert.ok(starts, first);
   assert.equal(await row("sweep-1").locator(".pos").innerText(), "1");

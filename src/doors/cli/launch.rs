@@ -39,7 +39,7 @@ pub(super) async fn run(
     let attached = !request.detach;
     if attached && order.replicas > 1 {
         return Err(
-            CliError::usage("Several copies cannot be attached to one terminal.")
+            CliError::usage("Several replicas cannot be attached to one terminal.")
                 .hint("Add -d, then use `fardel ps` and `fardel logs`."),
         );
     }

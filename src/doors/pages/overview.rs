@@ -358,7 +358,7 @@ async fn read(
 /// How many of those that wait the card shows; empty where it shows all.
 fn shown_of(t: Text, queue: &sessions::QueueView) -> String {
     let launches = queue.launches.iter().take(SHOWN);
-    let shown: usize = launches.map(|launch| launch.copies).sum();
+    let shown: usize = launches.map(|launch| launch.replicas).sum();
     match shown < queue.sessions {
         true => t.queue_count_of(shown as u64, queue.sessions as u64),
         false => String::new(),

@@ -64,8 +64,8 @@ pub struct QueueRow {
     pub hue: u8,
     pub href: String,
     pub name: String,
-    /// `and 497 more copies`; none for one session.
-    pub copies: Option<String>,
+    /// `and 497 more replicas`; none for one session.
+    pub replicas: Option<String>,
     pub state: String,
     pub since: String,
     pub why: String,
@@ -216,7 +216,7 @@ async fn export(
             [
                 position.unwrap_or_default(),
                 session.name.to_string(),
-                launch.copies.to_string(),
+                launch.replicas.to_string(),
                 session.owner.name.to_string(),
                 session.image.clone(),
                 asked,
@@ -391,7 +391,7 @@ fn filter(visit: &RequestContext, headers: &HeaderMap, state: &TableState) -> Fi
 
 /// How many of those that wait stand on this page.
 fn shown(t: Text, queue: &QueueView) -> String {
-    let here: usize = queue.launches.iter().map(|launch| launch.copies).sum();
+    let here: usize = queue.launches.iter().map(|launch| launch.replicas).sum();
     match queue.sessions {
         0 => String::new(),
         all if here == all => t.queue_count(all as u64),
@@ -486,10 +486,10 @@ fn waiting(
 ) -> QueueRow {
     let (session, answer): (&SessionView, &Explanation) =
         (&launch.first.session, &launch.first.why);
-    let alone = launch.copies == 1 && session.state == SessionState::Pending;
+    let alone = launch.replicas == 1 && session.state == SessionState::Pending;
     QueueRow {
         id: session.id.to_string(),
-        mark: match launch.copies {
+        mark: match launch.replicas {
             1 => session.id.to_string(),
             _ => format!("all:{}", session.id),
         },
@@ -499,10 +499,10 @@ fn waiting(
         hue: components::hue(session.owner.name.as_str()),
         href: format!("/sessions/{}", session.id),
         name: session.name.to_string(),
-        copies: launch
+        replicas: launch
             .last
             .as_ref()
-            .map(|last| t.queue_copies(launch.copies as u64 - 1, last.as_str())),
+            .map(|last| t.queue_replicas(launch.replicas as u64 - 1, last.as_str())),
         state: presenter::queue_word(t, answer).to_owned(),
         since: t.queue_since(visit.clock.near(session.created_at, now)),
         why: presenter::sentence(t, &visit.clock, answer),

@@ -62,7 +62,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         method: "POST",
         path: "/api/v1/sessions",
         operation: "launch",
-        summary: "Launch one session or several copies",
+        summary: "Launch one session or several replicas",
         needs: WRITE,
         query: &[("dry_run", "true: explain what would happen, make nothing")],
         body: Some("LaunchRequest"),

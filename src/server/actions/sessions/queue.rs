@@ -1,4 +1,4 @@
-//! The queue as a caller may see it: who waits and why, copies of one launch together, and a plan of what ends and
+//! The queue as a caller may see it: who waits and why, replicas of one launch together, and a plan of what ends and
 //! starts when. Everything is of one snapshot and one forecast. Changes nothing.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -22,7 +22,7 @@ use crate::{Failure, Server, ServerFault};
 /// Waiting sessions that one page of the queue explains. Higher: one request walks and writes more. Lower: a client
 /// asks more often for a long queue.
 const MAX_EXPLAINED: usize = 200;
-/// Launches on one page of the console's queue, each with all of its copies that wait. Higher: a longer page and a
+/// Launches on one page of the console's queue, each with all of its replicas that wait. Higher: a longer page and a
 /// larger stream. Lower: more pages.
 pub const QUEUE_PAGE: usize = 20;
 /// Sessions in the plan that run, those that end first. Higher: a longer page.
@@ -60,14 +60,14 @@ pub struct QueueView {
     pub plan: Vec<PlannedSession>,
 }
 
-/// The copies of one launch that wait.
+/// The replicas of one launch that wait.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WaitingLaunch {
     /// The one that is nearest to its start, with why it waits.
     pub first: WaitingView,
     /// The last of them; None where only one waits.
     pub last: Option<SessionName>,
-    pub copies: usize,
+    pub replicas: usize,
 }
 
 /// When a session runs, as far as it is known.
@@ -154,7 +154,7 @@ pub async fn queue_table(
             .iter()
             .filter(|group| reach.covers(&session(group.first).scope()))
             .collect();
-        let sessions = seen.iter().map(|group| group.copies).sum();
+        let sessions = seen.iter().map(|group| group.replicas).sum();
         let typed = filter.q.to_lowercase();
         seen.retain(|group| has_words(&snapshot, session(group.first), &typed));
         if !filter.why.is_empty() {
@@ -178,8 +178,8 @@ pub async fn queue_table(
         let launches = shown.iter().zip(told).filter_map(|(group, first)| {
             Some(WaitingLaunch {
                 first: first?,
-                last: (group.copies > 1).then(|| session(group.last).name.clone()),
-                copies: group.copies,
+                last: (group.replicas > 1).then(|| session(group.last).name.clone()),
+                replicas: group.replicas,
             })
         });
         QueueView {

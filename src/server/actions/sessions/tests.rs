@@ -1155,7 +1155,7 @@ async fn copies_of_one_launch_stand_together_and_others_are_counted_without_name
     let page = queue_page(&server, &mina, 1).await.unwrap();
     assert_eq!((page.of, page.sessions, page.others), (1, 30, 0));
     let launched = &page.launches[0];
-    assert_eq!(launched.copies, 30);
+    assert_eq!(launched.replicas, 30);
     assert_eq!(launched.first.session.name.as_str(), "sweep-1");
     assert_eq!(launched.last.as_ref().unwrap().as_str(), "sweep-30");
     let of_jae = queue_page(&server, &jae, 1).await.unwrap();
