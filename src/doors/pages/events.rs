@@ -5,13 +5,13 @@ use api::events::EventView;
 use askama::Template;
 use axum::Router;
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::get;
 use rules::units::Timestamp;
+use server::Failure;
 use server::access::Caller;
 use server::actions::journal::{self, EventPage, JournalQuery};
-use server::{Failure, ServerFault};
 
 use super::authentication::PageCaller;
 use super::components::{self, Choice};
@@ -21,7 +21,7 @@ use super::table::{
     self, ColumnDisplay, DataTable, EmptyTable, FilterBar, FilterExample, FilterPicker, TableCell,
     TableColumn, TableLine, TableState,
 };
-use super::table_answer::{file, list_alone, shorter};
+use super::table_answer::{ListPage, answer, file, shorter};
 use super::table_choices::view_links;
 use super::{PagesContext, layout, live as stream, presenter, responses};
 use crate::doors::text::Text;
@@ -33,6 +33,16 @@ pub struct EventsPage {
     pub f: PageLayout,
     pub filter: FilterBar,
     pub table: DataTable,
+}
+
+impl ListPage for EventsPage {
+    fn list(&self) -> askama::Result<String> {
+        self.as_list().render()
+    }
+
+    fn stream(&self) -> Option<&str> {
+        self.f.live.as_deref()
+    }
 }
 
 /// Where the list is.
@@ -157,26 +167,10 @@ async fn show(
     if let Some(short) = shorter(&visit, &place, &asked) {
         return short;
     }
-    let page = match read(&console, &visit, &caller, &headers, &asked).await {
-        Ok(page) => page,
-        Err(failure) => return failed(&console, &visit, &caller, &failure),
-    };
-    if !visit.fragment {
-        return responses::page(&console, &visit, StatusCode::OK, &page);
-    }
-    match page.as_list().render() {
-        Ok(list) => list_alone(
-            &console,
-            &visit,
-            &place,
-            list,
-            page.f.live.clone().unwrap_or_default(),
-        ),
-        Err(error) => {
-            let fault = ServerFault::new("render the list of events", error);
-            failed(&console, &visit, &caller, &fault.into())
-        }
-    }
+    let page = read(&console, &visit, &caller, &headers, &asked).await;
+    answer(&console, &visit, &place, page, |failure| {
+        failed(&console, &visit, &caller, failure)
+    })
 }
 
 /// `GET /events/live`: the events of the filter as they come.

@@ -19,11 +19,11 @@ use rules::resources::DeviceShare;
 use rules::session::SessionState;
 use rules::units::{Bytes, GpuShare, Timestamp};
 use serde::Deserialize;
+use server::Failure;
 use server::access::Caller;
 use server::actions::gpus;
 use server::actions::history::{self, RecentUse};
 use server::actions::sessions;
-use server::{Failure, ServerFault};
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, BarRow, Block, BlockKind, Fill, Markup};
@@ -33,7 +33,7 @@ use super::joined_blocks::{self, OwnedBlock};
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::table::TableState;
-use super::table_answer::{list_alone, shorter};
+use super::table_answer::{ListPage, answer, shorter};
 use super::{PagesContext, layout, live as stream, presenter, responses};
 use crate::doors::text::{Text, codes};
 
@@ -54,6 +54,16 @@ pub struct GpusPage {
     /// Accelerators of other families: name, and how many on which machine.
     pub others: Vec<(String, String)>,
     pub rules: Vec<(String, String)>,
+}
+
+impl ListPage for GpusPage {
+    fn list(&self) -> askama::Result<String> {
+        self.as_list().render()
+    }
+
+    fn stream(&self) -> Option<&str> {
+        self.f.live.as_deref()
+    }
 }
 
 #[derive(Template)]
@@ -235,26 +245,10 @@ pub async fn list(
     if let Some(short) = shorter(&visit, &place, &asked) {
         return short;
     }
-    let page = match read(&console, &visit, &caller, &headers, &asked).await {
-        Ok(page) => page,
-        Err(failure) => return failed(&console, &visit, &caller, &failure),
-    };
-    if !visit.fragment {
-        return responses::page(&console, &visit, StatusCode::OK, &page);
-    }
-    match page.as_list().render() {
-        Ok(list) => list_alone(
-            &console,
-            &visit,
-            &place,
-            list,
-            page.f.live.clone().unwrap_or_default(),
-        ),
-        Err(error) => {
-            let fault = ServerFault::new("render the list of GPUs", error);
-            failed(&console, &visit, &caller, &fault.into())
-        }
-    }
+    let page = read(&console, &visit, &caller, &headers, &asked).await;
+    answer(&console, &visit, &place, page, |failure| {
+        failed(&console, &visit, &caller, failure)
+    })
 }
 
 type AskedGpus = Query<Vec<(String, String)>>;

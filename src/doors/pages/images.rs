@@ -27,7 +27,7 @@ use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::{RequestContext, taste, taste_of};
 use super::table::{DataTable, FilterBar, TableState};
-use super::table_answer::{list_alone, shorter};
+use super::table_answer::{ListPage, answer, shorter};
 use super::{PagesContext, layout, live as stream, presenter, responses};
 use crate::doors::text::{Text, codes};
 
@@ -49,6 +49,16 @@ pub struct ImagesPage {
     pub jobs: Vec<ImportRow>,
     /// Whether an import is over and can be cleared from the list.
     pub clearable: bool,
+}
+
+impl ListPage for ImagesPage {
+    fn list(&self) -> askama::Result<String> {
+        self.as_list().render()
+    }
+
+    fn stream(&self) -> Option<&str> {
+        self.f.live.as_deref()
+    }
 }
 
 pub struct ImportRow {
@@ -158,26 +168,10 @@ async fn show(
     if let Some(short) = shorter(&visit, &place, &asked) {
         return short;
     }
-    let page = match read(&console, &visit, &caller, &headers, &asked).await {
-        Ok(page) => page,
-        Err(failure) => return failed(&console, &visit, &caller, &failure),
-    };
-    if !visit.fragment {
-        return responses::page(&console, &visit, StatusCode::OK, &page);
-    }
-    match page.as_list().render() {
-        Ok(list) => list_alone(
-            &console,
-            &visit,
-            &place,
-            list,
-            page.f.live.clone().unwrap_or_default(),
-        ),
-        Err(error) => {
-            let fault = ServerFault::new("render the list of images", error);
-            failed(&console, &visit, &caller, &fault.into())
-        }
-    }
+    let page = read(&console, &visit, &caller, &headers, &asked).await;
+    answer(&console, &visit, &place, page, |failure| {
+        failed(&console, &visit, &caller, failure)
+    })
 }
 
 type AskedImages = Query<Vec<(String, String)>>;

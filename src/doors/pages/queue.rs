@@ -7,26 +7,26 @@ use api::sessions::SessionView;
 use askama::Template;
 use axum::Router;
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::get;
 use rules::placement::explain::Explanation;
 use rules::policy::SharePolicy;
 use rules::session::SessionState;
 use rules::units::Timestamp;
+use server::Failure;
 use server::access::Caller;
 use server::actions::gpus as devices;
 use server::actions::sessions::{
     self, MAX_QUEUE_EXPORTED, PlannedSession, QueueFilter, QueueView, WaitingLaunch,
 };
-use server::{Failure, ServerFault};
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, BarRow, Choice};
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::table::{self, FilterBar, FilterExample, FilterPicker, Pager, TableCell, TableState};
-use super::table_answer::{list_alone, shorter};
+use super::table_answer::{ListPage, answer, shorter};
 use super::table_choices::view_links;
 use super::table_csv::csv;
 use super::{PagesContext, gpus, layout, live as stream, presenter, responses};
@@ -54,6 +54,16 @@ pub struct QueuePage {
     pub plan: Vec<PlanRow>,
     /// Words under the plan's axis: now, the middle, the end.
     pub axis: [String; 3],
+}
+
+impl ListPage for QueuePage {
+    fn list(&self) -> askama::Result<String> {
+        self.as_queue().render()
+    }
+
+    fn stream(&self) -> Option<&str> {
+        self.f.live.as_deref()
+    }
 }
 
 pub struct QueueRow {
@@ -131,26 +141,10 @@ async fn show(
     if let Some(short) = shorter(&visit, &place, &asked) {
         return short;
     }
-    let page = match read(&console, &visit, &caller, &headers, &asked).await {
-        Ok(page) => page,
-        Err(failure) => return failed(&console, &visit, &caller, &failure),
-    };
-    if !visit.fragment {
-        return responses::page(&console, &visit, StatusCode::OK, &page);
-    }
-    match page.as_queue().render() {
-        Ok(list) => list_alone(
-            &console,
-            &visit,
-            &place,
-            list,
-            page.f.live.clone().unwrap_or_default(),
-        ),
-        Err(error) => {
-            let fault = ServerFault::new("render the queue", error);
-            failed(&console, &visit, &caller, &fault.into())
-        }
-    }
+    let page = read(&console, &visit, &caller, &headers, &asked).await;
+    answer(&console, &visit, &place, page, |failure| {
+        failed(&console, &visit, &caller, failure)
+    })
 }
 
 /// `GET /queue/live`

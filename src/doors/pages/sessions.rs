@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use api::sessions::SessionView;
 use askama::Template;
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use rules::names::SessionId;
 use rules::permissions::{Permission as Right, reach};
@@ -26,8 +26,8 @@ use super::table::{
     self, ColumnDisplay, DataTable, EmptyTable, FilterBar, FilterExample, FilterPicker, RowAction,
     RowMark, TableCell, TableColumn, TableLine, TableState,
 };
+use super::table_answer::{ListPage, answer, file, shorter};
 use super::table_choices::view_links;
-use super::table_csv::csv;
 use super::{PagesContext, layout, live as stream, presenter, responses};
 use crate::doors::text::{Text, codes};
 
@@ -43,16 +43,14 @@ pub struct SessionsPage {
     pub table: DataTable,
 }
 
-/// The list, and the stream that follows its filter from now on.
-#[derive(Template)]
-#[template(
-    ext = "html",
-    config = "web/askama.toml",
-    source = r##"{{ list|safe }}<hx-partial hx-target="#stream" hx-swap="outerHTML"><div hx-sse:connect="{{ live }}" hx-swap="none" id="stream" hidden></div></hx-partial>"##
-)]
-struct FollowedList {
-    list: String,
-    live: String,
+impl ListPage for SessionsPage {
+    fn list(&self) -> askama::Result<String> {
+        self.as_list().render()
+    }
+
+    fn stream(&self) -> Option<&str> {
+        self.f.live.as_deref()
+    }
 }
 
 /// Where the list is.
@@ -71,30 +69,13 @@ pub async fn list(
     Query(asked): Asked,
 ) -> Response {
     let place = TableState::read(PATH, &FILTERS, &asked);
-    if !visit.fragment && place.has_empty_filters(&asked) {
-        return responses::see(&place.address());
+    if let Some(short) = shorter(&visit, &place, &asked) {
+        return short;
     }
-    let page = match read_list(&console, &visit, &caller, &headers, &asked).await {
-        Ok(page) => page,
-        Err(failure) => return failed(&console, &visit, &caller, &failure),
-    };
-    if !visit.fragment {
-        return responses::page(&console, &visit, StatusCode::OK, &page);
-    }
-    let address = place.address();
-    let live = page.f.live.clone().unwrap_or_default();
-    let part = match page.as_list().render() {
-        Ok(list) => FollowedList { list, live },
-        Err(error) => {
-            let fault = server::ServerFault::new("render the list of sessions", error);
-            return failed(&console, &visit, &caller, &fault.into());
-        }
-    };
-    let mut response = responses::page(&console, &visit, StatusCode::OK, &part);
-    if let Ok(address) = HeaderValue::try_from(address) {
-        response.headers_mut().insert("hx-replace-url", address);
-    }
-    response
+    let page = read_list(&console, &visit, &caller, &headers, &asked).await;
+    answer(&console, &visit, &place, page, |failure| {
+        failed(&console, &visit, &caller, failure)
+    })
 }
 
 /// `GET /sessions/live`
@@ -139,25 +120,20 @@ pub async fn export(
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
     let now = console.server.clock().now();
-    let shown: Vec<&TableColumn> = columns
-        .iter()
-        .filter(|column| state.columns.contains(&column.key))
-        .collect();
-    let heads: Vec<String> = shown.iter().map(|column| column.name.clone()).collect();
     let policy = SharePolicy::default();
-    let rows: Vec<Vec<TableCell>> = rows
-        .iter()
-        .map(|session| {
-            let cell = |column: &&TableColumn| match column.key {
-                // A file is read later: it says when, not how long ago.
-                "age" => TableCell::text(session.created_at.to_string()),
-                "name" => TableCell::text(session.name.as_str()),
-                key => cell(&visit, key, session, policy, None, None, now),
-            };
-            shown.iter().map(cell).collect()
-        })
-        .collect();
-    csv(&visit, "sessions", &heads, &rows)
+    file(
+        &visit,
+        "sessions",
+        &state,
+        &columns,
+        &rows,
+        |session, key| match key {
+            // A file is read later: it says when, not how long ago.
+            "age" => TableCell::text(session.created_at.to_string()),
+            "name" => TableCell::text(session.name.as_str()),
+            key => cell(&visit, key, session, policy, None, None, now),
+        },
+    )
 }
 
 pub(super) fn failed(

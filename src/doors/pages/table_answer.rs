@@ -4,6 +4,7 @@
 use askama::Template;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
+use server::{Failure, ServerFault};
 
 use super::request_context::RequestContext;
 use super::table::{TableCell, TableColumn, TableState};
@@ -15,11 +16,12 @@ use super::{PagesContext, responses};
 #[template(
     ext = "html",
     config = "web/askama.toml",
-    source = r##"{{ list|safe }}<hx-partial hx-target="#stream" hx-swap="outerHTML"><div hx-sse:connect="{{ live }}" hx-swap="none" id="stream" hidden></div></hx-partial>"##
+    source = r##"{{ list|safe }}{% if !live.is_empty() %}<hx-partial hx-target="#stream" hx-swap="outerHTML"><div hx-sse:connect="{{ live }}" hx-swap="none" id="stream" hidden></div></hx-partial>{% endif %}"##
 )]
-struct FollowedList {
+struct FollowedList<'a> {
     list: String,
-    live: String,
+    /// Empty where nothing follows it.
+    live: &'a str,
 }
 
 /// Where a form without script that sent empty filters is led to: the shorter way to say the same.
@@ -32,15 +34,37 @@ pub(super) fn shorter(
     long.then(|| responses::see(&state.address()))
 }
 
-/// The list of a table alone, which was rendered as `list` and which `live` follows.
-pub(super) fn list_alone(
+/// A page whose list its own script asks for alone.
+pub(super) trait ListPage: Template {
+    /// The list as it stands in the page.
+    fn list(&self) -> askama::Result<String>;
+    /// The stream that follows the list from now on; None where nothing does.
+    fn stream(&self) -> Option<&str>;
+}
+
+/// The page that was read, or its list alone for the page's own script. `failed` answers what could not be read.
+pub(super) fn answer<P: ListPage>(
     console: &PagesContext,
     visit: &RequestContext,
     state: &TableState,
-    list: String,
-    live: String,
+    page: Result<P, Failure>,
+    failed: impl Fn(&Failure) -> Response,
 ) -> Response {
-    let part = FollowedList { list, live };
+    let page = match page {
+        Ok(page) if !visit.fragment => {
+            return responses::page(console, visit, StatusCode::OK, &page);
+        }
+        Ok(page) => page,
+        Err(failure) => return failed(&failure),
+    };
+    let list = match page.list() {
+        Ok(list) => list,
+        Err(error) => return failed(&ServerFault::new("render a list", error).into()),
+    };
+    let part = FollowedList {
+        list,
+        live: page.stream().unwrap_or_default(),
+    };
     let mut response = responses::page(console, visit, StatusCode::OK, &part);
     if let Ok(address) = HeaderValue::try_from(state.address()) {
         response.headers_mut().insert("hx-replace-url", address);
@@ -57,13 +81,14 @@ pub(super) fn file<T>(
     rows: &[T],
     cell: impl Fn(&T, &'static str) -> TableCell,
 ) -> Response {
-    let shown = columns
+    let shown: Vec<&TableColumn> = columns
         .iter()
-        .filter(|column| state.columns.contains(&column.key));
-    let heads: Vec<String> = shown.map(|column| column.name.clone()).collect();
+        .filter(|column| state.columns.contains(&column.key))
+        .collect();
+    let heads: Vec<String> = shown.iter().map(|column| column.name.clone()).collect();
     let rows: Vec<Vec<TableCell>> = rows
         .iter()
-        .map(|row| state.columns.iter().map(|key| cell(row, key)).collect())
+        .map(|row| shown.iter().map(|column| cell(row, column.key)).collect())
         .collect();
     csv(visit, name, &heads, &rows)
 }

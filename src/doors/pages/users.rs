@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::Router;
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::get;
 use rules::permissions::Permission;
@@ -23,8 +23,8 @@ use super::table::{
     self, ColumnDisplay, DataTable, EmptyTable, FilterBar, FilterExample, RowAction, TableCell,
     TableColumn, TableLine, TableState,
 };
+use super::table_answer::{ListPage, answer, file, shorter};
 use super::table_choices::view_links;
-use super::table_csv::csv;
 use super::{PagesContext, layout, responses};
 use crate::doors::text::Text;
 
@@ -37,6 +37,16 @@ pub struct UsersPage {
     pub may_add: bool,
     pub filter: FilterBar,
     pub table: DataTable,
+}
+
+impl ListPage for UsersPage {
+    fn list(&self) -> askama::Result<String> {
+        self.as_list().render()
+    }
+
+    fn stream(&self) -> Option<&str> {
+        self.f.live.as_deref()
+    }
 }
 
 pub(super) const PATH: &str = "/users";
@@ -72,22 +82,13 @@ async fn list(
     Query(asked): AskedUsers,
 ) -> Response {
     let place = TableState::read(PATH, &FILTERS, &asked);
-    if !visit.fragment && place.has_empty_filters(&asked) {
-        return responses::see(&place.address());
+    if let Some(short) = shorter(&visit, &place, &asked) {
+        return short;
     }
-    let page = match read(&console, &visit, &caller, &headers, &asked).await {
-        Ok(page) => page,
-        Err(failure) => return failed(&console, &visit, &caller, &failure),
-    };
-    if !visit.fragment {
-        return responses::page(&console, &visit, StatusCode::OK, &page);
-    }
-    let address = place.address();
-    let mut response = responses::page(&console, &visit, StatusCode::OK, &page.as_list());
-    if let Ok(address) = HeaderValue::try_from(address) {
-        response.headers_mut().insert("hx-replace-url", address);
-    }
-    response
+    let page = read(&console, &visit, &caller, &headers, &asked).await;
+    answer(&console, &visit, &place, page, |failure| {
+        failed(&console, &visit, &caller, failure)
+    })
 }
 
 /// `GET /users.csv`: the accounts that the filter lets through, with the columns that are shown.
@@ -105,22 +106,19 @@ async fn export(
     let columns = columns(visit.text);
     let mut state = TableState::read(PATH, &FILTERS, &asked);
     state.choose_columns("users", &columns, &asked, &headers, &visit);
-    let shown = columns
-        .iter()
-        .filter(|column| state.columns.contains(&column.key));
-    let heads: Vec<String> = shown.map(|column| column.name.clone()).collect();
-    let rows: Vec<Vec<TableCell>> = chosen(&state, known)
-        .iter()
-        .map(|user| {
-            let cell = |key: &&str| match *key {
-                "created" => TableCell::text(user.created_at.to_string()),
-                "name" => TableCell::text(user.name.as_str()),
-                key => cell(&visit, key, user, None),
-            };
-            state.columns.iter().map(cell).collect()
-        })
-        .collect();
-    csv(&visit, "users", &heads, &rows)
+    let rows = chosen(&state, known);
+    file(
+        &visit,
+        "users",
+        &state,
+        &columns,
+        &rows,
+        |user, key| match key {
+            "created" => TableCell::text(user.created_at.to_string()),
+            "name" => TableCell::text(user.name.as_str()),
+            key => cell(&visit, key, user, None),
+        },
+    )
 }
 
 async fn read(
