@@ -191,7 +191,7 @@ test("verbs that end work ask first, and the menu is accessible", async (t) => {
   await page.click("#more [popovertarget=restart]");
   await page.locator("#restart").waitFor();
   assert.deepEqual(await violations(page), []);
-  assert.match(await page.locator("#restart").innerText(), /lost[\s\S]*gives up its place/);
+  assert.match(await page.locator("#restart").innerText(), /lost[\s\S]*keeps its node/);
   await page.keyboard.press("Escape");
   await page.click("#verbs [popovertarget=stop]");
   await page.locator("#stop").waitFor();

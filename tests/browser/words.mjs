@@ -147,10 +147,13 @@ test("a refusal says what to do, and no address is blank", async () => {
 test("the menu has its numbers on every page", async () => {
   const context = await browser.newContext({ storageState: state, locale: "en-US" });
   const page = await context.newPage();
-  for (const path of ["/", "/sessions", "/queue", "/gpus", "/images", "/me", "/system/checks", "/system/settings", "/docs", "/api/docs", "/about", "/nothing-here"]) {
+  for (const path of ["/", "/sessions", "/queue", "/gpus", "/images", "/events", "/notices", "/me", "/system/checks", "/system/settings", "/docs", "/api/docs", "/about", "/nothing-here"]) {
     await page.goto(house.origin + path);
     const waiting = page.locator(".frame > .nav [data-count='1']");
     assert.equal(await waiting.innerText(), "1", path);
+    // What the stream says first is the same.
+    await page.waitForTimeout(500);
+    assert.equal(await waiting.innerText(), "1", `${path}, live`);
   }
   await context.close();
 });

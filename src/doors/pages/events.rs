@@ -190,7 +190,7 @@ async fn live(
                 .await
                 .ok()?;
             Some(vec![
-                ("counts", page.f.counts()),
+                ("counts", stream::menu_counts(&console, &caller).await?),
                 ("list", page.as_list().render().ok()?),
             ])
         }

@@ -231,7 +231,7 @@ async fn live(
                 .await
                 .ok()?;
             let fragments = vec![
-                ("counts", page.f.counts()),
+                ("counts", stream::menu_counts(&console, &caller).await?),
                 ("summary", page.as_summary().render().ok()?),
                 ("list", page.as_list().render().ok()?),
                 ("jobs", page.as_jobs().render().ok()?),

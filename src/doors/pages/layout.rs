@@ -112,7 +112,7 @@ impl PageLayout {
         if self.keys { "on" } else { "off" }
     }
 
-    /// Sessions, waiting ones, unread notices and what needs attention: the menu's numbers while the page is open.
+    /// Sessions, waiting ones, unread notices and what needs attention, as the menu's script has them.
     pub fn counts(&self) -> String {
         format!(
             "{} {} {} {}",

@@ -17,6 +17,7 @@ use futures_util::stream;
 use rules::names::{UserId, UserName};
 use rules::permissions::Subject;
 use server::access::{Caller, Lease, lease};
+use server::actions::{attention, notices, sessions};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -279,6 +280,17 @@ impl<F> LiveStream<F> {
         tokio::time::sleep_until(rested.max(Instant::now() + GATHER)).await;
         true
     }
+}
+
+/// The menu's numbers for a page that is open: live sessions, waiting ones, unread notices, what needs attention.
+/// None where they cannot be had; the page keeps those it shows.
+pub(super) async fn menu_counts(console: &PagesContext, caller: &Caller) -> Option<String> {
+    let server = &console.server;
+    let counts = sessions::menu_counts(server, caller).await.ok()?;
+    let unread = notices::unread(server, caller);
+    let attention = attention::count(server, caller);
+    let (live, waiting) = (counts.live, counts.waiting);
+    Some(format!("{live} {waiting} {unread} {attention}"))
 }
 
 /// Streams what `parts` gives, whenever it differs. Ends when `parts` gives none: the thing is gone, or the

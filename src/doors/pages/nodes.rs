@@ -142,7 +142,7 @@ pub async fn live(
         async move {
             let page = read(&console, &visit, &caller, &name).await.ok()?;
             Some(vec![
-                ("counts", page.f.counts()),
+                ("counts", stream::menu_counts(&console, &caller).await?),
                 ("state", page.as_state().render().ok()?),
                 ("room", page.as_room().render().ok()?),
                 ("here", page.as_here().render().ok()?),

@@ -63,7 +63,7 @@ pub async fn live(
         async move {
             let page = read(&console, &visit, &caller).await.ok()?;
             Some(vec![
-                ("counts", page.f.counts()),
+                ("counts", stream::menu_counts(&console, &caller).await?),
                 ("list", page.as_list().render().ok()?),
             ])
         }

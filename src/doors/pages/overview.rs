@@ -157,7 +157,7 @@ pub async fn live(
         async move {
             let page = read(&console, &visit, &caller, by).await.ok()?;
             Some(vec![
-                ("counts", page.f.counts()),
+                ("counts", stream::menu_counts(&console, &caller).await?),
                 ("kpis", page.as_kpis().render().ok()?),
                 ("plan", page.as_plan().render().ok()?),
                 ("key", page.as_key().render().ok()?),

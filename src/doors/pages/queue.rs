@@ -164,7 +164,7 @@ async fn live(
                 .await
                 .ok()?;
             Some(vec![
-                ("counts", page.f.counts()),
+                ("counts", stream::menu_counts(&console, &caller).await?),
                 ("shown", page.as_count().render().ok()?),
                 ("queue", page.as_queue().render().ok()?),
                 ("room", page.as_room().render().ok()?),

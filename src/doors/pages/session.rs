@@ -248,7 +248,7 @@ pub async fn show_live(
                 ("verbs", page.as_verbs().render().ok()?),
                 ("meta", page.as_meta().render().ok()?),
                 ("tabs", page.as_tabs().render().ok()?),
-                ("counts", page.f.counts()),
+                ("counts", stream::menu_counts(&console, &caller).await?),
                 ("strips", page.as_strips().render().ok()?),
                 ("console", page.as_console().render().ok()?),
                 ("where", page.as_where_it_runs().render().ok()?),

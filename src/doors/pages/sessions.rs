@@ -95,7 +95,7 @@ pub async fn list_live(
                 .await
                 .ok()?;
             Some(vec![
-                ("counts", page.f.counts()),
+                ("counts", stream::menu_counts(&console, &caller).await?),
                 ("count", page.as_count().render().ok()?),
                 ("list", page.as_list().render().ok()?),
             ])
