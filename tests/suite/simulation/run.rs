@@ -1026,6 +1026,19 @@ impl Run {
         Ok(())
     }
 
+    /// Whether a session that holds resources got them since the last look. One that was restarted in its place had them
+    /// then, and takes nothing from another.
+    fn took_a_place(&self, session: &Session) -> bool {
+        let before = ContainerName {
+            incarnation: session.incarnation.saturating_sub(1),
+            ..session.container()
+        };
+        let reason = session.reason.as_ref();
+        let kept = reason.is_some_and(|reason| reason.code == rules::codes::PLACEMENT_KEPT)
+            && self.placed.contains(&before);
+        !self.placed.contains(&session.container()) && !kept
+    }
+
     /// What got a place took nothing that one of its owner's in front of it could get there, whichever of those
     /// that hold the machine end: all choices of them are tried.
     fn passing_delays_nobody(&mut self, world: &ClusterSnapshot, now: SimulatedMoment) -> Kept {
@@ -1037,18 +1050,12 @@ impl Run {
             .filter(|s| !settled(s))
             .filter_map(|s| s.node())
             .collect();
-        // What was restarted in its place had it when it was last looked at: it takes nothing from anybody.
-        let kept = |s: &Session| {
-            let before = ContainerName {
-                incarnation: s.incarnation.saturating_sub(1),
-                ..s.container()
-            };
-            let reason = s.reason.as_ref();
-            reason.is_some_and(|reason| reason.code == rules::codes::PLACEMENT_KEPT)
-                && self.placed.contains(&before)
-        };
-        let is_new = |s: &Session| !self.placed.contains(&s.container()) && !kept(s);
-        for passing in world.sessions.iter().filter(holds).filter(|s| is_new(s)) {
+        for passing in world
+            .sessions
+            .iter()
+            .filter(holds)
+            .filter(|s| self.took_a_place(s))
+        {
             let Some(node) = passing.node().and_then(|id| world.node(id)) else {
                 continue;
             };
@@ -1060,7 +1067,7 @@ impl Run {
                 .sessions
                 .iter()
                 .filter(holds)
-                .filter(|s| s.node() == passing.node() && !is_new(s))
+                .filter(|s| s.node() == passing.node() && !self.took_a_place(s))
                 .take(MAX_TRIED)
                 .collect();
             let in_front = |s: &&Session| {

@@ -34,7 +34,7 @@ impl Run {
         let placed: Vec<&Session> = world
             .sessions
             .iter()
-            .filter(|s| s.state().holds_resources() && !self.placed.contains(&s.container()))
+            .filter(|s| s.state().holds_resources() && self.took_a_place(s))
             .collect();
         for first in firsts(world, now.wall) {
             let key = (first.id, first.incarnation);
