@@ -180,6 +180,22 @@ test("24-bit colours are shown, and the page's own policy refuses nothing", asyn
   assert.deepEqual(complaints, []);
 });
 
+test("a screen with two pixels to a dot shows what is typed, also where WebGL is", async (t) => {
+  if (skipped(t)) return;
+  const dense = await launch();
+  try {
+    const context = await dense.newContext({ storageState: state, deviceScaleFactor: 2 });
+    const page = await context.newPage();
+    const complaints = listen(page);
+    await enter(page, "term");
+    await page.keyboard.type("echo two-$((20+2))\n");
+    await says(page, /two-22/);
+    assert.deepEqual(complaints, []);
+  } finally {
+    await dense.close();
+  }
+});
+
 test("verbs that end work ask first, and the menu is accessible", async (t) => {
   if (skipped(t)) return;
   const complaints = listen(page);

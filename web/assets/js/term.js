@@ -156,7 +156,8 @@ function open(box, url, words, told) {
   self.close = () => { self.closed = self.over = true; socket?.close(); term.dispose(); };
 
   term.open(box);
-  try {
+  // On screens with other than one pixel to a dot WebGL was seen to draw nothing, or cut the last line.
+  if (devicePixelRatio === 1) try {
     const gl = new WebglAddon();
     gl.onContextLoss(() => gl.dispose());
     term.loadAddon(gl);
