@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use client::{Client, Ledger, open};
+use client::{Client, Ledger, is_stop, open};
 use installation::Installation;
 use random::Random;
 
@@ -251,7 +251,7 @@ fn finish(installation: &mut Installation, ledger: &Mutex<Ledger>) {
             );
             if let Some(known) = open(ledger).sessions.get_mut(id) {
                 known.stopping = true;
-                known.stopped |= answer.is_good();
+                known.stopped |= answer.is_good() && is_stop(&answer);
             }
         }
     }

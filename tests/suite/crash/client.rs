@@ -56,6 +56,15 @@ pub(super) fn open(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
     ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// True where a good answer to a stop acknowledges one. A session that was over is given back as it is: its
+/// supervisor was killed after the client had chosen it.
+pub(super) fn is_stop(answer: &Answer) -> bool {
+    let session = answer.json();
+    let stopped = session["desired"] != "run";
+    assert!(stopped || session["state"] == "ended", "stop: {session}");
+    stopped
+}
+
 impl Client<'_> {
     pub(super) fn work(mut self) {
         self.launch(false);
@@ -166,7 +175,8 @@ impl Client<'_> {
         // A refusal means that it is over already: by an earlier try whose answer was lost, or
         // because its supervisor was killed.
         if answer.is_good() {
-            self.note(&id, |known| known.stopped = true);
+            let stopped = is_stop(&answer);
+            self.note(&id, |known| known.stopped = stopped);
         } else {
             assert_eq!(answer.status, 409, "stop: {}", answer.json());
         }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::client::{Ledger, open};
 use super::installation::Installation;
 use super::random::Random;
-use super::{kill_server, live_through, number_from, session_of};
+use super::{TIMEOUT, kill_server, live_through, number_from, session_of, wait_until};
 
 /// How long somebody stays stopped at most, in milliseconds. Longer than a new server waits for all.
 const STOPPED: usize = 3000;
@@ -29,6 +29,13 @@ fn family(pid: i32) -> Option<(i32, i32)> {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = line.rsplit_once(") ")?.1.split(' ').skip(1);
     Some((fields.next()?.parse().ok()?, fields.nth(1)?.parse().ok()?))
+}
+
+/// True for a process that runs no more of its program: stopped, or dead.
+fn has_stopped(pid: i32) -> bool {
+    let line = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = line.rsplit_once(") ").map_or("X", |(_, fields)| fields);
+    state.starts_with(['T', 'Z', 'X'])
 }
 
 /// Every process that was forked to supervise: shims, also those without a record yet, and the one that
@@ -187,6 +194,8 @@ impl Trouble {
         // Held while the record is read: nobody is told of its end before it is written down here.
         let mut ledger = open(ledger);
         signal(pid, libc::SIGSTOP);
+        // Until then it may be writing its record.
+        let _ = wait_until(TIMEOUT, || has_stopped(pid));
         match recorded(installation).get(&pid) {
             Some((container, true)) => drop(ledger.bereft.insert(session_of(container))),
             _ => self.count("of those, before the command began"),
