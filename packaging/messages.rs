@@ -202,7 +202,7 @@ fn faults(name: &str, message: &Message) -> Vec<String> {
             "{name}: a check is named {CHECK_NAME}…, its code {CHECK}…"
         ));
     }
-    if (is_check || message.kind == NOTICE) && !message.carried().is_empty() {
+    if is_check && !message.carried().is_empty() {
         all.push(format!(
             "{name}: no value goes along with a {}, so Korean names none",
             message.kind
@@ -291,7 +291,12 @@ fn constructors(
 ) -> String {
     let mut source = String::new();
     for (name, message) in messages.iter().filter(|(_, message)| is_of(message)) {
-        let (parameters, carried) = (message.parameters(), message.carried());
+        // A notice carries its sentence alone; its readers find the values in it.
+        let carried = match message.kind.as_str() {
+            NOTICE => BTreeSet::new(),
+            _ => message.carried(),
+        };
+        let parameters = message.parameters();
         let arguments: Vec<String> = parameters
             .iter()
             .map(|name| format!("{name}: impl Display"))

@@ -51,6 +51,7 @@ mod tests;
 pub mod tls;
 pub mod trust;
 pub mod typed;
+pub mod user;
 pub mod user_forms;
 pub mod users;
 pub mod waiting_request;
@@ -180,6 +181,7 @@ pub fn router(
             "/system/backups",
             get(system::backups).post(system::back_up),
         )
+        .route("/system/backups/schedule", post(system::schedule))
         .route("/system/backups/{name}", get(system::backup_file))
         .route("/system/support", get(system::support).post(system::bundle))
         .route("/docs", get(docs::first))
@@ -372,6 +374,7 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "token-gone" => t.me_token_gone().to_owned(),
         "settings" => t.notice_settings(of),
         "backup" => t.notice_backup(of),
+        "backup-schedule" => t.notice_backup_schedule().to_owned(),
         "setting" => t.notice_setting(of),
         "setting-restart" => t.notice_setting_restart(of),
         "maintenance" => t.notice_maintenance(of),

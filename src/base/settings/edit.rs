@@ -28,6 +28,14 @@ const FILE_ONLY: [&str; 10] = [
     "backup_passphrase_file",
 ];
 
+/// Keys of the form of backups.
+const OF_BACKUPS: [&str; 4] = [
+    "backup_dir",
+    "backup_every_hours",
+    "backup_keep",
+    "backup_passphrase_file",
+];
+
 /// Texts of settings files that are not written yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedChange {
@@ -88,6 +96,26 @@ impl SettingsSources {
         if !is_editable(key.key) {
             return Err(refusals::setting_file_only(key.key, self.file().display()));
         }
+        self.planned(key, value)
+    }
+
+    /// As `plan`, also for the two places of backups, which the form of backups checks before.
+    pub fn plan_backups(
+        &self,
+        key: &SettingKey,
+        value: &str,
+    ) -> Result<(PlannedChange, LoadedSettings), Refusal> {
+        if !OF_BACKUPS.contains(&key.key) {
+            return Err(refusals::setting_file_only(key.key, self.file().display()));
+        }
+        self.planned(key, Some(value))
+    }
+
+    fn planned(
+        &self,
+        key: &SettingKey,
+        value: Option<&str>,
+    ) -> Result<(PlannedChange, LoadedSettings), Refusal> {
         let now = self.read()?;
         let standing = standing(&now, key);
         let before = match &standing.source {

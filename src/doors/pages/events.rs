@@ -1,6 +1,8 @@
 //! `/events`: the table of what happened, by kind, object, user, time and words, and as a file for a spreadsheet. The
 //! list follows the server.
 
+use std::collections::BTreeSet;
+
 use api::events::EventView;
 use askama::Template;
 use axum::Router;
@@ -12,6 +14,7 @@ use rules::units::Timestamp;
 use server::Failure;
 use server::access::Caller;
 use server::actions::journal::{self, EventPage, JournalQuery};
+use server::actions::users;
 
 use super::authentication::PageCaller;
 use super::components::{self, Choice};
@@ -258,13 +261,27 @@ async fn read(
         Ok(wanted) => (journal::page(&console.server, caller, wanted).await?, None),
         Err(fault) => (EventPage::default(), Some(fault)),
     };
+    // Accounts that the reader may look at; what the server did itself has no page.
+    let people = users::list(&console.server, caller).await;
+    let people: BTreeSet<String> = people
+        .unwrap_or_default()
+        .into_iter()
+        .map(|user| user.name.to_string())
+        .collect();
     let rows = found.items.iter().map(|event| TableLine {
         id: format!("e-{}", event.sequence),
         mark: None,
         cells: state
             .columns
             .iter()
-            .map(|key| cell(visit, key, event, &found))
+            .map(|key| match (*key, people.contains(event.actor.as_str())) {
+                ("user", true) => TableCell::Link {
+                    href: format!("/users/{}", responses::encoded(&event.actor)),
+                    text: event.actor.clone(),
+                    note: String::new(),
+                },
+                (key, _) => cell(visit, key, event, &found),
+            })
             .collect(),
         action: None,
     });

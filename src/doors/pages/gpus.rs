@@ -27,11 +27,13 @@ use server::actions::sessions;
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, BarRow, Block, BlockKind, Fill, Markup};
+use super::form_faults::RefusedForm;
 use super::gpus_failure::failed;
 use super::history::{HistoryParts, HistoryView};
 use super::joined_blocks::{self, OwnedBlock};
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
+use super::responses::encoded;
 use super::table::TableState;
 use super::table_answer::{ListPage, answer, shorter};
 use super::{PagesContext, layout, live as stream, presenter, responses};
@@ -211,6 +213,10 @@ pub struct SliceRow {
     pub href: Option<String>,
     pub name: String,
     pub owner: String,
+    /// The page of the user whose it is, for administrators.
+    pub owner_href: Option<String>,
+    /// The question before it is stopped; none where the reader may not stop it.
+    pub stop: Option<String>,
     pub share: String,
     pub memory: String,
     pub sms: String,
@@ -369,8 +375,19 @@ pub async fn act(
         }
         Err(Failure::Refusal(refusal)) => {
             let status = responses::status(&refusal);
+            let at_note = refusal.pointer.as_deref() == Some("/note");
             let alert = Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
-            match one(&console, &visit, &caller, &id, Some(alert), None).await {
+            let alert = (!at_note).then_some(alert);
+            // The form opens again with what was typed, and the fault at its field.
+            let visit = match at_note {
+                true => {
+                    let action = format!("/gpus/{id}/{verb}");
+                    let typed = [("note", said.note.as_str())];
+                    visit.refusing(RefusedForm::new(visit.text, &action, &refusal).with(typed))
+                }
+                false => visit.clone(),
+            };
+            match one(&console, &visit, &caller, &id, alert, None).await {
                 Ok(page) => responses::page(&console, &visit, status, &page),
                 Err(_) => failed(&console, &visit, &caller, &refusal.into()),
             }
@@ -469,12 +486,17 @@ async fn one(
         true => partitions::form(console, t, caller, &gpu, sent).await?,
         false => None,
     };
+    let f = PageLayout {
+        live: Some(format!("/gpus/{}/live", gpu.id)),
+        ..layout(console, visit, caller, Nav::Gpus)
+    };
+    let mut slices = lines(t, &gpu, now);
+    for slice in &mut slices {
+        slice.owner_href = super::user::href(&f, &slice.owner);
+    }
     Ok(GpuPage {
         t,
-        f: PageLayout {
-            live: Some(format!("/gpus/{}/live", gpu.id)),
-            ..layout(console, visit, caller, Nav::Gpus)
-        },
+        f,
         alert,
         name: format!("GPU {}", gpu.index),
         simulated: gpu.simulated,
@@ -486,7 +508,7 @@ async fn one(
         partitions: partitioning,
         row: row(t, &gpu, &drawing),
         facts: facts(t, &gpu, all.context_overhead),
-        slices: lines(t, &gpu, now),
+        slices,
         view: HistoryView::default(),
         ranges: Vec::new(),
         ends: gpu
@@ -941,6 +963,8 @@ fn lines(t: Text, gpu: &Gpu, now: Timestamp) -> Vec<SliceRow> {
                 href: None,
                 name: t.plan_others().to_owned(),
                 owner: String::new(),
+                owner_href: None,
+                stop: None,
                 share: share(given),
                 memory: components::size(memory.0),
                 sms: t.gpu_sms_of(sms, gpu.sms),
@@ -971,6 +995,14 @@ fn line(t: Text, gpu: &Gpu, slice: &GpuSlice, now: Timestamp) -> SliceRow {
             .clone()
             .unwrap_or_else(|| t.plan_others().to_owned()),
         owner: owner.unwrap_or_default().to_owned(),
+        owner_href: None,
+        stop: slice
+            .session
+            .filter(|_| slice.state < SessionState::Stopping)
+            .map(|id| {
+                let back = format!("/gpus/{}", encoded(&gpu.id));
+                format!("/sessions/stop?id={id}&back={}", encoded(&back))
+            }),
         share: match slice.profile {
             Some(profile) => profile.to_string(),
             None => share(slice.share),

@@ -45,6 +45,10 @@ pub struct HistoryView {
     pub figures: Vec<ChartFigure>,
     pub head: Vec<String>,
     pub rows: Vec<Vec<String>>,
+    /// From when to when, with dates.
+    pub period: String,
+    /// What was allocated and used in all that time: name, sum.
+    pub sums: Vec<(String, String)>,
 }
 
 /// What a history is asked for.
@@ -210,8 +214,7 @@ pub fn view(t: Text, clock: &LocalClock, history: &History, parts: HistoryParts)
         let at = Timestamp::from_millis(*at * 1000);
         match history.range {
             HistoryRange::Hour => clock.second(at),
-            HistoryRange::Day => clock.minute(at),
-            HistoryRange::Week | HistoryRange::Month => clock.date(at),
+            HistoryRange::Day | HistoryRange::Week | HistoryRange::Month => clock.date(at),
         }
     };
     let last = times.len() - 1;
@@ -264,7 +267,60 @@ pub fn view(t: Text, clock: &LocalClock, history: &History, parts: HistoryParts)
         rows: charts::rows(times.iter().map(label).collect(), &columns),
         figures,
         head,
+        period: t.history_period(
+            clock.date(Timestamp::from_millis(times[0] * 1000)),
+            clock.date(history.until),
+        ),
+        sums: match parts {
+            HistoryParts::All => sums(t, history),
+            HistoryParts::First => Vec::new(),
+        },
     }
+}
+
+/// GPU hours and core hours of all points: allocated, and busy where that is known. A point stands for its seconds; the
+/// newest for those that have passed of them.
+fn sums(t: Text, history: &History) -> Vec<(String, String)> {
+    let until = history.until.as_millis() / 1000;
+    let hours = |of: &dyn Fn(&HistoryPoint) -> Option<f64>| {
+        let mut known = false;
+        let mut sum = 0.0;
+        for point in &history.points {
+            let passed = (until - point.at.as_millis() / 1000).clamp(0, i64::from(history.every));
+            if let Some(value) = of(point) {
+                known = true;
+                sum += value * passed as f64 / 3600.0;
+            }
+        }
+        known.then_some(sum)
+    };
+    let told = |allocated: Option<f64>, busy: Option<f64>| {
+        let write = |hours: f64| match hours < 100.0 {
+            true => format!("{hours:.2}"),
+            false => format!("{hours:.0}"),
+        };
+        let allocated = t.history_hours_allocated(write(allocated.unwrap_or_default()));
+        match busy {
+            Some(busy) => format!("{allocated} · {}", t.history_hours_busy(write(busy))),
+            None => allocated,
+        }
+    };
+    let mut all = Vec::new();
+    if history.gpus > 0 {
+        let allocated = hours(&|point| Some(point.gpu_allocated));
+        let busy = hours(&|point| point.gpu_busy);
+        all.push((t.history_gpu_hours().to_owned(), told(allocated, busy)));
+    }
+    if !is_device(history) {
+        let allocated = hours(&|point| Some(point.cpu_allocated));
+        let busy = hours(&|point| Some(point.cpu_busy));
+        all.push((t.history_core_hours().to_owned(), told(allocated, busy)));
+    }
+    all
+}
+
+fn is_device(history: &History) -> bool {
+    history.of.starts_with("gpu:")
 }
 
 /// The seconds at which its points begin, those without a point included.
@@ -303,7 +359,7 @@ fn shown(t: Text, history: &History, times: &[i64], parts: HistoryParts) -> Vec<
         whole,
         curves,
     };
-    let device = history.of.starts_with("gpu:");
+    let device = is_device(history);
     let mut all = Vec::new();
     if history.gpus > 0 {
         let curves = vec![
@@ -372,29 +428,55 @@ fn file_name(of: &str) -> String {
     of.chars().map(safe).collect()
 }
 
+/// A column of the file: its name, its decimals and its value.
+type FileColumn = (&'static str, usize, fn(&HistoryPoint) -> Option<f64>);
+
+const FILE_COLUMNS: [FileColumn; 10] = [
+    ("cpu_allocated_cores", 3, |point| Some(point.cpu_allocated)),
+    ("cpu_busy_cores", 3, |point| Some(point.cpu_busy)),
+    ("memory_allocated_bytes", 0, |point| {
+        Some(point.memory_allocated)
+    }),
+    ("memory_used_bytes", 0, |point| Some(point.memory_used)),
+    ("gpu_allocated", 3, |point| Some(point.gpu_allocated)),
+    ("gpu_busy", 3, |point| point.gpu_busy),
+    ("gpu_memory_allocated_bytes", 0, |point| {
+        Some(point.gpu_memory_allocated)
+    }),
+    ("gpu_memory_used_bytes", 0, |point| point.gpu_memory_used),
+    ("celsius", 1, |point| point.celsius),
+    ("watts", 1, |point| point.watts),
+];
+
+/// Whether a history has anything to say in a column: a GPU has no processors, and no user has a temperature.
+fn belongs(history: &History, column: &str) -> bool {
+    match column {
+        "celsius" | "watts" => is_device(history),
+        _ if column.starts_with("gpu") => history.gpus > 0,
+        _ => !is_device(history),
+    }
+}
+
 /// A line for each point. Numbers only: no spreadsheet takes a cell for a formula.
 fn csv(history: &History) -> String {
-    let mut out = String::from(
-        "time,cpu_allocated_cores,cpu_busy_cores,memory_allocated_bytes,memory_used_bytes,gpu_allocated,gpu_busy,gpu_memory_allocated_bytes,gpu_memory_used_bytes,celsius,watts\r\n",
-    );
-    let known = |value: Option<f64>, decimals: usize| {
-        value.map_or_else(String::new, |value| format!("{value:.decimals$}"))
-    };
+    let columns: Vec<FileColumn> = FILE_COLUMNS
+        .into_iter()
+        .filter(|(name, ..)| belongs(history, name))
+        .collect();
+    let mut out = String::from("time");
+    for (name, ..) in &columns {
+        out.push(',');
+        out.push_str(name);
+    }
+    out.push_str("\r\n");
     for point in &history.points {
-        let cells = [
-            point.at.to_string(),
-            known(Some(point.cpu_allocated), 3),
-            known(Some(point.cpu_busy), 3),
-            known(Some(point.memory_allocated), 0),
-            known(Some(point.memory_used), 0),
-            known(Some(point.gpu_allocated), 3),
-            known(point.gpu_busy, 3),
-            known(Some(point.gpu_memory_allocated), 0),
-            known(point.gpu_memory_used, 0),
-            known(point.celsius, 1),
-            known(point.watts, 1),
-        ];
-        out.push_str(&cells.join(","));
+        out.push_str(&point.at.to_string());
+        for (_, decimals, value) in &columns {
+            out.push(',');
+            if let Some(value) = value(point) {
+                out.push_str(&format!("{value:.decimals$}"));
+            }
+        }
         out.push_str("\r\n");
     }
     out
@@ -477,12 +559,57 @@ mod tests {
         let file = csv(&history("site", &[(0, 2.0), (600, 1.0)]));
         let lines: Vec<&str> = file.lines().collect();
         assert_eq!(lines.len(), 3);
-        assert_eq!(lines[0].split(',').count(), 11);
+        assert_eq!(lines[0].split(',').count(), 9);
         assert!(
-            lines[1].ends_with(",2.000,1.000,1000000000,500000000,0.500,,40000000000,,61.0,"),
+            lines[1].ends_with(",2.000,1.000,1000000000,500000000,0.500,,40000000000,"),
             "{}",
             lines[1]
         );
         assert_eq!(file_name("user:mina\"/.."), "user-mina--..");
+    }
+
+    #[test]
+    fn the_file_of_a_gpu_has_no_columns_of_processors() {
+        let file = csv(&history("gpu:x", &[(0, 2.0)]));
+        assert_eq!(
+            file.lines().next(),
+            Some(
+                "time,gpu_allocated,gpu_busy,gpu_memory_allocated_bytes,gpu_memory_used_bytes,celsius,watts"
+            )
+        );
+        assert!(
+            file.trim_end().ends_with(",0.500,,40000000000,,61.0,"),
+            "{file}"
+        );
+    }
+
+    #[test]
+    fn a_history_has_its_dates_and_the_hours_of_all_points() {
+        let t = Text::default();
+        let clock = LocalClock::of(t, "UTC");
+        // Points of 600 s: two whole ones, and one of which 300 s have passed.
+        let mut all = history("site", &[(300, 2.0), (900, 1.0), (1500, 1.0)]);
+        all.points[0].gpu_busy = Some(0.25);
+        let view = view(t, &clock, &all, HistoryParts::All);
+        let hours = 0.5 * (600.0 + 600.0 + 300.0) / 3600.0;
+        assert_eq!(
+            view.sums[0],
+            (
+                t.history_gpu_hours().to_owned(),
+                format!(
+                    "{} · {}",
+                    t.history_hours_allocated(format!("{hours:.2}")),
+                    t.history_hours_busy("0.02")
+                )
+            )
+        );
+        assert_eq!(view.sums[1].0, t.history_core_hours());
+        assert!(view.sums[1].1.contains("0.50"), "{}", view.sums[1].1);
+        assert!(view.period.contains("15 Jan"), "{}", view.period);
+        for label in &view.figures[0].x[..3] {
+            assert!(label.contains("Jan"), "{label}");
+        }
+        let device = super::view(t, &clock, &history("gpu:x", &[(0, 2.0)]), HistoryParts::All);
+        assert_eq!(device.sums.len(), 1, "a GPU has no core hours");
     }
 }

@@ -38,6 +38,8 @@ pub struct NodePage {
     pub faults: Vec<FormFieldError>,
     pub problems: Vec<String>,
     pub rows: Vec<BarRow>,
+    /// What the kernel says of everything that runs, sessions or not.
+    pub whole: Vec<(&'static str, String)>,
     pub here: Vec<NodeSessionRow>,
     pub more: usize,
     pub pressure: Vec<PressureRow>,
@@ -52,6 +54,8 @@ pub struct NodeSessionRow {
     pub name: String,
     pub href: Option<String>,
     pub owner: String,
+    /// The page of the owner; none for a reader who may not see it.
+    pub owner_href: Option<String>,
     pub facts: String,
     pub state: &'static str,
 }
@@ -237,18 +241,19 @@ async fn read(
         _ => ("ok", t.plan_ready().to_owned()),
     };
     let address = format!("/nodes/{}", responses::encoded(name));
+    let f = PageLayout {
+        sessions: seen.counts.scheduled
+            + seen.counts.preparing
+            + seen.counts.running
+            + seen.counts.stopping
+            + seen.counts.pending,
+        waiting: seen.counts.pending,
+        live: Some(format!("{address}/live")),
+        ..layout(console, visit, caller, Nav::Node)
+    };
     Ok(NodePage {
         t,
-        f: PageLayout {
-            sessions: seen.counts.scheduled
-                + seen.counts.preparing
-                + seen.counts.running
-                + seen.counts.stopping
-                + seen.counts.pending,
-            waiting: seen.counts.pending,
-            live: Some(format!("{address}/live")),
-            ..layout(console, visit, caller, Nav::Node)
-        },
+        whole: whole(t, node, &facts),
         alert,
         simulated: presenter::simulated(std::slice::from_ref(node)),
         name: name.to_owned(),
@@ -269,13 +274,14 @@ async fn read(
             .slices
             .iter()
             .take(SHOWN)
-            .map(|slice| here(t, slice))
+            .map(|slice| here(t, &f, slice))
             .collect(),
         pressure: facts.pressure.iter().map(|one| pressure(t, one)).collect(),
         disks: facts.disks.iter().map(|one| disk(t, one)).collect(),
         networks: facts.networks.iter().map(|one| network(t, one)).collect(),
         heat: facts.heat.iter().map(heat).collect(),
         address,
+        f,
     })
 }
 
@@ -295,8 +301,28 @@ fn lead(t: Text, node: &NodeOverview, facts: &MachineFacts) -> String {
     parts.join(" · ")
 }
 
-fn here(t: Text, slice: &sessions::HeldSlice) -> NodeSessionRow {
+/// Load and pressure of the machine: what runs beside the sessions counts too.
+fn whole(t: Text, node: &NodeOverview, facts: &MachineFacts) -> Vec<(&'static str, String)> {
+    let mut rows = Vec::new();
+    if !facts.load.is_empty() {
+        let loads: Vec<String> = facts.load.iter().map(|load| format!("{load:.2}")).collect();
+        let cores = t.common_cores(node.cpu);
+        rows.push((
+            t.node_machine_load(),
+            t.node_load_of(loads.join(" · "), cores),
+        ));
+    }
+    let cpu = facts.pressure.iter().find(|one| one.of == "cpu");
+    if let Some(waited) = cpu.and_then(|one| one.some.get(1)) {
+        let percent = format!("{waited:.1}%");
+        rows.push((t.node_waited(), t.node_waited_of(percent)));
+    }
+    rows
+}
+
+fn here(t: Text, f: &PageLayout, slice: &sessions::HeldSlice) -> NodeSessionRow {
     let owner = slice.owner.as_ref().map(|owner| owner.name.to_string());
+    let owner_href = owner.as_deref().and_then(|name| super::user::href(f, name));
     let owner = owner.unwrap_or_else(|| t.plan_others().to_owned());
     NodeSessionRow {
         hue: components::hue(&owner),
@@ -312,6 +338,7 @@ fn here(t: Text, slice: &sessions::HeldSlice) -> NodeSessionRow {
         ),
         state: word(t, slice),
         owner,
+        owner_href,
     }
 }
 

@@ -129,6 +129,12 @@ fn row(console: &PagesContext, visit: &RequestContext, notice: &OwnNotice) -> No
             t.notices_will_end(visit.clock.near(*at, now)),
             String::new(),
         ),
+        NoticeKind::Cancelled => (
+            "circle-stop",
+            "dim",
+            t.notices_cancelled().to_owned(),
+            String::new(),
+        ),
         NoticeKind::Ended(outcome, why) => {
             let (icon, tone, what) = ended(t, *outcome);
             let why = why.as_ref().map(|why| codes::reason(t, why));

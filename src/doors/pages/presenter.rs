@@ -5,6 +5,7 @@ use api::events::EventView;
 use api::gpus::Gpu;
 use api::sessions::SessionView;
 use rules::blocker::PlacementBlocker;
+use rules::devices::WHOLE;
 use rules::names::SessionId;
 use rules::placement::explain::{Explanation, Verdict};
 use rules::policy::SharePolicy;
@@ -80,6 +81,7 @@ pub fn state(t: Text, session: &SessionView) -> (&'static str, &'static str) {
         SessionState::Stopping => ("warn", t.state_stopping()),
         SessionState::Ended => match session.outcome {
             Some(Outcome::Succeeded) => ("", t.state_finished()),
+            Some(Outcome::Stopped) if session.started_at.is_none() => ("", t.state_cancelled()),
             Some(Outcome::Stopped) => ("", t.state_stopped()),
             Some(Outcome::Failed | Outcome::Refused) => ("bad", t.state_failed()),
             Some(Outcome::Lost) | None => ("bad", t.state_lost()),
@@ -453,6 +455,9 @@ pub fn devices(t: Text, demand: &Demand, policy: SharePolicy) -> Option<String> 
         (Some(profile), _) => Some(format!("MIG {profile}")),
         (None, GpuShare::ZERO) => None,
         (None, share) if policy.units > 1 => Some(t.gpu_wanted_in(share, policy.in_units(share))),
+        (None, share) if share.0 % WHOLE.0 == 0 => {
+            Some(t.gpu_wanted_whole(u64::from(share.0 / WHOLE.0)))
+        }
         (None, share) => Some(t.gpu_wanted(share)),
     }
 }

@@ -29,6 +29,8 @@ pub struct SettingsPage {
     pub groups: Vec<SettingGroup>,
     pub waiting: usize,
     pub faults: Vec<FormFieldError>,
+    /// The settings file in use, which Save changes.
+    pub file: String,
 }
 
 /// Settings of one subject.
@@ -57,6 +59,10 @@ pub struct SettingRow {
     /// A label of the button that undoes the last change; empty where there is none.
     pub undo: String,
     pub open: bool,
+    /// What was just done to it, said in its row, which has the focus; empty for all others.
+    pub said: String,
+    /// The form of another page that changes it.
+    pub elsewhere: Option<(&'static str, &'static str)>,
 }
 
 /// The groups, in their order, with their keys.
@@ -97,7 +103,28 @@ const GROUPS: [(&str, &[&str]); 5] = [
 pub struct SettingsQuery {
     q: String,
     changed: String,
+    /// The key that was just changed.
+    of: String,
 }
+
+impl SettingsQuery {
+    /// The page with the same filter.
+    fn place(&self) -> String {
+        let mut parts = Vec::new();
+        if !self.q.is_empty() {
+            parts.push(format!("q={}", responses::encoded(&self.q)));
+        }
+        if self.changed == "1" {
+            parts.push("changed=1".to_owned());
+        }
+        match parts.is_empty() {
+            true => PATH.to_owned(),
+            false => format!("{PATH}?{}", parts.join("&")),
+        }
+    }
+}
+
+const PATH: &str = "/system/settings";
 
 /// What is to be done with one key.
 #[derive(Default, Deserialize)]
@@ -106,6 +133,9 @@ pub struct SettingForm {
     value: String,
     /// `reset` or `undo`; saves for anything else.
     act: String,
+    /// The filter of the page, which stays.
+    q: String,
+    changed: String,
 }
 
 /// A refused form: the key, what was typed, and why.
@@ -130,6 +160,11 @@ pub async fn change(
     Form(form): Form<SettingForm>,
 ) -> Response {
     let server = &console.server;
+    let asked = SettingsQuery {
+        q: form.q,
+        changed: form.changed,
+        of: String::new(),
+    };
     let done = match form.act.as_str() {
         "undo" => settings::undo(server, &caller, &key).await,
         "reset" => settings::change(server, &caller, &key, "").await,
@@ -141,12 +176,11 @@ pub async fn change(
                 true => "setting-restart",
                 false => "setting",
             };
-            responses::see_with("/system/settings", word, &key)
+            responses::see_with(&asked.place(), word, &key)
         }
         Err(Failure::Refusal(refusal))
             if refusal.code.starts_with(rules::codes::family::SETTING) =>
         {
-            let asked = SettingsQuery::default();
             let refused = (key.as_str(), form.value.as_str(), &refusal);
             shown(&console, &visit, &caller, &asked, Some(refused)).await
         }
@@ -175,11 +209,16 @@ async fn shown(
         Ok(all) => all,
         Err(failure) => return failed(console, visit, caller, &failure),
     };
+    let file = match settings::file(&console.server, caller) {
+        Ok(file) => file,
+        Err(failure) => return failed(console, visit, caller, &failure),
+    };
     let page = page(
         layout(console, visit, caller, Nav::System),
         &all,
         asked,
         refused,
+        file,
     );
     let status = refused.map_or(StatusCode::OK, |(_, _, refusal)| responses::status(refusal));
     responses::page(console, visit, status, &page)
@@ -187,30 +226,43 @@ async fn shown(
 
 /// The page of these settings. A fault that belongs to no field stands above them all.
 pub fn page(
-    f: PageLayout,
+    mut f: PageLayout,
     all: &[SettingStanding],
     asked: &SettingsQuery,
     refused: Option<RefusedSetting<'_>>,
+    file: String,
 ) -> SettingsPage {
     let t = f.text;
+    // Said in the row instead, where the reader is.
+    let is_shown = GROUPS
+        .iter()
+        .any(|(_, keys)| keys.contains(&asked.of.as_str()));
+    let mut said = match is_shown {
+        true => f.notice.take(),
+        false => None,
+    };
     let words = asked.q.trim().to_lowercase();
     let only_changed = asked.changed == "1";
     let typed = |key: &str| {
         let of = refused.filter(|(wrong, ..)| *wrong == key);
         of.map(|(_, typed, _)| typed.to_owned())
     };
-    let row = |key: &&str| {
+    let mut row = |key: &&str| {
         let standing = all.iter().find(|standing| standing.key == *key)?;
-        let row = row(t, standing, typed(key));
-        let said = format!("{} {} {}", row.key, row.about, row.value).to_lowercase();
-        let is_found = words.split_whitespace().all(|word| said.contains(word));
-        (is_found && (row.changed || !only_changed)).then_some(row)
+        let mut row = row(t, standing, typed(key));
+        let text = format!("{} {} {}", row.key, row.about, row.value).to_lowercase();
+        let is_found = words.split_whitespace().all(|word| text.contains(word));
+        // What was just changed is shown, and says so, also where the filter leaves it out by now.
+        if row.key == asked.of {
+            row.said = said.take().unwrap_or_default();
+        }
+        (!row.said.is_empty() || is_found && (row.changed || !only_changed)).then_some(row)
     };
-    let groups = GROUPS
+    let groups: Vec<SettingGroup> = GROUPS
         .iter()
         .map(|(name, keys)| SettingGroup {
             title: group(t, name),
-            rows: keys.iter().filter_map(row).collect(),
+            rows: keys.iter().filter_map(&mut row).collect(),
         })
         .filter(|group| !group.rows.is_empty())
         .collect();
@@ -237,6 +289,7 @@ pub fn page(
             .filter(|standing| standing.waiting.is_some())
             .count(),
         faults,
+        file,
         f,
     }
 }
@@ -290,6 +343,11 @@ fn row(t: Text, standing: &SettingStanding, typed: Option<String>) -> SettingRow
             Some(before) => t.setting_undo_to(before.trim_matches('"')),
         },
         open,
+        said: String::new(),
+        elsewhere: match *key {
+            "backup_dir" | "backup_passphrase_file" => Some(("/system/backups", t.backups_title())),
+            _ => None,
+        },
     }
 }
 

@@ -1,21 +1,25 @@
 //! `/system`: how the machine is, its backups, and the file for those who help. For administrators; everybody else gets what `server::actions` says.
 
+use api::secret::SecretText;
 use askama::Template;
-use axum::extract::{Path, State};
+use axum::extract::{Form, Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use rules::refusal::Refusal;
 use rules::refusal::RefusalKind;
+use rules::refusals;
 use rules::units::Timestamp;
+use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
 use server::actions::attention::AttentionList;
-use server::actions::backups::{self, BackupStanding};
+use server::actions::backups::{self, BackupSchedule, BackupStanding};
 use server::actions::system::{self, BundleMember};
 
 use super::attention::{self, AttentionRow};
 use super::authentication::PageCaller;
 use super::components::{self, Alert};
+use super::form_faults::RefusedForm;
 use super::layout::{Attribute, Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::{PagesContext, layout, responses};
@@ -68,6 +72,19 @@ pub struct BackupOverview {
     pub files: Vec<BackupLine>,
     /// How often, how many are kept, and when the next is due.
     pub plan: String,
+    pub form: BackupFields,
+}
+
+/// What the form of scheduled backups shows.
+#[derive(Default)]
+pub struct BackupFields {
+    pub directory: String,
+    pub every_hours: u32,
+    pub keep: u32,
+    /// One is set; the form may leave it.
+    pub has_passphrase: bool,
+    /// Shown at once: nothing is scheduled yet, or something typed was refused.
+    pub open: bool,
 }
 
 /// One backup.
@@ -172,6 +189,52 @@ pub async fn back_up(
     }
 }
 
+/// What was typed in the form of scheduled backups. Passphrases are never sent back.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub struct ScheduleForm {
+    directory: String,
+    every_hours: String,
+    keep: String,
+    passphrase: String,
+    again: String,
+}
+
+const SCHEDULE: &str = "/system/backups/schedule";
+
+/// `POST /system/backups/schedule`: where backups go, how often, how many are kept, and their passphrase.
+pub async fn schedule(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Form(typed): Form<ScheduleForm>,
+) -> Response {
+    let wanted = BackupSchedule {
+        directory: typed.directory.clone(),
+        every_hours: typed.every_hours.clone(),
+        keep: typed.keep.clone(),
+        passphrase: SecretText::new(typed.passphrase.as_str()),
+    };
+    let done = match typed.passphrase == typed.again {
+        true => backups::schedule(&console.server, &caller, wanted).await,
+        false => Err(refusals::backup_passphrases_differ().at("/again").into()),
+    };
+    match done {
+        Ok(()) => responses::see_with("/system/backups", "backup-schedule", ""),
+        Err(Failure::Refusal(refusal)) if refusal.pointer.is_some() => {
+            let kept = [
+                ("directory", typed.directory.as_str()),
+                ("every_hours", typed.every_hours.as_str()),
+                ("keep", typed.keep.as_str()),
+            ];
+            let visit = visit.refusing(RefusedForm::new(visit.text, SCHEDULE, &refusal).with(kept));
+            let status = responses::status(&refusal);
+            with_backups(&console, &visit, &caller, status, None).await
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
 /// `GET /system/backups/{name}`: one backup as a download.
 pub async fn backup_file(
     State(console): State<PagesContext>,
@@ -247,9 +310,19 @@ fn backups_of(visit: &RequestContext, standing: &BackupStanding, now: Timestamp)
             u64::from(standing.keep),
             match standing.due_at.filter(|due| *due > now) {
                 Some(due) => visit.clock.near(due, now),
-                None => t.common_now().to_owned(),
+                None => t.backups_due_now().to_owned(),
             },
         ),
+        form: BackupFields {
+            directory: match &standing.directory {
+                Some(directory) => directory.display().to_string(),
+                None => standing.usual_directory.display().to_string(),
+            },
+            every_hours: standing.every_hours,
+            keep: standing.keep,
+            has_passphrase: standing.has_passphrase,
+            open: standing.directory.is_none() || visit.refused.is_some(),
+        },
     }
 }
 

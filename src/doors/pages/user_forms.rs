@@ -21,7 +21,7 @@ use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::setup::MIN_PASSWORD;
-use super::users::{PATH, failed, question};
+use super::users::{PATH, failed, question, role_name};
 use super::{PagesContext, layout, responses};
 use crate::doors::text::Text;
 
@@ -56,13 +56,6 @@ pub(super) fn router() -> Router<PagesContext> {
         )
         .route("/users/{id}/role", get(ask_role).post(set_role))
         .route("/users/{id}/remove", get(ask_remove).post(remove))
-}
-
-fn role_name(t: Text, role: Role) -> &'static str {
-    match role {
-        Role::Administrator => t.me_role_administrator(),
-        Role::User => t.me_role_user(),
-    }
 }
 
 #[derive(Deserialize, Default)]

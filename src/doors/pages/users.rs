@@ -56,6 +56,7 @@ pub(super) fn router() -> Router<PagesContext> {
     Router::new()
         .route("/users", get(list))
         .route("/users.csv", get(export))
+        .route("/users/{id}", get(super::user::show))
         .route("/users/{id}/menu", get(menu))
         .route("/users/{id}/suspend", get(ask).post(suspend))
         .route("/users/{id}/restore", axum::routing::post(restore))
@@ -259,19 +260,23 @@ fn chosen(state: &TableState, mut known: Vec<User>) -> Vec<User> {
     known
 }
 
+pub(super) fn role_name(t: Text, role: Role) -> &'static str {
+    match role {
+        Role::Administrator => t.me_role_administrator(),
+        Role::User => t.me_role_user(),
+    }
+}
+
 /// A field of an account. Without `now` it is told for a file that is read later.
 fn cell(visit: &RequestContext, key: &str, user: &User, now: Option<Timestamp>) -> TableCell {
     let t = visit.text;
     match key {
         "name" => TableCell::Link {
-            href: format!("/sessions?q=owner%3A{}", encoded(user.name.as_str())),
+            href: format!("{PATH}/{}", encoded(user.name.as_str())),
             text: user.name.to_string(),
             note: String::new(),
         },
-        "role" => TableCell::text(match user.role {
-            Role::Administrator => t.me_role_administrator(),
-            Role::User => t.me_role_user(),
-        }),
+        "role" => TableCell::text(role_name(t, user.role)),
         "state" => {
             let (tone, text) = match user.suspended {
                 true => ("warn", t.users_suspended()),

@@ -24,7 +24,8 @@ use server::actions::sessions;
 use server::actions::{images, system, users};
 
 use super::authentication::PageCaller;
-use super::components::{self, Alert, Choice};
+use super::components::{self, Choice};
+use super::form_faults::RefusedForm;
 use super::layout::PageLayout;
 use super::request_context::{RequestContext, taste, zones};
 use super::trust::AuthorityView;
@@ -36,7 +37,8 @@ use crate::doors::text::{Text, codes};
 pub struct WizardPage {
     pub t: Text,
     pub f: PageLayout,
-    pub alert: Option<Alert>,
+    /// The environment that was chosen for a test that was refused.
+    pub image: String,
     pub stairs: Vec<Stair>,
     pub view: WizardView,
     pub zones: Vec<Choice>,
@@ -192,6 +194,11 @@ const CERTIFICATE: WizardStepPage = WizardStepPage::Of(Step::Certificate);
 /// How long a page waits for the test session to end before it says that it still runs.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// Where the form of the test is sent.
+const RUN: &str = "/setup/test/run";
+/// Where the form of the time is sent.
+const ZONE_FIELD: &str = "/setup/time";
+
 /// `GET /setup/{step}`
 pub async fn show(
     State(console): State<PagesContext>,
@@ -202,7 +209,7 @@ pub async fn show(
     let Some(page) = WizardStepPage::of(&step) else {
         return unknown(&console, &visit);
     };
-    render(&console, &visit, &caller, page, StatusCode::OK, None).await
+    render(&console, &visit, &caller, page, StatusCode::OK).await
 }
 
 fn unknown(console: &PagesContext, visit: &RequestContext) -> Response {
@@ -216,9 +223,8 @@ async fn render(
     caller: &Caller,
     page: WizardStepPage,
     status: StatusCode,
-    alert: Option<Alert>,
 ) -> Response {
-    match read(console, visit, caller, page, alert).await {
+    match read(console, visit, caller, page, None).await {
         Ok(page) => responses::page(console, visit, status, &page),
         Err(failure) => responses::failure(console, visit, None, &failure),
     }
@@ -240,9 +246,18 @@ pub async fn submit(
         && jiff::tz::TimeZone::get(zone).is_err()
     {
         let refusal = refusals::time_zone_unknown();
-        let alert = Alert::bad(codes::refusal(visit.text, &refusal));
         let status = responses::status(&refusal);
-        return render(&console, &visit, &caller, page, status, Some(alert)).await;
+        let visit = visit.refusing(RefusedForm::new(visit.text, ZONE_FIELD, &refusal).at("zone"));
+        return match read(&console, &visit, &caller, page, None).await {
+            Ok(page) => {
+                let page = WizardPage {
+                    zones: zones(zone),
+                    ..page
+                };
+                responses::page(&console, &visit, status, &page)
+            }
+            Err(failure) => responses::failure(&console, &visit, None, &failure),
+        };
     }
     let steps = steps(&console).await;
     let (done, next) = match page {
@@ -315,10 +330,14 @@ pub async fn run(
     let session = match launched {
         Ok(session) => session,
         Err(Failure::Refusal(refusal)) => {
-            let alert = Alert::bad(codes::refusal(visit.text, &refusal));
+            let form = RefusedForm::new(visit.text, RUN, &refusal).at("image");
             let status = responses::status(&refusal);
+            let visit = visit.refusing(form);
             let page = WizardStepPage::Of(Step::Test);
-            return render(&console, &visit, &caller, page, status, Some(alert)).await;
+            return match read(&console, &visit, &caller, page, Some(&chosen.image)).await {
+                Ok(page) => responses::page(&console, &visit, status, &page),
+                Err(failure) => responses::failure(&console, &visit, None, &failure),
+            };
         }
         Err(fault) => return responses::failure(&console, &visit, None, &fault),
     };
@@ -356,7 +375,7 @@ async fn read(
     visit: &RequestContext,
     caller: &Caller,
     page: WizardStepPage,
-    alert: Option<Alert>,
+    image: Option<&str>,
 ) -> Result<WizardPage, Failure> {
     let t = visit.text;
     let server = &console.server;
@@ -404,7 +423,7 @@ async fn read(
     Ok(WizardPage {
         t,
         f: guest(console, visit),
-        alert,
+        image: image.unwrap_or_default().to_owned(),
         stairs: stairs(t, page, &progress, &steps),
         view,
         zones: zones(visit.clock.name()),

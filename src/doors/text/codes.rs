@@ -107,8 +107,17 @@ fn korean(
         return told.first().map(|entry| entry.ko.to_owned());
     }
     let entries = translations::of(code);
-    let own = entries.iter().filter(|entry| says(entry, english));
-    let sentences = own.chain(entries).map(|entry| entry.ko);
+    // Values that came without names stand in the English words.
+    let own = entries.iter().find_map(|entry| {
+        let named = named(entry.en).map(str::to_owned);
+        let mut all: BTreeMap<String, String> = named.zip(captured(entry, english)?).collect();
+        all.extend(values.clone());
+        filled(entry.ko, &all).filter(|_| !entry.en.is_empty())
+    });
+    if own.is_some() {
+        return own;
+    }
+    let sentences = entries.iter().map(|entry| entry.ko);
     let bare = entries.iter().map(|entry| entry.ko_bare);
     let mut all = sentences.chain(bare.filter(|sentence| !sentence.is_empty()));
     all.find_map(|sentence| filled(sentence, values))
@@ -315,6 +324,34 @@ mod tests {
         }
         for own in ["", "It ate 3.", "running"] {
             assert_eq!(stored(korean, own), own);
+        }
+    }
+
+    #[test]
+    fn a_warning_keeps_its_figures_in_korean() {
+        let korean = Text::new(Language::Korean);
+        for (code, english, figures) in [
+            (
+                "certificate.ends-soon",
+                "The site's certificate is valid for 12 more days, until 2026-12-01.",
+                &["12일", "2026-12-01"][..],
+            ),
+            (
+                "disk.low",
+                "Only 512.3 MiB is free on the disk of the data directory.",
+                &["512.3 MiB"],
+            ),
+            (
+                "memory.overcommitted",
+                "On alpha, sessions were allocated 12 GiB of 8 GiB of memory.",
+                &["alpha", "12 GiB", "8 GiB"],
+            ),
+        ] {
+            let told = notice(korean, code, english, "");
+            assert_ne!(told, english, "{code}");
+            for figure in figures {
+                assert!(told.contains(figure), "{code}: {told}");
+            }
         }
     }
 

@@ -38,6 +38,8 @@ pub enum NoticeKind {
     Started,
     /// How it ended and why; None where it runs again or was deleted.
     Ended(Option<Outcome>, Option<Reason>),
+    /// It was stopped before it ran.
+    Cancelled,
     /// It uses more memory of a GPU than it was given.
     GpuWarned,
     /// Its time limit ends it then.
@@ -116,9 +118,16 @@ fn will_end(row: LimitedSessionRow, read_at: Timestamp) -> OwnNotice {
 }
 
 fn happened(row: ToldEventRow, read: u64) -> OwnNotice {
-    let ToldEventRow { event, session } = row;
+    let ToldEventRow {
+        event,
+        own,
+        session,
+    } = row;
+    let cancelled = session
+        .as_ref()
+        .is_some_and(|one| one.outcome == Some(Outcome::Stopped) && one.started_at.is_none());
     let (name, outcome, reason) = match session {
-        Some((name, outcome, reason)) => (Some(name), outcome, reason),
+        Some(one) => (Some(one.name), one.outcome, one.reason),
         None => (None, None, None),
     };
     OwnNotice {
@@ -126,10 +135,12 @@ fn happened(row: ToldEventRow, read: u64) -> OwnNotice {
         about: match event.code.as_str() {
             "session.running" => NoticeKind::Started,
             "session.gpu-warned" => NoticeKind::GpuWarned,
+            _ if cancelled => NoticeKind::Cancelled,
             _ => NoticeKind::Ended(outcome, reason.filter(|_| outcome.is_some())),
         },
         session: event.object,
         name,
-        unread: event.sequence > read,
+        // What they did themselves they know.
+        unread: event.sequence > read && !own,
     }
 }

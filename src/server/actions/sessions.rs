@@ -35,6 +35,7 @@ pub(super) mod view;
 pub use change::{
     delete, hold, pause, release, rename, resize, restart, resume, set_labels, set_time_limit, stop,
 };
+pub(crate) use launch::limits_of_user;
 pub use launch::{Launched, duplicate, launch, preview};
 pub use overview::{
     HeldSlice, MenuCounts, NodeOverview, Overview, OwnUsage, StateCounts, menu_counts, overview,

@@ -90,6 +90,15 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<SettingStandin
         .collect())
 }
 
+/// The settings file that is in use, which the console writes and which need not exist yet.
+///
+/// Errors: `denied` without `system:read`.
+pub fn file(server: &Server, caller: &Caller) -> Result<String, Failure> {
+    allowed(caller, Permission::SystemRead)?;
+    let file = server.in_force().reading().sources.file();
+    Ok(file.display().to_string())
+}
+
 /// A value without the quotation marks of a settings file.
 fn typed(value: Option<&impl serde::Serialize>) -> Option<String> {
     match serde_json::to_value(value?) {
@@ -148,7 +157,8 @@ async fn written(
     Ok(reloaded)
 }
 
-async fn note(
+/// Notes a changed setting in the journal.
+pub(super) async fn note(
     server: &Server,
     caller: &Caller,
     key: &'static str,

@@ -22,9 +22,12 @@ use crate::catalog::users::ROOT;
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server};
 
+mod profile;
 #[cfg(test)]
 mod tests;
 pub mod tokens;
+
+pub use profile::{UserProfile, profile};
 
 /// One signed-in browser of the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -400,22 +403,11 @@ pub async fn sign_ins(server: &Server, caller: &Caller) -> Result<Vec<SignIn>, F
     let rows = server
         .catalog()
         .read_now("list sign-ins", |view| view.browsers(caller.subject.user))?;
-    let current = |id: Uuid| match caller.via {
-        Via::Browser { session } => session.0 == id,
-        Via::Token { .. } | Via::LocalRoot => false,
-    };
     let now = server.clock().now();
     Ok(rows
         .into_iter()
         .filter(|row| row.ends_at > now)
-        .map(|row| SignIn {
-            id: row.id,
-            created_at: row.created_at,
-            used_at: row.used_at,
-            ends_at: row.ends_at,
-            source: row.source,
-            current: current(row.id),
-        })
+        .map(|row| profile::sign_in(row, caller))
         .collect())
 }
 

@@ -28,6 +28,12 @@ pub struct BackupFile {
 pub struct BackupStanding {
     /// Where they go; None while the server makes none.
     pub directory: Option<PathBuf>,
+    /// Where they could go without another disk.
+    #[serde(skip)]
+    pub usual_directory: PathBuf,
+    /// A file with their passphrase is set.
+    #[serde(skip)]
+    pub has_passphrase: bool,
     pub every_hours: u32,
     pub keep: u32,
     /// Newest first.
@@ -85,6 +91,8 @@ pub(crate) fn standing(server: &Server) -> BackupStanding {
     });
     BackupStanding {
         directory: settings.backup_dir.clone(),
+        usual_directory: settings.data.join("backups"),
+        has_passphrase: settings.backup_passphrase_file.is_some(),
         every_hours: settings.backup_every_hours,
         keep: settings.backup_keep,
         files,

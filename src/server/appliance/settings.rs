@@ -56,6 +56,21 @@ impl EffectiveSettings {
         Ok((change, self.read_again()?))
     }
 
+    /// As `change`, for a key of the form of backups.
+    ///
+    /// Errors: those of `SettingsSources::plan_backups`; then nothing is written.
+    pub(crate) fn change_backups(
+        &self,
+        key: &str,
+        value: &str,
+    ) -> Result<(PlannedChange, Reloaded), Refusal> {
+        let _editing = self.editing.lock().unwrap_or_else(PoisonError::into_inner);
+        let sources = self.reading().sources.clone();
+        let (change, _) = sources.plan_backups(edit::key_named(key)?, value)?;
+        change.write()?;
+        Ok((change, self.read_again()?))
+    }
+
     /// Reads all sources again and goes by what they say.
     ///
     /// Errors: as at the start; then everything stays as it was.

@@ -16,20 +16,47 @@ use super::value;
 use super::writer::Rows;
 use crate::Failure;
 
+/// Whether a user did themselves, within a minute before, what an event tells: they launched what started, or stopped
+/// what ended. A start out of the queue, later, and a failure are news.
+macro_rules! own_act {
+    () => {
+        "(event.code = 'session.ended' and event.actor = (select name from user where id = ?1)
+          or exists (select 1
+                     from event act
+                     where act.object = event.object
+                     and act.sequence < event.sequence
+                     and act.at >= event.at - 60000
+                     and act.actor = (select name from user where id = ?1)
+                     and (event.code = 'session.running'
+                          and act.code in ('session.accepted', 'session.restarted', 'session.restarting',
+                                           'session.released')
+                          or event.code = 'session.ended' and act.code = 'session.stopping')))"
+    };
+}
+
 /// Events of which a user is told, newest first; the words of the code are those of the index `event_told`.
-const NOTICES: &str = "select sequence, at, actor, topic, object, owner, code, before, after
+const NOTICES: &str = concat!(
+    "select sequence, at, actor, topic, object, owner, code, before, after, ",
+    own_act!(),
+    " as own
      from event
      where owner = ?1
      and code in ('session.running', 'session.ended', 'session.gpu-warned')
      order by sequence desc
-     limit ?2";
-const UNREAD: &str = "select count(*)
+     limit ?2"
+);
+const UNREAD: &str = concat!(
+    "select count(*)
      from (select 1
            from event
            where owner = ?1
            and sequence > ?2
            and code in ('session.running', 'session.ended', 'session.gpu-warned')
-           limit ?3)";
+           and not ",
+    own_act!(),
+    "
+           limit ?3)"
+);
 /// Running sessions with a time limit, which the index `session_limited` holds.
 const ENDING: &str = "select id, name, started_at + max_runtime_seconds * 1000 as ends_at
      from session
@@ -85,8 +112,20 @@ pub(crate) struct FoundEvents {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ToldEventRow {
     pub(crate) event: EventRow,
+    /// The user did it themselves, just before.
+    pub(crate) own: bool,
     /// None once the session was deleted.
-    pub(crate) session: Option<(String, Option<Outcome>, Option<Reason>)>,
+    pub(crate) session: Option<ToldSessionRow>,
+}
+
+/// What a notice says of its session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ToldSessionRow {
+    pub(crate) name: String,
+    pub(crate) outcome: Option<Outcome>,
+    pub(crate) reason: Option<Reason>,
+    /// None where it never ran.
+    pub(crate) started_at: Option<Timestamp>,
 }
 
 /// A session of a user's that its time limit ends soon.
@@ -191,29 +230,33 @@ impl ReadTransaction<'_> {
     /// What a user was told of their own sessions, newest first, at most `most`.
     pub(crate) fn notices_of(&self, user: UserId, most: u32) -> Result<Vec<ToldEventRow>, Failure> {
         let mut statement = self.connection.prepare_cached(NOTICES)?;
-        let rows = statement.query_map((user.0.as_bytes(), most), from_row)?;
-        let mut session = self
-            .connection
-            .prepare_cached("select name, outcome, reason from session where id = ?1")?;
+        let rows = statement.query_map((user.0.as_bytes(), most), |row| {
+            Ok((from_row(row)?, row.get::<_, bool>("own")?))
+        })?;
+        let mut session = self.connection.prepare_cached(
+            "select name, outcome, reason, started_at from session where id = ?1",
+        )?;
         rows.map(|event| {
-            let event = event?;
+            let (event, own) = event?;
             let id: Option<SessionId> = event.object.parse().ok();
             let found = match id {
                 Some(id) => session
                     .query_row([id.0.as_bytes()], |row| {
                         let outcome: Option<String> = row.get("outcome")?;
                         let outcome = outcome.as_deref().and_then(Outcome::parse);
-                        Ok((
-                            row.get("name")?,
+                        Ok(ToldSessionRow {
+                            name: row.get("name")?,
                             outcome,
-                            value::json_or_none(row, "reason")?,
-                        ))
+                            reason: value::json_or_none(row, "reason")?,
+                            started_at: value::time_or_none(row, "started_at")?,
+                        })
                     })
                     .optional()?,
                 None => None,
             };
             Ok(ToldEventRow {
                 event,
+                own,
                 session: found,
             })
         })

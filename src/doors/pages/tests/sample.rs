@@ -40,6 +40,7 @@ use super::super::table::{
 };
 use super::super::tls::{self, TlsPage};
 use super::super::trust::{self, TrustPage};
+use super::super::user;
 use super::super::wizard::{self, WizardPage, WizardView};
 use crate::doors::text::{Language, Text};
 
@@ -119,6 +120,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
                 .expect("a chapter")
                 .render(),
         ),
+        ("user", user_page(t).render()),
         ("about", about(t).render()),
         ("trust", trust_page(t, true).render()),
         ("trust-off", trust_page(t, false).render()),
@@ -300,6 +302,11 @@ fn charted(t: Text) -> history::HistoryView {
             vec!["14:00".into(), "1.00".into()],
             vec!["14:10".into(), "2.00".into()],
         ],
+        period: t.history_period("21 Nov 14:00", "22 Nov 14:00"),
+        sums: vec![(
+            t.history_gpu_hours().into(),
+            t.history_hours_allocated("12.50"),
+        )],
     }
 }
 
@@ -576,6 +583,8 @@ fn gpu(t: Text) -> GpuPage {
             href: Some("/sessions/x".into()),
             name: "vit-ablation".into(),
             owner: "mina".into(),
+            owner_href: Some("/users/mina".into()),
+            stop: Some("/sessions/stop?id=x".into()),
             share: "0.35".into(),
             memory: "28 GiB".into(),
             sms: t.gpu_sms_of(46, 132),
@@ -1629,7 +1638,7 @@ fn wizard_page(t: Text, at: usize) -> WizardPage {
     WizardPage {
         t,
         f: stranger(t),
-        alert: None,
+        image: "host".into(),
         stairs: wizard::stairs_of(t, at, at),
         view,
         zones: vec![Choice::new("Asia/Seoul", "Asia/Seoul", true)],
@@ -1709,6 +1718,40 @@ fn an_empty_strip_still_is_a_picture_with_words() {
     assert!(drawn.as_str().contains("nothing yet"));
 }
 
+fn user_page(t: Text) -> user::UserPage {
+    user::UserPage {
+        t,
+        f: layout(t, Nav::Users, false),
+        id: "0199f0a3-6c1e-7d40".into(),
+        name: "mina".into(),
+        state: ("ok", t.users_active()),
+        suspended: false,
+        may_change: true,
+        facts: vec![(t.users_role(), t.me_role_user().into())],
+        limits: vec![(t.users_limit_gpus(), t.gpu_no_limit().into())],
+        live: vec![user::UserSessionRow {
+            href: "/sessions/x".into(),
+            name: "vit-ablation".into(),
+            tone: "ok",
+            state: t.state_running(),
+            asked: t.gpu_wanted("0.35"),
+            since: t.common_ago("3 min"),
+        }],
+        more: 4,
+        sessions_href: "/sessions?q=owner%3Amina".into(),
+        events_href: "/events?q=user%3Amina".into(),
+        sign_ins: vec![user::SignInRow {
+            source: "10.1.4.20".into(),
+            since: "21 Nov 14:02".into(),
+            used: t.common_ago("3 min"),
+            own: true,
+        }],
+        view: charted(t),
+        ranges: history::ranges(t, "user:mina", Default::default()),
+        csv: "/history/export?of=user%3Amina".into(),
+    }
+}
+
 fn settings_page(t: Text) -> settings::SettingsPage {
     let standing = |key, value: &str, waiting: Option<&str>| SettingStanding {
         key,
@@ -1733,6 +1776,7 @@ fn settings_page(t: Text) -> settings::SettingsPage {
         &all,
         &Default::default(),
         Some(("gpu_each", "x", &refusal)),
+        "/etc/fardel/fardel.toml".into(),
     )
 }
 
@@ -1782,6 +1826,13 @@ fn system(t: Text, tab: system::SystemTab, well: bool) -> SystemPage {
                 Vec::new()
             },
             plan: t.backups_plan(24, 7, "02:00"),
+            form: system::BackupFields {
+                directory: "/mnt/backups/fardel".into(),
+                every_hours: 24,
+                keep: 7,
+                has_passphrase: well,
+                open: !well,
+            },
         },
         members: vec![system::BundleFileRow {
             name: "doctor.json".into(),

@@ -159,6 +159,25 @@ fn limits_of(
     Ok(quota::effective(&attached, &usage))
 }
 
+/// The limits that hold for the waiting sessions of one user; empty for an account without a project. Costs one visit
+/// of each of their waiting sessions.
+pub(crate) fn limits_of_user(
+    view: &ReadTransaction<'_>,
+    user: UserId,
+) -> Result<Vec<EffectiveLimit>, Failure> {
+    match view.home_project(user)? {
+        Some((domain, project)) => limits_of(
+            view,
+            &PolicySubjects {
+                domain,
+                project,
+                user,
+            },
+        ),
+        None => Ok(Vec::new()),
+    }
+}
+
 /// Refuses where `more` sessions of that specification would be more that wait, or larger ones, than the policies
 /// allow.
 pub(super) fn refuse_own_full_queue(

@@ -77,6 +77,44 @@ async fn notices_are_of_own_sessions_and_stay_read_once_they_were() {
 }
 
 #[tokio::test]
+async fn what_a_user_did_themselves_just_now_is_told_but_never_unread() {
+    let server = Server::for_tests();
+    let (boss, mina) = (
+        caller_of(&server, "boss", Role::Administrator),
+        caller_of(&server, "mina", Role::User),
+    );
+    let launch = async |name: &str| {
+        let request = LaunchRequest {
+            name: Some(name.into()),
+            ..LaunchRequest::default()
+        };
+        let launched = sessions::launch(&server, &mina, request, None).await;
+        launched.unwrap().sessions[0].id.to_string()
+    };
+    let owner = Some(mina.subject.user);
+    let id = launch("mine").await;
+    happened(&server, owner, "sessions", &id, "session.running");
+    assert_eq!(notices::unread(&server, &mina), 0, "an own start");
+    let told = notices::list(&server, &mina).await.unwrap();
+    assert_eq!((told.len(), told[0].unread), (1, false));
+    // A failure right after the launch is news.
+    happened(&server, owner, "sessions", &id, rules::codes::SESSION_ENDED);
+    assert_eq!(notices::unread(&server, &mina), 1, "a failure");
+    notices::mark_read(&server, &mina).await.unwrap();
+
+    let cancelled = launch("cancelled").await;
+    sessions::stop(&server, &mina, &cancelled, false)
+        .await
+        .unwrap();
+    assert_eq!(notices::unread(&server, &mina), 0, "an own stop");
+    let told = notices::list(&server, &mina).await.unwrap();
+    assert_eq!(told[0].about, NoticeKind::Cancelled, "it never ran");
+    let taken = launch("taken").await;
+    sessions::stop(&server, &boss, &taken, false).await.unwrap();
+    assert_eq!(notices::unread(&server, &mina), 1, "somebody else's stop");
+}
+
+#[tokio::test]
 async fn events_are_found_by_kind_object_and_user_and_only_those_one_may_hear() {
     let server = Server::for_tests();
     let (boss, mina) = (

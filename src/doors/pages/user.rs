@@ -1,0 +1,226 @@
+//! `/users/{id}`: one account for administrators: what runs, what it may have, what it used, from where it is signed in,
+//! and the ways to change it. Changes nothing itself.
+
+use api::history::HistoryRange;
+use api::sessions::{ListQuery, SessionView};
+use askama::Template;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use rules::permissions::Permission;
+use rules::quota::LimitKey;
+use rules::units::Timestamp;
+use serde::Deserialize;
+use server::Failure;
+use server::access::Caller;
+use server::actions::users::{self, UserProfile};
+use server::actions::{history, sessions};
+
+use super::authentication::PageCaller;
+use super::components;
+use super::history::{HistoryParts, HistoryView};
+use super::layout::{Nav, PageLayout};
+use super::request_context::RequestContext;
+use super::responses::encoded;
+use super::users::{PATH, failed, role_name};
+use super::{PagesContext, layout, presenter, responses};
+use crate::doors::text::Text;
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/user.html")]
+pub struct UserPage {
+    pub t: Text,
+    pub f: PageLayout,
+    pub id: String,
+    pub name: String,
+    /// Tone and word for whether they may sign in.
+    pub state: (&'static str, &'static str),
+    pub suspended: bool,
+    pub may_change: bool,
+    pub facts: Vec<(&'static str, String)>,
+    /// What they may hold and have waiting.
+    pub limits: Vec<(&'static str, String)>,
+    pub live: Vec<UserSessionRow>,
+    pub more: u64,
+    pub sessions_href: String,
+    pub events_href: String,
+    pub sign_ins: Vec<SignInRow>,
+    pub view: HistoryView,
+    pub ranges: Vec<(String, &'static str, bool)>,
+    pub csv: String,
+}
+
+/// A session of theirs that has not ended.
+pub struct UserSessionRow {
+    pub href: String,
+    pub name: String,
+    pub tone: &'static str,
+    pub state: &'static str,
+    pub asked: String,
+    pub since: String,
+}
+
+/// A browser that is signed in.
+pub struct SignInRow {
+    pub source: String,
+    pub since: String,
+    pub used: String,
+    pub own: bool,
+}
+
+/// Live sessions that the page lists; the sessions page has the others.
+const SHOWN: u32 = 20;
+
+/// What the page's charts show.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct UserQuery {
+    range: String,
+}
+
+/// `GET /users/{id}`, by id or name.
+pub(super) async fn show(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Query(asked): Query<UserQuery>,
+) -> Response {
+    match read(&console, &visit, &caller, &id, &asked).await {
+        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// Where a user is shown, for those who may see it. Root on the machine has no account.
+pub fn href(f: &PageLayout, name: &str) -> Option<String> {
+    let known = f.administrator && !matches!(name, "" | "root");
+    known.then(|| format!("{PATH}/{}", encoded(name)))
+}
+
+async fn read(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    id: &str,
+    asked: &UserQuery,
+) -> Result<UserPage, Failure> {
+    let t = visit.text;
+    let server = &console.server;
+    let now = server.clock().now();
+    let profile = users::profile(server, caller, id).await?;
+    let name = profile.user.name.to_string();
+    let wanted = ListQuery {
+        q: format!("owner:{name} state:live"),
+        limit: Some(SHOWN),
+        ..ListQuery::default()
+    };
+    let live = sessions::list(server, caller, &wanted).await?;
+    let range = HistoryRange::parse(&asked.range).unwrap_or(HistoryRange::Week);
+    let of = format!("user:{name}");
+    let used = history::history(server, caller, &of, range).await?;
+    let here = format!("{PATH}/{}", encoded(&name));
+    Ok(UserPage {
+        t,
+        f: layout(console, visit, caller, Nav::Users),
+        id: profile.user.id.to_string(),
+        state: match profile.user.suspended {
+            true => ("warn", t.users_suspended()),
+            false => ("ok", t.users_active()),
+        },
+        suspended: profile.user.suspended,
+        may_change: caller.subject.can(Permission::UsersWrite),
+        facts: facts(visit, &profile, now),
+        limits: limits(t, &profile),
+        more: live.estimated_total.saturating_sub(live.items.len() as u64),
+        live: live
+            .items
+            .iter()
+            .map(|session| row(visit, session, now))
+            .collect(),
+        sessions_href: format!("/sessions?q=owner%3A{}", encoded(&name)),
+        events_href: format!("/events?q=user%3A{}", encoded(&name)),
+        sign_ins: profile
+            .sign_ins
+            .iter()
+            .map(|one| SignInRow {
+                source: one.source.clone(),
+                since: visit.clock.date(one.created_at),
+                used: visit.clock.ago(one.used_at, now),
+                own: one.current,
+            })
+            .collect(),
+        view: super::history::view(t, &visit.clock, &used, HistoryParts::All),
+        ranges: super::history::ranges(t, &of, range)
+            .into_iter()
+            .zip(HistoryRange::ALL)
+            .map(|((_, name, chosen), range)| {
+                (format!("{here}?range={}", range.word()), name, chosen)
+            })
+            .collect(),
+        csv: format!("/history/export?of={}&range={}", encoded(&of), range.word()),
+        name,
+    })
+}
+
+fn row(visit: &RequestContext, session: &SessionView, now: Timestamp) -> UserSessionRow {
+    let t = visit.text;
+    let (tone, state) = presenter::state(t, session);
+    UserSessionRow {
+        href: format!("/sessions/{}", session.id),
+        name: session.name.to_string(),
+        tone,
+        state,
+        asked: presenter::asked(t, &session.resources, Default::default()),
+        since: visit
+            .clock
+            .ago(session.started_at.unwrap_or(session.created_at), now),
+    }
+}
+
+fn facts(
+    visit: &RequestContext,
+    profile: &UserProfile,
+    now: Timestamp,
+) -> Vec<(&'static str, String)> {
+    let t = visit.text;
+    let user = &profile.user;
+    let tokens = match (profile.tokens, profile.token_used_at) {
+        (0, _) => t.common_none().to_owned(),
+        (n, Some(at)) => t.users_tokens_used(n as u64, visit.clock.ago(at, now)),
+        (n, None) => t.users_tokens(n as u64),
+    };
+    vec![
+        (t.users_role(), role_name(t, user.role).to_owned()),
+        (t.users_created(), visit.clock.day(user.created_at)),
+        (t.me_tokens(), tokens),
+        (
+            t.me_zone(),
+            match user.time_zone.as_str() {
+                "" => "UTC".to_owned(),
+                zone => zone.to_owned(),
+            },
+        ),
+        ("ID", user.id.to_string()),
+    ]
+}
+
+fn limits(t: Text, profile: &UserProfile) -> Vec<(&'static str, String)> {
+    let gpus = profile
+        .gpus
+        .map_or_else(|| t.gpu_no_limit().to_owned(), super::gpus::share);
+    let mut rows = vec![(t.users_limit_gpus(), gpus)];
+    for limit in &profile.limits {
+        rows.push(match limit.key {
+            LimitKey::Waiting => (
+                t.users_limit_waiting(),
+                t.common_of_two(limit.used, limit.value),
+            ),
+            LimitKey::WaitingBytes => (
+                t.users_limit_waiting_bytes(),
+                t.common_of_two(components::size(limit.used), components::size(limit.value)),
+            ),
+        });
+    }
+    rows
+}
