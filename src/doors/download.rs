@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use server::access::Lease;
 use tokio::io::AsyncReadExt as _;
 
@@ -52,7 +52,8 @@ pub fn file(
             Err(error) => Some((Err::<Bytes, std::io::Error>(error), (reading, 0, lease))),
         }
     });
-    answer(name, kind, Some(size), Body::from_stream(pieces))
+    // What compresses an answer asks once more behind its end.
+    answer(name, kind, Some(size), Body::from_stream(pieces.fuse()))
 }
 
 fn answer(name: &str, kind: &'static str, size: Option<u64>, body: Body) -> Response {
@@ -130,5 +131,21 @@ mod tests {
         );
         let body = axum::body::to_bytes(cut.into_body(), usize::MAX).await;
         assert!(body.is_err(), "half a file looked like all of it");
+    }
+
+    #[tokio::test]
+    async fn a_file_may_be_asked_for_behind_its_end() {
+        let open = tempfile::tempfile().expect("a file");
+        open.set_len(10).expect("written");
+        let kind = "application/octet-stream";
+        let answer = file("a.backup", kind, 10, open, for_ever());
+        let mut pieces = answer.into_body().into_data_stream();
+        assert_eq!(
+            pieces.next().await.expect("a piece").expect("read").len(),
+            10
+        );
+        // As compression does.
+        assert!(pieces.next().await.is_none());
+        assert!(pieces.next().await.is_none());
     }
 }

@@ -211,8 +211,9 @@ test("an import that is refused says why in the server's words", async () => {
   await page.setInputFiles("input[type=file]", image(folder, "x:1", 4096));
   await page.fill("form[data-upload] [name=name]", "host");
   await page.click("form[data-upload] button");
-  const words = page.locator("form[data-upload] .progress p");
-  await until(() => "a sentence", async () => /host/.test(await words.textContent()));
+  const words = page.locator("form[data-upload] .fault");
+  await words.waitFor();
+  assert.match(await words.textContent(), /host/);
   assert.doesNotMatch(await words.textContent(), /HTTP \d/);
   await context.close();
 });

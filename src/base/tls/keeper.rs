@@ -285,6 +285,13 @@ impl Keeper {
         name: Option<&str>,
     ) -> Result<CertificateDetails, TlsError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // Before any look for a key: without a certificate there is nothing that one could belong to.
+        let chain = facts::chain(certificate)?;
+        if chain.is_empty() {
+            return Err(refusals::tls_certificate_unreadable()
+                .at("/certificate")
+                .into());
+        }
         let request = self.folder.join("request.pem");
         let requested = files::read(&request)?;
         let given = key.filter(|text| !text.trim().is_empty());
@@ -299,7 +306,7 @@ impl Keeper {
         };
         let pair = Pair {
             key: facts::key(&key_pem)?,
-            chain: facts::chain(certificate)?,
+            chain,
         };
         let mut wanted = outward(&state.names);
         if given.is_none() {

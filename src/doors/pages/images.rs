@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use axum::routing::{get, post};
 use rules::image as images_rules;
+use rules::names::UploadId;
 use rules::permissions::Permission;
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -46,6 +47,8 @@ pub struct ImagesPage {
     /// Nothing was imported yet.
     pub only_host: bool,
     pub import_name: String,
+    /// An archive that has arrived and waits for a name that can be taken: its id, and the file's name.
+    pub import_upload: Option<(String, String)>,
     pub jobs: Vec<ImportRow>,
     /// Whether an import is over and can be cleared from the list.
     pub clearable: bool,
@@ -279,6 +282,7 @@ async fn read(
         table: list.table,
         only_host: list.only_host,
         import_name: String::new(),
+        import_upload: None,
         clearable: jobs.iter().any(|job| job.ended_at.is_some()),
         jobs: jobs
             .iter()
@@ -352,8 +356,8 @@ async fn import(
         .get(header::CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse::<u64>().ok())
         .unwrap_or_default();
-    let mut name = String::new();
-    let taken = take(&console, &caller, &mut form, announced, &mut name).await;
+    let mut typed = TypedImport::default();
+    let taken = take(&console, &caller, &mut form, announced, &mut typed).await;
     match taken {
         Ok(()) => responses::see("/images?notice=import"),
         Err(Failure::Refusal(refusal)) => {
@@ -366,7 +370,8 @@ async fn import(
             match read(&console, &visit, &caller, &headers, &[]).await {
                 Ok(page) => {
                     let page = ImagesPage {
-                        import_name: name,
+                        import_name: typed.name,
+                        import_upload: arrived(&console, &caller, typed.upload).await,
                         ..page
                     };
                     responses::page(&console, &visit, responses::status(&refusal), &page)
@@ -378,20 +383,44 @@ async fn import(
     }
 }
 
+/// What a form of an import brought.
+#[derive(Default)]
+struct TypedImport {
+    name: String,
+    /// The archive, once it is here as a whole.
+    upload: Option<UploadId>,
+}
+
+/// An upload that is here as a whole, to be named in a form that is shown again.
+async fn arrived(
+    console: &PagesContext,
+    caller: &Caller,
+    upload: Option<UploadId>,
+) -> Option<(String, String)> {
+    let id = upload?;
+    let known = uploads::head(&console.server, caller, id).await.ok()?;
+    (known.offset == known.size).then(|| (id.to_string(), known.name))
+}
+
 /// Passes the archive on piece by piece, as it comes; memory holds one piece.
 async fn take(
     console: &PagesContext,
     caller: &Caller,
     form: &mut Multipart,
     announced: u64,
-    name: &mut String,
+    typed: &mut TypedImport,
 ) -> Result<(), Failure> {
     let server = &console.server;
     let broken = |_| refusals::upload_cut();
-    let mut upload = None;
     while let Some(mut field) = form.next_field().await.map_err(broken)? {
         match field.name() {
-            Some("name") => *name = field.text().await.map_err(broken)?,
+            Some("name") => typed.name = field.text().await.map_err(broken)?,
+            // An archive that came before, in pieces or with a form that was refused; a file wins over it.
+            Some("upload") => {
+                let id = field.text().await.map_err(broken)?;
+                let id: Option<UploadId> = id.trim().parse().ok();
+                typed.upload = typed.upload.or(id);
+            }
             Some("archive") => {
                 let file = field.file_name().unwrap_or("archive.tar").to_owned();
                 // How long the file is stands nowhere in the form, so it is gathered in a file of our own first.
@@ -408,7 +437,7 @@ async fn take(
                         .map_err(|error| ServerFault::new("keep an uploaded archive", error))?;
                 }
                 if size == 0 {
-                    return Err(refusals::upload_no_archive_chosen().at("/archive").into());
+                    continue;
                 }
                 let made = uploads::create(server, caller, size, &file, None).await?;
                 gathered
@@ -427,15 +456,15 @@ async fn take(
                     uploads::append(server, caller, made.id, offset, piece.into()).await?;
                     offset += length;
                 }
-                upload = Some(made.id);
+                typed.upload = Some(made.id);
             }
             _ => {}
         }
     }
-    let Some(upload) = upload else {
-        return Err(refusals::upload_missing().at("/archive").into());
+    let Some(upload) = typed.upload else {
+        return Err(refusals::upload_no_archive_chosen().at("/archive").into());
     };
-    let reference = Some(name.trim().to_owned()).filter(|name| !name.is_empty());
+    let reference = Some(typed.name.trim().to_owned()).filter(|name| !name.is_empty());
     images::import(server, caller, ImportSource::Upload(upload), reference).await?;
     Ok(())
 }

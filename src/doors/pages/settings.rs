@@ -61,6 +61,8 @@ pub struct SettingRow {
     pub open: bool,
     /// What was just done to it, said in its row, which has the focus; empty for all others.
     pub said: String,
+    /// Why it is not changed here.
+    pub closed: String,
     /// The form of another page that changes it.
     pub elsewhere: Option<(&'static str, &'static str)>,
 }
@@ -344,6 +346,11 @@ fn row(t: Text, standing: &SettingStanding, typed: Option<String>) -> SettingRow
         },
         open,
         said: String::new(),
+        closed: match standing.source.as_deref() {
+            Some("flag") => t.setting_set_by(t.setting_by_flag()),
+            Some(name) if name.starts_with("FARDEL_") => t.setting_set_by(name),
+            _ => t.setting_in_file().to_owned(),
+        },
         elsewhere: match *key {
             "backup_dir" | "backup_passphrase_file" => Some(("/system/backups", t.backups_title())),
             _ => None,

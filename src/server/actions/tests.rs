@@ -252,6 +252,7 @@ async fn every_act_asks_for_its_capability_first() {
         )),
         (UsersRead, "users.list", |s, c| users::list(s, c)),
         (UsersRead, "users.get", |s, c| users::get(s, c, "x")),
+        (UsersRead, "users.profile", |s, c| users::profile(s, c, "x")),
         (UsersWrite, "users.create", |s, c| users::create(
             s,
             c,
@@ -330,6 +331,15 @@ async fn every_act_asks_for_its_capability_first() {
             s, c
         )),
         (SystemWrite, "backups.make", |s, c| backups::make(s, c)),
+        (SystemWrite, "backups.schedule", |s, c| {
+            let wanted = backups::BackupSchedule {
+                directory: String::new(),
+                every_hours: String::new(),
+                keep: String::new(),
+                passphrase: "".into(),
+            };
+            backups::schedule(s, c, wanted)
+        }),
         (SystemWrite, "system.reload_settings", |s, c| {
             system::reload_settings(s, c)
         }),

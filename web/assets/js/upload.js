@@ -14,7 +14,23 @@ const human = (bytes) => {
 
 class Refused extends Error {}
 
-/** Takes over the form with `data-uploads` (where pieces go) and `data-import` (who reads the whole). */
+// A fault at its field, as the server writes it.
+function mark(control, text) {
+  let note = document.getElementById(`fault-${control.name}`);
+  if (!note) {
+    note = document.createElement("span");
+    note.className = "fault";
+    note.id = `fault-${control.name}`;
+    note.setAttribute("role", "alert");
+    control.after(note);
+  }
+  note.textContent = text;
+  control.setAttribute("aria-invalid", "true");
+  control.setAttribute("aria-describedby", note.id);
+  control.focus();
+}
+
+/** Takes over the form with `data-uploads`, where pieces go; the form then names the whole. */
 export function attach(form) {
   const said = form.dataset;
   const box = form.querySelector(".progress");
@@ -96,18 +112,16 @@ export function attach(form) {
     try {
       const upload = await send(file);
       show(said.saidSent, 1);
-      const name = form.elements.name.value.trim();
-      await ask(said.import, {
-        method: "POST",
-        headers: { "Content-Type": "application/json", "Idempotency-Key": upload },
-        body: JSON.stringify(name ? { upload, reference: name } : { upload }),
-      });
       removeEventListener("beforeunload", leaving);
-      location.href = "/images?notice=import";
+      // The form itself brings the rest, so that a refusal stands at its field, in the reader's language.
+      form.elements.upload.value = upload;
+      form.elements.archive.value = "";
+      form.submit();
     } catch (fault) {
       removeEventListener("beforeunload", leaving);
-      show(`${said.saidFailed} ${fault.message}`);
-      bar.className = "b w-100";
+      show("");
+      box.hidden = true;
+      mark(form.elements.archive, `${said.saidFailed} ${fault.message}`);
       button.disabled = false;
     }
   });

@@ -1440,6 +1440,7 @@ fn images(t: Text) -> ImagesPage {
         table: DataTable::new(t, &state, &columns, "host", rows, 3, empty),
         only_host: false,
         import_name: String::new(),
+        import_upload: None,
         jobs: vec![
             ImportRow {
                 id: "1".into(),

@@ -189,7 +189,7 @@ impl PagesFixture {
 }
 
 const PASSWORD: &str = "a long walk by the river 7";
-const PAGES: [&str; 29] = [
+const PAGES: [&str; 30] = [
     "/system/tls",
     "/api/docs",
     "/",
@@ -208,6 +208,7 @@ const PAGES: [&str; 29] = [
     "/images/host",
     "/users",
     "/users/new",
+    "/users/mina",
     "/users?q=state%3Asuspended",
     "/me",
     "/docs",

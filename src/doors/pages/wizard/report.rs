@@ -50,7 +50,7 @@ pub(super) async fn next_tasks(
             t.wizard_next_images(report.images as u64),
         ),
         task(
-            "/docs/cli",
+            "/users",
             "users",
             t.wizard_next_users(),
             t.wizard_next_users_lead(accounts),
@@ -60,6 +60,12 @@ pub(super) async fn next_tasks(
             "save",
             t.backups_title(),
             backups.to_owned(),
+        ),
+        task(
+            "/system/settings",
+            "sliders-horizontal",
+            t.wizard_next_settings(),
+            t.wizard_next_settings_lead().to_owned(),
         ),
     ];
     if gpus > 0 {

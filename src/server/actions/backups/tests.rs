@@ -693,3 +693,97 @@ async fn a_full_disk_refuses_the_backup_and_the_restore_and_leaves_nothing() {
     assert_eq!(listed(&fresh.data), ["catalog.lock"]);
     assert!(!fresh.settings.exists());
 }
+
+#[tokio::test]
+async fn backups_are_scheduled_without_an_editor_and_wrong_values_change_nothing() {
+    use base::settings::{SettingsLayer, SettingsSources};
+    use rules::users::Role;
+
+    use crate::actions::backups::{BackupSchedule, make, schedule, standing};
+    use crate::actions::tests::caller_of;
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("fardel.toml");
+    let layer = SettingsLayer {
+        data: Some(folder.path().join("data")),
+        run: Some(folder.path().join("run")),
+        ..SettingsLayer::default()
+    };
+    let config = file.display().to_string();
+    let sources = SettingsSources::new(layer, move |name| {
+        (name == "FARDEL_CONFIG").then(|| config.clone())
+    });
+    let server = Server::start(sources.read().unwrap(), Clock::system()).unwrap();
+    let (boss, user) = (
+        caller_of(&server, "boss", Role::Administrator),
+        caller_of(&server, "mina", Role::User),
+    );
+    let good = BackupSchedule {
+        directory: folder.path().join("disk/backups").display().to_string(),
+        every_hours: "12".into(),
+        keep: "3".into(),
+        passphrase: GOOD.into(),
+    };
+    let refused =
+        async |caller, wanted: BackupSchedule| match schedule(&server, caller, wanted).await {
+            Err(Failure::Refusal(refusal)) => refusal.pointer.unwrap_or_default(),
+            other => panic!("{other:?}"),
+        };
+    assert_eq!(refused(&user, good.clone()).await, "", "not for users");
+    let own = |directory: &str| BackupSchedule {
+        directory: directory.into(),
+        ..good.clone()
+    };
+    for wrong in [
+        "",
+        "backups",
+        "/",
+        "/etc/cron.d",
+        "/usr/../etc",
+        "/mnt/../etc",
+    ] {
+        assert_eq!(refused(&boss, own(wrong)).await, "/directory", "{wrong}");
+    }
+    std::os::unix::fs::symlink("/etc", folder.path().join("link")).unwrap();
+    let link = folder.path().join("link").display().to_string();
+    assert_eq!(
+        refused(&boss, own(&link)).await,
+        "/directory",
+        "a link to it"
+    );
+    let with = |every: &str, keep: &str, passphrase: &str| BackupSchedule {
+        every_hours: every.into(),
+        keep: keep.into(),
+        passphrase: passphrase.into(),
+        ..good.clone()
+    };
+    assert_eq!(
+        refused(&boss, with("often", "3", GOOD)).await,
+        "/every_hours"
+    );
+    assert_eq!(refused(&boss, with("12", "0", GOOD)).await, "/keep");
+    assert_eq!(
+        refused(&boss, with("12", "3", "short")).await,
+        "/passphrase"
+    );
+    assert_eq!(refused(&boss, with("12", "3", "")).await, "/passphrase");
+    assert!(!file.exists(), "nothing was written");
+
+    schedule(&server, &boss, good.clone()).await.unwrap();
+    let secret = folder.path().join("data/backup.passphrase");
+    let mode = std::fs::metadata(&secret).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let made = make(&server, &boss).await.unwrap();
+    let now = standing(&server, &boss).await.unwrap();
+    assert_eq!(
+        (now.every_hours, now.keep, now.has_passphrase),
+        (12, 3, true)
+    );
+    assert_eq!(now.files, [made]);
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(!text.contains(GOOD), "no secret in the settings: {text}");
+    // A passphrase that is set stays where none is typed.
+    schedule(&server, &boss, with("6", "3", "")).await.unwrap();
+    assert_eq!(standing(&server, &boss).await.unwrap().every_hours, 6);
+    assert!(secret.exists());
+}
