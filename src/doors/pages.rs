@@ -209,6 +209,7 @@ pub fn router(
         .merge(queue::router())
         .merge(events::router())
         .merge(user_forms::router())
+        .route("/users/{id}", get(user::show))
         .merge(users::router())
         .merge(images::router())
         .merge(me::router())

@@ -162,6 +162,8 @@ test("a user has a page that every owner's name leads to", async () => {
   await page.goto(`${house.origin}/events`);
   assert.ok((await page.locator(`#list a[href='/users/${PERSON.name}']`).count()) > 0);
   assert.equal(await page.locator("#list a[href='/users/root']").count(), 0, "root has no page");
+  await page.goto(`${house.origin}/events?kind=users`);
+  assert.ok((await page.locator("#list a[href='/users/jae']").count()) > 0, "who was added is named");
   await page.goto(`${house.origin}/nodes`);
   await page.locator(`#here a[href='/users/${PERSON.name}']`).first().waitFor();
   assert.equal(await page.locator("#here a[href='/users/root']").count(), 0);

@@ -1,7 +1,7 @@
 // The forms of certificates on a server with TLS, with wrong values: each refusal stands at its field, what was typed
 // stays, the focus is there; in Korean, and without script.
 //
-// Promise (Installation and console): A refused form shows each fault at its field and keeps what was typed.
+// Proves too: `tests/browser/forms.mjs`
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

@@ -1,7 +1,7 @@
 //! `/events`: the table of what happened, by kind, object, user, time and words, and as a file for a spreadsheet. The
 //! list follows the server.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::events::EventView;
 use askama::Template;
@@ -262,24 +262,27 @@ async fn read(
         Err(fault) => (EventPage::default(), Some(fault)),
     };
     // Accounts that the reader may look at; what the server did itself has no page.
-    let people = users::list(&console.server, caller).await;
-    let people: BTreeSet<String> = people
+    let accounts = users::list(&console.server, caller).await;
+    let accounts: BTreeMap<String, String> = accounts
         .unwrap_or_default()
         .into_iter()
-        .map(|user| user.name.to_string())
+        .map(|user| (user.id.to_string(), user.name.to_string()))
         .collect();
+    let names: BTreeSet<&str> = accounts.values().map(String::as_str).collect();
+    let page_of = |name: &str| TableCell::Link {
+        href: format!("/users/{}", responses::encoded(name)),
+        text: name.to_owned(),
+        note: String::new(),
+    };
     let rows = found.items.iter().map(|event| TableLine {
         id: format!("e-{}", event.sequence),
         mark: None,
         cells: state
             .columns
             .iter()
-            .map(|key| match (*key, people.contains(event.actor.as_str())) {
-                ("user", true) => TableCell::Link {
-                    href: format!("/users/{}", responses::encoded(&event.actor)),
-                    text: event.actor.clone(),
-                    note: String::new(),
-                },
+            .map(|key| match (*key, accounts.get(&event.object)) {
+                ("user", _) if names.contains(event.actor.as_str()) => page_of(&event.actor),
+                ("object", Some(name)) if event.topic == "users" => page_of(name),
                 (key, _) => cell(visit, key, event, &found),
             })
             .collect(),

@@ -492,7 +492,7 @@ async fn one(
     };
     let mut slices = lines(t, &gpu, now);
     for slice in &mut slices {
-        slice.owner_href = super::user::href(&f, &slice.owner);
+        slice.owner_href = super::users::href(&f, &slice.owner);
     }
     Ok(GpuPage {
         t,

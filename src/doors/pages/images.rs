@@ -412,6 +412,7 @@ async fn take(
 ) -> Result<(), Failure> {
     let server = &console.server;
     let broken = |_| refusals::upload_cut();
+    let mut has_field = false;
     while let Some(mut field) = form.next_field().await.map_err(broken)? {
         match field.name() {
             Some("name") => typed.name = field.text().await.map_err(broken)?,
@@ -422,6 +423,7 @@ async fn take(
                 typed.upload = typed.upload.or(id);
             }
             Some("archive") => {
+                has_field = true;
                 let file = field.file_name().unwrap_or("archive.tar").to_owned();
                 // How long the file is stands nowhere in the form, so it is gathered in a file of our own first.
                 let (mut gathered, mut size) =
@@ -462,7 +464,11 @@ async fn take(
         }
     }
     let Some(upload) = typed.upload else {
-        return Err(refusals::upload_no_archive_chosen().at("/archive").into());
+        let refusal = match has_field {
+            true => refusals::upload_no_archive_chosen(),
+            false => refusals::upload_missing(),
+        };
+        return Err(refusal.at("/archive").into());
     };
     let reference = Some(typed.name.trim().to_owned()).filter(|name| !name.is_empty());
     images::import(server, caller, ImportSource::Upload(upload), reference).await?;

@@ -322,7 +322,9 @@ fn whole(t: Text, node: &NodeOverview, facts: &MachineFacts) -> Vec<(&'static st
 
 fn here(t: Text, f: &PageLayout, slice: &sessions::HeldSlice) -> NodeSessionRow {
     let owner = slice.owner.as_ref().map(|owner| owner.name.to_string());
-    let owner_href = owner.as_deref().and_then(|name| super::user::href(f, name));
+    let owner_href = owner
+        .as_deref()
+        .and_then(|name| super::users::href(f, name));
     let owner = owner.unwrap_or_else(|| t.plan_others().to_owned());
     NodeSessionRow {
         hue: components::hue(&owner),

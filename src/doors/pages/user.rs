@@ -92,12 +92,6 @@ pub(super) async fn show(
     }
 }
 
-/// Where a user is shown, for those who may see it. Root on the machine has no account.
-pub fn href(f: &PageLayout, name: &str) -> Option<String> {
-    let known = f.administrator && !matches!(name, "" | "root");
-    known.then(|| format!("{PATH}/{}", encoded(name)))
-}
-
 async fn read(
     console: &PagesContext,
     visit: &RequestContext,

@@ -56,10 +56,15 @@ pub(super) fn router() -> Router<PagesContext> {
     Router::new()
         .route("/users", get(list))
         .route("/users.csv", get(export))
-        .route("/users/{id}", get(super::user::show))
         .route("/users/{id}/menu", get(menu))
         .route("/users/{id}/suspend", get(ask).post(suspend))
         .route("/users/{id}/restore", axum::routing::post(restore))
+}
+
+/// Where a user is shown, for those who may see it. Root on the machine has no account.
+pub(super) fn href(f: &PageLayout, name: &str) -> Option<String> {
+    let known = f.administrator && !matches!(name, "" | "root");
+    known.then(|| format!("{PATH}/{}", encoded(name)))
 }
 
 type AskedUsers = Query<Vec<(String, String)>>;
