@@ -34,7 +34,7 @@ after(async () => {
 
 const REQUEST = "/system/tls/request";
 const IMPORT = "/system/tls/certificate";
-const NOT_PEM = "-----BEGIN CERTIFICATE-----\nnot base64 at all\n-----END CERTIFICATE-----";
+const NOT_PEM = "-----BEGIN CERTIFICATE-----\nno base64!\n-----END CERTIFICATE-----";
 
 // Form, field that is told, what is typed into which field.
 const WRONG = [

@@ -116,7 +116,7 @@ test("a refused setting stays in its field; a good one is in force, written and 
   assert.equal(readFileSync(config(), "utf8"), "# kept\nbackup_keep = 3 # three\n");
   await page.goto(`${house.origin}/system/settings`);
   await change("9");
-  assert.match(await page.locator(".notice").textContent(), /backup_keep was changed/);
+  assert.match(await row.locator(".said").textContent(), /backup_keep was changed/);
   assert.match(await row.locator(".is").textContent(), /9/);
   assert.equal(readFileSync(config(), "utf8"), "# kept\nbackup_keep = 9 # three\n");
   await Promise.all([page.waitForNavigation(), row.locator("button[value=undo]").click()]);
