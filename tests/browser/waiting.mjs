@@ -82,8 +82,9 @@ test("every reason stands in the row, and a time stands there once", async () =>
 
 test("hold and release are verbs of the row and of the session's page", async () => {
   await visit("/queue");
-  await row("big").getByRole("button", { name: "Put big on hold" }).click();
+  await row("big").getByRole("button", { name: "Put on hold: big" }).click();
   await row("big").getByRole("button", { name: "Release big" }).waitFor();
+  assert.deepEqual(await violations(page), []);
   assert.match(await row("big").innerText(), /on hold/);
   await visit(address("big"));
   await page.locator("#verbs").getByRole("button", { name: "Release" }).click();
@@ -93,7 +94,7 @@ test("hold and release are verbs of the row and of the session's page", async ()
   // All that wait of one launch.
   create("sweep", "--gpu", "4", "--replicas", "3");
   await visit("/queue");
-  await row("sweep-1").getByRole("button", { name: "Put sweep-1 on hold" }).click();
+  await row("sweep-1").getByRole("button", { name: "Put on hold: sweep-1" }).click();
   await row("sweep-1").getByRole("button", { name: "Release sweep-1" }).waitFor();
   for (const n of [1, 2, 3]) assert.ok(seen(`sweep-${n}`).held_by, `sweep-${n} is not held`);
   house.command("session", "kill", "sweep-1", "sweep-2", "sweep-3");
