@@ -554,13 +554,13 @@ pub fn happening(t: Text, code: &str) -> Option<(&'static str, &'static str)> {
 /// The tone of an end, by the reason that its event keeps: `b` where it failed or was lost.
 pub fn end_tone(reason: &str) -> &'static str {
     match codes::stored_code(reason) {
-        "session.succeeded"
-        | "session.stopped"
-        | "session.stopped-before-start"
-        | "session.max-runtime"
-        | "session.test-over"
-        | "session.device-partitioned"
-        | "session.device-drained"
+        rules::codes::SESSION_SUCCEEDED
+        | rules::codes::SESSION_STOPPED
+        | rules::codes::SESSION_STOPPED_BEFORE_START
+        | rules::codes::SESSION_MAX_RUNTIME
+        | rules::codes::SESSION_TEST_OVER
+        | rules::codes::SESSION_DEVICE_PARTITIONED
+        | rules::codes::SESSION_DEVICE_DRAINED
         | rules::codes::SESSION_RESTARTED
         | rules::codes::SESSION_RESTARTING => "i",
         _ => "b",
