@@ -37,6 +37,12 @@ fn machine_name() -> String {
         .unwrap_or_else(|| "fardel".to_owned())
 }
 
+/// What `fardel why` prints, for the test that compares it with the pages.
+#[cfg(test)]
+pub(crate) fn why_text(said: &rules::placement::Explanation) -> String {
+    cli::why_text(said)
+}
+
 /// The REST API as its pages show it: operations by noun, in the order of the table, and schemas by name.
 pub(crate) fn reference() -> pages::reference::ApiReference {
     let document = api::openapi::document();

@@ -37,6 +37,12 @@ use args::{Command, CommandLine, Format};
 use error::{CliError, FAILED};
 use output::OutputStyle;
 
+/// What `fardel why` prints of an explanation without devices.
+#[cfg(test)]
+pub(super) fn why_text(said: &rules::placement::Explanation) -> String {
+    explain::text(said, &[])
+}
+
 /// What a command may know of the process it runs in; roles read it, doors only use it.
 #[derive(Clone)]
 pub struct Surroundings {

@@ -5,6 +5,7 @@ pub mod about;
 pub mod assets;
 pub mod attention;
 pub mod authentication;
+pub mod awaited;
 pub mod charts;
 pub mod components;
 pub mod dialog;

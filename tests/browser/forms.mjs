@@ -179,12 +179,13 @@ test("without script a refused dialog is on the page, with its fault and the foc
   const context = await browser.newContext({ storageState: state, javaScriptEnabled: false });
   const page = await context.newPage();
   await page.goto(`${house.origin}/sessions/${waiting}`);
-  await page.click("#verbs [popovertarget=limits]");
-  await page.fill("#limits [name=memory]", "banana");
-  await page.locator("#limits [name=memory]").press("Enter");
-  await page.locator("#fault-memory").waitFor({ state: "visible" });
-  assert.equal(await page.locator("#limits [name=memory]").inputValue(), "banana");
-  assert.equal(await page.locator("#limits [name=memory]:focus").count(), 1);
+  await page.click("#verbs [popovertarget=more]");
+  await page.click("#more [popovertarget=rename]");
+  await page.fill("#rename [name=name]", "no such name!");
+  await page.locator("#rename [name=name]").press("Enter");
+  await page.locator("#fault-name").waitFor({ state: "visible" });
+  assert.equal(await page.locator("#rename [name=name]").inputValue(), "no such name!");
+  assert.equal(await page.locator("#rename [name=name]:focus").count(), 1);
   await context.close();
 });
 

@@ -80,7 +80,7 @@ test("queue, session page and command line give the same reason, and each unknow
   assert.match(why("sweep-1"), /It starts by .*, when holder reaches its time limit\./);
   // What waits for a time or for another session takes no number.
   for (const [name, word, sentence] of [
-    ["later", "scheduled", /Starts at .*, or later if there is no room then\./],
+    ["later", "scheduled", /Scheduled to start on .*\.[\s\S]*If there is no room then, it starts later\./],
     ["behind", "depends", /No start time yet: another session has to end first\./],
   ]) {
     const told = await row(name).innerText();

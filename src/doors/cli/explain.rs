@@ -55,7 +55,11 @@ pub(super) fn explained(
     answer: &Answer<Explanation>,
     devices: &[GrantView],
 ) -> Result<String, CliError> {
-    let said = &answer.read;
+    view.said(&answer.body, &text(&answer.read, devices))
+}
+
+/// An explanation in lines: its sentence, then what it rests on.
+pub(super) fn text(said: &Explanation, devices: &[GrantView]) -> String {
     let mut lines = dash(&said.sentence);
     let given = grants(devices);
     if !given.is_empty() {
@@ -93,5 +97,5 @@ pub(super) fn explained(
     for other in &said.alternatives {
         lines.push_str(&format!("\n  instead: {}", other.text));
     }
-    view.said(&answer.body, &lines)
+    lines
 }

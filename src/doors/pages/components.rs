@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 
 use askama::FastWritable;
 use askama::filters::HtmlSafe;
+use rules::units::CpuShare;
 
 use super::floor_plan::FULL;
 use super::{assets, floor_plan};
@@ -587,6 +588,14 @@ pub fn part_of(bytes: u64, whole: u64) -> String {
     }
 }
 
+/// Cores in use: with both decimals where the limit is less than one core, so that a part of it is no nought.
+pub fn cores(used: f64, limit: CpuShare) -> String {
+    match limit < CpuShare(100) {
+        true => format!("{used:.2}"),
+        false => format!("{used:.1}"),
+    }
+}
+
 /// A size with at most one decimal, in binary units: `0 B`, `512 MiB`, `1.5 GiB`.
 pub fn size(bytes: u64) -> String {
     let mut value = bytes as f64;
@@ -644,6 +653,8 @@ mod tests {
         ] {
             assert_eq!(part_of(part, whole), words);
         }
+        let small = [cores(0.04, CpuShare(10)), cores(0.04, CpuShare(200))];
+        assert_eq!(small, ["0.04", "0.0"]);
     }
 
     #[test]

@@ -653,6 +653,11 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> BarRow {
             blocks.push(free(part.profile.to_string(), weight));
         }
     }
+    // What is free beside what is about to be launched; partitions are free or taken as they are.
+    let free_share = match (ghost, by_memory || partitioned) {
+        (Some(_), false) => GpuShare(u32::try_from(left).unwrap_or_default()).min(gpu.share_free),
+        _ => gpu.share_free,
+    };
     if left > 0 {
         let words = match (gpu.cordoned, by_memory, partitioned) {
             (true, ..) => t.gpu_cordoned().to_owned(),
@@ -687,10 +692,10 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> BarRow {
             _ if gpu.simulated => t.common_free(share(gpu.share_free)),
             _ => health(t, gpu),
         },
-        left: if gpu.share_free == GpuShare::ZERO {
+        left: if free_share == GpuShare::ZERO {
             "–".to_owned()
         } else {
-            share(gpu.share_free)
+            share(free_share)
         },
         closed: gpu.cordoned
             || gpu.planned.is_some()

@@ -20,7 +20,7 @@ use rules::refusal::Refusal;
 use rules::refusals;
 use rules::resources::Demand;
 use rules::session::SessionKind;
-use rules::units::{Bytes, CpuShare, GpuShare};
+use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
@@ -59,6 +59,8 @@ pub struct LaunchPage {
     pub preview: Preview,
     /// What is wrong with the fields as they are typed now.
     pub typed_faults: Vec<FormFieldError>,
+    /// That the form asks for more than the session it came from had, and why.
+    pub changed: Option<String>,
 }
 
 /// The text fields exactly as they were typed, so that a refused form comes back whole.
@@ -185,19 +187,63 @@ pub async fn show(
     Query(asked): Query<LaunchQuery>,
 ) -> Response {
     let sent = if asked.from.is_empty() {
-        Ok(asked.form.filled())
+        Ok((asked.form.filled(), None))
     } else {
-        sessions::duplicate(&console.server, &caller, &asked.from)
-            .await
-            .map(|request| again(&request))
+        duplicated(&console, &visit, &caller, &asked.from).await
     };
-    match sent {
-        Ok(sent) => form(&console, &visit, &caller, sent, StatusCode::OK, None).await,
+    let opened = match sent {
+        Ok((sent, changed)) => page(&console, &visit, &caller, sent, None)
+            .await
+            .map(|page| LaunchPage { changed, ..page }),
+        Err(failure) => Err(failure),
+    };
+    match opened {
+        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
         Err(failure) => {
             let frame = layout(&console, &visit, &caller, Nav::Launch);
             responses::failure(&console, &visit, Some(frame), &failure)
         }
     }
+}
+
+/// The form of a session that is launched once more, and what it asks for more of: one that was killed at its memory
+/// limit would be killed again.
+async fn duplicated(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    from: &str,
+) -> Result<(LaunchForm, Option<String>), Failure> {
+    let mut request = sessions::duplicate(&console.server, caller, from).await?;
+    let session = sessions::get(&console.server, caller, from).await?;
+    let killed = session
+        .reason
+        .is_some_and(|reason| reason.code == rules::codes::SESSION_OUT_OF_MEMORY);
+    let limit = session.resources.memory;
+    let seen = sessions::overview(&console.server, caller).await?;
+    let more = seen.machines.iter().map(|machine| machine.memory).max();
+    let more = more.and_then(|most| more_memory(limit, most));
+    let changed = match more.filter(|_| killed) {
+        Some(more) => {
+            request.resources.memory = Some(more);
+            let (limit, more) = (components::size(limit.0), components::size(more.0));
+            Some(visit.text.launch_more_memory(session.name, limit, more))
+        }
+        None => None,
+    };
+    Ok((again(&request), changed))
+}
+
+/// Twice the memory, or all that the largest node has; none where that is no more.
+fn more_memory(limit: Bytes, most: Bytes) -> Option<Bytes> {
+    // Whole GiB, as the form's box shows them.
+    let most = if most >= Bytes::gib(1) {
+        Bytes(most.0 >> 30 << 30)
+    } else {
+        most
+    };
+    let more = Bytes(limit.0.saturating_mul(2)).min(most);
+    (more > limit).then_some(more)
 }
 
 /// `POST /sessions/new/preview`: the scheduler's answer alone.
@@ -515,9 +561,16 @@ fn again(request: &LaunchRequest) -> LaunchForm {
         let hundredths = (bytes.0 as f64 / f64::from(1 << 30) * 100.0).round() / 100.0;
         if (hundredths * f64::from(1 << 30)) as u64 == bytes.0 {
             hundredths.to_string()
+        } else if bytes.0.is_multiple_of(1 << 20) {
+            format!("{}m", bytes.0 >> 20)
         } else {
             format!("{}b", bytes.0)
         }
+    };
+    let span = |seconds: u64| match (seconds % 3600, seconds % 60) {
+        (0, _) => format!("{}h", seconds / 3600),
+        (_, 0) => format!("{}m", seconds / 60),
+        _ => format!("{seconds}s"),
     };
     LaunchForm {
         kind: match request.kind {
@@ -552,7 +605,7 @@ fn again(request: &LaunchRequest) -> LaunchForm {
         max_runtime: request
             .max_runtime_seconds
             .or(request.timeout_seconds)
-            .map(|s| format!("{s}s"))
+            .map(span)
             .unwrap_or_default(),
         replicas: request.replicas.to_string(),
         // What is given without being asked for stays unasked.
@@ -674,15 +727,19 @@ async fn page(
         },
         preview,
         typed_faults,
+        changed: None,
     })
 }
 
 /// What the box has, as the caller may see it.
-struct There<'a> {
-    policy: SharePolicy,
-    machines: &'a [NodeOverview],
-    devices: &'a [Gpu],
+pub(super) struct There<'a> {
+    pub(super) policy: SharePolicy,
+    pub(super) machines: &'a [NodeOverview],
+    pub(super) devices: &'a [Gpu],
 }
+
+/// A device that a request that waits is drawn on: its name, in words what it would need, how much of how much.
+type NeededDevice<'a> = (&'a str, String, u64, u64);
 
 impl There<'_> {
     /// Devices first, then cores and memory; small, with what is about to be launched.
@@ -699,33 +756,96 @@ impl There<'_> {
             ..gpus::Drawing::small()
         };
         let needed = match answer.filter(|answer| presenter::needs_room(answer)) {
-            Some(_) => self.needed(demand),
+            Some(_) => self.needed(t, demand),
             None => Vec::new(),
         };
         let devices = self.devices.iter().map(|gpu| {
             let mut row = gpus::row(t, gpu, &drawing);
-            if let Some((_, share)) = needed.iter().find(|(id, _)| *id == gpu.id) {
-                let words = t.preview_would_need(gpus::share(*share));
-                row.need(words, u64::from(share.0), u64::from(WHOLE.0));
+            if let Some((_, words, weight, whole)) = needed.iter().find(|(id, ..)| *id == gpu.id) {
+                row.need(words.clone(), *weight, *whole);
             }
             row
         });
         devices.chain(other).collect()
     }
 
-    /// The devices that a request that waits would need, by their names, with the share of each: those with the most
-    /// free room on the machine where it is drawn. Empty where it wants a partition or none.
-    fn needed(&self, demand: &Demand) -> Vec<(&str, GpuShare)> {
+    /// The devices that a request that waits would need: those with the most free room on the machine where it is
+    /// drawn, or the first one that has a partition of the profile. Empty where it wants no device.
+    fn needed(&self, t: Text, demand: &Demand) -> Vec<NeededDevice<'_>> {
         let Some(machine) = presenter::needed_on(self.machines, demand) else {
             return Vec::new();
         };
+        if let Some(profile) = demand.mig {
+            let here = self.devices.iter().filter(|gpu| gpu.node == machine.id);
+            let part = here.into_iter().find_map(|gpu| {
+                let part = gpu.partitions.iter().find(|part| part.profile == profile)?;
+                // As bars of partitioned devices are drawn: by memory.
+                let words = t.preview_would_need(profile);
+                Some((
+                    gpu.id.as_str(),
+                    words,
+                    part.memory.0 >> 20,
+                    gpu.memory.0 >> 20,
+                ))
+            });
+            return part.into_iter().collect();
+        }
         let mut shares = vec![WHOLE; (demand.gpu.0 / WHOLE.0) as usize];
         shares.extend(Some(GpuShare(demand.gpu.0 % WHOLE.0)).filter(|rest| *rest > GpuShare::ZERO));
         let here = |gpu: &&Gpu| gpu.node == machine.id && gpu.partitions.is_empty();
         let mut devices: Vec<&Gpu> = self.devices.iter().filter(here).collect();
         devices.sort_by_key(|gpu| (std::cmp::Reverse(gpu.share_free), gpu.index));
         let ids = devices.into_iter().map(|gpu| gpu.id.as_str());
-        ids.zip(shares).collect()
+        ids.zip(shares)
+            .map(|(id, share)| {
+                let words = t.preview_would_need(gpus::share(share));
+                (id, words, u64::from(share.0), u64::from(WHOLE.0))
+            })
+            .collect()
+    }
+
+    /// What the scheduler says of a request, with everything drawn that it would have or need.
+    pub(super) fn pictured(
+        &self,
+        visit: &RequestContext,
+        answer: &Explanation,
+        demand: &Demand,
+        replicas: u64,
+        now: Timestamp,
+    ) -> Preview {
+        let t = visit.text;
+        let preview = presenter::preview(
+            visit,
+            self.machines,
+            answer,
+            demand,
+            self.policy,
+            replicas,
+            now,
+        );
+        Preview {
+            rows: self.rows(t, Some(answer), demand, preview.rows),
+            grants: self.grants(t, answer),
+            simulated: answer.simulated,
+            ..preview
+        }
+    }
+
+    /// That a request cannot be asked for, and the room as it is.
+    pub(super) fn refused(&self, t: Text, verdict: &str, refusal: &Refusal) -> Preview {
+        let machines = self.machines.iter();
+        let racks = machines.flat_map(|machine| presenter::small_racks(t, machine, None));
+        Preview {
+            tone: "never",
+            icon: "circle-x",
+            verdict: verdict.to_owned(),
+            detail: codes::refusal(t, refusal),
+            rows: self.rows(t, None, &Demand::default(), racks.collect()),
+            simulated: self.devices.iter().any(|gpu| gpu.simulated),
+            go: t.launch_go().to_owned(),
+            blocked: true,
+            ..Preview::default()
+        }
     }
 
     fn grants(&self, t: Text, answer: &Explanation) -> Vec<String> {
@@ -762,7 +882,9 @@ async fn answered(
 ) -> Result<Preview, Failure> {
     let t = visit.text;
     let told = match understood {
-        Ok(request) => sessions::preview(&console.server, caller, request.clone()).await,
+        Ok(request) => {
+            sessions::preview(&console.server, caller, with_command(request.clone())).await
+        }
         Err(refusal) => Err(refusal.clone().into()),
     };
     let preview = match (told, understood) {
@@ -771,44 +893,22 @@ async fn answered(
                 cpu: request.resources.cpu.unwrap_or_default(),
                 memory: request.resources.memory.unwrap_or_default(),
                 gpu: request.resources.gpu.unwrap_or_default(),
+                mig: request.resources.mig,
                 ..Demand::default()
             };
-            let preview = presenter::preview(
-                visit,
-                there.machines,
-                &explained,
-                &demand,
-                there.policy,
-                u64::from(request.replicas),
-                console.server.clock().now(),
-            );
-            Preview {
-                rows: there.rows(t, Some(&explained), &demand, preview.rows),
-                grants: there.grants(t, &explained),
-                simulated: explained.simulated,
-                ..preview
+            let now = console.server.clock().now();
+            let replicas = u64::from(request.replicas);
+            let preview = there.pictured(visit, &explained, &demand, replicas, now);
+            match lacks_command(request) && !preview.blocked {
+                true => Preview {
+                    detail: t.launch_command_missing().to_owned(),
+                    blocked: true,
+                    ..preview
+                },
+                false => preview,
             }
         }
-        (Err(Failure::Refusal(refusal)), _) => Preview {
-            tone: "never",
-            icon: "circle-x",
-            verdict: t.preview_incomplete().to_owned(),
-            detail: codes::refusal(t, &refusal),
-            rows: there.rows(
-                t,
-                None,
-                &Demand::default(),
-                there
-                    .machines
-                    .iter()
-                    .flat_map(|machine| presenter::small_racks(t, machine, None))
-                    .collect(),
-            ),
-            simulated: there.devices.iter().any(|gpu| gpu.simulated),
-            go: t.launch_go().to_owned(),
-            blocked: true,
-            ..Preview::default()
-        },
+        (Err(Failure::Refusal(refusal)), _) => there.refused(t, t.preview_incomplete(), &refusal),
         (Err(fault), _) => return Err(fault),
         (Ok(_), Err(refusal)) => return Err(refusal.clone().into()),
     };
@@ -816,6 +916,22 @@ async fn answered(
         command_line: command_line::line(visit, sent),
         ..preview
     })
+}
+
+/// A batch job that nothing was typed for yet.
+fn lacks_command(request: &LaunchRequest) -> bool {
+    request.kind == SessionKind::Batch && request.command.is_empty()
+}
+
+/// The request with some command: whether there is room does not hang on what runs, and nobody typed anything wrong yet.
+fn with_command(request: LaunchRequest) -> LaunchRequest {
+    match lacks_command(&request) {
+        true => LaunchRequest {
+            command: vec!["true".to_owned()],
+            ..request
+        },
+        false => request,
+    }
 }
 
 /// The messages of a refusal beside the fields they are about.
@@ -958,6 +1074,37 @@ mod tests {
         assert_eq!(memory("1.5"), Ok(Bytes::mib(1536)));
         assert_eq!(memory("512m"), Ok(Bytes::mib(512)));
         assert!(memory("much").is_err());
+    }
+
+    #[test]
+    fn what_was_killed_for_memory_asks_for_more_where_there_is_more() {
+        let node = Bytes(Bytes::gib(22).0 + Bytes::mib(400).0);
+        for (limit, more) in [
+            (Bytes::mib(64), Some(Bytes::mib(128))),
+            (Bytes::gib(8), Some(Bytes::gib(16))),
+            (Bytes::gib(16), Some(Bytes::gib(22))),
+            (Bytes::gib(22), None),
+        ] {
+            assert_eq!(more_memory(limit, node), more, "{limit}");
+        }
+    }
+
+    #[test]
+    fn a_batch_job_without_a_command_is_asked_about_with_one() {
+        let batch = LaunchRequest {
+            kind: SessionKind::Batch,
+            ..LaunchRequest::default()
+        };
+        assert_eq!(with_command(batch.clone()).command, ["true"]);
+        let typed = LaunchRequest {
+            command: vec!["sleep".into()],
+            ..batch
+        };
+        assert_eq!(with_command(typed.clone()), typed);
+        assert_eq!(
+            with_command(LaunchRequest::default()),
+            LaunchRequest::default()
+        );
     }
 
     #[test]

@@ -277,14 +277,7 @@ async fn read(
             .machines
             .iter()
             .map(|machine| NodeRow {
-                title: t.plan_node(
-                    &machine.name,
-                    if machine.silent {
-                        t.plan_silent(components::span(t, now.seconds_since(machine.seen_at)))
-                    } else {
-                        t.plan_ready().to_owned()
-                    },
-                ),
+                title: t.plan_node(&machine.name, presenter::standing_of(t, machine, now)),
                 rows: with_trends(t, machine, (seen.machines.len() == 1).then_some(&recent)),
             })
             .collect(),
@@ -317,7 +310,7 @@ async fn read(
             .iter()
             .filter_map(|event| {
                 let subject = names.get(&event.object)?;
-                let (tone, what) = presenter::happening(t, &event.code)?;
+                let (tone, what) = presenter::told_event(t, event)?;
                 Some(OverviewEvent {
                     when: visit.clock.minute(event.at),
                     tone,

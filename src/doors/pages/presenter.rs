@@ -40,7 +40,7 @@ pub struct Preview {
     pub command_line: String,
     /// The words on the button.
     pub go: String,
-    /// Launching would be refused.
+    /// Launching would be refused; `detail` says why.
     pub blocked: bool,
 }
 
@@ -126,19 +126,31 @@ pub fn needs_room(answer: &Explanation) -> bool {
 /// The machine on which a request that waits is drawn: of those that could hold it when empty the one with the most
 /// free memory.
 pub fn needed_on<'a>(machines: &'a [NodeOverview], demand: &Demand) -> Option<&'a NodeOverview> {
-    let devices = (demand.gpu.0 as usize).div_ceil(100);
-    let could = |machine: &&NodeOverview| {
-        machine.cpu >= demand.cpu
-            && machine.memory >= demand.memory
-            && machine
-                .devices
-                .iter()
-                .filter(|d| !d.is_partitioned())
-                .count()
-                >= devices
-    };
-    let free = |machine: &&NodeOverview| machine.memory.saturating_sub(machine.memory_used);
-    machines.iter().filter(could).max_by_key(free)
+    let could = machines
+        .iter()
+        .filter(|machine| could_hold(machine, demand));
+    could.max_by_key(|machine| machine.memory.saturating_sub(machine.memory_used))
+}
+
+/// Whether a machine could hold a request when it is empty, by the sizes that its floor plan shows.
+pub fn could_hold(machine: &NodeOverview, demand: &Demand) -> bool {
+    let whole = machine.devices.iter().filter(|d| !d.is_partitioned());
+    let mut parts = machine.devices.iter().flat_map(|d| &d.mig);
+    machine.cpu >= demand.cpu
+        && machine.memory >= demand.memory
+        && whole.count() >= (demand.gpu.0 as usize).div_ceil(100)
+        && demand
+            .mig
+            .is_none_or(|profile| parts.any(|part| part.profile == profile))
+}
+
+/// How a machine stands, in a word or two: `ready`, in maintenance, not heard from.
+pub fn standing_of(t: Text, machine: &NodeOverview, now: Timestamp) -> String {
+    match (machine.silent, machine.schedulable) {
+        (true, _) => t.plan_silent(components::span(t, now.seconds_since(machine.seen_at))),
+        (false, false) => t.node_maintenance().to_owned(),
+        (false, true) => t.plan_ready().to_owned(),
+    }
 }
 
 /// The same, small and without links; `ghost` is drawn as what is about to be launched.
@@ -477,7 +489,8 @@ pub fn outlook(
             t.queue_starts_by(when, session)
         }
         (rules::codes::START_EXPECTED_OTHER, Some(when), _) => t.queue_starts_by_others(when),
-        (rules::codes::START_SCHEDULED, Some(when), _) => t.queue_starts_at(when),
+        // The time itself is what it waits for, and stands there.
+        (rules::codes::START_SCHEDULED, Some(_), _) => t.queue_starts_at().to_owned(),
         _ => codes::reason(t, said),
     })
 }
@@ -543,6 +556,31 @@ pub fn happening(t: Text, code: &str) -> Option<(&'static str, &'static str)> {
     })
 }
 
+/// The tone of an end, by the reason that its event keeps: `b` where it failed or was lost.
+pub fn end_tone(reason: &str) -> &'static str {
+    match codes::stored_code(reason) {
+        rules::codes::SESSION_SUCCEEDED
+        | rules::codes::SESSION_STOPPED
+        | rules::codes::SESSION_STOPPED_BEFORE_START
+        | rules::codes::SESSION_MAX_RUNTIME
+        | rules::codes::SESSION_TEST_OVER
+        | rules::codes::SESSION_DEVICE_PARTITIONED
+        | rules::codes::SESSION_DEVICE_DRAINED
+        | rules::codes::SESSION_RESTARTED
+        | rules::codes::SESSION_RESTARTING => "i",
+        _ => "b",
+    }
+}
+
+/// How an event looks and what it is called, an end by how it went; none for what is no news to users.
+pub fn told_event(t: Text, event: &EventView) -> Option<(&'static str, &'static str)> {
+    let (tone, what) = happening(t, &event.code)?;
+    match event.code.as_str() {
+        rules::codes::SESSION_ENDED => Some((end_tone(&event.after), what)),
+        _ => Some((tone, what)),
+    }
+}
+
 /// What an event says of before or after, in the reader's language: a state, or the sentence that was written then.
 pub fn told(t: Text, words: &str) -> String {
     match SessionState::parse(words) {
@@ -568,9 +606,13 @@ pub fn timeline(
         .iter()
         .map(|event| {
             let (tone, what) = match event.code.as_str() {
+                // One that was placed before and waits again is nowhere.
+                "session.scheduled" if node.is_empty() => {
+                    ("a", t.timeline_placed_once().to_owned())
+                }
                 "session.scheduled" => ("a", t.timeline_placed(node)),
                 "session.preparing" => ("a", t.timeline_prepared().to_owned()),
-                code => happening(t, code).map_or_else(
+                _ => told_event(t, event).map_or_else(
                     || ("i", told(t, &event.after)),
                     |(tone, what)| (tone, what.to_owned()),
                 ),
@@ -624,8 +666,13 @@ pub fn end(
         Some(Outcome::Lost) | None => ("never", "circle-x", t.state_lost().to_owned()),
     };
     let mut facts = Vec::new();
-    // Where it failed by itself, the heading has the code.
-    let told = session.outcome == Some(Outcome::Failed) && !out_of_memory;
+    // Where it failed by itself, the heading has the code; what was stopped has that of the signal that was sent to it.
+    let signalled = session.exit_code.is_some_and(|code| code > 128);
+    let told = match session.outcome {
+        Some(Outcome::Failed) => !out_of_memory,
+        Some(Outcome::Stopped) => signalled,
+        _ => false,
+    };
     if let Some(code) = session.exit_code.filter(|_| !told) {
         facts.push((t.ended_exit().to_owned(), code.to_string()));
     }
@@ -738,6 +785,35 @@ mod tests {
     }
 
     #[test]
+    fn an_end_has_the_colour_of_how_it_went() {
+        for (reason, tone) in [
+            ("Its command ended with 0.", "i"),
+            ("It was stopped by mina.", "i"),
+            ("It was stopped.", "i"),
+            ("It reached its maximum runtime.", "i"),
+            ("Its command ended with 3.", "b"),
+            ("It was killed at its memory limit of 64 MiB.", "b"),
+            ("Its time limit was reached.", "b"),
+            ("Its container is gone and left no exit record.", "b"),
+            ("Its container could not be made: no room.", "b"),
+        ] {
+            assert_eq!(end_tone(reason), tone, "{reason}");
+            let event = EventView {
+                sequence: 1,
+                at: Timestamp::default(),
+                actor: "node".into(),
+                topic: "sessions".into(),
+                object: String::new(),
+                code: rules::codes::SESSION_ENDED.into(),
+                before: "running".into(),
+                after: reason.into(),
+            };
+            let told = told_event(Text::default(), &event);
+            assert_eq!(told.map(|(tone, _)| tone), Some(tone), "{reason}");
+        }
+    }
+
+    #[test]
     fn what_others_hold_is_drawn_without_their_names() {
         let machine = NodeOverview {
             id: rules::names::NodeId(uuid::Uuid::nil()),
@@ -767,8 +843,16 @@ mod tests {
                 devices: Vec::new(),
                 cpu_busy: None,
                 memory_busy: None,
+                until: None,
             }],
         };
+        let closed = NodeOverview {
+            schedulable: false,
+            ..machine.clone()
+        };
+        let words = [&machine, &closed]
+            .map(|machine| standing_of(Text::default(), machine, Timestamp::default()));
+        assert_eq!(words, ["ready", "In maintenance"]);
         let [cpu, memory] = racks(Text::default(), &machine, None);
         assert_eq!(
             cpu.blocks.iter().map(|b| b.weight).collect::<Vec<_>>(),

@@ -79,6 +79,8 @@ pub struct QueueRow {
     pub state: String,
     pub since: String,
     pub why: String,
+    /// What else is in the way, and how much more than that.
+    pub besides: Vec<String>,
     pub facts: String,
     pub hint: Option<String>,
     /// A smaller request that would start now.
@@ -500,6 +502,7 @@ fn waiting(
         state: presenter::queue_word(t, answer).to_owned(),
         since: t.queue_since(visit.clock.near(session.created_at, now)),
         why: presenter::sentence(t, &visit.clock, answer),
+        besides: besides(t, visit, answer),
         facts: t.queue_asks(
             session.owner.name.as_str(),
             presenter::asked(t, &session.resources, policy),
@@ -521,6 +524,23 @@ fn waiting(
         held: session.held_by.is_some(),
         may_change: may_write,
     }
+}
+
+/// Reasons beside the first that a row names. Higher: rows of a large site are pages long.
+const MAX_BESIDES: usize = 3;
+
+/// What is in the way beside the first reason.
+fn besides(t: Text, visit: &RequestContext, answer: &Explanation) -> Vec<String> {
+    let others = answer.blockers.get(1..).unwrap_or_default();
+    let mut all: Vec<String> = others
+        .iter()
+        .take(MAX_BESIDES)
+        .map(|other| presenter::blocker(t, &visit.clock, other))
+        .collect();
+    if others.len() > MAX_BESIDES {
+        all.push(t.attention_more(others.len() - MAX_BESIDES));
+    }
+    all
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use server::actions::session_detail;
 use server::actions::sessions::{self, NodeOverview};
 
 use super::authentication::PageCaller;
+use super::awaited::{AwaitedSessions, awaited};
 use super::components::{self, Alert, BarRow, CheckRow, IconFact};
 use super::history::HistoryView;
 use super::layout::{Attribute, Nav, PageLayout};
@@ -59,7 +60,7 @@ impl SessionTab {
 }
 
 #[derive(Template)]
-#[template(config = "web/askama.toml", path = "pages/session.html", blocks = ["state", "verbs", "strips", "meta", "tabs", "console", "where_it_runs", "timeline", "notice", "restart_place"])]
+#[template(config = "web/askama.toml", path = "pages/session.html", blocks = ["state", "verbs", "strips", "meta", "tabs", "console", "where_it_runs", "timeline", "notice", "restart_place", "remote"])]
 pub struct SessionDetailPage {
     pub t: Text,
     pub f: PageLayout,
@@ -86,6 +87,8 @@ pub struct SessionDetailPage {
     /// The terminal is the session's own shell, which outlives the page.
     pub own_shell: bool,
     pub waiting: Option<Wait>,
+    /// What must end before it can start.
+    pub awaited: Option<AwaitedSessions>,
     pub steps: Vec<TimelineStep>,
     pub ended: Option<SessionEnd>,
     pub log_query: String,
@@ -255,6 +258,7 @@ pub async fn show_live(
                 ("timeline", page.as_timeline().render().ok()?),
                 ("notice", page.as_notice().render().ok()?),
                 ("restart-place", page.as_restart_place().render().ok()?),
+                ("remote", page.as_remote().render().ok()?),
             ];
             Some(stream::LiveParts {
                 fragments,
@@ -389,7 +393,7 @@ async fn read_one(
             None => t.restart_place().to_owned(),
             Some(blocker) => t.restart_queue(presenter::blocker(t, clock, blocker)),
         },
-        facts: facts(t, &session, devices.policy, now),
+        facts: facts(t, &session, devices.policy, &events, now),
         strips: if running {
             strips(t, &session, &samples)
         } else {
@@ -400,6 +404,13 @@ async fn read_one(
         own_shell: session.kind == SessionKind::Interactive,
         waiting: (session.state == SessionState::Pending)
             .then(|| presenter::wait(t, clock, &why, devices.policy, now)),
+        awaited: match session.state {
+            SessionState::Pending => {
+                let (machines, owner) = (&seen.machines, Some(session.owner.name.as_str()));
+                awaited(t, clock, machines, &why, &session.resources, owner, now)
+            }
+            _ => None,
+        },
         steps: if matches!(
             session.state,
             SessionState::Scheduled | SessionState::Preparing
@@ -439,7 +450,7 @@ async fn read_one(
             .collect(),
         kept: session.document_kept,
         settings: settings(t, &session),
-        remote: remote(visit, &session),
+        remote: remote(visit, &session, session.owner.id == caller.subject.user),
         id,
     })
 }

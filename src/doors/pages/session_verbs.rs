@@ -219,7 +219,11 @@ async fn menu(
     }
     let ends = format!("/sessions/stop?id={}", session.id);
     match session.state {
-        SessionState::Pending => links.push(link(ends, "x", t.verb_cancel_ask(), true)),
+        SessionState::Pending => {
+            let change = format!("/queue/{}", session.id);
+            links.push(link(change, "sliders-horizontal", t.queue_change(), false));
+            links.push(link(ends, "x", t.verb_cancel_ask(), true));
+        }
         state if state < SessionState::Stopping => {
             links.push(link(ends, "power", t.verb_stop_ask(), true));
         }

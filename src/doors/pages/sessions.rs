@@ -573,11 +573,15 @@ fn cell(
         },
         "cpu" => match used {
             Some((cores, _)) => TableCell::Bar {
-                text: format!("{cores:.1} / {}", given.cpu),
+                text: format!(
+                    "{} / {}",
+                    components::cores(*cores, given.cpu),
+                    t.common_cores(given.cpu)
+                ),
                 percent: components::percent(*cores, given.cpu.as_f64()),
                 accent: true,
             },
-            None => TableCell::text(given.cpu.to_string()),
+            None => TableCell::text(t.common_cores(given.cpu)),
         },
         "memory" => {
             let all = components::size(given.memory.0);

@@ -1,12 +1,14 @@
 //! `/queue/{id}`: changes the request of a session that waits, puts it on hold, releases it, cancels it. A session
 //! that waits no longer has its own page for that.
 
+use api::gpus::Gpus;
 use api::sessions::{Resize, SessionView};
 use askama::Template;
 use axum::extract::{Form, Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use rules::refusal::Refusal;
+use rules::resources::Demand;
 use rules::session::SessionState;
 use rules::units::{Bytes, CpuShare, GpuShare};
 use serde::Deserialize;
@@ -17,13 +19,16 @@ use server::actions::sessions;
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, FormFieldError};
+use super::launch::There;
 use super::layout::{Nav, PageLayout};
+use super::presenter::Preview;
 use super::request_context::RequestContext;
+use super::typed::point;
 use super::{PagesContext, launch, layout, presenter, queue, responses};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
-#[template(config = "web/askama.toml", path = "pages/waiting_request.html")]
+#[template(config = "web/askama.toml", path = "pages/waiting_request.html", blocks = ["preview"])]
 pub struct WaitingRequestPage {
     pub t: Text,
     pub f: PageLayout,
@@ -38,6 +43,8 @@ pub struct WaitingRequestPage {
     /// The box for a share; none where no device is here or a partition is asked for.
     pub share: bool,
     pub held: bool,
+    /// What the scheduler says of the request as it is typed.
+    pub preview: Preview,
 }
 
 /// The form as a browser sends it.
@@ -49,6 +56,10 @@ pub struct RequestForm {
     pub gpu: String,
     /// None leaves the limit as it is.
     pub max_runtime: Option<String>,
+    /// Where hold and release lead back to; the queue where it is empty.
+    pub back: String,
+    /// Not empty: all that wait of its launch.
+    pub all: String,
 }
 
 impl RequestForm {
@@ -59,6 +70,7 @@ impl RequestForm {
             memory: gib(demand.memory),
             gpu: demand.gpu.to_string(),
             max_runtime: Some(session.max_runtime_seconds.map(limit).unwrap_or_default()),
+            ..Self::default()
         }
     }
 
@@ -83,7 +95,7 @@ pub async fn again(PageCaller(_): PageCaller, Path((id, _)): Path<(String, Strin
     responses::see(&format!("/queue/{id}"))
 }
 
-/// `POST /queue/{id}/{verb}`: change, hold, release, cancel.
+/// `POST /queue/{id}/{verb}`: change, hold, release, cancel; and preview, which changes nothing.
 pub async fn act(
     State(console): State<PagesContext>,
     visit: RequestContext,
@@ -91,8 +103,17 @@ pub async fn act(
     Path((id, verb)): Path<(String, String)>,
     Form(sent): Form<RequestForm>,
 ) -> Response {
+    if verb == "preview" {
+        return answer(&console, &visit, &caller, &id, sent).await;
+    }
     match done(&console, &caller, &id, &verb, &sent).await {
-        Ok((session, word)) => responses::see_with("/queue", word, session.name.as_str()),
+        Ok((session, word)) => {
+            let place = match sent.back.as_str() {
+                "" => "/queue",
+                back => responses::own_place(back),
+            };
+            responses::see_with(place, word, session.name.as_str())
+        }
         Err(Failure::Refusal(refusal)) => {
             page(&console, &visit, &caller, &id, Some((sent, refusal))).await
         }
@@ -100,6 +121,51 @@ pub async fn act(
             let frame = layout(&console, &visit, &caller, Nav::Queue);
             responses::failure(&console, &visit, Some(frame), &fault)
         }
+    }
+}
+
+/// The answer to what is typed: alone for the page's own script, else the form with it.
+async fn answer(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    id: &str,
+    sent: RequestForm,
+) -> Response {
+    match read(console, visit, caller, id, Some((&sent, None))).await {
+        Ok(Some(page)) if visit.fragment => {
+            responses::page(console, visit, StatusCode::OK, &page.as_preview())
+        }
+        Ok(Some(page)) => responses::page(console, visit, StatusCode::OK, &page),
+        Ok(None) => responses::see(&format!("/sessions/{id}")),
+        Err(failure) => failed(console, visit, caller, &failure),
+    }
+}
+
+/// Holds or releases a session, or all that wait of its launch; gives the one that was named.
+async fn hold_all(
+    console: &PagesContext,
+    caller: &Caller,
+    id: &str,
+    verb: &str,
+) -> Result<SessionView, Failure> {
+    let server = &console.server;
+    let all = sessions::table::members(server, caller, id, true).await?;
+    for session in all.iter().filter(|one| one.id.to_string() != id) {
+        let id = session.id.to_string();
+        let done = match verb {
+            "hold" => sessions::hold(server, caller, &id).await,
+            _ => sessions::release(server, caller, &id).await,
+        };
+        match done {
+            // One that started meanwhile is left alone.
+            Ok(_) | Err(Failure::Refusal(_)) => {}
+            Err(fault) => return Err(fault),
+        }
+    }
+    match verb {
+        "hold" => sessions::hold(server, caller, id).await,
+        _ => sessions::release(server, caller, id).await,
     }
 }
 
@@ -112,6 +178,10 @@ async fn done(
 ) -> Result<(SessionView, &'static str), Failure> {
     let server = &console.server;
     Ok(match verb {
+        "hold" if !sent.all.is_empty() => (hold_all(console, caller, id, verb).await?, "hold"),
+        "release" if !sent.all.is_empty() => {
+            (hold_all(console, caller, id, verb).await?, "release")
+        }
         "hold" => (sessions::hold(server, caller, id).await?, "hold"),
         "release" => (sessions::release(server, caller, id).await?, "release"),
         "cancel" => (
@@ -134,13 +204,35 @@ async fn change(
     if session.state != SessionState::Pending {
         return Err(rules::refusals::session_not_waiting(session.state.word()).into());
     }
+    let (wanted, limit) = understood(&session, sent)?;
+    let mut changed = session;
+    if let Some(seconds) = limit.filter(|seconds| *seconds != changed.max_runtime_seconds) {
+        changed = sessions::set_time_limit(server, caller, id, seconds, None).await?;
+    }
+    let before = &changed.resources;
+    let same = wanted.cpu == Some(before.cpu) && wanted.memory == Some(before.memory);
+    if !same || wanted.gpu.is_some() {
+        changed = sessions::resize(server, caller, id, wanted, Some(changed.generation)).await?;
+    }
+    Ok(changed)
+}
+
+/// What was typed, as a change of the session's request and of its time limit.
+fn understood(
+    session: &SessionView,
+    sent: &RequestForm,
+) -> Result<(Resize, Option<Option<u64>>), Refusal> {
     let share = match sent.gpu.trim() {
         _ if session.resources.mig.is_some() => None,
         "" => Some(GpuShare::ZERO),
-        typed => Some(GpuShare::parse(typed).map_err(|refusal| refusal.at("/resources/gpu"))?),
+        typed => {
+            Some(GpuShare::parse(&point(typed)).map_err(|refusal| refusal.at("/resources/gpu"))?)
+        }
     };
     let wanted = Resize {
-        cpu: Some(CpuShare::parse(&sent.cpu).map_err(|refusal| refusal.at("/resources/cpu"))?),
+        cpu: Some(
+            CpuShare::parse(&point(&sent.cpu)).map_err(|refusal| refusal.at("/resources/cpu"))?,
+        ),
         memory: Some(
             launch::memory(&sent.memory).map_err(|refusal| refusal.at("/resources/memory"))?,
         ),
@@ -154,16 +246,48 @@ async fn change(
             Some(read.map_err(|refusal| refusal.at("/max_runtime_seconds"))?)
         }
     };
-    let mut changed = session;
-    if let Some(seconds) = limit.filter(|seconds| *seconds != changed.max_runtime_seconds) {
-        changed = sessions::set_time_limit(server, caller, id, seconds, None).await?;
+    Ok((wanted, limit))
+}
+
+/// What the scheduler says of the request as it is typed, drawn as the launch page draws it.
+async fn previewed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    session: &SessionView,
+    typed: &RequestForm,
+    devices: &Gpus,
+) -> Result<Preview, Failure> {
+    let t = visit.text;
+    let seen = sessions::overview(&console.server, caller).await?;
+    let there = There {
+        policy: devices.policy,
+        machines: &seen.machines,
+        devices: &devices.items,
+    };
+    let told = match understood(session, typed) {
+        Ok((wanted, limit)) => {
+            let id = session.id.to_string();
+            let demand = Demand {
+                cpu: wanted.cpu.unwrap_or(session.resources.cpu),
+                memory: wanted.memory.unwrap_or(session.resources.memory),
+                gpu: wanted.gpu.unwrap_or(session.resources.gpu),
+                ..session.resources
+            };
+            sessions::preview_change(&console.server, caller, &id, wanted, limit)
+                .await
+                .map(|told| (told, demand))
+        }
+        Err(refusal) => Err(refusal.into()),
+    };
+    match told {
+        Ok((told, demand)) => {
+            let now = console.server.clock().now();
+            Ok(there.pictured(visit, &told, &demand, 1, now))
+        }
+        Err(Failure::Refusal(refusal)) => Ok(there.refused(t, t.queue_not_saved(), &refusal)),
+        Err(fault) => Err(fault),
     }
-    let before = &changed.resources;
-    let same = wanted.cpu == Some(before.cpu) && wanted.memory == Some(before.memory);
-    if !same || wanted.gpu.is_some() {
-        changed = sessions::resize(server, caller, id, wanted, Some(changed.generation)).await?;
-    }
-    Ok(changed)
 }
 
 /// Memory as the box labelled GiB takes it.
@@ -193,7 +317,10 @@ async fn page(
     id: &str,
     refused: Option<(RequestForm, Refusal)>,
 ) -> Response {
-    match read(console, visit, caller, id, refused.as_ref()).await {
+    let sent = refused
+        .as_ref()
+        .map(|(typed, refusal)| (typed, Some(refusal)));
+    match read(console, visit, caller, id, sent).await {
         Ok(Some(page)) => {
             let status = refused.map_or(StatusCode::OK, |(_, refusal)| responses::status(&refusal));
             responses::page(console, visit, status, &page)
@@ -229,7 +356,7 @@ async fn read(
     visit: &RequestContext,
     caller: &Caller,
     id: &str,
-    refused: Option<&(RequestForm, Refusal)>,
+    sent: Option<(&RequestForm, Option<&Refusal>)>,
 ) -> Result<Option<WaitingRequestPage>, Failure> {
     let t = visit.text;
     let now = console.server.clock().now();
@@ -239,10 +366,16 @@ async fn read(
     }
     let why = sessions::why(&console.server, caller, id).await?;
     let devices = devices::list(&console.server, caller).await?;
+    let refused = sent.and_then(|(_, refusal)| refusal);
     let faults: Vec<FormFieldError> = refused
         .iter()
-        .flat_map(|(_, refusal)| launch::faults(t, refusal))
+        .flat_map(|refusal| launch::faults(t, refusal))
         .collect();
+    let typed = match sent {
+        Some((typed, _)) => typed.clone(),
+        None => RequestForm::of(&session),
+    };
+    let preview = previewed(console, visit, caller, &session, &typed, &devices).await?;
     let at_a_field = ["cpu", "memory", "gpu", "max_runtime"];
     let named = faults
         .iter()
@@ -252,18 +385,16 @@ async fn read(
         t,
         f: layout(console, visit, caller, Nav::Queue),
         alert: other
-            .map(|(_, refusal)| Alert::bad(codes::refusal(t, refusal)).code(refusal.code.clone())),
+            .map(|refusal| Alert::bad(codes::refusal(t, refusal)).code(refusal.code.clone())),
         faults,
         id: session.id.to_string(),
         name: session.name.to_string(),
         why: presenter::sentence(t, &visit.clock, &why),
         hint: presenter::outlook(t, &visit.clock, &why, now),
-        typed: match refused {
-            Some((typed, _)) => typed.clone(),
-            None => RequestForm::of(&session),
-        },
+        typed,
         share: !devices.items.is_empty() && session.resources.mig.is_none(),
         held: session.held_by.is_some(),
+        preview,
     }))
 }
 

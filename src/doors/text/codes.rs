@@ -130,7 +130,22 @@ pub fn stored(text: Text, english: &str) -> String {
     if text.language == Language::English || english.is_empty() {
         return english.to_owned();
     }
-    // Letters that are not a value's: of two entries that both could have said it, the one that says more of it did.
+    let told = sources(english).into_iter().find_map(|entry| {
+        let found = captured(entry, english)?;
+        let names = named(entry.en).map(str::to_owned);
+        filled(entry.ko, &names.zip(found).collect())
+    });
+    told.unwrap_or_else(|| english.to_owned())
+}
+
+/// The code of an English sentence that a row keeps without it; empty where no entry says it. Costs a look at each entry.
+pub fn stored_code(english: &str) -> &'static str {
+    sources(english).first().map_or("", |entry| entry.code)
+}
+
+/// The entries that could have said a sentence. Of two that both could, the one that says more of it comes first.
+fn sources(english: &str) -> Vec<&'static Translation> {
+    // Letters that are not a value's.
     let own = |entry: &Translation| -> usize {
         let named: usize = named(entry.en).map(|name| name.len() + 2).sum();
         entry.en.len() - named
@@ -140,12 +155,7 @@ pub fn stored(text: Text, english: &str) -> String {
         .filter(|entry| own(entry) >= MIN_OWN && says(entry, english))
         .collect();
     said.sort_by_key(|entry| std::cmp::Reverse(own(entry)));
-    let told = said.into_iter().find_map(|entry| {
-        let found = captured(entry, english)?;
-        let names = named(entry.en).map(str::to_owned);
-        filled(entry.ko, &names.zip(found).collect())
-    });
-    told.unwrap_or_else(|| english.to_owned())
+    said
 }
 
 /// Letters of its own that an entry needs to be known by its English. Fewer: a sentence of nearly nothing but values says

@@ -683,8 +683,8 @@ fn nearest(ground: &ClusterState<'_>, waiting: &WaitingRequest<'_>) -> Vec<Alter
     .collect()
 }
 
-/// The same demand with the share as it is, and with the largest share that one device of the machine has
-/// free, in the administrator's steps.
+/// The same demand with the share as it is, then with smaller ones, largest first: so many whole devices as the machine
+/// has empty ones, and the largest share that one device has free, in the administrator's steps.
 fn smaller_shares(
     ground: &ClusterState<'_>,
     spot: &NodeState<'_>,
@@ -695,21 +695,25 @@ fn smaller_shares(
     if demand.gpu == GpuShare::ZERO {
         return all;
     }
-    let free = (0..spot.devices.len())
+    let free: Vec<GpuShare> = (0..spot.devices.len())
         .map(|at| choice::left_over(spot, at).0)
-        .max()
-        .unwrap_or_default();
-    let most = free
-        .min(demand.gpu)
-        .min(quota.unwrap_or(GpuShare(u32::MAX)));
+        .collect();
+    let quota = quota.unwrap_or(GpuShare(u32::MAX));
     let step = ground.world().policy.step.0.max(1);
-    let share = GpuShare(most.0 - most.0 % step);
-    if share > GpuShare::ZERO && share < demand.gpu {
-        all.push(Demand {
-            gpu: share,
-            gpu_memory: demand.gpu_memory.filter(|_| share < WHOLE),
-            ..*demand
-        });
-    }
+    let empty = free.iter().filter(|free| **free == WHOLE).count() as u32;
+    let wholes = empty.min(quota.0 / WHOLE.0);
+    let most = free.into_iter().max().unwrap_or_default();
+    let most = most.min(demand.gpu).min(quota);
+    let wholes = (2..=wholes).rev().map(|count| GpuShare(count * WHOLE.0));
+    let smaller = wholes.chain([GpuShare(most.0 - most.0 % step)]);
+    all.extend(
+        smaller
+            .filter(|share| *share > GpuShare::ZERO && *share < demand.gpu)
+            .map(|share| Demand {
+                gpu: share,
+                gpu_memory: demand.gpu_memory.filter(|_| share < WHOLE),
+                ..*demand
+            }),
+    );
     all
 }

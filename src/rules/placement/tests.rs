@@ -217,6 +217,35 @@ fn a_device_that_cannot_give_what_is_waited_for_is_given_to_others() {
 }
 
 #[test]
+fn a_smaller_request_has_as_many_whole_devices_as_a_node_has_empty() {
+    for (text, offered) in [
+        ("node a 16 64g 4 | kim 1 1g 0.25 | jo 1 1g 4", "3"),
+        (
+            "node a 16 64g 4 | kim 1 1g 1 | lee 1 1g 0.5 | jo 1 1g 4",
+            "2",
+        ),
+        (
+            "node a 16 64g 4 | kim 1 1g 2 | lee 1 1g 0.5 | jo 1 1g 2",
+            "1",
+        ),
+        (
+            "node a 16 64g 2 | kim 1 1g 0.6 | lee 1 1g 0.7 | jo 1 1g 2",
+            "0.4",
+        ),
+    ] {
+        let world = world(text);
+        let last = world.sessions.last().unwrap();
+        let why = explain_session(&world, last, Timestamp::from_millis(1000));
+        let offers: Vec<String> = why
+            .alternatives
+            .iter()
+            .map(|other| other.demand.gpu.to_string())
+            .collect();
+        assert_eq!(offers, [offered], "{text}");
+    }
+}
+
+#[test]
 fn what_is_kept_is_said() {
     let world = world(
         "node a 4 64g 1 | kim 1 1g 1 | lee 1.5 1g 0.5 | ann 1.5 1g 0.5 | jo 1.5 1g 0 | ed 1.5 1g 0.2",

@@ -33,7 +33,8 @@ mod tests;
 pub(super) mod view;
 
 pub use change::{
-    delete, hold, pause, release, rename, resize, restart, resume, set_labels, set_time_limit, stop,
+    delete, hold, pause, preview_change, release, rename, resize, restart, resume, set_labels,
+    set_time_limit, stop,
 };
 pub(crate) use launch::limits_of_user;
 pub use launch::{Launched, duplicate, launch, preview};

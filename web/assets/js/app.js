@@ -48,6 +48,20 @@ if (location.search.includes("notice=")) {
   history.replaceState(null, "", address);
 }
 
+// A form of this page that leads back to this page leaves it where it was; the word about it stays in sight.
+try {
+  const [path, top, at] = JSON.parse(sessionStorage.getItem("place") ?? "[]");
+  sessionStorage.removeItem("place");
+  if (path === location.pathname && Date.now() - at < 15000 && !location.hash) {
+    one("main > .notice")?.classList.add("float");
+    scrollTo({ top, behavior: "instant" });
+  }
+  document.addEventListener("submit", (event) => {
+    if (event.defaultPrevented || event.target.method !== "post" || scrollY < 1) return;
+    sessionStorage.setItem("place", JSON.stringify([location.pathname, scrollY, Date.now()]));
+  });
+} catch { /* private window */ }
+
 // A log that stands at its end stays there while lines arrive.
 const follow = () => {
   const log = one("#log");

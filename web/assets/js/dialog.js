@@ -3,7 +3,24 @@
 
 let dialog;
 
-async function open(address) {
+// A menu opens at the button that asked for it, inside the window; a question opens in its middle.
+function place(opener) {
+  const at = dialog.querySelector(".verbs") && opener?.isConnected ? opener.getBoundingClientRect() : null;
+  dialog.classList.toggle("at", Boolean(at));
+  if (!at) {
+    dialog.style.left = dialog.style.top = "";
+    return;
+  }
+  const edge = 8;
+  const { offsetWidth: width, offsetHeight: height } = dialog;
+  const below = at.bottom + 4;
+  const above = at.top - 4 - height;
+  const low = innerHeight - edge - height;
+  dialog.style.left = `${Math.max(edge, Math.min(at.right - width, innerWidth - edge - width))}px`;
+  dialog.style.top = `${Math.max(edge, below <= low ? below : above >= edge ? above : low)}px`;
+}
+
+async function open(address, opener) {
   let answer;
   try {
     answer = await fetch(address, { headers: { "HX-Request": "true" } });
@@ -17,6 +34,7 @@ async function open(address) {
   const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
   dialog.replaceChildren(...parsed.body.childNodes);
   if (!dialog.open) dialog.showModal();
+  place(opener);
   dialog.querySelector("[autofocus]")?.focus();
 }
 
@@ -36,7 +54,7 @@ export function attach() {
     const link = event.target.closest("a[data-dialog]");
     if (!link) return;
     event.preventDefault();
-    open(link.href);
+    open(link.href, dialog.contains(link) ? null : link);
   });
   document.addEventListener("submit", (event) => {
     const form = event.target;

@@ -227,9 +227,15 @@ fn partitions(t: Text, all: &[Gpu], typed: &str) -> Vec<PartitionChoice> {
 #[cfg(test)]
 mod tests {
     use api::gpus::Partition;
-    use rules::devices::Health;
+    use rules::devices::{Health, MigPart};
     use rules::names::NodeId;
+    use rules::placement::explain::{Explanation, Verdict};
+    use rules::resources::{Device, DeviceShare};
+    use rules::units::{CpuShare, Timestamp};
+    use server::actions::sessions::NodeOverview;
 
+    use super::super::super::components::BlockKind;
+    use super::super::There;
     use super::*;
 
     fn gpu(index: u32, partitioned: &[&str]) -> Gpu {
@@ -346,5 +352,119 @@ mod tests {
         let only = shown(vec![partitioned], SharePolicy::default(), "").expect("a card");
         assert!(only.share.is_none() && only.sizes.is_empty());
         assert!(shown(Vec::new(), SharePolicy::default(), "").is_none());
+    }
+
+    fn node(gpus: &[Gpu]) -> NodeOverview {
+        let device = |gpu: &Gpu| Device {
+            memory: gpu.memory,
+            sms: gpu.sms,
+            mig: gpu
+                .partitions
+                .iter()
+                .map(|part| MigPart {
+                    uuid: part.id.clone(),
+                    profile: part.profile,
+                    memory: part.memory,
+                    sms: part.sms,
+                })
+                .collect(),
+            ..Device::new(gpu.index, "H100")
+        };
+        NodeOverview {
+            id: NodeId(uuid::Uuid::nil()),
+            name: "box".into(),
+            seen_at: Timestamp::default(),
+            silent: false,
+            schedulable: true,
+            host_environment: true,
+            problems: Vec::new(),
+            cpu: CpuShare(1600),
+            cpu_used: CpuShare(0),
+            cpu_busy: None,
+            memory: Bytes::gib(64),
+            memory_used: Bytes::ZERO,
+            memory_busy: None,
+            devices: gpus.iter().map(device).collect(),
+            cordoned: Default::default(),
+            slices: Vec::new(),
+        }
+    }
+
+    fn answer(verdict: Verdict, devices: Vec<DeviceShare>) -> Explanation {
+        Explanation {
+            verdict,
+            sentence: String::new(),
+            eta: None,
+            outlook: None,
+            replicas: None,
+            node: Some("box".into()),
+            devices,
+            reason: None,
+            queue_position: None,
+            blockers: Vec::new(),
+            checks: Vec::new(),
+            alternatives: Vec::new(),
+            rooms: Vec::new(),
+            simulated: true,
+        }
+    }
+
+    #[test]
+    fn what_is_left_beside_a_share_is_what_its_row_says() {
+        let gpus = [gpu(0, &[])];
+        let there = There {
+            policy: SharePolicy::default(),
+            machines: &[node(&gpus)],
+            devices: &gpus,
+        };
+        let part = DeviceShare {
+            index: 0,
+            share: GpuShare(25),
+            memory: Bytes::gib(20),
+            part: None,
+            simulated: true,
+        };
+        let demand = Demand {
+            gpu: GpuShare(25),
+            ..Demand::default()
+        };
+        let answer = answer(Verdict::Now, vec![part]);
+        let rows = there.rows(Text::default(), Some(&answer), &demand, Vec::new());
+        let drawn: Vec<(BlockKind, u64)> = rows[0]
+            .blocks
+            .iter()
+            .map(|block| (block.kind, block.weight))
+            .collect();
+        assert_eq!(drawn, [(BlockKind::Ghost, 25), (BlockKind::Free, 75)]);
+        assert_eq!(rows[0].left, "0.75");
+    }
+
+    #[test]
+    fn a_request_that_waits_for_a_partition_is_drawn_on_a_device_that_has_one() {
+        let gpus = [gpu(0, &[]), gpu(1, &["1g.10gb", "3g.40gb"])];
+        let there = There {
+            policy: SharePolicy::default(),
+            machines: &[node(&gpus)],
+            devices: &gpus,
+        };
+        let demand = Demand {
+            mig: MigProfile::parse("1g.10gb").ok(),
+            ..Demand::default()
+        };
+        let answer = answer(Verdict::Wait, Vec::new());
+        let rows = there.rows(Text::default(), Some(&answer), &demand, Vec::new());
+        let needed: Vec<Vec<(String, u64)>> = rows
+            .iter()
+            .map(|row| {
+                let needed = row.blocks.iter();
+                needed
+                    .filter(|block| block.kind == BlockKind::Needed)
+                    .map(|block| (block.name.clone(), block.weight))
+                    .collect()
+            })
+            .collect();
+        let words = "would need 1g.10gb".to_owned();
+        assert_eq!(needed, [vec![], vec![(words, 10 << 10)]]);
+        assert!(rows[1].hit && !rows[0].hit);
     }
 }

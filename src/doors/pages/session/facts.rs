@@ -1,5 +1,6 @@
 //! What a session's page says of it beside the console: facts, limits, settings, and the verbs that fit its state.
 
+use api::events::EventView;
 use api::gpus::Gpu;
 use api::sessions::SessionView;
 use rules::devices::WHOLE;
@@ -23,6 +24,9 @@ pub struct Verbs {
     pub rename: bool,
     pub stop: bool,
     pub cancel: bool,
+    /// It waits: put it on hold, or release it.
+    pub hold: bool,
+    pub release: bool,
     pub remove: bool,
 }
 
@@ -111,6 +115,8 @@ pub(super) fn verbs(session: &SessionView, may_write: bool) -> Verbs {
         rename: true,
         stop: live && state != SessionState::Pending,
         cancel: state == SessionState::Pending,
+        hold: state == SessionState::Pending && session.held_by.is_none(),
+        release: state == SessionState::Pending && session.held_by.is_some(),
         remove: !live,
     }
 }
@@ -119,6 +125,7 @@ pub(super) fn facts(
     t: Text,
     session: &SessionView,
     policy: SharePolicy,
+    events: &[EventView],
     now: Timestamp,
 ) -> Vec<IconFact> {
     let given = session.resources;
@@ -146,10 +153,20 @@ pub(super) fn facts(
             },
         });
     }
-    if let Some(seconds) = session.waited_seconds {
+    let (waited, on_hold) = match waits(events) {
+        Some((waited, held)) => (Some(waited / 1000), held / 1000),
+        None => (session.waited_seconds, 0),
+    };
+    if let Some(seconds) = waited {
         all.push(IconFact {
             icon: "hourglass",
             text: t.session_waited(components::span(t, seconds)),
+        });
+    }
+    if on_hold > 0 {
+        all.push(IconFact {
+            icon: "pause",
+            text: t.session_was_held(components::span(t, on_hold)),
         });
     }
     if let Some(share) = presenter::devices(t, &given, policy) {
@@ -178,6 +195,38 @@ pub(super) fn facts(
         });
     }
     all
+}
+
+/// Milliseconds that it waited for its latest place, and that it was on hold meanwhile: the times between the lines of its
+/// history. None while it has no place, and where the history does not reach back.
+fn waits(events: &[EventView]) -> Option<(u64, u64)> {
+    let (mut waited, mut held) = (0, 0);
+    let mut since: Option<(Timestamp, bool)> = None;
+    let mut told = None;
+    for event in events {
+        let on_hold = match event.code.as_str() {
+            "session.accepted" | rules::codes::SESSION_RESTARTED => {
+                (waited, held, told) = (0, 0, None);
+                false
+            }
+            rules::codes::SESSION_HELD => true,
+            "session.released" | "session.scheduled" => false,
+            _ => continue,
+        };
+        if let Some((at, was_held)) = since {
+            let time = event.at.millis_since(at);
+            match was_held {
+                true => held += time,
+                false => waited += time,
+            }
+        }
+        since = Some((event.at, on_hold));
+        if event.code == "session.scheduled" {
+            told = since.is_some().then_some((waited, held));
+            since = None;
+        }
+    }
+    told
 }
 
 pub(super) fn limits(t: Text, session: &SessionView, policy: SharePolicy) -> Vec<(String, String)> {
@@ -225,12 +274,24 @@ pub(super) fn limits(t: Text, session: &SessionView, policy: SharePolicy) -> Vec
     all
 }
 
-/// The commands that open this session from the user's own computer, with their numbers.
-pub(super) fn remote(visit: &RequestContext, session: &SessionView) -> Vec<(usize, String)> {
+/// The commands that open this session from the user's own computer, with their numbers; none while it cannot be entered.
+/// A session of another user is called by its id: its name may be that of one of the reader's own.
+pub(super) fn remote(
+    visit: &RequestContext,
+    session: &SessionView,
+    own: bool,
+) -> Vec<(usize, String)> {
+    if session.state != SessionState::Running {
+        return Vec::new();
+    }
     let scheme = if visit.secure { "https" } else { "http" };
+    let called = match own {
+        true => session.name.to_string(),
+        false => session.id.to_string(),
+    };
     let enter = match session.kind {
-        SessionKind::Interactive => format!("fardel attach {}", session.name),
-        SessionKind::Batch => format!("fardel exec -it {} sh", session.name),
+        SessionKind::Interactive => format!("fardel attach {called}"),
+        SessionKind::Batch => format!("fardel exec -it {called} sh"),
     };
     [
         format!("fardel login {scheme}://{}", visit.authority),
@@ -281,6 +342,41 @@ pub(super) fn settings(t: Text, session: &SessionView) -> Vec<(String, String)> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn history(lines: &[(&str, i64)]) -> Vec<EventView> {
+        let event = |(code, second): &(&str, i64)| EventView {
+            sequence: 0,
+            at: Timestamp::from_millis(second * 1000),
+            actor: "mina".into(),
+            topic: "sessions".into(),
+            object: String::new(),
+            code: (*code).into(),
+            before: String::new(),
+            after: String::new(),
+        };
+        lines.iter().map(event).collect()
+    }
+
+    #[test]
+    fn time_on_hold_is_told_beside_the_time_in_the_queue_and_both_are_those_of_the_timeline() {
+        let held = [
+            ("session.accepted", 0),
+            ("session.held", 10),
+            ("session.renamed", 20),
+            ("session.released", 85),
+            ("session.scheduled", 90),
+            ("session.running", 91),
+        ];
+        assert_eq!(waits(&history(&held)), Some((15_000, 75_000)));
+        assert_eq!(waits(&history(&held[..4])), None, "it has no place yet");
+        let mut again = held.to_vec();
+        again.extend([
+            ("session.ended", 200),
+            ("session.restarted", 300),
+            ("session.scheduled", 302),
+        ]);
+        assert_eq!(waits(&history(&again)), Some((2_000, 0)));
+    }
 
     #[test]
     fn sizes_go_into_forms_and_come_back() {

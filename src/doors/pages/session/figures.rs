@@ -25,7 +25,7 @@ pub(super) fn strips(t: Text, session: &SessionView, samples: &[UsageSample]) ->
     let now = samples.last();
     // Before the first measurement the place is kept, so that what stands below does not move.
     let unknown = || "–".to_owned();
-    let cpu = now.map_or_else(unknown, |sample| format!("{:.1}", sample.cpu));
+    let cpu = now.map_or_else(unknown, |sample| components::cores(sample.cpu, given.cpu));
     let memory = now.map_or_else(unknown, |sample| components::size(sample.memory.0));
     let values = |of: fn(&UsageSample) -> f64| last.iter().map(of).collect::<Vec<f64>>();
     let mut all = device_strips(t, session, last);

@@ -287,7 +287,77 @@ fn blockers_agree(told: &Explanation, demand: &Demand, seen: &[NodeOverview], co
     }
 }
 
-/// Promise (Queue and scheduler): Floor plan, preview, queue, session page and "why is it waiting" show the same numbers
+/// `fardel why` prints what the session's page says: the same reason first, every other reason, the same number, the
+/// same start or why none is known, the same smaller requests.
+fn command_agrees(
+    told: &Explanation,
+    said: &presenter::Wait,
+    policy: SharePolicy,
+    now: Timestamp,
+    context: &str,
+) {
+    let visit = visit();
+    let (t, clock) = (visit.text, &visit.clock);
+    let printed = crate::doors::why_text(told);
+    let lines: Vec<&str> = printed.lines().map(str::trim).collect();
+    let context = format!("{context}: {printed}");
+    let scheduled = told
+        .blockers
+        .iter()
+        .any(|blocker| blocker.code == rules::codes::START_LATER);
+    // A page tells a time in the reader's zone.
+    if !scheduled {
+        assert_eq!(lines[0], said.sentence, "{context}");
+        for other in &told.blockers[1.min(told.blockers.len())..] {
+            let shown = said.checks.iter().any(|check| check.name == other.text);
+            let line = format!("- {} ({})", other.text, other.code);
+            assert!(shown && lines.contains(&line.as_str()), "{context}");
+        }
+    }
+    let number = told
+        .queue_position
+        .map(|number| format!("place in the queue: {number}"));
+    let printed_number = lines
+        .iter()
+        .find(|line| line.starts_with("place in the queue"))
+        .map(|line| (*line).to_owned());
+    assert_eq!(printed_number, number, "{context}");
+    let outlook = presenter::outlook(t, clock, told, now);
+    match (&told.outlook, &told.eta) {
+        (None, _) => assert!(outlook.is_none(), "{context}"),
+        // Why no time is known is one sentence.
+        (Some(reason), None) => {
+            assert_eq!(outlook.as_deref(), Some(reason.text.as_str()), "{context}");
+            assert!(lines.contains(&reason.text.as_str()), "{context}");
+        }
+        (Some(reason), Some(_)) => {
+            let named = reason.params.get("session");
+            let page = outlook.expect("a known start is told");
+            assert!(!page.contains("No start time"), "{context}");
+            let line = lines.iter().find(|line| line.contains(&reason.text));
+            let line = line.expect("the start is printed");
+            assert!(named.is_none_or(|name| page.contains(name) && line.contains(name)));
+        }
+    }
+    let offered = presenter::alternatives(t, told, policy);
+    let printed: Vec<&str> = lines
+        .iter()
+        .filter_map(|line| line.strip_prefix("instead: "))
+        .collect();
+    let figures = |words: &str| -> Vec<String> {
+        let parts = words.split(|c: char| !(c.is_ascii_digit() || c == '.'));
+        let parts = parts.map(|part| part.trim_matches('.').to_owned());
+        parts.filter(|part| !part.is_empty()).collect()
+    };
+    assert_eq!(offered.len(), printed.len(), "{context}");
+    for (page, command) in offered.iter().zip(printed) {
+        // The command line names a share only where it is another one.
+        let (page, command) = (figures(page), figures(command));
+        assert!(page.ends_with(&command), "{context}: {offered:?}");
+    }
+}
+
+/// Promise (Queue and scheduler): Floor plan, preview, queue, session page, "why is it waiting" and `fardel why` show the same numbers
 /// of 1,000 worlds, no two of their sentences contradict, and what is drawn fills each machine exactly.
 #[tokio::test]
 async fn pages_agree_about_a_thousand_worlds() {
@@ -331,6 +401,7 @@ async fn pages_agree_about_a_thousand_worlds() {
                 let word = number.map(|number| t.queue_position(number));
                 assert!(word.is_none_or(|word| word == said.verdict), "{context}");
                 blockers_agree(told, &demand_of(session), &seen.machines, &context);
+                command_agrees(told, &said, all.policy, stage.now, &context);
                 let planned = queue.plan.iter().find(|one| one.id == session.id);
                 if let (Some(planned), Some(eta)) = (planned, &told.eta) {
                     assert_eq!(planned.from, eta.at, "plan and why: {context}");
@@ -461,6 +532,18 @@ async fn the_question_before_a_restart_says_what_becomes_of_the_place() {
             false => (SessionState::Running, Some(node)),
         };
         assert_eq!((again.state, again.node), expected);
+        // Where it was before its restart is no place that it is on now.
+        let read = session_detail::read(&server, &root, &id).await;
+        let (read, visit) = (read.expect("its page"), visit());
+        let lines = presenter::timeline(visit.text, &visit.clock, &read.session, &read.events);
+        let placed = lines.iter().map(|line| line.what.as_str());
+        let placed: Vec<&str> = placed.filter(|words| words.starts_with("Placed")).collect();
+        assert!(!placed.is_empty());
+        assert_eq!(
+            placed.iter().all(|words| *words == "Placed"),
+            maintenance,
+            "{placed:?}"
+        );
     }
 }
 

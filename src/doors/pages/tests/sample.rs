@@ -8,6 +8,7 @@ use server::actions::system::Diagnostic;
 
 use super::super::about::AboutPage;
 use super::super::attention;
+use super::super::awaited::{AwaitedSession, AwaitedSessions};
 use super::super::charts;
 use super::super::components::{
     self, Alert, BarRow, Block, BlockKind, CheckRow, Choice, Fill, FormFieldError, IconFact, Markup,
@@ -991,6 +992,7 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
         ..Choice::new(value, name, chosen)
     };
     LaunchPage {
+        changed: refused.then(|| t.launch_more_memory("vit-ablation", "4 GiB", "8 GiB")),
         card: Some(card_field(t, refused)),
         t,
         f: layout(t, Nav::Launch, false),
@@ -1181,7 +1183,18 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
             cpu: components::took(t, 61_000),
             memory: "1.2 GiB".into(),
         }],
-        remote: vec![(0, "fardel login https://fardel-01".into()), (1, "fardel attach vit-ablation".into())],
+        remote: match alive {
+            true => vec![(0, "fardel login https://fardel-01".into()), (1, "fardel attach vit-ablation".into())],
+            false => Vec::new(),
+        },
+        awaited: (moment == SampleMoment::Waiting).then(|| AwaitedSessions {
+            sessions: vec![AwaitedSession {
+                href: "/sessions/0199f0a4".into(),
+                name: "llama3-sft".into(),
+                facts: format!("{} · {}", t.gpu_wanted("1"), t.queue_ends_by("16:40")),
+            }],
+            more: t.queue_ends_others(2),
+        }),
         id: "0199f0a3".into(),
         terminal: "/api/v1/sessions/0199f0a3/attach".into(),
         name: "vit-ablation".into(),
@@ -1189,7 +1202,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
         tone,
         state: state.into(),
         can: match moment {
-            SampleMoment::Waiting => Verbs { cancel: true, rename: true, ..Verbs::default() },
+            SampleMoment::Waiting => Verbs { cancel: true, hold: true, rename: true, ..Verbs::default() },
             SampleMoment::Preparing => Verbs { stop: true, rename: true, ..Verbs::default() },
             SampleMoment::Running => {
                 Verbs { pause: true, restart: true, limits: true, rename: true, stop: true, ..Verbs::default() }
@@ -1309,6 +1322,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
                     state: t.queue_next().into(),
                     since: t.queue_since("13:15"),
                     why: waiting_sentence(t).into(),
+                    besides: vec![waiting_sentence(t).into(), t.attention_more(2)],
                     facts: t.queue_asks("mina", "1 GPU, 8 cores, 16 GiB"),
                     hint: Some(t.queue_starts_by("16:40", "vit-ablation")),
                     instead: Some(queue::SmallerRequest {
@@ -1331,6 +1345,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
                     state: t.queue_scheduled().into(),
                     since: t.queue_since("13:50"),
                     why: t.launch_start_help().into(),
+                    besides: Vec::new(),
                     facts: t.queue_asks("jae", "2 cores, 8 GiB"),
                     hint: None,
                     instead: None,

@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use api::sessions::{Resize, SessionView};
 use rules::names::SessionName;
 use rules::permissions::Permission;
-use rules::placement;
+use rules::placement::{self, Explanation};
 use rules::reasons;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{self, DesiredState, SessionEnvironment, SessionState};
 use rules::workload::validate::{RequestedResize, check_labels, check_run_seconds};
 
+use super::discreet;
 use super::find::find;
 use super::launch::{refuse_document_gone, refuse_own_full_queue};
 use super::view::NameCache;
@@ -262,6 +263,44 @@ pub async fn set_time_limit(
         },
     )
     .await
+}
+
+/// What the scheduler would say of a waiting session if its request and its time limit were these. What is None stays.
+/// Changes nothing.
+///
+/// Errors: those of `resize` and `set_time_limit`.
+pub async fn preview_change(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+    wanted: Resize,
+    limit: Option<Option<u64>>,
+) -> Result<Explanation, Failure> {
+    if let Some(seconds) = limit {
+        check_run_seconds(seconds).map_err(|refusal| refusal.at("/max_runtime_seconds"))?;
+    }
+    let (caller, id, now) = (caller.clone(), id.to_owned(), server.clock().now());
+    server
+        .catalog()
+        .read("preview a change", move |view| {
+            let mut row = find(view, &caller, Permission::SessionsWrite, &id)?;
+            if row.state() != SessionState::Pending {
+                return Err(refusals::session_not_waiting(row.state().word()).into());
+            }
+            let demand = RequestedResize::from(wanted).validate(&row)?;
+            let mut world = view.world()?;
+            placement::possible(&world, &demand, &row.spec.environment)?;
+            row.spec.demand = demand;
+            if let Some(seconds) = limit {
+                row.spec.max_runtime_seconds = seconds;
+            }
+            if let Some(waiting) = world.sessions.iter_mut().find(|s| s.id == row.id) {
+                *waiting = row.clone();
+            }
+            let told = placement::explain_session(&world, &row, now);
+            Ok(discreet(told, &world, &caller))
+        })
+        .await
 }
 
 /// Puts a waiting session on hold: it keeps all it asked for, takes no number in the queue and does not start.

@@ -88,6 +88,8 @@ pub struct HeldSlice {
     /// Cores and bytes it uses at this moment; None where nothing was measured or it is not shown.
     pub cpu_busy: Option<f64>,
     pub memory_busy: Option<Bytes>,
+    /// When it reaches its time limit, where it has one and the caller may see it.
+    pub until: Option<Timestamp>,
 }
 
 /// How many sessions stand where. Ended ones are those of the last day.
@@ -177,6 +179,7 @@ pub(in crate::actions) fn summary(
                         devices: container.holds().into_owned(),
                         cpu_busy: rate.map(|r| r.cores),
                         memory_busy: rate.map(|r| r.memory),
+                        until: s.deadline().map(|(at, _)| at).filter(|_| shown),
                     }
                 })
                 .collect();

@@ -1144,6 +1144,31 @@ async fn a_session_on_hold_has_no_number_and_is_queued_behind_all_by_its_release
 }
 
 #[tokio::test]
+async fn a_change_of_a_waiting_request_is_answered_before_it_is_saved() {
+    let server = server();
+    let mina = user(&server, "mina", Role::User);
+    let jae = user(&server, "jae", Role::User);
+    let mut request = named("runs");
+    request.resources.cpu = Some(CpuShare(300));
+    let runs = one(&server, &mina, request.clone()).await.unwrap();
+    carry_out(&server, runs.id, None);
+    request.name = Some("waits".into());
+    one(&server, &mina, request).await.unwrap();
+    let asked = async |cpu: u32| preview_change(&server, &mina, "waits", cores(cpu), None).await;
+    assert_eq!(asked(300).await.unwrap().verdict, Verdict::Wait);
+    assert_eq!(asked(100).await.unwrap().verdict, Verdict::Now);
+    assert!(asked(900).await.is_err(), "no node is that large");
+    let waits = get(&server, &mina, "waits").await.unwrap();
+    assert_eq!(waits.resources.cpu, CpuShare(300), "nothing was changed");
+    let short = preview_change(&server, &mina, "waits", cores(100), Some(Some(0))).await;
+    assert_eq!(refusal(short).code, "seconds.out-of-range");
+    let running = preview_change(&server, &mina, "runs", cores(100), None).await;
+    assert_eq!(refusal(running).code, "session.not-waiting");
+    let foreign = preview_change(&server, &jae, &waits.id.to_string(), cores(100), None).await;
+    assert_eq!(refusal(foreign).code, "session.not-found");
+}
+
+#[tokio::test]
 async fn copies_of_one_launch_stand_together_and_others_are_counted_without_names() {
     let server = server();
     let mina = user(&server, "mina", Role::User);
