@@ -21,7 +21,7 @@ pub const PAGE: u32 = 50;
 const MAX_EXPORTED: u32 = 10_000;
 /// Events that one page looks through; the next page goes on from there. Higher: a filter that finds nothing holds a
 /// reader of the catalog for longer. Lower: rare events need more clicks.
-const SPAN: u64 = 10_000;
+const SPAN: u64 = 20_000;
 const EXPORTED_SPAN: u64 = 200_000;
 /// Free words of one search. Higher: each event costs more. Lower: a long search is cut.
 const MAX_WORDS: usize = 8;
@@ -58,7 +58,7 @@ pub struct EventPage {
     pub before: Option<u64>,
 }
 
-/// A page of the events that the caller may hear. Costs at most a visit to 10,000 events.
+/// A page of the events that the caller may hear. Costs at most a visit to 20,000 events.
 ///
 /// Errors: `denied` without `sessions:read`; those of the catalog.
 pub async fn page(
