@@ -111,11 +111,12 @@ describe("open states", () => {
               await page.keyboard.press("Enter");
             }
             const opener = page.locator(selector).nth(at);
+            const was = await opener.evaluate((e) => e.parentElement.open);
             await opener.focus();
             await page.keyboard.press("Enter");
             const shown = {
               popover: () => page.locator(`[id="${what}"]:popover-open`).waitFor(),
-              fold: () => page.waitForFunction(([s, at]) => document.querySelectorAll(s)[at].parentElement.open !== undefined, [selector, at]),
+              fold: () => page.waitForFunction(([s, at, was]) => document.querySelectorAll(s)[at].parentElement.open !== was, [selector, at, was]),
               dialog: () => page.locator("dialog.question[open], .question h1, #dialog-title").first().waitFor(),
             };
             await shown[kind]().catch((error) => told.push(`${path} ${name}: does not open: ${error.message.split("\n")[0]}`));
