@@ -126,12 +126,6 @@ impl Snapshot {
         })
     }
 
-    /// How many sessions are pending.
-    pub(crate) fn waiting(&self) -> usize {
-        let sessions = self.world.sessions.iter();
-        sessions.filter(|session| session.is_pending()).count()
-    }
-
     /// Broken invariants; empty for sound rows. Looked for once.
     pub(crate) fn findings(&self) -> &[InvariantFinding] {
         self.findings.get_or_init(|| findings(&self.world))

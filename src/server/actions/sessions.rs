@@ -205,6 +205,22 @@ pub(super) fn explained(
     discreet(explained, world, caller)
 }
 
+/// The same for several, in their order, with one walk of the queue.
+fn explained_all(
+    snapshot: &Snapshot,
+    rows: &[Session],
+    caller: &Caller,
+    now: Timestamp,
+) -> Vec<Explanation> {
+    let world = &snapshot.world;
+    let live: Vec<&Session> = rows
+        .iter()
+        .map(|row| world.session(row.id).unwrap_or(row))
+        .collect();
+    let told = snapshot.explain_all(&live, now).into_iter();
+    told.map(|told| discreet(told, world, caller)).collect()
+}
+
 /// What happened to a session, oldest first; the newest 500.
 pub async fn events(server: &Server, caller: &Caller, id: &str) -> Result<Vec<EventView>, Failure> {
     server.catalog().read_now("show a history", |view| {

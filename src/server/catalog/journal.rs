@@ -68,6 +68,11 @@ const ENDING: &str = "select id, name, started_at + max_runtime_seconds * 1000 a
      order by ends_at
      limit ?3";
 
+/// Sessions whose names have a word. The index is named, for SQLite would visit the rows in the order of their ids.
+const NAMED: &str = "select id
+     from session indexed by session_name
+     where instr(lower(name), ?1) > 0";
+
 /// Events that a count counts. Higher: a page of a long journal costs more. Lower: more of it stands behind "older".
 const MAX_COUNTED: u32 = 10_000;
 
@@ -206,8 +211,8 @@ impl ReadTransaction<'_> {
     ) -> Result<Vec<SessionId>, Failure> {
         let (reached, value) = condition(reach, SESSION, "?2");
         let mut statement = self.connection.prepare_cached(&format!(
-            "select id from session
-             where instr(lower(name), ?1) > 0 and {reached}
+            "{NAMED}
+             and {reached}
              order by id desc
              limit ?3"
         ))?;
@@ -343,12 +348,18 @@ impl EventFilter {
             add("object in (select value from json_each(?))", objects, 1);
         }
         for (word, sessions) in &self.words {
-            clauses.push(
-                "(instr(lower(code || char(10) || object || char(10) || actor || char(10) || before \
-                 || char(10) || after), ?) > 0 or object in (select value from json_each(?)))"
-                    .to_owned(),
-            );
-            values.push(Value::Text(word.clone()));
+            // One text after another: joining and lowering them for each event costs twice as much.
+            let texts = ["code", "object", "actor", "before", "after"];
+            let each: Vec<String> = texts
+                .iter()
+                .map(|text| format!("{text} like ? escape '\\'"))
+                .collect();
+            clauses.push(format!(
+                "({} or object in (select value from json_each(?)))",
+                each.join(" or ")
+            ));
+            let pattern = Value::Text(value::containing(word));
+            values.extend(vec![pattern; texts.len()]);
             values.push(Value::Text(value::text(sessions)));
         }
         (clauses.join(" and "), values)
@@ -375,9 +386,10 @@ mod tests {
     use super::*;
     use crate::Server;
 
-    /// Every page counts notices, so what they cost must not grow with the sessions that wait.
+    /// Every page counts notices, so what they cost must not grow with the sessions that wait; a word that is typed
+    /// must not read every session.
     #[test]
-    fn notices_are_read_through_indexes_that_hold_nothing_else() {
+    fn notices_and_names_are_read_through_indexes_that_hold_nothing_else() {
         let server = Server::for_tests();
         server
             .catalog()
@@ -386,6 +398,7 @@ mod tests {
                     (NOTICES, "event_told"),
                     (UNREAD, "event_told"),
                     (ENDING, "session_limited"),
+                    (NAMED, "COVERING INDEX session_name"),
                 ] {
                     let mut plan = view
                         .connection

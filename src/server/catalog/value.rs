@@ -90,6 +90,20 @@ pub(super) fn word<T>(
     })
 }
 
+/// A pattern for `like … escape '\'` that finds `part` anywhere, in capital or small letters of ASCII.
+pub(super) fn containing(part: &str) -> String {
+    let mut pattern = String::with_capacity(part.len() + 2);
+    pattern.push('%');
+    for letter in part.chars() {
+        if matches!(letter, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(letter);
+    }
+    pattern.push('%');
+    pattern
+}
+
 /// As JSON text. Values of ours have string keys only, so this cannot fail.
 pub(super) fn text<T: Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("values of the catalog have string keys")

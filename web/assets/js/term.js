@@ -357,8 +357,8 @@ export function attach(place) {
     });
   }
 
-  // Words are drawn to a grid, so the font must be there before the first one.
-  document.fonts.load(`13px ${getComputedStyle(place).fontFamily}`).finally(() => {
+  // Words are drawn to a grid, so the font must be there before the first one, with its letters beyond ASCII.
+  document.fonts.load(`13px ${getComputedStyle(place).fontFamily}`, "a\u00e9").finally(() => {
     place.prepend(bar, find);
     const first = add(data.url, data.first, data.ended);
     shown = first;

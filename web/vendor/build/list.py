@@ -18,7 +18,7 @@ PARTS = [
      "icons; the sprite holds the names of web/assets/icons.txt"),
     ("Fardel UI (from Pretendard)", "1.3.9", "OFL-1.1", "pretendard", "fonts/ui-*", "licences/pretendard.txt",
      "the console's type, Latin and Korean; renamed because the licence reserves the original's name"),
-    ("Fardel Mono (from JetBrains Mono)", "2.304", "OFL-1.1", "JetBrains Mono", ["fonts/mono-latin.woff2"],
+    ("Fardel Mono (from JetBrains Mono)", "2.304", "OFL-1.1", "JetBrains Mono", "fonts/mono-*",
      "licences/jetbrains-mono.txt", "code, ids and the terminal"),
 ]
 

@@ -220,10 +220,11 @@ pub async fn preview(
     let (caller, now) = (caller.clone(), server.clock().now());
     let validated = RequestedLaunch::from(request).validate(now)?;
     refuse_full_queue(server)?;
+    let snapshot = server.snapshot().await?;
     server
         .catalog()
         .read("preview a launch", move |view| {
-            let world = view.world()?;
+            let world = &snapshot.world;
             let draft = look_up(view, &caller, validated, None)?;
             if let Some(name) = &draft.name {
                 for number in 1..=draft.replicas {
@@ -246,7 +247,7 @@ pub async fn preview(
             };
             refuse_own_full_queue(view, &subjects, draft.replicas, &draft.spec)?;
             let explained = placement::explain_draft(
-                &world,
+                world,
                 &placement::RequestDraft {
                     environment: draft.spec.environment,
                     demand: draft.spec.demand,
@@ -258,7 +259,7 @@ pub async fn preview(
                 },
                 now,
             );
-            Ok(discreet(explained, &world, &caller))
+            Ok(discreet(explained, world, &caller))
         })
         .await
 }

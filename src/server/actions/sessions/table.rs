@@ -6,21 +6,18 @@ use rules::names::SessionId;
 use rules::permissions::{Permission, Reach, own, reach};
 use rules::placement::Explanation;
 use rules::refusals;
-use rules::session::SessionState;
+use rules::session::{Session, SessionState};
 
 use super::view::NameCache;
-use super::{MAX_PAGE_ITEMS, explained, find};
+use super::{MAX_PAGE_ITEMS, explained_all, find};
 use crate::access::Caller;
 use crate::actions::{allowed, query};
 use crate::catalog::session_table::{TableOrder, TableSort};
 use crate::{Failure, Server};
 
-/// Waiting sessions of one page that are explained. Higher: more of a long queue is said in the list. Lower: pages
-/// cost less while thousands wait.
+/// Waiting sessions of one page that are explained, with one walk of the queue for all. Higher: more of a long page is
+/// said in the list. Lower: a page of 500 rows costs less.
 const MAX_ROWS_EXPLAINED: usize = 50;
-/// The same where the queue is longer than that many: each explanation then costs more.
-const LONG_QUEUE: usize = 200;
-const MAX_ROWS_EXPLAINED_IN_A_LONG_QUEUE: usize = 10;
 /// Rows of a file of comma-separated values.
 const MAX_EXPORTED: u32 = 10_000;
 
@@ -48,7 +45,7 @@ pub struct TableItem {
     pub session: SessionView,
     /// 1 for a session of its own.
     pub replicas: u64,
-    /// Why it waits; none for what does not wait, and beyond what is explained of a long queue.
+    /// Why it waits; none for what does not wait, and beyond the first 50 of a page that do.
     pub why: Option<Explanation>,
 }
 
@@ -94,25 +91,27 @@ pub async fn table(
     server
         .catalog()
         .read("show the table of sessions", move |view| {
-            let mut explanations = match snapshot.waiting() > LONG_QUEUE {
-                true => MAX_ROWS_EXPLAINED_IN_A_LONG_QUEUE,
-                false => MAX_ROWS_EXPLAINED,
-            };
             let (rows, count) = view.table_page(&reach, &filter, &order)?;
             let mut names = NameCache::new(view)?;
             let mut items = Vec::new();
+            let mut waiting = Vec::new();
             for (id, replicas) in rows {
                 let Some(row) = view.session(id)? else {
                     continue;
                 };
-                let waits = row.state() == SessionState::Pending && explanations > 0;
-                let why = waits.then(|| explained(&snapshot, &row, &caller, now));
-                explanations -= usize::from(waits);
                 items.push(TableItem {
                     session: names.show(&row)?,
                     replicas,
-                    why,
+                    why: None,
                 });
+                if row.state() == SessionState::Pending && waiting.len() < MAX_ROWS_EXPLAINED {
+                    waiting.push((items.len() - 1, row));
+                }
+            }
+            let (places, waiting): (Vec<usize>, Vec<Session>) = waiting.into_iter().unzip();
+            let told = explained_all(&snapshot, &waiting, &caller, now);
+            for (place, why) in places.into_iter().zip(told) {
+                items[place].why = Some(why);
             }
             Ok(TablePage {
                 items,

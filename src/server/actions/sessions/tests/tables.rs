@@ -127,3 +127,53 @@ async fn a_user_sees_own_rows_and_no_replicas_of_others() {
     };
     assert_eq!(rows(&page(&server, &mina, failed).await), [("omega", 1)]);
 }
+
+#[tokio::test]
+async fn a_word_is_found_as_it_is_written_in_any_letter_case() {
+    let server = server();
+    let mina = user(&server, "mina", Role::Administrator);
+    for (name, command) in [
+        ("percent", "echo 100%done"),
+        ("line", "echo under_LINE"),
+        ("slash", r"echo back\slash"),
+        ("plain", "echo 100 done underxline backslash"),
+    ] {
+        let request = LaunchRequest {
+            command: vec!["sh".into(), "-c".into(), command.into()],
+            ..named(name)
+        };
+        one(&server, &mina, request).await.unwrap();
+    }
+    // A backslash stands twice in the command's JSON, as it does in the word that finds it.
+    for (word, found) in [
+        ("0%D", "percent"),
+        ("R_line", "line"),
+        (r"k\\s", "slash"),
+        ("UNDERX", "plain"),
+    ] {
+        let wanted = TableQuery {
+            q: word.into(),
+            ..grouped(50)
+        };
+        let all = page(&server, &mina, wanted).await;
+        assert_eq!(rows(&all), [(found, 1)], "{word}");
+    }
+}
+
+#[tokio::test]
+async fn each_row_of_a_page_says_why_it_waits_however_long_the_queue_is() {
+    let server = server();
+    let mina = user(&server, "mina", Role::Administrator);
+    let many = LaunchRequest {
+        replicas: 300,
+        ..named("sweep")
+    };
+    launch(&server, &mina, many, None).await.unwrap();
+    let wanted = TableQuery {
+        limit: 40,
+        ..TableQuery::default()
+    };
+    let all = page(&server, &mina, wanted).await;
+    assert_eq!(all.items.len(), 40);
+    assert!(all.items.iter().all(|item| item.why.is_some()));
+}

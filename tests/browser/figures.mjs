@@ -1,0 +1,234 @@
+// What the console costs: bytes of a first visit and of the next one in both languages, bytes of a page that is open
+// while 200 sessions wait and nothing happens, and time and bytes of each page with a long history and a long queue.
+//
+// Promise (Installation and console): A first visit carries at most 130 KB in English and in Korean, the next one 15 KB;
+// a page with thousands of sessions takes at most 15 KiB and no longer than one with a thousand.
+
+import assert from "node:assert/strict";
+import { Agent, get } from "node:http";
+import { cpus, loadavg } from "node:os";
+import { after, before, describe, test } from "node:test";
+import { launch } from "./lib/browser.mjs";
+import { client, firstUser, history, queue, users } from "./lib/crowd.mjs";
+import { open, signIn, until } from "./lib/house.mjs";
+
+const FIRST_VISIT = 130_000;
+const NEXT_VISIT = 15_000;
+const PAGE_BYTES = 15 << 10;
+const REST_BYTES_A_SECOND = 1_000;
+// The promise is 10 ms on a free machine; the gate runs on a busy one.
+const PAGE_MS = Number(process.env.FARDEL_PAGE_MS ?? 60);
+const REST_MS = Number(process.env.FARDEL_REST_MS ?? 30_000);
+// For a minute after a change ages are told in seconds.
+const SETTLE_MS = Number(process.env.FARDEL_SETTLE_MS ?? 66_000);
+// Rows of the history and of the queue that are compared, and how often each page is asked for. The promise is of
+// 10,000.
+const FEW = Number(process.env.FARDEL_FEW ?? 1_000);
+const MANY = Number(process.env.FARDEL_MANY ?? 3_000);
+const TIMES = Number(process.env.FARDEL_TIMES ?? 9);
+
+const load = () => `load ${loadavg()[0].toFixed(2)}`;
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+
+/// A page for one user: its bytes on the wire, and milliseconds until the last of them.
+function reader(origin, cookie) {
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  const headers = { cookie, accept: "text/html", "accept-encoding": "br, gzip" };
+  const ask = (path) =>
+    new Promise((done, fail) => {
+      const began = performance.now();
+      const request = get(origin + path, { agent, headers }, (answer) => {
+        let bytes = 0;
+        answer.on("data", (piece) => (bytes += piece.length));
+        answer.on("end", () => done({ status: answer.statusCode, ms: performance.now() - began, bytes }));
+      });
+      request.on("error", fail);
+    });
+  return Object.assign(ask, { close: () => agent.destroy() });
+}
+
+/// One that runs where sessions can, so that nothing of the queue starts.
+async function holder(house, cookie) {
+  const all = cpus().length;
+  await client(house.origin, cookie)("/sessions", {
+    name: "holder", kind: "batch", image: "host", command: ["sleep", "86400"],
+    resources: { cpu: all - 0.05, memory: 64 << 20, shm: 1 << 20 },
+  });
+  if (process.getuid() === 0) {
+    await until(() => "the holder runs", async () => JSON.parse(house.command("session", "get", "holder", "-o", "json")).state === "running");
+  }
+  return all;
+}
+
+describe("bytes of visits", () => {
+  let browser;
+  let house;
+
+  before(async () => {
+    browser = await launch();
+    house = await open("--simulate-gpus", "H100:4");
+    const cookie = await firstUser(house.origin, await house.setupLink());
+    const cores = await holder(house, cookie);
+    await queue([client(house.origin, cookie)], 12, cores - 0.5);
+  });
+
+  after(async () => {
+    await browser?.close();
+    await house?.close();
+  });
+
+  /// Bytes that a page receives while `act` runs, with headers, as the browser counts them; and what they were.
+  async function received(context, act) {
+    const page = await context.newPage();
+    const debug = await context.newCDPSession(page);
+    await debug.send("Network.enable");
+    const files = new Map();
+    const paths = new Map();
+    const add = (id, bytes) => files.set(id, (files.get(id) ?? 0) + bytes);
+    debug.on("Network.requestWillBeSent", ({ requestId, request }) => paths.set(requestId, new URL(request.url).pathname));
+    // A stream never finishes: its pieces are counted as they come.
+    debug.on("Network.dataReceived", ({ requestId, encodedDataLength }) => add(requestId, encodedDataLength));
+    debug.on("Network.loadingFinished", ({ requestId, encodedDataLength }) => files.set(requestId, encodedDataLength));
+    await act(page);
+    await page.waitForLoadState("load");
+    await page.evaluate(() => document.fonts.ready);
+    await page.waitForTimeout(1500);
+    const told = [...files].map(([id, bytes]) => [bytes, paths.get(id) ?? ""]).filter(([bytes]) => bytes > 0);
+    told.sort(([a], [b]) => b - a);
+    await page.close();
+    return { bytes: told.reduce((sum, [bytes]) => sum + bytes, 0), told };
+  }
+
+  for (const locale of ["en-US", "ko-KR"]) {
+    test(`first and next visit in ${locale}`, async () => {
+      const context = await browser.newContext({ locale });
+      const first = await received(context, (page) => signIn(page, house));
+      const next = await received(context, (page) => page.goto(`${house.origin}/`));
+      console.log(`${locale}: first visit ${first.bytes} bytes, next ${next.bytes} bytes, ${load()}`);
+      assert.ok(first.bytes <= FIRST_VISIT, `${first.bytes}: ${JSON.stringify(first.told)}`);
+      assert.ok(next.bytes <= NEXT_VISIT, `${next.bytes}: ${JSON.stringify(next.told)}`);
+      await context.close();
+    });
+  }
+});
+
+test("open pages are quiet while 200 sessions wait and nothing happens", async () => {
+  const house = await open("--simulate-gpus", "H100:4");
+  try {
+    const cookie = await firstUser(house.origin, await house.setupLink());
+    const cores = await holder(house, cookie);
+    const ask = client(house.origin, cookie);
+    // Not all at once: their ages change at different moments.
+    for (let part = 0; part < 10; part += 1) {
+      await queue([ask], 20, cores - 0.5, `part-${part}`);
+      await pause(500);
+    }
+    await pause(SETTLE_MS);
+    const pages = ["/live", "/sessions/live", "/queue/live", "/gpus/live"];
+    const rates = pages.map(
+      (path) =>
+        new Promise((done, fail) => {
+          const headers = { cookie, accept: "text/event-stream", "accept-encoding": "br, gzip" };
+          const request = get(house.origin + path, { headers, agent: false }, async (answer) => {
+            assert.equal(answer.statusCode, 200, path);
+            answer.resume();
+            // What a page is given when it opens is part of the visit.
+            await pause(3_000);
+            const before = answer.socket.bytesRead;
+            await pause(REST_MS);
+            const rate = ((answer.socket.bytesRead - before) / REST_MS) * 1000;
+            request.destroy();
+            done([path, Math.round(rate)]);
+          });
+          request.on("error", fail);
+        }),
+    );
+    const told = await Promise.all(rates);
+    console.log(`200 wait, bytes a second: ${told.map(([path, rate]) => `${path} ${rate}`).join(", ")}, ${load()}`);
+    for (const [path, rate] of told) assert.ok(rate <= REST_BYTES_A_SECOND, `${path}: ${rate} bytes a second`);
+  } finally {
+    await house.close();
+  }
+});
+
+test("pages with a long history and a long queue take no longer and no more than with a short one", { timeout: 600_000 }, async () => {
+  const measured = [];
+  for (const rows of [FEW, MANY]) {
+    const house = await open("--simulate-gpus", "H100:4");
+    try {
+      measured.push(await pages(house, rows));
+    } finally {
+      await house.close();
+    }
+  }
+  const [few, many] = measured;
+  const late = [];
+  for (const [name, { p50, bytes }] of Object.entries(many)) {
+    console.log(`${name}: p50 ${few[name].p50.toFixed(1)} ms at ${FEW}, ${p50.toFixed(1)} ms at ${MANY}; ${bytes} bytes`);
+    if (p50 > PAGE_MS) late.push(`${name}: ${p50} ms`);
+    if (bytes > PAGE_BYTES) late.push(`${name}: ${bytes} bytes`);
+  }
+  console.log(load());
+  assert.deepEqual(late, []);
+});
+
+/// The middle time and the bytes of each page of a server with so many sessions in its history, and as many that wait.
+async function pages(house, rows) {
+  const { origin } = house;
+  const cookie = await firstUser(origin, await house.setupLink());
+  const cores = await holder(house, cookie);
+  const clients = await users(origin, cookie, Math.ceil(rows / 950) + 1);
+  await history(clients, rows);
+  await queue(clients, rows, cores - 0.5);
+  const list = async (q) => {
+    const answer = await fetch(`${origin}/api/v1/sessions?limit=1&q=${q}`, { headers: { cookie } });
+    const { items } = await answer.json();
+    return items[0].id;
+  };
+  const [ended, waits] = [await list("state:ended"), await list("state:pending")];
+  const paths = {
+    "overview": "/",
+    "sessions": "/sessions",
+    "sessions, fifth page": "/sessions?page=5",
+    "sessions by a word": "/sessions?q=past-1",
+    "sessions by a word that none has": "/sessions?q=nothing",
+    "sessions of one owner": "/sessions?q=owner:user-1",
+    "sessions by name": "/sessions?q=name:wait-7",
+    "sessions that ended": "/sessions?q=state:ended",
+    "sessions by CPU": "/sessions?sort=-cpu",
+    "queue": "/queue",
+    "queue, fifth page": "/queue?page=5",
+    "queue of one owner": "/queue?q=owner:user-1",
+    "queue by reason": "/queue?why=room",
+    "events": "/events",
+    "events by a word": "/events?q=past",
+    "events by a word that none has": "/events?q=nothing",
+    "launch form": "/sessions/new",
+    "session that ended": `/sessions/${ended}`,
+    "session that waits": `/sessions/${waits}`,
+    "GPUs": "/gpus",
+    "images": "/images",
+    "users": "/users",
+    "history": "/history",
+    "notices": "/notices",
+    "palette": "/palette?q=wait-1",
+  };
+  const ask = reader(origin, cookie);
+  const seen = Object.fromEntries(Object.keys(paths).map((name) => [name, []]));
+  for (let time = 0; time < TIMES; time += 1) {
+    for (const [name, path] of Object.entries(paths)) {
+      const answer = await ask(path);
+      assert.equal(answer.status, 200, path);
+      seen[name].push(answer);
+      await pause(15);
+    }
+  }
+  ask.close();
+  const middle = (all) => all.sort((a, b) => a - b)[Math.floor(all.length / 2)];
+  return Object.fromEntries(
+    Object.entries(seen).map(([name, all]) => [
+      name,
+      { p50: middle(all.map(({ ms }) => ms)), bytes: Math.max(...all.map(({ bytes }) => bytes)) },
+    ]),
+  );
+}

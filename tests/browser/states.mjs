@@ -1,0 +1,202 @@
+// What stands behind a key or a click: every menu, popover, fold and dialog of every page, opened by keyboard and asked
+// for accessibility in both languages and both themes. Every control of every page is reached with Tab, and without
+// script no page shows a control that does nothing.
+//
+// Promise (Installation and console): Menus, dialogs and palette have no violation of accessibility rules when they are
+// open, the keyboard reaches every control, and no page shows a dead control where there is no script.
+
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { launch, listen, violations } from "./lib/browser.mjs";
+import { open, setUp, until } from "./lib/house.mjs";
+
+const LATER = new Date(Date.now() + 200 * 86_400_000).toISOString();
+// With "half" a language is seen in one theme.
+const PAIRS =
+  process.env.FARDEL_PAIRS === "all"
+    ? [["en-US", "light"], ["en-US", "dark"], ["ko-KR", "light"], ["ko-KR", "dark"]]
+    : [["en-US", "dark"], ["ko-KR", "light"]];
+
+let browser;
+let house;
+let state;
+let pages;
+
+before(async () => {
+  browser = await launch();
+  house = await open("--simulate-gpus", "H100:2");
+  const context = await browser.newContext();
+  await setUp(await context.newPage(), house);
+  state = await context.storageState();
+  await context.close();
+  const run = (name, ...words) => {
+    house.command("run", "-d", "--cpu", "0.1", "--mem", "64m", "--name", name, ...words);
+    return JSON.parse(house.command("session", "get", name, "-o", "json")).id;
+  };
+  const waits = run("waits", "--gpu", "0.35", "--start-at", LATER, "host", "--", "true");
+  const over = run("over", "--start-at", LATER, "host", "--", "true");
+  house.command("session", "stop", "over");
+  const live = run("live", "--gpu", "0.5", "host", "--", "sleep", "3333");
+  if (process.getuid() === 0) {
+    await until(() => "it runs", async () => JSON.parse(house.command("session", "get", "live", "-o", "json")).state === "running");
+  }
+  const gpu = JSON.parse(house.command("gpu", "ls", "-o", "json")).items[0].id;
+  pages = [
+    "/", "/sessions", "/sessions/new", "/queue", "/gpus", `/gpus/${encodeURIComponent(gpu)}`, "/images", "/events", "/history",
+    "/notices", "/users", "/me", "/nodes", "/system/checks", "/system/settings", "/system/backups", "/system/support",
+    "/system/tls", "/about", "/docs", "/api/docs", `/sessions/${waits}`, `/sessions/${over}`, `/sessions/${live}`,
+    `/sessions/${live}/logs`, `/sessions/${live}/metrics`, `/sessions/${live}/terminal`,
+  ];
+});
+
+after(async () => {
+  await browser?.close();
+  await house?.close();
+});
+
+async function visitor(more) {
+  return browser.newContext({ storageState: state, viewport: { width: 1440, height: 900 }, ...more });
+}
+
+/// What opens something on the page: its kind, and the place among its like.
+const OPENERS = {
+  popover: "[popovertarget]",
+  fold: "main details > summary",
+  dialog: "a[data-dialog]",
+};
+
+/// The openers of one kind on a page, one for each thing that they open, with the menu that they stand in.
+function openers(page, selector) {
+  return page.evaluate((selector) => {
+    const seen = new Set();
+    const shown = (element) => element?.checkVisibility({ visibilityProperty: true });
+    return [...document.querySelectorAll(selector)].flatMap((element, at) => {
+      const href = element.getAttribute("href")?.replace(/[0-9a-f]{8}-[0-9a-f-]{27}/g, "ID").replace(/=[^&]*/g, "=");
+      const what = element.getAttribute("popovertarget") ?? href ?? element.textContent.trim().slice(0, 40);
+      const menu = element.closest("[popover]")?.id;
+      const through = menu && shown(document.querySelector(`[popovertarget="${menu}"]`)) ? menu : null;
+      if (!(shown(element) || through) || menu === what || seen.has(what)) return [];
+      seen.add(what);
+      return [{ at, what, through }];
+    });
+  }, selector);
+}
+
+describe("open states", () => {
+  for (const [locale, colorScheme] of PAIRS) {
+    test(`${locale} ${colorScheme}: whatever opens has no violation`, { timeout: 300_000 }, async () => {
+      const context = await visitor({ locale, colorScheme });
+      const page = await context.newPage();
+      page.setDefaultTimeout(5_000);
+      const complaints = listen(page);
+      const opened = new Set();
+      const told = [];
+      const look = async (where) => {
+        // Movements of a third of a second: axe would see colours half way.
+        await page.evaluate(() => Promise.all(document.getAnimations()
+        .filter((a) => Number.isFinite(a.effect.getComputedTiming().endTime))
+        .map((a) => a.finished.catch(() => 0))));
+        for (const line of await violations(page)) told.push(`${where}: ${line}`);
+      };
+      for (const path of pages) {
+        for (const [kind, selector] of Object.entries(OPENERS)) {
+          await page.goto(house.origin + path);
+          for (const { at, what, through } of await openers(page, selector)) {
+            const name = `${kind} ${what}`;
+            // The menus of the frame are the same on each page.
+            if (opened.has(name) && ["menu", "who"].includes(what)) continue;
+            await page.goto(house.origin + path);
+            if (through) {
+              await page.locator(`[popovertarget="${through}"]`).first().focus();
+              await page.keyboard.press("Enter");
+            }
+            const opener = page.locator(selector).nth(at);
+            const was = await opener.evaluate((e) => e.parentElement.open);
+            await opener.focus();
+            await page.keyboard.press("Enter");
+            const shown = {
+              popover: () => page.locator(`[id="${what}"]:popover-open`).waitFor(),
+              fold: () => page.waitForFunction(([s, at, was]) => document.querySelectorAll(s)[at].parentElement.open !== was, [selector, at, was]),
+              dialog: () => page.locator("dialog.question[open], .question h1, #dialog-title").first().waitFor(),
+            };
+            await shown[kind]().catch((error) => told.push(`${path} ${name}: does not open: ${error.message.split("\n")[0]}`));
+            await look(`${path} ${name}`);
+            opened.add(name);
+            if (kind === "popover") {
+              await page.keyboard.press("Escape");
+              const still = await page.locator(`[id="${what}"]:popover-open`).count();
+              if (still > 0) told.push(`${path} ${name}: Escape leaves it open`);
+            }
+          }
+        }
+      }
+      await page.goto(`${house.origin}/`);
+      await page.keyboard.press("Control+k");
+      await page.locator("#palette[open]").waitFor();
+      await look("palette");
+      await page.keyboard.type("waits");
+      await page.locator("#palette [role=option]", { hasText: "waits" }).first().waitFor();
+      await look("palette with answers");
+      await page.goto(`${house.origin}/`);
+      await page.keyboard.press("?");
+      await page.locator("#sheet[open]").waitFor();
+      await look("keys");
+      await context.close();
+      console.log(`${locale} ${colorScheme}: ${opened.size} kinds of what opens`);
+      const wanted = ["popover who", "popover limits", "popover rename", "popover cancel", "popover more", "popover filter-help",
+        "popover views", "popover columns", "popover templates", "popover cordon", "popover drain", "popover remove"];
+      if (process.getuid() === 0) wanted.push("popover stop", "popover restart", "popover term-view");
+      told.push(...wanted.filter((name) => !opened.has(name)).map((name) => `${name} was never opened: ${[...opened].join(", ")}`));
+      told.push(...complaints);
+      assert.deepEqual(told, []);
+    });
+  }
+});
+
+test("Tab reaches every control of every page", { timeout: 300_000 }, async () => {
+  const context = await visitor({ locale: "en-US" });
+  const page = await context.newPage();
+  const told = [];
+  for (const path of pages.filter((path) => !path.endsWith("/terminal"))) {
+    await page.goto(house.origin + path);
+    const count = await page.evaluate(() => {
+      const of = "a[href], button, input:not([type=hidden]), select, textarea, summary, [contenteditable], [tabindex]";
+      const all = [...document.querySelectorAll(of)].filter(
+        (e) => e.checkVisibility({ visibilityProperty: true }) && !e.disabled && e.tabIndex >= 0 && !e.closest("dialog:not([open]), [inert]"),
+      );
+      globalThis.left = new Set(all);
+      // Of the buttons of one choice Tab reaches the one that is chosen; arrows reach the others.
+      for (const radio of all.filter((e) => e.type === "radio")) {
+        const like = all.filter((e) => e.type === "radio" && e.name === radio.name && e.form === radio.form);
+        if (like.some((e) => e.checked) ? !radio.checked : like[0] !== radio) globalThis.left.delete(radio);
+      }
+      document.addEventListener("focusin", ({ target }) => globalThis.left.delete(target));
+      return globalThis.left.size;
+    });
+    for (let pressed = 0; pressed < count + 20; pressed += 1) await page.keyboard.press("Tab");
+    const left = await page.evaluate(() => [...globalThis.left].filter((e) => e.isConnected).map((e) => e.outerHTML.slice(0, 120)));
+    told.push(...left.map((element) => `${path}: ${element}`));
+  }
+  await context.close();
+  assert.deepEqual(told, []);
+});
+
+test("without script every page stands, and shows no control that does nothing", { timeout: 300_000 }, async () => {
+  const context = await visitor({ locale: "en-US", javaScriptEnabled: false });
+  const page = await context.newPage();
+  const told = [];
+  for (const path of pages) {
+    const answer = await page.goto(house.origin + path);
+    if (answer.status() !== 200) told.push(`${path}: ${answer.status()}`);
+    if (!(await page.locator("h1").first().isVisible())) told.push(`${path}: no heading`);
+    for (const button of await page.locator("button").all()) {
+      if (!(await button.isVisible())) continue;
+      const dead = await button.evaluate(
+        (e) => !(e.form && e.type !== "button") && !e.hasAttribute("popovertarget") && !e.hasAttribute("commandfor"),
+      );
+      if (dead) told.push(`${path}: ${await button.evaluate((e) => e.outerHTML.slice(0, 120))}`);
+    }
+  }
+  await context.close();
+  assert.deepEqual(told, []);
+});
