@@ -330,7 +330,7 @@ mod tests {
     fn subject(user: UserId, role: rules::users::Role) -> rules::permissions::Subject {
         rules::permissions::Subject {
             user,
-            role,
+            grants: role.grants(),
             domain: rules::tenancy::DomainId::DEFAULT,
             scopes: None,
         }
@@ -421,7 +421,7 @@ mod tests {
                 server
                     .catalog()
                     .read_now("compare", |view| {
-                        let kept = server.snapshots().recent_events(view, reach, 3)?;
+                        let kept = server.snapshots().recent_events(view, reach.clone(), 3)?;
                         assert_eq!(kept, view.events_latest(&reach, 3)?);
                         Ok(())
                     })
