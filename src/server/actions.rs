@@ -12,6 +12,7 @@ use crate::catalog::Rows;
 use crate::catalog::request_key::RequestKey;
 use crate::{Failure, ServerFault};
 
+mod accounts;
 pub mod attention;
 pub mod backups;
 pub mod certificates;

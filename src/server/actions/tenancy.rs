@@ -11,7 +11,7 @@ use rules::tenancy::{Domain, DomainId, Project, ProjectId, Scope, TenantState};
 use rules::units::Timestamp;
 use rules::users::User;
 
-use super::users::{find as find_user, keep_an_administrator};
+use super::accounts::{find as find_user, keep_an_administrator};
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
 use crate::access::Caller;
 use crate::catalog::events::NewEvent;
@@ -299,16 +299,15 @@ pub async fn put_member(
     role: GrantRole,
     expires_at: Option<Timestamp>,
 ) -> Result<MemberView, Failure> {
-    writes_projects(caller)?;
-    if !role.is_of_project() {
-        return Err(refusals::grant_role_of_project().at("/role").into());
-    }
     let (which, user) = (which.to_owned(), user.trim().to_owned());
     let (subject, actor) = (caller.subject.clone(), caller.name.to_string());
     server
         .catalog()
         .write(Lane::Requests, "set a member", move |rows| {
             let project = find_project(rows, &subject, Permission::ProjectsWrite, &which)?;
+            if !role.is_of_project() {
+                return Err(refusals::grant_role_of_project().at("/role").into());
+            }
             ends_later(rows, expires_at)?;
             let user = account(rows, &user)?
                 .filter(|user| user.domain == project.domain || subject.reaches(user.domain))
@@ -527,14 +526,6 @@ pub(super) fn home_of_account(
         expires_at: None,
     });
     Ok((domain, member))
-}
-
-/// Refuses tokens that change no project, before anything else is said.
-fn writes_projects(caller: &Caller) -> Result<(), Failure> {
-    match caller.subject.scopes.as_ref() {
-        Some(_) => somewhere(caller, Permission::ProjectsWrite),
-        None => Ok(()),
-    }
 }
 
 fn of_project(role: GrantRole, project: ProjectId) -> Grant {

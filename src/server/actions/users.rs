@@ -4,8 +4,8 @@
 use api::secret::SecretText;
 use api::users::UserPreferences;
 use rules::grants::{Grant, HeldGrant};
-use rules::names::{UserId, UserName};
-use rules::permissions::{self, Permission, Subject};
+use rules::names::UserName;
+use rules::permissions::{self, Permission};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{SessionState, plain, text};
@@ -15,6 +15,7 @@ use rules::users::{Role, User};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::accounts::{find, keep_an_administrator};
 use super::tenancy::home_of_account;
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
 use crate::access::password::{self, PasswordCheck};
@@ -459,28 +460,6 @@ pub async fn end_sign_in(server: &Server, caller: &Caller, id: Uuid) -> Result<(
     }
 }
 
-/// The user that is meant, where the subject has the permission for their domain.
-pub(super) fn find(
-    view: &ReadTransaction<'_>,
-    subject: &Subject,
-    permission: Permission,
-    who: &str,
-) -> Result<User, Failure> {
-    let found = match who.parse::<UserId>() {
-        Ok(id) => view.user(id)?,
-        Err(_) => view.user_named(who)?,
-    };
-    let user = found
-        .filter(|user| user.id != ROOT)
-        .filter(|user| permissions::may(subject, permission, &Scope::domain(user.domain)).is_ok())
-        .ok_or_else(refusals::user_not_found)?;
-    let grants: Vec<Grant> = user.grants.iter().map(|held| held.grant).collect();
-    if permission == Permission::UsersWrite && !subject.outranks(&grants) {
-        return Err(refusals::user_outranked(&user.name).into());
-    }
-    Ok(user)
-}
-
 /// Refuses who may not change accounts of the whole site, such as its administrators.
 fn of_the_site(caller: &Caller) -> Result<(), Failure> {
     permissions::may(&caller.subject, Permission::UsersWrite, &Scope::SITE).map_err(Failure::from)
@@ -522,14 +501,6 @@ fn fresh(user: &User, if_match: Option<u64>) -> Result<(), Refusal> {
         return Ok(());
     }
     Err(refusals::user_stale(&user.name, user.generation))
-}
-
-pub(super) fn keep_an_administrator(rows: &Rows<'_>, user: &User) -> Result<(), Failure> {
-    let counts = permissions::is_administrator(user.role) && !user.suspended;
-    if counts && rows.administrators()? <= 1 {
-        return Err(refusals::user_last_administrator(&user.name).into());
-    }
-    Ok(())
 }
 
 fn oneself(verb: &str) -> Refusal {
