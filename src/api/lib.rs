@@ -13,5 +13,6 @@ pub mod problem;
 pub mod schema;
 pub mod secret;
 pub mod sessions;
+pub mod tenancy;
 pub mod users;
 mod values;

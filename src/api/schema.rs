@@ -7,7 +7,9 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
-use crate::{certificates, events, gpus, history, images, operations, problem, sessions, users};
+use crate::{
+    certificates, events, gpus, history, images, operations, problem, sessions, tenancy, users,
+};
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
 
@@ -36,6 +38,12 @@ pub fn all() -> Map<String, Value> {
     collect::<users::UserPreferences>(&mut all);
     collect::<users::PasswordChangeBody>(&mut all);
     collect::<users::NewTokenBody>(&mut all);
+    collect::<tenancy::NewDomainBody>(&mut all);
+    collect::<tenancy::DomainPatchBody>(&mut all);
+    collect::<tenancy::NewProjectBody>(&mut all);
+    collect::<tenancy::ProjectPatchBody>(&mut all);
+    collect::<tenancy::MemberBody>(&mut all);
+    collect::<tenancy::GrantBody>(&mut all);
     collect::<users::MadeToken>(&mut all);
     collect::<users::SignInBody>(&mut all);
     collect::<users::SetupBody>(&mut all);
@@ -63,6 +71,10 @@ fn pages(all: &mut Schemas) {
     page::<operations::OperationView>(all);
     page::<UserShape>(all);
     page::<users::TokenView>(all);
+    page::<tenancy::DomainView>(all);
+    page::<tenancy::ProjectView>(all);
+    page::<tenancy::MemberView>(all);
+    page::<tenancy::GrantView>(all);
 }
 
 /// Adds a list of a type as `SessionPage`, and the type.

@@ -171,6 +171,9 @@ pub struct LaunchRequest {
     /// Ids or names of sessions that have to end well first.
     #[serde(default)]
     pub depends_on: Vec<String>,
+    /// Id, name or `DOMAIN/NAME` of the project it runs in; left out: the caller's first.
+    #[serde(default)]
+    pub project: Option<String>,
     /// The only device that it may have a share of. Not for requests from outside: a card's self-test sets it.
     #[serde(skip)]
     pub device_affinity: Option<String>,
@@ -204,6 +207,7 @@ impl Default for LaunchRequest {
             max_runtime_seconds: None,
             start_at: None,
             depends_on: Vec::new(),
+            project: None,
             device_affinity: None,
         }
     }

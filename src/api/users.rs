@@ -54,6 +54,9 @@ pub struct NewUserBody {
     pub role: Role,
     #[schema(value_type = String, format = Password, min_length = 10)]
     pub password: SecretText,
+    /// Name of the domain; left out: the caller's own.
+    #[serde(default)]
+    pub domain: Option<String>,
 }
 
 fn ordinary() -> Role {

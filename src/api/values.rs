@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use rules::blocker::PlacementBlocker;
+use rules::grants::GrantRole;
 use rules::image::CatalogImage;
 use rules::messages::DeviceUse;
 use rules::placement::explain::{
@@ -16,6 +17,7 @@ use rules::reason::Reason;
 use rules::resources::{Demand, DeviceShare};
 use rules::self_test::{Statement, TestFinding};
 use rules::session::{DesiredState, Outcome, SessionKind, SessionState};
+use rules::tenancy::TenantState;
 use rules::users::{Role, User};
 use utoipa::ToSchema;
 
@@ -332,6 +334,25 @@ structure! {
     }
 }
 
+words! {
+    /// A role on a scope: `member`, `viewer` and `lead` of a project; `auditor` and `administrator` of a domain or the site.
+    GrantRoleShape as GrantRole of GrantRole {
+        Member,
+        Viewer,
+        Lead,
+        Auditor,
+        Administrator,
+    }
+}
+
+words! {
+    /// An archived project starts no session.
+    TenantStateShape as TenantState of TenantState {
+        Active,
+        Archived,
+    }
+}
+
 structure! {
     /// A user.
     UserShape as User of User {
@@ -350,7 +371,7 @@ structure! {
         created_at: String,
         /// Version, and ETag.
         generation: u64,
-    } without domain
+    } without domain, grants
 }
 
 structure! {

@@ -16,6 +16,7 @@ mod responses;
 mod sessions;
 mod streams;
 mod system;
+mod tenancy;
 mod uploads;
 mod users;
 
@@ -23,7 +24,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::routing::{delete, get, head, post};
+use axum::routing::{delete, get, head, patch, post, put};
 use base::link::streams::Streams;
 use server::Server;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -105,6 +106,30 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         )
         .route("/users/{id}/password", post(users::set_password))
         .route("/users/{id}/suspend", post(users::suspend))
+        .route(
+            "/users/{id}/grants",
+            get(tenancy::list_grants)
+                .put(tenancy::put_grant)
+                .delete(tenancy::revoke_grant),
+        )
+        .route(
+            "/domains",
+            get(tenancy::list_domains).post(tenancy::create_domain),
+        )
+        .route("/domains/{id}", patch(tenancy::change_domain))
+        .route(
+            "/projects",
+            get(tenancy::list_projects).post(tenancy::create_project),
+        )
+        .route(
+            "/projects/{id}",
+            get(tenancy::get_project).patch(tenancy::change_project),
+        )
+        .route("/projects/{id}/members", get(tenancy::list_members))
+        .route(
+            "/projects/{id}/members/{user}",
+            put(tenancy::put_member).delete(tenancy::remove_member),
+        )
         .route("/me", get(users::me).patch(users::set_me))
         .route("/me/password", post(users::change_password))
         .route(

@@ -20,6 +20,7 @@ mod output;
 pub(crate) mod refused;
 mod sessions;
 mod system;
+mod tenancy;
 mod terminal;
 mod users;
 mod values;
@@ -183,6 +184,9 @@ async fn execute(
         Command::Image(request) => images::image(&client, view, request).await,
         Command::Job(request) => images::job(&client, view, request).await,
         Command::User(request) => users::user(&client, view, request).await,
+        Command::Domain(request) => tenancy::domain(&client, view, request).await,
+        Command::Project(request) => tenancy::project(&client, view, request).await,
+        Command::Role(request) => tenancy::role(&client, view, request).await,
         Command::Token(request) => users::token(&client, view, request).await,
         Command::Me(request) => users::me(&client, view, request).await,
         Command::SetupLink => users::setup_link(&client, view).await,

@@ -31,6 +31,7 @@ pub mod overview;
 pub mod palette;
 pub mod presenter;
 pub mod problem;
+pub mod projects;
 pub mod queue;
 pub mod reference;
 pub mod request_context;
@@ -213,6 +214,7 @@ pub fn router(
         .merge(user_forms::router())
         .route("/users/{id}", get(user::show))
         .merge(users::router())
+        .merge(projects::router())
         .merge(images::router())
         .merge(me::router())
         .fallback(nothing_here)
@@ -279,6 +281,17 @@ async fn nothing_here(
     responses::refused(&console, &visit, frame, &refusal)
 }
 
+/// True for those who have something to choose or to do among projects: more than one, or one to look after.
+fn sees_projects(subject: &rules::permissions::Subject) -> bool {
+    let of_project = |grant: &&rules::grants::Grant| grant.role.is_of_project();
+    subject.can(rules::permissions::Permission::ProjectsWrite)
+        || subject.grants.iter().filter(of_project).count() > 1
+        || subject
+            .grants
+            .iter()
+            .any(|grant| grant.role != rules::grants::GrantRole::Member)
+}
+
 /// The surroundings for a signed-in user, with the menu's numbers as of this request.
 fn layout(
     console: &PagesContext,
@@ -288,15 +301,16 @@ fn layout(
 ) -> PageLayout {
     let t = visit.text;
     let counts = visit.counts.get();
-    let role = match caller.subject.role {
-        rules::users::Role::Administrator => t.me_role_administrator(),
-        rules::users::Role::User => t.me_role_user(),
+    let role = match caller.subject.is_site_administrator() {
+        true => t.me_role_administrator(),
+        false => t.me_role_user(),
     };
     PageLayout {
         user: Some(SignedInUser::new(caller.name.as_str(), role)),
         administrator: caller
             .subject
             .can(rules::permissions::Permission::SystemRead),
+        projects: sees_projects(&caller.subject),
         here,
         sessions: counts.live,
         waiting: counts.waiting,
@@ -321,6 +335,7 @@ fn guest(console: &PagesContext, visit: &RequestContext) -> PageLayout {
         version: env!("CARGO_PKG_VERSION"),
         user: None,
         administrator: false,
+        projects: false,
         nonce: visit.nonce.clone(),
         path: visit.place().to_owned(),
         sessions: 0,
@@ -358,6 +373,12 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "user-promoted" => t.users_promoted_now(of),
         "user-demoted" => t.users_demoted_now(of),
         "user-removed" => t.users_removed_now(of),
+        "project-added" => t.projects_added_now(of),
+        "project-changed" => t.projects_changed_now(of),
+        "project-archived" => t.projects_archived_now(of),
+        "project-restored" => t.projects_restored_now(of),
+        "member-added" => t.projects_member_added(of),
+        "member-removed" => t.projects_member_removed().to_owned(),
         "user-restored" => t.users_restored_now(of),
         "view-kept" => t.table_view_kept(of),
         "views-full" => t.table_views_full(of),

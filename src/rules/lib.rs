@@ -12,6 +12,7 @@ pub mod continuity;
 pub mod devices;
 pub mod doctor;
 pub mod findings;
+pub mod grants;
 pub mod housekeeping;
 pub mod image;
 pub mod incident;

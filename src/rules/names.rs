@@ -174,6 +174,7 @@ macro_rules! read_by_parsing {
 
 read_by_parsing!(SessionName);
 read_by_parsing!(UserName);
+read_by_parsing!(TenantName);
 
 /// The name a user signs in with: lower-case letters, digits, `.`, `_`, `-`; at most 63.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -201,6 +202,30 @@ impl UserName {
 }
 
 impl fmt::Display for UserName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The name of a domain or a project: the letters of a user name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct TenantName(String);
+
+impl TenantName {
+    pub fn parse(text: &str) -> Result<Self, Refusal> {
+        match UserName::parse(text) {
+            Ok(name) => Ok(Self(name.0)),
+            Err(_) => Err(refusals::tenant_name_invalid().at("/name")),
+        }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for TenantName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }

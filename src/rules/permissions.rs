@@ -3,11 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::grants::{Grant, GrantRole, GrantScope};
 use crate::names::UserId;
 use crate::refusal::Refusal;
 use crate::refusals;
-use crate::tenancy::{DomainId, Scope};
-use crate::users::Role;
+use crate::tenancy::{DomainId, ProjectId, Scope};
 
 /// One thing a user may do. The word is also the scope of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -20,6 +20,9 @@ pub enum Permission {
     ImagesWrite,
     UsersRead,
     UsersWrite,
+    /// Domains, projects and their members.
+    ProjectsRead,
+    ProjectsWrite,
     /// Own password, tokens, language.
     Me,
     /// Health in detail, metrics, settings, findings.
@@ -29,7 +32,7 @@ pub enum Permission {
 }
 
 impl Permission {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::SessionsRead,
         Self::SessionsWrite,
         Self::SessionsEnter,
@@ -37,6 +40,8 @@ impl Permission {
         Self::ImagesWrite,
         Self::UsersRead,
         Self::UsersWrite,
+        Self::ProjectsRead,
+        Self::ProjectsWrite,
         Self::Me,
         Self::SystemRead,
         Self::SystemWrite,
@@ -51,6 +56,8 @@ impl Permission {
             Self::ImagesWrite => "images:write",
             Self::UsersRead => "users:read",
             Self::UsersWrite => "users:write",
+            Self::ProjectsRead => "projects:read",
+            Self::ProjectsWrite => "projects:write",
             Self::Me => "me",
             Self::SystemRead => "system:read",
             Self::SystemWrite => "system:write",
@@ -62,30 +69,33 @@ impl Permission {
     }
 }
 
-/// Who asks: a user, with what their token may do.
+/// Who asks: a user, with the grants that they hold now and what their token may do.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Subject {
     pub user: UserId,
-    pub role: Role,
+    /// Roles on scopes, in no order; an empty list is an ordinary user of no project.
+    pub grants: Vec<Grant>,
     /// The user's home domain.
     pub domain: DomainId,
-    /// None: everything the role may (a browser, root on the box). Some: only these verbs.
+    /// None: everything the grants give (a browser, root on the box). Some: only these permissions.
     pub scopes: Option<Vec<Permission>>,
 }
 
 impl Subject {
     /// The scope that a permission is asked about where no particular thing is named: the subject's own
-    /// sessions and account, their domain's images and users, the site's system.
+    /// sessions, projects and account, their domain's images and users, the site's system.
     pub fn scope_of(&self, permission: Permission) -> Scope {
         match permission {
             Permission::SessionsRead
             | Permission::SessionsWrite
             | Permission::SessionsEnter
+            | Permission::ProjectsRead
             | Permission::Me => Scope::user(self.user),
             Permission::ImagesRead
             | Permission::ImagesWrite
             | Permission::UsersRead
-            | Permission::UsersWrite => Scope::domain(self.domain),
+            | Permission::UsersWrite
+            | Permission::ProjectsWrite => Scope::domain(self.domain),
             Permission::SystemRead | Permission::SystemWrite => Scope::SITE,
         }
     }
@@ -95,55 +105,152 @@ impl Subject {
         may(self, permission, &self.scope_of(permission)).is_ok()
     }
 
-    /// True where the role of now gives less than this subject's.
-    pub fn exceeds(&self, now: Role) -> bool {
-        is_administrator(self.role) && !is_administrator(now)
+    /// True for an administrator of the whole site, whatever their token may.
+    pub fn is_site_administrator(&self) -> bool {
+        self.grants.contains(&Grant::SITE_ADMINISTRATOR)
     }
 
-    /// True where the subject's role reaches things of a domain at all, whatever their token may.
+    /// True where the grants of now lack one of this subject's.
+    pub fn exceeds(&self, now: &[Grant]) -> bool {
+        self.grants.iter().any(|grant| !now.contains(grant))
+    }
+
+    /// True where the subject's grants reach things of a domain at all, whatever their token may.
     pub fn reaches(&self, domain: DomainId) -> bool {
-        is_administrator(self.role) || self.domain == domain
+        self.domain == domain || self.grants.iter().any(|g| reaches_domain(*g, domain))
+    }
+
+    /// True where the subject is administrator of every scope on which `others` are auditor or administrator: nobody
+    /// changes the account of a user with wider rights than their own.
+    pub fn outranks(&self, others: &[Grant]) -> bool {
+        self.is_site_administrator()
+            || others.iter().all(|grant| {
+                grant.role.is_of_project()
+                    || self.grants.contains(&Grant {
+                        role: GrantRole::Administrator,
+                        scope: grant.scope,
+                    })
+            })
     }
 
     fn has_scope(&self, permission: Permission) -> bool {
         let scopes = self.scopes.as_ref();
         scopes.is_none_or(|scopes| scopes.contains(&permission))
     }
+
+    fn holds(&self, permission: Permission, scope: &Scope) -> bool {
+        self.grants
+            .iter()
+            .any(|grant| gives(*grant, permission) && grant.covers(scope))
+    }
+
+    /// True for what is the subject's own, at home: a user keeps nothing in another domain.
+    fn owns(&self, scope: &Scope) -> bool {
+        scope.owner == Some(self.user) && scope.domain.is_none_or(|domain| domain == self.domain)
+    }
+}
+
+/// True where a grant gives the permission on what its scope holds.
+///
+/// Rule: the table of roles in SECURITY.md.
+fn gives(grant: Grant, permission: Permission) -> bool {
+    let site = grant.scope == GrantScope::Site;
+    match grant.role {
+        GrantRole::Member => permission == Permission::ProjectsRead,
+        GrantRole::Viewer => matches!(
+            permission,
+            Permission::SessionsRead | Permission::ProjectsRead
+        ),
+        GrantRole::Lead => matches!(
+            permission,
+            Permission::SessionsRead
+                | Permission::SessionsWrite
+                | Permission::ProjectsRead
+                | Permission::ProjectsWrite
+        ),
+        GrantRole::Auditor => match permission {
+            Permission::SessionsRead
+            | Permission::ImagesRead
+            | Permission::UsersRead
+            | Permission::ProjectsRead => true,
+            Permission::SystemRead => site,
+            Permission::SessionsWrite
+            | Permission::SessionsEnter
+            | Permission::ImagesWrite
+            | Permission::UsersWrite
+            | Permission::ProjectsWrite
+            | Permission::Me
+            | Permission::SystemWrite => false,
+        },
+        GrantRole::Administrator => match permission {
+            Permission::SessionsRead
+            | Permission::SessionsWrite
+            | Permission::ImagesRead
+            | Permission::ImagesWrite
+            | Permission::UsersRead
+            | Permission::UsersWrite
+            | Permission::ProjectsRead
+            | Permission::ProjectsWrite => true,
+            Permission::SessionsEnter
+            | Permission::Me
+            | Permission::SystemRead
+            | Permission::SystemWrite => site,
+        },
+    }
+}
+
+fn reaches_domain(grant: Grant, domain: DomainId) -> bool {
+    !grant.role.is_of_project() && grant.covers(&Scope::domain(domain))
 }
 
 /// True for the role that gives every permission on the whole site.
-pub fn is_administrator(role: Role) -> bool {
-    role == Role::Administrator
+pub fn is_administrator(role: crate::users::Role) -> bool {
+    role == crate::users::Role::Administrator
 }
 
 /// May `subject` do `permission` on a thing of `scope`?
 ///
-/// Errors: `Denied` with the missing capability; `NotFound` for a session of another user and an image of
-/// another domain, whose existence is not theirs to know.
+/// The rights of a subject are the union of their grants and of what is their own, narrowed by their token.
+///
+/// Errors: `Denied` with the missing capability; `NotFound` for a session, project or image that the subject may
+/// not even read, whose existence is not theirs to know.
 pub fn may(subject: &Subject, permission: Permission, scope: &Scope) -> Result<(), Refusal> {
     if !subject.has_scope(permission) {
         return Err(refusals::token_scope_missing(permission.word()));
     }
-    if is_administrator(subject.role) {
+    if subject.holds(permission, scope) {
         return Ok(());
     }
+    let own = subject.owns(scope);
     match permission {
         Permission::SessionsRead | Permission::SessionsWrite | Permission::SessionsEnter => {
-            let others = scope.owner.is_some_and(|owner| owner != subject.user);
-            let abroad = scope.domain.is_some_and(|domain| domain != subject.domain);
-            if others || abroad {
-                return Err(refusals::session_not_found());
+            match () {
+                () if own => Ok(()),
+                () if subject.holds(Permission::SessionsRead, scope) => {
+                    Err(refusals::role_permission_missing(permission.word()))
+                }
+                () => Err(refusals::session_not_found()),
             }
-            Ok(())
         }
         Permission::ImagesRead => match scope.domain.is_none_or(|d| subject.reaches(d)) {
             true => Ok(()),
             false => Err(refusals::image_not_found()),
         },
+        Permission::ProjectsRead => match own {
+            true => Ok(()),
+            false => Err(refusals::project_not_found()),
+        },
+        Permission::ProjectsWrite if scope.project.is_some() => {
+            match subject.holds(Permission::ProjectsRead, scope) {
+                true => Err(refusals::role_permission_missing(permission.word())),
+                false => Err(refusals::project_not_found()),
+            }
+        }
         Permission::Me => Ok(()),
         Permission::ImagesWrite
         | Permission::UsersRead
         | Permission::UsersWrite
+        | Permission::ProjectsWrite
         | Permission::SystemRead
         | Permission::SystemWrite => Err(refusals::role_administrator_needed(permission.word())),
     }
@@ -163,21 +270,27 @@ pub fn may(subject: &Subject, permission: Permission, scope: &Scope) -> Result<(
 ///     rows(&reach(subject, Permission::SessionsRead));
 /// }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reach(Extent);
 
 /// How far a reach goes, for the condition of a query.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Extent {
     Nothing,
-    Owner(UserId),
-    Domain(DomainId),
+    /// The rows of any of these.
+    Some {
+        owner: Option<UserId>,
+        /// Sorted, each once.
+        projects: Vec<ProjectId>,
+        /// Sorted, each once.
+        domains: Vec<DomainId>,
+    },
     Everything,
 }
 
 impl Reach {
-    pub fn extent(&self) -> Extent {
-        self.0
+    pub fn extent(&self) -> &Extent {
+        &self.0
     }
 
     /// True where a list holds the rows of all users of all domains.
@@ -187,10 +300,17 @@ impl Reach {
 
     /// True where a list may hold a thing of `scope`.
     pub fn covers(&self, scope: &Scope) -> bool {
-        match self.0 {
+        match &self.0 {
             Extent::Nothing => false,
-            Extent::Owner(user) => scope.owner == Some(user),
-            Extent::Domain(domain) => scope.domain == Some(domain),
+            Extent::Some {
+                owner,
+                projects,
+                domains,
+            } => {
+                (owner.is_some() && scope.owner == *owner)
+                    || scope.project.is_some_and(|p| projects.contains(&p))
+                    || scope.domain.is_some_and(|d| domains.contains(&d))
+            }
             Extent::Everything => true,
         }
     }
@@ -210,34 +330,80 @@ pub fn reach(subject: &Subject, permission: Permission) -> Reach {
     if !subject.has_scope(permission) {
         return Reach(Extent::Nothing);
     }
-    match permission {
-        Permission::Me => own(subject),
-        _ if is_administrator(subject.role) => Reach(Extent::Everything),
-        Permission::SessionsRead | Permission::SessionsWrite | Permission::SessionsEnter => {
-            own(subject)
+    if permission == Permission::Me {
+        return own(subject);
+    }
+    let (mut projects, mut domains) = (Vec::new(), Vec::new());
+    for grant in subject
+        .grants
+        .iter()
+        .filter(|grant| gives(**grant, permission))
+    {
+        match grant.scope {
+            GrantScope::Site => return Reach(Extent::Everything),
+            GrantScope::Domain(domain) => domains.push(domain),
+            GrantScope::Project(project) => projects.push(project),
         }
-        Permission::ImagesRead => Reach(Extent::Domain(subject.domain)),
+    }
+    let owner = match permission {
+        Permission::SessionsRead
+        | Permission::SessionsWrite
+        | Permission::SessionsEnter
+        | Permission::ProjectsRead => Some(subject.user),
+        Permission::ImagesRead => {
+            domains.push(subject.domain);
+            None
+        }
         Permission::ImagesWrite
         | Permission::UsersRead
         | Permission::UsersWrite
+        | Permission::ProjectsWrite
+        | Permission::Me
         | Permission::SystemRead
-        | Permission::SystemWrite => Reach(Extent::Nothing),
+        | Permission::SystemWrite => None,
+    };
+    domains.sort_unstable();
+    domains.dedup();
+    projects.sort_unstable();
+    projects.dedup();
+    if owner.is_none() && projects.is_empty() && domains.is_empty() {
+        return Reach(Extent::Nothing);
+    }
+    Reach(Extent::Some {
+        owner,
+        projects,
+        domains,
+    })
+}
+
+/// The events that a subject hears of: everything for who may see the whole system, else what happened to sessions
+/// of their reach.
+pub fn heard(subject: &Subject) -> Reach {
+    let system = reach(subject, Permission::SystemRead);
+    match system.is_everything() {
+        true => system,
+        false => reach(subject, Permission::SessionsRead).or_own(subject),
     }
 }
 
 /// The subject's own rows, whatever their token may.
 pub fn own(subject: &Subject) -> Reach {
-    Reach(Extent::Owner(subject.user))
+    Reach(Extent::Some {
+        owner: Some(subject.user),
+        projects: Vec::new(),
+        domains: Vec::new(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::users::Role;
 
     fn subject(role: Role) -> Subject {
         Subject {
             user: UserId(uuid::Uuid::from_u128(1)),
-            role,
+            grants: role.grants(),
             domain: DomainId::DEFAULT,
             scopes: None,
         }
@@ -329,10 +495,184 @@ mod tests {
     fn a_reach_of_nothing_falls_back_to_the_own_rows() {
         let user = subject(Role::User);
         let system = reach(&user, Permission::SystemRead);
-        assert_eq!(system.extent(), Extent::Nothing);
+        assert_eq!(system.extent(), &Extent::Nothing);
         assert_eq!(system.or_own(&user), own(&user));
         let boss = subject(Role::Administrator);
         let system = reach(&boss, Permission::SystemRead);
         assert!(system.or_own(&boss).is_everything());
+    }
+
+    /// Two domains, the first with two projects; grants of every role on every scope it can be of.
+    fn every_grant() -> Vec<Grant> {
+        let (domains, projects) = (domains(), projects());
+        let mut all = Vec::new();
+        for role in GrantRole::ALL {
+            if role.is_of_project() {
+                let scopes = projects.map(GrantScope::Project);
+                all.extend(scopes.map(|scope| Grant { role, scope }));
+            } else {
+                all.push(Grant {
+                    role,
+                    scope: GrantScope::Site,
+                });
+                let scopes = domains.map(GrantScope::Domain);
+                all.extend(scopes.map(|scope| Grant { role, scope }));
+            }
+        }
+        all
+    }
+
+    fn domains() -> [DomainId; 2] {
+        [DomainId::DEFAULT, DomainId(uuid::Uuid::from_u128(9))]
+    }
+
+    fn projects() -> [ProjectId; 3] {
+        [1, 2, 3].map(|number| ProjectId(uuid::Uuid::from_u128(number)))
+    }
+
+    /// Scopes of sessions as rows have them: a project lies in one domain, a user is at home in one.
+    fn session_scopes() -> Vec<Scope> {
+        let [first, second] = domains();
+        let homes = [(0, first), (1, first), (2, second)];
+        let owners = [1, 2].map(|number| UserId(uuid::Uuid::from_u128(number)));
+        let mut scopes = Vec::new();
+        for (project, domain) in homes {
+            for owner in owners {
+                // The subject of these tests is user 1, at home in the first domain.
+                if owner.0.as_u128() == 1 && domain == second {
+                    continue;
+                }
+                scopes.push(Scope {
+                    domain: Some(domain),
+                    project: Some(projects()[project]),
+                    owner: Some(owner),
+                });
+            }
+        }
+        scopes
+    }
+
+    #[test]
+    fn more_grants_never_take_a_right_away_and_their_order_is_no_matter() {
+        for one in every_grant() {
+            for other in every_grant() {
+                let mut both = subject(Role::User);
+                both.grants = vec![one, other];
+                let mut turned = both.clone();
+                turned.grants.reverse();
+                let mut single = both.clone();
+                single.grants.truncate(1);
+                for permission in Permission::ALL {
+                    assert_eq!(reach(&both, permission), reach(&turned, permission));
+                    for scope in session_scopes() {
+                        let by_one = may(&single, permission, &scope).is_ok();
+                        let by_both = may(&both, permission, &scope).is_ok();
+                        assert!(
+                            by_both || !by_one,
+                            "{one:?} {other:?} {permission:?} {scope:?}"
+                        );
+                        assert_eq!(by_both, may(&turned, permission, &scope).is_ok());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_list_reaches_what_each_grant_allows_one_by_one() {
+        for grant in every_grant() {
+            let mut subject = subject(Role::User);
+            subject.grants = vec![grant];
+            for permission in [
+                Permission::SessionsRead,
+                Permission::SessionsWrite,
+                Permission::SessionsEnter,
+            ] {
+                for scope in session_scopes() {
+                    assert_eq!(
+                        reach(&subject, permission).covers(&scope),
+                        may(&subject, permission, &scope).is_ok(),
+                        "{grant:?} {permission:?} {scope:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_grant_of_one_domain_reaches_another() {
+        let [_, second] = domains();
+        let foreign = Scope {
+            domain: Some(second),
+            project: Some(projects()[2]),
+            owner: Some(UserId(uuid::Uuid::from_u128(2))),
+        };
+        for grant in every_grant() {
+            if grant.covers(&foreign) {
+                continue;
+            }
+            let mut subject = subject(Role::User);
+            subject.grants = vec![grant];
+            for permission in Permission::ALL {
+                if permission == Permission::Me {
+                    continue;
+                }
+                assert!(
+                    may(&subject, permission, &foreign).is_err(),
+                    "{grant:?} {permission:?}"
+                );
+                assert!(!reach(&subject, permission).covers(&foreign));
+            }
+        }
+    }
+
+    #[test]
+    fn who_may_see_but_not_change_is_told_so() {
+        let [project, ..] = projects();
+        let mut viewer = subject(Role::User);
+        viewer.grants = vec![Grant {
+            role: GrantRole::Viewer,
+            scope: GrantScope::Project(project),
+        }];
+        let of_another = Scope {
+            domain: Some(DomainId::DEFAULT),
+            project: Some(project),
+            owner: Some(UserId(uuid::Uuid::from_u128(2))),
+        };
+        assert!(may(&viewer, Permission::SessionsRead, &of_another).is_ok());
+        let refused = |permission| {
+            let refusal = may(&viewer, permission, &of_another).expect_err("refused");
+            (refusal.kind, refusal.code)
+        };
+        assert_eq!(
+            refused(Permission::SessionsWrite),
+            (
+                crate::refusal::RefusalKind::Denied,
+                "role.permission-missing".into()
+            )
+        );
+        assert_eq!(
+            refused(Permission::ProjectsWrite),
+            (
+                crate::refusal::RefusalKind::Denied,
+                "role.permission-missing".into()
+            )
+        );
+    }
+
+    #[test]
+    fn nobody_changes_an_account_of_wider_rights() {
+        let [first, second] = domains();
+        let of = |role, scope| Grant { role, scope };
+        let mut chief = subject(Role::User);
+        chief.grants = vec![of(GrantRole::Administrator, GrantScope::Domain(first))];
+        let lead = of(GrantRole::Lead, GrantScope::Project(projects()[0]));
+        assert!(chief.outranks(&[]));
+        assert!(chief.outranks(&[lead]));
+        assert!(chief.outranks(&[of(GrantRole::Auditor, GrantScope::Domain(first))]));
+        assert!(!chief.outranks(&[of(GrantRole::Auditor, GrantScope::Domain(second))]));
+        assert!(!chief.outranks(&[Grant::SITE_ADMINISTRATOR]));
+        assert!(!chief.outranks(&[of(GrantRole::Auditor, GrantScope::Site)]));
+        assert!(subject(Role::Administrator).outranks(&[Grant::SITE_ADMINISTRATOR]));
     }
 }

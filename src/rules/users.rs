@@ -1,9 +1,10 @@
-//! Users: who may sign in, with which role. Passwords and tokens are `server::access`'s.
+//! Users: who may sign in, with which role on the site. Passwords and tokens are `server::access`'s.
 
 use serde::{Deserialize, Serialize};
 
+use crate::grants::{Grant, GrantRole, GrantScope, HeldGrant};
 use crate::names::{UserId, UserName};
-use crate::tenancy::DomainId;
+use crate::tenancy::{DomainId, ProjectId};
 use crate::units::Timestamp;
 
 /// What a user is to the box.
@@ -27,7 +28,24 @@ impl Role {
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|r| r.word() == word)
     }
+
+    /// The grants that make this role of the site: one for an administrator, none for a user.
+    pub fn grants(self) -> Vec<Grant> {
+        match self {
+            Self::Administrator => vec![Grant::SITE_ADMINISTRATOR],
+            Self::User => Vec::new(),
+        }
+    }
 }
+
+/// The membership that a user of the domain `default` begins with.
+pub const DEFAULT_MEMBER: HeldGrant = HeldGrant {
+    grant: Grant {
+        role: GrantRole::Member,
+        scope: GrantScope::Project(ProjectId::DEFAULT),
+    },
+    expires_at: None,
+};
 
 /// One user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +55,11 @@ pub struct User {
     /// Home domain; no answer names it while a site has one.
     #[serde(skip)]
     pub domain: DomainId,
+    /// Administrator where a grant on the site says so; the word for lists.
     pub role: Role,
+    /// Every role on a scope that a row gives, also one that ended.
+    #[serde(skip)]
+    pub grants: Vec<HeldGrant>,
     /// `en` or `ko`; empty means as the browser asks.
     pub language: String,
     /// `light`, `dark` or `system`.
@@ -47,4 +69,18 @@ pub struct User {
     pub suspended: bool,
     pub created_at: Timestamp,
     pub generation: u64,
+}
+
+impl User {
+    /// The grants that hold at `now`, in the order of the rows.
+    pub fn grants_at(&self, now: Timestamp) -> Vec<Grant> {
+        let held = self.grants.iter().filter(|held| held.holds_at(now));
+        held.map(|held| held.grant).collect()
+    }
+
+    /// When the next of the grants that hold at `now` ends; None where none does.
+    pub fn next_grant_end(&self, now: Timestamp) -> Option<Timestamp> {
+        let held = self.grants.iter().filter(|held| held.holds_at(now));
+        held.filter_map(|held| held.expires_at).min()
+    }
 }

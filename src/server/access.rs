@@ -4,12 +4,13 @@
 use std::net::IpAddr;
 
 use api::secret::SecretText;
+use rules::grants::{Grant, HeldGrant};
 use rules::names::{TokenId, UserId, UserName};
 use rules::permissions::Subject;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::units::Timestamp;
-use rules::users::{Role, User};
+use rules::users::{DEFAULT_MEMBER, Role, User};
 use uuid::Uuid;
 
 use crate::catalog::users::{BrowserRow, IDLE_HOURS, ROOT};
@@ -117,7 +118,7 @@ pub async fn by_cookie(server: &Server, cookie: &str) -> Result<Option<Caller>, 
     let via = Via::Browser {
         session: BrowserSessionId(browser.id),
     };
-    Ok(Some(caller(&user, None, via)))
+    Ok(Some(caller(&user, None, via, now)))
 }
 
 /// Who is behind this bearer token; None where it is none of ours.
@@ -159,7 +160,7 @@ pub async fn by_token(
             });
     }
     let via = Via::Token { id: token.id };
-    Ok(Some(caller(&user, Some(token.scopes), via)))
+    Ok(Some(caller(&user, Some(token.scopes), via, now)))
 }
 
 /// Root on this machine, or the user that runs the server: the caller that doors let in through the local
@@ -168,7 +169,7 @@ pub fn local_root(_server: &Server) -> Caller {
     Caller {
         subject: Subject {
             user: ROOT,
-            role: Role::Administrator,
+            grants: root_grants(),
             domain: rules::tenancy::DomainId::DEFAULT,
             scopes: None,
         },
@@ -313,7 +314,7 @@ async fn admit(
     let via = Via::Browser {
         session: BrowserSessionId(browser.id),
     };
-    let (ends_at, caller) = (browser.ends_at, caller(&user, None, via));
+    let (ends_at, caller) = (browser.ends_at, caller(&user, None, via, now));
     let device = device.unwrap_or_else(|| KnownBrowser::draw(user.id));
     server
         .catalog()
@@ -330,11 +331,16 @@ async fn admit(
     })
 }
 
-fn caller(user: &User, scopes: Option<Vec<rules::permissions::Permission>>, via: Via) -> Caller {
+fn caller(
+    user: &User,
+    scopes: Option<Vec<rules::permissions::Permission>>,
+    via: Via,
+    now: Timestamp,
+) -> Caller {
     Caller {
         subject: Subject {
             user: user.id,
-            role: user.role,
+            grants: user.grants_at(now),
             domain: user.domain,
             scopes,
         },
@@ -355,13 +361,25 @@ fn suspended() -> Refusal {
     refusals::user_suspended()
 }
 
-/// A new user as rows keep one.
+/// What root on the machine holds.
+fn root_grants() -> Vec<Grant> {
+    vec![Grant::SITE_ADMINISTRATOR, DEFAULT_MEMBER.grant]
+}
+
+/// A new user of the domain `default` as rows keep one.
 pub(crate) fn new_user(name: UserName, role: Role, now: Timestamp) -> User {
+    let lasting = |grant| HeldGrant {
+        grant,
+        expires_at: None,
+    };
+    let mut grants: Vec<HeldGrant> = role.grants().into_iter().map(lasting).collect();
+    grants.push(DEFAULT_MEMBER);
     User {
         id: UserId::make(now, base::observe::random()),
         name,
         domain: rules::tenancy::DomainId::DEFAULT,
         role,
+        grants,
         language: String::new(),
         theme: "system".to_owned(),
         time_zone: String::new(),

@@ -1,7 +1,7 @@
 //! One function per thing a user may do: check, decide, write, return. Doors have no other way in.
 //! Every one asks `rules::permissions::may` first; what a page hides is refused here.
 
-use rules::permissions::{Permission, may};
+use rules::permissions::{Extent, Permission, may, reach};
 use rules::refusal::Refusal;
 use rules::refusals;
 use serde::Serialize;
@@ -12,6 +12,7 @@ use crate::catalog::Rows;
 use crate::catalog::request_key::RequestKey;
 use crate::{Failure, ServerFault};
 
+mod accounts;
 pub mod attention;
 pub mod backups;
 pub mod certificates;
@@ -31,6 +32,7 @@ pub mod session_detail;
 pub mod sessions;
 pub mod settings;
 pub mod system;
+pub mod tenancy;
 pub mod users;
 
 /// Names one POST of one caller, so that a repetition acts once.
@@ -48,6 +50,15 @@ pub struct IdempotencyKey {
 fn allowed(caller: &Caller, verb: Permission) -> Result<(), Failure> {
     let subject = &caller.subject;
     may(subject, verb, &subject.scope_of(verb)).map_err(Failure::from)
+}
+
+/// May the caller do this on anything at all? Which things, `find` and the reach of a list say.
+fn somewhere(caller: &Caller, permission: Permission) -> Result<(), Failure> {
+    let subject = &caller.subject;
+    match reach(subject, permission).extent() {
+        Extent::Nothing => allowed(caller, permission),
+        Extent::Some { .. } | Extent::Everything => Ok(()),
+    }
 }
 
 /// What an act gave.

@@ -43,6 +43,7 @@ pub(crate) mod self_tests;
 pub(crate) mod session_table;
 pub(crate) mod sessions;
 mod state_checks;
+pub(crate) mod tenancy;
 #[cfg(test)]
 mod tests;
 pub(crate) mod users;

@@ -1,7 +1,7 @@
 //! What changed, as streams hear it: the journal of event rows, resumed by sequence, and the bare
 //! revision for those who only want to know that something did. Derived; stores nothing.
 
-use rules::permissions::{Permission, Reach, Subject, may, reach};
+use rules::permissions::{Permission, Reach, Subject, heard, may};
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -75,7 +75,7 @@ pub async fn subscribe(
     let reset = after > newest || after + 1 < first;
     Ok(Subscription {
         server: server.clone(),
-        reach: reach(subject, Permission::SystemRead).or_own(subject),
+        reach: heard(subject),
         revision,
         after: if reset { newest } else { after },
         reset,
@@ -107,7 +107,7 @@ impl Subscription {
             if self.revision.changed().await.is_err() {
                 return Ok(None);
             }
-            let (after, reach) = (self.after, self.reach);
+            let (after, reach) = (self.after, self.reach.clone());
             let (rows, looked) = self.server.catalog().read_now("read the journal", |view| {
                 view.events_after(&reach, after, MAX_BATCH)
             })?;
@@ -146,7 +146,7 @@ mod tests {
     fn subject(user: UserId, role: Role) -> Subject {
         Subject {
             user,
-            role,
+            grants: role.grants(),
             domain: rules::tenancy::DomainId::DEFAULT,
             scopes: None,
         }

@@ -324,7 +324,7 @@ mod tests {
     fn subject(user: UserId, role: rules::users::Role) -> rules::permissions::Subject {
         rules::permissions::Subject {
             user,
-            role,
+            grants: role.grants(),
             domain: rules::tenancy::DomainId::DEFAULT,
             scopes: None,
         }
@@ -415,7 +415,7 @@ mod tests {
                 server
                     .catalog()
                     .read_now("compare", |view| {
-                        let kept = server.snapshots().recent_events(view, reach, 3)?;
+                        let kept = server.snapshots().recent_events(view, reach.clone(), 3)?;
                         assert_eq!(kept, view.events_latest(&reach, 3)?);
                         Ok(())
                     })

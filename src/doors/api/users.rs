@@ -50,8 +50,19 @@ pub(super) async fn create(
         name,
         role,
         password,
+        domain,
     } = sent.value;
-    let made = users::create_once(&api.server, &caller, &name, role, password, sent.key).await?;
+    let domain = domain.as_deref();
+    let made = users::create_once(
+        &api.server,
+        &caller,
+        &name,
+        role,
+        password,
+        domain,
+        sent.key,
+    )
+    .await?;
     let user = made.value;
     let response = responses::made(&user, &format!("/api/v1/users/{}", user.id))?;
     let response = responses::with_header(response, "etag", &format!("\"{}\"", user.generation));

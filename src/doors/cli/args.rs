@@ -179,6 +179,15 @@ pub enum Command {
     /// Users who may sign in
     #[command(subcommand, visible_alias = "users")]
     User(UserCommand),
+    /// Domains of the site: organisations with users and projects of their own
+    #[command(subcommand, visible_alias = "domains")]
+    Domain(DomainCommand),
+    /// Projects and their members
+    #[command(subcommand, visible_alias = "projects")]
+    Project(ProjectCommand),
+    /// Roles of users on a domain or the whole site
+    #[command(subcommand, visible_alias = "roles")]
+    Role(RoleCommand),
     /// Your API tokens
     #[command(subcommand, visible_alias = "tokens")]
     Token(TokenCommand),
@@ -776,6 +785,9 @@ pub enum UserCommand {
         /// Make the user an administrator
         #[arg(long)]
         administrator: bool,
+        /// The domain that the user belongs to; your own when left out
+        #[arg(long, value_name = "DOMAIN")]
+        domain: Option<String>,
         #[command(flatten)]
         password: Password,
     },
@@ -809,6 +821,122 @@ pub enum UserCommand {
     Rm {
         #[arg(value_name = "USER", required = true)]
         users: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum DomainCommand {
+    /// List the domains that you may see
+    Ls,
+    /// Make a domain with a project called default
+    Create {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// What people read
+        #[arg(long)]
+        title: Option<String>,
+    },
+    /// Change a domain's title
+    Set {
+        #[arg(value_name = "DOMAIN")]
+        domain: String,
+        #[arg(long)]
+        title: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ProjectCommand {
+    /// List the projects that you may see
+    Ls,
+    /// Show one
+    Get {
+        #[arg(value_name = "PROJECT")]
+        project: String,
+    },
+    /// Make a project
+    Create {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// What people read
+        #[arg(long)]
+        title: Option<String>,
+        /// Your own domain when left out
+        #[arg(long, value_name = "DOMAIN")]
+        domain: Option<String>,
+    },
+    /// Change a project's title
+    Set {
+        #[arg(value_name = "PROJECT")]
+        project: String,
+        #[arg(long)]
+        title: String,
+    },
+    /// Archive a project: no new sessions, history stays
+    Archive {
+        #[arg(value_name = "PROJECT")]
+        project: String,
+        /// Permit new sessions again
+        #[arg(long)]
+        undo: bool,
+    },
+    /// List the members of a project
+    Members {
+        #[arg(value_name = "PROJECT")]
+        project: String,
+    },
+    /// Make users members of a project, or give members another role
+    Add {
+        #[arg(value_name = "PROJECT")]
+        project: String,
+        #[arg(value_name = "USER", required = true)]
+        users: Vec<String>,
+        /// member launches, viewer sees all sessions, lead also ends them and chooses members
+        #[arg(long, default_value = "member", value_parser = ["member", "viewer", "lead"])]
+        role: String,
+        /// When the membership ends, such as 30d; never when left out
+        #[arg(long, value_name = "TIME")]
+        expires: Option<String>,
+    },
+    /// Remove users from a project
+    Rm {
+        #[arg(value_name = "PROJECT")]
+        project: String,
+        #[arg(value_name = "USER", required = true)]
+        users: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RoleCommand {
+    /// List the roles of a user
+    Ls {
+        #[arg(value_name = "USER")]
+        user: String,
+    },
+    /// Give a user a role on a domain, or on the whole site
+    Grant {
+        #[arg(value_name = "USER")]
+        user: String,
+        /// An auditor sees everything, an administrator changes everything
+        #[arg(value_name = "ROLE", value_parser = ["auditor", "administrator"])]
+        role: String,
+        /// The whole site when left out
+        #[arg(long, value_name = "DOMAIN")]
+        domain: Option<String>,
+        /// When the role ends, such as 30d; never when left out
+        #[arg(long, value_name = "TIME")]
+        expires: Option<String>,
+    },
+    /// Take a role away
+    Revoke {
+        #[arg(value_name = "USER")]
+        user: String,
+        #[arg(value_name = "ROLE", value_parser = ["auditor", "administrator"])]
+        role: String,
+        /// The whole site when left out
+        #[arg(long, value_name = "DOMAIN")]
+        domain: Option<String>,
     },
 }
 

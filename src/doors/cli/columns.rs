@@ -7,7 +7,9 @@ use api::events::EventView;
 use api::gpus::Gpu;
 use api::operations::OperationView;
 use api::sessions::{SessionView, UsageSample, WaitingView};
+use api::tenancy::{DomainView, GrantView, MemberView, ProjectView};
 use api::users::TokenView;
+use rules::grants::GrantRole;
 use rules::image::CatalogImage;
 use rules::users::User;
 
@@ -206,6 +208,39 @@ pub(super) const USERS: &[Column<User>] = &[
     column("LANGUAGE", 9, |r, _| dash(&r.language)),
     column("TIME ZONE", 9, |r, _| dash(&r.time_zone)),
     column("ID", 9, |r, _| r.id.to_string()),
+];
+
+pub(super) const DOMAINS: &[Column<DomainView>] = &[
+    column("NAME", 0, |r, _| r.name.clone()),
+    column("TITLE", 2, |r, _| dash(&r.title)),
+    column("USERS", 1, |r, _| r.users.to_string()),
+    column("ID", 9, |r, _| r.id.to_string()),
+];
+
+pub(super) const PROJECTS: &[Column<ProjectView>] = &[
+    column("NAME", 0, |r, _| r.name.clone()),
+    column("DOMAIN", 2, |r, _| r.domain.clone()),
+    column("TITLE", 4, |r, _| dash(&r.title)),
+    column("STATE", 3, |r, _| r.state.word().to_owned()),
+    column("ROLE", 1, |r, _| maybe(r.role.map(GrantRole::word))),
+    column("MEMBERS", 3, |r, _| r.members.to_string()),
+    column("SESSIONS", 3, |r, _| r.live_sessions.to_string()),
+    column("ID", 9, |r, _| r.id.to_string()),
+];
+
+pub(super) const MEMBERS: &[Column<MemberView>] = &[
+    column("NAME", 0, |r, _| r.user.name.to_string()),
+    column("ROLE", 1, |r, _| r.role.word().to_owned()),
+    column("EXPIRES", 2, |r, _| maybe(r.expires_at)),
+    column("ID", 9, |r, _| r.user.id.to_string()),
+];
+
+pub(super) const GRANTS: &[Column<GrantView>] = &[
+    column("ROLE", 0, |r, _| r.role.word().to_owned()),
+    column("SCOPE", 1, |r, _| r.scope.clone()),
+    column("DOMAIN", 2, |r, _| maybe(r.domain.as_ref())),
+    column("PROJECT", 2, |r, _| maybe(r.project.as_ref())),
+    column("EXPIRES", 3, |r, _| maybe(r.expires_at)),
 ];
 
 pub(super) const TOKENS: &[Column<TokenView>] = &[

@@ -58,6 +58,7 @@ pub(super) async fn user(
         UserCommand::Add {
             name,
             administrator,
+            domain,
             password,
         } => {
             let role = if administrator {
@@ -65,11 +66,14 @@ pub(super) async fn user(
             } else {
                 "user"
             };
-            let body = json!({
+            let mut body = json!({
                 "name": name,
                 "role": role,
                 "password": login::new_password(&password)?,
             });
+            if let Some(domain) = domain {
+                body["domain"] = domain.into();
+            }
             let made = client.send::<User>("/api/v1/users", &body).await?;
             print(&view.said(&made.body, &format!("{}  {role}", made.read.name))?);
         }

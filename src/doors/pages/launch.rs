@@ -471,6 +471,7 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
             .filter(|id| !id.is_empty())
             .map(str::to_owned)
             .collect(),
+        project: None,
         device_affinity: None,
     })
 }

@@ -21,6 +21,7 @@ pub enum Nav {
     History,
     Images,
     Users,
+    Projects,
     Events,
     Node,
     System,
@@ -71,6 +72,8 @@ pub struct PageLayout {
     pub user: Option<SignedInUser>,
     /// Whether the menu shows what only administrators use.
     pub administrator: bool,
+    /// Whether the menu has projects.
+    pub projects: bool,
     /// This answer's own number for `<style>` made by the terminal.
     pub nonce: String,
     /// Path and query of this page, so that a switch leads back to it.

@@ -418,7 +418,7 @@ mod tests {
             address: address.to_owned(),
             subject: Subject {
                 user: UserId(uuid::Uuid::nil()),
-                role: Role::User,
+                grants: Role::User.grants(),
                 domain: DomainId::DEFAULT,
                 scopes: None,
             },
@@ -500,7 +500,7 @@ mod tests {
         let pages = Arc::new(OpenPages::default());
         let one = page_at("a");
         let mut others = vec![one.clone(); 8];
-        others[0].subject.role = Role::Administrator;
+        others[0].subject.grants = Role::Administrator.grants();
         others[1].subject.scopes = Some(vec![rules::permissions::Permission::SessionsRead]);
         others[2].subject.user = UserId(uuid::Uuid::max());
         others[3].language = Language::Korean;

@@ -169,7 +169,7 @@ pub struct EmptyTable {
 #[derive(Clone, Debug, Default)]
 pub struct TableState {
     /// Address of the page, without a query.
-    pub path: &'static str,
+    pub path: std::borrow::Cow<'static, str>,
     /// Filters by name, in the order of the address; empty ones are left out of it.
     pub filters: Vec<(&'static str, String)>,
     /// As typed; empty: the usual order.
@@ -183,7 +183,7 @@ pub struct TableState {
 impl TableState {
     /// Reads an address: the filters of these names, `sort` and `page`. What is not known is left out.
     pub fn read(
-        path: &'static str,
+        path: impl Into<std::borrow::Cow<'static, str>>,
         filters: &[&'static str],
         asked: &[(String, String)],
     ) -> TableState {
@@ -192,7 +192,7 @@ impl TableState {
             found.map(|(_, value)| value.clone()).unwrap_or_default()
         };
         TableState {
-            path,
+            path: path.into(),
             filters: filters.iter().map(|name| (*name, value(name))).collect(),
             sort: value("sort"),
             page: value("page").parse().unwrap_or(1).clamp(1, MAX_PAGE),
@@ -267,7 +267,7 @@ impl TableState {
 
     /// The same list in another order or on another page.
     fn at(&self, sort: &str, page: u32) -> String {
-        with_query(self.path, &self.pairs(sort, page))
+        with_query(&self.path, &self.pairs(sort, page))
     }
 
     /// The address of another list of the same state, such as its stream or its file, with its columns.

@@ -135,35 +135,37 @@ fn proven(server: &Server, caller: &Caller) -> Result<Option<Timestamp>, Failure
                     let Some((browser, user)) = view.browser_by_id(session.0)? else {
                         return Err(signed_out().into());
                     };
-                    same(caller, &user)?;
+                    let role_end = same(caller, &user, now)?;
                     if browser.ends_at <= now {
                         return Err(signed_out().into());
                     }
-                    Ok(Some(browser.ends_at))
+                    Ok(Some(
+                        role_end.unwrap_or(browser.ends_at).min(browser.ends_at),
+                    ))
                 }
                 Via::Token { id } => {
                     let Some((token, user)) = view.token_by_id(id)? else {
                         return Err(refusals::token_revoked().into());
                     };
-                    same(caller, &user)?;
+                    let role_end = same(caller, &user, now)?;
                     match token.expires_at {
                         Some(end) if end <= now => Err(token_expired(end).into()),
-                        end => Ok(end),
+                        end => Ok(end.into_iter().chain(role_end).min()),
                     }
                 }
             }
         })
 }
 
-/// Errors: the user may less than when the stream was opened.
-fn same(caller: &Caller, user: &User) -> Result<(), Refusal> {
+/// When the next role of the user ends. Errors: the user may less than when the stream was opened.
+fn same(caller: &Caller, user: &User, now: Timestamp) -> Result<Option<Timestamp>, Refusal> {
     if user.suspended {
         return Err(suspended());
     }
-    if caller.subject.exceeds(user.role) {
+    if caller.subject.exceeds(&user.grants_at(now)) {
         return Err(refusals::role_changed());
     }
-    Ok(())
+    Ok(user.next_grant_end(now))
 }
 
 fn too_many() -> Refusal {

@@ -59,7 +59,7 @@ pub(super) fn caller_of(server: &Server, name: &str, role: Role) -> Caller {
     Caller {
         subject: Subject {
             user: user.id,
-            role,
+            grants: role.grants(),
             domain: rules::tenancy::DomainId::DEFAULT,
             scopes: None,
         },
@@ -383,10 +383,10 @@ async fn every_act_asks_for_its_capability_first() {
     let mina = users::create(&server, &boss, "mina", Role::User, "correct horse battery")
         .await
         .unwrap();
-    let as_caller = |user, role, scopes| Caller {
+    let as_caller = |user, role: Role, scopes| Caller {
         subject: Subject {
             user,
-            role,
+            grants: role.grants(),
             domain: rules::tenancy::DomainId::DEFAULT,
             scopes,
         },

@@ -3,8 +3,9 @@
 
 use api::secret::SecretText;
 use api::users::UserPreferences;
-use rules::names::{UserId, UserName};
-use rules::permissions::{self, Permission, Subject};
+use rules::grants::{Grant, HeldGrant};
+use rules::names::UserName;
+use rules::permissions::{self, Permission};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{SessionState, plain, text};
@@ -14,7 +15,9 @@ use rules::users::{Role, User};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{IdempotencyKey, Once, allowed, once, own_key};
+use super::accounts::{find, keep_an_administrator};
+use super::tenancy::home_of_account;
+use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
 use crate::access::password::{self, PasswordCheck};
 use crate::access::{self, Caller, Via};
 use crate::catalog::events::NewEvent;
@@ -57,7 +60,7 @@ pub struct SetupLinks {
 ///
 /// Errors: `setup.root-needed` for everybody but root on this machine while setup is open.
 pub async fn setup_links(server: &Server, caller: &Caller) -> Result<SetupLinks, Failure> {
-    allowed(caller, Permission::UsersWrite)?;
+    of_the_site(caller)?;
     let open = access::setup_open(server);
     if open && caller.via != Via::LocalRoot {
         return Err(refusals::setup_root_needed().into());
@@ -79,7 +82,7 @@ pub async fn setup_links(server: &Server, caller: &Caller) -> Result<SetupLinks,
 
 /// All users with an account, by name. Root on the machine has none and is left out.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<User>, Failure> {
-    allowed(caller, Permission::UsersRead)?;
+    somewhere(caller, Permission::UsersRead)?;
     let reach = permissions::reach(&caller.subject, Permission::UsersRead);
     server.catalog().read_now("list users", |view| {
         let mut users = view.users(&reach)?;
@@ -90,7 +93,7 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<User>, Failure
 
 /// One user, by id or name. Errors: `user.not-found`.
 pub async fn get(server: &Server, caller: &Caller, who: &str) -> Result<User, Failure> {
-    allowed(caller, Permission::UsersRead)?;
+    somewhere(caller, Permission::UsersRead)?;
     server.catalog().read_now("show a user", |view| {
         find(view, &caller.subject, Permission::UsersRead, who)
     })
@@ -107,23 +110,28 @@ pub async fn create(
     role: Role,
     password: impl Into<SecretText>,
 ) -> Result<User, Failure> {
-    let made = create_once(server, caller, name, role, password, None).await?;
+    let made = create_once(server, caller, name, role, password, None, None).await?;
     Ok(made.value)
 }
 
-/// As `create`, and at most once for the same key.
+/// As `create`, in a domain (none: the caller's own), and at most once for the same key. The user begins as a member
+/// of the domain's project `default`.
 ///
-/// Errors: as `create`; `idempotency.key-reused`.
+/// Errors: as `create`; `domain.not-found`; `idempotency.key-reused`.
 pub async fn create_once(
     server: &Server,
     caller: &Caller,
     name: &str,
     role: Role,
     password: impl Into<SecretText>,
+    domain: Option<&str>,
     key: Option<IdempotencyKey>,
 ) -> Result<Once<User>, Failure> {
     let password = password.into();
-    allowed(caller, Permission::UsersWrite)?;
+    somewhere(caller, Permission::UsersWrite)?;
+    if permissions::is_administrator(role) {
+        of_the_site(caller)?;
+    }
     // Its body holds a password, whose plain digest is not to be kept.
     let key = own_key(caller, key.map(|key| key.blinded(server)))?;
     let name = UserName::parse(name.trim())?;
@@ -138,11 +146,21 @@ pub async fn create_once(
         server.hasher().hash(&password).await?
     };
     let user = access::new_user(name, role, server.clock().now());
-    let actor = caller.name.clone();
+    let (actor, subject) = (caller.name.clone(), caller.subject.clone());
+    let domain = domain.map(str::to_owned);
     server
         .catalog()
         .write(Lane::Requests, "add a user", move |rows| {
             once(rows, key.as_ref(), || {
+                let (domain, member) = home_of_account(rows, &subject, domain.as_deref())?;
+                let mut grants = user.grants.clone();
+                grants.retain(|held| !held.grant.role.is_of_project());
+                grants.extend(member);
+                let user = User {
+                    domain,
+                    grants,
+                    ..user
+                };
                 rows.insert_user(&user, &hash)?;
                 if permissions::is_administrator(role) {
                     rows.finish_setup()?;
@@ -171,7 +189,7 @@ pub async fn set_password(
     tokens: TokensAfterReset,
 ) -> Result<User, Failure> {
     let password = password.into();
-    allowed(caller, Permission::UsersWrite)?;
+    somewhere(caller, Permission::UsersWrite)?;
     let user = server.catalog().read_now("show a user", |view| {
         find(view, &caller.subject, Permission::UsersWrite, who)
     })?;
@@ -211,7 +229,7 @@ pub async fn set_role(
     role: Role,
     if_match: Option<u64>,
 ) -> Result<User, Failure> {
-    allowed(caller, Permission::UsersWrite)?;
+    of_the_site(caller)?;
     change(
         server,
         caller,
@@ -226,11 +244,17 @@ pub async fn set_role(
                 keep_an_administrator(rows, user)?;
             }
             let before = user.role;
-            let changed = User {
-                role,
-                ..user.clone()
-            };
-            put(rows, &changed)?;
+            let site = Grant::SITE_ADMINISTRATOR;
+            if permissions::is_administrator(role) {
+                let lasting = HeldGrant {
+                    grant: site,
+                    expires_at: None,
+                };
+                rows.put_grant(user.id, &lasting)?;
+            } else {
+                rows.forget_grant(user.id, &site)?;
+            }
+            put(rows, user)?;
             note(
                 rows,
                 actor,
@@ -254,7 +278,7 @@ pub async fn suspend(
     suspended: bool,
     if_match: Option<u64>,
 ) -> Result<User, Failure> {
-    allowed(caller, Permission::UsersWrite)?;
+    somewhere(caller, Permission::UsersWrite)?;
     let own = caller.subject.user;
     change(
         server,
@@ -299,7 +323,7 @@ pub async fn remove(
     who: &str,
     if_match: Option<u64>,
 ) -> Result<User, Failure> {
-    allowed(caller, Permission::UsersWrite)?;
+    somewhere(caller, Permission::UsersWrite)?;
     let (own, actor, who) = (caller.subject.user, caller.name.clone(), who.to_owned());
     let subject = caller.subject.clone();
     server
@@ -428,21 +452,9 @@ pub async fn end_sign_in(server: &Server, caller: &Caller, id: Uuid) -> Result<(
     }
 }
 
-/// The user that is meant, where the subject has the permission for their domain.
-fn find(
-    view: &ReadTransaction<'_>,
-    subject: &Subject,
-    permission: Permission,
-    who: &str,
-) -> Result<User, Failure> {
-    let found = match who.parse::<UserId>() {
-        Ok(id) => view.user(id)?,
-        Err(_) => view.user_named(who)?,
-    };
-    found
-        .filter(|user| user.id != ROOT)
-        .filter(|user| permissions::may(subject, permission, &Scope::domain(user.domain)).is_ok())
-        .ok_or_else(|| refusals::user_not_found().into())
+/// Refuses who may not change accounts of the whole site, such as its administrators.
+fn of_the_site(caller: &Caller) -> Result<(), Failure> {
+    permissions::may(&caller.subject, Permission::UsersWrite, &Scope::SITE).map_err(Failure::from)
 }
 
 fn own(view: &ReadTransaction<'_>, caller: &Caller) -> Result<User, Failure> {
@@ -481,14 +493,6 @@ fn fresh(user: &User, if_match: Option<u64>) -> Result<(), Refusal> {
         return Ok(());
     }
     Err(refusals::user_stale(&user.name, user.generation))
-}
-
-fn keep_an_administrator(rows: &Rows<'_>, user: &User) -> Result<(), Failure> {
-    let counts = permissions::is_administrator(user.role) && !user.suspended;
-    if counts && rows.administrators()? <= 1 {
-        return Err(refusals::user_last_administrator(&user.name).into());
-    }
-    Ok(())
 }
 
 fn oneself(verb: &str) -> Refusal {

@@ -228,9 +228,9 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "insert into user
-                     (id, name, role, language, theme, time_zone, suspended, password, created_at,
+                     (id, name, language, theme, time_zone, suspended, password, created_at,
                       generation)
-                 values (?1, ?2, 'user', '', 'system', '', 0, '', ?3, 1)",
+                 values (?1, ?2, '', 'system', '', 0, '', ?3, 1)",
             )?
             .execute((id.0.as_bytes(), name, at.as_millis()))?;
         self.join_default(id)
@@ -238,6 +238,7 @@ impl Rows<'_> {
 
     fn forget_ended(&self, before: Timestamp, most: u32) -> Result<usize, Failure> {
         let mut gone = self.forget_answers()? + self.forget_old_sign_ins()?;
+        gone += self.forget_ended_grants()?;
         gone += self
             .connection
             .prepare_cached(

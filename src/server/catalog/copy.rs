@@ -468,9 +468,9 @@ pub(crate) fn pretend_history(data: &Path, users: u32, events: u32) {
         .execute_batch(&format!(
             "begin;
              with recursive n(i) as (select 1 union all select i + 1 from n where i < {users})
-             insert into user (id, name, role, language, theme, time_zone, suspended, password,
+             insert into user (id, name, language, theme, time_zone, suspended, password,
                                  created_at, generation)
-             select randomblob(16), 'user-' || i, 'user', 'ko', 'system', 'Asia/Seoul', 0,
+             select randomblob(16), 'user-' || i, 'ko', 'system', 'Asia/Seoul', 0,
                     '$argon2id$v=19$m=19456,t=2,p=1$' || hex(randomblob(16)) || '$' || hex(randomblob(16)),
                     1800000000000 + i, 1
              from n;

@@ -27,6 +27,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("migrations/0016_session_table.sql"),
     include_str!("migrations/0017_maintenance.sql"),
     include_str!("migrations/0018_holds.sql"),
+    include_str!("migrations/0019_grants.sql"),
 ];
 
 /// Marks the file as a catalog of ours: "frdl".

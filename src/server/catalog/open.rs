@@ -137,15 +137,21 @@ fn found(connection: &Connection, clock: &Clock) -> rusqlite::Result<()> {
     )?;
     // Root on the box owns what it starts over the local socket, before and after setup.
     connection.execute(
-        "insert into user (id, name, role, language, theme, time_zone, suspended, password,
+        "insert into user (id, name, language, theme, time_zone, suspended, password,
                              created_at, generation)
-         values (?1, 'root', 'administrator', '', '', '', 0, ?2, ?3, 1)
+         values (?1, 'root', '', '', '', 0, ?2, ?3, 1)
          on conflict (id) do nothing",
         (
             users::ROOT.0.as_bytes(),
             users::NO_PASSWORD,
             now.as_millis(),
         ),
+    )?;
+    connection.execute(
+        "insert into role_grant (user, role, domain)
+         values (?1, 'administrator', x'')
+         on conflict do nothing",
+        [users::ROOT.0.as_bytes()],
     )?;
     connection.execute(
         "insert into membership (user, project, role)

@@ -11,19 +11,58 @@ pub(super) fn condition(
     table: ReachedTable,
     place: &str,
 ) -> (String, Option<[u8; 16]>) {
-    let owner = table.owner;
+    let own = table.owner;
     match reach.extent() {
         Extent::Everything => (format!("{place} is null"), None),
         Extent::Nothing => (format!("{place} is not null"), None),
-        Extent::Owner(user) => (format!("{owner} = {place}"), Some(*user.0.as_bytes())),
-        Extent::Domain(domain) if table.has_domain => {
-            (format!("domain = {place}"), Some(*domain.0.as_bytes()))
+        // The usual reach keeps one text, and the index of the owner.
+        Extent::Some {
+            owner: Some(user),
+            projects,
+            domains,
+        } if table.project.is_none_or(|_| projects.is_empty()) && domains.is_empty() => {
+            (format!("{own} = {place}"), Some(*user.0.as_bytes()))
         }
-        Extent::Domain(domain) => (
-            format!("{owner} in (select id from user where domain = {place})"),
-            Some(*domain.0.as_bytes()),
-        ),
+        Extent::Some {
+            owner,
+            projects,
+            domains,
+        } => {
+            let mut any = Vec::new();
+            if let Some(user) = owner {
+                any.push(format!("{own} = {}", literal(user.0)));
+            }
+            if let Some(column) = table.project
+                && !projects.is_empty()
+            {
+                let ids = literals(projects.iter().map(|id| id.0));
+                any.push(format!("{column} in ({ids})"));
+            }
+            if !domains.is_empty() {
+                let ids = literals(domains.iter().map(|id| id.0));
+                any.push(match table.has_domain {
+                    true => format!("domain in ({ids})"),
+                    false => format!("{own} in (select id from user where domain in ({ids}))"),
+                });
+            }
+            if any.is_empty() {
+                return (format!("{place} is not null"), None);
+            }
+            (
+                format!("({place} is null and ({}))", any.join(" or ")),
+                None,
+            )
+        }
     }
+}
+
+fn literals(ids: impl Iterator<Item = uuid::Uuid>) -> String {
+    ids.map(literal).collect::<Vec<_>>().join(", ")
+}
+
+/// Sixteen bytes as SQL writes them; holds nothing but hexadecimal digits.
+fn literal(id: uuid::Uuid) -> String {
+    format!("x'{}'", id.simple())
 }
 
 /// How rows of a table say whose they are.
@@ -32,24 +71,37 @@ pub(super) struct ReachedTable {
     /// The column of the owner; `null` where rows have none.
     pub(super) owner: &'static str,
     pub(super) has_domain: bool,
+    /// The column of the project; None where rows have none.
+    pub(super) project: Option<&'static str>,
 }
 
 pub(super) const SESSION: ReachedTable = ReachedTable {
     owner: "owner",
     has_domain: true,
+    project: Some("project"),
 };
 pub(super) const EVENT: ReachedTable = SESSION;
 pub(super) const OPERATION: ReachedTable = ReachedTable {
     owner: "user",
     has_domain: false,
+    project: None,
 };
 pub(super) const IMAGE: ReachedTable = ReachedTable {
     owner: "null",
     has_domain: true,
+    project: None,
 };
 pub(super) const USER: ReachedTable = ReachedTable {
     owner: "id",
     has_domain: true,
+    project: None,
+};
+
+/// The members of a project reach it by their grants.
+pub(super) const PROJECT: ReachedTable = ReachedTable {
+    owner: "null",
+    has_domain: true,
+    project: Some("id"),
 };
 
 #[cfg(test)]

@@ -113,11 +113,15 @@ CREATE TABLE "installation" (
 , seal_key blob, sealed_at integer) strict;
 
 CREATE TABLE membership (
-    user blob not null references "user" (id),
+    user blob not null references user (id),
     project blob not null references project (id),
-    role text not null check (role in ('member')),
+    role text not null check (role in ('member', 'viewer', 'lead')),
+    -- Null: until it is taken away.
+    expires_at integer,
     primary key (user, project)
 ) strict, without rowid;
+
+CREATE INDEX membership_project on membership (project);
 
 CREATE TABLE node (
     id blob primary key,
@@ -168,10 +172,20 @@ CREATE TABLE project (
     domain blob not null references domain (id),
     name text not null,
     title text not null,
-    state text not null check (state in ('active')),
+    state text not null check (state in ('active', 'archived')),
     generation integer not null,
     unique (domain, name)
 ) strict;
+
+CREATE TABLE role_grant (
+    user blob not null references user (id),
+    role text not null check (role in ('auditor', 'administrator')),
+    -- A domain; empty for the whole site.
+    domain blob not null,
+    -- Null: until it is taken away.
+    expires_at integer,
+    primary key (user, domain, role)
+) strict, without rowid;
 
 CREATE TABLE "self_test_report" (
     id blob primary key,
@@ -293,7 +307,6 @@ CREATE INDEX token_user on token (user);
 CREATE TABLE "user" (
     id blob primary key,
     name text not null,
-    role text not null check (role in ('user', 'administrator')),
     language text not null,
     theme text not null,
     time_zone text not null,

@@ -41,9 +41,9 @@ fn owner(catalog: &Catalog) -> UserId {
     catalog
         .write_now(Lane::Requests, "make an owner", move |rows| {
             rows.connection.execute(
-                "insert into user (id, name, role, language, theme, time_zone, suspended,
+                "insert into user (id, name, language, theme, time_zone, suspended,
                                      password, created_at, generation)
-                 values (?1, ?2, 'user', '', '', '', 0, '', 0, 1)",
+                 values (?1, ?2, '', '', '', 0, '', 0, 1)",
                 (owner.0.as_bytes(), owner.to_string()),
             )?;
             Ok(())
@@ -56,7 +56,7 @@ fn owner(catalog: &Catalog) -> UserId {
 fn everything() -> rules::permissions::Reach {
     let subject = rules::permissions::Subject {
         user: users::ROOT,
-        role: rules::users::Role::Administrator,
+        grants: rules::users::Role::Administrator.grants(),
         domain: rules::tenancy::DomainId::DEFAULT,
         scopes: None,
     };

@@ -67,14 +67,23 @@ pub(crate) struct SetupRow {
 }
 
 const USER: &str =
-    "id, name, domain, role, language, theme, time_zone, suspended, created_at, generation";
+    "id, name, domain, language, theme, time_zone, suspended, created_at, generation,
+     exists (
+         select 1
+         from role_grant
+         where role_grant.user = user.id and role_grant.domain = x'' and role = 'administrator'
+     ) as administrator";
 
 fn user_row(row: &Row<'_>) -> rusqlite::Result<User> {
     Ok(User {
         id: UserId(value::id(row, "id")?),
         name: value::word(row, "name", |text| UserName::parse(text).ok())?,
         domain: DomainId(value::id(row, "domain")?),
-        role: value::word(row, "role", Role::parse)?,
+        role: match row.get("administrator")? {
+            true => Role::Administrator,
+            false => Role::User,
+        },
+        grants: Vec::new(),
         language: row.get("language")?,
         theme: row.get("theme")?,
         time_zone: row.get("time_zone")?,
@@ -116,26 +125,36 @@ fn token_row(row: &Row<'_>) -> rusqlite::Result<TokenRow> {
 impl ReadTransaction<'_> {
     /// One user who was not removed.
     pub(crate) fn user(&self, id: UserId) -> Result<Option<User>, Failure> {
-        Ok(self
+        let found = self
             .connection
             .prepare_cached(&format!(
                 "select {USER} from user where id = ?1 and removed_at is null"
             ))?
             .query_row([id.0.as_bytes()], user_row)
-            .optional()?)
+            .optional()?;
+        self.with_grants(found)
     }
 
     pub(crate) fn user_named(&self, name: &str) -> Result<Option<User>, Failure> {
-        Ok(self
+        let found = self
             .connection
             .prepare_cached(&format!(
                 "select {USER} from user where name = ?1 and removed_at is null"
             ))?
             .query_row([name], user_row)
-            .optional()?)
+            .optional()?;
+        self.with_grants(found)
     }
 
-    /// Everybody who was not removed, by name.
+    fn with_grants(&self, found: Option<User>) -> Result<Option<User>, Failure> {
+        let Some(mut user) = found else {
+            return Ok(None);
+        };
+        user.grants = self.grants_of(user.id)?;
+        Ok(Some(user))
+    }
+
+    /// Everybody who was not removed, by name; without their grants.
     pub(crate) fn users(&self, reach: &Reach) -> Result<Vec<User>, Failure> {
         let (reached, value) = condition(reach, USER_TABLE, "?1");
         let mut statement = self.connection.prepare_cached(&format!(
@@ -156,11 +175,12 @@ impl ReadTransaction<'_> {
             .optional()?)
     }
 
-    /// The domain and the project that a user's new sessions belong to: the first they are a member of. None
-    /// for a user who is in no project.
+    /// The domain and the project that a user's new sessions belong to where they name none: the first active one
+    /// in which they may launch. None for a user who may in none.
     pub(crate) fn home_project(
         &self,
         id: UserId,
+        now: Timestamp,
     ) -> Result<Option<(DomainId, ProjectId)>, Failure> {
         Ok(self
             .connection
@@ -168,11 +188,13 @@ impl ReadTransaction<'_> {
                 "select project.domain, project.id
                  from membership
                  join project on project.id = membership.project
-                 where membership.user = ?1
+                 where membership.user = ?1 and membership.role in ('member', 'lead')
+                 and project.state = 'active'
+                 and (membership.expires_at is null or membership.expires_at > ?2)
                  order by project.id
                  limit 1",
             )?
-            .query_row([id.0.as_bytes()], |row| {
+            .query_row((id.0.as_bytes(), now.as_millis()), |row| {
                 Ok((
                     DomainId(value::id(row, "domain")?),
                     ProjectId(value::id(row, "id")?),
@@ -204,14 +226,20 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// How many administrators can sign in.
+    /// How many administrators of the site can sign in, not counting those whose role will end.
     pub(crate) fn administrators(&self) -> Result<u32, Failure> {
         Ok(self
             .connection
             .prepare_cached(
                 "select count(*)
                  from user
-                 where role = 'administrator' and suspended = 0 and removed_at is null and id <> ?1",
+                 where suspended = 0 and removed_at is null and id <> ?1
+                 and exists (
+                     select 1
+                     from role_grant
+                     where role_grant.user = user.id and role_grant.domain = x''
+                     and role = 'administrator' and expires_at is null
+                 )",
             )?
             .query_row([ROOT.0.as_bytes()], |row| row.get(0))?)
     }
@@ -325,7 +353,7 @@ impl ReadTransaction<'_> {
 }
 
 impl Rows<'_> {
-    /// Writes a new user.
+    /// Writes a new user with their grants.
     ///
     /// Errors: `user.name-taken`.
     pub(crate) fn insert_user(&self, user: &User, password: &str) -> Result<(), Failure> {
@@ -335,14 +363,13 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "insert into user
-                     (id, name, role, language, theme, time_zone, suspended, password, created_at,
+                     (id, name, language, theme, time_zone, suspended, password, created_at,
                       generation, domain)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?
             .execute((
                 user.id.0.as_bytes(),
                 user.name.as_str(),
-                user.role.word(),
                 &user.language,
                 &user.theme,
                 &user.time_zone,
@@ -352,33 +379,30 @@ impl Rows<'_> {
                 value::signed(user.generation),
                 user.domain.0.as_bytes(),
             ))?;
-        self.join_default(user.id)
+        for held in &user.grants {
+            self.put_grant(user.id, held)?;
+        }
+        Ok(())
     }
 
     /// Makes a user a member of the project `default`.
     pub(super) fn join_default(&self, id: UserId) -> Result<(), Failure> {
-        self.connection
-            .prepare_cached(
-                "insert into membership (user, project, role) values (?1, ?2, 'member')",
-            )?
-            .execute((id.0.as_bytes(), ProjectId::DEFAULT.0.as_bytes()))?;
-        Ok(())
+        self.put_grant(id, &rules::users::DEFAULT_MEMBER)
     }
 
-    /// Writes what changed about a user, where the row is still of generation `seen`; raises it.
+    /// Writes what changed about a user but their grants, where the row is still of generation `seen`; raises it.
     /// False where it is not, or where the user is gone.
     pub(crate) fn put_user(&self, user: &User, seen: u64) -> Result<bool, Failure> {
         let written = self
             .connection
             .prepare_cached(
                 "update user
-                 set role = ?2, language = ?3, theme = ?4, time_zone = ?5, suspended = ?6,
+                 set language = ?2, theme = ?3, time_zone = ?4, suspended = ?5,
                      generation = generation + 1
-                 where id = ?1 and generation = ?7 and removed_at is null",
+                 where id = ?1 and generation = ?6 and removed_at is null",
             )?
             .execute((
                 user.id.0.as_bytes(),
-                user.role.word(),
                 &user.language,
                 &user.theme,
                 &user.time_zone,
@@ -412,9 +436,7 @@ impl Rows<'_> {
     pub(crate) fn remove_user(&self, id: UserId) -> Result<(), Failure> {
         self.forget_browsers(id, None)?;
         self.forget_tokens(id)?;
-        self.connection
-            .prepare_cached("delete from membership where user = ?1")?
-            .execute([id.0.as_bytes()])?;
+        self.forget_grants(id)?;
         self.connection
             .prepare_cached(
                 "update user

@@ -14,6 +14,9 @@ fn filled(route: &DocumentedRoute, session: &str) -> String {
     route
         .path
         .replace("/sessions/{id}", &format!("/sessions/{session}"))
+        .replace("/projects/{id}", "/projects/default")
+        .replace("/domains/{id}", "/domains/default")
+        .replace("{user}", "nobody")
         .replace("/users/{id}", "/users/nobody")
         .replace("/tokens/{id}", "/tokens/no-such-token")
         .replace("{port}", "8080")
@@ -46,6 +49,10 @@ fn body(route: &DocumentedRoute) -> String {
         Some("CertificateReset") => json!({"to": "own"}).to_string(),
         Some("PartitionRequest") => json!({"profiles": []}).to_string(),
         Some("CordonRequest" | "DrainRequest" | "TestRequest") => "{}".to_owned(),
+        Some("NewDomain" | "NewProject") => json!({"name": "new"}).to_string(),
+        Some("DomainPatch" | "ProjectPatch") => json!({"title": "A title"}).to_string(),
+        Some("NewMember") => json!({"role": "member"}).to_string(),
+        Some("NewGrant") => json!({"role": "auditor"}).to_string(),
         Some("StopRequest") => "{}".to_owned(),
         Some(other) => panic!("roles.rs does not know the body {other}"),
         None => String::new(),
@@ -187,6 +194,11 @@ impl Caller {
                 | Permission::UsersWrite
                 | Permission::SystemRead
                 | Permission::SystemWrite => Expected::Refused(403, "role.administrator-needed"),
+                // A member of the project may read it; making a project is for administrators.
+                Permission::ProjectsWrite if route.path.contains("/projects/{id}") => {
+                    Expected::Refused(403, "role.permission-missing")
+                }
+                Permission::ProjectsWrite => Expected::Refused(403, "role.administrator-needed"),
                 _ if of_a_session => Expected::Refused(404, "session.not-found"),
                 _ => Expected::AllowedOrNothingThere,
             },

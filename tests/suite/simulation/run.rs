@@ -137,7 +137,7 @@ pub(super) fn caller(user: UserId, name: &str) -> Caller {
         subject: Subject {
             domain: rules::tenancy::DomainId::DEFAULT,
             user,
-            role: Role::User,
+            grants: Role::User.grants(),
             scopes: None,
         },
         name: UserName::parse(name).expect("letters"),

@@ -259,6 +259,7 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         "sort" => json!({"type": "string", "enum": [
             "", "created_at", "-created_at", "started_at", "-started_at", "ended_at", "-ended_at", "name", "-name",
         ]}),
+        "role" => json!({"type": "string", "enum": ["auditor", "administrator"]}),
         "scope" => json!({"type": "string", "enum": ["", "mine", "all"]}),
         "range" => json!({"type": "string", "enum": ["", "hour", "day", "week", "month"]}),
         "of" => json!({"type": "string", "pattern": "^(|site|me|(gpu|user):[!-~]{1,64})$"}),

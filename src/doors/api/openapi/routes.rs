@@ -28,6 +28,8 @@ const USERS_READ: Needs = Needs::Verb(Permission::UsersRead);
 const USERS_WRITE: Needs = Needs::Verb(Permission::UsersWrite);
 const IMAGES_READ: Needs = Needs::Verb(Permission::ImagesRead);
 const IMAGES_WRITE: Needs = Needs::Verb(Permission::ImagesWrite);
+const PROJECTS_READ: Needs = Needs::Verb(Permission::ProjectsRead);
+const PROJECTS_WRITE: Needs = Needs::Verb(Permission::ProjectsWrite);
 const ME: Needs = Needs::Verb(Permission::Me);
 const SYSTEM: Needs = Needs::Verb(Permission::SystemRead);
 const SYSTEM_WRITE: Needs = Needs::Verb(Permission::SystemWrite);
@@ -603,6 +605,155 @@ pub const ROUTES: &[DocumentedRoute] = &[
         status: 204,
         answer: SuccessReply::Nothing,
         refusals: &[404, 409, 412],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/users/{id}/grants",
+        operation: "listGrants",
+        tag: "tenancy",
+        summary: "List a user's roles",
+        needs: USERS_READ,
+        answer: SuccessReply::Schema("GrantPage"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/users/{id}/grants",
+        operation: "putGrant",
+        tag: "tenancy",
+        summary: "Give a user a role on a domain or the whole site",
+        needs: USERS_WRITE,
+        body: Some("NewGrant"),
+        answer: SuccessReply::Schema("GrantPage"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/users/{id}/grants",
+        operation: "revokeGrant",
+        tag: "tenancy",
+        summary: "Take a role away",
+        needs: USERS_WRITE,
+        query: &[
+            ("role", "auditor or administrator"),
+            ("domain", "name of the domain; left out: the whole site"),
+        ],
+        answer: SuccessReply::Schema("GrantPage"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/domains",
+        operation: "listDomains",
+        tag: "tenancy",
+        summary: "List domains",
+        needs: PROJECTS_READ,
+        answer: SuccessReply::Schema("DomainPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/domains",
+        operation: "createDomain",
+        tag: "tenancy",
+        summary: "Make a domain with a project called default",
+        needs: PROJECTS_WRITE,
+        body: Some("NewDomain"),
+        status: 201,
+        answer: SuccessReply::Schema("Domain"),
+        refusals: &[400, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PATCH",
+        path: "/api/v1/domains/{id}",
+        operation: "changeDomain",
+        tag: "tenancy",
+        summary: "Change a domain's title (needs If-Match)",
+        needs: PROJECTS_WRITE,
+        body: Some("DomainPatch"),
+        answer: SuccessReply::Schema("Domain"),
+        refusals: &[400, 404, 412, 422, 428],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/projects",
+        operation: "listProjects",
+        tag: "tenancy",
+        summary: "List projects",
+        needs: PROJECTS_READ,
+        answer: SuccessReply::Schema("ProjectPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/projects",
+        operation: "createProject",
+        tag: "tenancy",
+        summary: "Make a project",
+        needs: PROJECTS_WRITE,
+        body: Some("NewProject"),
+        status: 201,
+        answer: SuccessReply::Schema("Project"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/projects/{id}",
+        operation: "getProject",
+        tag: "tenancy",
+        summary: "Show one project",
+        needs: PROJECTS_READ,
+        answer: SuccessReply::Schema("Project"),
+        refusals: &[404, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PATCH",
+        path: "/api/v1/projects/{id}",
+        operation: "changeProject",
+        tag: "tenancy",
+        summary: "Change a title, archive a project or restore it (needs If-Match)",
+        needs: PROJECTS_WRITE,
+        body: Some("ProjectPatch"),
+        answer: SuccessReply::Schema("Project"),
+        refusals: &[400, 404, 409, 412, 422, 428],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/projects/{id}/members",
+        operation: "listMembers",
+        tag: "tenancy",
+        summary: "List the members of a project",
+        needs: PROJECTS_READ,
+        answer: SuccessReply::Schema("MemberPage"),
+        refusals: &[404, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/projects/{id}/members/{user}",
+        operation: "putMember",
+        tag: "tenancy",
+        summary: "Make a user a member, or give a member another role",
+        needs: PROJECTS_WRITE,
+        body: Some("NewMember"),
+        answer: SuccessReply::Schema("Member"),
+        refusals: &[400, 404, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/projects/{id}/members/{user}",
+        operation: "removeMember",
+        tag: "tenancy",
+        summary: "Remove a member",
+        needs: PROJECTS_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404, 409, 422],
         ..ROUTE
     },
     DocumentedRoute {

@@ -56,7 +56,7 @@ fn caller(user: UserId, name: &str) -> Caller {
         subject: Subject {
             domain: rules::tenancy::DomainId::DEFAULT,
             user,
-            role: Role::User,
+            grants: Role::User.grants(),
             scopes: None,
         },
         name: rules::names::UserName::parse(name).expect("letters"),

@@ -367,7 +367,7 @@ async fn uploads_resume_and_are_their_owners_alone() {
         subject: rules::permissions::Subject {
             domain: rules::tenancy::DomainId::DEFAULT,
             user: user.id,
-            role: Role::Administrator,
+            grants: Role::Administrator.grants(),
             scopes: None,
         },
         ..b.root.clone()
@@ -431,7 +431,7 @@ async fn images_are_written_by_administrators_and_paths_named_by_root_only() {
         return;
     };
     let mut user = b.root.clone();
-    user.subject.role = Role::User;
+    user.subject.grants = Role::User.grants();
     let mut remote = b.root.clone();
     remote.via = Via::Token {
         id: rules::names::TokenId(uuid::Uuid::from_u128(1)),

@@ -2,8 +2,8 @@
 //! duplicate live here too, since they read and write the same request.
 
 use api::sessions::{LaunchRequest, Resources, SessionView};
-use rules::names::{SessionId, SessionName, UserId};
-use rules::permissions::{Permission, own};
+use rules::names::{SessionId, SessionName};
+use rules::permissions::{Permission, Subject, own};
 use rules::placement::{self, Explanation};
 use rules::quota::{
     self, AttachedPolicy, EffectiveLimit, LimitKey, PolicyLevel, PolicyLimits, UsageByLevel,
@@ -22,6 +22,7 @@ use super::view;
 use crate::access::Caller;
 use crate::actions::allowed;
 use crate::actions::system::refuse_unwell;
+use crate::actions::tenancy::project_for_launch;
 use crate::actions::{IdempotencyKey, once, own_key};
 use crate::catalog::policies::PolicySubjects;
 use crate::catalog::{Lane, ReadTransaction, Rows};
@@ -66,11 +67,12 @@ pub async fn launch(
     refuse_unwell(server)?;
     refuse_full_queue(server)?;
     let device_affinity = request.device_affinity.clone();
+    let project = request.project.clone();
     let validated = RequestedLaunch::from(request).validate(server.clock().now())?;
     let draft = server.catalog().read_now("understand a launch", |view| {
         look_up(view, caller, validated, device_affinity)
     })?;
-    let owner = caller.subject.user;
+    let subject = caller.subject.clone();
     let name = caller.name.clone();
     server
         .catalog()
@@ -81,7 +83,8 @@ pub async fn launch(
                 {
                     return Err(no_image(reference).into());
                 }
-                let written = insert(rows, &draft, owner, name.as_str())?;
+                let subjects = subjects_of(rows, &subject, project.as_deref())?;
+                let written = insert(rows, &draft, &subjects, name.as_str())?;
                 let nodes = rows.nodes()?;
                 Ok(written
                     .iter()
@@ -218,6 +221,7 @@ pub async fn preview(
 ) -> Result<Explanation, Failure> {
     allowed(caller, Permission::SessionsWrite)?;
     let (caller, now) = (caller.clone(), server.clock().now());
+    let project = request.project.clone();
     let validated = RequestedLaunch::from(request).validate(now)?;
     refuse_full_queue(server)?;
     let snapshot = server.snapshot().await?;
@@ -238,12 +242,12 @@ pub async fn preview(
                     }
                 }
             }
-            let user = caller.subject.user;
-            let (domain, project) = view.home_project(user)?.ok_or_else(no_project)?;
+            let (domain, project) =
+                project_for_launch(view, &caller.subject, project.as_deref(), now)?;
             let subjects = PolicySubjects {
                 domain,
                 project,
-                user,
+                user: caller.subject.user,
             };
             refuse_own_full_queue(view, &subjects, draft.replicas, &draft.spec)?;
             let explained = placement::explain_draft(
@@ -285,6 +289,7 @@ pub async fn duplicate(
         refuse_document_gone(&row)?;
         let demand = row.spec.demand;
         Ok(LaunchRequest {
+            project: Some(row.project.to_string()),
             name: free_name(view, caller, row.name.as_str())?,
             kind: row.spec.kind,
             image: row.spec.environment.word().to_owned(),
@@ -437,7 +442,7 @@ fn dependencies(
 fn insert(
     rows: &Rows<'_>,
     draft: &CheckedLaunch,
-    owner: UserId,
+    subjects: &PolicySubjects,
     actor: &str,
 ) -> Result<Vec<session::Session>, Failure> {
     let mut tried = 0;
@@ -447,7 +452,7 @@ fn insert(
             Some(name) => name.clone(),
             None => make_name(&draft.word)?,
         };
-        match insert_named(rows, draft, &name, owner, actor) {
+        match insert_named(rows, draft, &name, subjects, actor) {
             Err(Failure::Refusal(refusal))
                 if refusal.code == rules::codes::SESSION_NAME_TAKEN
                     && draft.name.is_none()
@@ -462,16 +467,10 @@ fn insert_named(
     rows: &Rows<'_>,
     draft: &CheckedLaunch,
     name: &SessionName,
-    owner: UserId,
+    subjects: &PolicySubjects,
     actor: &str,
 ) -> Result<Vec<session::Session>, Failure> {
-    let (domain, project) = rows.home_project(owner)?.ok_or_else(no_project)?;
-    let subjects = PolicySubjects {
-        domain,
-        project,
-        user: owner,
-    };
-    refuse_own_full_queue(rows, &subjects, draft.replicas, &draft.spec)?;
+    refuse_own_full_queue(rows, subjects, draft.replicas, &draft.spec)?;
     let now = rows.now;
     // Ids break ties in the queue, so that replicas start in the order of their numbers.
     let mut ids: Vec<SessionId> = (0..draft.replicas)
@@ -481,8 +480,8 @@ fn insert_named(
     let mut written = Vec::with_capacity(ids.len());
     for (id, number) in ids.into_iter().zip(1..) {
         let name = name.replica(number, draft.replicas)?;
-        let mut row = session::Session::launched(id, name, owner, draft.spec.clone(), now);
-        (row.domain, row.project) = (domain, project);
+        let mut row = session::Session::launched(id, name, subjects.user, draft.spec.clone(), now);
+        (row.domain, row.project) = (subjects.domain, subjects.project);
         row.labels.clone_from(&draft.labels);
         row.device_affinity.clone_from(&draft.device_affinity);
         rows.insert_session(&row, actor)?;
@@ -491,9 +490,18 @@ fn insert_named(
     Ok(written)
 }
 
-/// Each user has been a member of a project since they were made.
-fn no_project() -> crate::ServerFault {
-    crate::ServerFault::new("find the project of a user", "they are a member of none")
+/// The levels that a launch of the subject belongs to.
+fn subjects_of(
+    rows: &Rows<'_>,
+    subject: &Subject,
+    project: Option<&str>,
+) -> Result<PolicySubjects, Failure> {
+    let (domain, project) = project_for_launch(rows, subject, project, rows.now)?;
+    Ok(PolicySubjects {
+        domain,
+        project,
+        user: subject.user,
+    })
 }
 
 /// `host` → `host-k7m3xq`: the last word of the image and thirty random bits.

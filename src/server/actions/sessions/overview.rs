@@ -6,7 +6,7 @@ use api::sessions::{GpuSample, Owner, UsageSample};
 use rules::findings::InvariantFinding;
 use rules::messages::Waited;
 use rules::names::{NodeId, SessionId};
-use rules::permissions::{Permission, reach};
+use rules::permissions::{Permission, heard, reach};
 use rules::policy::SharePolicy;
 use rules::reason::Reason;
 use rules::resources::{Device, DeviceShare};
@@ -144,7 +144,7 @@ pub(in crate::actions) fn summary(
     let (world, owners) = (&snapshot.world, &snapshot.names);
     let subject = &caller.subject;
     let visible = reach(subject, Permission::SessionsRead).or_own(subject);
-    let heard = reach(subject, Permission::SystemRead).or_own(subject);
+    let heard = heard(subject);
     let used = world.used();
     let machines = world
         .nodes
@@ -232,7 +232,9 @@ pub(in crate::actions) fn summary(
     }
     let day = Timestamp::from_millis(now.as_millis() - 86_400_000);
     (counts.ended, counts.failed) = view.count_ended(&visible, day)?;
-    let recent = server.snapshots().recent_events(view, heard, RECENT)?;
+    let recent = server
+        .snapshots()
+        .recent_events(view, heard.clone(), RECENT)?;
     let holds = |session: &&Session| session.live_containers().next().is_some();
     Ok(Overview {
         machines,

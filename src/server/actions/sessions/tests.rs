@@ -54,7 +54,7 @@ fn user(server: &Server, name: &str, role: Role) -> Caller {
         subject: rules::permissions::Subject {
             domain: rules::tenancy::DomainId::DEFAULT,
             user: user.id,
-            role,
+            grants: user.grants_at(server.clock().now()),
             scopes: None,
         },
         name: user.name,

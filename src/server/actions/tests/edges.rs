@@ -143,7 +143,7 @@ async fn what_one_user_has_waiting_is_bounded_in_bytes() {
         subject: Subject {
             domain: rules::tenancy::DomainId::DEFAULT,
             user: UserId(Uuid::from_u128(id)),
-            role: Role::User,
+            grants: Role::User.grants(),
             scopes: None,
         },
         name: UserName::parse(name).unwrap(),
