@@ -2,7 +2,7 @@
 // while 200 sessions wait and nothing happens, and time and bytes of each page with a long history and a long queue.
 //
 // Promise (Installation and console): A first visit carries at most 130 KB in English and in Korean, the next one 15 KB;
-// a page with thousands of sessions takes at most 15 KiB and no longer than one with a thousand.
+// a page with thousands of sessions takes at most 15 KiB.
 
 import assert from "node:assert/strict";
 import { Agent, get } from "node:http";

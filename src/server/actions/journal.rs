@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use api::events::EventView;
-use rules::names::SessionId;
+use rules::names::{SessionId, UserId};
 use rules::permissions::{Permission, heard};
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -35,6 +35,7 @@ pub struct JournalQuery {
     pub kind: String,
     /// Id of a thing, or the name of a session.
     pub object: String,
+    /// Who did it, or whose account it is about.
     pub user: String,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
@@ -50,7 +51,7 @@ pub struct JournalQuery {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventPage {
     pub items: Vec<EventView>,
-    /// Names of the sessions among the objects, by their ids.
+    /// Names of the sessions and users among the objects, by their ids.
     pub names: BTreeMap<String, String>,
     /// How many the search finds in the part of the journal that it looked through, counted up to 10,000.
     pub count: u64,
@@ -109,10 +110,16 @@ async fn found(
                 let ids = named.iter().map(ToString::to_string).collect();
                 words.push((word, ids));
             }
+            let user = query.user.trim().to_owned();
+            let accounts = match user.as_str() {
+                "" => Vec::new(),
+                user => view.accounts_named(user)?,
+            };
             let filter = EventFilter {
                 kind: query.kind.trim().to_owned(),
                 objects,
-                actor: query.user.trim().to_owned(),
+                user,
+                accounts,
                 since: query.since,
                 until: query.until,
                 words,
@@ -140,15 +147,86 @@ fn names(
     events: &[EventView],
 ) -> Result<BTreeMap<String, String>, Failure> {
     let mut names = BTreeMap::new();
-    for event in events.iter().filter(|event| event.topic == "sessions") {
+    for event in events {
         if names.contains_key(&event.object) {
             continue;
         }
-        if let Ok(id) = event.object.parse::<SessionId>()
-            && let Some(name) = view.session_name(id)?
-        {
+        let name = match event.topic.as_str() {
+            "sessions" => match event.object.parse::<SessionId>() {
+                Ok(id) => view.session_name(id)?,
+                Err(_) => None,
+            },
+            "users" => match event.object.parse::<UserId>() {
+                Ok(id) => view.user_name(id)?.map(|name| name.to_string()),
+                Err(_) => None,
+            },
+            _ => None,
+        };
+        if let Some(name) = name {
             names.insert(event.object.clone(), name);
         }
     }
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use rules::tenancy::Scope;
+    use rules::users::Role;
+
+    use super::*;
+    use crate::actions::tests::caller_of;
+    use crate::catalog::Lane;
+    use crate::catalog::events::NewEvent;
+
+    fn of(user: &str) -> JournalQuery {
+        JournalQuery {
+            user: user.to_owned(),
+            ..JournalQuery::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_user_is_found_by_what_they_did_and_by_what_was_done_to_their_account() {
+        let server = Server::for_tests();
+        let boss = caller_of(&server, "boss", Role::Administrator);
+        let mina = caller_of(&server, "mina", Role::User);
+        let nick = caller_of(&server, "nick", Role::User);
+        let (about, other) = (mina.subject.user, nick.subject.user);
+        server
+            .catalog()
+            .write_now(Lane::Requests, "events", move |rows| {
+                let note = |actor, object: &str, scope, code| {
+                    rows.note(NewEvent {
+                        actor,
+                        topic: "users",
+                        object,
+                        scope,
+                        code,
+                        before: "",
+                        after: "",
+                    })
+                };
+                note("boss", &about.to_string(), Scope::SITE, "test.account")?;
+                note("boss", "a token", Scope::user(about), "test.token")?;
+                note("boss", &other.to_string(), Scope::SITE, "test.other")?;
+                note("mina", "a thing", Scope::SITE, "test.did")
+            })
+            .unwrap();
+
+        let found = page(&server, &boss, of("mina")).await.unwrap();
+        let codes: Vec<&str> = found
+            .items
+            .iter()
+            .map(|event| event.code.as_str())
+            .collect();
+        assert_eq!(codes, ["test.did", "test.token", "test.account"]);
+        let name = found.names.get(&about.to_string()).map(String::as_str);
+        assert_eq!(name, Some("mina"));
+
+        let others = page(&server, &nick, of("mina")).await.unwrap();
+        assert!(others.items.is_empty(), "others hear nothing of it");
+        let nobody = page(&server, &boss, of("nobody")).await.unwrap();
+        assert!(nobody.items.is_empty());
+    }
 }

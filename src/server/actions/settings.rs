@@ -15,7 +15,9 @@ use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
 use crate::{Failure, Server, ServerFault};
 
-/// The code of a change in the journal; its object is the key, and both values stand as a file writes them.
+/// The code of a change in the journal; its object is the key, and both values stand as a file writes them. A default
+/// stands in round brackets, which no value of a file begins with: the journal shows what was in force, and an undo
+/// still knows that the file said nothing.
 const CHANGED: &str = "settings.changed";
 /// Changes of one key that are looked through for the newest.
 const LOOKED: u32 = 20;
@@ -152,7 +154,11 @@ async fn written(
             .await
             .map_err(|ended| ServerFault::new("change a setting", ended))??;
     if change.before != change.after {
-        note(server, caller, key, change).await?;
+        let standings = &server.in_force().reading().standings;
+        let standing = standings.iter().find(|standing| standing.key == key);
+        let default = standing.and_then(|standing| standing.default.as_ref());
+        let default = default.map(ToString::to_string).unwrap_or_default();
+        note(server, caller, key, &change, &default).await?;
     }
     Ok(reloaded)
 }
@@ -162,9 +168,11 @@ pub(super) async fn note(
     server: &Server,
     caller: &Caller,
     key: &'static str,
-    change: PlannedChange,
+    change: &PlannedChange,
+    default: &str,
 ) -> Result<(), Failure> {
     let actor = caller.name.to_string();
+    let [before, after] = [&change.before, &change.after].map(|said| noted(said, default));
     server
         .catalog()
         .write(Lane::Requests, "note a changed setting", move |rows| {
@@ -174,14 +182,31 @@ pub(super) async fn note(
                 object: key,
                 scope: rules::tenancy::Scope::SITE,
                 code: CHANGED,
-                before: &change.before,
-                after: &change.after,
+                before: &before,
+                after: &after,
             })
         })
         .await
 }
 
-/// The last change of each key: the values before and after it.
+/// What a file says, as the journal has it.
+fn noted(said: &str, default: &str) -> String {
+    match said {
+        "" => format!("({default})"),
+        said => said.to_owned(),
+    }
+}
+
+/// What the file said, from the journal.
+fn said(noted: String) -> String {
+    if noted.starts_with('(') {
+        String::new()
+    } else {
+        noted
+    }
+}
+
+/// The last change of each key: the values before and after it, as the file had them.
 async fn last_changes(
     server: &Server,
 ) -> Result<BTreeMap<&'static str, (String, String)>, Failure> {
@@ -192,7 +217,7 @@ async fn last_changes(
             for key in base::settings::KEYS {
                 let events = view.events_of(key.key, LOOKED)?;
                 if let Some(last) = events.into_iter().rev().find(|event| event.code == CHANGED) {
-                    changes.insert(key.key, (last.before, last.after));
+                    changes.insert(key.key, (said(last.before), said(last.after)));
                 }
             }
             Ok(changes)
@@ -260,5 +285,36 @@ mod tests {
             .map(|event| (event.before.as_str(), event.after.as_str()))
             .collect();
         assert_eq!(told, [("3", "9"), ("9", "3")]);
+    }
+
+    #[tokio::test]
+    async fn a_change_from_a_default_and_back_notes_both_values() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fardel.toml");
+        std::fs::write(&path, "# kept\n").unwrap();
+        let config = path.display().to_string();
+        let sources = SettingsSources::new(SettingsLayer::default(), move |name| match name {
+            "FARDEL_CONFIG" => Some(config.clone()),
+            _ => None,
+        });
+        let server = Server::in_memory(sources.read().unwrap(), Clock::system()).unwrap();
+        let boss = caller_of(&server, "boss", Role::Administrator);
+        let all = list(&server, &boss).await.unwrap();
+        let keep = all.into_iter().find(|s| s.key == "backup_keep").unwrap();
+        let default = format!("({})", keep.default.unwrap());
+
+        change(&server, &boss, "backup_keep", "9").await.unwrap();
+        undo(&server, &boss, "backup_keep").await.unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text, "# kept\n", "the file says nothing again");
+        let events = server
+            .catalog()
+            .read_now("count", |view| view.events_of("backup_keep", 9))
+            .unwrap();
+        let told: Vec<(&str, &str)> = events
+            .iter()
+            .map(|event| (event.before.as_str(), event.after.as_str()))
+            .collect();
+        assert_eq!(told, [(default.as_str(), "9"), ("9", default.as_str())]);
     }
 }

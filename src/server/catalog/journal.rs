@@ -83,7 +83,10 @@ pub(crate) struct EventFilter {
     pub(crate) kind: String,
     /// Ids of things; None: of everything.
     pub(crate) objects: Option<Vec<String>>,
-    pub(crate) actor: String,
+    /// Who did it, or whose account it is about.
+    pub(crate) user: String,
+    /// Ids of the accounts that have or had that name.
+    pub(crate) accounts: Vec<UserId>,
     pub(crate) since: Option<Timestamp>,
     pub(crate) until: Option<Timestamp>,
     /// Words that stand somewhere in an event, in small letters; all of them. With each the ids of the sessions whose
@@ -334,9 +337,6 @@ impl EventFilter {
             let kind = Value::Text(kind);
             add("(topic = ? or code = ? or code like ? || '.%')", kind, 3);
         }
-        if !self.actor.is_empty() {
-            add("actor = ?", Value::Text(self.actor.clone()), 1);
-        }
         if let Some(since) = self.since {
             add("at >= ?", Value::Integer(since.as_millis()), 1);
         }
@@ -346,6 +346,21 @@ impl EventFilter {
         if let Some(objects) = &self.objects {
             let objects = Value::Text(value::text(objects));
             add("object in (select value from json_each(?))", objects, 1);
+        }
+        if !self.user.is_empty() {
+            // The object of a user's event is their id, that of a token's event is the token's; its owner is the user.
+            let texts = self.accounts.iter().map(ToString::to_string);
+            let bytes = self.accounts.iter().map(|id| id.0.simple().to_string());
+            let accounts: Vec<String> = texts.chain(bytes).collect();
+            let accounts = Value::Text(value::text(&accounts));
+            clauses.push(
+                "(actor = ? or (topic = 'users' \
+                 and (object = ? or object in (select value from json_each(?)) \
+                 or lower(hex(owner)) in (select value from json_each(?)))))"
+                    .to_owned(),
+            );
+            let name = Value::Text(self.user.clone());
+            values.extend([name.clone(), name, accounts.clone(), accounts]);
         }
         for (word, sessions) in &self.words {
             // One text after another: joining and lowering them for each event costs twice as much.

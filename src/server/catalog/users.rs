@@ -164,6 +164,15 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// Ids of all accounts that have or had a name; one that was removed leaves its name to others.
+    pub(crate) fn accounts_named(&self, name: &str) -> Result<Vec<UserId>, Failure> {
+        let mut statement = self
+            .connection
+            .prepare_cached("select id from user where name = ?1")?;
+        let rows = statement.query_map([name], |row| Ok(UserId(value::id(row, "id")?)))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// The name of everybody there ever was, for lists that show owners.
     pub(crate) fn user_name(&self, id: UserId) -> Result<Option<UserName>, Failure> {
         Ok(self
