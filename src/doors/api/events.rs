@@ -25,10 +25,11 @@ use super::responses::ApiResult;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// What a reader may choose among.
-const TOPICS: [&str; 7] = [
+const TOPICS: [&str; 8] = [
     "sessions",
     "images",
     "users",
+    "projects",
     "nodes",
     "gpus",
     "operations",

@@ -744,7 +744,7 @@ pub enum EventCommand {
         /// Begin after this number instead of now
         #[arg(long, value_name = "NUMBER")]
         since: Option<u64>,
-        /// Only these: session, image, user, operation
+        /// Only these: session, image, user, project, operation
         #[arg(long, value_name = "TOPICS", value_delimiter = ',')]
         topics: Vec<String>,
         /// Stop after this number of events

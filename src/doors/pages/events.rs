@@ -57,12 +57,13 @@ const FORMER: [&str; 3] = ["object", "user", "until"];
 /// Times that the filter offers.
 const SINCE: [&str; 4] = ["1h", "1d", "7d", "30d"];
 /// Topics that a filter offers, in the order of the list.
-const TOPICS: [&str; 7] = [
+const TOPICS: [&str; 8] = [
     "sessions",
     "images",
     "gpus",
     "nodes",
     "users",
+    "projects",
     "operations",
     "system",
 ];
@@ -440,6 +441,7 @@ fn topic_word(t: Text, topic: &str) -> &'static str {
         "gpus" => t.nav_gpus(),
         "nodes" => t.events_nodes(),
         "users" => t.events_users(),
+        "projects" => t.projects_title(),
         "operations" => t.events_operations(),
         _ => t.nav_system(),
     }
@@ -492,6 +494,13 @@ fn object(event: &EventView, found: &EventPage) -> (String, Option<String>) {
             Some(format!("/nodes/{}", responses::encoded(id))),
         ),
         "images" => (short(id), Some("/images".to_owned())),
+        "projects" if event.code.starts_with("project.") => {
+            let name = found.names.get(id).cloned();
+            (
+                name.unwrap_or_else(|| short(id)),
+                Some(format!("/projects/{id}")),
+            )
+        }
         "system" if event.code == "settings.changed" => {
             (id.clone(), Some(format!("/system/settings#{id}")))
         }
@@ -542,7 +551,14 @@ fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>) {
         "user.removed" => t.events_user_removed(),
         rules::codes::USER_SUSPENDED => t.events_user_suspended(),
         "user.admitted" => t.events_user_admitted(),
-        "user.role-set" => t.events_user_role(),
+        "user.role-set" | "user.role-granted" | "user.role-revoked" => t.events_user_role(),
+        "domain.added" => t.events_domain_added(),
+        "domain.changed" => t.events_domain_changed(),
+        "project.added" => t.events_project_added(),
+        "project.changed" => t.events_project_changed(),
+        "project.state-set" => t.events_project_state(),
+        "project.member-set" => t.events_member_set(),
+        "project.member-removed" => t.events_member_removed(),
         "user.password-set" | "user.password-changed" => t.events_user_password(),
         "token.made" => t.events_token_made(),
         rules::codes::TOKEN_REVOKED => t.events_token_revoked(),

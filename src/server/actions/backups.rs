@@ -71,7 +71,7 @@ pub async fn schedule(
         .await
         .map_err(|ended| ServerFault::new("schedule backups", ended))??;
     for (key, change) in changes {
-        settings_actions::note(server, caller, key, change).await?;
+        settings_actions::note(server, caller, key, &change).await?;
     }
     // What failed before was another directory or passphrase.
     server.backups().set_failure(None);

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use api::events::EventView;
 use rules::names::{SessionId, UserId};
 use rules::permissions::{Permission, heard};
+use rules::tenancy::ProjectId;
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -158,6 +159,12 @@ fn names(
             },
             "users" => match event.object.parse::<UserId>() {
                 Ok(id) => view.user_name(id)?.map(|name| name.to_string()),
+                Err(_) => None,
+            },
+            "projects" => match uuid::Uuid::try_parse(&event.object) {
+                Ok(id) => view
+                    .project(ProjectId(id))?
+                    .map(|project| project.name.to_string()),
                 Err(_) => None,
             },
             _ => None,

@@ -154,11 +154,7 @@ async fn written(
             .await
             .map_err(|ended| ServerFault::new("change a setting", ended))??;
     if change.before != change.after {
-        let standings = &server.in_force().reading().standings;
-        let standing = standings.iter().find(|standing| standing.key == key);
-        let default = standing.and_then(|standing| standing.default.as_ref());
-        let default = default.map(ToString::to_string).unwrap_or_default();
-        note(server, caller, key, &change, &default).await?;
+        note(server, caller, key, &change).await?;
     }
     Ok(reloaded)
 }
@@ -169,10 +165,15 @@ pub(super) async fn note(
     caller: &Caller,
     key: &'static str,
     change: &PlannedChange,
-    default: &str,
 ) -> Result<(), Failure> {
     let actor = caller.name.to_string();
-    let [before, after] = [&change.before, &change.after].map(|said| noted(said, default));
+    let [before, after] = {
+        let standings = &server.in_force().reading().standings;
+        let standing = standings.iter().find(|standing| standing.key == key);
+        let default = standing.and_then(|standing| standing.default.as_ref());
+        let default = default.map(ToString::to_string).unwrap_or_default();
+        [&change.before, &change.after].map(|said| noted(said, &default))
+    };
     server
         .catalog()
         .write(Lane::Requests, "note a changed setting", move |rows| {

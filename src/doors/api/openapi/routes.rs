@@ -869,7 +869,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         query: &[
             (
                 "topics",
-                "sessions, images, users, nodes, operations; comma separated",
+                "sessions, images, users, projects, nodes, gpus, operations, system; comma separated",
             ),
             ("since", "number of the last change that is known"),
         ],

@@ -176,6 +176,7 @@ fn layout(t: Text, here: Nav, live: bool) -> PageLayout {
         address: "fardel-01.lab.internal".into(),
         version: "0.1.0",
         user: Some(SignedInUser::new("mina.park", t.me_role_administrator())),
+        projects: true,
         administrator: true,
         nonce: "c2FtcGxl".into(),
         path: "/sample".into(),

@@ -2,7 +2,7 @@
 //! duplicate live here too, since they read and write the same request.
 
 use api::sessions::{LaunchRequest, Resources, SessionView};
-use rules::names::{SessionId, SessionName};
+use rules::names::{SessionId, SessionName, UserId};
 use rules::permissions::{Permission, Subject, own};
 use rules::placement::{self, Explanation};
 use rules::quota::{
@@ -11,7 +11,7 @@ use rules::quota::{
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{self, Outcome, SessionEnvironment, SessionState};
-use rules::units::GpuShare;
+use rules::units::{GpuShare, Timestamp};
 use rules::workload::validate::{ImageChoice, RequestedLaunch, ValidatedLaunch};
 use rules::world::ClusterSnapshot;
 use std::collections::BTreeMap;
@@ -167,8 +167,9 @@ fn limits_of(
 pub(crate) fn limits_of_user(
     view: &ReadTransaction<'_>,
     user: UserId,
+    now: Timestamp,
 ) -> Result<Vec<EffectiveLimit>, Failure> {
-    match view.home_project(user)? {
+    match view.home_project(user, now)? {
         Some((domain, project)) => limits_of(
             view,
             &PolicySubjects {

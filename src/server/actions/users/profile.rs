@@ -29,7 +29,7 @@ pub struct UserProfile {
 ///
 /// Errors: `denied` without `users:read`; `user.not-found`.
 pub async fn profile(server: &Server, caller: &Caller, who: &str) -> Result<UserProfile, Failure> {
-    allowed(caller, Permission::UsersRead)?;
+    somewhere(caller, Permission::UsersRead)?;
     let now = server.clock().now();
     let gpus = server.snapshot().await?.world.policy.each;
     server.catalog().read_now("show a user", |view| {
@@ -48,7 +48,7 @@ pub async fn profile(server: &Server, caller: &Caller, who: &str) -> Result<User
             tokens: open.count(),
             token_used_at: tokens.iter().filter_map(|token| token.used_at).max(),
             gpus,
-            limits: sessions::limits_of_user(view, user.id)?,
+            limits: sessions::limits_of_user(view, user.id, now)?,
             user,
         })
     })
