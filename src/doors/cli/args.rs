@@ -350,6 +350,9 @@ pub struct LaunchArguments {
     /// Label: NAME=VALUE
     #[arg(short, long, value_name = "NAME=VALUE")]
     pub label: Vec<String>,
+    /// Project to run in: its name or DOMAIN/NAME [default: your first]
+    #[arg(long, value_name = "PROJECT")]
+    pub project: Option<String>,
     /// Number of copies; the name gets -1, -2, …
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub replicas: u32,

@@ -320,6 +320,9 @@ pub(super) fn body(
     if let Some(name) = &order.name {
         body.insert("name".into(), name.clone().into());
     }
+    if let Some(project) = &order.project {
+        body.insert("project".into(), project.clone().into());
+    }
     let resources = resources(
         order.cpu.as_deref(),
         order.mem.as_deref(),

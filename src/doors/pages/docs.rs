@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 17] = [
+const MANUAL: [ManualChapter; 18] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -95,6 +95,7 @@ const MANUAL: [ManualChapter; 17] = [
     chapter!("troubleshooting", Use),
     chapter!("box", Administer),
     chapter!("upkeep", Administer),
+    chapter!("projects", Administer),
     chapter!("backups", Administer),
     chapter!("trust", Administer),
     chapter!("gpu-care", Administer),

@@ -14,18 +14,21 @@ use axum::extract::{Form, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use rules::devices::{MigProfile, WHOLE};
+use rules::grants::GrantRole;
 use rules::placement::Explanation;
 use rules::policy::SharePolicy;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::resources::Demand;
 use rules::session::SessionKind;
+use rules::tenancy::TenantState;
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
 use server::actions::gpus as devices;
 use server::actions::sessions::{self, NodeOverview};
+use server::actions::tenancy;
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, BarRow, Choice, FormFieldError};
@@ -55,6 +58,8 @@ pub struct LaunchPage {
     /// The part about GPUs; none where there is no device.
     pub card: Option<GpuPicker>,
     pub form: LaunchFields,
+    /// The projects to choose from; empty where there is one.
+    pub projects: Vec<Choice>,
     pub name_hint: String,
     pub preview: Preview,
     /// What is wrong with the fields as they are typed now.
@@ -139,6 +144,7 @@ pub struct LaunchForm {
     after: String,
     env: String,
     labels: String,
+    project: String,
     act: String,
 }
 
@@ -471,7 +477,7 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
             .filter(|id| !id.is_empty())
             .map(str::to_owned)
             .collect(),
-        project: None,
+        project: Some(sent.project.trim().to_owned()).filter(|name| !name.is_empty()),
         device_affinity: None,
     })
 }
@@ -603,6 +609,7 @@ fn again(request: &LaunchRequest) -> LaunchForm {
             .map(|profile| profile.to_string())
             .unwrap_or_default(),
         name: request.name.clone().unwrap_or_default(),
+        project: request.project.clone().unwrap_or_default(),
         max_runtime: request
             .max_runtime_seconds
             .or(request.timeout_seconds)
@@ -620,6 +627,32 @@ fn again(request: &LaunchRequest) -> LaunchForm {
         labels: listed(&request.labels),
         ..LaunchForm::default()
     }
+}
+
+/// The projects in which the caller may launch, where there are several; the chosen one, else the first, is marked.
+async fn projects(
+    console: &PagesContext,
+    caller: &Caller,
+    sent: &LaunchForm,
+) -> Result<Vec<Choice>, Failure> {
+    let may = caller.subject.grants.iter().filter(|g| g.role.launches());
+    if may.count() < 2 {
+        return Ok(Vec::new());
+    }
+    let known = tenancy::projects(&console.server, caller).await?;
+    let choices: Vec<Choice> = known
+        .iter()
+        .filter(|one| one.role.is_some_and(GrantRole::launches))
+        .filter(|one| one.state == TenantState::Active || one.name == sent.project)
+        .map(|one| {
+            let title = match one.title.is_empty() {
+                true => &one.name,
+                false => &one.title,
+            };
+            Choice::new(&one.name, title, one.name == sent.project)
+        })
+        .collect();
+    Ok(choices)
 }
 
 async fn page(
@@ -672,6 +705,7 @@ async fn page(
     };
     Ok(LaunchPage {
         t,
+        projects: projects(console, caller, &sent).await?,
         f: PageLayout {
             sessions: counts.scheduled
                 + counts.preparing

@@ -993,6 +993,10 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
         ..Choice::new(value, name, chosen)
     };
     LaunchPage {
+        projects: vec![
+            Choice::new("vision-lab", "Vision Lab", true),
+            Choice::new("default", "default", false),
+        ],
         changed: refused.then(|| t.launch_more_memory("vit-ablation", "4 GiB", "8 GiB")),
         card: Some(card_field(t, refused)),
         t,

@@ -289,8 +289,9 @@ pub async fn duplicate(
         let row = find(view, caller, Permission::SessionsRead, id)?;
         refuse_document_gone(&row)?;
         let demand = row.spec.demand;
+        let project = view.project(row.project)?.map(|p| p.name.to_string());
         Ok(LaunchRequest {
-            project: Some(row.project.to_string()),
+            project,
             name: free_name(view, caller, row.name.as_str())?,
             kind: row.spec.kind,
             image: row.spec.environment.word().to_owned(),
