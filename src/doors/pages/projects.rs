@@ -109,8 +109,8 @@ type Asked = Query<Vec<(String, String)>>;
 
 pub(super) fn router() -> Router<PagesContext> {
     Router::new()
-        .route(PATH, get(list))
-        .route(CREATE, get(show_new).post(create))
+        .route("/projects", get(list))
+        .route("/projects/new", get(show_new).post(create))
         .route("/projects/{id}", get(show).post(rename))
         .route("/projects/{id}/members", post(add))
         .route("/projects/{id}/state", get(ask_state).post(set_state))

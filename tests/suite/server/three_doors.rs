@@ -152,6 +152,36 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ("", &["listOperations"], &["job ls"]),
     ("", &["getOperation"], &["job get x"]),
     ("", &["cancelOperation"], &["job cancel x"]),
+    ("GET /projects", &["listProjects"], &["project ls"]),
+    ("POST /projects/new", &["createProject"], &["project create x"]),
+    ("GET /projects/{id}", &["getProject"], &["project get x"]),
+    (
+        "POST /projects/{id}",
+        &["changeProject"],
+        &["project set x --title y"],
+    ),
+    (
+        "POST /projects/{id}/state",
+        &["changeProject"],
+        &["project archive x"],
+    ),
+    ("GET /projects/{id}", &["listMembers"], &["project members x"]),
+    (
+        "POST /projects/{id}/members",
+        &["putMember"],
+        &["project add x y --role lead"],
+    ),
+    (
+        "POST /projects/{id}/members/{user}",
+        &["removeMember"],
+        &["project rm x y"],
+    ),
+    ("", &["listDomains"], &["domain ls"]),
+    ("", &["createDomain"], &["domain create x"]),
+    ("", &["changeDomain"], &["domain set x --title y"]),
+    ("", &["listGrants"], &["role ls x"]),
+    ("", &["putGrant"], &["role grant x auditor --domain y"]),
+    ("", &["revokeGrant"], &["role revoke x auditor"]),
     ("", &["listUsers"], &["user ls"]),
     ("", &["getUser"], &["user get x"]),
     ("", &["createUser"], &["user add x"]),
@@ -310,6 +340,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/me.rs"),
         include_str!("../../../src/doors/pages/images.rs"),
         include_str!("../../../src/doors/pages/queue.rs"),
+        include_str!("../../../src/doors/pages/projects.rs"),
     ]
     .concat();
     let unserved: Vec<&str> = DOORS
