@@ -224,8 +224,8 @@ fn columns(t: Text, several: bool) -> Vec<TableColumn> {
             .display(ColumnDisplay::Fixed),
         TableColumn::new("state", t.sessions_state()).class("why"),
         TableColumn::new("role", t.projects_own_role()),
-        TableColumn::new("members", t.projects_members()).class("num"),
-        TableColumn::new("sessions", t.projects_live()).class("num"),
+        TableColumn::new("members", t.projects_members()).class("num wide"),
+        TableColumn::new("sessions", t.projects_live()).class("num wide"),
     ];
     if several {
         columns.insert(1, TableColumn::new("domain", t.projects_domain()));
@@ -444,7 +444,7 @@ fn member_cell(visit: &RequestContext, key: &str, member: &MemberView) -> TableC
         },
         "role" => TableCell::text(role_name(visit.text, member.role)),
         "expires" => TableCell::text(match member.expires_at {
-            Some(end) => visit.clock.date(end),
+            Some(end) => visit.clock.day(end),
             None => String::new(),
         }),
         _ => TableCell::Empty,
