@@ -4,6 +4,7 @@
 mod bad_input;
 mod command_line;
 mod crowd;
+mod domains;
 mod edges;
 pub(crate) mod fake_machine;
 mod forgotten;

@@ -30,7 +30,7 @@ use super::presenter::{SessionEnd, TimelineStep, Wait};
 use super::request_context::RequestContext;
 use super::session_charts::{self, MetricsSpan};
 use super::sessions::failed;
-use super::{PagesContext, gpus, layout, live as stream, presenter, responses};
+use super::{PagesContext, gpus, layout, live as stream, presenter, responses, users};
 use crate::doors::text::{Text, codes};
 use facts::{facts, fraction, has_fraction, limits, remote, settings, typed_size, verbs, watched};
 use figures::strips;
@@ -72,6 +72,8 @@ pub struct SessionDetailPage {
     pub terminal: String,
     pub name: String,
     pub owner: String,
+    /// The owner's page for administrators, else the owner's sessions.
+    pub owner_href: String,
     pub tone: &'static str,
     pub state: String,
     pub can: Verbs,
@@ -356,6 +358,7 @@ async fn read_one(
         .chain(machines(t, &seen.machines, &session))
         .collect();
     let simulated = session.simulated && session.resources.wants_device();
+    let frame = layout(console, visit, caller, Nav::Sessions);
     Ok(SessionDetailPage {
         t,
         f: PageLayout {
@@ -369,7 +372,7 @@ async fn read_one(
             live: q
                 .is_empty()
                 .then(|| format!("/sessions/{id}/live?tab={asked}&range={}", span.word())),
-            ..layout(console, visit, caller, Nav::Sessions)
+            ..frame.clone()
         },
         alert: watched(t, &session).or_else(|| {
             simulated.then(|| {
@@ -386,6 +389,8 @@ async fn read_one(
         },
         name: session.name.to_string(),
         owner: session.owner.name.to_string(),
+        owner_href: users::href(&frame, session.owner.name.as_str())
+            .unwrap_or_else(|| format!("/sessions?q=owner:{}", session.owner.name)),
         tone,
         state: state.to_owned(),
         can: verbs(&session, may_write),

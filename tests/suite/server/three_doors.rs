@@ -153,7 +153,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ("", &["getOperation"], &["job get x"]),
     ("", &["cancelOperation"], &["job cancel x"]),
     ("GET /projects", &["listProjects"], &["project ls"]),
-    ("POST /projects/new", &["createProject"], &["project create x"]),
+    (
+        "POST /projects/new",
+        &["createProject"],
+        &["project create x"],
+    ),
     ("GET /projects/{id}", &["getProject"], &["project get x"]),
     (
         "POST /projects/{id}",
@@ -165,7 +169,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["changeProject"],
         &["project archive x"],
     ),
-    ("GET /projects/{id}", &["listMembers"], &["project members x"]),
+    (
+        "GET /projects/{id}",
+        &["listMembers"],
+        &["project members x"],
+    ),
     (
         "POST /projects/{id}/members",
         &["putMember"],

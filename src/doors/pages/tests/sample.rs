@@ -1204,6 +1204,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
         terminal: "/api/v1/sessions/0199f0a3/attach".into(),
         name: "vit-ablation".into(),
         owner: "mina".into(),
+        owner_href: "/users/mina".into(),
         tone,
         state: state.into(),
         can: match moment {
