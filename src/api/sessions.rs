@@ -10,6 +10,7 @@ use rules::placement::Explanation;
 use rules::reason::Reason;
 use rules::resources::Demand;
 use rules::session::{DesiredState, Outcome, SessionKind, SessionState};
+use rules::tenancy::{DomainId, ProjectId};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::workload::validate::{RequestedLaunch, RequestedResize};
 use serde::{Deserialize, Serialize};
@@ -65,6 +66,14 @@ pub struct SessionView {
     #[schema(value_type = String)]
     pub name: SessionName,
     pub owner: Owner,
+    /// Id of the domain that its project belongs to.
+    #[serde(default)]
+    #[schema(value_type = String, format = Uuid)]
+    pub domain: DomainId,
+    /// Id of its project.
+    #[serde(default)]
+    #[schema(value_type = String, format = Uuid)]
+    pub project: ProjectId,
     #[schema(value_type = StateShape)]
     pub state: SessionState,
     #[schema(value_type = DesiredStateShape)]

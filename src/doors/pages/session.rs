@@ -341,7 +341,11 @@ async fn read_one(
     let given = session.resources;
     let ended = session.state == SessionState::Ended;
     let peak = samples.iter().map(|sample| sample.memory).max();
-    let scope = Scope::user(session.owner.id);
+    let scope = Scope {
+        domain: Some(session.domain),
+        project: Some(session.project),
+        owner: Some(session.owner.id),
+    };
     let may_write = may(&caller.subject, Right::SessionsWrite, &scope).is_ok();
     let may_enter = may(&caller.subject, Right::SessionsEnter, &scope).is_ok();
     let shown_log = filtered(&log, q);

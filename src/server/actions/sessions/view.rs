@@ -61,6 +61,8 @@ pub(super) fn session(
     SessionView {
         id: row.id,
         name: row.name.clone(),
+        domain: row.domain,
+        project: row.project,
         owner: Owner {
             id: row.owner,
             name: owner,
