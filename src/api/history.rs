@@ -86,4 +86,7 @@ pub struct HistoryPoint {
     pub gpu_memory_used: Option<f64>,
     pub celsius: Option<f64>,
     pub watts: Option<f64>,
+    /// Seconds of its time that were measured: fewer where the server was not running.
+    #[serde(default)]
+    pub seconds: u32,
 }

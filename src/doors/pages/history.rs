@@ -278,18 +278,16 @@ pub fn view(t: Text, clock: &LocalClock, history: &History, parts: HistoryParts)
     }
 }
 
-/// GPU hours and core hours of all points: allocated, and busy where that is known. A point stands for its seconds; the
-/// newest for those that have passed of them.
+/// GPU hours and core hours of all points: allocated, and busy where that is known. A point stands for the seconds of
+/// it that were measured.
 fn sums(t: Text, history: &History) -> Vec<(String, String)> {
-    let until = history.until.as_millis() / 1000;
     let hours = |of: &dyn Fn(&HistoryPoint) -> Option<f64>| {
         let mut known = false;
         let mut sum = 0.0;
         for point in &history.points {
-            let passed = (until - point.at.as_millis() / 1000).clamp(0, i64::from(history.every));
             if let Some(value) = of(point) {
                 known = true;
-                sum += value * passed as f64 / 3600.0;
+                sum += value * f64::from(point.seconds) / 3600.0;
             }
         }
         known.then_some(sum)
@@ -511,6 +509,7 @@ mod tests {
                     gpu_memory_used: None,
                     celsius: Some(61.0),
                     watts: None,
+                    seconds: u32::try_from((*back).clamp(0, 600)).expect("seconds"),
                 })
                 .collect(),
         }

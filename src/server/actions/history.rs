@@ -123,6 +123,7 @@ fn point((at, row): (i64, HistoryRow)) -> HistoryPoint {
         gpu_memory_used: row.gpu_memory_busy,
         celsius: row.celsius,
         watts: row.watts,
+        seconds: row.covered as u32,
     }
 }
 

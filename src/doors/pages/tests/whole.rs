@@ -189,7 +189,7 @@ impl PagesFixture {
 }
 
 const PASSWORD: &str = "a long walk by the river 7";
-const PAGES: [&str; 30] = [
+const PAGES: [&str; 33] = [
     "/system/tls",
     "/api/docs",
     "/",

@@ -69,6 +69,8 @@ pub(crate) struct HistoryRow {
     pub(crate) gpu_memory_busy: Option<f64>,
     pub(crate) celsius: Option<f64>,
     pub(crate) watts: Option<f64>,
+    /// Seconds of the step that were measured; 0 before rows are read over a range.
+    pub(crate) covered: f64,
 }
 
 const COLUMNS: [&str; 10] = [
@@ -115,6 +117,7 @@ impl HistoryRow {
             gpu_memory_busy: values[7],
             celsius: values[8],
             watts: values[9],
+            covered: 0.0,
         }
     }
 }
@@ -410,7 +413,14 @@ impl Means {
             (of > 0.0).then(|| sum / time.min(of).max(1.0))
         };
         let row = |(at, (time, sums)): (i64, (f64, [(f64, f64); COLUMNS.len()]))| {
-            (at, HistoryRow::of(sums.map(|sum| mean(sum, time))))
+            let means = HistoryRow::of(sums.map(|sum| mean(sum, time)));
+            (
+                at,
+                HistoryRow {
+                    covered: time,
+                    ..means
+                },
+            )
         };
         self.0.into_iter().map(row).collect()
     }
@@ -483,6 +493,24 @@ mod tests {
         assert_eq!(hour.unwrap().len(), 120);
         let nothing = samples.history(&HistorySubject::Device("x".into()), at(7_199), 3_600, 30);
         assert_eq!(nothing.unwrap(), []);
+    }
+
+    #[test]
+    fn a_point_says_how_much_of_its_time_was_measured_whatever_the_range() {
+        let samples = store();
+        // The server has been running for 250 seconds.
+        for second in (0..250).step_by(10) {
+            let rows = [(HistorySubject::Site, row(4.0))];
+            samples.record_history(at(second), &rows).unwrap();
+        }
+        for (seconds, every) in [(3_600, 30), (86_400, 600), (7 * 86_400, 3_600)] {
+            let site = samples
+                .history(&HistorySubject::Site, at(250), seconds, every)
+                .unwrap();
+            let covered: f64 = site.iter().map(|(_, row)| row.covered).sum();
+            let most = if seconds > 3_600 { 300.0 } else { 250.0 };
+            assert!((250.0..=most).contains(&covered), "{seconds}: {covered}");
+        }
     }
 
     #[test]
