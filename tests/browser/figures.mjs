@@ -177,7 +177,7 @@ async function pages(house, rows) {
   const { origin } = house;
   const cookie = await firstUser(origin, await house.setupLink());
   const cores = await holder(house, cookie);
-  const clients = await users(origin, cookie, Math.ceil(rows / 950) + 1);
+  const clients = await users(origin, cookie, Math.ceil(rows / 500) + 1);
   await history(clients, rows);
   await queue(clients, rows, cores - 0.5);
   const list = async (q) => {

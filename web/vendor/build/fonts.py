@@ -30,7 +30,7 @@ IN_LATIN = set("한국어")
 # Sentences of the first pages: these groups and keys of ko.toml, and what the checks of a machine say.
 FIRST_GROUPS = {"nav", "theme", "live", "common", "login", "overview", "plan", "waiting", "attention", "state",
                 "timeline"}
-FIRST_KEYS = re.compile("gpu\\.(figure|key|plan|idle|socket|by)|notices\\.title")
+FIRST_KEYS = re.compile("gpu\\.(figure|key|plan|idle|socket|by)|notices\\.title|projects\\.title|sessions\\.none")
 FIRST_MESSAGES = re.compile("check_(?!.*_well)")
 FEATURES = ["kern", "ccmp", "locl", "mark", "mkmk", "tnum", "cv05"]
 
@@ -108,7 +108,8 @@ def sentences(table, path=""):
 
 
 def first_syllables():
-    found = set()
+    # Dates of charts are written by the clock, not by a catalogue.
+    found = syllables("년월일")
     for key, text in sentences(tomllib.loads(CATALOGUES[0].read_text("utf-8"))):
         if key.split(".")[0] in FIRST_GROUPS or FIRST_KEYS.match(key):
             found |= syllables(text)
