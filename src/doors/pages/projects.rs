@@ -73,7 +73,7 @@ pub struct ProjectFormPage {
 
 /// One project and its members.
 #[derive(Template)]
-#[template(config = "web/askama.toml", path = "pages/project.html", blocks = ["list"])]
+#[template(config = "web/askama.toml", path = "pages/project.html")]
 pub struct ProjectPage {
     pub t: Text,
     pub f: PageLayout,
@@ -93,16 +93,6 @@ pub struct ProjectPage {
     /// Names of users who are no members.
     pub offered: Vec<String>,
     pub table: DataTable,
-}
-
-impl ListPage for ProjectPage {
-    fn list(&self) -> askama::Result<String> {
-        self.as_list().render()
-    }
-
-    fn stream(&self) -> Option<&str> {
-        None
-    }
 }
 
 type Asked = Query<Vec<(String, String)>>;
