@@ -25,7 +25,7 @@ const SETTLE_MS = Number(process.env.FARDEL_SETTLE_MS ?? 66_000);
 // 10,000.
 const FEW = Number(process.env.FARDEL_FEW ?? 1_000);
 const MANY = Number(process.env.FARDEL_MANY ?? 3_000);
-const TIMES = Number(process.env.FARDEL_TIMES ?? 9);
+const TIMES = Number(process.env.FARDEL_ASKED ?? 9);
 
 const load = () => `load ${loadavg()[0].toFixed(2)}`;
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));

@@ -151,7 +151,7 @@ test("several terminals stand beside each other, and what one shows can be searc
   await says(page, /second-2/);
   assert.deepEqual(await violations(page), []);
   await page.click(".panes button >> nth=0");
-  assert.match(await shown(page), /needle-1/);
+  await says(page, /needle-1/);
   await page.click("[data-term=find]");
   await page.keyboard.type("needle-");
   await until(() => "the search counts", async () => / of 4|of 4/.test(await page.locator(".find [role=status]").innerText()));
