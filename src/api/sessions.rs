@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use rules::devices::MigProfile;
-use rules::names::{SessionId, SessionName, UserId, UserName};
+use rules::names::{SessionId, SessionName, TenantName, UserId, UserName};
 use rules::object::Object;
 use rules::placement::Explanation;
 use rules::reason::Reason;
 use rules::resources::Demand;
 use rules::session::{DesiredState, Outcome, SessionKind, SessionState};
-use rules::tenancy::{DomainId, ProjectId};
+use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::workload::validate::{RequestedLaunch, RequestedResize};
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,26 @@ pub struct Owner {
     pub id: UserId,
     #[schema(value_type = String)]
     pub name: UserName,
+}
+
+/// The project of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SessionProject {
+    #[schema(value_type = String, format = Uuid)]
+    pub id: ProjectId,
+    /// Unique in its domain.
+    #[schema(value_type = String)]
+    pub name: TenantName,
+}
+
+impl Default for SessionProject {
+    /// The one of answers that were kept by a version without projects.
+    fn default() -> Self {
+        Self {
+            id: ProjectId::DEFAULT,
+            name: TenantName::first_project(),
+        }
+    }
 }
 
 /// A share of one device as a session has it.
@@ -70,10 +90,8 @@ pub struct SessionView {
     #[serde(default)]
     #[schema(value_type = String, format = Uuid)]
     pub domain: DomainId,
-    /// Id of its project.
     #[serde(default)]
-    #[schema(value_type = String, format = Uuid)]
-    pub project: ProjectId,
+    pub project: SessionProject,
     #[schema(value_type = StateShape)]
     pub state: SessionState,
     #[schema(value_type = DesiredStateShape)]
@@ -400,6 +418,15 @@ pub struct GpuSample {
 }
 
 impl SessionView {
+    /// Where it stands for questions of permission.
+    pub fn scope(&self) -> Scope {
+        Scope {
+            domain: Some(self.domain),
+            project: Some(self.project.id),
+            owner: Some(self.owner.id),
+        }
+    }
+
     /// Whether its machine paused it, because it fills the disk.
     pub fn stands_still(&self) -> bool {
         let code = self.reason.as_ref().map(|reason| reason.code.as_str());

@@ -220,6 +220,11 @@ impl TenantName {
         }
     }
 
+    /// What the first project of a domain is called; its users begin there.
+    pub fn first_project() -> Self {
+        Self("default".to_owned())
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

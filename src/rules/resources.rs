@@ -28,6 +28,23 @@ pub struct Demand {
     pub mig: Option<MigProfile>,
 }
 
+impl Demand {
+    /// `cpu=2 memory=4 GiB gpu=0.5`: cores, memory and devices, in the same words for every reader.
+    pub fn figures(&self) -> String {
+        let mut all = format!("cpu={} memory={}", self.cpu, self.memory);
+        if self.gpu > GpuShare::ZERO {
+            all.push_str(&format!(" gpu={}", self.gpu));
+        }
+        if let Some(memory) = self.gpu_memory {
+            all.push_str(&format!(" gpu_memory={memory}"));
+        }
+        if let Some(profile) = self.mig {
+            all.push_str(&format!(" mig={profile}"));
+        }
+        all
+    }
+}
+
 /// Least processor time a session may ask for: one hundredth of a core.
 pub const MIN_CPU: CpuShare = CpuShare(1);
 /// Least memory a session may ask for: below 16 MiB a shell does not start.

@@ -2,15 +2,16 @@
 //! cluster, the names of owners, what was said and measured of devices. Permissions are not applied here:
 //! `actions` give each caller their part. Never writes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rules::findings::{InvariantFinding, findings};
 use rules::messages::{DeviceUse, PartitionFailure};
-use rules::names::{NodeId, SessionId, UserId, UserName};
+use rules::names::{NodeId, SessionId, TenantName, UserId, UserName};
 use rules::permissions::Reach;
 use rules::placement::{self, Explanation, QueueForecast};
 use rules::session::Session;
+use rules::tenancy::ProjectId;
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
 
@@ -36,6 +37,8 @@ pub(crate) struct Snapshot {
     pub(crate) world: ClusterSnapshot,
     /// Names of the owners of live sessions.
     pub(crate) names: BTreeMap<UserId, UserName>,
+    /// Names of the projects of live sessions.
+    pub(crate) projects: BTreeMap<ProjectId, TenantName>,
     pub(crate) devices: DeviceFacts,
     findings: OnceLock<Vec<InvariantFinding>>,
     queue: Mutex<Option<(Timestamp, Arc<WaitingQueue>)>>,
@@ -101,12 +104,27 @@ pub(crate) fn names_of_owners(
     view: &ReadTransaction<'_>,
     world: &ClusterSnapshot,
 ) -> Result<BTreeMap<UserId, UserName>, Failure> {
-    let owners: std::collections::BTreeSet<UserId> =
-        world.sessions.iter().map(|session| session.owner).collect();
+    let owners: BTreeSet<UserId> = world.sessions.iter().map(|session| session.owner).collect();
     let mut names = BTreeMap::new();
     for owner in owners {
         if let Some(name) = view.user_name(owner)? {
             names.insert(owner, name);
+        }
+    }
+    Ok(names)
+}
+
+/// Names of the projects of live sessions. Costs a look-up for each.
+fn names_of_projects(
+    view: &ReadTransaction<'_>,
+    world: &ClusterSnapshot,
+) -> Result<BTreeMap<ProjectId, TenantName>, Failure> {
+    let sessions = world.sessions.iter();
+    let ids: BTreeSet<ProjectId> = sessions.map(|session| session.project).collect();
+    let mut names = BTreeMap::new();
+    for id in ids {
+        if let Some(project) = view.project(id)? {
+            names.insert(id, project.name);
         }
     }
     Ok(names)
@@ -118,6 +136,7 @@ impl Snapshot {
         let world = view.world()?;
         Ok(Self {
             names: names_of_owners(view, &world)?,
+            projects: names_of_projects(view, &world)?,
             devices: DeviceFacts::read(view, &world)?,
             world,
             findings: OnceLock::new(),

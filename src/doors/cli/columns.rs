@@ -73,6 +73,7 @@ pub(super) const SESSIONS: &[Column<SessionView>] = &[
     column("AGE", 2, |r, v| age(r.created_at, v.now)),
     column("RAN", 5, ran),
     column("OWNER", 5, |r, _| r.owner.name.to_string()),
+    column("PROJECT", 8, |r, _| r.project.name.to_string()),
     column("ID", 9, |r, _| r.id.to_string()),
     column("KIND", 9, |r, _| format::kind(r.kind)),
     column("NODE", 9, |r, _| maybe(r.node.as_ref())),
@@ -87,6 +88,7 @@ pub(super) const SESSION: &[Column<SessionView>] = &[
     column("STATE", 0, |r, _| state(r)),
     column("REASON", 0, |r, _| reason(r)),
     column("OWNER", 0, |r, _| r.owner.name.to_string()),
+    column("PROJECT", 0, |r, _| r.project.name.to_string()),
     column("KIND", 0, |r, _| format::kind(r.kind)),
     column("IMAGE", 0, |r, _| dash(&r.image)),
     column("COMMAND", 0, |r, _| match r.document_kept {

@@ -3,7 +3,7 @@
 
 use rules::names::SessionId;
 use rules::placement::explain::{Explanation, Verdict};
-use rules::resources::Demand;
+use rules::resources::{Demand, DeviceShare};
 use rules::units::{GpuShare, Timestamp};
 use server::actions::sessions::{HeldSlice, NodeOverview};
 
@@ -16,7 +16,7 @@ use crate::doors::text::Text;
 pub struct AwaitedSession {
     pub href: String,
     pub name: String,
-    /// What it holds and when it ends: `1.00 GPU · ends by 22:33`.
+    /// All that it holds and when it ends: `1 GPU · 4 cores · 16 GiB · ends by 22:33`.
     pub facts: String,
 }
 
@@ -31,25 +31,23 @@ pub struct AwaitedSessions {
 /// Sessions that a page names. Higher: what ends first is lost among the rest.
 const MAX_NAMED: usize = 6;
 
-/// What a slice has of what is lacking, in words; none where it has nothing of it.
-fn part(t: Text, slice: &HeldSlice, demand: &Demand, lacks: &Lacks) -> Option<String> {
-    if lacks.devices {
-        let fits = |part: &&rules::resources::DeviceShare| match demand.mig {
-            Some(_) => part.part.is_some(),
-            None => part.part.is_none(),
-        };
-        let parts: Vec<_> = slice.devices.iter().filter(fits).collect();
-        if !parts.is_empty() {
-            return Some(match demand.mig {
-                Some(_) => t.gpu_partition().to_owned(),
-                None => t.gpu_wanted(parts.iter().map(|part| part.share).sum::<GpuShare>()),
-            });
-        }
+/// All that a slice holds, which its end gives back; none where it has nothing of what is lacking.
+fn held(t: Text, slice: &HeldSlice, demand: &Demand, lacks: &Lacks) -> Option<String> {
+    let fits = |part: &DeviceShare| part.part.is_some() == demand.mig.is_some();
+    let helps = lacks.devices && slice.devices.iter().any(fits) || lacks.cpu || lacks.memory;
+    if !helps {
+        return None;
     }
-    if lacks.cpu {
-        return Some(t.common_cores(slice.cpu));
+    let (partitions, shares): (Vec<&DeviceShare>, Vec<&DeviceShare>) =
+        slice.devices.iter().partition(|part| part.part.is_some());
+    let mut words = Vec::new();
+    if !shares.is_empty() {
+        words.push(t.gpu_wanted(shares.iter().map(|part| part.share).sum::<GpuShare>()));
     }
-    lacks.memory.then(|| components::size(slice.memory.0))
+    words.extend(partitions.iter().map(|_| t.gpu_partition().to_owned()));
+    words.push(t.common_cores(slice.cpu));
+    words.push(components::size(slice.memory.0));
+    Some(words.join(" · "))
 }
 
 /// What is short, by the blockers.
@@ -121,7 +119,7 @@ pub fn awaited(
         .filter(|slice| {
             !lacks.own || slice.owner.as_ref().map(|owner| owner.name.as_str()) == owner
         })
-        .filter_map(|slice| Some((slice, part(t, slice, demand, &lacks)?)))
+        .filter_map(|slice| Some((slice, held(t, slice, demand, &lacks)?)))
         .collect();
     holders.sort_by_key(|(slice, _)| {
         let share: u32 = slice.devices.iter().map(|part| part.share.0).sum();
@@ -130,7 +128,7 @@ pub fn awaited(
     });
     let mut others = 0_u64;
     let mut named: Vec<AwaitedSession> = Vec::new();
-    for (slice, part) in holders {
+    for (slice, held) in holders {
         let Some((id, name)) = slice.id.zip(slice.name.as_ref()) else {
             others += 1;
             continue;
@@ -146,7 +144,7 @@ pub fn awaited(
         named.push(AwaitedSession {
             href: format!("/sessions/{id}"),
             name: name.clone(),
-            facts: format!("{part} · {ends}"),
+            facts: format!("{held} · {ends}"),
         });
     }
     let room = MAX_NAMED.saturating_sub(told.sessions.len());
@@ -170,7 +168,6 @@ mod tests {
     use rules::blocker::PlacementBlocker;
     use rules::blockers;
     use rules::names::{NodeId, SessionName, UserId, UserName};
-    use rules::resources::DeviceShare;
     use rules::session::SessionState;
     use rules::units::{Bytes, CpuShare};
 
@@ -280,8 +277,15 @@ mod tests {
         );
         let names: Vec<&str> = found.sessions.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["soon", "late", "open"]);
-        assert!(found.sessions[0].facts.starts_with("2 GPU · ends by "));
-        assert_eq!(found.sessions[2].facts, "1 GPU · no time limit");
+        assert!(
+            found.sessions[0]
+                .facts
+                .starts_with("2 GPU · 1 core · 1 GiB · ends by ")
+        );
+        assert_eq!(
+            found.sessions[2].facts,
+            "1 GPU · 1 core · 1 GiB · no time limit"
+        );
         assert_eq!(found.more, "1 session of other users");
         assert!(!format!("{found:?}").contains("hidden"));
     }

@@ -492,6 +492,18 @@ pub(super) fn memory(typed: &str) -> Result<Bytes, Refusal> {
     }
 }
 
+/// The same the other way round and exactly: `0.25`, and with a unit where hundredths cannot say it.
+pub(super) fn typed_memory(memory: Bytes) -> String {
+    let hundredths = (memory.0 as f64 / f64::from(1 << 30) * 100.0).round() / 100.0;
+    if (hundredths * f64::from(1 << 30)) as u64 == memory.0 {
+        hundredths.to_string()
+    } else if memory.0.is_multiple_of(1 << 20) {
+        format!("{}m", memory.0 >> 20)
+    } else {
+        format!("{}b", memory.0)
+    }
+}
+
 /// A share as it was typed; an empty box and the handle at its left end ask for none.
 fn share(typed: &str) -> Result<Option<GpuShare>, Refusal> {
     let typed = typed.trim();
@@ -564,16 +576,6 @@ fn again(request: &LaunchRequest) -> LaunchForm {
             .collect::<Vec<_>>()
             .join("\n")
     };
-    let gib = |bytes: Bytes| {
-        let hundredths = (bytes.0 as f64 / f64::from(1 << 30) * 100.0).round() / 100.0;
-        if (hundredths * f64::from(1 << 30)) as u64 == bytes.0 {
-            hundredths.to_string()
-        } else if bytes.0.is_multiple_of(1 << 20) {
-            format!("{}m", bytes.0 >> 20)
-        } else {
-            format!("{}b", bytes.0)
-        }
-    };
     let span = |seconds: u64| match (seconds % 3600, seconds % 60) {
         (0, _) => format!("{}h", seconds / 3600),
         (_, 0) => format!("{}m", seconds / 60),
@@ -596,13 +598,17 @@ fn again(request: &LaunchRequest) -> LaunchForm {
                 .join(" "),
         },
         cpu: request.resources.cpu.unwrap_or_default().to_string(),
-        memory: gib(request.resources.memory.unwrap_or_default()),
+        memory: typed_memory(request.resources.memory.unwrap_or_default()),
         gpu: request
             .resources
             .gpu
             .map(|share| share.to_string())
             .unwrap_or_default(),
-        gpu_memory: request.resources.gpu_memory.map(gib).unwrap_or_default(),
+        gpu_memory: request
+            .resources
+            .gpu_memory
+            .map(typed_memory)
+            .unwrap_or_default(),
         mig: request
             .resources
             .mig

@@ -10,6 +10,7 @@ use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::get;
+use rules::permissions::{Permission, Reach, reach};
 use rules::placement::explain::Explanation;
 use rules::policy::SharePolicy;
 use rules::session::SessionState;
@@ -277,9 +278,7 @@ async fn read(
     let several = seen.machines.len() > 1;
     let devices = devices::list(&console.server, caller).await?;
     let small = gpus::Drawing::small();
-    let may_write = caller
-        .subject
-        .can(rules::permissions::Permission::SessionsWrite);
+    let writable = reach(&caller.subject, Permission::SessionsWrite);
     let (rows, total) = (queue.launches.len() as u64, queue.of as u64);
     let time = PlanTime::of(&queue.plan, now);
     Ok(QueuePage {
@@ -301,11 +300,11 @@ async fn read(
         waiting: queue
             .launches
             .iter()
-            .map(|launch| waiting(t, visit, launch, devices.policy, may_write, now))
+            .map(|launch| waiting(t, visit, launch, devices.policy, &writable, now))
             .collect(),
         filter: filter(visit, headers, &state),
         unmatched: rows == 0 && state.filtered(),
-        may_cancel: may_write,
+        may_cancel: caller.subject.can(Permission::SessionsWrite),
         pager: Pager {
             csv: (rows > 0).then(|| state.beside("/queue.csv")),
             ..Pager::new(t, &state, rows, total)
@@ -477,11 +476,12 @@ fn waiting(
     visit: &RequestContext,
     launch: &WaitingLaunch,
     policy: SharePolicy,
-    may_write: bool,
+    writable: &Reach,
     now: Timestamp,
 ) -> QueueRow {
     let (session, answer): (&SessionView, &Explanation) =
         (&launch.first.session, &launch.first.why);
+    let may_write = writable.covers(&session.scope());
     let alone = launch.replicas == 1 && session.state == SessionState::Pending;
     QueueRow {
         id: session.id.to_string(),

@@ -14,7 +14,6 @@ use axum::response::Response;
 use rules::names::ContainerName;
 use rules::permissions::{Permission as Right, may};
 use rules::session::{SessionKind, SessionState};
-use rules::tenancy::Scope;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
@@ -30,9 +29,9 @@ use super::presenter::{SessionEnd, TimelineStep, Wait};
 use super::request_context::RequestContext;
 use super::session_charts::{self, MetricsSpan};
 use super::sessions::failed;
-use super::{PagesContext, gpus, layout, live as stream, presenter, responses, users};
+use super::{PagesContext, gpus, launch, layout, live as stream, presenter, responses, users};
 use crate::doors::text::{Text, codes};
-use facts::{facts, fraction, has_fraction, limits, remote, settings, typed_size, verbs, watched};
+use facts::{facts, fraction, has_fraction, limits, remote, settings, verbs, watched};
 use figures::strips;
 use log::{filtered, last_lines, read_log};
 
@@ -341,11 +340,7 @@ async fn read_one(
     let given = session.resources;
     let ended = session.state == SessionState::Ended;
     let peak = samples.iter().map(|sample| sample.memory).max();
-    let scope = Scope {
-        domain: Some(session.domain),
-        project: Some(session.project),
-        owner: Some(session.owner.id),
-    };
+    let scope = session.scope();
     let may_write = may(&caller.subject, Right::SessionsWrite, &scope).is_ok();
     let may_enter = may(&caller.subject, Right::SessionsEnter, &scope).is_ok();
     let shown_log = filtered(&log, q);
@@ -446,7 +441,7 @@ async fn read_one(
         neighbours,
         limits: limits(t, &session, devices.policy),
         limit_cpu: given.cpu.to_string(),
-        limit_memory: typed_size(given.memory),
+        limit_memory: launch::typed_memory(given.memory),
         limit_gpu: fraction(t, &session, &devices.items),
         limit_fixed: given.wants_device() && !has_fraction(&session),
         timeline: presenter::timeline(t, clock, &session, &events),

@@ -9,6 +9,7 @@ use axum::extract::{Form, Path, Query, State};
 use axum::response::Response;
 use axum::routing::get;
 use futures_util::{StreamExt as _, stream};
+use rules::permissions::{Permission, may};
 use rules::refusal::Refusal;
 use rules::session::SessionState;
 use server::Failure;
@@ -218,7 +219,9 @@ async fn menu(
         ));
     }
     let ends = format!("/sessions/stop?id={}", session.id);
+    let writable = may(&caller.subject, Permission::SessionsWrite, &session.scope());
     match session.state {
+        _ if writable.is_err() => {}
         SessionState::Pending => {
             let change = format!("/queue/{}", session.id);
             links.push(link(change, "sliders-horizontal", t.queue_change(), false));

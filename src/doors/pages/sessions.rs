@@ -8,7 +8,7 @@ use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use rules::names::SessionId;
-use rules::permissions::{Permission as Right, reach};
+use rules::permissions::{Permission as Right, Reach, own, reach};
 use rules::policy::SharePolicy;
 use rules::session::SessionState;
 use rules::units::{Bytes, GpuShare, Timestamp};
@@ -199,6 +199,9 @@ fn columns(t: Text, has_devices: bool) -> Vec<TableColumn> {
         TableColumn::new("command", t.launch_command())
             .class("wide")
             .display(ColumnDisplay::Hidden),
+        TableColumn::new("project", t.sessions_project())
+            .class("wide")
+            .display(ColumnDisplay::Hidden),
         TableColumn::new("labels", t.sessions_labels())
             .class("wide")
             .display(ColumnDisplay::Hidden),
@@ -253,10 +256,14 @@ async fn read_list(
         .flat_map(|machine| &machine.slices)
         .filter_map(|slice| Some((slice.id?, (slice.cpu_busy?, slice.memory_busy?))))
         .collect();
+    let writable = reach(&caller.subject, Right::SessionsWrite);
     let rows = found
         .items
         .iter()
-        .map(|item| line(visit, &state, item, policy, uses.get(&item.session.id), now))
+        .map(|item| {
+            let used = uses.get(&item.session.id);
+            line(visit, &state, item, &writable, policy, used, now)
+        })
         .collect();
     let refused = fault.is_some();
     let mut table = DataTable::new(
@@ -367,7 +374,8 @@ fn filter(
             choice("state", "failed", t.state_failed()),
         ],
     }];
-    let everyone = reach(&caller.subject, Right::SessionsRead).is_everything();
+    let subject = &caller.subject;
+    let everyone = reach(subject, Right::SessionsRead) != own(subject);
     if everyone {
         pickers.push(FilterPicker {
             name: "scope",
@@ -419,6 +427,7 @@ fn examples(t: Text) -> Vec<FilterExample> {
         ("state:running", t.filter_help_state()),
         ("outcome:failed", t.filter_help_outcome()),
         ("owner:mina", t.filter_help_owner()),
+        ("project:vision", t.filter_help_project()),
         ("image:pytorch", t.filter_help_image()),
         ("kind:batch", t.filter_help_kind()),
         ("label:team=vision", t.filter_help_label()),
@@ -436,12 +445,14 @@ fn line(
     visit: &RequestContext,
     state: &TableState,
     item: &TableItem,
+    writable: &Reach,
     policy: SharePolicy,
     used: Option<&Use>,
     now: Timestamp,
 ) -> TableLine {
     let t = visit.text;
     let session = &item.session;
+    let ends = session.state < SessionState::Stopping && writable.covers(&session.scope());
     let several = item.replicas > 1;
     let name = match several {
         true => replicas_name(session.name.as_str(), item.replicas),
@@ -454,7 +465,7 @@ fn line(
     TableLine {
         // A launch has up to three rows: what runs, what waits, what ended.
         id: format!("s-{}", session.id),
-        mark: (session.state < SessionState::Stopping).then(|| RowMark {
+        mark: ends.then(|| RowMark {
             value,
             label: t.sessions_mark(&name),
         }),
@@ -529,7 +540,7 @@ fn shared_cell(
                 note: why.map_or_else(String::new, |why| presenter::sentence(t, &visit.clock, why)),
             }
         }
-        "image" | "kind" | "command" | "labels" | "age" => {
+        "image" | "kind" | "command" | "project" | "labels" | "age" => {
             cell(visit, key, session, SharePolicy::default(), None, None, now)
         }
         _ => TableCell::Empty,
@@ -594,6 +605,7 @@ fn cell(
                 None => TableCell::text(all),
             }
         }
+        "project" => TableCell::text(session.project.name.as_str()),
         "node" => TableCell::text(session.node.clone().unwrap_or_default()),
         "kind" => TableCell::text(match session.kind {
             rules::session::SessionKind::Interactive => t.launch_interactive(),

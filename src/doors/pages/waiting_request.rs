@@ -10,7 +10,7 @@ use axum::response::Response;
 use rules::refusal::Refusal;
 use rules::resources::Demand;
 use rules::session::SessionState;
-use rules::units::{Bytes, CpuShare, GpuShare};
+use rules::units::{CpuShare, GpuShare};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
@@ -67,7 +67,7 @@ impl RequestForm {
         let demand = &session.resources;
         Self {
             cpu: demand.cpu.to_string(),
-            memory: gib(demand.memory),
+            memory: launch::typed_memory(demand.memory),
             gpu: demand.gpu.to_string(),
             max_runtime: Some(session.max_runtime_seconds.map(limit).unwrap_or_default()),
             ..Self::default()
@@ -290,16 +290,6 @@ async fn previewed(
     }
 }
 
-/// Memory as the box labelled GiB takes it.
-fn gib(memory: Bytes) -> String {
-    let mib = memory.0 >> 20;
-    match (memory.0.is_multiple_of(1 << 30), mib << 20 == memory.0) {
-        (true, _) => (memory.0 >> 30).to_string(),
-        (false, true) => format!("{mib}m"),
-        (false, false) => format!("{}b", memory.0),
-    }
-}
-
 /// A time limit as users write it.
 fn limit(seconds: u64) -> String {
     match (seconds % 3600, seconds % 60) {
@@ -400,6 +390,8 @@ async fn read(
 
 #[cfg(test)]
 mod tests {
+    use rules::units::Bytes;
+
     use super::*;
 
     #[test]
@@ -410,8 +402,10 @@ mod tests {
             Bytes::mib(32),
             Bytes(20_000_001),
         ] {
-            assert_eq!(launch::memory(&gib(bytes)), Ok(bytes), "{}", gib(bytes));
+            let typed = launch::typed_memory(bytes);
+            assert_eq!(launch::memory(&typed), Ok(bytes), "{typed}");
         }
+        assert_eq!(launch::typed_memory(Bytes::mib(256)), "0.25");
         for (seconds, typed) in [(7200, "2h"), (5400, "90m"), (90, "90s")] {
             assert_eq!(limit(seconds), typed);
             assert_eq!(launch::span(typed), Ok(Some(seconds)));

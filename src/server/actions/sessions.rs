@@ -91,7 +91,9 @@ pub async fn running(server: &Server, caller: &Caller) -> Result<Vec<SessionView
         .take(MAX_PAGE_ITEMS as usize)
         .filter_map(|row| {
             let owner = snapshot.names.get(&row.owner)?.clone();
-            Some(view::session(row, owner, &world.nodes, world.policy))
+            let project = snapshot.projects.get(&row.project)?.clone();
+            let (nodes, policy) = (&world.nodes, world.policy);
+            Some(view::session(row, owner, project, nodes, policy))
         })
         .collect())
 }

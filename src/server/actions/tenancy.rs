@@ -24,8 +24,6 @@ mod tests;
 
 /// Characters of a title.
 const MAX_TITLE_LENGTH: usize = 100;
-/// What a new domain's first project is called; its users begin there.
-const FIRST_PROJECT: &str = "default";
 
 /// The domains that the caller reaches, by name: all for administrators and auditors of the site, else their own and
 /// those they have a role on.
@@ -70,7 +68,7 @@ pub async fn create_domain(
                 rows.insert_project(&Project {
                     id: ProjectId::make(rows.now, base::observe::random()),
                     domain: domain.id,
-                    name: TenantName::parse(FIRST_PROJECT)?,
+                    name: TenantName::first_project(),
                     title: String::new(),
                     state: TenantState::Active,
                     generation: 1,
@@ -520,7 +518,7 @@ pub(super) fn home_of_account(
         None => subject.domain,
     };
     may(subject, Permission::UsersWrite, &Scope::domain(domain))?;
-    let first = view.project_called(domain, FIRST_PROJECT)?;
+    let first = view.project_called(domain, TenantName::first_project().as_str())?;
     let member = first.map(|project| HeldGrant {
         grant: of_project(GrantRole::Member, project),
         expires_at: None,

@@ -17,6 +17,8 @@ use crate::Failure;
 pub(crate) struct SessionFilter {
     /// Names of owners; any of them.
     pub(crate) owners: Vec<String>,
+    /// Names of projects, or `DOMAIN/NAME`; any of them.
+    pub(crate) projects: Vec<String>,
     pub(crate) states: Vec<SessionState>,
     pub(crate) kinds: Vec<SessionKind>,
     /// Parts of references; any of them.
@@ -233,6 +235,12 @@ impl SessionFilter {
         any(
             "owner in (select id from user where name = ?)",
             self.owners.clone(),
+        );
+        any(
+            "project in (select project.id from project
+             join domain on domain.id = project.domain
+             where ? in (project.name, domain.name || '/' || project.name))",
+            self.projects.clone(),
         );
         let states = self
             .states

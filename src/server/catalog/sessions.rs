@@ -311,7 +311,7 @@ impl Rows<'_> {
             )));
         known_or_taken(written, &session.name)?;
         self.store_containers(session.id, &[], session.containers())?;
-        self.note_session(session, actor, "session.accepted", "")
+        self.note_session(session, actor, "session.accepted", None)
     }
 
     /// Takes one session through `change` and writes it, where it still is of generation `seen`
@@ -350,7 +350,7 @@ impl Rows<'_> {
             self.bound_ended(after.owner)?;
         }
         let code = code.map_or_else(|| event_code(&before, &after), str::to_owned);
-        self.note_session(&after, actor, &code, before.state().word())?;
+        self.note_session(&after, actor, &code, Some(&before))?;
         Ok(ConditionalWrite::Yes)
     }
 
@@ -446,20 +446,37 @@ impl Rows<'_> {
         session: &Session,
         actor: &str,
         code: &str,
-        before: &str,
+        before: Option<&Session>,
     ) -> Result<(), Failure> {
+        let (before, after) = change_told(before, session);
         self.note(NewEvent {
             actor,
             topic: "sessions",
             object: &session.id.to_string(),
             scope: session.scope(),
             code,
-            before,
-            after: session
-                .reason
-                .as_ref()
-                .map_or(session.state().word(), |reason| reason.text.as_str()),
+            before: &before,
+            after: &after,
         })
+    }
+}
+
+/// What the journal says a change was: of a name or a request both values, else the states and the reason for the new
+/// one; nothing where neither changed.
+fn change_told(before: Option<&Session>, after: &Session) -> (String, String) {
+    if let Some(before) = before {
+        if before.name != after.name {
+            return (before.name.to_string(), after.name.to_string());
+        }
+        if before.spec.demand != after.spec.demand {
+            return (before.spec.demand.figures(), after.spec.demand.figures());
+        }
+    }
+    let state = before.map_or("", |before| before.state().word());
+    match (&after.reason, after.state().word()) {
+        (Some(reason), _) => (state.to_owned(), reason.text.clone()),
+        (None, same) if same == state => Default::default(),
+        (None, now) => (state.to_owned(), now.to_owned()),
     }
 }
 

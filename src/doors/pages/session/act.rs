@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use rules::refusals;
 use rules::session::SessionState;
-use rules::units::{Bytes, CpuShare, GpuShare};
+use rules::units::{CpuShare, GpuShare};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
@@ -19,7 +19,7 @@ use super::super::request_context::RequestContext;
 use super::super::session_charts::MetricsSpan;
 use super::super::sessions::failed;
 use super::super::typed::point;
-use super::super::{PagesContext, responses};
+use super::super::{PagesContext, launch, responses};
 use super::{SessionDetailPage, read_one};
 use crate::doors::text::codes;
 
@@ -154,7 +154,7 @@ async fn done(
                         .map_err(|refusal| refusal.at("/resources/cpu"))?,
                 ),
                 memory: Some(
-                    Bytes::parse(&point(&said.memory))
+                    launch::memory(&said.memory)
                         .map_err(|refusal| refusal.at("/resources/memory"))?,
                 ),
                 gpu: (!share.is_empty())
@@ -163,7 +163,7 @@ async fn done(
                     .map_err(|refusal| refusal.at("/resources/gpu"))?,
                 gpu_memory: Some(said.gpu_memory.trim())
                     .filter(|typed| !typed.is_empty())
-                    .map(|typed| Bytes::parse(&point(typed)))
+                    .map(launch::memory)
                     .transpose()
                     .map_err(|refusal| refusal.at("/resources/gpu_memory"))?,
             };

@@ -6,7 +6,7 @@ use api::sessions::SessionView;
 use rules::devices::WHOLE;
 use rules::policy::SharePolicy;
 use rules::session::{SessionKind, SessionState};
-use rules::units::{Bytes, Timestamp};
+use rules::units::Timestamp;
 
 use super::super::components::{self, Alert, IconFact};
 use super::super::request_context::RequestContext;
@@ -67,20 +67,13 @@ pub(super) fn fraction(t: Text, session: &SessionView, all: &[Gpu]) -> Option<Fr
     let gpu = all.iter().find(on);
     Some(Fraction {
         typed: given.gpu.to_string(),
-        memory: given.gpu_memory.map_or_else(String::new, typed_size),
+        memory: given
+            .gpu_memory
+            .map_or_else(String::new, launch::typed_memory),
         gib: gpu.map_or_else(String::new, |gpu| launch::gib(gpu.memory)),
         sms: gpu.map_or(0, |gpu| gpu.sms),
         now: gpu.map_or_else(String::new, |gpu| launch::worth(t, gpu, given.gpu)),
     })
-}
-
-/// A size as a form takes it back exactly: `24g`, `1536m`, or bytes.
-pub(super) fn typed_size(size: Bytes) -> String {
-    match size.0 {
-        bytes if bytes > 0 && bytes.is_multiple_of(1 << 30) => format!("{}g", bytes >> 30),
-        bytes if bytes > 0 && bytes.is_multiple_of(1 << 20) => format!("{}m", bytes >> 20),
-        bytes => bytes.to_string(),
-    }
 }
 
 /// What its machine has against a session that runs.
@@ -303,7 +296,8 @@ pub(super) fn remote(
 }
 
 pub(super) fn settings(t: Text, session: &SessionView) -> Vec<(String, String)> {
-    let mut all = Vec::new();
+    let project = session.project.name.to_string();
+    let mut all = vec![(t.sessions_project().to_owned(), project)];
     if !session.document_kept {
         all.push((
             t.settings_command().to_owned(),
@@ -376,12 +370,5 @@ mod tests {
             ("session.scheduled", 302),
         ]);
         assert_eq!(waits(&history(&again)), Some((2_000, 0)));
-    }
-
-    #[test]
-    fn sizes_go_into_forms_and_come_back() {
-        for size in [Bytes::gib(24), Bytes::mib(1536), Bytes(12_345)] {
-            assert_eq!(Bytes::parse(&typed_size(size)).ok(), Some(size));
-        }
     }
 }

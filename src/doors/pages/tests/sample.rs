@@ -1271,7 +1271,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
             (t.where_network().into(), t.where_loopback().into()),
         ],
         limit_cpu: "6".into(),
-        limit_memory: "24g".into(),
+        limit_memory: "24".into(),
         timeline: steps(),
         why: vec![
             CheckRow::new(true, t.preview_check_cpu("fardel-01"), t.common_free("4.00")),

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use super::discreet;
 use super::find::find;
-use super::view;
+use super::view::NameCache;
 use crate::access::Caller;
 use crate::actions::allowed;
 use crate::actions::system::refuse_unwell;
@@ -85,11 +85,8 @@ pub async fn launch(
                 }
                 let subjects = subjects_of(rows, &subject, project.as_deref())?;
                 let written = insert(rows, &draft, &subjects, name.as_str())?;
-                let nodes = rows.nodes()?;
-                Ok(written
-                    .iter()
-                    .map(|row| view::session(row, name.clone(), &nodes, rows.policy()))
-                    .collect())
+                let mut names = NameCache::new(rows)?;
+                written.iter().map(|row| names.show(row)).collect()
             })?;
             Ok(Launched {
                 sessions: launched.value,
@@ -317,8 +314,8 @@ pub async fn duplicate(
     })
 }
 
-/// `vit` or `vit-2` → the first of `vit-2`, `vit-3` … that no live session of the caller has; None
-/// where all of them are taken or too long.
+/// `vit` or `vit-2` → the first of `vit-2`, `vit-3` … that no session of the caller has or had; where they had all of
+/// them, the first that no live one has. None where all are taken or too long.
 fn free_name(
     view: &ReadTransaction<'_>,
     caller: &Caller,
@@ -328,16 +325,21 @@ fn free_name(
         Some((stem, number)) if number.chars().all(|c| c.is_ascii_digit()) => stem,
         _ => name,
     };
+    let mut free = None;
     for number in 2..100 {
         let Ok(candidate) = SessionName::parse(&format!("{stem}-{number}")) else {
-            return Ok(None);
+            break;
         };
         let called = view.sessions_called(&own(&caller.subject), candidate.as_str())?;
-        if called.iter().all(|s| s.state() == SessionState::Ended) {
+        if called.is_empty() {
             return Ok(Some(candidate.to_string()));
         }
+        let ended = called.iter().all(|s| s.state() == SessionState::Ended);
+        if ended && free.is_none() {
+            free = Some(candidate.to_string());
+        }
     }
-    Ok(None)
+    Ok(free)
 }
 
 fn no_image(reference: &str) -> Refusal {

@@ -272,7 +272,9 @@ fn explained(
         .zip(told)
         .map(|(row, told)| {
             let owner = snapshot.names.get(&row.owner)?.clone();
-            let shown: SessionView = view::session(row, owner, &world.nodes, world.policy);
+            let project = snapshot.projects.get(&row.project)?.clone();
+            let (nodes, policy) = (&world.nodes, world.policy);
+            let shown: SessionView = view::session(row, owner, project, nodes, policy);
             Some(WaitingView {
                 session: shown,
                 why: discreet(told, world, caller),

@@ -902,6 +902,13 @@ async fn a_duplicate_launches_the_same_under_a_free_name() {
     let session = one(&server, &mina, again).await.unwrap();
     assert_eq!(session.env["A"], "b");
     assert_eq!(session.resources.cpu, CpuShare(50));
+    carry_out(&server, session.id, Some(0));
+    let third = duplicate(&server, &mina, "vit-2").await.unwrap();
+    assert_eq!(
+        third.name.as_deref(),
+        Some("vit-4"),
+        "no name of the history is repeated"
+    );
 }
 
 #[tokio::test]

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 
 use api::events::EventView;
-use api::sessions::{GrantView, Owner, SessionView};
-use rules::names::{UserId, UserName};
+use api::sessions::{GrantView, Owner, SessionProject, SessionView};
+use rules::names::{TenantName, UserId, UserName};
 use rules::policy::SharePolicy;
 use rules::resources::{Device, DeviceShare};
 use rules::session::Session;
+use rules::tenancy::ProjectId;
 use rules::world::NodeRecord;
 
 use crate::Failure;
@@ -44,10 +45,11 @@ pub(in crate::actions) fn grant(
     }
 }
 
-/// As `owner` sees a row on one of these machines.
+/// A row of `owner` in `project`, on one of these nodes.
 pub(super) fn session(
     row: &Session,
     owner: UserName,
+    project: TenantName,
     nodes: &[NodeRecord],
     policy: SharePolicy,
 ) -> SessionView {
@@ -62,7 +64,10 @@ pub(super) fn session(
         id: row.id,
         name: row.name.clone(),
         domain: row.domain,
-        project: row.project,
+        project: SessionProject {
+            id: row.project,
+            name: project,
+        },
         owner: Owner {
             id: row.owner,
             name: owner,
@@ -109,11 +114,12 @@ fn has_simulated(node: &NodeRecord) -> bool {
     node.capacity.devices.iter().any(|device| device.simulated)
 }
 
-/// Names of users and machines, each looked up once a list.
+/// Names of users, projects and nodes, each looked up once a list.
 pub(in crate::actions) struct NameCache<'v, 'c> {
     view: &'v ReadTransaction<'c>,
     nodes: Vec<NodeRecord>,
     users: BTreeMap<UserId, UserName>,
+    projects: BTreeMap<ProjectId, TenantName>,
 }
 
 impl<'v, 'c> NameCache<'v, 'c> {
@@ -122,6 +128,7 @@ impl<'v, 'c> NameCache<'v, 'c> {
             view,
             nodes: view.nodes()?,
             users: BTreeMap::new(),
+            projects: BTreeMap::new(),
         })
     }
 
@@ -136,7 +143,18 @@ impl<'v, 'c> NameCache<'v, 'c> {
                 name
             }
         };
-        Ok(session(row, owner, &self.nodes, self.view.policy()))
+        let project = match self.projects.get(&row.project) {
+            Some(name) => name.clone(),
+            None => {
+                let project = self.view.project(row.project)?.ok_or_else(|| {
+                    crate::ServerFault::new("show a session", "its project was never known")
+                })?;
+                self.projects.insert(row.project, project.name.clone());
+                project.name
+            }
+        };
+        let policy = self.view.policy();
+        Ok(session(row, owner, project, &self.nodes, policy))
     }
 }
 
