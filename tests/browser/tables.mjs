@@ -165,7 +165,11 @@ test("nothing ends on one click: one session, marked ones, a whole launch", asyn
   await page.locator("dialog.question[open]").waitFor({ state: "detached" });
   assert.equal(live().length, before, "looking ends nothing");
   // Marks outlive a change of the list; the whole launch counts as many as it is.
+  const top = async () => (await row("beta").boundingBox()).y;
+  const place = await top();
   await row("beta").locator("input[name=id]").check();
+  await page.locator("#marked .dan").waitFor();
+  assert.equal(await top(), place, "a mark moves no row");
   await row(`train ×${REPLICAS}`).locator("input[name=id]").check();
   await page.click("#marked .dan");
   await page.locator("dialog.question[open] .named").waitFor();
