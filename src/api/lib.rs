@@ -10,6 +10,7 @@ pub mod images;
 pub mod operations;
 pub mod page;
 pub mod problem;
+pub mod rosters;
 pub mod schema;
 pub mod secret;
 pub mod sessions;

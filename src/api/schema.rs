@@ -8,13 +8,25 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
-    certificates, events, gpus, history, images, operations, problem, sessions, tenancy, users,
+    certificates, events, gpus, history, images, operations, problem, rosters, sessions, tenancy,
+    users,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
 
 /// Gives every schema by its name, those that others refer to included.
 pub fn all() -> Map<String, Value> {
+    named()
+        .into_iter()
+        .map(|(name, schema)| (name, written(&schema)))
+        .collect()
+}
+
+fn written(schema: &RefOr<Schema>) -> Value {
+    serde_json::to_value(schema).unwrap_or(Value::Null)
+}
+
+fn named() -> Schemas {
     let mut all = Schemas::new();
     pages(&mut all);
     collect::<sessions::LaunchRequest>(&mut all);
@@ -53,11 +65,10 @@ pub fn all() -> Map<String, Value> {
     collect::<certificates::CertificateRequestInput>(&mut all);
     collect::<certificates::CertificateUpload>(&mut all);
     collect::<certificates::ResetRequest>(&mut all);
+    collect::<rosters::RosterPlan>(&mut all);
+    collect::<rosters::AppliedRoster>(&mut all);
     collect::<problem::ProblemBody>(&mut all);
-    let written = |schema| serde_json::to_value(schema).unwrap_or(Value::Null);
-    all.into_iter()
-        .map(|(name, schema)| (name, written(schema)))
-        .collect()
+    all
 }
 
 /// Lists and what is in them.
@@ -75,6 +86,7 @@ fn pages(all: &mut Schemas) {
     page::<tenancy::ProjectView>(all);
     page::<tenancy::MemberView>(all);
     page::<tenancy::GrantView>(all);
+    page::<rosters::RosterView>(all);
 }
 
 /// Adds a list of a type as `SessionPage`, and the type.
@@ -88,4 +100,21 @@ fn page<T: ToSchema + PartialSchema>(all: &mut Schemas) {
 fn collect<T: ToSchema + PartialSchema>(all: &mut Schemas) {
     all.push((T::name().into_owned(), T::schema()));
     T::schemas(all);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_is_of_one_schema() {
+        let mut known: Map<String, Value> = Map::new();
+        for (name, schema) in named() {
+            let schema = written(&schema);
+            if let Some(other) = known.insert(name.clone(), schema.clone()) {
+                assert_eq!(other, schema, "two types are called {name}");
+            }
+        }
+        assert!(known.len() > 50);
+    }
 }

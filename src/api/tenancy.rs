@@ -63,7 +63,7 @@ pub struct MemberView {
 
 /// One role of a user on a scope.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = Grant)]
+#[schema(as = RoleGrant)]
 pub struct GrantView {
     #[schema(value_type = GrantRoleShape)]
     pub role: GrantRole,

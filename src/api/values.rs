@@ -359,6 +359,12 @@ structure! {
         #[schema(format = Uuid)]
         id: String,
         name: String,
+        /// What people call them; empty where nobody said.
+        full_name: String,
+        /// Signs in as the name does.
+        email: Option<String>,
+        /// Somebody else chose the password: the user sets their own before anything else.
+        must_change_password: bool,
         role: RoleShape,
         /// `en`, `ko`, or empty for what the browser asks.
         language: String,

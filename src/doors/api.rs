@@ -13,6 +13,7 @@ mod middleware;
 pub mod openapi;
 mod replay;
 mod responses;
+mod rosters;
 mod sessions;
 mod streams;
 mod system;
@@ -31,6 +32,9 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 /// Most bytes of a JSON body. A launch has at most 256 KiB of text; the rest is room for quoting.
 const MAX_JSON_BYTES: usize = 1 << 20;
+
+/// Most bytes of a roster: what the action takes, and what shows that it was more.
+const MAX_ROSTER_BYTES: usize = (2 << 20) + 1;
 
 /// What every handler has.
 #[derive(Clone)]
@@ -112,6 +116,13 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
                 .put(tenancy::put_grant)
                 .delete(tenancy::revoke_grant),
         )
+        .route(
+            "/rosters",
+            get(rosters::list)
+                .post(rosters::take)
+                .layer(DefaultBodyLimit::max(MAX_ROSTER_BYTES)),
+        )
+        .route("/rosters/{id}/undo", post(rosters::undo))
         .route(
             "/domains",
             get(tenancy::list_domains).post(tenancy::create_domain),

@@ -18,6 +18,7 @@ pub mod login;
 mod manual;
 mod output;
 pub(crate) mod refused;
+mod rosters;
 mod sessions;
 mod system;
 mod tenancy;
@@ -184,6 +185,7 @@ async fn execute(
         Command::Image(request) => images::image(&client, view, request).await,
         Command::Job(request) => images::job(&client, view, request).await,
         Command::User(request) => users::user(&client, view, request).await,
+        Command::Roster(request) => rosters::roster(&client, view, request).await,
         Command::Domain(request) => tenancy::domain(&client, view, request).await,
         Command::Project(request) => tenancy::project(&client, view, request).await,
         Command::Role(request) => tenancy::role(&client, view, request).await,

@@ -36,6 +36,7 @@ pub mod queue;
 pub mod reference;
 pub mod request_context;
 pub mod responses;
+pub mod rosters;
 pub mod self_tests;
 pub mod session;
 pub mod session_charts;
@@ -212,6 +213,7 @@ pub fn router(
         .merge(queue::router())
         .merge(events::router())
         .merge(user_forms::router())
+        .merge(rosters::router())
         .route("/users/{id}", get(user::show))
         .merge(users::router())
         .merge(projects::router())
@@ -379,6 +381,7 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "project-restored" => t.projects_restored_now(of),
         "member-added" => t.projects_member_added(of),
         "member-removed" => t.projects_member_removed().to_owned(),
+        "roster-undone" => t.rosters_undone_now(of.parse::<u64>().unwrap_or_default()),
         "user-restored" => t.users_restored_now(of),
         "view-kept" => t.table_view_kept(of),
         "views-full" => t.table_views_full(of),
@@ -402,6 +405,7 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "cancel-n" => t.queue_cancelled_n(of),
         "import" => t.notice_import().to_owned(),
         "password" => t.me_password_done().to_owned(),
+        "password-first" => t.me_password_first().to_owned(),
         "token-gone" => t.me_token_gone().to_owned(),
         "settings" => t.notice_settings(of),
         "backup" => t.notice_backup(of),

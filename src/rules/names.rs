@@ -55,6 +55,8 @@ id!(/// One API token.
     TokenId, token_id_invalid);
 id!(/// One long-running piece of work, such as an import.
     OperationId, operation_id_invalid);
+id!(/// One roster that was taken in.
+    RosterId, roster_id_invalid);
 id!(/// One resumable upload.
     UploadId, upload_id_invalid);
 id!(/// One start of a machine's operating system.
@@ -175,6 +177,7 @@ macro_rules! read_by_parsing {
 read_by_parsing!(SessionName);
 read_by_parsing!(UserName);
 read_by_parsing!(TenantName);
+read_by_parsing!(EmailAddress);
 
 /// The name a user signs in with: lower-case letters, digits, `.`, `_`, `-`; at most 63.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -202,6 +205,53 @@ impl UserName {
 }
 
 impl fmt::Display for UserName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// An address of electronic mail, in lower case: ASCII, at most 254 letters, one `@` with something on both sides.
+/// Proves nothing about whose it is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct EmailAddress(String);
+
+/// Letters of an address.
+///
+/// Source: RFC 5321 section 4.5.3.1.3, without its angle brackets.
+const MAX_EMAIL_LENGTH: usize = 254;
+
+impl EmailAddress {
+    pub fn parse(text: &str) -> Result<Self, Refusal> {
+        let text = text.to_ascii_lowercase();
+        let letter = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~.".contains(c);
+        let good = text.len() <= MAX_EMAIL_LENGTH
+            && text.split_once('@').is_some_and(|(local, host)| {
+                !local.is_empty()
+                    && local.chars().all(letter)
+                    && !host.is_empty()
+                    && host
+                        .split('.')
+                        .all(|part| label(part).is_ok() && !part.is_empty())
+            });
+        match good {
+            true => Ok(Self(text)),
+            false => Err(refusals::user_email_invalid().at("/email")),
+        }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What stands in front of the `@`, as a user name where it can be one.
+    pub fn handle(&self) -> Option<UserName> {
+        let local = self.0.split('@').next()?;
+        UserName::parse(local).ok()
+    }
+}
+
+impl fmt::Display for EmailAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::grants::{Grant, GrantRole, GrantScope, HeldGrant};
-use crate::names::{UserId, UserName};
+use crate::names::{EmailAddress, UserId, UserName};
 use crate::tenancy::{DomainId, ProjectId};
 use crate::units::Timestamp;
 
@@ -52,6 +52,15 @@ pub const DEFAULT_MEMBER: HeldGrant = HeldGrant {
 pub struct User {
     pub id: UserId,
     pub name: UserName,
+    /// What people call them; empty: nobody said.
+    #[serde(default)]
+    pub full_name: String,
+    /// Signs in as the name does.
+    #[serde(default)]
+    pub email: Option<EmailAddress>,
+    /// Somebody else chose the password: they set their own before anything else.
+    #[serde(default)]
+    pub must_change_password: bool,
     /// Home domain; no answer names it while a site has one.
     #[serde(skip)]
     pub domain: DomainId,

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use api::secret::SecretText;
 use rules::grants::{Grant, HeldGrant};
-use rules::names::{TokenId, UserId, UserName};
+use rules::names::{EmailAddress, TokenId, UserId, UserName};
 use rules::permissions::Subject;
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -43,6 +43,8 @@ pub struct Caller {
     /// IANA name; empty means UTC.
     pub time_zone: String,
     pub via: Via,
+    /// Somebody else chose the user's password: doors let them do nothing but choose their own.
+    pub must_change_password: bool,
     /// Id of the request, for the log; doors fill it in.
     pub request: String,
 }
@@ -178,6 +180,7 @@ pub fn local_root(_server: &Server) -> Caller {
         theme: "system".to_owned(),
         time_zone: String::new(),
         via: Via::LocalRoot,
+        must_change_password: false,
         request: String::new(),
     }
 }
@@ -207,7 +210,11 @@ pub async fn sign_in_by(
 ) -> Result<NewSignIn, Failure> {
     let password = password.into();
     let found = server.catalog().read_now("find a user", |view| {
-        let Some(user) = view.user_named(name)? else {
+        let found = match EmailAddress::parse(name) {
+            Ok(email) => view.user_by_email(&email)?,
+            Err(_) => view.user_named(name)?,
+        };
+        let Some(user) = found else {
             return Ok(None);
         };
         let stored = view.password(user.id)?;
@@ -349,6 +356,7 @@ fn caller(
         theme: user.theme.clone(),
         time_zone: user.time_zone.clone(),
         via,
+        must_change_password: user.must_change_password,
         request: String::new(),
     }
 }
@@ -377,6 +385,9 @@ pub(crate) fn new_user(name: UserName, role: Role, now: Timestamp) -> User {
     User {
         id: UserId::make(now, base::observe::random()),
         name,
+        full_name: String::new(),
+        email: None,
+        must_change_password: false,
         domain: rules::tenancy::DomainId::DEFAULT,
         role,
         grants,

@@ -28,6 +28,7 @@ pub mod notices;
 pub mod operations;
 mod query;
 pub mod replay;
+pub mod rosters;
 pub mod session_detail;
 pub mod sessions;
 pub mod settings;

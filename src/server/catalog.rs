@@ -37,6 +37,7 @@ mod reach;
 mod reader;
 pub(crate) mod request_key;
 mod reserve;
+pub(crate) mod rosters;
 pub(crate) mod samples;
 pub(crate) mod sealing;
 pub(crate) mod self_tests;

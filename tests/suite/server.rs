@@ -4,7 +4,7 @@
 mod bad_input;
 mod command_line;
 mod crowd;
-mod domains;
+
 mod edges;
 pub(crate) mod fake_machine;
 mod forgotten;
@@ -21,4 +21,5 @@ mod service;
 mod support;
 pub(crate) mod the_box;
 mod three_doors;
+mod twin_worlds;
 mod upkeep;

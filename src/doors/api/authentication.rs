@@ -59,6 +59,9 @@ impl FromRequestParts<ApiContext> for ApiCaller {
         let peer = peer(parts);
         let mut caller = prove(api, parts, peer).await?;
         admission::proven(&parts.extensions, caller.subject.user);
+        if caller.must_change_password && !is_open(parts.uri.path()) {
+            return Err(refusals::password_change_needed().into());
+        }
         parts.extensions.insert(Proven {
             subject: caller.subject.clone(),
             at: Instant::now(),
@@ -70,6 +73,11 @@ impl FromRequestParts<ApiContext> for ApiCaller {
             .unwrap_or_default();
         Ok(Self(caller))
     }
+}
+
+/// What is open to a user who has to choose their own password first.
+fn is_open(path: &str) -> bool {
+    ["/me", "/me/password"].contains(&path.strip_prefix("/api/v1").unwrap_or(path))
 }
 
 /// The other end of the connection. Unknown means somewhere else.

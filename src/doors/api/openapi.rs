@@ -196,6 +196,12 @@ fn operation(route: &DocumentedRoute) -> Value {
             "content": {kind: {"schema": reference(body)}},
         });
     }
+    if route.operation == "applyRoster" {
+        operation["requestBody"] = json!({
+            "required": true,
+            "content": {"text/csv": {"schema": {"type": "string", "format": "binary"}}},
+        });
+    }
     if route.operation == "appendUpload" {
         operation["requestBody"] = json!({
             "required": true,

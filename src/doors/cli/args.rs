@@ -179,6 +179,9 @@ pub enum Command {
     /// Users who may sign in
     #[command(subcommand, visible_alias = "users")]
     User(UserCommand),
+    /// Files of users: plan, apply, undo
+    #[command(subcommand, visible_alias = "rosters")]
+    Roster(RosterCommand),
     /// Domains of the site: organisations with users and projects of their own
     #[command(subcommand, visible_alias = "domains")]
     Domain(DomainCommand),
@@ -825,6 +828,35 @@ pub enum UserCommand {
         #[arg(value_name = "USER", required = true)]
         users: Vec<String>,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RosterCommand {
+    /// List the rosters that were applied
+    Ls,
+    /// Show what a file of users would do, row by row
+    ///
+    /// The file is CSV in UTF-8, UTF-16 or CP949. Its first line names the columns: name, full_name, email, password,
+    /// project, role, expires_at. The exit code is 2 where a row has a fault.
+    Plan(RosterFile),
+    /// Apply a file of users all at once, and print the passwords of new accounts
+    #[command(after_help = "Example:\n  \
+        fardel roster apply class.csv --project ml-2027 -o csv > slips.csv")]
+    Apply(RosterFile),
+    /// Undo a roster while nobody of it has begun
+    Undo {
+        #[arg(value_name = "ROSTER")]
+        roster: String,
+    },
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct RosterFile {
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Project of rows that name none; the project default of your domain when left out
+    #[arg(long, value_name = "PROJECT")]
+    pub project: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

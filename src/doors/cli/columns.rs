@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use api::events::EventView;
 use api::gpus::Gpu;
 use api::operations::OperationView;
+use api::rosters::{RosterRow, RosterSlip, RosterView};
 use api::sessions::{SessionView, UsageSample, WaitingView};
 use api::tenancy::{DomainView, GrantView, MemberView, ProjectView};
 use api::users::TokenView;
@@ -201,6 +202,8 @@ pub(super) const JOBS: &[Column<OperationView>] = &[
 
 pub(super) const USERS: &[Column<User>] = &[
     column("NAME", 0, |r, _| r.name.to_string()),
+    column("FULL NAME", 3, |r, _| dash(&r.full_name)),
+    column("EMAIL", 4, |r, _| maybe(r.email.as_ref())),
     column("ROLE", 1, |r, _| r.role.word().to_owned()),
     column("STATE", 2, |r, _| match r.suspended {
         true => "suspended".to_owned(),
@@ -210,6 +213,40 @@ pub(super) const USERS: &[Column<User>] = &[
     column("LANGUAGE", 9, |r, _| dash(&r.language)),
     column("TIME ZONE", 9, |r, _| dash(&r.time_zone)),
     column("ID", 9, |r, _| r.id.to_string()),
+];
+
+pub(super) const ROSTERS: &[Column<RosterView>] = &[
+    column("ID", 0, |r, _| r.id.to_string()),
+    column("APPLIED", 0, |r, v| {
+        format!("{} ago", age(r.applied_at, v.now))
+    }),
+    column("BY", 2, |r, _| r.actor.clone()),
+    column("CREATED", 1, |r, _| r.creates.to_string()),
+    column("JOINED", 1, |r, _| r.joins.to_string()),
+    column("CHANGED", 1, |r, _| r.changes.to_string()),
+    column("UNDONE", 1, |r, _| maybe(r.undone_at)),
+];
+
+pub(super) const ROSTER_ROWS: &[Column<RosterRow>] = &[
+    column("LINE", 0, |r, _| r.line.to_string()),
+    column("NAME", 0, |r, _| dash(&r.name)),
+    column("RESULT", 0, |r, _| r.action.word().to_owned()),
+    column("PROJECT", 2, |r, _| dash(&r.project)),
+    column("ROLE", 3, |r, _| r.role.word().to_owned()),
+    column("EXPIRES", 4, |r, _| maybe(r.expires_at)),
+    column("EMAIL", 5, |r, _| dash(&r.email)),
+    column("FULL NAME", 4, |r, _| dash(&r.full_name)),
+    column("FAULTS", 1, |r, _| {
+        let told = r.faults.iter();
+        let told = told.map(|fault| format!("{}: {}", fault.column, fault.refusal.text));
+        dash(&told.collect::<Vec<_>>().join(" "))
+    }),
+];
+
+pub(super) const SLIPS: &[Column<RosterSlip>] = &[
+    column("NAME", 0, |r, _| r.name.clone()),
+    column("FULL NAME", 1, |r, _| dash(&r.full_name)),
+    column("PASSWORD", 0, |r, _| r.password.clone()),
 ];
 
 pub(super) const DOMAINS: &[Column<DomainView>] = &[

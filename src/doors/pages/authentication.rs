@@ -25,6 +25,10 @@ impl FromRequestParts<PagesContext> for PageCaller {
         console: &PagesContext,
     ) -> Result<Self, Response> {
         match prove(parts, console).await {
+            Ok(Some(caller)) if caller.must_change_password && !is_open(parts.uri.path()) => {
+                let visit = RequestContext::in_parts(parts);
+                Err(led(&visit, "/me?notice=password-first"))
+            }
             Ok(Some(caller)) => {
                 // So that the menu's number is of now. A fault shows on the page that reads the same rows.
                 let _ = server::actions::attention::recount(&console.server, &caller).await;
@@ -108,8 +112,17 @@ fn sign_in_first(parts: &Parts, console: &PagesContext) -> Response {
         let why = if ended { "&ended=1" } else { "" };
         format!("/login?next={}{why}", responses::encoded(&back))
     };
+    led(&visit, &gate)
+}
+
+/// What is open to a user who has to choose their own password first.
+fn is_open(path: &str) -> bool {
+    ["/me", "/me/password", "/preferences", "/logout"].contains(&path)
+}
+
+fn led(visit: &RequestContext, gate: &str) -> Response {
     if !visit.fragment {
-        return responses::see(&gate);
+        return responses::see(gate);
     }
     // A fragment is no place for a form; the whole page goes there.
     let mut headers = HeaderMap::new();

@@ -120,7 +120,7 @@ fn failed(
     responses::failure(console, visit, Some(frame), failure)
 }
 
-fn role_name(t: Text, role: GrantRole) -> &'static str {
+pub(super) fn role_name(t: Text, role: GrantRole) -> &'static str {
     match role {
         GrantRole::Member => t.projects_role_member(),
         GrantRole::Viewer => t.projects_role_viewer(),

@@ -622,7 +622,7 @@ fn find_domain(
 }
 
 /// The project that is meant, where the subject has the permission on it.
-fn find_project(
+pub(super) fn find_project(
     view: &ReadTransaction<'_>,
     subject: &Subject,
     permission: Permission,

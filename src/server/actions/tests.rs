@@ -68,6 +68,7 @@ pub(super) fn caller_of(server: &Server, name: &str, role: Role) -> Caller {
         theme: "system".into(),
         time_zone: String::new(),
         via: Via::LocalRoot,
+        must_change_password: false,
         request: String::new(),
     }
 }

@@ -415,6 +415,7 @@ pub async fn change_password(
         .catalog()
         .write(Lane::Requests, "change a password", move |rows| {
             rows.put_password(user.id, &hash)?;
+            rows.own_password(user.id)?;
             rows.forget_browsers(user.id, keep)?;
             note(rows, &user.name, &user, "user.password-changed", "", "")
         })

@@ -187,6 +187,17 @@ CREATE TABLE role_grant (
     primary key (user, domain, role)
 ) strict, without rowid;
 
+CREATE TABLE roster (
+    id blob primary key,
+    -- Who took it in.
+    actor text not null,
+    owner blob not null references user (id),
+    applied_at integer not null,
+    undone_at integer,
+    -- Each row with what it was before, as JSON.
+    changes text not null
+) strict;
+
 CREATE TABLE "self_test_report" (
     id blob primary key,
     device text not null,
@@ -315,7 +326,10 @@ CREATE TABLE "user" (
     created_at integer not null,
     removed_at integer,
     generation integer not null
-, served_at integer, ended_bytes integer not null default 0, ended_rows integer not null default 0, domain blob not null default x'00000000000070008000000000000001', notices_read integer not null default 0, notices_read_at integer not null default 0) strict;
+, served_at integer, ended_bytes integer not null default 0, ended_rows integer not null default 0, domain blob not null default x'00000000000070008000000000000001', notices_read integer not null default 0, notices_read_at integer not null default 0, full_name text not null default '', email text, must_change integer not null default 0 check (must_change in (0, 1))) strict;
+
+CREATE UNIQUE INDEX user_email on user (email)
+where email is not null and removed_at is null;
 
 CREATE UNIQUE INDEX user_name on user (name) where removed_at is null;
 

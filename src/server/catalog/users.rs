@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use rules::names::{TokenId, UserId, UserName};
+use rules::names::{EmailAddress, TokenId, UserId, UserName};
 use rules::permissions::{Permission, Reach};
 use rules::refusals;
 use rules::tenancy::{DomainId, ProjectId};
@@ -67,7 +67,7 @@ pub(crate) struct SetupRow {
 }
 
 const USER: &str =
-    "id, name, domain, language, theme, time_zone, suspended, created_at, generation,
+    "id, name, full_name, email, must_change, domain, language, theme, time_zone, suspended, created_at, generation,
      exists (
          select 1
          from role_grant
@@ -78,6 +78,9 @@ fn user_row(row: &Row<'_>) -> rusqlite::Result<User> {
     Ok(User {
         id: UserId(value::id(row, "id")?),
         name: value::word(row, "name", |text| UserName::parse(text).ok())?,
+        full_name: row.get("full_name")?,
+        email: value::word_or_none(row, "email", |text| EmailAddress::parse(text).ok())?,
+        must_change_password: row.get("must_change")?,
         domain: DomainId(value::id(row, "domain")?),
         role: match row.get("administrator")? {
             true => Role::Administrator,
@@ -142,6 +145,17 @@ impl ReadTransaction<'_> {
                 "select {USER} from user where name = ?1 and removed_at is null"
             ))?
             .query_row([name], user_row)
+            .optional()?;
+        self.with_grants(found)
+    }
+
+    pub(crate) fn user_by_email(&self, email: &EmailAddress) -> Result<Option<User>, Failure> {
+        let found = self
+            .connection
+            .prepare_cached(&format!(
+                "select {USER} from user where email = ?1 and removed_at is null"
+            ))?
+            .query_row([email.as_str()], user_row)
             .optional()?;
         self.with_grants(found)
     }
@@ -373,8 +387,8 @@ impl Rows<'_> {
             .prepare_cached(
                 "insert into user
                      (id, name, language, theme, time_zone, suspended, password, created_at,
-                      generation, domain)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                      generation, domain, full_name, email, must_change)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
             )?
             .execute((
                 user.id.0.as_bytes(),
@@ -387,6 +401,9 @@ impl Rows<'_> {
                 user.created_at.as_millis(),
                 value::signed(user.generation),
                 user.domain.0.as_bytes(),
+                &user.full_name,
+                user.email.as_ref().map(EmailAddress::as_str),
+                user.must_change_password,
             ))?;
         for held in &user.grants {
             self.put_grant(user.id, held)?;
@@ -407,7 +424,7 @@ impl Rows<'_> {
             .prepare_cached(
                 "update user
                  set language = ?2, theme = ?3, time_zone = ?4, suspended = ?5,
-                     generation = generation + 1
+                     full_name = ?7, email = ?8, generation = generation + 1
                  where id = ?1 and generation = ?6 and removed_at is null",
             )?
             .execute((
@@ -417,6 +434,8 @@ impl Rows<'_> {
                 &user.time_zone,
                 user.suspended,
                 value::signed(seen),
+                &user.full_name,
+                user.email.as_ref().map(EmailAddress::as_str),
             ))?;
         Ok(written == 1)
     }
@@ -437,6 +456,14 @@ impl Rows<'_> {
                  where id = ?1",
             )?
             .execute((id.0.as_bytes(), password))?;
+        Ok(())
+    }
+
+    /// The user chose their password themselves.
+    pub(crate) fn own_password(&self, id: UserId) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("update user set must_change = 0 where id = ?1")?
+            .execute([id.0.as_bytes()])?;
         Ok(())
     }
 

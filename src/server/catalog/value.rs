@@ -90,6 +90,18 @@ pub(super) fn word<T>(
     })
 }
 
+pub(super) fn word_or_none<T>(
+    row: &Row<'_>,
+    column: impl RowIndex,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> rusqlite::Result<Option<T>> {
+    let index = column.idx(row.as_ref())?;
+    match row.get_ref(index)? {
+        rusqlite::types::ValueRef::Null => Ok(None),
+        _ => word(row, index, parse).map(Some),
+    }
+}
+
 /// A pattern for `like … escape '\'` that finds `part` anywhere, in capital or small letters of ASCII.
 pub(super) fn containing(part: &str) -> String {
     let mut pattern = String::with_capacity(part.len() + 2);

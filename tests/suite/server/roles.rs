@@ -67,6 +67,9 @@ async fn ask(the_box: &TheBox, who: &As, route: &DocumentedRoute, session: &str)
             .header("content-type", "application/json")
             .header("if-match", "*");
     }
+    if route.operation == "applyRoster" {
+        request = request.header("content-type", "text/csv");
+    }
     if route.path.starts_with("/api/v1/uploads") {
         request = request
             .header("tus-resumable", "1.0.0")

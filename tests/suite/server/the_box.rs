@@ -151,7 +151,7 @@ impl TheBox {
         std::fs::create_dir_all(settings.data.join("run")).expect("a directory");
         let server = Server::in_memory(settings, Clock::system()).expect("a server in memory");
         let streams = FakeStreams::default();
-        let router = doors::api::router(server.clone(), Arc::new(streams.clone()));
+        let router = doors::router(server.clone(), Arc::new(streams.clone()));
 
         let (server_end, node_end) = base::link::local();
         tokio::spawn(server::conduct(

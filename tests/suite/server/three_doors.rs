@@ -184,6 +184,22 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["removeMember"],
         &["project rm x y"],
     ),
+    ("GET /users/import", &["listRosters"], &["roster ls"]),
+    (
+        "POST /users/import",
+        &["applyRoster"],
+        &["roster plan x.csv"],
+    ),
+    (
+        "POST /users/import/apply",
+        &["applyRoster"],
+        &["roster apply x.csv"],
+    ),
+    (
+        "POST /users/import/{id}/undo",
+        &["undoRoster"],
+        &["roster undo x"],
+    ),
     ("", &["listDomains"], &["domain ls"]),
     ("", &["createDomain"], &["domain create x"]),
     ("", &["changeDomain"], &["domain set x --title y"]),
@@ -349,6 +365,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/images.rs"),
         include_str!("../../../src/doors/pages/queue.rs"),
         include_str!("../../../src/doors/pages/projects.rs"),
+        include_str!("../../../src/doors/pages/rosters.rs"),
     ]
     .concat();
     let unserved: Vec<&str> = DOORS

@@ -613,7 +613,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         tag: "tenancy",
         summary: "List a user's roles",
         needs: USERS_READ,
-        answer: SuccessReply::Schema("GrantPage"),
+        answer: SuccessReply::Schema("RoleGrantPage"),
         refusals: &[404],
         ..ROUTE
     },
@@ -625,7 +625,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "Give a user a role on a domain or the whole site",
         needs: USERS_WRITE,
         body: Some("NewGrant"),
-        answer: SuccessReply::Schema("GrantPage"),
+        answer: SuccessReply::Schema("RoleGrantPage"),
         refusals: &[400, 404, 409, 422],
         ..ROUTE
     },
@@ -640,7 +640,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
             ("role", "auditor or administrator"),
             ("domain", "name of the domain; left out: the whole site"),
         ],
-        answer: SuccessReply::Schema("GrantPage"),
+        answer: SuccessReply::Schema("RoleGrantPage"),
         refusals: &[400, 404, 409, 422],
         ..ROUTE
     },
@@ -676,6 +676,44 @@ pub const ROUTES: &[DocumentedRoute] = &[
         body: Some("DomainPatch"),
         answer: SuccessReply::Schema("Domain"),
         refusals: &[400, 404, 412, 422, 428],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/rosters",
+        operation: "listRosters",
+        tag: "tenancy",
+        summary: "List rosters that were applied",
+        needs: PROJECTS_WRITE,
+        answer: SuccessReply::Schema("RosterPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/rosters",
+        operation: "applyRoster",
+        tag: "tenancy",
+        summary: "Plan a roster of users, or apply it as planned",
+        needs: PROJECTS_WRITE,
+        query: &[
+            ("project", "of rows that name none"),
+            ("dry_run", "true: answer the plan, change nothing"),
+            ("digest", "of the plan that is applied"),
+        ],
+        status: 201,
+        answer: SuccessReply::Schema("AppliedRoster"),
+        dry_run: Some(SuccessReply::Schema("RosterPlan")),
+        refusals: &[400, 409, 412, 413, 415, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/rosters/{id}/undo",
+        operation: "undoRoster",
+        tag: "tenancy",
+        summary: "Undo a roster while nobody of it has begun",
+        needs: PROJECTS_WRITE,
+        answer: SuccessReply::Schema("Roster"),
+        refusals: &[404, 409],
         ..ROUTE
     },
     DocumentedRoute {

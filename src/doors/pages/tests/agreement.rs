@@ -64,6 +64,7 @@ fn caller(user: UserId, name: &str) -> Caller {
         theme: String::new(),
         time_zone: String::new(),
         via: Via::LocalRoot,
+        must_change_password: false,
         request: String::new(),
     }
 }

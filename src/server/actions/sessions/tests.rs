@@ -62,6 +62,7 @@ fn user(server: &Server, name: &str, role: Role) -> Caller {
         theme: "system".into(),
         time_zone: String::new(),
         via: Via::LocalRoot,
+        must_change_password: false,
         request: String::new(),
     }
 }

@@ -1,0 +1,450 @@
+//! `/users/import`: a roster is sent as a file, shown row by row with what it would do, applied, and undone. The file
+//! comes back with the plan, so that the server keeps no passwords.
+
+use api::rosters::{AppliedRoster, RosterAction, RosterPlan, RosterRow, RosterView};
+use askama::Template;
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Form, Multipart, Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::{get, post};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use rules::permissions::Permission;
+use rules::refusal::Refusal;
+use rules::refusals;
+use rules::tenancy::TenantState;
+use serde::Deserialize;
+use server::Failure;
+use server::access::Caller;
+use server::actions::{rosters, tenancy};
+
+use super::authentication::PageCaller;
+use super::components::{self, Alert, Choice};
+use super::dialog::{self, DialogForm, DialogPage};
+use super::form_faults::RefusedForm;
+use super::layout::{Nav, PageLayout};
+use super::projects::role_name;
+use super::request_context::RequestContext;
+use super::{PagesContext, layout, responses};
+use crate::doors::text::{Text, codes};
+
+const PATH: &str = "/users/import";
+/// Bytes of a form that brings a roster: two MiB of it, as text of a form.
+const MAX_FORM_BYTES: usize = 3 << 20;
+/// Rows of a plan that the page shows; those with faults come first. Higher: a page of a large roster is slow.
+const MAX_SHOWN: usize = 200;
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/roster.html")]
+pub struct RosterPage {
+    pub t: Text,
+    pub f: PageLayout,
+    /// Projects for rows that name none; empty where there is one.
+    pub projects: Vec<Choice>,
+    pub plan: Option<ShownPlan>,
+    pub applied: Option<ShownSlips>,
+    pub past: Vec<PastRoster>,
+}
+
+/// A plan as the page shows it.
+pub struct ShownPlan {
+    pub sum: String,
+    /// Why it was refused, or how many rows have faults.
+    pub alert: Option<Alert>,
+    pub rows: Vec<ShownRow>,
+    /// How many rows are not shown; empty for none.
+    pub more: String,
+    /// What is sent to apply it; None while a row has a fault or nothing would change.
+    pub apply: Option<AppliedFields>,
+}
+
+pub struct AppliedFields {
+    pub csv: String,
+    pub project: String,
+    pub digest: String,
+    pub go: String,
+}
+
+pub struct ShownRow {
+    pub line: u32,
+    pub name: String,
+    pub full_name: String,
+    pub email: String,
+    pub project: String,
+    pub role: String,
+    pub until: String,
+    pub tone: &'static str,
+    pub action: &'static str,
+    /// `email: Another account has this address.`
+    pub faults: Vec<String>,
+}
+
+/// What new users are handed.
+pub struct ShownSlips {
+    pub title: String,
+    pub slips: Vec<(String, String, String)>,
+    /// Where users sign in.
+    pub address: String,
+}
+
+/// A roster that was applied.
+pub struct PastRoster {
+    pub id: String,
+    pub when: String,
+    pub facts: String,
+    /// When it was undone; empty: it can be.
+    pub undone: String,
+}
+
+pub(super) fn router() -> Router<PagesContext> {
+    let large = || DefaultBodyLimit::max(MAX_FORM_BYTES);
+    Router::new()
+        .route("/users/import", get(show).post(plan).layer(large()))
+        .route("/users/import/apply", post(apply).layer(large()))
+        .route("/users/import/{id}/undo", get(ask).post(undo))
+}
+
+async fn show(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
+    answer(&console, &visit, &caller, StatusCode::OK, "", None, None).await
+}
+
+async fn answer(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    status: StatusCode,
+    project: &str,
+    plan: Option<ShownPlan>,
+    applied: Option<ShownSlips>,
+) -> Response {
+    let past = match rosters::list(&console.server, caller).await {
+        Ok(past) => past,
+        Err(failure) => return failed(console, visit, caller, &failure),
+    };
+    let projects = match projects(console, caller, project).await {
+        Ok(projects) => projects,
+        Err(failure) => return failed(console, visit, caller, &failure),
+    };
+    let page = RosterPage {
+        t: visit.text,
+        f: layout(console, visit, caller, Nav::Users),
+        projects,
+        plan,
+        applied,
+        past: past.iter().map(|one| past_roster(visit, one)).collect(),
+    };
+    responses::page(console, visit, status, &page)
+}
+
+fn failed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    failure: &Failure,
+) -> Response {
+    let frame = layout(console, visit, caller, Nav::Users);
+    responses::failure(console, visit, Some(frame), failure)
+}
+
+/// The projects that the caller may fill, by id; empty where there is only one.
+async fn projects(
+    console: &PagesContext,
+    caller: &Caller,
+    chosen: &str,
+) -> Result<Vec<Choice>, Failure> {
+    let known = tenancy::projects(&console.server, caller).await?;
+    let open: Vec<Choice> = known
+        .iter()
+        .filter(|one| one.writable && one.state == TenantState::Active)
+        .map(|one| {
+            let id = one.id.to_string();
+            let name = format!("{} / {}", one.domain, one.name);
+            Choice::new(&id, &name, id == chosen)
+        })
+        .collect();
+    Ok(if open.len() > 1 { open } else { Vec::new() })
+}
+
+fn past_roster(visit: &RequestContext, roster: &RosterView) -> PastRoster {
+    let t = visit.text;
+    PastRoster {
+        id: roster.id.to_string(),
+        when: visit.clock.date(roster.applied_at),
+        facts: t.rosters_facts(
+            roster.actor.as_str(),
+            u64::from(roster.creates),
+            u64::from(roster.joins),
+            u64::from(roster.changes),
+        ),
+        undone: roster
+            .undone_at
+            .map_or_else(String::new, |at| t.rosters_undone(visit.clock.date(at))),
+    }
+}
+
+/// `POST /users/import`: what the file would do. Changes nothing.
+async fn plan(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    mut form: Multipart,
+) -> Response {
+    let (mut file, mut project) = (Vec::new(), String::new());
+    loop {
+        let field = match form.next_field().await {
+            Ok(Some(field)) => field,
+            Ok(None) => break,
+            Err(_) => return refused(&console, &visit, &caller, "", &cut()).await,
+        };
+        let name = field.name().unwrap_or_default().to_owned();
+        match (name.as_str(), field.bytes().await) {
+            ("roster", Ok(bytes)) => file = bytes.to_vec(),
+            ("project", Ok(bytes)) => project = String::from_utf8_lossy(&bytes).trim().to_owned(),
+            (_, Ok(_)) => {}
+            (_, Err(_)) => return refused(&console, &visit, &caller, &project, &cut()).await,
+        }
+    }
+    planned(&console, &visit, &caller, &file, &project, None).await
+}
+
+fn cut() -> Refusal {
+    refusals::roster_too_large(2, 1_000)
+}
+
+/// The plan of a file, below the refusal where there is one.
+async fn planned(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    file: &[u8],
+    project: &str,
+    refusal: Option<Refusal>,
+) -> Response {
+    let chosen = Some(project).filter(|project| !project.is_empty());
+    match rosters::plan(&console.server, caller, file, chosen).await {
+        Ok(plan) => {
+            let status = match (&refusal, plan.faulty) {
+                (Some(refusal), _) => responses::status(refusal),
+                (None, 0) => StatusCode::OK,
+                (None, _) => StatusCode::UNPROCESSABLE_ENTITY,
+            };
+            let shown = shown_plan(visit, file, project, &plan, refusal.as_ref());
+            answer(console, visit, caller, status, project, Some(shown), None).await
+        }
+        Err(Failure::Refusal(refusal)) if caller.subject.can(Permission::ProjectsRead) => {
+            refused(console, visit, caller, project, &refusal).await
+        }
+        Err(failure) => failed(console, visit, caller, &failure),
+    }
+}
+
+/// The form again, with what is wrong at the file.
+async fn refused(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    project: &str,
+    refusal: &Refusal,
+) -> Response {
+    let form = RefusedForm::new(visit.text, PATH, refusal).at("roster");
+    let visit = visit.refusing(form);
+    let status = responses::status(refusal);
+    answer(console, &visit, caller, status, project, None, None).await
+}
+
+fn shown_plan(
+    visit: &RequestContext,
+    file: &[u8],
+    project: &str,
+    plan: &RosterPlan,
+    refusal: Option<&Refusal>,
+) -> ShownPlan {
+    let t = visit.text;
+    let sum = t.rosters_sum(
+        u64::from(plan.creates),
+        u64::from(plan.joins),
+        u64::from(plan.changes),
+        u64::from(plan.unchanged),
+    );
+    let alert = match (refusal, plan.faulty) {
+        (Some(refusal), _) => {
+            Some(Alert::bad(codes::refusal(t, refusal)).code(refusal.code.clone()))
+        }
+        (None, 0) => None,
+        (None, faulty) => Some(Alert::bad(t.rosters_faulty(u64::from(faulty)))),
+    };
+    let mut rows: Vec<&RosterRow> = plan.rows.iter().collect();
+    rows.sort_by_key(|row| row.action != RosterAction::Fault);
+    let acts = plan.creates + plan.joins + plan.changes;
+    ShownPlan {
+        sum,
+        alert,
+        more: match rows.len().saturating_sub(MAX_SHOWN) {
+            0 => String::new(),
+            more => t.rosters_more(more as u64),
+        },
+        rows: rows
+            .into_iter()
+            .take(MAX_SHOWN)
+            .map(|row| shown_row(visit, row))
+            .collect(),
+        apply: (plan.faulty == 0 && acts > 0).then(|| AppliedFields {
+            csv: BASE64.encode(file),
+            project: project.to_owned(),
+            digest: plan.digest.clone(),
+            go: t.rosters_apply(u64::from(acts)),
+        }),
+    }
+}
+
+fn shown_row(visit: &RequestContext, row: &RosterRow) -> ShownRow {
+    let t = visit.text;
+    let (tone, action) = match row.action {
+        RosterAction::Create => ("ok", t.rosters_create()),
+        RosterAction::Join => ("ok", t.rosters_join()),
+        RosterAction::Change => ("warn", t.rosters_change()),
+        RosterAction::Unchanged => ("", t.rosters_unchanged()),
+        RosterAction::Fault => ("no", t.rosters_fault()),
+    };
+    ShownRow {
+        line: row.line,
+        name: row.name.clone(),
+        full_name: row.full_name.clone(),
+        email: row.email.clone(),
+        project: row.project.clone(),
+        role: role_name(t, row.role).to_owned(),
+        until: row
+            .expires_at
+            .map_or_else(String::new, |at| visit.clock.date(at)),
+        tone,
+        action,
+        faults: row
+            .faults
+            .iter()
+            .map(|fault| format!("{}: {}", fault.column, codes::refusal(t, &fault.refusal)))
+            .collect(),
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ApplyForm {
+    csv: String,
+    project: String,
+    digest: String,
+}
+
+/// `POST /users/import/apply`: takes the file in as it was planned, and shows the passwords this once.
+async fn apply(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Form(sent): Form<ApplyForm>,
+) -> Response {
+    let file = BASE64.decode(sent.csv.trim()).unwrap_or_default();
+    let project = Some(sent.project.trim()).filter(|project| !project.is_empty());
+    let applied = rosters::apply(&console.server, &caller, &file, project, &sent.digest).await;
+    match applied {
+        Ok(applied) => {
+            let slips = shown_slips(&visit, applied);
+            let (status, project) = (StatusCode::OK, sent.project.as_str());
+            answer(
+                &console,
+                &visit,
+                &caller,
+                status,
+                project,
+                None,
+                Some(slips),
+            )
+            .await
+        }
+        Err(Failure::Refusal(refusal)) => {
+            planned(
+                &console,
+                &visit,
+                &caller,
+                &file,
+                &sent.project,
+                Some(refusal),
+            )
+            .await
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+fn shown_slips(visit: &RequestContext, applied: AppliedRoster) -> ShownSlips {
+    let t = visit.text;
+    let scheme = if visit.secure { "https" } else { "http" };
+    ShownSlips {
+        title: t.rosters_done(
+            u64::from(applied.creates),
+            u64::from(applied.joins),
+            u64::from(applied.changes),
+        ),
+        slips: applied
+            .slips
+            .into_iter()
+            .map(|slip| (slip.name, slip.full_name, slip.password))
+            .collect(),
+        address: format!("{scheme}://{}", visit.authority),
+    }
+}
+
+/// `GET /users/import/{id}/undo`: what undoing means, and the button.
+async fn ask(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    let t = visit.text;
+    let past = match rosters::list(&console.server, &caller).await {
+        Ok(past) => past,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let Some(roster) = past.iter().find(|one| one.id.to_string() == id) else {
+        let refusal = refusals::roster_not_found();
+        return failed(&console, &visit, &caller, &refusal.into());
+    };
+    let shown = past_roster(&visit, roster);
+    let page = DialogPage {
+        t,
+        f: layout(&console, &visit, &caller, Nav::Users),
+        title: t.rosters_undo_title(shown.when),
+        lead: t.rosters_undo_lead().to_owned(),
+        items: vec![shown.facts],
+        more: String::new(),
+        links: Vec::new(),
+        form: Some(DialogForm {
+            action: format!("{PATH}/{id}/undo"),
+            fields: Vec::new(),
+            icon: "rotate-ccw",
+            go: t.rosters_undo().to_owned(),
+            force: None,
+        }),
+        back: PATH.to_owned(),
+    };
+    dialog::answer(&console, &visit, Nav::Users, page)
+}
+
+async fn undo(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    match rosters::undo(&console.server, &caller, &id).await {
+        Ok(roster) => {
+            let gone = roster.creates.to_string();
+            responses::see_with(PATH, "roster-undone", &gone)
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}

@@ -1,0 +1,425 @@
+//! What each row of a roster would do, asked of the catalog as it is now. Changes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::rosters::{RosterAction, RosterFault, RosterPlan, RosterRow};
+use api::secret::SecretText;
+use rules::grants::{Grant, GrantRole, GrantScope, HeldGrant};
+use rules::names::{EmailAddress, UserName};
+use rules::permissions::{Permission, Subject, may};
+use rules::refusal::Refusal;
+use rules::refusals;
+use rules::tenancy::{Project, Scope, TenantState};
+use rules::units::Timestamp;
+use rules::users::User;
+use sha2::{Digest as _, Sha256};
+
+use super::read::{Column, RosterLine};
+use crate::Failure;
+use crate::access::password;
+use crate::actions::tenancy::find_project;
+use crate::catalog::ReadTransaction;
+
+/// A row with what it stands for.
+pub(super) struct PlannedRow {
+    pub(super) row: RosterRow,
+    /// None where the row has faults.
+    pub(super) act: Option<PlannedAct>,
+}
+
+/// What is to be done for a row.
+pub(super) enum PlannedAct {
+    Create {
+        account: NewAccount,
+        member: HeldGrant,
+    },
+    /// The account, and the membership it has not yet.
+    Join {
+        user: User,
+        member: HeldGrant,
+    },
+    Change {
+        user: User,
+        full_name: String,
+        email: Option<EmailAddress>,
+        /// Differs from the one before in role or end; None where it stays.
+        member: Option<HeldGrant>,
+    },
+    Nothing,
+}
+
+pub(super) struct NewAccount {
+    pub(super) name: UserName,
+    pub(super) full_name: String,
+    pub(super) email: Option<EmailAddress>,
+    /// None: one is to be drawn.
+    pub(super) password: Option<SecretText>,
+    pub(super) project: Project,
+}
+
+/// Plans every row, in the order of the file. `project` is where rows belong that name none; None: the first project of
+/// the subject's own domain. O(rows) look-ups.
+pub(super) fn plan(
+    view: &ReadTransaction<'_>,
+    subject: &Subject,
+    lines: &[RosterLine],
+    project: Option<&str>,
+    now: Timestamp,
+) -> Result<Vec<PlannedRow>, Failure> {
+    let mut planner = Planner {
+        view,
+        subject,
+        usual: project.unwrap_or_default(),
+        now,
+        projects: BTreeMap::new(),
+        names: BTreeSet::new(),
+        addresses: BTreeSet::new(),
+    };
+    lines.iter().map(|line| planner.row(line)).collect()
+}
+
+/// The plan as callers see it.
+pub(super) fn shown(planned: Vec<PlannedRow>) -> RosterPlan {
+    let digest = digest(&planned);
+    let rows: Vec<RosterRow> = planned.into_iter().map(|planned| planned.row).collect();
+    let count = |action| rows.iter().filter(|row| row.action == action).count() as u32;
+    RosterPlan {
+        digest,
+        creates: count(RosterAction::Create),
+        joins: count(RosterAction::Join),
+        changes: count(RosterAction::Change),
+        unchanged: count(RosterAction::Unchanged),
+        faulty: count(RosterAction::Fault),
+        rows,
+    }
+}
+
+/// Names a plan: the rows, what they do, and the accounts as they were when it was made.
+pub(super) fn digest(planned: &[PlannedRow]) -> String {
+    let mut hash = Sha256::new();
+    for PlannedRow { row, act } in planned {
+        let known = match act {
+            Some(PlannedAct::Create { account, .. }) => {
+                let password = account.password.as_ref().map(SecretText::reveal);
+                // The digest of the digest keeps nothing of the password.
+                hex(&Sha256::digest(password.unwrap_or_default()))
+            }
+            Some(PlannedAct::Join { user, .. } | PlannedAct::Change { user, .. }) => {
+                format!("{} {} {:?}", user.id, user.generation, user.grants)
+            }
+            Some(PlannedAct::Nothing) | None => String::new(),
+        };
+        hash.update(format!("{row:?} {known}\n"));
+    }
+    hex(&hash.finalize())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+struct Planner<'a> {
+    view: &'a ReadTransaction<'a>,
+    subject: &'a Subject,
+    usual: &'a str,
+    now: Timestamp,
+    projects: BTreeMap<String, Result<Project, Refusal>>,
+    /// Of the rows before.
+    names: BTreeSet<String>,
+    addresses: BTreeSet<String>,
+}
+
+/// What the cells of a row say, as far as they can be read.
+struct ReadRow {
+    name: Option<UserName>,
+    email: Option<EmailAddress>,
+    project: Option<Project>,
+    role: GrantRole,
+    expires_at: Option<Timestamp>,
+}
+
+impl Planner<'_> {
+    fn row(&mut self, line: &RosterLine) -> Result<PlannedRow, Failure> {
+        let mut faults: Vec<RosterFault> = Vec::new();
+        for (column, refusal) in &line.faults {
+            faults.push(fault(*column, refusal.clone()));
+        }
+        let read = self.cells(line, &mut faults)?;
+        let act = match (&read.name, &read.project) {
+            (Some(name), Some(project)) => self.act(line, name, project, &read, &mut faults)?,
+            _ => None,
+        };
+        let action = match &act {
+            _ if !faults.is_empty() => RosterAction::Fault,
+            Some(PlannedAct::Create { .. }) => RosterAction::Create,
+            Some(PlannedAct::Join { .. }) => RosterAction::Join,
+            Some(PlannedAct::Change { .. }) => RosterAction::Change,
+            Some(PlannedAct::Nothing) => RosterAction::Unchanged,
+            None => RosterAction::Fault,
+        };
+        let typed = |column| line.cell(column).to_owned();
+        Ok(PlannedRow {
+            row: RosterRow {
+                line: line.number,
+                name: read
+                    .name
+                    .map_or_else(|| typed(Column::Name), |name| name.to_string()),
+                full_name: typed(Column::FullName),
+                email: typed(Column::Email),
+                project: read
+                    .project
+                    .map_or_else(|| typed(Column::Project), |one| one.name.to_string()),
+                role: read.role,
+                expires_at: read.expires_at,
+                action,
+                faults: faults.clone(),
+            },
+            act: act.filter(|_| faults.is_empty()),
+        })
+    }
+
+    fn cells(
+        &mut self,
+        line: &RosterLine,
+        faults: &mut Vec<RosterFault>,
+    ) -> Result<ReadRow, Failure> {
+        let email = match line.cell(Column::Email) {
+            "" => None,
+            text => told(EmailAddress::parse(text), Column::Email, faults),
+        };
+        let name = match (line.cell(Column::Name), &email) {
+            ("", Some(email)) => told(
+                email.handle().ok_or_else(refusals::roster_name_missing),
+                Column::Name,
+                faults,
+            ),
+            ("", None) => {
+                // A broken address was said already.
+                if line.cell(Column::Email).is_empty() && line.faults.is_empty() {
+                    faults.push(fault(Some(Column::Name), refusals::roster_name_missing()));
+                }
+                None
+            }
+            (text, _) => told(UserName::parse(&text.to_lowercase()), Column::Name, faults),
+        };
+        if let Some(name) = &name
+            && !self.names.insert(name.to_string())
+        {
+            faults.push(fault(Some(Column::Name), refusals::roster_row_twice(name)));
+        }
+        if let Some(email) = &email
+            && !self.addresses.insert(email.to_string())
+        {
+            faults.push(fault(
+                Some(Column::Email),
+                refusals::roster_row_twice(email),
+            ));
+        }
+        let role = match line.cell(Column::Role) {
+            "" => Some(GrantRole::Member),
+            word => told(role(word), Column::Role, faults),
+        };
+        let expires_at = match line.cell(Column::ExpiresAt) {
+            "" => None,
+            text => told(end(text, self.now), Column::ExpiresAt, faults),
+        };
+        let project = self.project(line.cell(Column::Project))?;
+        Ok(ReadRow {
+            name,
+            email,
+            project: told(project, Column::Project, faults),
+            role: role.unwrap_or(GrantRole::Member),
+            expires_at,
+        })
+    }
+
+    fn project(&mut self, typed: &str) -> Result<Result<Project, Refusal>, Failure> {
+        let which = if typed.is_empty() { self.usual } else { typed };
+        if let Some(known) = self.projects.get(which) {
+            return Ok(known.clone());
+        }
+        let found = match which {
+            "" => self.first_project()?,
+            which => {
+                match find_project(self.view, self.subject, Permission::ProjectsWrite, which) {
+                    Ok(project) => Ok(project),
+                    Err(Failure::Refusal(refusal)) => Err(refusal),
+                    Err(fault) => return Err(fault),
+                }
+            }
+        };
+        let found = found.and_then(|project| match project.state {
+            TenantState::Active => Ok(project),
+            TenantState::Archived => Err(refusals::project_archived(&project.name)),
+        });
+        self.projects.insert(which.to_owned(), found.clone());
+        Ok(found)
+    }
+
+    fn first_project(&self) -> Result<Result<Project, Refusal>, Failure> {
+        let first = rules::names::TenantName::first_project();
+        let found = self
+            .view
+            .project_called(self.subject.domain, first.as_str())?;
+        let project = match found {
+            Some(id) => self.view.project(id)?,
+            None => None,
+        };
+        let project = project
+            .filter(|one| may(self.subject, Permission::ProjectsWrite, &one.scope()).is_ok());
+        Ok(project.ok_or_else(refusals::roster_project_missing))
+    }
+
+    fn act(
+        &self,
+        line: &RosterLine,
+        name: &UserName,
+        project: &Project,
+        read: &ReadRow,
+        faults: &mut Vec<RosterFault>,
+    ) -> Result<Option<PlannedAct>, Failure> {
+        let member = HeldGrant {
+            grant: Grant {
+                role: read.role,
+                scope: GrantScope::Project(project.id),
+            },
+            expires_at: read.expires_at,
+        };
+        let known = self.view.user_named(name.as_str())?;
+        if let Some(email) = &read.email {
+            let other = self.view.user_by_email(email)?;
+            if other.is_some_and(|other| known.as_ref().is_none_or(|user| user.id != other.id)) {
+                faults.push(fault(
+                    Some(Column::Email),
+                    refusals::user_email_taken(email),
+                ));
+            }
+        }
+        let writes_users = may(
+            self.subject,
+            Permission::UsersWrite,
+            &Scope::domain(project.domain),
+        );
+        let Some(user) = known else {
+            if let Err(refusal) = writes_users {
+                faults.push(fault(Some(Column::Name), refusal));
+                return Ok(None);
+            }
+            return Ok(Some(PlannedAct::Create {
+                account: self.new_account(line, name, project, read, faults),
+                member,
+            }));
+        };
+        // What exists elsewhere is a taken name here, and nothing else is said of it.
+        if user.domain != project.domain || user.id == crate::catalog::users::ROOT {
+            faults.push(fault(Some(Column::Name), refusals::user_name_taken(name)));
+            return Ok(None);
+        }
+        if !line.cell(Column::Password).is_empty() {
+            let refusal = refusals::roster_password_known(name);
+            faults.push(fault(Some(Column::Password), refusal));
+        }
+        let full_name = match line.cell(Column::FullName) {
+            "" => user.full_name.clone(),
+            typed => typed.to_owned(),
+        };
+        let email = read.email.clone().or_else(|| user.email.clone());
+        let renamed = full_name != user.full_name || email != user.email;
+        if renamed {
+            let grants: Vec<Grant> = user.grants.iter().map(|held| held.grant).collect();
+            let refused = match writes_users {
+                Ok(()) if self.subject.outranks(&grants) => None,
+                Ok(()) => Some(refusals::user_outranked(&user.name)),
+                Err(refusal) => Some(refusal),
+            };
+            faults.extend(refused.map(|refusal| fault(Some(Column::Name), refusal)));
+        }
+        let held = user
+            .grants
+            .iter()
+            .find(|held| held.grant.scope == member.grant.scope);
+        Ok(Some(match held {
+            None => PlannedAct::Join { user, member },
+            Some(held) if *held == member && !renamed => PlannedAct::Nothing,
+            Some(held) => PlannedAct::Change {
+                member: (*held != member).then_some(member),
+                full_name,
+                email,
+                user,
+            },
+        }))
+    }
+
+    fn new_account(
+        &self,
+        line: &RosterLine,
+        name: &UserName,
+        project: &Project,
+        read: &ReadRow,
+        faults: &mut Vec<RosterFault>,
+    ) -> NewAccount {
+        let password = match line.cell(Column::Password) {
+            "" => None,
+            text => {
+                let password = SecretText::from(text.to_owned());
+                let checked = password::check_new(&password, name.as_str(), "");
+                told(checked, Column::Password, faults);
+                Some(password)
+            }
+        };
+        NewAccount {
+            name: name.clone(),
+            full_name: line.cell(Column::FullName).to_owned(),
+            email: read.email.clone(),
+            password,
+            project: project.clone(),
+        }
+    }
+}
+
+fn fault(column: Option<Column>, refusal: Refusal) -> RosterFault {
+    RosterFault {
+        column: column.map_or("row", Column::word).to_owned(),
+        refusal,
+    }
+}
+
+fn told<T>(read: Result<T, Refusal>, column: Column, faults: &mut Vec<RosterFault>) -> Option<T> {
+    match read {
+        Ok(value) => Some(value),
+        Err(refusal) => {
+            faults.push(fault(Some(column), refusal));
+            None
+        }
+    }
+}
+
+fn role(word: &str) -> Result<GrantRole, Refusal> {
+    let role = match word.to_lowercase().as_str() {
+        "구성원" | "학생" | "student" => Some(GrantRole::Member),
+        "책임자" | "교수" | "조교" | "teacher" => Some(GrantRole::Lead),
+        "열람자" => Some(GrantRole::Viewer),
+        word => GrantRole::parse(word),
+    };
+    role.filter(|role| role.is_of_project())
+        .ok_or_else(refusals::grant_role_of_project)
+}
+
+/// A date means its last instant in UTC; an instant means itself.
+fn end(text: &str, now: Timestamp) -> Result<Timestamp, Refusal> {
+    let date = text.replace(['.', '/'], "-");
+    let read = match date.trim_end_matches('-').parse::<jiff::civil::Date>() {
+        Ok(date) => date
+            .tomorrow()
+            .ok()
+            .and_then(|next| next.to_zoned(jiff::tz::TimeZone::UTC).ok())
+            .map(|next| next.timestamp()),
+        Err(_) => text.parse::<jiff::Timestamp>().ok(),
+    };
+    let end = read.map(|at| Timestamp::from_millis(at.as_millisecond()));
+    match end {
+        None => Err(refusals::roster_date()),
+        Some(end) if end <= now => Err(refusals::grant_ends_in_past()),
+        Some(end) => Ok(end),
+    }
+}

@@ -1,0 +1,195 @@
+//! Rosters through the actions that doors call: what a plan says of each row, what applying it makes, and what undoing
+//! leaves.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use api::rosters::RosterAction;
+use api::sessions::LaunchRequest;
+use rules::users::Role;
+
+use super::super::{sessions, tenancy, users};
+use super::*;
+use crate::access::{set_up, setup_link, sign_in};
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
+const GOOD: &str = "correct horse battery";
+
+fn code<T>(result: Result<T, Failure>) -> String {
+    match result {
+        Ok(_) => "done".to_owned(),
+        Err(Failure::Refusal(refusal)) => refusal.code,
+        Err(Failure::Fault(fault)) => format!("fault: {}", base::observe::chain(&fault)),
+    }
+}
+
+/// A server with the administrator boss, the user mina, and the project vision.
+async fn a_server() -> (Server, Caller) {
+    let server = Server::for_tests();
+    server.put_test_node("one");
+    let setup = setup_link(&server).unwrap();
+    let boss = set_up(&server, &setup, "boss", GOOD, HERE).await.unwrap();
+    let boss = boss.caller;
+    users::create(&server, &boss, "mina", Role::User, GOOD)
+        .await
+        .unwrap();
+    tenancy::create_project(&server, &boss, None, "vision", "", None)
+        .await
+        .unwrap();
+    (server, boss)
+}
+
+async fn told(server: &Server, caller: &Caller, text: &str) -> Vec<(RosterAction, String)> {
+    let plan = plan(server, caller, text.as_bytes(), None).await.unwrap();
+    plan.rows
+        .into_iter()
+        .map(|row| {
+            let faults = row.faults.iter();
+            let codes = faults.map(|fault| format!("{} {}", fault.column, fault.refusal.code));
+            (row.action, codes.collect::<Vec<_>>().join(", "))
+        })
+        .collect()
+}
+
+async fn applied(server: &Server, caller: &Caller, text: &str) -> AppliedRoster {
+    let plan = plan(server, caller, text.as_bytes(), None).await.unwrap();
+    apply(server, caller, text.as_bytes(), None, &plan.digest)
+        .await
+        .unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+/// Accounts, memberships and roles, without the versions of rows.
+fn dump(server: &Server) -> Vec<String> {
+    let all = server.catalog().read_now("dump", |view| {
+        let everything =
+            rules::permissions::reach(&access::local_root(server).subject, Permission::SystemRead);
+        let mut told = Vec::new();
+        for user in view.users(&everything)? {
+            let grants = view.grants_of(user.id)?;
+            let user = User {
+                generation: 0,
+                grants,
+                ..user
+            };
+            told.push(format!("{user:?}"));
+        }
+        Ok(told)
+    });
+    all.unwrap()
+}
+
+#[tokio::test]
+async fn a_plan_says_of_each_row_what_it_would_do_or_what_is_wrong() {
+    use RosterAction::{Create, Fault, Join, Unchanged};
+    let (server, boss) = a_server().await;
+    let text = "name,full_name,email,password,project,role,expires_at\n\
+        new,New One,NEW@lab.example,,vision,lead,2999-01-31\n\
+        mina,,,,vision,,\n\
+        mina2,,,,nowhere,,\n\
+        Bad Name,,,,,,\n\
+        x1,,no-address,,,,\n\
+        x2,,,short,,,\n\
+        x3,,,,,king,\n\
+        x4,,,,,,tomorrow\n\
+        x5,,,,,,2001-01-01\n\
+        new,,,,,,\n\
+        x6,,new@lab.example,,,,\n\
+        boss,,,another-good-one-9,,,\n\
+        ,,only.address@lab.example,,,,\n\
+        ,Nobody,,,,,\n";
+    let expected = [
+        (Create, ""),
+        (Join, ""),
+        (Fault, "project project.not-found"),
+        (Fault, "name user.name-invalid"),
+        (Fault, "email user.email-invalid"),
+        (Fault, "password password.too-short"),
+        (Fault, "role grant.role-invalid"),
+        (Fault, "expires_at roster.date"),
+        (Fault, "expires_at grant.ends-in-past"),
+        (Fault, "name roster.row-twice"),
+        (Fault, "email roster.row-twice"),
+        (Fault, "password roster.password-known"),
+        (Create, ""),
+        (Fault, "name roster.name-missing"),
+    ]
+    .map(|(action, codes)| (action, codes.to_owned()));
+    assert_eq!(told(&server, &boss, text).await, expected);
+    let refused = apply(&server, &boss, text.as_bytes(), None, "").await;
+    assert_eq!(code(refused), "roster.faulty");
+    assert_eq!(
+        told(&server, &boss, "name\nmina\n").await,
+        [(Unchanged, String::new())]
+    );
+    let mina = sign_in(&server, "mina", GOOD, HERE).await.unwrap().caller;
+    let denied = plan(&server, &mina, b"name\nkim\n", None).await;
+    assert_eq!(code(denied), "role.administrator-needed");
+}
+
+#[tokio::test]
+async fn an_applied_roster_makes_accounts_that_choose_their_own_password_and_undo_leaves_nothing() {
+    let (server, boss) = a_server().await;
+    let before = dump(&server);
+    let text = "name,full_name,email,project,role\n\
+        kim,Kim,kim@lab.example,vision,lead\n\
+        mina,Mina Han,mina@lab.example,vision,\n\
+        lee,,,,\n";
+    let made = applied(&server, &boss, text).await;
+    assert_eq!((made.creates, made.joins, made.changes), (2, 1, 0));
+    let plan_again = plan(&server, &boss, text.as_bytes(), None).await.unwrap();
+    assert_eq!(plan_again.unchanged + plan_again.changes, 3);
+    let twice = apply(&server, &boss, text.as_bytes(), None, "another digest").await;
+    assert_eq!(code(twice), "roster.stale");
+
+    let undone = undo(&server, &boss, &made.id.to_string()).await.unwrap();
+    assert!(undone.undone_at.is_some());
+    assert_eq!(dump(&server), before);
+    let again = undo(&server, &boss, &made.id.to_string()).await;
+    assert_eq!(code(again), "roster.undone");
+
+    let made = applied(&server, &boss, text).await;
+    let slip = &made.slips[0];
+    assert_eq!((slip.name.as_str(), slip.password.len()), ("kim", 14));
+    let by_address = sign_in(&server, "Kim@lab.example", slip.password.as_str(), HERE).await;
+    let kim = by_address.unwrap().caller;
+    assert!(kim.must_change_password);
+    let begun = undo(&server, &boss, &made.id.to_string()).await;
+    assert_eq!(code(begun), "roster.begun");
+    users::change_password(&server, &kim, slip.password.as_str(), GOOD)
+        .await
+        .unwrap();
+    let kim = sign_in(&server, "kim", GOOD, HERE).await.unwrap().caller;
+    assert!(!kim.must_change_password);
+    let request = LaunchRequest {
+        project: Some("vision".to_owned()),
+        ..LaunchRequest::default()
+    };
+    assert_eq!(
+        code(sessions::launch(&server, &kim, request, None).await),
+        "done"
+    );
+}
+
+#[tokio::test]
+async fn a_lead_brings_in_accounts_that_are_there_and_no_others() {
+    let (server, boss) = a_server().await;
+    let lead = rules::grants::GrantRole::Lead;
+    tenancy::put_member(&server, &boss, "vision", "mina", lead, None)
+        .await
+        .unwrap();
+    users::create(&server, &boss, "jae", Role::User, GOOD)
+        .await
+        .unwrap();
+    let mina = sign_in(&server, "mina", GOOD, HERE).await.unwrap().caller;
+    let text = "name,project\njae,vision\nnew,vision\njae2,default\n";
+    let rows = told(&server, &mina, text).await;
+    assert_eq!(rows[0], (RosterAction::Join, String::new()));
+    assert_eq!(rows[1].1, "name role.administrator-needed");
+    assert!(rows[2].1.starts_with("project "), "{rows:?}");
+    let own = applied(&server, &mina, "name,project\njae,vision\n").await;
+    assert_eq!(own.joins, 1);
+    let other = list(&server, &mina).await.unwrap();
+    assert_eq!(
+        (other.len(), list(&server, &boss).await.unwrap().len()),
+        (1, 1)
+    );
+}

@@ -1,0 +1,421 @@
+//! Twin worlds: two servers that are equal but for the rows of one domain. Whatever a user of another domain asks, both
+//! answer the same bytes: every GET of the API, every page, every stream.
+//!
+//! Promise (Isolation and access): What stands in one domain changes no byte of what a user of another domain reads.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Method;
+use fardel::doors::api::openapi::{DocumentedRoute, ROUTES, SuccessReply, method};
+use http_body_util::BodyExt as _;
+use regex::{Captures, Regex};
+use rules::permissions::Permission;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use super::the_box::{As, PASSWORD, TheBox};
+
+/// What the things of the other domain are called in the two worlds, by letters that stand nowhere else.
+const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
+
+/// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
+const PAGES: [&str; 31] = [
+    "/",
+    "/sessions",
+    "/sessions?q=WORD",
+    "/sessions?q=owner:WORD.user",
+    "/sessions?q=project:WORD-lab",
+    "/sessions?q=replicas:SESSION",
+    "/sessions?group=off&sort=name",
+    "/sessions.csv",
+    "/sessions/new",
+    "/sessions/new?from=SESSION",
+    "/sessions/SESSION",
+    "/sessions/SESSION/logs",
+    "/sessions/SESSION/menu",
+    "/sessions/stop?id=SESSION",
+    "/queue",
+    "/queue?q=owner:WORD.user",
+    "/queue/SESSION",
+    "/queue.csv",
+    "/gpus",
+    "/gpus.csv",
+    "/history",
+    "/history?of=user:WORD.user",
+    "/images",
+    "/events",
+    "/events?q=user:WORD.user",
+    "/events?q=WORD",
+    "/events.csv",
+    "/projects",
+    "/projects/PROJECT",
+    "/notices",
+    "/palette?q=WORD",
+];
+/// Pages of administrators, and of one user.
+const ADMINISTRATION: [&str; 6] = [
+    "/users",
+    "/users?q=WORD",
+    "/users/WORD.user",
+    "/system",
+    "/nodes",
+    "/me",
+];
+const STREAMS: [&str; 9] = [
+    "/live",
+    "/sessions/live",
+    "/sessions/SESSION/live",
+    "/queue/live",
+    "/gpus/live",
+    "/events/live",
+    "/notices/live",
+    "/sessions/new/live",
+    "/api/v1/events?since=12",
+];
+
+/// Users of the domain that looks, and what they are there.
+const LOOKING: [&str; 5] = [
+    "bio.member",
+    "bio.viewer",
+    "bio.lead",
+    "bio.auditor",
+    "bio.chief",
+];
+
+struct World {
+    the_box: TheBox,
+    session: String,
+    project: String,
+}
+
+impl World {
+    /// A server with two domains: one full of `word`, and one that is the same in every world.
+    async fn open(word: &'static str) -> Self {
+        let mut world = Self {
+            the_box: TheBox::open().await,
+            session: String::new(),
+            project: String::new(),
+        };
+        let user = format!("{word}.user");
+        world.user(&user, None).await;
+        world.project = world.add_project(None, &format!("{word}-lab"), word).await;
+        world.member(&world.project, &user, "member").await;
+        let caller = world.the_box.token(&user, &Permission::ALL, None).await;
+        let launch = |name: &str, after: Vec<String>| {
+            json!({
+                "name": format!("{word}-{name}"),
+                "project": world.project,
+                "kind": "batch",
+                "command": ["sleep", word],
+                "labels": {word: word},
+                "env": {"WHERE": word},
+                "depends_on": after,
+            })
+        };
+        let first = world.launch(&caller, launch("first", Vec::new())).await;
+        let second = launch("second", vec![first.clone()]);
+        world.session = first;
+        world.launch(&caller, second).await;
+        world.fill_biology().await;
+        world
+    }
+
+    async fn fill_biology(&self) {
+        self.made("/api/v1/domains", json!({"name": "biology"}))
+            .await;
+        for name in LOOKING {
+            self.user(name, Some("biology")).await;
+        }
+        let cells = self.add_project(Some("biology"), "cells", "Cells").await;
+        for (name, role) in [
+            ("bio.member", "member"),
+            ("bio.viewer", "viewer"),
+            ("bio.lead", "lead"),
+        ] {
+            self.member(&cells, name, role).await;
+        }
+        for (name, role) in [("bio.auditor", "auditor"), ("bio.chief", "administrator")] {
+            self.grant(name, role, Some("biology")).await;
+        }
+        let caller = self
+            .the_box
+            .token("bio.member", &Permission::ALL, None)
+            .await;
+        let launch = |name: &str, after: Vec<String>| json!({"name": name, "project": cells, "kind": "batch", "command": ["sleep"], "depends_on": after});
+        let first = self.launch(&caller, launch("division", Vec::new())).await;
+        self.launch(&caller, launch("count", vec![first])).await;
+    }
+
+    async fn made(&self, path: &str, body: Value) -> Value {
+        let answer = self.the_box.post(&self.the_box.admin, path, body).await;
+        assert!(answer.status.is_success(), "{path}: {}", answer.short());
+        answer.json()
+    }
+
+    async fn put(&self, path: &str, body: Value) {
+        let (admin, body) = (&self.the_box.admin, body.to_string());
+        let set = self.the_box.with_body(admin, "PUT", path, body).await;
+        assert_eq!(set.status, 200, "{path}: {}", set.short());
+    }
+
+    async fn user(&self, name: &str, domain: Option<&str>) {
+        let body = json!({"name": name, "password": PASSWORD, "domain": domain});
+        self.made("/api/v1/users", body).await;
+    }
+
+    async fn add_project(&self, domain: Option<&str>, name: &str, title: &str) -> String {
+        let body = json!({"domain": domain, "name": name, "title": title});
+        let project = self.made("/api/v1/projects", body).await;
+        project["id"].as_str().expect("an id").to_owned()
+    }
+
+    async fn member(&self, project: &str, user: &str, role: &str) {
+        let path = format!("/api/v1/projects/{project}/members/{user}");
+        self.put(&path, json!({"role": role})).await;
+    }
+
+    async fn grant(&self, user: &str, role: &str, domain: Option<&str>) {
+        let path = format!("/api/v1/users/{user}/grants");
+        self.put(&path, json!({"role": role, "domain": domain}))
+            .await;
+    }
+
+    /// Launches, waits until the session runs or cannot yet, and gives its id.
+    async fn launch(&self, caller: &As, body: Value) -> String {
+        let waits = body["depends_on"]
+            .as_array()
+            .is_some_and(|after| !after.is_empty());
+        let session = self.the_box.launch(caller, body).await;
+        let id = session["id"].as_str().expect("an id").to_owned();
+        if !waits {
+            self.the_box.until(caller, &id, "running").await;
+        }
+        id
+    }
+
+    /// `path` with what is asked for put in: the things of the other domain in this world, or what no world has.
+    fn filled(&self, path: &str, real: bool) -> String {
+        let unknown = "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f";
+        let (session, project) = match real {
+            true => (self.session.as_str(), self.project.as_str()),
+            false => (unknown, unknown),
+        };
+        path.replace("SESSION", session)
+            .replace("PROJECT", project)
+            .replace("WORD", WORDS[0])
+    }
+
+    async fn cookie(&self, name: &str) -> As {
+        let from = std::net::IpAddr::from([192, 0, 2, 9]);
+        let signed_in = server::access::sign_in(&self.the_box.server, name, PASSWORD, from)
+            .await
+            .expect("a sign-in");
+        As::Cookie(signed_in.cookie)
+    }
+
+    async fn get(&self, who: &As, path: &str) -> String {
+        let answer = self.the_box.get(who, path).await;
+        let text = String::from_utf8_lossy(&answer.bytes);
+        masked(&format!("{} {text}", answer.status))
+    }
+
+    /// What a stream says first: until it is silent for a moment.
+    async fn stream(&self, who: &As, path: &str) -> String {
+        let request = TheBox::request(who, "GET", path).body(Body::empty());
+        let router = self.the_box.router.clone();
+        let response = router.oneshot(request.expect("a request")).await;
+        let response = response.expect("an answer");
+        let (mut said, mut body) = (response.status().to_string(), response.into_body());
+        while let Ok(Some(Ok(frame))) = tokio::time::timeout(SILENCE, body.frame()).await {
+            if let Ok(bytes) = frame.into_data() {
+                said.push_str(&String::from_utf8_lossy(&bytes));
+            }
+        }
+        masked(&said)
+    }
+
+    /// Everything that a user reads, masked, by what was asked. `real` asks for the things of the other domain of this
+    /// world, else the same questions are about what does not exist.
+    async fn read_by(&self, name: &str, real: bool) -> BTreeMap<String, String> {
+        let mut read = BTreeMap::new();
+        let token = self.the_box.token(name, &Permission::ALL, None).await;
+        for route in ROUTES.iter().filter(|route| is_read(route)) {
+            let path = self.filled(&parameters(route), real);
+            let key = format!("{name} GET {}", route.path);
+            read.insert(key, self.get(&token, &path).await);
+        }
+        let browser = self.cookie(name).await;
+        for path in PAGES.iter().chain(&ADMINISTRATION) {
+            let said = self.get(&browser, &self.filled(path, real)).await;
+            read.insert(format!("{name} {path}"), said);
+        }
+        for path in STREAMS {
+            let who = if path.starts_with("/api") {
+                &token
+            } else {
+                &browser
+            };
+            let said = self.stream(who, &self.filled(path, real)).await;
+            read.insert(format!("{name} {path}"), said);
+        }
+        read
+    }
+}
+
+/// A stream that has said all it knows says nothing for this long.
+const SILENCE: Duration = Duration::from_millis(150);
+
+fn parameters(route: &DocumentedRoute) -> String {
+    route
+        .path
+        .replace("/sessions/{id}", "/sessions/SESSION")
+        .replace("/projects/{id}", "/projects/PROJECT")
+        .replace("/users/{id}", "/users/WORD.user")
+        .replace("{port}", "8080")
+        .replace("{id}", "SESSION")
+        .replace("{name}", "WORD")
+}
+
+/// True for what is read whole and asks for no upgrade.
+fn is_read(route: &DocumentedRoute) -> bool {
+    method(route) == Method::GET
+        && route.answer != SuccessReply::Events
+        && !["attach", "exec", "openPort"].contains(&route.operation)
+}
+
+/// What differs between two servers whoever's rows they hold: ids, times, ages, secrets of one answer, places in the
+/// journal, and what a machine measures.
+fn masked(text: &str) -> String {
+    static MASKS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+        [
+            (r"[0-9.]+ [KMGT]iB is free on the disk", "DISK"),
+            (r"([0-9A-F]{2}:){31}[0-9A-F]{2}", "FINGERPRINT"),
+            (r"(?s)-----BEGIN CERTIFICATE-----.*?-----END", "PEM"),
+            (r"fardel \S+ [0-9A-F]{4}\b", "AUTHORITY"),
+            (r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?Z", "TIME"),
+            (r"\b\d\d:\d\d(:\d\d)?\b", "TIME"),
+            (r"\b\d+ (ms|s|min)\b", "AGE"),
+            (r#"nonce(="|-)[A-Za-z0-9+/=_-]+"#, "NONCE"),
+            (r#"("sequence":|\bid: |data-at=")\d+"#, "NUMBER"),
+            (r"mark=[0-9a-f]+|\bq-[0-9a-f]+", "MARK"),
+            (
+                r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-…",
+                "ID…",
+            ),
+        ]
+        .map(|(found, put)| (Regex::new(found).expect("a pattern"), put))
+        .into()
+    });
+    static IDS: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+            .expect("a pattern")
+    });
+    let mut ids: Vec<String> = Vec::new();
+    let numbered = IDS.replace_all(text, |found: &Captures<'_>| {
+        let id = found[0].to_owned();
+        let place = ids
+            .iter()
+            .position(|known| *known == id)
+            .unwrap_or_else(|| {
+                ids.push(id);
+                ids.len() - 1
+            });
+        format!("ID{place}")
+    });
+    MASKS
+        .iter()
+        .fold(numbered.into_owned(), |text, (found, put)| {
+            found.replace_all(&text, *put).into_owned()
+        })
+}
+
+/// The first place where two answers differ, with some letters before and behind.
+fn difference(one: &str, other: &str) -> Option<String> {
+    let at = one.chars().zip(other.chars()).position(|(a, b)| a != b);
+    let at = match at {
+        None if one.chars().count() == other.chars().count() => return None,
+        at => at.unwrap_or_else(|| one.chars().count().min(other.chars().count())),
+    };
+    let around =
+        |text: &str| -> String { text.chars().skip(at.saturating_sub(80)).take(200).collect() };
+    Some(format!("\n  {}\n  {}", around(one), around(other)))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twin_worlds_answer_the_other_domain_with_the_same_bytes() {
+    let (one, other) = (World::open(WORDS[0]).await, World::open(WORDS[1]).await);
+    let (mut asked, mut leaks) = (0, Vec::new());
+    for name in LOOKING {
+        let read = one.read_by(name, true).await;
+        let same = other.read_by(name, false).await;
+        for (question, said) in &read {
+            leaks.extend(
+                difference(said, &same[question]).map(|told| format!("{question}: {told}")),
+            );
+            // What was typed comes back; a name of the other domain does not.
+            let typed = question.contains("WORD") || question.contains('{');
+            let named = WORDS.iter().find(|word| !typed && said.contains(**word));
+            leaks.extend(named.map(|word| format!("{question} names {word}")));
+            asked += 1;
+        }
+    }
+    assert!(leaks.is_empty(), "{}", leaks.join("\n"));
+    assert!(asked > 300, "only {asked} answers were compared");
+}
+
+/// Without its filter each of these answers differs between the worlds: an auditor of the site reads with none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_without_its_filter_differs_between_twin_worlds() {
+    let (one, other) = (World::open(WORDS[0]).await, World::open(WORDS[1]).await);
+    for world in [&one, &other] {
+        world.grant("bio.auditor", "auditor", None).await;
+    }
+    let read = one.read_by("bio.auditor", true).await;
+    let same = other.read_by("bio.auditor", false).await;
+    let blind: Vec<&str> = LEAKING
+        .into_iter()
+        .filter(|question| {
+            let question = format!("bio.auditor {question}");
+            difference(&read[&question], &same[&question]).is_none()
+        })
+        .collect();
+    assert!(blind.is_empty(), "no difference in {blind:?}");
+}
+
+/// Answers that hold rows of one domain, so that each shows a missing filter.
+const LEAKING: [&str; 31] = [
+    "GET /api/v1/sessions",
+    "GET /api/v1/sessions/{id}",
+    "GET /api/v1/sessions/{id}/events",
+    "GET /api/v1/sessions/{id}/why",
+    "GET /api/v1/queue",
+    "GET /api/v1/users",
+    "GET /api/v1/users/{id}",
+    "GET /api/v1/users/{id}/grants",
+    "GET /api/v1/projects",
+    "GET /api/v1/projects/{id}",
+    "GET /api/v1/projects/{id}/members",
+    "/",
+    "/sessions",
+    "/sessions?q=WORD",
+    "/sessions?q=owner:WORD.user",
+    "/sessions?q=project:WORD-lab",
+    "/sessions.csv",
+    "/sessions/SESSION",
+    "/queue",
+    "/queue.csv",
+    "/events",
+    "/events.csv",
+    "/projects",
+    "/projects/PROJECT",
+    "/palette?q=WORD",
+    "/users",
+    "/users/WORD.user",
+    "/live",
+    "/sessions/live",
+    "/queue/live",
+    "/api/v1/events?since=12",
+];
