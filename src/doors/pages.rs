@@ -406,6 +406,7 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "settings" => t.notice_settings(of),
         "backup" => t.notice_backup(of),
         "backup-schedule" => t.notice_backup_schedule().to_owned(),
+        "backup-schedule-off" => t.notice_backup_schedule_off().to_owned(),
         "setting" => t.notice_setting(of),
         "setting-restart" => t.notice_setting_restart(of),
         "maintenance" => t.notice_maintenance(of),

@@ -334,11 +334,14 @@ async fn every_act_asks_for_its_capability_first() {
         (SystemWrite, "backups.schedule", |s, c| {
             let wanted = backups::BackupSchedule {
                 directory: String::new(),
-                every_hours: String::new(),
+                every_hours: None,
                 keep: String::new(),
                 passphrase: "".into(),
             };
             backups::schedule(s, c, wanted)
+        }),
+        (SystemWrite, "backups.unschedule", |s, c| {
+            backups::unschedule(s, c)
         }),
         (SystemWrite, "system.reload_settings", |s, c| {
             system::reload_settings(s, c)

@@ -1842,6 +1842,7 @@ fn system(t: Text, tab: system::SystemTab, well: bool) -> SystemPage {
         },
         backups: system::BackupOverview {
             directory: well.then(|| "/mnt/backups/fardel".to_owned()),
+            is_scheduled: well,
             files: if well {
                 vec![backup(21), backup(20)]
             } else {
