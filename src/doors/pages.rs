@@ -176,7 +176,10 @@ pub fn router(
         .route("/gpus/{id}/test/live", get(self_tests::live))
         .route("/gpus/{id}/{verb}", post(gpus::act))
         .route("/system", get(system::first))
-        .route("/system/checks", get(system::checks))
+        .route(
+            "/system/checks",
+            get(system::checks).post(system::check_again),
+        )
         .route("/system/settings", get(settings::show))
         .route("/system/settings/{key}", post(settings::change))
         .route("/system/settings/reload", post(system::reload))

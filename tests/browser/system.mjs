@@ -86,6 +86,25 @@ test("overview, menu, checks and report count the same; a plain user sees none o
   await context.close();
 });
 
+test("checks of the last minute are shown with their age, and a button makes new ones", async () => {
+  const context = await signedIn();
+  const page = await context.newPage();
+  const made = async () => (await page.locator(".head p").innerText()).match(/checked at (\d\d:\d\d:\d\d), (just now|\d+ s ago)$/)?.[1];
+  await page.goto(`${house.origin}/system/checks`);
+  const first = await made();
+  assert.ok(first, await page.locator(".head p").innerText());
+  await page.reload();
+  assert.equal(await made(), first, "no new diagnosis");
+  const began = Date.now();
+  for (let n = 0; n < 10; n += 1) assert.equal((await context.request.get(`${house.origin}/system/checks`)).status(), 200);
+  assert.ok(Date.now() - began < 1000, `ten visits took ${Date.now() - began} ms`);
+  await page.waitForTimeout(1100);
+  await Promise.all([page.waitForEvent("framenavigated"), page.click("form[action='/system/checks'] button")]);
+  assert.equal(page.url(), `${house.origin}/system/checks`);
+  assert.notEqual(await made(), first);
+  await context.close();
+});
+
 test("Korean checks and settings hold no English sentence", async () => {
   const context = await signedIn({ locale: "ko-KR" });
   const page = await context.newPage();

@@ -55,6 +55,8 @@ pub struct Checks {
     pub well: Vec<CheckGroup>,
     pub passed: usize,
     pub summary: String,
+    /// When the machine was looked at; empty where it never was.
+    pub made: String,
 }
 
 /// Checks of one subject that passed.
@@ -122,25 +124,64 @@ pub async fn first() -> Response {
     responses::see("/system/checks")
 }
 
-/// `GET /system/checks`
+/// Checks younger than this many milliseconds are shown again, with their age. Longer: a fault is seen later. Shorter:
+/// reading back and forth runs the programs of the checks each time.
+const CHECKS_KEPT_MILLISECONDS: u64 = 60_000;
+
+/// `GET /system/checks`: the newest checks with their age; made now where there are none of the last minute.
 pub async fn checks(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
 ) -> Response {
-    let mut page = empty(&console, &visit, &caller, SystemTab::Checks);
-    if let Err(failure) = system::diagnose(&console.server, &caller).await {
-        match unavailable(&visit, &failure) {
+    let made = system::diagnose_within(&console.server, &caller, CHECKS_KEPT_MILLISECONDS).await;
+    with_checks(&console, &visit, &caller, made.err()).await
+}
+
+/// `POST /system/checks`: makes them now.
+pub async fn check_again(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
+    match system::diagnose(&console.server, &caller).await {
+        Ok(_) => responses::see("/system/checks"),
+        Err(failure) => with_checks(&console, &visit, &caller, Some(failure)).await,
+    }
+}
+
+/// The newest checks there are; `failure` is why there are no newer ones.
+async fn with_checks(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    failure: Option<Failure>,
+) -> Response {
+    let server = &console.server;
+    let mut page = empty(console, visit, caller, SystemTab::Checks);
+    if let Some(failure) = failure {
+        match unavailable(visit, &failure) {
             Some(alert) => page.alert = Some(alert),
-            None => return failed(&console, &visit, &caller, &failure),
+            None => return failed(console, visit, caller, &failure),
         }
     }
-    match server::actions::attention::attention(&console.server, &caller).await {
-        Ok(all) => page.checks = sorted(visit.text, &all),
-        Err(failure) => return failed(&console, &visit, &caller, &failure),
-    }
-    page.f.attention = server::actions::attention::count(&console.server, &caller);
-    responses::page(&console, &visit, StatusCode::OK, &page)
+    let all = match server::actions::attention::attention(server, caller).await {
+        Ok(all) => all,
+        Err(failure) => return failed(console, visit, caller, &failure),
+    };
+    page.checks = sorted(visit.text, &all);
+    page.checks.made = made(visit, all.diagnosed_at, server.clock().now());
+    page.f.attention = server::actions::attention::count(server, caller);
+    responses::page(console, visit, StatusCode::OK, &page)
+}
+
+/// When checks were made, with the time for a page that stays open.
+fn made(visit: &RequestContext, at: Option<Timestamp>, now: Timestamp) -> String {
+    let Some(at) = at else {
+        return String::new();
+    };
+    let (time, age) = (visit.clock.second(at), visit.clock.ago(at, now));
+    visit.text.system_made(time, age)
 }
 
 /// `POST /system/settings/reload`
@@ -447,6 +488,7 @@ pub(super) fn sorted(t: Text, all: &AttentionList) -> Checks {
         unwell: attention::rows(t, all),
         passed: all.passed.len(),
         summary: attention::summary(t, all),
+        made: String::new(),
         well,
     }
 }

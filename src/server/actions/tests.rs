@@ -302,6 +302,9 @@ async fn every_act_asks_for_its_capability_first() {
             c,
             TokenId(NOBODY)
         )),
+        (SystemRead, "system.diagnose_within", |s, c| {
+            system::diagnose_within(s, c, 0)
+        }),
         (SystemRead, "system.findings", |s, c| system::findings_of(
             s, c
         )),

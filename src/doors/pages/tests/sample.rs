@@ -1839,6 +1839,7 @@ fn system(t: Text, tab: system::SystemTab, well: bool) -> SystemPage {
             }],
             passed: 2,
             summary: t.system_summary(2, 1, 0),
+            made: t.system_made("14:02:11", t.common_now()),
         },
         backups: system::BackupOverview {
             directory: well.then(|| "/mnt/backups/fardel".to_owned()),
