@@ -118,6 +118,23 @@ test("Korean checks and settings hold no English sentence", async () => {
   await context.close();
 });
 
+test("each part of the system page is called as its tab, in both languages", async () => {
+  for (const locale of ["en-US", "ko-KR"]) {
+    const context = await signedIn({ locale });
+    const page = await context.newPage();
+    const titles = new Set();
+    for (const part of ["checks", "settings", "backups", "support", "tls"]) {
+      await page.goto(`${house.origin}/system/${part}`);
+      const tab = (await page.locator(".tabs a[aria-current]").innerText()).trim();
+      assert.equal((await page.locator("h1").innerText()).trim(), tab, part);
+      assert.ok((await page.title()).startsWith(`${tab} · `), await page.title());
+      titles.add(tab);
+    }
+    assert.equal(titles.size, 5, [...titles].join(", "));
+    await context.close();
+  }
+});
+
 test("a refused setting stays in its field; a good one is in force, written and undone", async () => {
   const context = await signedIn();
   const page = await context.newPage();

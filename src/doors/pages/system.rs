@@ -110,6 +110,15 @@ pub struct BundleFileRow {
 const SHOWN: usize = 20_000;
 
 impl SystemPage {
+    /// What the open part is called, in its tab too.
+    fn title(&self) -> &'static str {
+        match self.tab {
+            SystemTab::Checks => self.t.system_checks(),
+            SystemTab::Backups => self.t.backups_title(),
+            SystemTab::Support => self.t.system_support(),
+        }
+    }
+
     fn current(&self, tab: SystemTab) -> Attribute {
         Attribute(if self.tab == tab {
             " aria-current=\"page\""
