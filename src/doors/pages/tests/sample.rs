@@ -573,6 +573,7 @@ fn gpu(t: Text) -> GpuPage {
         alert: None,
         id: "SIMULATED-H100-2".into(),
         name: "GPU 2".into(),
+        full_name: t.attention_gpu(2, "fardel-01"),
         simulated: true,
         standing: Some(("warn", t.self_test_untested().into())),
         cordoned: true,
