@@ -158,10 +158,34 @@ test("a refused setting stays in its field; a good one is in force, written and 
   await Promise.all([page.waitForNavigation(), row.locator("button[value=undo]").click()]);
   assert.equal(readFileSync(config(), "utf8"), "# kept\nbackup_keep = 3 # three\n");
   await page.goto(`${house.origin}/system/settings?changed=1`);
-  const keys = await page.locator(".sets > li > .what > b").allTextContents();
+  const keys = await page.locator(".sets > li > .what > .named").allTextContents();
   assert.ok(keys.includes("backup_keep") && !keys.includes("keep_days"), keys.join(" "));
   assert.equal(await page.locator("#listen summary").count(), 0, "addresses stay with the file");
   await context.close();
+});
+
+test("a setting is called in words, and needs a restart only once it was changed", async () => {
+  for (const [locale, name, property, badge] of [
+    ["en-US", "Units of one GPU", /takes effect after a restart/, /needs a restart/],
+    ["ko-KR", "GPU 하나의 단위 수", /다시 시작한 뒤 적용됨/, /다시 시작 필요/],
+  ]) {
+    const context = await signedIn({ locale });
+    const page = await context.newPage();
+    await page.goto(`${house.origin}/system/settings?q=gpu_units`);
+    const row = page.locator("#gpu_units");
+    assert.equal(await row.locator(".what > b").innerText(), name);
+    assert.equal(await row.locator(".what > .named").innerText(), "gpu_units");
+    assert.match(await row.locator(".what").innerText(), property);
+    assert.equal(await page.locator(".sets .pill").count(), 0, "nothing was changed");
+    await row.locator("summary").click();
+    await row.locator("input[name=value]").fill("10");
+    await Promise.all([page.waitForNavigation(), row.locator("button.pri").click()]);
+    assert.match(await row.locator(".pill").innerText(), badge);
+    assert.doesNotMatch(await row.locator(".what").innerText(), property);
+    await Promise.all([page.waitForNavigation(), row.locator("button[value=undo]").click()]);
+    assert.equal(await row.locator(".pill").count(), 0);
+    await context.close();
+  }
 });
 
 test("maintenance stops new sessions and says why on launch, queue and node until it ends", async () => {
