@@ -320,7 +320,9 @@ fn layout(
         unread: server::actions::notices::unread(&console.server, caller),
         attention: server::actions::attention::count(&console.server, caller),
         maintenance: match here {
-            Nav::Launch | Nav::Queue => server::actions::nodes::closed_now(&console.server, caller),
+            Nav::Overview | Nav::Launch | Nav::Queue => {
+                server::actions::nodes::closed_now(&console.server, caller)
+            }
             _ => Vec::new(),
         },
         ..guest(console, visit)

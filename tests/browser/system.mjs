@@ -197,10 +197,19 @@ test("maintenance stops new sessions and says why on launch, queue and node unti
   await page.fill("#message", "New disks until 18:00.");
   await Promise.all([page.waitForNavigation(), page.click("button[value=begin]")]);
   assert.match(await page.locator("#state").textContent(), /New disks until 18:00/);
-  for (const path of ["/sessions/new", "/queue"]) {
+  for (const path of ["/", "/sessions/new", "/queue"]) {
     await page.goto(house.origin + path);
     assert.match(await page.locator("main .banner").first().textContent(), /in maintenance.*New disks until 18:00\./s, path);
   }
+  // jae is no administrator.
+  const invited = await browser.newContext({ locale: "en-US" });
+  const user = await invited.newPage();
+  await user.goto(`${house.origin}/login`);
+  await user.fill("#name", "jae");
+  await user.fill("#password", PERSON.password);
+  await Promise.all([user.waitForURL(`${house.origin}/`), user.click("form[action='/login'] button[type=submit]")]);
+  assert.match(await user.locator("main .banner").first().textContent(), /in maintenance.*New disks until 18:00\./s);
+  await invited.close();
   house.command("run", "-d", "--cpu", "0.1", "--mem", "64m", "--name", "waits", "host", "--", "true");
   const why = () => house.command("why", "waits");
   await until(why, async () => why().includes("New disks until 18:00."));

@@ -16,6 +16,7 @@ use server::access::Caller;
 use server::actions::attention;
 use server::actions::gpus as devices;
 use server::actions::history::{self, RecentUse};
+use server::actions::journal;
 use server::actions::sessions::{self, NodeOverview, Overview};
 
 use super::attention as words;
@@ -231,18 +232,7 @@ async fn read(
         }
     }
     let (rows, rows_total) = listed(t, &seen);
-    let names: std::collections::BTreeMap<String, String> = list
-        .items
-        .iter()
-        .chain(queue.launches.iter().map(|launch| &launch.first.session))
-        .map(|session| (session.id.to_string(), session.name.to_string()))
-        .chain(
-            seen.machines
-                .iter()
-                .flat_map(|machine| &machine.slices)
-                .filter_map(|slice| Some((slice.id?.to_string(), slice.name.clone()?))),
-        )
-        .collect();
+    let latest = journal::latest_of_sessions(&console.server, caller).await?;
     Ok(OverviewPage {
         t,
         f: PageLayout {
@@ -305,11 +295,11 @@ async fn read(
                 }
             })
             .collect(),
-        events: seen
-            .recent
+        events: latest
+            .items
             .iter()
             .filter_map(|event| {
-                let subject = names.get(&event.object)?;
+                let subject = latest.names.get(&event.object)?;
                 let (tone, what) = presenter::told_event(t, event)?;
                 Some(OverviewEvent {
                     when: visit.clock.minute(event.at),

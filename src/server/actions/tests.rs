@@ -358,6 +358,9 @@ async fn every_act_asks_for_its_capability_first() {
             c,
             Default::default()
         )),
+        (SessionsRead, "journal.latest_of_sessions", |s, c| {
+            journal::latest_of_sessions(s, c)
+        }),
         (SessionsRead, "journal.export", |s, c| journal::export(
             s,
             c,
