@@ -144,6 +144,21 @@ test("a refusal says what to do, and no address is blank", async () => {
   }
 });
 
+test("who is signed out and finds no page is told to sign in, not of a menu", async () => {
+  for (const [locale, words, menu] of [["en-US", /sign in/, /menu/], ["ko-KR", /로그인/, /메뉴/]]) {
+    const context = await browser.newContext({ locale });
+    const page = await context.newPage();
+    const answer = await page.goto(`${house.origin}/nothing-here`);
+    assert.equal(answer.status(), 404);
+    const said = await page.locator("main").innerText();
+    assert.match(said, words);
+    assert.doesNotMatch(said, menu);
+    assert.deepEqual(await violations(page), []);
+    await Promise.all([page.waitForURL(`${house.origin}/login`), page.click("main a[href='/login']")]);
+    await context.close();
+  }
+});
+
 test("the menu has its numbers on every page", async () => {
   const context = await browser.newContext({ storageState: state, locale: "en-US" });
   const page = await context.newPage();
