@@ -11,6 +11,7 @@ pub mod components;
 pub mod dialog;
 pub mod docs;
 pub mod error_codes;
+mod event_words;
 pub mod events;
 pub mod floor_plan;
 pub mod form_faults;

@@ -26,7 +26,9 @@ use super::gpus::{By, FloorPlanQuery};
 use super::history::{HistoryParts, HistoryView};
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
-use super::{PagesContext, gpus, layout, live as stream, presenter, responses, wizard};
+use super::{
+    PagesContext, event_words, gpus, layout, live as stream, presenter, responses, wizard,
+};
 use crate::doors::text::Text;
 
 #[derive(Template)]
@@ -306,7 +308,7 @@ async fn read(
                     tone,
                     subject: subject.clone(),
                     what: what.to_owned(),
-                    who: event.actor.clone(),
+                    who: event_words::actor(t, event),
                 })
             })
             .take(SHOWN)
