@@ -63,9 +63,9 @@ pub struct Settings {
     pub keep_days: u32,
     /// Write the log as JSON lines.
     pub log_json: bool,
-    /// Where the server puts backups by itself; None: it makes none.
+    /// Where the server puts backups; None: it makes none.
     pub backup_dir: Option<PathBuf>,
-    /// Hours between two of them.
+    /// Hours between two scheduled backups; 0: none is scheduled.
     pub backup_every_hours: u32,
     /// How many of them are kept; older ones are removed.
     pub backup_keep: u32,
@@ -306,7 +306,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "",
         example: "\"/var/backups/fardel\"",
         needs_restart: false,
-        about: "directory of the server's scheduled, encrypted backups; unset: no scheduled backups",
+        about: "directory of the server's encrypted backups; unset: no backups",
     },
     SettingKey {
         key: "backup_every_hours",
@@ -315,7 +315,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "24",
         example: "",
         needs_restart: false,
-        about: "hours between two scheduled backups",
+        about: "hours between two scheduled backups; 0: none is scheduled",
     },
     SettingKey {
         key: "backup_keep",
@@ -324,7 +324,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "7",
         example: "",
         needs_restart: false,
-        about: "number of scheduled backups that are kept",
+        about: "number of backups that are kept in the directory",
     },
     SettingKey {
         key: "backup_passphrase_file",
@@ -856,7 +856,9 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
         keep_days: layer.keep_days.ok_or_else(|| missing("keep_days"))?,
         log_json: layer.log_json.ok_or_else(|| missing("log_json"))?,
         backup_dir: layer.backup_dir.map(absolute),
-        backup_every_hours: at_least_one("backup_every_hours", layer.backup_every_hours)?,
+        backup_every_hours: layer
+            .backup_every_hours
+            .ok_or_else(|| missing("backup_every_hours"))?,
         backup_keep: at_least_one("backup_keep", layer.backup_keep)?,
         backup_passphrase_file: layer.backup_passphrase_file.map(absolute),
     })

@@ -11,6 +11,7 @@ pub mod components;
 pub mod dialog;
 pub mod docs;
 pub mod error_codes;
+mod event_words;
 pub mod events;
 pub mod floor_plan;
 pub mod form_faults;
@@ -177,7 +178,10 @@ pub fn router(
         .route("/gpus/{id}/test/live", get(self_tests::live))
         .route("/gpus/{id}/{verb}", post(gpus::act))
         .route("/system", get(system::first))
-        .route("/system/checks", get(system::checks))
+        .route(
+            "/system/checks",
+            get(system::checks).post(system::check_again),
+        )
         .route("/system/settings", get(settings::show))
         .route("/system/settings/{key}", post(settings::change))
         .route("/system/settings/reload", post(system::reload))
@@ -319,7 +323,9 @@ fn layout(
         unread: server::actions::notices::unread(&console.server, caller),
         attention: server::actions::attention::count(&console.server, caller),
         maintenance: match here {
-            Nav::Launch | Nav::Queue => server::actions::nodes::closed_now(&console.server, caller),
+            Nav::Overview | Nav::Launch | Nav::Queue => {
+                server::actions::nodes::closed_now(&console.server, caller)
+            }
             _ => Vec::new(),
         },
         ..guest(console, visit)
@@ -410,6 +416,7 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "settings" => t.notice_settings(of),
         "backup" => t.notice_backup(of),
         "backup-schedule" => t.notice_backup_schedule().to_owned(),
+        "backup-schedule-off" => t.notice_backup_schedule_off().to_owned(),
         "setting" => t.notice_setting(of),
         "setting-restart" => t.notice_setting_restart(of),
         "maintenance" => t.notice_maintenance(of),

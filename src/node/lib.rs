@@ -150,7 +150,7 @@ impl LocalNode {
                 // The runtime's own list of findings has the codes and the sentences.
                 Reason::from_parts(
                     format!("{family}{}", finding.code.replace('_', "-")),
-                    format!("{}: {}.", finding.what, finding.remedy),
+                    finding.sentences(),
                 )
             })
             .collect();

@@ -743,8 +743,8 @@ fn refusal(fault: &runtime::RuntimeFault) -> Reason {
         runtime::RuntimeFault::CannotRun(finding) => Reason::from_parts(
             format!("node.{}", finding.code.replace('_', "-")),
             format!(
-                "This machine cannot run containers: {}. {}.",
-                finding.what, finding.remedy
+                "This machine cannot run containers. {}",
+                finding.sentences()
             ),
         ),
         fault => reasons::session_not_started(chain(fault)),

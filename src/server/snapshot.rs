@@ -267,8 +267,9 @@ fn keep(
 pub(crate) struct Snapshots {
     /// Held while a snapshot is read: who comes meanwhile waits for it and takes it.
     newest: tokio::sync::Mutex<Option<NewestSnapshot>>,
-    /// The newest events each reader may see, newest first, and up to which sequence they were looked for.
-    recent: Mutex<BTreeMap<Reach, (u64, Vec<EventRow>)>>,
+    /// The newest events each reader may see, of one topic or of all, newest first, and up to which sequence they were
+    /// looked for.
+    recent: Mutex<BTreeMap<(Reach, Option<&'static str>), (u64, Vec<EventRow>)>>,
 }
 
 struct NewestSnapshot {
@@ -297,32 +298,37 @@ impl Snapshots {
         Ok(snapshot)
     }
 
-    /// The newest `most` events within `reach`, newest first; `most` is the same for every call.
+    /// The newest `most` events within `reach`, of one topic or of all, newest first; `most` is the same for every call
+    /// of a topic.
     pub(crate) fn recent_events(
         &self,
         view: &ReadTransaction<'_>,
         reach: Reach,
+        topic: Option<&'static str>,
         most: u32,
     ) -> Result<Vec<EventRow>, Failure> {
-        let known = locked(&self.recent).get(&reach).cloned();
+        let key = (reach, topic);
+        let reach = &key.0;
+        let known = locked(&self.recent).get(&key).cloned();
         let newest = view.event_range()?.1;
         let (looked, rows) = match known {
             Some((looked, rows)) if looked == newest => (looked, rows),
             Some((looked, rows)) if looked < newest && newest - looked <= MAX_EVENTS_BEHIND => {
                 let (mut fresh, looked) =
-                    view.events_after(&reach, looked, MAX_EVENTS_BEHIND as u32)?;
+                    view.events_after(reach, looked, MAX_EVENTS_BEHIND as u32)?;
+                fresh.retain(|event| topic.is_none_or(|topic| event.topic == topic));
                 fresh.reverse();
                 fresh.extend(rows);
                 fresh.truncate(most as usize);
                 (looked, fresh)
             }
-            _ => (newest, view.events_latest(&reach, most)?),
+            _ => (newest, view.events_latest(reach, topic, most)?),
         };
         let mut recent = locked(&self.recent);
-        if recent.len() >= MAX_READERS_KEPT && !recent.contains_key(&reach) {
+        if recent.len() >= MAX_READERS_KEPT && !recent.contains_key(&key) {
             recent.clear();
         }
-        recent.insert(reach, (looked, rows.clone()));
+        recent.insert(key, (looked, rows.clone()));
         Ok(rows)
     }
 }
@@ -434,8 +440,11 @@ mod tests {
                 server
                     .catalog()
                     .read_now("compare", |view| {
-                        let kept = server.snapshots().recent_events(view, reach.clone(), 3)?;
-                        assert_eq!(kept, view.events_latest(&reach, 3)?);
+                        for topic in [None, Some("sessions"), Some("users")] {
+                            let snapshots = server.snapshots();
+                            let kept = snapshots.recent_events(view, reach.clone(), topic, 3)?;
+                            assert_eq!(kept, view.events_latest(&reach, topic, 3)?);
+                        }
                         Ok(())
                     })
                     .unwrap();
@@ -492,7 +501,7 @@ mod tests {
         for reader in 0..MAX_READERS_KEPT as u128 + 2 {
             let reach = own(UserId(uuid::Uuid::from_u128(reader)));
             let read = server.catalog().read_now("read", |view| {
-                server.snapshots().recent_events(view, reach, 3)
+                server.snapshots().recent_events(view, reach, None, 3)
             });
             assert_eq!(read.unwrap(), Vec::new());
             assert!(locked(&server.snapshots().recent).len() <= MAX_READERS_KEPT);

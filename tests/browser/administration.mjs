@@ -86,6 +86,43 @@ for (const [locale, script] of [["en-US", true], ["ko-KR", true], ["en-US", fals
   });
 }
 
+test("one backup is made before a schedule exists, and a schedule is turned off, by the page alone", async () => {
+  const file = join(folder, "own.toml");
+  const own = await openWith({ FARDEL_CONFIG: file });
+  const context = await browser.newContext({ locale: "en-US" });
+  const page = await context.newPage();
+  const words = () => page.locator("main").innerText();
+  try {
+    await setUp(page, own);
+    const once = async (passphrase, place) => {
+      await page.goto(`${own.origin}/system/backups`);
+      await page.fill("[name=directory]", join(folder, "own-backups"));
+      await page.fill("[name=passphrase]", passphrase);
+      await page.fill("[name=again]", passphrase);
+      await Promise.all([page.waitForURL(place), page.click(".schedule button[value=once]")]);
+    };
+    await once("short", /backups\/schedule$/);
+    assert.deepEqual(await faulty(page, "passphrase", ""), []);
+    await once(SECRET, /notice=backup/);
+    assert.equal(await page.locator("main tbody tr").count(), 1);
+    assert.match(await words(), /No backup is scheduled/);
+    await page.locator(".schedule summary").click();
+    assert.equal(await page.locator("button[value=off]").count(), 0, "there is no schedule to turn off");
+    assert.equal(await page.inputValue("[name=every_hours]"), "24");
+    await send(page, "/system/backups/schedule");
+    assert.match(await words(), /Next backup:/);
+    await page.locator(".schedule summary").click();
+    await Promise.all([page.waitForURL(/notice=backup-schedule-off/), page.click("button[value=off]")]);
+    assert.match(await words(), /No backup is scheduled/);
+    assert.equal(await page.locator("main tbody tr").count(), 1, "the backup stays");
+    assert.match(readFileSync(file, "utf8"), /^backup_every_hours = 0$/m);
+    assert.deepEqual(await violations(page), []);
+  } finally {
+    await context.close();
+    await own.close();
+  }
+});
+
 test("a fresh box is backed up by the pages alone", async () => {
   const context = await signedIn();
   const page = await context.newPage();

@@ -148,7 +148,11 @@ test("a card is closed with a word, cut, made whole and emptied, and whom that e
   }
   const seen = await visit("/gpus/SIMULATED-H100-1");
   const { page } = seen;
+  const told = await page.locator("#verbs-help").innerText();
+  assert.match(told, /Cordon: .*continue\. Drain: .*end\./);
   await page.click("button[popovertarget=cordon]");
+  assert.match(await page.locator("#cordon h2").innerText(), /^Cordon GPU 1 of \S+$/);
+  assert.match(await page.locator("#drain h2").textContent(), /^Drain GPU 1 of \S+$/);
   await page.fill("#cordon-note", "a fan is loud");
   await Promise.all([page.waitForEvent("framenavigated"), page.click("#cordon button.pri")]);
   await page.locator("#state", { hasText: "a fan is loud" }).waitFor();
@@ -288,6 +292,7 @@ test("GPUs are a table on demand, which sorts, filters and leaves as a file", as
     await page.goto(`${own.origin}/gpus?view=table`);
     await page.click("thead a >> text=Allocated");
     await page.waitForURL(/sort=-share/);
+    assert.match(await rows.first().innerText(), /\b0 of 80 GiB/, "memory with its unit");
     const link = await page.locator(".pager [download]").getAttribute("href");
     const file = await (await context.request.get(own.origin + link)).text();
     assert.equal(file.trim().split("\r\n").length, 17);
@@ -295,6 +300,7 @@ test("GPUs are a table on demand, which sorts, filters and leaves as a file", as
       await page.setViewportSize({ width, height: 900 });
       assert.equal(await overflow(page), 0, `at ${width}`);
       assert.deepEqual(await violations(page), []);
+      for (const cell of ["Model", "Allocated", "Memory"]) assert.ok(await rows.first().locator(`td[data-n="${cell}"]`).isVisible(), `${cell} at ${width}`);
     }
     assert.deepEqual(complaints, []);
     await context.close();

@@ -64,12 +64,14 @@ test("the wizard keeps the zone, skips what there is nothing to do about, and en
   const zone = (await context.cookies()).find((cookie) => cookie.name.endsWith("fardel_zone"));
   assert.match(decodeURIComponent(zone.value), /Asia\/Seoul/, "Next keeps the chosen zone");
   assert.equal(await page.locator(".btn.pri:visible").count(), 1);
+  assert.match(await page.locator("p.lead").innerText(), /called host, or a container image/, "what an environment is");
   await Promise.all([page.waitForURL("**/setup/test"), page.click(".onward .btn:not(.gh)")]);
   assert.equal(await page.locator(".btn.pri:visible").count(), 1, "the test is the one thing to do");
   await Promise.all([page.waitForURL("**/setup/report"), page.click(".onward .btn:not(.gh)")]);
   const tasks = await page.locator(".tasks a").evaluateAll((all) => all.map((a) => a.getAttribute("href")));
   for (const href of ["/sessions/new", "/images", "/system/backups", "/gpus", "/docs"]) assert.ok(tasks.includes(href), `${href} in ${tasks}`);
   assert.match(await page.locator("main").innerText(), /2 × .*H100.*simulated/);
+  assert.match(await page.locator("main").innerText(), /Installation ID\s+[0-9a-f]{8}-/);
   assert.equal(await page.locator(".way").count(), 0, "nothing is left to finish later");
   assert.deepEqual(await violations(page), []);
   await Promise.all([page.waitForURL(`${house.origin}/`), page.click(".onward .btn.pri")]);

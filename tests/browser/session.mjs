@@ -233,6 +233,9 @@ test("processes of a session are listed while they live", async (t) => {
   await until(() => "it runs", async () => JSON.parse(house.command("session", "get", "busy", "-o", "json")).state === "running");
   await page.goto(`${address("busy")}/processes`);
   await until(() => "two sleeps", async () => (await page.locator("#console td", { hasText: /^sleep$/ }).count()) === 2);
+  const names = await page.locator("#console tbody td.mono").allTextContents();
+  assert.ok(names.includes("init"), names.join(" "));
+  assert.deepEqual(names.filter((name) => /^\d*$/.test(name)), [], "no process is called by a number");
   assert.deepEqual(await violations(page), []);
   house.command("session", "stop", "busy");
   await page.locator("#console .empty").waitFor();

@@ -86,6 +86,25 @@ test("overview, menu, checks and report count the same; a plain user sees none o
   await context.close();
 });
 
+test("checks of the last minute are shown with their age, and a button makes new ones", async () => {
+  const context = await signedIn();
+  const page = await context.newPage();
+  const made = async () => (await page.locator(".head p").innerText()).match(/checked at (\d\d:\d\d:\d\d), (just now|\d+ s ago)$/)?.[1];
+  await page.goto(`${house.origin}/system/checks`);
+  const first = await made();
+  assert.ok(first, await page.locator(".head p").innerText());
+  await page.reload();
+  assert.equal(await made(), first, "no new diagnosis");
+  const began = Date.now();
+  for (let n = 0; n < 10; n += 1) assert.equal((await context.request.get(`${house.origin}/system/checks`)).status(), 200);
+  assert.ok(Date.now() - began < 1000, `ten visits took ${Date.now() - began} ms`);
+  await page.waitForTimeout(1100);
+  await Promise.all([page.waitForEvent("framenavigated"), page.click("form[action='/system/checks'] button")]);
+  assert.equal(page.url(), `${house.origin}/system/checks`);
+  assert.notEqual(await made(), first);
+  await context.close();
+});
+
 test("Korean checks and settings hold no English sentence", async () => {
   const context = await signedIn({ locale: "ko-KR" });
   const page = await context.newPage();
@@ -97,6 +116,23 @@ test("Korean checks and settings hold no English sentence", async () => {
     }
   }
   await context.close();
+});
+
+test("each part of the system page is called as its tab, in both languages", async () => {
+  for (const locale of ["en-US", "ko-KR"]) {
+    const context = await signedIn({ locale });
+    const page = await context.newPage();
+    const titles = new Set();
+    for (const part of ["checks", "settings", "backups", "support", "tls"]) {
+      await page.goto(`${house.origin}/system/${part}`);
+      const tab = (await page.locator(".tabs a[aria-current]").innerText()).trim();
+      assert.equal((await page.locator("h1").innerText()).trim(), tab, part);
+      assert.ok((await page.title()).startsWith(`${tab} · `), await page.title());
+      titles.add(tab);
+    }
+    assert.equal(titles.size, 5, [...titles].join(", "));
+    await context.close();
+  }
 });
 
 test("a refused setting stays in its field; a good one is in force, written and undone", async () => {
@@ -122,10 +158,34 @@ test("a refused setting stays in its field; a good one is in force, written and 
   await Promise.all([page.waitForNavigation(), row.locator("button[value=undo]").click()]);
   assert.equal(readFileSync(config(), "utf8"), "# kept\nbackup_keep = 3 # three\n");
   await page.goto(`${house.origin}/system/settings?changed=1`);
-  const keys = await page.locator(".sets > li > .what > b").allTextContents();
+  const keys = await page.locator(".sets > li > .what > .named").allTextContents();
   assert.ok(keys.includes("backup_keep") && !keys.includes("keep_days"), keys.join(" "));
   assert.equal(await page.locator("#listen summary").count(), 0, "addresses stay with the file");
   await context.close();
+});
+
+test("a setting is called in words, and needs a restart only once it was changed", async () => {
+  for (const [locale, name, property, badge] of [
+    ["en-US", "Units of one GPU", /takes effect after a restart/, /needs a restart/],
+    ["ko-KR", "GPU 하나의 단위 수", /다시 시작한 뒤 적용됨/, /다시 시작 필요/],
+  ]) {
+    const context = await signedIn({ locale });
+    const page = await context.newPage();
+    await page.goto(`${house.origin}/system/settings?q=gpu_units`);
+    const row = page.locator("#gpu_units");
+    assert.equal(await row.locator(".what > b").innerText(), name);
+    assert.equal(await row.locator(".what > .named").innerText(), "gpu_units");
+    assert.match(await row.locator(".what").innerText(), property);
+    assert.equal(await page.locator(".sets .pill").count(), 0, "nothing was changed");
+    await row.locator("summary").click();
+    await row.locator("input[name=value]").fill("10");
+    await Promise.all([page.waitForNavigation(), row.locator("button.pri").click()]);
+    assert.match(await row.locator(".pill").innerText(), badge);
+    assert.doesNotMatch(await row.locator(".what").innerText(), property);
+    await Promise.all([page.waitForNavigation(), row.locator("button[value=undo]").click()]);
+    assert.equal(await row.locator(".pill").count(), 0);
+    await context.close();
+  }
 });
 
 test("maintenance stops new sessions and says why on launch, queue and node until it ends", async () => {
@@ -137,10 +197,19 @@ test("maintenance stops new sessions and says why on launch, queue and node unti
   await page.fill("#message", "New disks until 18:00.");
   await Promise.all([page.waitForNavigation(), page.click("button[value=begin]")]);
   assert.match(await page.locator("#state").textContent(), /New disks until 18:00/);
-  for (const path of ["/sessions/new", "/queue"]) {
+  for (const path of ["/", "/sessions/new", "/queue"]) {
     await page.goto(house.origin + path);
     assert.match(await page.locator("main .banner").first().textContent(), /in maintenance.*New disks until 18:00\./s, path);
   }
+  // jae is no administrator.
+  const invited = await browser.newContext({ locale: "en-US" });
+  const user = await invited.newPage();
+  await user.goto(`${house.origin}/login`);
+  await user.fill("#name", "jae");
+  await user.fill("#password", PERSON.password);
+  await Promise.all([user.waitForURL(`${house.origin}/`), user.click("form[action='/login'] button[type=submit]")]);
+  assert.match(await user.locator("main .banner").first().textContent(), /in maintenance.*New disks until 18:00\./s);
+  await invited.close();
   house.command("run", "-d", "--cpu", "0.1", "--mem", "64m", "--name", "waits", "host", "--", "true");
   const why = () => house.command("why", "waits");
   await until(why, async () => why().includes("New disks until 18:00."));

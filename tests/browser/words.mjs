@@ -144,6 +144,39 @@ test("a refusal says what to do, and no address is blank", async () => {
   }
 });
 
+test("who is signed out and finds no page is told to sign in, not of a menu", async () => {
+  for (const [locale, words, menu] of [["en-US", /sign in/, /menu/], ["ko-KR", /로그인/, /메뉴/]]) {
+    const context = await browser.newContext({ locale });
+    const page = await context.newPage();
+    const answer = await page.goto(`${house.origin}/nothing-here`);
+    assert.equal(answer.status(), 404);
+    const said = await page.locator("main").innerText();
+    assert.match(said, words);
+    assert.doesNotMatch(said, menu);
+    assert.deepEqual(await violations(page), []);
+    await Promise.all([page.waitForURL(`${house.origin}/login`), page.click("main a[href='/login']")]);
+    await context.close();
+  }
+});
+
+test("events and the API reference are Korean on a Korean page", async () => {
+  house.command("gpu", "cordon", "0");
+  house.command("gpu", "uncordon", "0");
+  const context = await browser.newContext({ storageState: state, locale: "ko-KR" });
+  const page = await context.newPage();
+  const english = (texts) => texts.map((text) => text.trim()).filter((text) => /[A-Za-z]{4}/.test(text) && !/[가-힣]/.test(text));
+  await page.goto(`${house.origin}/events`);
+  assert.deepEqual(english(await page.locator("#list th").allInnerTexts()), []);
+  const said = await page.locator("#list tbody td.first").evaluateAll((cells) => cells.map((cell) => cell.cloneNode(true)).map((cell) => (cell.querySelector(".m")?.remove(), cell.textContent)));
+  assert.ok(said.length > 2);
+  assert.deepEqual(english(said), []);
+  assert.deepEqual(english(await page.locator("#list tbody tr", { hasText: "gpu." }).locator("td.detail").allInnerTexts()), []);
+  await page.goto(`${house.origin}/api/docs`);
+  assert.deepEqual(english(await page.locator("summary span").allInnerTexts()), []);
+  assert.deepEqual(english(await page.locator(".api h2").allInnerTexts()).filter((title) => title !== "GPU"), []);
+  await context.close();
+});
+
 test("the menu has its numbers on every page", async () => {
   const context = await browser.newContext({ storageState: state, locale: "en-US" });
   const page = await context.newPage();

@@ -79,7 +79,7 @@ pub(super) async fn reload(client: &HttpClient, view: &OutputStyle) -> Result<u8
     Ok(0)
 }
 
-/// Lists the backups that the server made by itself.
+/// Lists the backups of the server.
 pub(super) async fn backups(client: &HttpClient, view: &OutputStyle) -> Result<u8, CliError> {
     let body = client.get("/api/v1/backups").await?;
     let mut lines = String::new();
@@ -91,14 +91,15 @@ pub(super) async fn backups(client: &HttpClient, view: &OutputStyle) -> Result<u
             text(file, "name"),
         ));
     }
-    match body["directory"].as_str() {
-        None => lines.push_str(
-            "This server makes no scheduled backups: set backup_dir and backup_passphrase_file.\n",
-        ),
-        Some(directory) => lines.push_str(&format!(
-            "in {directory}; the next is due {}\n",
-            text(&body, "due_at")
-        )),
+    match (body["directory"].as_str(), body["due_at"].as_str()) {
+        (None, _) => lines
+            .push_str("This server makes no backups: set backup_dir and backup_passphrase_file.\n"),
+        (Some(directory), None) => {
+            lines.push_str(&format!("in {directory}; no backup is scheduled\n"));
+        }
+        (Some(directory), Some(due)) => {
+            lines.push_str(&format!("in {directory}; the next is due {due}\n"));
+        }
     }
     if let Some(failure) = body["failure"].as_object() {
         let word = |key: &str| failure.get(key).and_then(Value::as_str).unwrap_or_default();

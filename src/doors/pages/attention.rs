@@ -289,6 +289,7 @@ mod tests {
                 }),
             ],
             passed: Vec::new(),
+            diagnosed_at: None,
         };
         for language in [Language::English, Language::Korean] {
             let rows = rows(Text::new(language), &all);

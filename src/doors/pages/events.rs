@@ -26,7 +26,7 @@ use super::table::{
 };
 use super::table_answer::{ListPage, answer, file, shorter};
 use super::table_choices::view_links;
-use super::{PagesContext, layout, live as stream, presenter, responses};
+use super::{PagesContext, event_words, layout, live as stream, presenter, responses};
 use crate::doors::text::Text;
 
 #[derive(Template)]
@@ -471,7 +471,7 @@ fn cell(visit: &RequestContext, key: &str, event: &EventView, found: &EventPage)
             },
             (text, None) => TableCell::Code(text),
         },
-        "user" => TableCell::text(event.actor.clone()),
+        "user" => TableCell::text(event_words::actor(visit.text, event)),
         "detail" => TableCell::text(detail(visit.text, event)),
         "kind" => TableCell::text(topic_word(visit.text, &event.topic)),
         "id" => TableCell::Code(event.object.clone()),
@@ -517,12 +517,7 @@ fn short(id: &str) -> String {
 }
 
 fn detail(t: Text, event: &EventView) -> String {
-    let told = |words: &str| presenter::told(t, words);
-    let all = match (event.before.as_str(), event.after.as_str()) {
-        ("", after) => told(after),
-        (before, "") => told(before),
-        (before, after) => format!("{} → {}", told(before), told(after)),
-    };
+    let all = event_words::detail(t, event);
     match all.char_indices().nth(DETAIL) {
         Some((at, _)) => format!("{}…", &all[..at]),
         None => all,
@@ -537,6 +532,8 @@ fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>) {
     let what = match code {
         "session.scheduled" => t.events_placed(),
         "session.preparing" => t.timeline_prepared(),
+        "session.changed" => t.events_changed(),
+        "session.pending" => t.events_waits_again(),
         "session.deleted" => t.events_deleted(),
         "session.labelled" => t.events_labelled(),
         "image.imported" => t.events_image_imported(),
@@ -562,11 +559,17 @@ fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>) {
         "user.password-set" | "user.password-changed" => t.events_user_password(),
         "token.made" => t.events_token_made(),
         rules::codes::TOKEN_REVOKED => t.events_token_revoked(),
+        rules::codes::SIGN_IN_LOCKED => t.events_locked(),
+        "operation.accepted" => t.events_operation_accepted(),
+        "operation.succeeded" => t.events_operation_succeeded(),
+        "operation.failed" => t.events_operation_failed(),
+        "operation.cancelled" => t.events_operation_cancelled(),
         rules::codes::SETUP_DONE | "installation.finished" => t.events_set_up(),
         "settings.changed" => t.events_setting(),
         "settings.read-again" => t.events_settings_reloaded(),
         "backup.made" => t.events_backup(),
         "backup.taken" => t.events_backup_taken(),
+        rules::codes::BACKUP_FAILED => t.events_backup_failed(),
         "support.bundle-made" => t.events_bundle(),
         "tls.imported" | "tls.reset" | "tls.requested" => t.events_certificate(),
         _ => return ("i", None),

@@ -76,6 +76,8 @@ pub struct GpuPage {
     pub alert: Option<Alert>,
     pub id: String,
     pub name: String,
+    /// Its name with the node's, as dialogs say it.
+    pub full_name: String,
     pub simulated: bool,
     /// Tone and words for whether its driver has passed the self-test; none for a simulated one.
     pub standing: Option<(&'static str, String)>,
@@ -499,6 +501,7 @@ async fn one(
         f,
         alert,
         name: format!("GPU {}", gpu.index),
+        full_name: t.attention_gpu(gpu.index, &gpu.node_name),
         simulated: gpu.simulated,
         standing: (!gpu.simulated).then(|| presenter::standing(t, &gpu)),
         cordoned: gpu.cordoned,

@@ -16,6 +16,7 @@ use server::access::Caller;
 use server::actions::attention;
 use server::actions::gpus as devices;
 use server::actions::history::{self, RecentUse};
+use server::actions::journal;
 use server::actions::sessions::{self, NodeOverview, Overview};
 
 use super::attention as words;
@@ -25,7 +26,9 @@ use super::gpus::{By, FloorPlanQuery};
 use super::history::{HistoryParts, HistoryView};
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
-use super::{PagesContext, gpus, layout, live as stream, presenter, responses, wizard};
+use super::{
+    PagesContext, event_words, gpus, layout, live as stream, presenter, responses, wizard,
+};
 use crate::doors::text::Text;
 
 #[derive(Template)]
@@ -231,18 +234,7 @@ async fn read(
         }
     }
     let (rows, rows_total) = listed(t, &seen);
-    let names: std::collections::BTreeMap<String, String> = list
-        .items
-        .iter()
-        .chain(queue.launches.iter().map(|launch| &launch.first.session))
-        .map(|session| (session.id.to_string(), session.name.to_string()))
-        .chain(
-            seen.machines
-                .iter()
-                .flat_map(|machine| &machine.slices)
-                .filter_map(|slice| Some((slice.id?.to_string(), slice.name.clone()?))),
-        )
-        .collect();
+    let latest = journal::latest_of_sessions(&console.server, caller).await?;
     Ok(OverviewPage {
         t,
         f: PageLayout {
@@ -305,18 +297,18 @@ async fn read(
                 }
             })
             .collect(),
-        events: seen
-            .recent
+        events: latest
+            .items
             .iter()
             .filter_map(|event| {
-                let subject = names.get(&event.object)?;
+                let subject = latest.names.get(&event.object)?;
                 let (tone, what) = presenter::told_event(t, event)?;
                 Some(OverviewEvent {
                     when: visit.clock.minute(event.at),
                     tone,
                     subject: subject.clone(),
                     what: what.to_owned(),
-                    who: event.actor.clone(),
+                    who: event_words::actor(t, event),
                 })
             })
             .take(SHOWN)

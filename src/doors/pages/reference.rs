@@ -1,6 +1,8 @@
 //! `/api/docs`: every operation of the REST API as a page, and every schema, made from the table and the document the
 //! API itself is made from. Both are handed in where the doors are joined; this page never asks the API.
 
+mod korean;
+
 use std::sync::Arc;
 
 use askama::Template;
@@ -15,7 +17,7 @@ use super::components;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::{PagesContext, layout, responses};
-use crate::doors::text::Text;
+use crate::doors::text::{Language, Text};
 
 /// All there is to know of the API.
 #[derive(Clone, Debug, Default)]
@@ -39,13 +41,17 @@ pub struct OperationGroup {
 
 impl OperationGroup {
     /// The noun as a heading.
-    fn title(&self) -> String {
-        if self.name == "gpus" {
-            return "GPUs".to_owned();
+    fn title(&self, t: &Text) -> &str {
+        match self.name.as_str() {
+            "gpus" => t.nav_gpus(),
+            "images" => t.nav_images(),
+            "sessions" => t.nav_sessions(),
+            "streams" => t.api_streams(),
+            "system" => t.nav_system(),
+            "tenancy" => t.api_tenancy(),
+            "users" => t.nav_users(),
+            name => name,
         }
-        let mut letters = self.name.chars();
-        let first = letters.next().map(|first| first.to_ascii_uppercase());
-        first.into_iter().chain(letters).collect()
     }
 }
 
@@ -67,6 +73,27 @@ pub struct OperationEntry {
     pub statuses: String,
     /// The same from a shell.
     pub curl: String,
+}
+
+impl OperationEntry {
+    /// What it does, in the reader's language.
+    fn told(&self, t: &Text) -> &'static str {
+        match t.language {
+            Language::English => self.summary,
+            Language::Korean => korean::summary(self.name).unwrap_or(self.summary),
+        }
+    }
+
+    /// What a word of its query means, in the reader's language.
+    fn meaning(&self, t: &Text, word: &str) -> &'static str {
+        let mut words = self.query.iter();
+        let english = words.find(|(known, _)| *known == word);
+        let english = english.map_or("", |(_, meaning)| *meaning);
+        match t.language {
+            Language::English => english,
+            Language::Korean => korean::query(self.name, word).unwrap_or(english),
+        }
+    }
 }
 
 /// What a success brings.
@@ -96,6 +123,16 @@ pub struct SchemaField {
     pub link: Option<String>,
     pub required: bool,
     pub about: String,
+}
+
+impl SchemaField {
+    /// What a value of it is, in the reader's language.
+    fn kind_told(&self, t: &Text) -> String {
+        match t.language {
+            Language::English => self.kind.clone(),
+            Language::Korean => korean::kind(&self.kind),
+        }
+    }
 }
 
 const SCHEMAS: &str = "#/components/schemas/";
@@ -256,6 +293,17 @@ pub async fn schema(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_group_has_a_title_in_both_languages() {
+        let reference = crate::doors::reference();
+        for group in &reference.groups {
+            let english = group.title(&Text::default());
+            assert_ne!(english, group.name, "a name is no title");
+            let korean = group.title(&Text::new(Language::Korean));
+            assert!(korean == "GPU" || !korean.is_ascii(), "{}", group.name);
+        }
+    }
 
     #[test]
     fn every_schema_that_a_page_links_to_is_there() {

@@ -153,7 +153,10 @@ pub fn refused(
             ("ban", t.problem_administrators())
         }
         RefusalKind::NotFound if refusal.code == rules::codes::PATH_UNKNOWN => {
-            detail = t.problem_address_lead().to_owned();
+            detail = match frame {
+                Some(_) => t.problem_address_lead().to_owned(),
+                None => t.problem_address_lead_out().to_owned(),
+            };
             ("search", t.problem_address())
         }
         RefusalKind::Denied if refusal.code == rules::codes::ORIGIN_FOREIGN => {

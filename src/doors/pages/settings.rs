@@ -42,6 +42,8 @@ pub struct SettingGroup {
 /// One setting.
 pub struct SettingRow {
     pub key: String,
+    /// What it is called in the reader's language.
+    pub name: &'static str,
     pub about: &'static str,
     pub value: String,
     pub default: String,
@@ -252,7 +254,7 @@ pub fn page(
     let mut row = |key: &&str| {
         let standing = all.iter().find(|standing| standing.key == *key)?;
         let mut row = row(t, standing, typed(key));
-        let text = format!("{} {} {}", row.key, row.about, row.value).to_lowercase();
+        let text = format!("{} {} {} {}", row.name, row.key, row.about, row.value).to_lowercase();
         let is_found = words.split_whitespace().all(|word| text.contains(word));
         // What was just changed is shown, and says so, also where the filter leaves it out by now.
         if row.key == asked.of {
@@ -319,6 +321,7 @@ fn row(t: Text, standing: &SettingStanding, typed: Option<String>) -> SettingRow
     };
     SettingRow {
         key: (*key).to_owned(),
+        name: name(t, key),
         about: about(t, key),
         value: word(value),
         default: word(default),
@@ -368,6 +371,36 @@ fn group(t: Text, name: &str) -> &'static str {
     }
 }
 
+/// What a setting is called, in the reader's language; empty for a key that has no words, which a test refuses.
+fn name(t: Text, key: &str) -> &'static str {
+    match key {
+        "data" => t.setting_name_data(),
+        "run" => t.setting_name_run(),
+        "listen" => t.setting_name_listen(),
+        "listen_http" => t.setting_name_listen_http(),
+        "listen_apps" => t.setting_name_listen_apps(),
+        "tls" => t.setting_name_tls(),
+        "host_environment" => t.setting_name_host_environment(),
+        "cpu" => t.setting_name_cpu(),
+        "memory" => t.setting_name_memory(),
+        "simulate_gpus" => t.setting_name_simulate_gpus(),
+        "driver_root" => t.setting_name_driver_root(),
+        "gpu_mode" => t.setting_name_gpu_mode(),
+        "gpu_units" => t.setting_name_gpu_units(),
+        "gpu_least" => t.setting_name_gpu_least(),
+        "gpu_step" => t.setting_name_gpu_step(),
+        "gpu_spreading" => t.setting_name_gpu_spreading(),
+        "gpu_each" => t.setting_name_gpu_each(),
+        "keep_days" => t.setting_name_keep_days(),
+        "log_json" => t.setting_name_log_json(),
+        "backup_dir" => t.setting_name_backup_dir(),
+        "backup_every_hours" => t.setting_name_backup_every_hours(),
+        "backup_keep" => t.setting_name_backup_keep(),
+        "backup_passphrase_file" => t.setting_name_backup_passphrase_file(),
+        _ => "",
+    }
+}
+
 /// What a setting does, in the reader's language; empty for a key that has no words, which a test refuses.
 fn about(t: Text, key: &str) -> &'static str {
     match key {
@@ -408,12 +441,12 @@ mod tests {
         let korean = Text::new(Language::Korean);
         for key in base::settings::KEYS {
             assert_eq!(about(Text::default(), key.key), key.about, "{}", key.key);
-            let told = about(korean, key.key);
-            assert!(
-                told.chars().any(|c| ('가'..='힣').contains(&c)),
-                "{}: {told}",
-                key.key
-            );
+            for told in [about(korean, key.key), name(korean, key.key)] {
+                let is_korean = told.chars().any(|c| ('가'..='힣').contains(&c));
+                assert!(is_korean, "{}: {told}", key.key);
+            }
+            let english = name(Text::default(), key.key);
+            assert!(!english.is_empty() && english != key.key, "{}", key.key);
             let groups = GROUPS.iter().filter(|(_, keys)| keys.contains(&key.key));
             assert_eq!(groups.count(), 1, "{}", key.key);
         }

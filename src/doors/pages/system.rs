@@ -55,6 +55,8 @@ pub struct Checks {
     pub well: Vec<CheckGroup>,
     pub passed: usize,
     pub summary: String,
+    /// When the machine was looked at; empty where it never was.
+    pub made: String,
 }
 
 /// Checks of one subject that passed.
@@ -63,11 +65,13 @@ pub struct CheckGroup {
     pub rows: Vec<AttentionRow>,
 }
 
-/// The backups that the server makes by itself.
+/// The backups of the server.
 #[derive(Default)]
 pub struct BackupOverview {
     /// Where they go; none while the server makes none.
     pub directory: Option<String>,
+    /// The server makes some without being asked.
+    pub is_scheduled: bool,
     /// Newest first.
     pub files: Vec<BackupLine>,
     /// How often, how many are kept, and when the next is due.
@@ -75,7 +79,7 @@ pub struct BackupOverview {
     pub form: BackupFields,
 }
 
-/// What the form of scheduled backups shows.
+/// What the form of backups shows.
 #[derive(Default)]
 pub struct BackupFields {
     pub directory: String,
@@ -106,6 +110,15 @@ pub struct BundleFileRow {
 const SHOWN: usize = 20_000;
 
 impl SystemPage {
+    /// What the open part is called, in its tab too.
+    fn title(&self) -> &'static str {
+        match self.tab {
+            SystemTab::Checks => self.t.system_checks(),
+            SystemTab::Backups => self.t.backups_title(),
+            SystemTab::Support => self.t.system_support(),
+        }
+    }
+
     fn current(&self, tab: SystemTab) -> Attribute {
         Attribute(if self.tab == tab {
             " aria-current=\"page\""
@@ -120,25 +133,64 @@ pub async fn first() -> Response {
     responses::see("/system/checks")
 }
 
-/// `GET /system/checks`
+/// Checks younger than this many milliseconds are shown again, with their age. Longer: a fault is seen later. Shorter:
+/// reading back and forth runs the programs of the checks each time.
+const CHECKS_KEPT_MILLISECONDS: u64 = 60_000;
+
+/// `GET /system/checks`: the newest checks with their age; made now where there are none of the last minute.
 pub async fn checks(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
 ) -> Response {
-    let mut page = empty(&console, &visit, &caller, SystemTab::Checks);
-    if let Err(failure) = system::diagnose(&console.server, &caller).await {
-        match unavailable(&visit, &failure) {
+    let made = system::diagnose_within(&console.server, &caller, CHECKS_KEPT_MILLISECONDS).await;
+    with_checks(&console, &visit, &caller, made.err()).await
+}
+
+/// `POST /system/checks`: makes them now.
+pub async fn check_again(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
+    match system::diagnose(&console.server, &caller).await {
+        Ok(_) => responses::see("/system/checks"),
+        Err(failure) => with_checks(&console, &visit, &caller, Some(failure)).await,
+    }
+}
+
+/// The newest checks there are; `failure` is why there are no newer ones.
+async fn with_checks(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    failure: Option<Failure>,
+) -> Response {
+    let server = &console.server;
+    let mut page = empty(console, visit, caller, SystemTab::Checks);
+    if let Some(failure) = failure {
+        match unavailable(visit, &failure) {
             Some(alert) => page.alert = Some(alert),
-            None => return failed(&console, &visit, &caller, &failure),
+            None => return failed(console, visit, caller, &failure),
         }
     }
-    match server::actions::attention::attention(&console.server, &caller).await {
-        Ok(all) => page.checks = sorted(visit.text, &all),
-        Err(failure) => return failed(&console, &visit, &caller, &failure),
-    }
-    page.f.attention = server::actions::attention::count(&console.server, &caller);
-    responses::page(&console, &visit, StatusCode::OK, &page)
+    let all = match server::actions::attention::attention(server, caller).await {
+        Ok(all) => all,
+        Err(failure) => return failed(console, visit, caller, &failure),
+    };
+    page.checks = sorted(visit.text, &all);
+    page.checks.made = made(visit, all.diagnosed_at, server.clock().now());
+    page.f.attention = server::actions::attention::count(server, caller);
+    responses::page(console, visit, StatusCode::OK, &page)
+}
+
+/// When checks were made, with the time for a page that stays open.
+fn made(visit: &RequestContext, at: Option<Timestamp>, now: Timestamp) -> String {
+    let Some(at) = at else {
+        return String::new();
+    };
+    let (time, age) = (visit.clock.second(at), visit.clock.ago(at, now));
+    visit.text.system_made(time, age)
 }
 
 /// `POST /system/settings/reload`
@@ -176,23 +228,29 @@ pub async fn back_up(
     visit: RequestContext,
     PageCaller(caller): PageCaller,
 ) -> Response {
-    match backups::make(&console.server, &caller).await {
+    back_up_now(&console, &visit, &caller).await
+}
+
+async fn back_up_now(console: &PagesContext, visit: &RequestContext, caller: &Caller) -> Response {
+    match backups::make(&console.server, caller).await {
         Ok(made) => responses::see_with("/system/backups", "backup", &made.name),
         Err(Failure::Refusal(refusal))
             if refusal.code.starts_with(rules::codes::family::BACKUP) =>
         {
             let alert = Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
             let status = responses::status(&refusal);
-            with_backups(&console, &visit, &caller, status, Some(alert)).await
+            with_backups(console, visit, caller, status, Some(alert)).await
         }
-        Err(failure) => failed(&console, &visit, &caller, &failure),
+        Err(failure) => failed(console, visit, caller, &failure),
     }
 }
 
-/// What was typed in the form of scheduled backups. Passphrases are never sent back.
+/// What was typed in the form of backups. Passphrases are never sent back.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub struct ScheduleForm {
+    /// `once` makes one backup and schedules none, `off` ends the schedule; saves the schedule for anything else.
+    act: String,
     directory: String,
     every_hours: String,
     keep: String,
@@ -201,33 +259,53 @@ pub struct ScheduleForm {
 }
 
 const SCHEDULE: &str = "/system/backups/schedule";
+/// What the form offers while no backup is scheduled.
+const USUAL_HOURS: u32 = 24;
 
-/// `POST /system/backups/schedule`: where backups go, how often, how many are kept, and their passphrase.
+impl ScheduleForm {
+    /// What is asked for with these texts.
+    fn wanted(&self) -> BackupSchedule {
+        BackupSchedule {
+            directory: self.directory.clone(),
+            every_hours: (self.act != "once").then(|| self.every_hours.clone()),
+            keep: self.keep.clone(),
+            passphrase: SecretText::new(self.passphrase.as_str()),
+        }
+    }
+
+    /// What the form shows again after a refusal.
+    fn kept(&self) -> [(&'static str, &str); 3] {
+        [
+            ("directory", self.directory.as_str()),
+            ("every_hours", self.every_hours.as_str()),
+            ("keep", self.keep.as_str()),
+        ]
+    }
+}
+
+/// `POST /system/backups/schedule`: where backups go, how often, how many are kept, and their passphrase; one backup
+/// without a schedule; or the end of the schedule.
 pub async fn schedule(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
     Form(typed): Form<ScheduleForm>,
 ) -> Response {
-    let wanted = BackupSchedule {
-        directory: typed.directory.clone(),
-        every_hours: typed.every_hours.clone(),
-        keep: typed.keep.clone(),
-        passphrase: SecretText::new(typed.passphrase.as_str()),
-    };
-    let done = match typed.passphrase == typed.again {
-        true => backups::schedule(&console.server, &caller, wanted).await,
-        false => Err(refusals::backup_passphrases_differ().at("/again").into()),
+    let server = &console.server;
+    let done = match (typed.act.as_str(), typed.passphrase == typed.again) {
+        ("off", _) => backups::unschedule(server, &caller).await,
+        (_, true) => backups::schedule(server, &caller, typed.wanted()).await,
+        (_, false) => Err(refusals::backup_passphrases_differ().at("/again").into()),
     };
     match done {
-        Ok(()) => responses::see_with("/system/backups", "backup-schedule", ""),
+        Ok(()) => match typed.act.as_str() {
+            "once" => back_up_now(&console, &visit, &caller).await,
+            "off" => responses::see_with("/system/backups", "backup-schedule-off", ""),
+            _ => responses::see_with("/system/backups", "backup-schedule", ""),
+        },
         Err(Failure::Refusal(refusal)) if refusal.pointer.is_some() => {
-            let kept = [
-                ("directory", typed.directory.as_str()),
-                ("every_hours", typed.every_hours.as_str()),
-                ("keep", typed.keep.as_str()),
-            ];
-            let visit = visit.refusing(RefusedForm::new(visit.text, SCHEDULE, &refusal).with(kept));
+            let form = RefusedForm::new(visit.text, SCHEDULE, &refusal).with(typed.kept());
+            let visit = visit.refusing(form);
             let status = responses::status(&refusal);
             with_backups(&console, &visit, &caller, status, None).await
         }
@@ -305,20 +383,27 @@ fn backups_of(visit: &RequestContext, standing: &BackupStanding, now: Timestamp)
                 size: components::size(file.size.0),
             })
             .collect(),
-        plan: t.backups_plan(
-            u64::from(standing.every_hours),
-            u64::from(standing.keep),
-            match standing.due_at.filter(|due| *due > now) {
-                Some(due) => visit.clock.near(due, now),
-                None => t.backups_due_now().to_owned(),
-            },
-        ),
+        is_scheduled: standing.due_at.is_some(),
+        plan: match standing.due_at {
+            None => t.backups_plan_off(u64::from(standing.keep)),
+            Some(due) => t.backups_plan(
+                u64::from(standing.every_hours),
+                u64::from(standing.keep),
+                match due > now {
+                    true => visit.clock.near(due, now),
+                    false => t.backups_due_now().to_owned(),
+                },
+            ),
+        },
         form: BackupFields {
             directory: match &standing.directory {
                 Some(directory) => directory.display().to_string(),
                 None => standing.usual_directory.display().to_string(),
             },
-            every_hours: standing.every_hours,
+            every_hours: match standing.every_hours {
+                0 => USUAL_HOURS,
+                hours => hours,
+            },
             keep: standing.keep,
             has_passphrase: standing.has_passphrase,
             open: standing.directory.is_none() || visit.refused.is_some(),
@@ -412,6 +497,7 @@ pub(super) fn sorted(t: Text, all: &AttentionList) -> Checks {
         unwell: attention::rows(t, all),
         passed: all.passed.len(),
         summary: attention::summary(t, all),
+        made: String::new(),
         well,
     }
 }

@@ -34,7 +34,8 @@ pub struct TableColumn {
     pub name: String,
     /// The word of `sort=` for this column, with `-` where its first click descends; empty: it does not sort.
     pub sort: &'static str,
-    /// Classes of its cells: `num`, `wide` (hidden on narrow screens), `u` (a measured use).
+    /// Classes of its cells: `num`, `wide` (hidden on narrow screens), `u` (a measured use), `below` (below the others on
+    /// a phone, with its name).
     pub class: &'static str,
     pub display: ColumnDisplay,
 }

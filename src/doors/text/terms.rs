@@ -32,6 +32,7 @@ fn sentences() -> Vec<PathBuf> {
         "web/i18n/ko.toml",
         "src/rules/messages.toml",
         "src/doors/cli/korean.rs",
+        "src/doors/pages/reference/korean.rs",
     ]
     .iter()
     .map(|name| root.join(name))

@@ -38,10 +38,12 @@ const SYS_WAIT4: usize = 61;
 const SYS_KILL: usize = 62;
 const SYS_SETPGID: usize = 109;
 const SYS_RT_SIGTIMEDWAIT: usize = 128;
+const SYS_PRCTL: usize = 157;
 const SYS_EXIT_GROUP: usize = 231;
 
 const TIOCGPGRP: usize = 0x540f;
 const TIOCSPGRP: usize = 0x5410;
+const PR_SET_NAME: usize = 15;
 const SIG_BLOCK: usize = 0;
 const SIG_SETMASK: usize = 2;
 const WNOHANG: usize = 1;
@@ -95,6 +97,8 @@ unsafe extern "C" fn begin(stack: *const usize) -> ! {
         {
             become_command(arguments.add(1), environment, false);
         }
+        // Started through an open file, it would be listed by that file's number.
+        call(SYS_PRCTL, PR_SET_NAME, c"init".as_ptr() as usize, 0, 0);
         let everything: u64 = !0;
         call(
             SYS_RT_SIGPROCMASK,

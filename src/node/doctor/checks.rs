@@ -195,11 +195,7 @@ fn machine(settings: &Settings) -> Vec<DoctorCheck> {
         if checks.iter().any(|check: &DoctorCheck| check.id == id) {
             continue;
         }
-        let mut said = finding.what;
-        if let Some(first) = said.get(..1).map(str::to_uppercase) {
-            said.replace_range(..1, &first);
-        }
-        said.push('.');
+        let said = crate::runtime::findings::sentence(&finding.what);
         let state = match finding.prevents_containers {
             true => CheckState::Fail,
             false => CheckState::Warn,

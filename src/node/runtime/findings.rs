@@ -28,6 +28,24 @@ pub struct HostFinding {
     pub prevents_containers: bool,
 }
 
+impl HostFinding {
+    /// What is missing and how to get it, as two sentences.
+    pub fn sentences(&self) -> String {
+        format!("{} {}", sentence(&self.what), sentence(&self.remedy))
+    }
+}
+
+/// The words with a capital at their beginning and a full stop at their end.
+pub(crate) fn sentence(words: &str) -> String {
+    let mut letters = words.chars();
+    let first = letters.next().map(char::to_uppercase);
+    let mut said: String = first.into_iter().flatten().chain(letters).collect();
+    if !said.ends_with('.') {
+        said.push('.');
+    }
+    said
+}
+
 fn preventing(code: &str, what: impl Into<String>, remedy: &str) -> HostFinding {
     HostFinding {
         code: code.to_owned(),
@@ -54,7 +72,7 @@ pub(super) fn look(
     if !rustix::process::geteuid().is_root() {
         found.push(preventing(
             "no_root",
-            "fardel does not run as root",
+            "the server does not run as root",
             "start it as root, or by its service unit",
         ));
         // Everything below would fail for this reason alone.
@@ -118,8 +136,8 @@ pub(super) fn look(
     {
         found.push(lessening(
             "few_open_files",
-            "this process may open few files, and so may every session",
-            "start fardel with LimitNOFILE=1048576",
+            "a session can open fewer than 65536 files",
+            "set LimitNOFILE=1048576 in the service unit of fardel, and restart the server",
         ));
     }
     found.sort_by_key(|finding| !finding.prevents_containers);
@@ -179,5 +197,18 @@ fn deepest(error: &dyn std::error::Error) -> String {
 impl From<HostFinding> for io::Error {
     fn from(finding: HostFinding) -> Self {
         Self::other(finding.what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_is_told_in_two_sentences() {
+        let finding = lessening("x", "the kernel lacks it", "load it: modprobe it");
+        let told = finding.sentences();
+        assert_eq!(told, "The kernel lacks it. Load it: modprobe it.");
+        assert_eq!(sentence("It stays."), "It stays.");
     }
 }

@@ -69,6 +69,8 @@ impl AttentionItem {
 pub struct AttentionList {
     pub items: Vec<AttentionItem>,
     pub passed: Vec<Diagnostic>,
+    /// When the machine was looked at; None where it never was.
+    pub diagnosed_at: Option<Timestamp>,
 }
 
 impl AttentionList {
@@ -105,7 +107,7 @@ pub fn count(server: &Server, caller: &Caller) -> u64 {
 }
 
 /// What needs attention, kept for five seconds while no row changes. The machine itself is looked at once an hour, and
-/// by everyone who opens the checks; for that a caller waits two seconds at most.
+/// when the checks are opened; for that a caller waits two seconds at most.
 ///
 /// Errors: `denied` without `system:read`; those of the catalog.
 pub async fn attention(server: &Server, caller: &Caller) -> Result<Arc<AttentionList>, Failure> {
@@ -149,7 +151,10 @@ async fn newest(server: &Server, caller: &Caller) -> Result<Arc<AttentionList>, 
         Some((_, bytes)) => system::read_checks(bytes).unwrap_or_default(),
         None => Vec::new(),
     };
-    let all = Arc::new(gathered(server, caller, &snapshot, checks).await?);
+    let all = Arc::new(AttentionList {
+        diagnosed_at: at,
+        ..gathered(server, caller, &snapshot, checks).await?
+    });
     *server.newest_attention().held() = Some(((version, now, at), Arc::clone(&all)));
     Ok(all)
 }
@@ -203,7 +208,11 @@ async fn gathered(
     items.retain(|item| !is_told_by(item, &unwell));
     items.extend(unwell.into_iter().map(AttentionItem::Check));
     items.sort_by_key(|item| !item.has_failed());
-    Ok(AttentionList { items, passed })
+    Ok(AttentionList {
+        items,
+        passed,
+        diagnosed_at: None,
+    })
 }
 
 /// The check of the machine that says the same as an item of the server, so that nothing counts twice.
@@ -260,7 +269,38 @@ fn cordoned(snapshot: &Snapshot, node: NodeId) -> Vec<AttentionItem> {
 
 #[cfg(test)]
 mod tests {
+    use base::observe::Clock;
+    use rules::users::Role;
+
     use super::*;
+    use crate::actions::tests::caller_of;
+
+    #[tokio::test]
+    async fn a_diagnosis_is_made_again_only_when_it_is_old_and_says_when_it_was_made() {
+        let settings = base::settings::Settings::read(Default::default(), |_| None).unwrap();
+        let began = Timestamp::parse("2026-11-21T02:00:00Z").unwrap();
+        let clock = Clock::set_by_hand(began);
+        let server = Server::in_memory(settings, clock.clone()).unwrap();
+        let looks = Arc::new(Mutex::new(0));
+        let looked = Arc::clone(&looks);
+        server.bring_diagnostics(Arc::new(move |_| {
+            *looked.lock().unwrap() += 1;
+            Ok(br#"{"items":[]}"#.to_vec())
+        }));
+        let boss = caller_of(&server, "boss", Role::Administrator);
+        for (seconds, expected, made) in [(0, 1, 0), (59, 1, 0), (60, 2, 60), (61, 2, 60)] {
+            clock.set(began.plus_seconds(seconds));
+            system::diagnose_within(&server, &boss, 60_000)
+                .await
+                .unwrap();
+            assert_eq!(*looks.lock().unwrap(), expected, "after {seconds} s");
+            let all = attention(&server, &boss).await.unwrap();
+            assert_eq!(all.diagnosed_at, Some(began.plus_seconds(made)));
+        }
+        let user = caller_of(&server, "mina", Role::User);
+        let refused = system::diagnose_within(&server, &user, 60_000).await;
+        assert!(refused.is_err());
+    }
 
     #[test]
     fn what_a_node_lacks_counts_once_where_a_check_says_the_same() {

@@ -20,6 +20,8 @@ use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
 use crate::{Failure, Server, ServerFault};
 
+/// The setting that schedules backups; 0 schedules none.
+const EVERY_HOURS: &str = "backup_every_hours";
 /// Name of the file, in the data directory, that holds a passphrase given in the console.
 const PASSPHRASE_FILE: &str = "backup.passphrase";
 /// Directories that belong to the system: a server that runs as root puts no backups there for anybody.
@@ -32,7 +34,8 @@ const OF_THE_SYSTEM: [&str; 12] = [
 #[derive(Debug, Clone)]
 pub struct BackupSchedule {
     pub directory: String,
-    pub every_hours: String,
+    /// None: no backup is scheduled, each is asked for.
+    pub every_hours: Option<String>,
     pub keep: String,
     /// Empty keeps the passphrase that is set.
     pub passphrase: SecretText,
@@ -55,8 +58,8 @@ pub async fn make(server: &Server, caller: &Caller) -> Result<BackupFile, Failur
     server.make_backup(caller.name.as_str()).await
 }
 
-/// Turns scheduled backups on, or changes where they go, how often, how many are kept, and their passphrase. The
-/// passphrase goes to a file of the data directory that only the server reads; the rest to the settings file.
+/// Chooses where backups go, how often they are made, how many are kept, and their passphrase. The passphrase goes to
+/// a file of the data directory that only the server reads; the rest to the settings file.
 ///
 /// Errors: `denied` without `system:write`; `backup.directory-invalid` and `backup.unwritable` at `/directory`,
 /// `backup.passphrase-…` at `/passphrase`, `setting.…` at the field it is about. Nothing is scheduled after an error.
@@ -78,6 +81,36 @@ pub async fn schedule(
     Ok(())
 }
 
+/// Turns scheduled backups off. Directory, passphrase and the backups that are there stay.
+///
+/// Errors: `denied` without `system:write`; `setting.set-elsewhere` and `setting.file-…` at `/every_hours`.
+pub async fn unschedule(server: &Server, caller: &Caller) -> Result<(), Failure> {
+    allowed(caller, Permission::SystemWrite)?;
+    let work = server.clone();
+    let changed = tokio::task::spawn_blocking(move || changed(&work, EVERY_HOURS, "0"))
+        .await
+        .map_err(|ended| ServerFault::new("turn scheduled backups off", ended))?;
+    let change = changed.map_err(|refusal| refusal.at("/every_hours"))?;
+    if change.before != change.after {
+        settings_actions::note(server, caller, EVERY_HOURS, &change).await?;
+    }
+    // What failed before was scheduled, and is not tried again.
+    server.backups().set_failure(None);
+    Ok(())
+}
+
+/// Writes one key of the backups to the settings file.
+fn changed(
+    server: &Server,
+    key: &'static str,
+    value: &str,
+) -> Result<base::settings::edit::PlannedChange, Refusal> {
+    let known = base::settings::edit::key_named(key)?;
+    let value = base::settings::edit::written(known, value)?.unwrap_or_default();
+    let (change, _) = server.in_force().change_backups(key, &value)?;
+    Ok(change)
+}
+
 type Changes = Vec<(&'static str, base::settings::edit::PlannedChange)>;
 
 fn scheduled(server: &Server, wanted: &BackupSchedule) -> Result<Changes, Failure> {
@@ -92,10 +125,9 @@ fn scheduled(server: &Server, wanted: &BackupSchedule) -> Result<Changes, Failur
     if !typed.is_empty() {
         Passphrase::new(typed).map_err(|refusal| refusal.at("/passphrase"))?;
     }
-    for (field, text) in [
-        ("/every_hours", &wanted.every_hours),
-        ("/keep", &wanted.keep),
-    ] {
+    let every_hours = wanted.every_hours.as_ref();
+    let numbers = every_hours.map(|hours| ("/every_hours", hours));
+    for (field, text) in numbers.into_iter().chain([("/keep", &wanted.keep)]) {
         if !text.trim().parse::<u32>().is_ok_and(|number| number > 0) {
             return Err(refusals::backup_number_invalid().at(field).into());
         }
@@ -103,17 +135,14 @@ fn scheduled(server: &Server, wanted: &BackupSchedule) -> Result<Changes, Failur
     writable(&directory).map_err(|refusal| refusal.at("/directory"))?;
     let mut changes = Vec::new();
     let mut set = |key: &'static str, field: &str, value: String| -> Result<(), Refusal> {
-        let known = base::settings::edit::key_named(key)?;
-        let value = base::settings::edit::written(known, &value)?.unwrap_or_default();
-        let change = server.in_force().change_backups(key, &value);
-        let (change, _) = change.map_err(|refusal| refusal.at(field))?;
+        let change = changed(server, key, &value).map_err(|refusal| refusal.at(field))?;
         if change.before != change.after {
             changes.push((key, change));
         }
         Ok(())
     };
     let text = |path: &Path| path.display().to_string();
-    // The directory comes last: it is what turns backups on.
+    // The directory comes last: it is what makes the rest count.
     if !typed.is_empty() {
         let file = settings.data.join(PASSPHRASE_FILE);
         keep_passphrase(&file, typed).map_err(|error| {
@@ -121,11 +150,8 @@ fn scheduled(server: &Server, wanted: &BackupSchedule) -> Result<Changes, Failur
         })?;
         set("backup_passphrase_file", "/passphrase", text(&file))?;
     }
-    set(
-        "backup_every_hours",
-        "/every_hours",
-        wanted.every_hours.trim().to_owned(),
-    )?;
+    let hours = every_hours.map_or("0", |hours| hours.trim());
+    set(EVERY_HOURS, "/every_hours", hours.to_owned())?;
     set("backup_keep", "/keep", wanted.keep.trim().to_owned())?;
     set("backup_dir", "/directory", text(&directory))?;
     Ok(changes)

@@ -24,6 +24,9 @@ const MAX_EXPORTED: u32 = 10_000;
 /// reader of the catalog for longer. Lower: rare events need more clicks.
 const SPAN: u64 = 20_000;
 const EXPORTED_SPAN: u64 = 200_000;
+/// Events of sessions that `latest_of_sessions` gives. Higher: each change costs more names on every open overview.
+/// Lower: an overview shows too few where some are no news, or of deleted sessions.
+const LATEST: u32 = 40;
 /// Free words of one search. Higher: each event costs more. Lower: a long search is cut.
 const MAX_WORDS: usize = 8;
 /// Sessions that a free word finds by name.
@@ -69,6 +72,29 @@ pub async fn page(
     query: JournalQuery,
 ) -> Result<EventPage, Failure> {
     found(server, caller, query, PAGE, SPAN).await
+}
+
+/// The newest events of sessions that the caller may hear, at most 40. Costs a visit to what happened since the last call
+/// with the same reach, and one read for each session's name.
+///
+/// Errors: as `page`.
+pub async fn latest_of_sessions(server: &Server, caller: &Caller) -> Result<EventPage, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
+    let (heard, own) = (heard(&caller.subject), server.clone());
+    server
+        .catalog()
+        .read("read the newest events of sessions", move |view| {
+            let snapshots = own.snapshots();
+            let rows = snapshots.recent_events(view, heard, Some("sessions"), LATEST)?;
+            let items: Vec<EventView> = rows.into_iter().map(event_view).collect();
+            Ok(EventPage {
+                names: names(view, &items)?,
+                count: items.len() as u64,
+                items,
+                before: None,
+            })
+        })
+        .await
 }
 
 /// The same for a download: at most 10,000 events, from the newest 200,000.
@@ -191,6 +217,45 @@ mod tests {
             user: user.to_owned(),
             ..JournalQuery::default()
         }
+    }
+
+    #[tokio::test]
+    async fn events_of_others_push_out_none_of_the_latest_of_own_sessions() {
+        let server = Server::for_tests();
+        let mina = caller_of(&server, "mina", Role::User);
+        let nick = caller_of(&server, "nick", Role::User);
+        let (about, other) = (mina.subject.user, nick.subject.user);
+        let note = |topic: &'static str, owner, code: &'static str, times: usize| {
+            server
+                .catalog()
+                .write_now(Lane::Requests, "events", move |rows| {
+                    for _ in 0..times {
+                        rows.note(NewEvent {
+                            actor: "boss",
+                            topic,
+                            object: "x",
+                            scope: Scope::user(owner),
+                            code,
+                            before: "",
+                            after: "",
+                        })?;
+                    }
+                    Ok(())
+                })
+                .unwrap();
+        };
+        note("sessions", about, "session.running", 5);
+        let number = async |caller: &Caller| {
+            let found = latest_of_sessions(&server, caller).await.unwrap();
+            found.items.len()
+        };
+        assert_eq!(number(&mina).await, 5);
+        note("sessions", other, "session.running", 60);
+        note("users", about, "user.role", 60);
+        assert_eq!(number(&mina).await, 5, "kept from before");
+        assert_eq!(number(&nick).await, LATEST as usize);
+        note("sessions", other, "session.ended", 2000);
+        assert_eq!(number(&mina).await, 5, "looked for again");
     }
 
     #[tokio::test]

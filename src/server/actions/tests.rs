@@ -303,6 +303,9 @@ async fn every_act_asks_for_its_capability_first() {
             c,
             TokenId(NOBODY)
         )),
+        (SystemRead, "system.diagnose_within", |s, c| {
+            system::diagnose_within(s, c, 0)
+        }),
         (SystemRead, "system.findings", |s, c| system::findings_of(
             s, c
         )),
@@ -335,11 +338,14 @@ async fn every_act_asks_for_its_capability_first() {
         (SystemWrite, "backups.schedule", |s, c| {
             let wanted = backups::BackupSchedule {
                 directory: String::new(),
-                every_hours: String::new(),
+                every_hours: None,
                 keep: String::new(),
                 passphrase: "".into(),
             };
             backups::schedule(s, c, wanted)
+        }),
+        (SystemWrite, "backups.unschedule", |s, c| {
+            backups::unschedule(s, c)
         }),
         (SystemWrite, "system.reload_settings", |s, c| {
             system::reload_settings(s, c)
@@ -353,6 +359,9 @@ async fn every_act_asks_for_its_capability_first() {
             c,
             Default::default()
         )),
+        (SessionsRead, "journal.latest_of_sessions", |s, c| {
+            journal::latest_of_sessions(s, c)
+        }),
         (SessionsRead, "journal.export", |s, c| journal::export(
             s,
             c,

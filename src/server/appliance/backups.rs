@@ -34,13 +34,14 @@ pub struct BackupStanding {
     /// A file with their passphrase is set.
     #[serde(skip)]
     pub has_passphrase: bool,
+    /// Hours between two scheduled ones; 0: none is scheduled.
     pub every_hours: u32,
     pub keep: u32,
     /// Newest first.
     pub files: Vec<BackupFile>,
     /// Why the last try failed; None after a good one.
     pub failure: Option<BackupFailure>,
-    /// When the next one is due; None while the server makes none.
+    /// When the next one is due; None while none is scheduled.
     pub due_at: Option<Timestamp>,
 }
 
@@ -82,8 +83,10 @@ pub(crate) fn standing(server: &Server) -> BackupStanding {
         .unwrap_or_default();
     let failure = server.backups().failure();
     let now = server.clock().now();
-    let due_at = settings.backup_dir.as_ref().map(|_| {
-        let by_age = due_at(&files, now, u64::from(settings.backup_every_hours) * HOUR);
+    let every_hours = settings.backup_every_hours;
+    let is_scheduled = settings.backup_dir.is_some() && every_hours > 0;
+    let due_at = is_scheduled.then(|| {
+        let by_age = due_at(&files, now, u64::from(every_hours) * HOUR);
         match &failure {
             Some(failure) => by_age.max(failure.at.plus_seconds(TRY_AGAIN)),
             None => by_age,
@@ -93,7 +96,7 @@ pub(crate) fn standing(server: &Server) -> BackupStanding {
         directory: settings.backup_dir.clone(),
         usual_directory: settings.data.join("backups"),
         has_passphrase: settings.backup_passphrase_file.is_some(),
-        every_hours: settings.backup_every_hours,
+        every_hours,
         keep: settings.backup_keep,
         files,
         failure,

@@ -152,17 +152,23 @@ impl ReadTransaction<'_> {
         Ok((gone.collect(), looked))
     }
 
-    /// The newest events that a reader hears, newest first, at most `most`.
-    pub(crate) fn events_latest(&self, reach: &Reach, most: u32) -> Result<Vec<EventRow>, Failure> {
+    /// The newest events that a reader hears, of one topic or of all, newest first, at most `most`.
+    pub(crate) fn events_latest(
+        &self,
+        reach: &Reach,
+        topic: Option<&str>,
+        most: u32,
+    ) -> Result<Vec<EventRow>, Failure> {
         let (heard, value) = heard(reach, "?1");
         let mut statement = self.connection.prepare_cached(&format!(
             "select {COLUMNS}
              from event
              where {heard}
+             and (?3 is null or topic = ?3)
              order by sequence desc
              limit ?2"
         ))?;
-        let rows = statement.query_map((value, most), from_row)?;
+        let rows = statement.query_map((value, most, topic), from_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 

@@ -79,6 +79,9 @@ fn backups(settings: &Settings, now: Timestamp) -> DoctorCheck {
     if let Some(refusal) = found.passphrase {
         return DoctorCheck::from_parts(ID, CheckState::Fail, refusal.text, refusal.hint);
     }
+    if settings.backup_every_hours == 0 {
+        return checks::backups_unscheduled();
+    }
     let every = u64::from(settings.backup_every_hours) * 3600;
     // Those from the future were made before the clock was set back.
     match found.made_at.iter().filter(|at| **at <= now).max() {
@@ -215,6 +218,9 @@ mod tests {
         planted.finds("backups", CheckState::Fail, "newest backup is of");
         planted.back_up(3);
         planted.finds("backups", CheckState::Ok, "2 backup(s)");
+        let mut unscheduled = PlantedState::new(true);
+        unscheduled.settings.backup_every_hours = 0;
+        unscheduled.finds("backups", CheckState::Warn, "No backup is scheduled");
         mode(&planted.path("passphrase"), 0o644);
         planted.finds(
             "backups",

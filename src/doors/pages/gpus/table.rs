@@ -88,21 +88,21 @@ fn columns(t: Text) -> Vec<TableColumn> {
             .class("first")
             .display(ColumnDisplay::Fixed),
         TableColumn::new("state", t.sessions_state()).class("why"),
-        TableColumn::new("model", t.gpu_model()).class("wide"),
+        TableColumn::new("model", t.gpu_model()).class("below"),
         TableColumn::new("share", t.gpu_head_given())
             .sorted_by("-share")
-            .class("u"),
+            .class("u below"),
         TableColumn::new("busy", t.gpu_head_busy())
             .sorted_by("-busy")
-            .class("u"),
+            .class("u below"),
         TableColumn::new("memory", t.gpu_memory())
             .sorted_by("-memory")
-            .class("u"),
+            .class("u below"),
         TableColumn::new("sessions", t.nav_sessions())
             .sorted_by("-sessions")
             .class("num"),
         TableColumn::new("id", "ID")
-            .class("wide")
+            .class("below")
             .display(ColumnDisplay::Hidden),
     ]
 }
@@ -145,7 +145,10 @@ fn cell(t: Text, key: &str, gpu: &Gpu) -> TableCell {
             None => TableCell::Empty,
         },
         "memory" => TableCell::Bar {
-            text: components::part_of(gpu.memory_used.0, gpu.memory.0),
+            text: t.gpu_memory_of(
+                components::part_of(gpu.memory_used.0, gpu.memory.0),
+                components::size(gpu.memory.0),
+            ),
             percent: components::percent(gpu.memory_used.0 as f64, gpu.memory.0 as f64),
             accent: false,
         },
@@ -333,6 +336,23 @@ mod tests {
             profiles: Vec::new(),
             planned: None,
             slices: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn memory_has_its_unit_and_every_column_a_place_on_a_phone() {
+        let t = Text::default();
+        let TableCell::Bar { text, .. } = cell(t, "memory", &gpu(0, "H100", 50, false)) else {
+            panic!("a bar");
+        };
+        assert_eq!(text, "0 of 80 GiB");
+        // Only these stand in the narrow rows; what is `wide` or a bar alone does not.
+        let places = ["first", "why", "num", "below"];
+        for column in columns(t) {
+            let mut classes = column.class.split(' ');
+            let is_placed = classes.clone().any(|class| places.contains(&class));
+            assert!(is_placed, "{}", column.key);
+            assert!(classes.all(|class| class != "wide"), "{}", column.key);
         }
     }
 

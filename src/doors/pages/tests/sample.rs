@@ -573,6 +573,7 @@ fn gpu(t: Text) -> GpuPage {
         alert: None,
         id: "SIMULATED-H100-2".into(),
         name: "GPU 2".into(),
+        full_name: t.attention_gpu(2, "fardel-01"),
         simulated: true,
         standing: Some(("warn", t.self_test_untested().into())),
         cordoned: true,
@@ -1839,9 +1840,11 @@ fn system(t: Text, tab: system::SystemTab, well: bool) -> SystemPage {
             }],
             passed: 2,
             summary: t.system_summary(2, 1, 0),
+            made: t.system_made("14:02:11", t.common_now()),
         },
         backups: system::BackupOverview {
             directory: well.then(|| "/mnt/backups/fardel".to_owned()),
+            is_scheduled: well,
             files: if well {
                 vec![backup(21), backup(20)]
             } else {

@@ -699,7 +699,7 @@ async fn backups_are_scheduled_without_an_editor_and_wrong_values_change_nothing
     use base::settings::{SettingsLayer, SettingsSources};
     use rules::users::Role;
 
-    use crate::actions::backups::{BackupSchedule, make, schedule, standing};
+    use crate::actions::backups::{BackupSchedule, make, schedule, standing, unschedule};
     use crate::actions::tests::caller_of;
 
     let folder = tempfile::tempdir().unwrap();
@@ -720,7 +720,7 @@ async fn backups_are_scheduled_without_an_editor_and_wrong_values_change_nothing
     );
     let good = BackupSchedule {
         directory: folder.path().join("disk/backups").display().to_string(),
-        every_hours: "12".into(),
+        every_hours: Some("12".into()),
         keep: "3".into(),
         passphrase: GOOD.into(),
     };
@@ -752,7 +752,7 @@ async fn backups_are_scheduled_without_an_editor_and_wrong_values_change_nothing
         "a link to it"
     );
     let with = |every: &str, keep: &str, passphrase: &str| BackupSchedule {
-        every_hours: every.into(),
+        every_hours: Some(every.into()),
         keep: keep.into(),
         passphrase: passphrase.into(),
         ..good.clone()
@@ -786,4 +786,16 @@ async fn backups_are_scheduled_without_an_editor_and_wrong_values_change_nothing
     schedule(&server, &boss, with("6", "3", "")).await.unwrap();
     assert_eq!(standing(&server, &boss).await.unwrap().every_hours, 6);
     assert!(secret.exists());
+
+    unschedule(&server, &boss).await.unwrap();
+    let off = standing(&server, &boss).await.unwrap();
+    assert_eq!((off.every_hours, off.due_at), (0, None));
+    assert_eq!(off.files.len(), 1, "the backups stay");
+    assert!(off.directory.is_some() && off.has_passphrase);
+    let asked_for = BackupSchedule {
+        every_hours: None,
+        ..good
+    };
+    schedule(&server, &boss, asked_for).await.unwrap();
+    assert_eq!(standing(&server, &boss).await.unwrap().due_at, None);
 }

@@ -234,7 +234,7 @@ pub(in crate::actions) fn summary(
     (counts.ended, counts.failed) = view.count_ended(&visible, day)?;
     let recent = server
         .snapshots()
-        .recent_events(view, heard.clone(), RECENT)?;
+        .recent_events(view, heard.clone(), None, RECENT)?;
     let holds = |session: &&Session| session.live_containers().next().is_some();
     Ok(Overview {
         machines,

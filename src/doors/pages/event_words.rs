@@ -1,0 +1,183 @@
+//! Who did what an event tells, and what it says of before and after, in the reader's language. In English as they are
+//! kept: one word, or a sentence of the catalogue. Names, ids and values of settings stay as they are in any language.
+
+use api::events::EventView;
+
+use super::presenter;
+use crate::doors::text::{Language, Text};
+
+/// Who did it: a user by name, or the part of the server.
+pub(super) fn actor(t: Text, event: &EventView) -> String {
+    match event.actor.as_str() {
+        "access" => t.event_actor_access(),
+        "controller" => t.event_actor_controller(),
+        "limits" => t.event_actor_limits(),
+        "node" => t.event_actor_node(),
+        "retention" => t.event_actor_retention(),
+        "schedule" => t.event_actor_schedule(),
+        "scheduler" => t.event_actor_scheduler(),
+        "server" => t.event_actor_server(),
+        name => return name.to_owned(),
+    }
+    .to_owned()
+}
+
+/// What changed, or why: before and after with an arrow between them where there are both.
+pub(super) fn detail(t: Text, event: &EventView) -> String {
+    match (event.before.as_str(), event.after.as_str()) {
+        ("", after) => value(t, &event.code, after),
+        (before, "") => value(t, &event.code, before),
+        (before, after) => format!(
+            "{} → {}",
+            value(t, &event.code, before),
+            value(t, &event.code, after)
+        ),
+    }
+}
+
+fn value(t: Text, code: &str, kept: &str) -> String {
+    if t.language == Language::English {
+        return kept.to_owned();
+    }
+    let told = match code {
+        "gpu.cordoned" | "gpu.uncordoned" => cordon(t, kept),
+        "gpu.partitioned" if kept == "whole" => Some(t.gpu_partitions_whole().to_owned()),
+        "gpu.tested" => tested(t, kept),
+        "user.password-set" => tokens(t, kept),
+        "user.added" | "user.removed" | "user.role-set" | "project.member-removed" => {
+            role(t, kept).map(str::to_owned)
+        }
+        "user.role-granted" | "user.role-revoked" => granted(t, kept),
+        "project.member-set" => member(t, kept),
+        "project.state-set" => state(t, kept),
+        code if code.starts_with("operation.") => operation(t, kept),
+        _ => None,
+    };
+    told.unwrap_or_else(|| presenter::told(t, kept))
+}
+
+/// `cordoned: a fan is loud`
+fn cordon(t: Text, kept: &str) -> Option<String> {
+    let (word, note) = kept.split_once(": ").unwrap_or((kept, ""));
+    let word = match word {
+        "cordoned" => t.gpu_cordoned(),
+        "open" => t.gpu_open(),
+        _ => return None,
+    };
+    Some(match note {
+        "" => word.to_owned(),
+        note => format!("{word}: {note}"),
+    })
+}
+
+/// `passed, driver 580.95.05`
+fn tested(t: Text, kept: &str) -> Option<String> {
+    let (word, driver) = kept.split_once(", driver ")?;
+    match word {
+        "passed" => Some(t.event_tested_passed(driver)),
+        "failed" => Some(t.event_tested_failed(driver)),
+        _ => None,
+    }
+}
+
+fn tokens(t: Text, kept: &str) -> Option<String> {
+    match kept {
+        "tokens revoked" => Some(t.event_tokens_revoked().to_owned()),
+        "tokens kept" => Some(t.event_tokens_kept().to_owned()),
+        _ => None,
+    }
+}
+
+fn role(t: Text, word: &str) -> Option<&'static str> {
+    match word {
+        "administrator" => Some(t.me_role_administrator()),
+        "user" => Some(t.me_role_user()),
+        "auditor" => Some(t.projects_role_auditor()),
+        "lead" => Some(t.projects_role_lead()),
+        "member" => Some(t.projects_role_member()),
+        "viewer" => Some(t.projects_role_viewer()),
+        _ => None,
+    }
+}
+
+/// `auditor site`: a role and where it is held.
+fn granted(t: Text, kept: &str) -> Option<String> {
+    let (word, place) = kept.split_once(' ')?;
+    let place = match place {
+        "site" => t.event_site(),
+        domain => domain,
+    };
+    Some(format!("{} ({place})", role(t, word)?))
+}
+
+/// `mina lead`: a member and the role; before it the role alone.
+fn member(t: Text, kept: &str) -> Option<String> {
+    match kept.rsplit_once(' ') {
+        Some((name, word)) => Some(format!("{name} ({})", role(t, word)?)),
+        None => role(t, kept).map(str::to_owned),
+    }
+}
+
+fn state(t: Text, kept: &str) -> Option<String> {
+    match kept {
+        "active" => Some(t.event_project_active().to_owned()),
+        "archived" => Some(t.projects_archived().to_owned()),
+        _ => None,
+    }
+}
+
+/// What kind of work an operation was; why it failed is a sentence of the catalogue.
+fn operation(t: Text, kept: &str) -> Option<String> {
+    match kept {
+        "image.import" => Some(t.event_import().to_owned()),
+        "gpu.test" => Some(t.self_test_title().to_owned()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_event_keeps_in_words_is_told_in_korean() {
+        let korean = Text::new(Language::Korean);
+        for (code, kept) in [
+            ("gpu.cordoned", "open"),
+            ("gpu.cordoned", "cordoned"),
+            ("gpu.partitioned", "whole"),
+            ("user.password-set", "tokens revoked"),
+            ("user.password-set", "tokens kept"),
+            ("user.role-set", "administrator"),
+            ("user.added", "user"),
+            ("user.role-granted", "auditor site"),
+            ("project.member-set", "viewer"),
+            ("project.state-set", "active"),
+            ("project.state-set", "archived"),
+            ("operation.succeeded", "image.import"),
+            ("operation.accepted", "gpu.test"),
+            ("session.running", "running"),
+        ] {
+            let told = value(korean, code, kept);
+            let latin = told.chars().filter(char::is_ascii_alphabetic).count();
+            assert!(latin <= "GPU".len(), "{code} says {told:?} of {kept:?}");
+            assert_eq!(value(Text::default(), code, kept), kept);
+        }
+    }
+
+    #[test]
+    fn names_notes_and_drivers_stay_as_they_are() {
+        let korean = Text::new(Language::Korean);
+        for (code, kept, stays) in [
+            ("gpu.cordoned", "cordoned: a fan is loud", "a fan is loud"),
+            ("gpu.tested", "passed, driver 580.95.05", "580.95.05"),
+            ("project.member-set", "mina lead", "mina"),
+            ("user.role-granted", "auditor physics", "physics"),
+            ("token.made", "laptop", "laptop"),
+            ("user.role-set", "emperor", "emperor"),
+        ] {
+            let told = value(korean, code, kept);
+            assert!(told.contains(stays), "{code}: {told}");
+        }
+    }
+}

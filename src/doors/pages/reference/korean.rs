@@ -1,0 +1,287 @@
+//! What the operations of the API do, in Korean, by operation; their English stands in the table of the API. A test asks
+//! for each of them, and for each word of their queries.
+
+/// Operation, summary.
+const SUMMARIES: &[(&str, &str)] = &[
+    ("listSessions", "세션 목록"),
+    ("launch", "세션 하나 또는 여러 사본을 실행합니다"),
+    ("getSession", "세션 하나를 보여 줍니다"),
+    ("changeSession", "이름, 레이블, 한도를 바꿉니다"),
+    ("deleteSession", "끝난 세션과 로그를 지웁니다"),
+    (
+        "stopSession",
+        "세션을 끝냅니다: TERM을 보내고, 남으면 KILL을 보냅니다",
+    ),
+    ("killSession", "세션을 즉시 끝냅니다"),
+    ("restartSession", "세션을 다시 시작합니다"),
+    ("pauseSession", "세션을 멈춰 둡니다"),
+    ("resumeSession", "멈춰 둔 세션을 이어서 실행합니다"),
+    ("holdSession", "대기 중인 세션을 보류합니다"),
+    ("releaseSession", "보류한 세션을 대기열의 맨 뒤로 보냅니다"),
+    ("duplicateSession", "같은 세션을 하나 더 만들 요청"),
+    (
+        "explainSession",
+        "기다리는 이유, 여기서 실행되는 이유, 또는 끝난 이유",
+    ),
+    ("listSessionEvents", "세션에서 일어난 일"),
+    ("readLog", "세션이 쓴 출력"),
+    ("attach", "주 프로세스의 터미널"),
+    ("exec", "세션 안에서 명령을 실행합니다"),
+    ("openPort", "세션 안의 포트로 TCP 연결을 엽니다"),
+    (
+        "listQueue",
+        "기다리는 세션, 시작할 순서와 이유. 한 쪽에 200개",
+    ),
+    ("listSamples", "시간에 따른 CPU와 메모리 사용량"),
+    ("listGpus", "GPU 목록과 모든 사용자의 조각"),
+    ("getHistory", "한 시간부터 한 달까지 할당한 양과 사용한 양"),
+    ("getGpu", "이름이나 번호로 GPU 하나를 보여 줍니다"),
+    ("cordonGpu", "GPU가 새 세션을 받지 않게 합니다"),
+    ("uncordonGpu", "GPU가 다시 새 세션을 받게 합니다"),
+    (
+        "drainGpu",
+        "GPU를 비웁니다: 세션을 끝내고 새 세션을 받지 않습니다",
+    ),
+    (
+        "partitionGpu",
+        "GPU를 하드웨어 파티션으로 나누거나 다시 합칩니다",
+    ),
+    ("testGpu", "GPU의 자가 시험을 시작합니다"),
+    (
+        "getGpuSelfTestReport",
+        "GPU의 최신 자가 시험 결과. 서명이 있습니다",
+    ),
+    ("listImages", "이미지 목록"),
+    ("importImage", "업로드한 아카이브를 가져옵니다"),
+    ("getImage", "ID나 이름으로 이미지 하나를 보여 줍니다"),
+    (
+        "removeImage",
+        "살아 있는 세션이 쓰지 않는 이미지를 지웁니다",
+    ),
+    ("listOperations", "작업 목록, 최신순"),
+    ("getOperation", "작업 하나를 보여 줍니다"),
+    ("cancelOperation", "작업을 취소합니다. 한 일은 되돌립니다"),
+    ("listUploads", "진행 중인 내 업로드 목록"),
+    ("describeUploads", "이 서버가 지원하는 tus 기능"),
+    ("createUpload", "업로드를 시작합니다 (tus 1.0.0)"),
+    ("getUpload", "업로드의 진행 정도 (tus 1.0.0)"),
+    ("appendUpload", "업로드의 일부를 보냅니다 (tus 1.0.0)"),
+    ("abortUpload", "업로드를 취소합니다 (tus 1.0.0)"),
+    ("listUsers", "사용자 목록"),
+    ("createUser", "사용자를 추가합니다"),
+    ("getUser", "사용자 하나를 보여 줍니다"),
+    ("changeUser", "사용자의 역할을 바꿉니다 (If-Match 필요)"),
+    (
+        "setPassword",
+        "사용자의 비밀번호를 정합니다. 로그인은 끝나고 토큰은 폐기됩니다",
+    ),
+    ("suspendUser", "사용자를 정지하거나 정지를 풉니다"),
+    ("removeUser", "가진 것이 없는 사용자를 지웁니다"),
+    ("listGrants", "사용자의 역할 목록"),
+    ("putGrant", "도메인이나 사이트 전체의 역할을 줍니다"),
+    ("revokeGrant", "역할을 거둡니다"),
+    ("listDomains", "도메인 목록"),
+    (
+        "createDomain",
+        "도메인과 그 안의 프로젝트 default를 만듭니다",
+    ),
+    ("changeDomain", "도메인의 제목을 바꿉니다 (If-Match 필요)"),
+    ("listProjects", "프로젝트 목록"),
+    ("createProject", "프로젝트를 만듭니다"),
+    ("getProject", "프로젝트 하나를 보여 줍니다"),
+    (
+        "changeProject",
+        "제목을 바꾸거나 프로젝트를 보관하거나 되살립니다 (If-Match 필요)",
+    ),
+    ("listMembers", "프로젝트의 구성원 목록"),
+    (
+        "putMember",
+        "사용자를 구성원으로 추가하거나 구성원의 역할을 바꿉니다",
+    ),
+    ("removeMember", "구성원을 내보냅니다"),
+    ("getMe", "호출한 사용자"),
+    ("changeMe", "언어, 테마, 시간대를 정합니다"),
+    ("changePassword", "내 비밀번호를 바꿉니다"),
+    ("listTokens", "내 토큰 목록"),
+    (
+        "createToken",
+        "토큰을 만듭니다. 비밀 값은 이 응답에만 있습니다",
+    ),
+    ("revokeToken", "ID나 이름으로 토큰을 폐기합니다"),
+    ("signIn", "사용자 이름과 비밀번호로 토큰을 받습니다"),
+    ("setUp", "첫 관리자를 한 번 만듭니다"),
+    (
+        "drawSetupLink",
+        "첫 관리자를 만드는 링크를 만듭니다. 서버의 root만 할 수 있습니다",
+    ),
+    (
+        "followEvents",
+        "server-sent events로 받는 이벤트. Last-Event-ID 다음부터 이어집니다",
+    ),
+    ("getOverview", "한눈에 보는 서버"),
+    ("getCapabilities", "이 서버가 할 수 있는 일"),
+    ("getSettings", "모든 설정: 값, 기본값, 값을 정한 곳"),
+    (
+        "reloadSettings",
+        "설정을 다시 읽습니다. 잘못이 있으면 아무것도 바꾸지 않습니다",
+    ),
+    ("listBackups", "서버의 백업과 최근 실패"),
+    ("makeBackup", "지금 백업하고, 검사를 마치면 응답합니다"),
+    (
+        "getBackup",
+        "백업 하나를 파일로 받습니다. 암호 문구로만 열 수 있습니다",
+    ),
+    ("diagnose", "fardel doctor처럼 서버를 점검합니다"),
+    (
+        "makeSupportBundle",
+        "로그, 점검, 상태를 비밀 없이 파일 하나에 담습니다",
+    ),
+    (
+        "listFindings",
+        "카탈로그에서 어긋난 점. 온전하면 비어 있습니다",
+    ),
+    ("getTrust", "이 서버의 인증 기관과 지문"),
+    ("getTls", "지금 쓰는 인증서"),
+    (
+        "requestCertificate",
+        "서버에 남는 키와 인증서 요청을 만듭니다",
+    ),
+    (
+        "importCertificate",
+        "사이트의 인증서를 넣습니다. 맞지 않으면 아무것도 바꾸지 않습니다",
+    ),
+    (
+        "resetCertificate",
+        "이 서버의 인증서나 이전 사이트 인증서로 돌아갑니다",
+    ),
+    ("alive", "프로세스가 살아 있습니다"),
+    ("ready", "일할 수 있는지를 항목별로 보여 줍니다"),
+    ("figures", "OpenMetrics 형식의 수치"),
+    ("version", "이름과 버전"),
+    ("describe", "이 문서"),
+];
+
+/// Operation, word of its query, meaning.
+const QUERIES: &[(&str, &str, &str)] = &[
+    (
+        "listSessions",
+        "q",
+        "state:running outcome:failed owner:mina image:host name:vit label:team=vision kind:batch replicas:ID 또는 단어",
+    ),
+    (
+        "listSessions",
+        "sort",
+        "created_at, started_at, ended_at 또는 name. 앞에 -를 붙이면 거꾸로",
+    ),
+    ("listSessions", "limit", "1부터 500까지, 없으면 50"),
+    ("listSessions", "cursor", "앞 쪽의 응답에 있는 값"),
+    ("listSessions", "scope", "mine 또는 all"),
+    (
+        "launch",
+        "dry_run",
+        "true면 일어날 일을 설명만 하고 만들지 않음",
+    ),
+    (
+        "getSession",
+        "wait",
+        "running 또는 ended. 그 상태가 되면 응답",
+    ),
+    ("getSession", "patience", "기다릴 시간(초), 최대 60"),
+    ("readLog", "since", "받고 싶은 첫 바이트"),
+    ("readLog", "follow", "1이면 세션이 끝날 때까지 이어서 받음"),
+    ("attach", "cols", "열 수"),
+    ("attach", "rows", "행 수"),
+    ("exec", "command", "프로그램과 인자. 하나씩 차례로"),
+    ("exec", "env", "NAME=VALUE, 여러 번 가능"),
+    ("exec", "cwd", "시작할 디렉터리"),
+    ("exec", "user", "사용자 이름 또는 uid[:gid]"),
+    ("exec", "cols", "열 수. rows와 함께 쓰면 터미널을 줌"),
+    ("exec", "rows", "행 수"),
+    ("listQueue", "cursor", "응답의 next_cursor"),
+    ("listSamples", "since", "RFC 3339 시각. 그 뒤의 것만"),
+    (
+        "getHistory",
+        "of",
+        "site, me, gpu:ID 또는 user:NAME. 없으면 site",
+    ),
+    (
+        "getHistory",
+        "range",
+        "hour, day, week 또는 month. 없으면 day",
+    ),
+    ("revokeGrant", "role", "auditor 또는 administrator"),
+    ("revokeGrant", "domain", "도메인의 이름. 없으면 사이트 전체"),
+    (
+        "followEvents",
+        "topics",
+        "sessions, images, users, projects, nodes, gpus, operations, system. 쉼표로 나눔",
+    ),
+    ("followEvents", "since", "알고 있는 마지막 변경의 번호"),
+    (
+        "makeSupportBundle",
+        "dry_run",
+        "true면 담을 것을 보여 주기만 하고 만들지 않음",
+    ),
+];
+
+/// What an operation does; None for one that the table lacks.
+pub(super) fn summary(operation: &str) -> Option<&'static str> {
+    let mut known = SUMMARIES.iter();
+    known
+        .find(|(name, _)| *name == operation)
+        .map(|(_, summary)| *summary)
+}
+
+/// What a word of an operation's query means; None for one that the table lacks.
+pub(super) fn query(operation: &str, word: &str) -> Option<&'static str> {
+    let mut known = QUERIES.iter();
+    known
+        .find(|(name, of, _)| *name == operation && *of == word)
+        .map(|(_, _, meaning)| *meaning)
+}
+
+/// What a value is: `list of Session` as `Session 목록`. Names of types stay.
+pub(super) fn kind(english: &str) -> String {
+    let each = english.split(" or ").map(|one| {
+        if let Some(items) = one.strip_prefix("list of ") {
+            return format!("{} 목록", kind(items));
+        }
+        match one.strip_prefix("map to ") {
+            Some(items) => format!("이름별 {}", kind(items)),
+            None => one.to_owned(),
+        }
+    });
+    each.collect::<Vec<String>>().join(" 또는 ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_and_every_word_of_its_query_has_korean_and_no_other_does() {
+        let reference = crate::doors::reference();
+        let operations = reference.groups.iter().flat_map(|group| &group.operations);
+        let (mut summaries, mut queries) = (0, 0);
+        for operation in operations {
+            let told = summary(operation.name).unwrap_or_default();
+            let is_korean = told.chars().any(|c| ('가'..='힣').contains(&c));
+            assert!(is_korean, "{}: {told}", operation.name);
+            summaries += 1;
+            for (word, _) in &operation.query {
+                let told = query(operation.name, word);
+                assert!(told.is_some(), "{} ?{word}=", operation.name);
+                queries += 1;
+            }
+        }
+        assert_eq!((summaries, queries), (SUMMARIES.len(), QUERIES.len()));
+    }
+
+    #[test]
+    fn kinds_of_values_keep_their_names() {
+        assert_eq!(kind("list of Session"), "Session 목록");
+        assert_eq!(kind("string or null"), "string 또는 null");
+        assert_eq!(kind("map to list of id"), "이름별 id 목록");
+        assert_eq!(kind("time"), "time");
+    }
+}
