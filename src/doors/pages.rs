@@ -411,7 +411,6 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "cancel-n" => t.queue_cancelled_n(of),
         "import" => t.notice_import().to_owned(),
         "password" => t.me_password_done().to_owned(),
-        "password-first" => t.me_password_first().to_owned(),
         "token-gone" => t.me_token_gone().to_owned(),
         "settings" => t.notice_settings(of),
         "backup" => t.notice_backup(of),

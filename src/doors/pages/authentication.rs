@@ -27,7 +27,7 @@ impl FromRequestParts<PagesContext> for PageCaller {
         match prove(parts, console).await {
             Ok(Some(caller)) if caller.must_change_password && !is_open(parts.uri.path()) => {
                 let visit = RequestContext::in_parts(parts);
-                Err(led(&visit, "/me?notice=password-first"))
+                Err(led(&visit, "/me"))
             }
             Ok(Some(caller)) => {
                 // So that the menu's number is of now. A fault shows on the page that reads the same rows.

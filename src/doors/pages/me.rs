@@ -119,7 +119,10 @@ async fn shown(
     let zones = zones(&zone);
     let page = MePage {
         t,
-        alert,
+        alert: alert.or_else(|| {
+            let first = caller.must_change_password;
+            first.then(|| Alert::warning(t.me_password_first()))
+        }),
         who: format!("{} · {role}", caller.name),
         user: caller.name.to_string(),
         shortest: MIN_PASSWORD,
