@@ -6,6 +6,7 @@ pub mod api;
 pub mod bench;
 pub mod cli;
 pub mod console;
+pub mod csv;
 pub mod download;
 pub mod host;
 pub mod listener;
