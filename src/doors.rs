@@ -85,6 +85,9 @@ fn shown(
         body: route.body.unwrap_or_default(),
         answer: match route.answer {
             SuccessReply::Schema(name) => vec![schema(name)],
+            SuccessReply::SchemaOrCsv(name) => {
+                vec![schema(name), AnswerKind::Other("text/csv".to_owned())]
+            }
             SuccessReply::Either(one, another) => vec![schema(one), schema(another)],
             SuccessReply::Json => other("JSON"),
             SuccessReply::File(kind) => other(kind),
