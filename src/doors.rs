@@ -6,6 +6,7 @@ pub mod api;
 pub mod bench;
 pub mod cli;
 pub mod console;
+pub mod csv;
 pub mod download;
 pub mod host;
 pub mod listener;
@@ -84,6 +85,9 @@ fn shown(
         body: route.body.unwrap_or_default(),
         answer: match route.answer {
             SuccessReply::Schema(name) => vec![schema(name)],
+            SuccessReply::SchemaOrCsv(name) => {
+                vec![schema(name), AnswerKind::Other("text/csv".to_owned())]
+            }
             SuccessReply::Either(one, another) => vec![schema(one), schema(another)],
             SuccessReply::Json => other("JSON"),
             SuccessReply::File(kind) => other(kind),

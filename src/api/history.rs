@@ -66,6 +66,13 @@ pub struct History {
     pub points: Vec<HistoryPoint>,
 }
 
+impl History {
+    /// It is that of a device.
+    pub fn is_of_device(&self) -> bool {
+        self.of.starts_with("gpu:")
+    }
+}
+
 /// Means over the seconds that one point stands for; null where unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HistoryPoint {

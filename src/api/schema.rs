@@ -8,8 +8,8 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
-    certificates, events, gpus, history, images, operations, problem, rosters, sessions, tenancy,
-    users,
+    certificates, events, gpus, history, images, nodes, notices, operations, problem, rosters,
+    sessions, settings, tenancy, users,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -35,6 +35,11 @@ fn named() -> Schemas {
     collect::<ExplanationShape>(&mut all);
     collect::<gpus::Gpus>(&mut all);
     collect::<history::History>(&mut all);
+    collect::<events::EventSearchPage>(&mut all);
+    collect::<nodes::NodeDetail>(&mut all);
+    collect::<nodes::MaintenanceBody>(&mut all);
+    collect::<settings::SettingBody>(&mut all);
+    collect::<settings::SettingChange>(&mut all);
     collect::<gpus::CordonRequest>(&mut all);
     collect::<gpus::DrainRequest>(&mut all);
     collect::<gpus::PartitionRequest>(&mut all);
@@ -77,6 +82,9 @@ fn pages(all: &mut Schemas) {
     page::<sessions::WaitingView>(all);
     page::<sessions::UsageSample>(all);
     page::<events::EventView>(all);
+    page::<nodes::NodeView>(all);
+    page::<notices::NoticeView>(all);
+    page::<settings::SettingView>(all);
     page::<ImageShape>(all);
     page::<images::UploadView>(all);
     page::<operations::OperationView>(all);

@@ -139,7 +139,7 @@ pub struct SessionView {
     pub scheduled_at: Option<Timestamp>,
     #[schema(value_type = Option<String>, format = DateTime)]
     pub started_at: Option<Timestamp>,
-    /// Whole seconds from its place in the queue to its start, of its latest start; null before that.
+    /// Whole seconds that it waited in the queue for its latest place, without the time on hold; null while it has none.
     #[serde(default)]
     pub waited_seconds: Option<u64>,
     #[schema(value_type = Option<String>, format = DateTime)]

@@ -731,7 +731,7 @@ fn built_in(variable: &dyn Fn(&str) -> Option<String>) -> Vec<EffectiveSetting> 
 }
 
 /// A value as a settings file writes it; None for empty text.
-fn literal(text: &str) -> Option<Value> {
+pub fn literal(text: &str) -> Option<Value> {
     let mut table: Table = format!("value = {text}").parse().ok()?;
     table.remove("value")
 }

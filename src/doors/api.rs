@@ -10,11 +10,14 @@ mod gpus;
 mod history;
 mod images;
 mod middleware;
+mod nodes;
+mod notices;
 pub mod openapi;
 mod replay;
 mod responses;
 mod rosters;
 mod sessions;
+mod settings;
 mod streams;
 mod system;
 mod tenancy;
@@ -148,14 +151,27 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             get(users::list_tokens).post(users::create_token),
         )
         .route("/me/tokens/{id}", delete(users::revoke_token))
+        .route("/me/notices", get(notices::list))
+        .route("/me/notices/read", post(notices::mark_read))
         .route("/sign-in", post(users::sign_in))
         .route("/setup", post(users::set_up))
         .route("/setup/link", post(users::setup_links))
         .route("/events", get(events::follow))
+        .route("/events/search", get(events::search))
         .route("/overview", get(system::overview))
         .route("/capabilities", get(system::capabilities))
-        .route("/settings", get(system::settings))
-        .route("/settings/reload", post(system::reload_settings))
+        .route("/nodes", get(nodes::list))
+        .route("/nodes/{name}", get(nodes::get))
+        .route("/nodes/{name}/maintenance", post(nodes::maintain))
+        .route("/settings", get(settings::list))
+        .route("/settings/reload", post(settings::reload))
+        .route(
+            "/settings/{key}",
+            get(settings::get)
+                .put(settings::set)
+                .delete(settings::unset),
+        )
+        .route("/settings/{key}/undo", post(settings::undo))
         .route("/backups", get(system::backups).post(system::back_up))
         .route("/backups/{name}", get(system::take_backup))
         .route("/findings", get(system::findings))

@@ -8,18 +8,23 @@ mod certificates;
 mod client;
 mod columns;
 mod error;
+mod events;
 mod explain;
 mod format;
 mod gpus;
+mod history;
 mod images;
 mod korean;
 mod launch;
 pub mod login;
 mod manual;
+mod nodes;
+mod notices;
 mod output;
 pub(crate) mod refused;
 mod rosters;
 mod sessions;
+mod settings;
 mod system;
 mod tenancy;
 mod terminal;
@@ -195,9 +200,19 @@ async fn execute(
         Command::Drain { timeout } => sessions::drain(&client, view, &timeout).await,
         Command::Gpu(request) => gpus::gpu(&client, view, request).await,
         Command::Top => system::top(&client, view).await,
-        Command::Event(request) => system::events(&client, view, request).await,
+        Command::Event(request) => events::event(&client, view, request).await,
+        Command::Notices { read } => notices::notices(&client, view, read).await,
+        Command::Node(request) => nodes::node(&client, view, request).await,
+        Command::History(request) => history::history(&client, view, &request).await,
         Command::Api(request) => system::api(&client, request).await,
-        Command::Config(args::Config::Reload) => system::reload(&client, view).await,
+        Command::Config(
+            verb @ (args::Config::Ls
+            | args::Config::Get { .. }
+            | args::Config::Set { .. }
+            | args::Config::Unset { .. }
+            | args::Config::Undo { .. }
+            | args::Config::Reload),
+        ) => settings::config(&client, view, verb).await,
         Command::Backup(args::Backup::Ls) => system::backups(&client, view).await,
         Command::Backup(args::Backup::Now) => system::back_up(&client, view).await,
         Command::Backup(args::Backup::Download { name, file }) => {

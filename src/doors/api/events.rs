@@ -1,11 +1,12 @@
-//! The journal as server-sent events: what changed, resumed by number. Bounded by what one reader
+//! The journal as pages and files that a search finds, and as server-sent events: what changed, resumed by number. Bounded by what one reader
 //! takes; a reader that is slow is not waited for, it catches up from the journal.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use axum::extract::State;
+use api::events::EventSearchQuery;
+use axum::extract::{RawQuery, State};
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -14,12 +15,14 @@ use rules::refusal::Refusal;
 use rules::refusals;
 use serde::Deserialize;
 use server::access::{Lease, lease};
+use server::actions::journal;
 use server::events::{Next, Subscription, subscribe};
 
 use super::ApiContext;
 use super::authentication::ApiCaller;
 use super::body::QueryParameters;
-use super::responses::ApiResult;
+use super::responses::{self, ApiResult};
+use crate::doors::csv;
 
 /// Keeps the connection alive through proxies, and finds readers that are gone.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -35,6 +38,28 @@ const TOPICS: [&str; 8] = [
     "operations",
     "system",
 ];
+
+/// A page of JSON, or where the client asks for it a file of all that the search finds, at most 10,000 events.
+pub(super) async fn search(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    headers: HeaderMap,
+    RawQuery(raw): RawQuery,
+    QueryParameters(query): QueryParameters<EventSearchQuery>,
+) -> ApiResult {
+    if responses::wants_csv(&headers) {
+        let found = journal::search_all(&api.server, &caller, &query).await?;
+        return responses::table("events.csv", csv::events(&found));
+    }
+    let page = journal::search(&api.server, &caller, &query).await?;
+    let response = responses::whole(&headers, &page)?;
+    Ok(responses::linked(
+        response,
+        "/api/v1/events/search",
+        &raw.unwrap_or_default(),
+        page.next_cursor.as_deref(),
+    ))
+}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]

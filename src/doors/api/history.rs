@@ -1,4 +1,4 @@
-//! What was given and used over time, over REST.
+//! What was given and used over time, over REST: as JSON, or as comma-separated values where the client asks for them.
 
 use api::history::HistoryRange;
 use axum::extract::State;
@@ -11,6 +11,7 @@ use super::ApiContext;
 use super::authentication::ApiCaller;
 use super::body::QueryParameters;
 use super::responses::{self, ApiResult};
+use crate::doors::csv;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -31,5 +32,8 @@ pub(super) async fn show(
             .ok_or_else(|| refusals::history_range_unknown().at("/range"))?,
     };
     let history = history::history(&api.server, &caller, &query.of, range).await?;
+    if responses::wants_csv(&headers) {
+        return responses::table(&csv::history_name(&history), csv::history(&history));
+    }
     responses::whole(&headers, &history)
 }

@@ -52,6 +52,8 @@ pub struct DocumentedRoute {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SuccessReply {
     Schema(&'static str),
+    /// A schema, or comma-separated values where `Accept` asks for them.
+    SchemaOrCsv(&'static str),
     /// One of two schemas.
     Either(&'static str, &'static str),
     /// JSON of no fixed shape.
@@ -244,6 +246,10 @@ pub fn refusals(route: &DocumentedRoute) -> BTreeSet<u16> {
 fn success(answer: SuccessReply) -> Value {
     let content = match answer {
         SuccessReply::Schema(name) => json!({"application/json": {"schema": reference(name)}}),
+        SuccessReply::SchemaOrCsv(name) => json!({
+            "application/json": {"schema": reference(name)},
+            "text/csv": {"schema": {"type": "string"}},
+        }),
         SuccessReply::Either(one, other) => json!({
             "application/json": {"schema": {"oneOf": [reference(one), reference(other)]}},
         }),

@@ -10,6 +10,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::doors::problem::ProblemResponse;
+use crate::doors::{csv, download};
 
 /// What a handler gives.
 pub(super) type ApiResult = Result<Response, ProblemResponse>;
@@ -55,19 +56,48 @@ pub(super) fn page<T: Serialize>(
     query: &str,
     page: &ListPage<T>,
 ) -> ApiResult {
-    let mut response = whole(headers, page)?;
-    if let Some(cursor) = &page.next_cursor {
-        let kept = query
-            .split('&')
-            .filter(|pair| !pair.is_empty() && !pair.starts_with("cursor="))
-            .map(|pair| format!("{pair}&"))
-            .collect::<String>();
-        let link = format!("<{path}?{kept}cursor={cursor}>; rel=\"next\"");
-        if let Ok(link) = HeaderValue::from_str(&link) {
-            response.headers_mut().insert(header::LINK, link);
-        }
+    let response = whole(headers, page)?;
+    Ok(linked(response, path, query, page.next_cursor.as_deref()))
+}
+
+/// A page with the address of the next one, where there is one. `query` is what the client asked.
+pub(super) fn linked(
+    mut response: Response,
+    path: &str,
+    query: &str,
+    cursor: Option<&str>,
+) -> Response {
+    let Some(cursor) = cursor else {
+        return response;
+    };
+    let kept = query
+        .split('&')
+        .filter(|pair| !pair.is_empty() && !pair.starts_with("cursor="))
+        .map(|pair| format!("{pair}&"))
+        .collect::<String>();
+    let link = format!("<{path}?{kept}cursor={cursor}>; rel=\"next\"");
+    if let Ok(link) = HeaderValue::from_str(&link) {
+        response.headers_mut().insert(header::LINK, link);
     }
-    Ok(response)
+    response
+}
+
+/// Whether the client asks for comma-separated values rather than JSON: `Accept` names them first.
+pub(super) fn wants_csv(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|kind| kind.split(';').next().unwrap_or_default().trim())
+        .find(|kind| matches!(*kind, "text/csv" | "application/json"))
+        .is_some_and(|kind| kind == "text/csv")
+}
+
+/// A file of comma-separated values, in the place of a body of JSON.
+pub(super) fn table(name: &str, text: String) -> ApiResult {
+    let file = download::bytes(name, csv::KIND, text.into_bytes());
+    Ok(with_header(file, "vary", "accept"))
 }
 
 /// Something new, and where it is.

@@ -55,26 +55,6 @@ pub(super) async fn capabilities(ApiCaller(_): ApiCaller, headers: HeaderMap) ->
     responses::whole(&headers, &body)
 }
 
-/// Every setting with its value, default and source, for administrators.
-pub(super) async fn settings(
-    State(api): State<ApiContext>,
-    ApiCaller(caller): ApiCaller,
-    headers: HeaderMap,
-) -> ApiResult {
-    let settings = system::settings(&api.server, &caller).await?;
-    responses::all(&headers, settings)
-}
-
-/// Reads the settings again; a reading with a fault changes nothing.
-pub(super) async fn reload_settings(
-    State(api): State<ApiContext>,
-    ApiCaller(caller): ApiCaller,
-    headers: HeaderMap,
-) -> ApiResult {
-    let done = system::reload_settings(&api.server, &caller).await?;
-    responses::whole(&headers, &done)
-}
-
 /// How the backups stand that the server makes by itself.
 pub(super) async fn backups(
     State(api): State<ApiContext>,

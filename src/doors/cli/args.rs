@@ -170,9 +170,25 @@ pub enum Command {
     Gpu(GpuCommand),
     /// Show the use of the machine and recent events
     Top,
-    /// Events: follow changes live
-    #[command(subcommand)]
+    /// Events: search what happened, follow changes live
+    #[command(subcommand, visible_alias = "events")]
     Event(EventCommand),
+    /// Your notices: sessions that started, ended, or soon end by their time limit
+    Notices {
+        /// Mark them as read afterwards
+        #[arg(long)]
+        read: bool,
+    },
+    /// Nodes: what each has, what its kernel says, maintenance
+    #[command(subcommand, visible_alias = "nodes")]
+    Node(NodeCommand),
+    /// Show what was given and used over an hour to a month
+    ///
+    /// -o csv prints the file of the console: times in UTC, sizes in bytes.
+    #[command(after_help = "Examples:\n  \
+        fardel history --range week\n  \
+        fardel history --of user:mina --range month -o csv > mina.csv")]
+    History(HistoryArguments),
     /// Jobs such as imports
     #[command(subcommand, visible_alias = "operation")]
     Job(JobCommand),
@@ -235,8 +251,8 @@ pub enum Command {
     /// One file for technical support
     #[command(subcommand)]
     Support(Support),
-    /// Settings: check a file, show the effective values
-    #[command(subcommand)]
+    /// Settings: show, check, change, undo
+    #[command(subcommand, visible_alias = "settings")]
     Config(Config),
     /// Backups of catalog, settings and keys: make, check, restore
     #[command(subcommand)]
@@ -743,8 +759,99 @@ pub enum QueueCommand {
     Ls,
 }
 
+#[derive(Debug, Clone, Args)]
+pub struct HistoryArguments {
+    /// site, me, gpu:INDEX or gpu:NAME, user:NAME
+    #[arg(long, value_name = "WHAT", default_value = "site")]
+    pub of: String,
+    /// How far back
+    #[arg(long, value_name = "RANGE", default_value = "day", value_parser = ["hour", "day", "week", "month"])]
+    pub range: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum NodeCommand {
+    /// List nodes with their state and what is free
+    Ls,
+    /// Show one node: load, pressure, disks, networks, heat
+    Get {
+        /// Name of the node; left out where there is only one
+        #[arg(value_name = "NODE")]
+        node: Option<String>,
+    },
+    /// Let a node take no new sessions, or take them again
+    ///
+    /// What runs there goes on. Everyone whose session waits for the node reads the message.
+    #[command(after_help = "Examples:\n  \
+        fardel node maintenance on -m 'new fans at noon'\n  \
+        fardel node maintenance off")]
+    Maintenance {
+        #[arg(value_enum, value_name = "STATE")]
+        state: MaintenanceState,
+        /// Name of the node; left out where there is only one
+        #[arg(value_name = "NODE")]
+        node: Option<String>,
+        /// Why, in a few words
+        #[arg(short, long, default_value = "", hide_default_value = true)]
+        message: String,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum MaintenanceState {
+    On,
+    Off,
+}
+
+/// Which events are searched for.
+#[derive(Debug, Clone, Args)]
+pub struct EventLs {
+    /// Words: each stands in the code, the object, its name, the user, or the state before or after
+    #[arg(value_name = "WORD")]
+    pub words: Vec<String>,
+    /// A topic such as sessions, or a code or its beginning such as session.ended
+    #[arg(
+        long,
+        value_name = "KIND",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub kind: String,
+    /// Id of a thing, or name of a session
+    #[arg(
+        long,
+        value_name = "OBJECT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub object: String,
+    /// Who did it, or whose account it is about
+    #[arg(
+        long,
+        value_name = "USER",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub user: String,
+    /// From then on: 2h, 7d ago, 2026-01-31, or 2026-01-31T18:00:00Z; days are those of UTC
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Up to then, written the same way; a day counts to its end
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// Maximum number of events
+    #[arg(short = 'n', long, value_name = "NUMBER", default_value_t = 50)]
+    pub limit: u32,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum EventCommand {
+    /// Search what happened, newest first
+    #[command(after_help = "Examples:\n  \
+        fardel event ls oom --since 2h\n  \
+        fardel event ls --kind session.ended --user mina -n 200\n  \
+        fardel events ls --object train-1 --since 2026-01-31 --until 2026-01-31 -o csv")]
+    Ls(EventLs),
     /// Follow changes
     Watch {
         /// Begin after this number instead of now
@@ -1174,6 +1281,13 @@ pub struct Login {
     pub expires: String,
 }
 
+#[derive(Debug, Clone, Args)]
+pub struct DryRun {
+    /// Check it in full, and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum Config {
     /// Check a settings file; says what is wrong and where
@@ -1182,10 +1296,46 @@ pub enum Config {
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },
-    /// Show the effective values and the source of each
+    /// Show the effective values and the source of each, without a server
     Show {
         #[command(flatten)]
         place: PlaceArguments,
+    },
+    /// List the settings of the running server
+    Ls,
+    /// Show one setting of the running server
+    Get {
+        #[arg(value_name = "KEY")]
+        key: String,
+    },
+    /// Set a setting in the settings file; a value that does not fit changes nothing
+    ///
+    /// The running server checks all its sources with the new value first, then writes the file and takes
+    /// it up, or says that it waits for a restart.
+    #[command(after_help = "Examples:\n  \
+        fardel config set backup_keep 14\n  \
+        fardel config set gpu_units 10 --dry-run")]
+    Set {
+        #[arg(value_name = "KEY")]
+        key: String,
+        #[arg(value_name = "VALUE")]
+        value: String,
+        #[command(flatten)]
+        dry: DryRun,
+    },
+    /// Set a setting back to its default
+    Unset {
+        #[arg(value_name = "KEY")]
+        key: String,
+        #[command(flatten)]
+        dry: DryRun,
+    },
+    /// Undo the last change of a setting
+    Undo {
+        #[arg(value_name = "KEY")]
+        key: String,
+        #[command(flatten)]
+        dry: DryRun,
     },
     /// Print a settings file with every key and its default, commented out
     Sample,

@@ -134,6 +134,12 @@ impl Extra {
         self.headers.push((name.to_owned(), value.into()));
         self
     }
+
+    /// Whether a header of that name goes with it.
+    fn names(&self, name: &str) -> bool {
+        let mut headers = self.headers.iter();
+        headers.any(|(known, _)| known.eq_ignore_ascii_case(name))
+    }
 }
 
 impl HttpClient {
@@ -246,8 +252,10 @@ impl HttpClient {
             .uri(path)
             .header("Host", self.address.authority())
             .header("User-Agent", concat!("fardel/", env!("CARGO_PKG_VERSION")))
-            .header("Accept", "application/json")
             .header("Accept-Language", &self.language);
+        if !extra.names("Accept") {
+            request = request.header("Accept", "application/json");
+        }
         if let Some(token) = &self.token {
             request = request.header("Authorization", format!("Bearer {token}"));
         }

@@ -5,9 +5,13 @@ use std::collections::BTreeMap;
 
 use api::events::EventView;
 use api::gpus::Gpu;
+use api::history::HistoryPoint;
+use api::nodes::NodeView;
+use api::notices::{NoticeView, NoticeWord};
 use api::operations::OperationView;
 use api::rosters::{RosterRow, RosterSlip, RosterView};
 use api::sessions::{SessionView, UsageSample, WaitingView};
+use api::settings::SettingView;
 use api::tenancy::{DomainView, GrantView, MemberView, ProjectView};
 use api::users::TokenView;
 use rules::grants::GrantRole;
@@ -81,6 +85,7 @@ pub(super) const SESSIONS: &[Column<SessionView>] = &[
     column("LABELS", 9, |r, _| labels(&r.labels)),
     column("COMMAND", 9, |r, _| dash(&r.command.join(" "))),
     column("REASON", 7, |r, _| reason(r)),
+    column("WAITED", 9, |r, _| maybe(r.waited_seconds.map(span))),
 ];
 
 pub(super) const SESSION: &[Column<SessionView>] = &[
@@ -167,6 +172,156 @@ pub(super) const EVENTS: &[Column<EventView>] = &[
     column("WHAT", 0, |r, _| what(r)),
     column("NUMBER", 9, |r, _| r.sequence.to_string()),
     column("OBJECT", 9, |r, _| dash(&r.object)),
+];
+
+/// An event that a search found, with the name of its object where it has one.
+#[derive(serde::Deserialize)]
+pub(super) struct FoundEvent {
+    #[serde(flatten)]
+    event: EventView,
+    #[serde(default)]
+    name: Option<String>,
+}
+
+pub(super) const FOUND_EVENTS: &[Column<FoundEvent>] = &[
+    column("AT", 0, |r, _| r.event.at.to_string()),
+    column("CODE", 1, |r, _| dash(&r.event.code)),
+    column("OBJECT", 3, |r, _| {
+        dash(r.name.as_deref().unwrap_or(&r.event.object))
+    }),
+    column("WHO", 2, |r, _| dash(&r.event.actor)),
+    column("WHAT", 0, |r, _| what(&r.event)),
+    column("NUMBER", 9, |r, _| r.event.sequence.to_string()),
+    column("TOPIC", 9, |r, _| dash(&r.event.topic)),
+    column("ID", 9, |r, _| dash(&r.event.object)),
+];
+
+/// `8`, `8, 1 cordoned`, `8 (simulated)`.
+pub(super) fn gpus_of(node: &NodeView) -> String {
+    let mut words = node.gpus.to_string();
+    if node.gpus_cordoned > 0 {
+        words.push_str(&format!(", {} cordoned", node.gpus_cordoned));
+    }
+    if node.simulated {
+        words.push_str(" (simulated)");
+    }
+    words
+}
+
+pub(super) const NODES: &[Column<NodeView>] = &[
+    column("NAME", 0, |r, _| r.name.clone()),
+    column("STATE", 0, |r, _| r.state.word().to_owned()),
+    column("CPU", 2, |r, _| format!("{} of {}", r.cpu_used, r.cpu)),
+    column("MEMORY", 3, |r, _| {
+        format!("{} of {}", r.memory_used, r.memory)
+    }),
+    column("GPUS", 3, |r, _| gpus_of(r)),
+    column("SESSIONS", 4, |r, _| r.sessions.to_string()),
+    column("REPORTED", 5, |r, v| {
+        format!("{} ago", age(r.seen_at, v.now))
+    }),
+    column("MESSAGE", 1, |r, _| dash(&r.message)),
+    column("PROBLEMS", 9, |r, _| {
+        let texts: Vec<&str> = r.problems.iter().map(|one| one.text.as_str()).collect();
+        dash(&texts.join(" "))
+    }),
+    column("ID", 9, |r, _| r.id.to_string()),
+];
+
+fn told(notice: &NoticeView) -> String {
+    match (notice.kind, notice.outcome) {
+        (NoticeWord::Started, _) => "started".to_owned(),
+        (NoticeWord::Ended, Some(outcome)) => format!("ended, {}", outcome.word()),
+        (NoticeWord::Ended, None) => "ended".to_owned(),
+        (NoticeWord::Cancelled, _) => "cancelled".to_owned(),
+        (NoticeWord::GpuWarned, _) => "uses more GPU memory than it was given".to_owned(),
+        (NoticeWord::WillEnd, _) => format!("ends at {}", notice.at),
+    }
+}
+
+pub(super) const NOTICES: &[Column<NoticeView>] = &[
+    column("AT", 1, |r, _| r.at.to_string()),
+    column("SESSION", 0, |r, _| {
+        r.name.clone().unwrap_or_else(|| "(deleted)".to_owned())
+    }),
+    column("WHAT", 0, |r, _| told(r)),
+    column("WHY", 2, |r, _| {
+        maybe(r.reason.as_ref().map(|reason| &reason.text))
+    }),
+    column("NEW", 0, |r, _| match r.unread {
+        true => "new".to_owned(),
+        false => "-".to_owned(),
+    }),
+    column("ID", 9, |r, _| r.session.clone()),
+];
+
+fn waiting(setting: &SettingView) -> String {
+    match &setting.waiting {
+        Some(waiting) => format::setting_value(waiting.value.as_ref()),
+        None => "-".to_owned(),
+    }
+}
+
+/// What an undo would set.
+fn undo(setting: &SettingView) -> String {
+    match &setting.undo {
+        None => "-".to_owned(),
+        Some(earlier) => match &earlier.value {
+            None => "default".to_owned(),
+            value => format::setting_value(value.as_ref()),
+        },
+    }
+}
+
+pub(super) const SETTINGS: &[Column<SettingView>] = &[
+    column("KEY", 0, |r, _| r.key.clone()),
+    column("VALUE", 0, |r, _| format::setting_value(r.value.as_ref())),
+    column("AFTER A RESTART", 1, |r, _| waiting(r)),
+    column("DEFAULT", 3, |r, _| {
+        format::setting_value(r.default.as_ref())
+    }),
+    column("SOURCE", 2, |r, _| r.source.clone()),
+    column("UNDO", 9, |r, _| undo(r)),
+    column("VARIABLE", 9, |r, _| r.variable.clone()),
+    column("ABOUT", 9, |r, _| r.about.clone()),
+];
+
+pub(super) const SETTING: &[Column<SettingView>] = &[
+    column("KEY", 0, |r, _| r.key.clone()),
+    column("ABOUT", 0, |r, _| r.about.clone()),
+    column("VALUE", 0, |r, _| format::setting_value(r.value.as_ref())),
+    column("AFTER A RESTART", 0, |r, _| waiting(r)),
+    column("DEFAULT", 0, |r, _| {
+        format::setting_value(r.default.as_ref())
+    }),
+    column("SOURCE", 0, |r, _| r.source.clone()),
+    column("UNDO", 0, |r, _| undo(r)),
+    column("VARIABLE", 0, |r, _| r.variable.clone()),
+];
+
+/// Bytes that were measured as a mean.
+fn mean(amount: Option<f64>) -> String {
+    bytes(amount.map(|amount| rules::units::Bytes(amount as u64)))
+}
+
+fn two(number: Option<f64>) -> String {
+    number.map_or("-".to_owned(), |number| format!("{number:.2}"))
+}
+
+pub(super) const HISTORY: &[Column<HistoryPoint>] = &[
+    column("AT", 0, |r, _| r.at.to_string()),
+    column("CPU GIVEN", 3, |r, _| two(Some(r.cpu_allocated))),
+    column("CPU USED", 1, |r, _| two(Some(r.cpu_busy))),
+    column("MEMORY GIVEN", 4, |r, _| mean(Some(r.memory_allocated))),
+    column("MEMORY USED", 2, |r, _| mean(Some(r.memory_used))),
+    column("GPU GIVEN", 1, |r, _| two(Some(r.gpu_allocated))),
+    column("GPU USED", 1, |r, _| two(r.gpu_busy)),
+    column("GPU MEMORY GIVEN", 5, |r, _| {
+        mean(Some(r.gpu_memory_allocated))
+    }),
+    column("GPU MEMORY USED", 3, |r, _| mean(r.gpu_memory_used)),
+    column("CELSIUS", 9, |r, _| two(r.celsius)),
+    column("WATTS", 9, |r, _| two(r.watts)),
 ];
 
 pub(super) const IMAGES: &[Column<CatalogImage>] = &[

@@ -1,4 +1,4 @@
-//! Formats shares, grants and loads of devices for tables and sentences. Sends no request.
+//! Formats shares, grants and loads of devices, and values of settings, for tables and sentences. Sends no request.
 
 use api::gpus::GpuSlice;
 use api::sessions::GrantView;
@@ -8,8 +8,9 @@ use rules::resources::Demand;
 use rules::self_test::SelfTestStatus;
 use rules::session::SessionKind;
 use rules::units::{Bytes, GpuShare, Timestamp};
+use serde_json::Value;
 
-use super::output::span;
+use super::output::{dash, span};
 
 /// Seconds without work after which a slice is called idle, as on the pages.
 const IDLE_AFTER: u64 = 300;
@@ -34,6 +35,15 @@ pub(super) fn health(health: &Health) -> String {
         Health::Well => "well".to_owned(),
         Health::Worn { .. } => "worn".to_owned(),
         Health::Failing { .. } => "failing".to_owned(),
+    }
+}
+
+/// A value of a setting as people type it; `-` where nothing is set.
+pub(super) fn setting_value(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::String(text)) => dash(text),
+        Some(other) => other.to_string(),
     }
 }
 

@@ -1,20 +1,18 @@
-//! The machine as a whole: how full it is, what happens, the raw API, versions.
+//! The machine as a whole: how full it is, its backups, the raw API, versions.
 
 use std::io::{ErrorKind, Read, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
-use api::events::EventView;
 use hyper::Method;
 use rules::refusals;
 use serde_json::{Value, json};
 
-use super::answer::Answer;
-use super::args::{ApiArguments, EventCommand, Format};
+use super::args::{ApiArguments, Format};
 use super::client::{Extra, HttpClient, encoded, fresh_key};
-use super::error::{CliError, INTERRUPTED};
-use super::output::{self, OutputStyle, size, text};
-use super::{columns, complain, print, terminal, values};
+use super::error::CliError;
+use super::output::{OutputStyle, size, text};
+use super::print;
 
 pub(super) async fn top(client: &HttpClient, view: &OutputStyle) -> Result<u8, CliError> {
     let body = client.get("/api/v1/overview").await?;
@@ -47,34 +45,6 @@ pub(super) async fn top(client: &HttpClient, view: &OutputStyle) -> Result<u8, C
     for finding in body["findings"].as_array().into_iter().flatten() {
         lines.push_str(&format!("! {}\n", text(finding, "text")));
     }
-    print(&view.said(&body, &lines)?);
-    Ok(0)
-}
-
-/// Has the server read its settings again and says what came of it.
-pub(super) async fn reload(client: &HttpClient, view: &OutputStyle) -> Result<u8, CliError> {
-    let body = client.post("/api/v1/settings/reload", &json!({})).await?;
-    let names = |key: &str| {
-        let keys = body[key].as_array().into_iter().flatten();
-        keys.filter_map(Value::as_str)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    let lines = match (names("changed"), names("needs_restart")) {
-        (changed, waiting) if changed.is_empty() && waiting.is_empty() => {
-            "Nothing differs from what is in force.\n".to_owned()
-        }
-        (changed, waiting) => {
-            let mut lines = String::new();
-            if !changed.is_empty() {
-                lines.push_str(&format!("now in force: {changed}\n"));
-            }
-            if !waiting.is_empty() {
-                lines.push_str(&format!("after a restart of the server: {waiting}\n"));
-            }
-            lines
-        }
-    };
     print(&view.said(&body, &lines)?);
     Ok(0)
 }
@@ -165,94 +135,6 @@ pub(super) async fn download_backup(
     Ok(0)
 }
 
-/// Follows the journal. Tables print one line a change, everything else one JSON object a line.
-pub(super) async fn events(
-    client: &HttpClient,
-    view: &OutputStyle,
-    request: EventCommand,
-) -> Result<u8, CliError> {
-    let EventCommand::Watch {
-        since,
-        topics,
-        limit,
-    } = request;
-    let query = values::query(&[("topics", topics.join(","))]);
-    let mut position = since;
-    let mut seen = 0;
-    loop {
-        let headers = position
-            .map(|p| vec![("Last-Event-ID".to_owned(), p.to_string())])
-            .unwrap_or_default();
-        let mut flow = client
-            .flow(&format!("/api/v1/events{query}"), headers)
-            .await?;
-        let mut pending = String::new();
-        loop {
-            let piece = tokio::select! {
-                piece = flow.next() => piece,
-                signal = terminal::interrupted() => return signal.map(|()| INTERRUPTED),
-            };
-            let Ok(Some(bytes)) = piece else { break };
-            pending.push_str(&String::from_utf8_lossy(&bytes));
-            while let Some(end) = pending.find("\n\n") {
-                let block: String = pending.drain(..end + 2).collect();
-                let Some((name, data)) = event(&block) else {
-                    continue;
-                };
-                if name == "reset" {
-                    complain("some changes are no longer kept; going on from here\n");
-                    continue;
-                }
-                // The leave to listen has ended; asking again says why.
-                if name == "end" {
-                    continue;
-                }
-                let Ok(body) = serde_json::from_str::<Value>(&data) else {
-                    continue;
-                };
-                let change = Answer::<EventView>::of(body)?;
-                position = Some(change.read.sequence);
-                if matches!(view.format, Format::Table | Format::Wide) {
-                    let line = format!(
-                        "{}  {:<20}  {:<12}  {}",
-                        change.read.at,
-                        change.read.code,
-                        change.read.actor,
-                        columns::what(&change.read),
-                    );
-                    print(&format!("{}\n", output::shown(&line)));
-                } else {
-                    print(&format!("{}\n", change.body));
-                }
-                seen += 1;
-                if limit.is_some_and(|l| seen >= l) {
-                    return Ok(0);
-                }
-            }
-        }
-        // The server went away; it is asked again from the last number on.
-        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-    }
-}
-
-/// The name and the data of one event block; None for a comment such as the heartbeat.
-fn event(block: &str) -> Option<(String, String)> {
-    let mut name = "message".to_owned();
-    let mut data = Vec::new();
-    for line in block.lines() {
-        let Some((field, value)) = line.split_once(':') else {
-            continue;
-        };
-        let value = value.strip_prefix(' ').unwrap_or(value);
-        match field {
-            "event" => value.clone_into(&mut name),
-            "data" => data.push(value),
-            _ => {}
-        }
-    }
-    (!data.is_empty() || name == "reset").then(|| (name, data.join("\n")))
-}
-
 pub(super) async fn api(client: &HttpClient, request: ApiArguments) -> Result<u8, CliError> {
     let method: Method = request
         .method
@@ -336,18 +218,4 @@ pub(super) async fn version(client: &HttpClient, view: &OutputStyle) -> Result<u
     let at = text(&body, "server");
     print(&view.said(&body, &format!("fardel {own}\nserver {at}"))?);
     Ok(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn events_are_read_and_heartbeats_are_not_events() {
-        assert_eq!(event(": beat\n\n"), None);
-        assert_eq!(
-            event("id: 4\nevent: change\ndata: {\"a\":\ndata: 1}\n\n"),
-            Some(("change".into(), "{\"a\":\n1}".into()))
-        );
-    }
 }

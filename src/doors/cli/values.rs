@@ -1,6 +1,6 @@
 //! Values of flags as the API takes them: amounts, pairs, lengths of time, queries and paths. Sends nothing.
 
-use rules::units::{Bytes, CpuShare, GpuShare};
+use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::Surroundings;
@@ -120,6 +120,33 @@ pub(super) fn seconds(words: &str) -> Result<u64, CliError> {
     Ok(total)
 }
 
+/// Reads a time as users write it: `2h` or `7d` before `now`, a day, or RFC 3339. A day alone is one of UTC, and as an end
+/// its last moment.
+pub(super) fn moment(words: &str, ends: bool, now: Timestamp) -> Result<Timestamp, CliError> {
+    if let Ok(at) = Timestamp::parse(words) {
+        return Ok(at);
+    }
+    if let Ok(day) = words.parse::<jiff::civil::Date>() {
+        let begin = Timestamp::parse(&format!("{day}T00:00:00Z"))?;
+        return Ok(match ends {
+            true => Timestamp::from_millis(begin.plus_seconds(86_400).as_millis() - 1),
+            false => begin,
+        });
+    }
+    let back = seconds(words)
+        .ok()
+        .and_then(|back| i64::try_from(back).ok());
+    let back = back
+        .and_then(|back| back.checked_mul(1000))
+        .ok_or_else(|| {
+            CliError::usage(format!("{words:?} is not a time."))
+                .hint("For example: 2h, 7d, 2026-01-31 or 2026-01-31T18:00:00Z.")
+        })?;
+    Ok(Timestamp::from_millis(
+        now.as_millis().saturating_sub(back).max(0),
+    ))
+}
+
 /// The query of a list, without empty parts.
 pub(super) fn query(parts: &[(&str, String)]) -> String {
     let words: Vec<String> = parts
@@ -137,6 +164,24 @@ pub(super) fn query(parts: &[(&str, String)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_read_as_users_write_them() {
+        let at = |text: &str| Timestamp::parse(text).expect("a time");
+        let now = at("2026-02-01T12:00:00Z");
+        for (text, ends, wanted) in [
+            ("2h", false, "2026-02-01T10:00:00Z"),
+            ("1d", true, "2026-01-31T12:00:00Z"),
+            ("2026-01-31", false, "2026-01-31T00:00:00Z"),
+            ("2026-01-31", true, "2026-01-31T23:59:59.999Z"),
+            ("2026-01-31T18:00:00+09:00", true, "2026-01-31T09:00:00Z"),
+        ] {
+            assert_eq!(moment(text, ends, now).ok(), Some(at(wanted)), "{text}");
+        }
+        for text in ["", "yesterday", "2026-13-01", "-2h", "99999999999999999d"] {
+            assert!(moment(text, false, now).is_err(), "{text} was taken");
+        }
+    }
 
     #[test]
     fn lengths_of_time_are_read_as_users_write_them() {

@@ -19,8 +19,8 @@ use super::components::{self, Choice};
 use super::layout::{Nav, PageLayout};
 use super::request_context::{LocalClock, RequestContext};
 use super::{PagesContext, layout, responses};
-use crate::doors::download;
 use crate::doors::text::Text;
+use crate::doors::{csv, download};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/history.html")]
@@ -93,8 +93,8 @@ pub async fn export(
 ) -> Response {
     match asked_of(&console.server, &caller, &asked).await {
         Ok(history) => {
-            let name = format!("{}-{}.csv", file_name(&history.of), history.range.word());
-            download::bytes(&name, "text/csv; charset=utf-8", csv(&history).into_bytes())
+            let file = csv::history(&history).into_bytes();
+            download::bytes(&csv::history_name(&history), csv::KIND, file)
         }
         Err(failure) => {
             let frame = layout(&console, &visit, &caller, Nav::History);
@@ -309,16 +309,12 @@ fn sums(t: Text, history: &History) -> Vec<(String, String)> {
         let busy = hours(&|point| point.gpu_busy);
         all.push((t.history_gpu_hours().to_owned(), told(allocated, busy)));
     }
-    if !is_device(history) {
+    if !history.is_of_device() {
         let allocated = hours(&|point| Some(point.cpu_allocated));
         let busy = hours(&|point| Some(point.cpu_busy));
         all.push((t.history_core_hours().to_owned(), told(allocated, busy)));
     }
     all
-}
-
-fn is_device(history: &History) -> bool {
-    history.of.starts_with("gpu:")
 }
 
 /// The seconds at which its points begin, those without a point included.
@@ -357,7 +353,7 @@ fn shown(t: Text, history: &History, times: &[i64], parts: HistoryParts) -> Vec<
         whole,
         curves,
     };
-    let device = is_device(history);
+    let device = history.is_of_device();
     let mut all = Vec::new();
     if history.gpus > 0 {
         let curves = vec![
@@ -415,69 +411,6 @@ fn shown(t: Text, history: &History, times: &[i64], parts: HistoryParts) -> Vec<
         curves,
     ));
     all
-}
-
-/// Letters, digits, dots and hyphens of a subject.
-fn file_name(of: &str) -> String {
-    let safe = |c: char| match c {
-        c if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_') => c,
-        _ => '-',
-    };
-    of.chars().map(safe).collect()
-}
-
-/// A column of the file: its name, its decimals and its value.
-type FileColumn = (&'static str, usize, fn(&HistoryPoint) -> Option<f64>);
-
-const FILE_COLUMNS: [FileColumn; 10] = [
-    ("cpu_allocated_cores", 3, |point| Some(point.cpu_allocated)),
-    ("cpu_busy_cores", 3, |point| Some(point.cpu_busy)),
-    ("memory_allocated_bytes", 0, |point| {
-        Some(point.memory_allocated)
-    }),
-    ("memory_used_bytes", 0, |point| Some(point.memory_used)),
-    ("gpu_allocated", 3, |point| Some(point.gpu_allocated)),
-    ("gpu_busy", 3, |point| point.gpu_busy),
-    ("gpu_memory_allocated_bytes", 0, |point| {
-        Some(point.gpu_memory_allocated)
-    }),
-    ("gpu_memory_used_bytes", 0, |point| point.gpu_memory_used),
-    ("celsius", 1, |point| point.celsius),
-    ("watts", 1, |point| point.watts),
-];
-
-/// Whether a history has anything to say in a column: a GPU has no processors, and no user has a temperature.
-fn belongs(history: &History, column: &str) -> bool {
-    match column {
-        "celsius" | "watts" => is_device(history),
-        _ if column.starts_with("gpu") => history.gpus > 0,
-        _ => !is_device(history),
-    }
-}
-
-/// A line for each point. Numbers only: no spreadsheet takes a cell for a formula.
-fn csv(history: &History) -> String {
-    let columns: Vec<FileColumn> = FILE_COLUMNS
-        .into_iter()
-        .filter(|(name, ..)| belongs(history, name))
-        .collect();
-    let mut out = String::from("time");
-    for (name, ..) in &columns {
-        out.push(',');
-        out.push_str(name);
-    }
-    out.push_str("\r\n");
-    for point in &history.points {
-        out.push_str(&point.at.to_string());
-        for (_, decimals, value) in &columns {
-            out.push(',');
-            if let Some(value) = value(point) {
-                out.push_str(&format!("{value:.decimals$}"));
-            }
-        }
-        out.push_str("\r\n");
-    }
-    out
 }
 
 #[cfg(test)]
@@ -550,35 +483,6 @@ mod tests {
             view(t, &clock, &history("site", &[]), HistoryParts::All)
                 .figures
                 .is_empty()
-        );
-    }
-
-    #[test]
-    fn a_file_has_a_line_for_each_point_and_nothing_that_a_spreadsheet_runs() {
-        let file = csv(&history("site", &[(0, 2.0), (600, 1.0)]));
-        let lines: Vec<&str> = file.lines().collect();
-        assert_eq!(lines.len(), 3);
-        assert_eq!(lines[0].split(',').count(), 9);
-        assert!(
-            lines[1].ends_with(",2.000,1.000,1000000000,500000000,0.500,,40000000000,"),
-            "{}",
-            lines[1]
-        );
-        assert_eq!(file_name("user:mina\"/.."), "user-mina--..");
-    }
-
-    #[test]
-    fn the_file_of_a_gpu_has_no_columns_of_processors() {
-        let file = csv(&history("gpu:x", &[(0, 2.0)]));
-        assert_eq!(
-            file.lines().next(),
-            Some(
-                "time,gpu_allocated,gpu_busy,gpu_memory_allocated_bytes,gpu_memory_used_bytes,celsius,watts"
-            )
-        );
-        assert!(
-            file.trim_end().ends_with(",0.500,,40000000000,,61.0,"),
-            "{file}"
         );
     }
 

@@ -1,6 +1,7 @@
 //! `/nodes/{name}`: one machine: what it has, what runs there, what its kernel says of pressure, disks, networks and heat,
 //! and maintenance. For administrators; the overview shows users what they may see of it.
 
+use api::nodes::{MachineDisk, MachineFacts, MachineHeat, MachineNetwork, MachinePressure};
 use askama::Template;
 use axum::extract::{Form, Path, State};
 use axum::http::StatusCode;
@@ -10,7 +11,7 @@ use rules::session::SessionState;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::nodes::{self, MachineFacts};
+use server::actions::nodes;
 use server::actions::sessions::{self, NodeOverview};
 
 use super::authentication::PageCaller;
@@ -355,7 +356,7 @@ fn word(t: Text, slice: &sessions::HeldSlice) -> &'static str {
     }
 }
 
-fn pressure(t: Text, one: &nodes::MachinePressure) -> PressureRow {
+fn pressure(t: Text, one: &MachinePressure) -> PressureRow {
     let worst = one.some.get(1).copied().unwrap_or_default();
     PressureRow {
         of: match one.of.as_str() {
@@ -376,7 +377,7 @@ fn pressure(t: Text, one: &nodes::MachinePressure) -> PressureRow {
     }
 }
 
-fn disk(t: Text, one: &nodes::MachineDisk) -> DiskRow {
+fn disk(t: Text, one: &MachineDisk) -> DiskRow {
     let used = one.bytes.saturating_sub(one.free);
     let percent = components::percent(used as f64, one.bytes as f64);
     DiskRow {
@@ -392,7 +393,7 @@ fn disk(t: Text, one: &nodes::MachineDisk) -> DiskRow {
     }
 }
 
-fn network(t: Text, one: &nodes::MachineNetwork) -> (String, String, String, String) {
+fn network(t: Text, one: &MachineNetwork) -> (String, String, String, String) {
     let speed = match one.megabits {
         Some(megabits) if megabits >= 1000 => format!("{} Gbit/s", megabits as f64 / 1000.0),
         Some(megabits) => format!("{megabits} Mbit/s"),
@@ -416,7 +417,7 @@ fn network(t: Text, one: &nodes::MachineNetwork) -> (String, String, String, Str
     )
 }
 
-fn heat(one: &nodes::MachineHeat) -> HeatRow {
+fn heat(one: &MachineHeat) -> HeatRow {
     let most = one.critical.filter(|most| *most > 0.0).unwrap_or(100.0);
     let percent = components::percent(one.celsius, most);
     HeatRow {

@@ -9,7 +9,7 @@ use rules::refusal::Refusal;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::settings::{self, SettingStanding};
+use server::actions::settings::{self, SettingStanding, SettingWrite::Real};
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, FormFieldError};
@@ -170,20 +170,21 @@ pub async fn change(
         of: String::new(),
     };
     let done = match form.act.as_str() {
-        "undo" => settings::undo(server, &caller, &key).await,
-        "reset" => settings::change(server, &caller, &key, "").await,
-        _ => settings::change(server, &caller, &key, &form.value).await,
+        "undo" => settings::undo(server, &caller, &key, Real).await,
+        "reset" => settings::change(server, &caller, &key, "", Real).await,
+        _ => settings::change(server, &caller, &key, &form.value, Real).await,
     };
     match done {
-        Ok(reloaded) => {
-            let word = match reloaded.needs_restart.contains(&key) {
+        Ok(changed) => {
+            let word = match changed.needs_restart {
                 true => "setting-restart",
                 false => "setting",
             };
             responses::see_with(&asked.place(), word, &key)
         }
         Err(Failure::Refusal(refusal))
-            if refusal.code.starts_with(rules::codes::family::SETTING) =>
+            if refusal.pointer.as_deref() == Some("/value")
+                || refusal.code.starts_with(rules::codes::family::SETTING) =>
         {
             let refused = (key.as_str(), form.value.as_str(), &refusal);
             shown(&console, &visit, &caller, &asked, Some(refused)).await

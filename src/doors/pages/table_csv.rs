@@ -5,6 +5,7 @@ use axum::response::{IntoResponse as _, Response};
 
 use super::request_context::RequestContext;
 use super::table::TableCell;
+use crate::doors::csv::{KIND, line};
 
 /// A download of these rows as comma-separated values (RFC 4180, UTF-8 with a byte-order mark so that spreadsheets
 /// read Korean), named `name.csv`.
@@ -21,10 +22,7 @@ pub(super) fn csv(
         line(&mut body, fields.iter().map(String::as_str));
     }
     let mut headers = HeaderMap::new();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("text/csv; charset=utf-8"),
-    );
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(KIND));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(
         header::CONTENT_LANGUAGE,
@@ -34,41 +32,4 @@ pub(super) fn csv(
         headers.insert(header::CONTENT_DISPOSITION, value);
     }
     (StatusCode::OK, headers, body).into_response()
-}
-
-fn line<'a>(body: &mut String, fields: impl Iterator<Item = &'a str>) {
-    for (at, field) in fields.enumerate() {
-        if at > 0 {
-            body.push(',');
-        }
-        // A spreadsheet would run a field that begins like a formula.
-        let formula = field.starts_with(['=', '+', '-', '@', '\t', '\r']);
-        let quoted = formula || field.contains(['"', ',', '\n', '\r']);
-        if quoted {
-            body.push('"');
-        }
-        if formula {
-            body.push('\'');
-        }
-        body.push_str(&field.replace('"', "\"\""));
-        if quoted {
-            body.push('"');
-        }
-    }
-    body.push_str("\r\n");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_of_values_quotes_and_runs_no_formula() {
-        let mut body = String::new();
-        line(
-            &mut body,
-            ["a", "b,c", "say \"x\"", "=1+1", "-2"].into_iter(),
-        );
-        assert_eq!(body, "a,\"b,c\",\"say \"\"x\"\"\",\"'=1+1\",\"'-2\"\r\n");
-    }
 }

@@ -53,8 +53,11 @@ pub struct Session {
     #[serde(default)]
     pub document_gone: bool,
     pub created_at: Timestamp,
-    /// Since when it waits in the queue, or last did: its creation, or its latest restart.
+    /// Since when it waits in the queue, or last did: its creation, its latest restart, or the end of a hold after it.
     pub queued_at: Timestamp,
+    /// Milliseconds that it waited in the queue before `queued_at`, for the same start: before it was put on hold.
+    #[serde(default)]
+    pub queued_before: u64,
     /// Why it waits, why it ended: the latest word on it.
     pub reason: Option<Reason>,
     /// What its machine's watchdog answered to its present start, oldest first: each once, and of many
@@ -125,6 +128,7 @@ impl Session {
             document_gone: false,
             created_at: at,
             queued_at: at,
+            queued_before: 0,
             reason: None,
             incidents: Vec::new(),
         }
@@ -233,6 +237,12 @@ impl Session {
         }
     }
 
+    /// Milliseconds that it waited in the queue for its latest place, without the time on hold; None while it has none.
+    pub fn waited_millis(&self) -> Option<u64> {
+        let placed = self.scheduled_at()?;
+        Some(self.queued_before + placed.millis_since(self.queued_at))
+    }
+
     /// When its main container started.
     pub fn started_at(&self) -> Option<Timestamp> {
         self.main()?.state.started_at()
@@ -316,11 +326,12 @@ impl Session {
     }
 
     /// Keeps a waiting session from starting. Returns whether anything changed; nothing does for one that does not wait.
-    pub fn hold(&mut self, by: UserName) -> bool {
+    pub fn hold(&mut self, by: UserName, now: Timestamp) -> bool {
         if self.state() != SessionState::Pending || self.held_by.is_some() {
             return false;
         }
         self.held_by = Some(by);
+        self.queued_before += now.millis_since(self.queued_at);
         true
     }
 
@@ -542,6 +553,7 @@ impl Session {
         self.incarnation += 1;
         self.incidents = Vec::new();
         self.queued_at = at;
+        self.queued_before = 0;
         self.reason = None;
     }
 }

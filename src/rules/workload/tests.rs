@@ -11,7 +11,7 @@ use super::state::{DesiredState, Lifecycle, PlacedSession, SessionState};
 use crate::assignment;
 use crate::incident::{EnforcementAction, MemoryIncident};
 use crate::messages::{Assignment, ContainerStatus, ExitRecord, NodeReport, ReportedState, Want};
-use crate::names::{BootId, IncidentId, NodeId, SessionId, SessionName, UserId};
+use crate::names::{BootId, IncidentId, NodeId, SessionId, SessionName, UserId, UserName};
 use crate::placement;
 use crate::progress;
 use crate::reason::Reason;
@@ -71,6 +71,29 @@ fn session() -> Session {
     session.run_since(at(2));
     session.reason = Some(started());
     session
+}
+
+#[test]
+fn the_time_in_the_queue_is_counted_from_the_launch_and_without_the_time_on_hold() {
+    let kim = UserName::parse("kim").expect("a name");
+    let mut session = session();
+    let placed = session.lifecycle.clone();
+    assert_eq!(session.waited_millis(), Some(1_000));
+    session.lifecycle = Lifecycle::Pending;
+    let place = |session: &mut Session, second| {
+        session.lifecycle = placed.clone();
+        if let Lifecycle::Placed(placed) = &mut session.lifecycle {
+            placed.scheduled_at = at(second);
+        }
+    };
+    assert!(session.hold(kim.clone(), at(10)) && session.release(at(85)));
+    assert!(session.hold(kim, at(90)) && session.release(at(190)));
+    assert_eq!(session.waited_millis(), None, "it has no place yet");
+    place(&mut session, 195);
+    assert_eq!(session.waited_millis(), Some(20_000));
+    session.begin_again(at(300));
+    place(&mut session, 302);
+    assert_eq!(session.waited_millis(), Some(2_000), "of its latest start");
 }
 
 fn started() -> Reason {

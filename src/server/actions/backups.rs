@@ -21,7 +21,7 @@ use crate::catalog::events::NewEvent;
 use crate::{Failure, Server, ServerFault};
 
 /// The setting that schedules backups; 0 schedules none.
-const EVERY_HOURS: &str = "backup_every_hours";
+const INTERVAL_KEY: &str = "backup_every_hours";
 /// Name of the file, in the data directory, that holds a passphrase given in the console.
 const PASSPHRASE_FILE: &str = "backup.passphrase";
 /// Directories that belong to the system: a server that runs as root puts no backups there for anybody.
@@ -87,12 +87,12 @@ pub async fn schedule(
 pub async fn unschedule(server: &Server, caller: &Caller) -> Result<(), Failure> {
     allowed(caller, Permission::SystemWrite)?;
     let work = server.clone();
-    let changed = tokio::task::spawn_blocking(move || changed(&work, EVERY_HOURS, "0"))
+    let changed = tokio::task::spawn_blocking(move || changed(&work, INTERVAL_KEY, "0"))
         .await
         .map_err(|ended| ServerFault::new("turn scheduled backups off", ended))?;
     let change = changed.map_err(|refusal| refusal.at("/every_hours"))?;
     if change.before != change.after {
-        settings_actions::note(server, caller, EVERY_HOURS, &change).await?;
+        settings_actions::note(server, caller, INTERVAL_KEY, &change).await?;
     }
     // What failed before was scheduled, and is not tried again.
     server.backups().set_failure(None);
@@ -151,7 +151,7 @@ fn scheduled(server: &Server, wanted: &BackupSchedule) -> Result<Changes, Failur
         set("backup_passphrase_file", "/passphrase", text(&file))?;
     }
     let hours = every_hours.map_or("0", |hours| hours.trim());
-    set(EVERY_HOURS, "/every_hours", hours.to_owned())?;
+    set(INTERVAL_KEY, "/every_hours", hours.to_owned())?;
     set("backup_keep", "/keep", wanted.keep.trim().to_owned())?;
     set("backup_dir", "/directory", text(&directory))?;
     Ok(changes)

@@ -3,15 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use api::events::EventView;
+use api::events::{EventSearchPage, EventSearchQuery, EventView};
 use rules::names::{SessionId, UserId};
 use rules::permissions::{Permission, heard};
+use rules::refusals;
+use rules::session::{TextField, plain, text};
 use rules::tenancy::ProjectId;
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::allowed;
+use super::query::{self, MAX_QUERY_LENGTH};
 use super::sessions::view::event as event_view;
+use super::{allowed, cursor};
 use crate::access::Caller;
 use crate::catalog::ReadTransaction;
 use crate::catalog::journal::{EventFilter, JournalPart};
@@ -27,6 +30,8 @@ const EXPORTED_SPAN: u64 = 200_000;
 /// Events of sessions that `latest_of_sessions` gives. Higher: each change costs more names on every open overview.
 /// Lower: an overview shows too few where some are no news, or of deleted sessions.
 const LATEST: u32 = 40;
+/// Events on the largest page of a program.
+const MAX_PAGE_EVENTS: u32 = 500;
 /// Free words of one search. Higher: each event costs more. Lower: a long search is cut.
 const MAX_WORDS: usize = 8;
 /// Sessions that a free word finds by name.
@@ -95,6 +100,96 @@ pub async fn latest_of_sessions(server: &Server, caller: &Caller) -> Result<Even
             })
         })
         .await
+}
+
+/// A page of the events that a program searches for, with a cursor to older ones. Costs as `page`.
+///
+/// Errors: `limit.out-of-range`, `cursor.invalid`, `query.…` for a text that is too long or cannot be shown; as `page`.
+pub async fn search(
+    server: &Server,
+    caller: &Caller,
+    wanted: &EventSearchQuery,
+) -> Result<EventSearchPage, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
+    let mut query = asked(wanted)?;
+    let limit = wanted.limit.unwrap_or(PAGE);
+    if !(1..=MAX_PAGE_EVENTS).contains(&limit) {
+        let refusal = refusals::limit_out_of_range(MAX_PAGE_EVENTS);
+        return Err(refusal.at("/limit").into());
+    }
+    let bound = bound(caller, wanted);
+    let signing = server.catalog().founding().cursor_key;
+    query.before = match wanted.cursor.as_deref() {
+        None | Some("") => None,
+        Some(text) => Some(cursor::read(&signing, &bound, text)?),
+    };
+    let found = found(server, caller, query, limit, SPAN).await?;
+    let more = found.count > found.items.len() as u64;
+    let before = match found.items.last().filter(|_| more) {
+        Some(last) => Some(last.sequence),
+        None => found.before,
+    };
+    Ok(EventSearchPage {
+        items: found.items,
+        names: found.names,
+        next_cursor: before.map(|before| cursor::write(&signing, &bound, &before)),
+        estimated_total: found.count,
+    })
+}
+
+/// The same for a download, as `export`; the cursor and the limit are not asked for.
+///
+/// Errors: as `search`.
+pub async fn search_all(
+    server: &Server,
+    caller: &Caller,
+    wanted: &EventSearchQuery,
+) -> Result<EventPage, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
+    export(server, caller, asked(wanted)?).await
+}
+
+/// A search of a program, checked.
+fn asked(wanted: &EventSearchQuery) -> Result<JournalQuery, Failure> {
+    for (pointer, value) in [
+        ("/kind", &wanted.kind),
+        ("/object", &wanted.object),
+        ("/user", &wanted.user),
+        ("/q", &wanted.q),
+    ] {
+        text(TextField::Query, pointer, value, MAX_QUERY_LENGTH)?;
+        plain(TextField::Query, pointer, value)?;
+    }
+    let words = query::split(&wanted.q)?;
+    if words.len() > MAX_WORDS {
+        return Err(refusals::query_too_many_words(MAX_WORDS).at("/q").into());
+    }
+    Ok(JournalQuery {
+        kind: wanted.kind.clone(),
+        object: wanted.object.clone(),
+        user: wanted.user.clone(),
+        since: wanted.since,
+        until: wanted.until,
+        words,
+        before: None,
+        offset: 0,
+    })
+}
+
+/// What a cursor belongs to: the caller and the search.
+fn bound(caller: &Caller, wanted: &EventSearchQuery) -> String {
+    let EventSearchQuery {
+        kind,
+        object,
+        user,
+        since,
+        until,
+        q,
+        limit: _,
+        cursor: _,
+    } = wanted;
+    let parts = (caller.subject.user, kind, object, user, since, until, q);
+    format!("events|{parts:?}")
 }
 
 /// The same for a download: at most 10,000 events, from the newest 200,000.
@@ -300,5 +395,52 @@ mod tests {
         assert!(others.items.is_empty(), "others hear nothing of it");
         let nobody = page(&server, &boss, of("nobody")).await.unwrap();
         assert!(nobody.items.is_empty());
+    }
+
+    #[tokio::test]
+    async fn pages_go_on_where_a_part_of_the_journal_ends_and_leave_nothing_out() {
+        let server = Server::for_tests();
+        let boss = caller_of(&server, "boss", Role::Administrator);
+        let all = SPAN + 500;
+        server
+            .catalog()
+            .write_now(Lane::Requests, "events", move |rows| {
+                for number in 0..all {
+                    let code = match number % 1_000 {
+                        7 => "test.rare",
+                        _ => "test.many",
+                    };
+                    rows.note(NewEvent {
+                        actor: "boss",
+                        topic: "system",
+                        object: "a thing",
+                        scope: Scope::SITE,
+                        code,
+                        before: "",
+                        after: "",
+                    })?;
+                }
+                Ok(())
+            })
+            .unwrap();
+        for (limit, pages) in [(3, 7), (500, 2)] {
+            let mut wanted = EventSearchQuery {
+                kind: "test.rare".to_owned(),
+                limit: Some(limit),
+                ..EventSearchQuery::default()
+            };
+            let (mut seen, mut asked) = (Vec::new(), 0);
+            loop {
+                let page = search(&server, &boss, &wanted).await.unwrap();
+                seen.extend(page.items.iter().map(|event| event.sequence));
+                asked += 1;
+                wanted.cursor = page.next_cursor;
+                if wanted.cursor.is_none() {
+                    break;
+                }
+            }
+            assert_eq!((seen.len(), asked), (21, pages), "{limit} a page");
+            assert!(seen.is_sorted_by(|newer, older| newer == &(older + 1_000)));
+        }
     }
 }

@@ -1,12 +1,16 @@
-//! What a user may know of a node, and maintenance: an administrator lets a node take no new sessions, with a message
+//! What a user may know of the nodes, and maintenance: an administrator lets a node take no new sessions, with a message
 //! that everyone whose session waits for it reads. What runs there goes on.
 
+use std::collections::BTreeMap;
+
+use api::nodes::{MachineFacts, MaintenanceBody, NodeDetail, NodeState, NodeView};
 use rules::names::NodeId;
 use rules::permissions::Permission;
 use rules::refusals;
-use rules::session::{TextField, plain, text};
+use rules::resources::{Device, Used};
+use rules::session::{Session, TextField, plain, text};
 use rules::units::Timestamp;
-use serde::{Deserialize, Serialize};
+use rules::world::{ClusterSnapshot, NodeRecord};
 
 use super::allowed;
 use crate::access::Caller;
@@ -25,66 +29,78 @@ pub struct NodeInMaintenance {
     pub message: String,
 }
 
-/// What the kernel of a node says of it. Empty lists where it says nothing.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct MachineFacts {
-    pub kernel: String,
-    pub processor: String,
-    /// Seconds since the node started.
-    pub up_seconds: u64,
-    /// Of the last 1, 5 and 15 minutes.
-    pub load: Vec<f64>,
-    pub pressure: Vec<MachinePressure>,
-    pub disks: Vec<MachineDisk>,
-    pub networks: Vec<MachineNetwork>,
-    pub heat: Vec<MachineHeat>,
+/// Every node, by name, with what it has and what sessions of all users hold of it.
+///
+/// Errors: `denied` without `sessions:read`.
+pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<NodeView>, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
+    let (snapshot, now) = (server.snapshot().await?, server.clock().now());
+    let used = snapshot.world.used();
+    let mut all: Vec<NodeView> = snapshot
+        .world
+        .nodes
+        .iter()
+        .map(|node| view(&snapshot.world, node, &used, now))
+        .collect();
+    all.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(all)
 }
 
-/// How long work had to wait for something, in per cent of time.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct MachinePressure {
-    /// `cpu`, `memory` or `io`.
-    pub of: String,
-    /// Some of the work waited, over the last 10, 60 and 300 seconds.
-    pub some: Vec<f64>,
-    /// All of it waited; empty where the kernel does not say.
-    pub full: Vec<f64>,
+/// One node, by name, and what its kernel says of it.
+///
+/// Errors: as `facts`.
+pub async fn get(server: &Server, caller: &Caller, name: &str) -> Result<NodeDetail, Failure> {
+    let facts = facts(server, caller, name).await?;
+    let (facts_at, facts) = facts.unzip();
+    Ok(NodeDetail {
+        node: shown(server, name).await?,
+        facts,
+        facts_at,
+    })
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct MachineDisk {
-    pub place: String,
-    pub device: String,
-    pub file_system: String,
-    pub bytes: u64,
-    pub free: u64,
-    /// The state of the server lies on it.
-    pub holds_state: bool,
+async fn shown(server: &Server, name: &str) -> Result<NodeView, Failure> {
+    let (snapshot, now) = (server.snapshot().await?, server.clock().now());
+    let mut nodes = snapshot.world.nodes.iter();
+    let node = nodes
+        .find(|node| node.name == name)
+        .ok_or_else(refusals::node_not_found)?;
+    Ok(view(&snapshot.world, node, &snapshot.world.used(), now))
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct MachineNetwork {
-    pub name: String,
-    /// `up`, `down`, `unknown`.
-    pub state: String,
-    /// Megabits a second; None where the kernel does not say.
-    pub megabits: Option<u64>,
-    pub received: u64,
-    pub sent: u64,
-    pub errors: u64,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct MachineHeat {
-    pub name: String,
-    pub celsius: f64,
-    /// From where on the maker calls it too hot; None where unknown.
-    pub critical: Option<f64>,
+fn view(
+    world: &ClusterSnapshot,
+    node: &NodeRecord,
+    used: &BTreeMap<NodeId, Used>,
+    now: Timestamp,
+) -> NodeView {
+    let held = used.get(&node.id).cloned().unwrap_or_default();
+    let devices = &node.capacity.devices;
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let cordoned = |device: &&Device| node.cordoned.contains(&device.uuid);
+    let here = |session: &&Session| session.live_on(node.id).next().is_some();
+    NodeView {
+        name: node.name.clone(),
+        id: node.id,
+        state: match (node.is_silent(now), node.schedulable) {
+            (true, _) => NodeState::Silent,
+            (false, false) => NodeState::Maintenance,
+            (false, true) => NodeState::Ready,
+        },
+        maintenance: !node.schedulable,
+        message: node.note.clone(),
+        seen_at: node.seen_at,
+        host_environment: node.host_environment,
+        problems: node.problems.clone(),
+        cpu: node.capacity.cpu,
+        cpu_used: held.cpu,
+        memory: node.capacity.memory,
+        memory_used: held.memory,
+        gpus: count(devices.len()),
+        gpus_cordoned: count(devices.iter().filter(cordoned).count()),
+        simulated: devices.iter().any(|device| device.simulated),
+        sessions: count(world.sessions.iter().filter(here).count()),
+    }
 }
 
 /// The nodes that take no new sessions, for everyone who launches. Empty while all do.
@@ -118,6 +134,19 @@ pub fn closed_now(server: &Server, caller: &Caller) -> Vec<NodeInMaintenance> {
     nodes
         .map(|(name, message)| NodeInMaintenance { name, message })
         .collect()
+}
+
+/// As `set_maintenance`, and gives the node as it is then.
+///
+/// Errors: as `set_maintenance`.
+pub async fn maintain(
+    server: &Server,
+    caller: &Caller,
+    name: &str,
+    wanted: &MaintenanceBody,
+) -> Result<NodeView, Failure> {
+    set_maintenance(server, caller, name, wanted.maintenance, &wanted.message).await?;
+    shown(server, name).await
 }
 
 /// Lets a node take no new sessions, with a message, or take them again. Saying it again changes the message.

@@ -1,6 +1,7 @@
 //! What a user should know of their own sessions: started, ended, failed, and soon to be ended by their time limit. Read
 //! up to a moment that the server keeps for each user. Sends nothing anywhere.
 
+use api::notices::{NoticeView, NoticeWord};
 use rules::names::SessionId;
 use rules::permissions::Permission;
 use rules::reason::Reason;
@@ -67,6 +68,33 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<OwnNotice>, Fa
             Ok(all)
         })
         .await
+}
+
+/// The same for programs.
+///
+/// Errors: as `list`.
+pub async fn views(server: &Server, caller: &Caller) -> Result<Vec<NoticeView>, Failure> {
+    let all = list(server, caller).await?;
+    Ok(all.into_iter().map(view).collect())
+}
+
+fn view(notice: OwnNotice) -> NoticeView {
+    let (kind, outcome, reason) = match notice.about {
+        NoticeKind::Started => (NoticeWord::Started, None, None),
+        NoticeKind::Ended(outcome, reason) => (NoticeWord::Ended, outcome, reason),
+        NoticeKind::Cancelled => (NoticeWord::Cancelled, None, None),
+        NoticeKind::GpuWarned => (NoticeWord::GpuWarned, None, None),
+        NoticeKind::WillEnd(_) => (NoticeWord::WillEnd, None, None),
+    };
+    NoticeView {
+        at: notice.at,
+        kind,
+        session: notice.session,
+        name: notice.name,
+        outcome,
+        reason,
+        unread: notice.unread,
+    }
 }
 
 /// How many of the caller's notices are unread, counted up to 99; 0 for callers who may not know. One indexed read.

@@ -7,7 +7,8 @@ use rules::session::{Outcome, SessionKind, SessionState, plain, text};
 
 use crate::catalog::listing::{SessionFilter, SortKey};
 
-const MAX_QUERY_LENGTH: usize = 1024;
+/// Bytes of a query.
+pub(super) const MAX_QUERY_LENGTH: usize = 1024;
 const MAX_WORDS: usize = 32;
 
 /// Reads a query. Empty text lets every session through.
@@ -82,7 +83,9 @@ pub(super) fn parse(query: &str) -> Result<SessionFilter, Refusal> {
 }
 
 /// Splits at blanks; double quotes keep blanks together.
-fn split(query: &str) -> Result<Vec<String>, Refusal> {
+///
+/// Errors: `query.quote-open`, at `/q`.
+pub(super) fn split(query: &str) -> Result<Vec<String>, Refusal> {
     let mut words = Vec::new();
     let mut word = String::new();
     let mut quoted = false;

@@ -1,10 +1,12 @@
-//! Settings as an administrator changes them in the console: validated with all other sources before the file is
+//! Settings as an administrator changes them: validated with all other sources before the file is
 //! written, taken up at once where a running server can, and undone by one act. Keys that could lock the
 //! administrator out stay with the machine's own file.
 
 use std::collections::BTreeMap;
 
+use api::settings::{EarlierSetting, SettingChange, SettingView, WaitingSetting};
 use base::settings::edit::{self, PlannedChange};
+use base::settings::{EffectiveSetting, SettingSource, literal};
 use rules::permissions::Permission;
 use rules::refusals;
 
@@ -47,49 +49,99 @@ pub struct SettingStanding {
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<SettingStanding>, Failure> {
     allowed(caller, Permission::SystemRead)?;
     let reading = server.in_force().reading();
-    let standings = reading.standings.clone();
     let changes = last_changes(server).await?;
-    Ok(standings
-        .into_iter()
-        .map(|setting| {
-            use base::settings::SettingSource::{Flag, Variable};
-            let newest = match &setting.waiting {
-                Some(waiting) => (&waiting.value, &waiting.source),
-                None => (&setting.value, &setting.source),
-            };
-            let above = matches!(newest.1, Variable(_) | Flag);
-            let written = match newest.1 {
-                base::settings::SettingSource::File(_) => newest
-                    .0
-                    .as_ref()
-                    .map(ToString::to_string)
-                    .unwrap_or_default(),
-                _ => String::new(),
-            };
-            let may_change = edit::is_editable(setting.key) && !above;
-            let undo = changes
-                .get(setting.key)
-                .filter(|(_, after)| may_change && *after == written)
-                .map(|(before, _)| before.clone());
-            SettingStanding {
-                key: setting.key,
-                variable: setting.variable,
-                needs_restart: setting.needs_restart,
-                value: typed(setting.value.as_ref()),
-                default: typed(setting.default.as_ref()),
-                waiting: setting
-                    .waiting
-                    .as_ref()
-                    .map(|new| typed(new.value.as_ref())),
-                source: match &setting.source {
-                    base::settings::SettingSource::BuiltIn => None,
-                    source => Some(source.to_string()),
-                },
-                may_change,
-                undo,
-            }
-        })
-        .collect())
+    let all = reading.standings.iter();
+    Ok(all.map(|setting| standing(setting, &changes)).collect())
+}
+
+/// Every setting as programs read it. Costs as `list`.
+///
+/// Errors: as `list`.
+pub async fn views(server: &Server, caller: &Caller) -> Result<Vec<SettingView>, Failure> {
+    allowed(caller, Permission::SystemRead)?;
+    let reading = server.in_force().reading();
+    let changes = last_changes(server).await?;
+    let all = reading.standings.iter();
+    Ok(all.map(|setting| view(setting, &changes)).collect())
+}
+
+/// One setting as programs read it. Costs as `list`.
+///
+/// Errors: `setting.unknown`; as `list`.
+pub async fn get(server: &Server, caller: &Caller, key: &str) -> Result<SettingView, Failure> {
+    let all = views(server, caller).await?;
+    let known = edit::key_named(key)?;
+    let mut all = all.into_iter();
+    let found = all.find(|setting| setting.key == known.key);
+    Ok(found.ok_or_else(|| refusals::setting_key_unknown(key))?)
+}
+
+type LastChanges = BTreeMap<&'static str, (String, String)>;
+
+fn standing(setting: &EffectiveSetting, changes: &LastChanges) -> SettingStanding {
+    let newest = match &setting.waiting {
+        Some(waiting) => (&waiting.value, &waiting.source),
+        None => (&setting.value, &setting.source),
+    };
+    let above = matches!(newest.1, SettingSource::Variable(_) | SettingSource::Flag);
+    let written = match newest.1 {
+        SettingSource::File(_) => newest
+            .0
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+        _ => String::new(),
+    };
+    let may_change = edit::is_editable(setting.key) && !above;
+    let undo = changes
+        .get(setting.key)
+        .filter(|(_, after)| may_change && *after == written)
+        .map(|(before, _)| before.clone());
+    SettingStanding {
+        key: setting.key,
+        variable: setting.variable,
+        needs_restart: setting.needs_restart,
+        value: typed(setting.value.as_ref()),
+        default: typed(setting.default.as_ref()),
+        waiting: setting
+            .waiting
+            .as_ref()
+            .map(|new| typed(new.value.as_ref())),
+        source: match &setting.source {
+            SettingSource::BuiltIn => None,
+            source => Some(source.to_string()),
+        },
+        may_change,
+        undo,
+    }
+}
+
+fn view(setting: &EffectiveSetting, changes: &LastChanges) -> SettingView {
+    let SettingStanding {
+        may_change, undo, ..
+    } = standing(setting, changes);
+    SettingView {
+        key: setting.key.to_owned(),
+        value: json(setting.value.as_ref()),
+        default: json(setting.default.as_ref()),
+        source: setting.source.to_string(),
+        variable: setting.variable.to_owned(),
+        needs_restart: setting.needs_restart,
+        about: setting.about.to_owned(),
+        waiting: setting.waiting.as_ref().map(|waiting| WaitingSetting {
+            value: json(waiting.value.as_ref()),
+            source: waiting.source.to_string(),
+        }),
+        may_change,
+        undo: undo.map(|before| EarlierSetting {
+            value: json(literal(&before).as_ref()),
+        }),
+    }
+}
+
+/// A value as programs read it.
+fn json(value: Option<&impl serde::Serialize>) -> Option<serde_json::Value> {
+    serde_json::to_value(value?).ok()
 }
 
 /// The settings file that is in use, which the console writes and which need not exist yet.
@@ -110,6 +162,14 @@ fn typed(value: Option<&impl serde::Serialize>) -> Option<String> {
     }
 }
 
+/// Whether a change is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SettingWrite {
+    Real,
+    /// It is checked in full, and nothing is written.
+    Dry,
+}
+
 /// Sets a key to what was typed; empty text sets it back to its default.
 ///
 /// Errors: `denied` without `system:write`; `setting.…` for a value that is none, at `/value`; `setting.file-only`,
@@ -119,27 +179,86 @@ pub async fn change(
     caller: &Caller,
     key: &str,
     typed: &str,
-) -> Result<Reloaded, Failure> {
+    mode: SettingWrite,
+) -> Result<SettingChange, Failure> {
     allowed(caller, Permission::SystemWrite)?;
     let known = edit::key_named(key)?;
     let value = edit::written(known, typed)?;
-    written(server, caller, known.key, value).await
+    put(server, caller, known.key, value, mode).await
 }
 
 /// Gives a key the value that it had before its last change here.
 ///
 /// Errors: as `change`; `setting.nothing-to-undo` where it was never changed here, or by hand since.
-pub async fn undo(server: &Server, caller: &Caller, key: &str) -> Result<Reloaded, Failure> {
+pub async fn undo(
+    server: &Server,
+    caller: &Caller,
+    key: &str,
+    mode: SettingWrite,
+) -> Result<SettingChange, Failure> {
+    let (key, before) = undoable(server, caller, key).await?;
+    put(server, caller, key, before, mode).await
+}
+
+/// A key, and what the files said of it before its last change here; None for nothing.
+async fn undoable(
+    server: &Server,
+    caller: &Caller,
+    key: &str,
+) -> Result<(&'static str, Option<String>), Failure> {
     allowed(caller, Permission::SystemWrite)?;
     let known = edit::key_named(key)?;
-    let all = list(server, caller).await?;
-    let before = all
-        .into_iter()
-        .find(|standing| standing.key == known.key)
-        .and_then(|standing| standing.undo)
+    let changes = last_changes(server).await?;
+    let reading = server.in_force().reading();
+    let mut standings = reading.standings.iter();
+    let before = standings
+        .find(|setting| setting.key == known.key)
+        .and_then(|setting| standing(setting, &changes).undo)
         .ok_or_else(|| refusals::setting_nothing_to_undo(known.key))?;
-    let value = (!before.is_empty()).then_some(before);
-    written(server, caller, known.key, value).await
+    Ok((known.key, (!before.is_empty()).then_some(before)))
+}
+
+async fn put(
+    server: &Server,
+    caller: &Caller,
+    key: &'static str,
+    value: Option<String>,
+    mode: SettingWrite,
+) -> Result<SettingChange, Failure> {
+    let now = || server.in_force().reading().standings.clone();
+    let before = newest(&now(), key);
+    if mode == SettingWrite::Real {
+        let reloaded = written(server, caller, key, value).await?;
+        return Ok(SettingChange {
+            key: key.to_owned(),
+            before,
+            after: newest(&now(), key),
+            needs_restart: reloaded.needs_restart.iter().any(|waiting| waiting == key),
+            dry_run: false,
+        });
+    }
+    let again = server.clone();
+    let planned =
+        tokio::task::spawn_blocking(move || again.in_force().would_be(key, value.as_deref()))
+            .await
+            .map_err(|ended| ServerFault::new("check a setting", ended))??;
+    let mut waiting = planned.waiting().into_iter();
+    Ok(SettingChange {
+        key: key.to_owned(),
+        before,
+        after: newest(&planned.standings, key),
+        needs_restart: waiting.any(|waiting| waiting == key),
+        dry_run: true,
+    })
+}
+
+/// What the sources say of a key: what waits for a restart, else what is in force.
+fn newest(standings: &[EffectiveSetting], key: &str) -> Option<serde_json::Value> {
+    let standing = standings.iter().find(|standing| standing.key == key)?;
+    match &standing.waiting {
+        Some(waiting) => json(waiting.value.as_ref()),
+        None => json(standing.value.as_ref()),
+    }
 }
 
 async fn written(
@@ -208,9 +327,7 @@ fn said(noted: String) -> String {
 }
 
 /// The last change of each key: the values before and after it, as the file had them.
-async fn last_changes(
-    server: &Server,
-) -> Result<BTreeMap<&'static str, (String, String)>, Failure> {
+async fn last_changes(server: &Server) -> Result<LastChanges, Failure> {
     server
         .catalog()
         .read("look for changed settings", |view| {
@@ -232,6 +349,7 @@ mod tests {
     use base::settings::{SettingsLayer, SettingsSources};
     use rules::users::Role;
 
+    use super::SettingWrite::{Dry, Real};
     use super::*;
     use crate::actions::tests::caller_of;
 
@@ -252,15 +370,28 @@ mod tests {
             caller_of(&server, "mina", Role::User),
         );
 
-        let denied = change(&server, &user, "backup_keep", "9").await;
+        let denied = change(&server, &user, "backup_keep", "9", Real).await;
         assert!(denied.is_err() && text() == "# kept\nbackup_keep = 3\n");
-        let Err(Failure::Refusal(wrong)) = change(&server, &boss, "backup_keep", "0").await else {
-            panic!("0 backups are no backups");
-        };
-        assert_eq!(wrong.pointer.as_deref(), Some("/value"));
+        for mode in [Real, Dry] {
+            let refused = change(&server, &boss, "backup_keep", "0", mode).await;
+            let Err(Failure::Refusal(wrong)) = refused else {
+                panic!("0 backups are no backups");
+            };
+            assert_eq!(wrong.pointer.as_deref(), Some("/value"));
+        }
+        let would = change(&server, &boss, "backup_keep", "9", Dry).await;
+        let would = would.unwrap();
+        assert_eq!(
+            (would.before, would.after),
+            (Some(3.into()), Some(9.into()))
+        );
+        assert!(would.dry_run && server.settings().backup_keep == 3);
+        assert_eq!(text(), "# kept\nbackup_keep = 3\n");
 
-        let done = change(&server, &boss, "backup_keep", "9").await.unwrap();
-        assert_eq!(done.changed, ["backup_keep"]);
+        let done = change(&server, &boss, "backup_keep", "9", Real).await;
+        let done = done.unwrap();
+        assert_eq!((done.before, done.after), (Some(3.into()), Some(9.into())));
+        assert!(!done.needs_restart && !done.dry_run);
         assert_eq!(server.settings().backup_keep, 9);
         let undoable = |all: Vec<SettingStanding>| {
             let found = all.into_iter().find(|s| s.key == "backup_keep");
@@ -268,14 +399,26 @@ mod tests {
         };
         let all = list(&server, &boss).await.unwrap();
         assert_eq!(undoable(all), Some("3".to_owned()));
-        undo(&server, &boss, "backup_keep").await.unwrap();
+        let would = undo(&server, &boss, "backup_keep", Dry).await.unwrap();
+        assert_eq!(
+            (would.after, text()),
+            (Some(3.into()), "# kept\nbackup_keep = 9\n".to_owned())
+        );
+        undo(&server, &boss, "backup_keep", Real).await.unwrap();
         assert_eq!(text(), "# kept\nbackup_keep = 3\n");
 
-        let later = change(&server, &boss, "gpu_units", "10").await.unwrap();
-        assert_eq!(later.needs_restart, ["gpu_units"]);
+        for mode in [Dry, Real] {
+            let later = change(&server, &boss, "gpu_units", "10", mode)
+                .await
+                .unwrap();
+            assert!(
+                later.needs_restart && later.after == Some(10.into()),
+                "{mode:?}"
+            );
+        }
         std::fs::write(&path, "gpu_units = 20\n").unwrap();
         server.read_settings_again();
-        let by_hand = undo(&server, &boss, "gpu_units").await;
+        let by_hand = undo(&server, &boss, "gpu_units", Real).await;
         assert!(by_hand.is_err(), "a change by hand is not undone");
         let events = server
             .catalog()
@@ -304,8 +447,10 @@ mod tests {
         let keep = all.into_iter().find(|s| s.key == "backup_keep").unwrap();
         let default = format!("({})", keep.default.unwrap());
 
-        change(&server, &boss, "backup_keep", "9").await.unwrap();
-        undo(&server, &boss, "backup_keep").await.unwrap();
+        change(&server, &boss, "backup_keep", "9", Real)
+            .await
+            .unwrap();
+        undo(&server, &boss, "backup_keep", Real).await.unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text, "# kept\n", "the file says nothing again");
         let events = server

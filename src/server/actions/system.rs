@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use base::settings::EffectiveSetting;
 use rules::findings::{InvariantFinding, findings};
 use rules::messages::DeviceUse;
 use rules::names::{ContainerName, NodeId, SessionId};
@@ -301,13 +300,6 @@ fn slices(
         });
     }
     slices
-}
-
-/// Every setting with its value, default and source, as `fardel config show` prints them. Holds no
-/// secrets.
-pub async fn settings(server: &Server, caller: &Caller) -> Result<Vec<EffectiveSetting>, Failure> {
-    allowed(caller, Permission::SystemRead)?;
-    Ok(server.in_force().reading().standings.clone())
 }
 
 /// One check of the machine, as `fardel doctor` makes it.

@@ -43,6 +43,21 @@ async fn any_export(server: &Server, caller: &Caller) -> Result<(), Failure> {
         .map(drop)
 }
 
+async fn any_event_file(server: &Server, caller: &Caller) -> Result<(), Failure> {
+    let wanted = api::events::EventSearchQuery::default();
+    journal::search_all(server, caller, &wanted).await.map(drop)
+}
+
+async fn any_maintenance(server: &Server, caller: &Caller) -> Result<(), Failure> {
+    let wanted = api::nodes::MaintenanceBody {
+        maintenance: false,
+        message: String::new(),
+    };
+    nodes::maintain(server, caller, "x", &wanted)
+        .await
+        .map(drop)
+}
+
 const NOBODY: Uuid = Uuid::from_u128(7);
 
 /// A caller with an account of its own.
@@ -310,7 +325,6 @@ async fn every_act_asks_for_its_capability_first() {
             s, c
         )),
         (SystemRead, "system.metrics", |s, c| system::metrics(s, c)),
-        (SystemRead, "system.settings", |s, c| system::settings(s, c)),
         (SystemRead, "certificates.show", |s, c| certificates::show(
             s, c
         )),
@@ -367,7 +381,16 @@ async fn every_act_asks_for_its_capability_first() {
             c,
             Default::default()
         )),
+        (SessionsRead, "journal.search", |s, c| journal::search(
+            s,
+            c,
+            &Default::default()
+        )),
+        (SessionsRead, "journal.search_all", |s, c| {
+            any_event_file(s, c)
+        }),
         (Me, "notices.list", |s, c| notices::list(s, c)),
+        (Me, "notices.views", |s, c| notices::views(s, c)),
         (Me, "notices.mark_read", |s, c| notices::mark_read(s, c)),
         (SessionsRead, "nodes.in_maintenance", |s, c| {
             nodes::in_maintenance(s, c)
@@ -376,12 +399,26 @@ async fn every_act_asks_for_its_capability_first() {
             nodes::set_maintenance(s, c, "x", true, "")
         }),
         (SystemRead, "nodes.facts", |s, c| nodes::facts(s, c, "x")),
+        (SessionsRead, "nodes.list", |s, c| nodes::list(s, c)),
+        (SystemRead, "nodes.get", |s, c| nodes::get(s, c, "x")),
+        (SystemWrite, "nodes.maintain", |s, c| {
+            any_maintenance(s, c)
+        }),
         (SystemRead, "settings.list", |s, c| settings::list(s, c)),
+        (SystemRead, "settings.views", |s, c| settings::views(s, c)),
+        (SystemRead, "settings.get", |s, c| settings::get(s, c, "x")),
         (SystemWrite, "settings.change", |s, c| settings::change(
-            s, c, "x", "1"
+            s,
+            c,
+            "x",
+            "1",
+            settings::SettingWrite::Dry
         )),
         (SystemWrite, "settings.undo", |s, c| settings::undo(
-            s, c, "x"
+            s,
+            c,
+            "x",
+            settings::SettingWrite::Dry
         )),
     ];
     let here = IpAddr::V4(Ipv4Addr::LOCALHOST);

@@ -56,6 +56,19 @@ impl EffectiveSettings {
         Ok((change, self.read_again()?))
     }
 
+    /// What would be in force after `change`, which is checked as there and not made.
+    ///
+    /// Errors: as `change`.
+    pub(crate) fn would_be(
+        &self,
+        key: &str,
+        value: Option<&str>,
+    ) -> Result<LoadedSettings, Refusal> {
+        let reading = self.reading();
+        let (_, planned) = reading.sources.plan(edit::key_named(key)?, value)?;
+        Ok(reading.followed_by(&planned))
+    }
+
     /// As `change`, for a key of the form of backups.
     ///
     /// Errors: those of `SettingsSources::plan_backups`; then nothing is written.

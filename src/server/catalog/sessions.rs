@@ -33,10 +33,10 @@ pub(super) const COLUMNS: &str = "id, name, owner, labels, kind, image, image_re
     gpu_memory, mig, timeout_seconds, max_runtime_seconds, start_at, depends_on, state, \
     scheduled_at, started_at, stopping_at, ended_at, outcome, exit_code, desired, paused, \
     restart, incarnation, generation, device_affinity, document_gone, created_at, queued_at, \
-    reason, incidents, domain, project, held_by";
+    reason, incidents, domain, project, held_by, queued_before";
 
 /// How many `COLUMNS` are.
-const COLUMN_COUNT: usize = 40;
+const COLUMN_COUNT: usize = 41;
 
 /// `COLUMNS`, and the containers as JSON: one statement reads a session whole, in lists too.
 pub(super) fn columns_read() -> String {
@@ -143,6 +143,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
                 .map(|_| value::word(row, at, |text| UserName::parse(text).ok()))
                 .transpose()?
         },
+        queued_before: value::unsigned(row, next())?,
     })
 }
 
@@ -303,7 +304,8 @@ impl Rows<'_> {
             .prepare_cached(&format!(
                 "insert into session ({COLUMNS})
                  values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
-                         ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38, ?39, ?40)"
+                         ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38, ?39, ?40,
+                         ?41)"
             ))?
             .execute(rusqlite::params_from_iter(columns(
                 session,
@@ -430,8 +432,9 @@ impl Rows<'_> {
                      stopping_at = ?23, ended_at = ?24, outcome = ?25, exit_code = ?26, desired = ?27,
                      paused = ?28, restart = ?29, incarnation = ?30, generation = ?31,
                      device_affinity = ?32, document_gone = ?33, created_at = ?34, queued_at = ?35,
-                     reason = ?36, incidents = ?37, domain = ?38, project = ?39, held_by = ?40
-                 where id = ?1 and generation = ?41",
+                     reason = ?36, incidents = ?37, domain = ?38, project = ?39, held_by = ?40,
+                     queued_before = ?41
+                 where id = ?1 and generation = ?42",
             )?
             .execute(rusqlite::params_from_iter(values));
         if known_or_taken(written, &session.name)? == 0 {
@@ -559,5 +562,6 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(*session.domain.0.as_bytes()),
         Box::new(*session.project.0.as_bytes()),
         Box::new(session.held_by.as_ref().map(ToString::to_string)),
+        Box::new(value::signed(session.queued_before)),
     ]
 }

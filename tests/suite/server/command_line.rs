@@ -306,6 +306,92 @@ async fn sessions_are_changed_by_words() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_journal_nodes_settings_and_history_are_read_and_changed_by_words() {
+    let the_box = TheBox::open().await;
+    the_box.serve().await;
+    say(&the_box, "run -d --wait=ended --name seven host -- exit 7").await;
+    let file = say(
+        &the_box,
+        "event ls --object seven --since 1h --columns code,object,who -o csv",
+    )
+    .await;
+    assert!(file.out.starts_with("code,object,who\n"), "{}", file.err);
+    assert!(
+        file.out.contains("session.accepted,seven,root\n"),
+        "{}",
+        file.out
+    );
+    let one = say(&the_box, "events ls seven ended -n 1 -o json").await;
+    let one: Value = serde_json::from_str(&one.out).expect("JSON");
+    assert_eq!(one["items"].as_array().map(Vec::len), Some(1));
+    assert_eq!(one["items"][0]["code"], "session.ended");
+    let all = say(&the_box, "event ls -n 1000 -o jsonl").await.out;
+    let api = the_box
+        .get(&As::Root, "/api/v1/events/search?limit=500")
+        .await
+        .json();
+    let api = api["items"].as_array().map(Vec::len);
+    assert_eq!(Some(all.lines().count()), api);
+
+    for (line, out) in [
+        ("event ls --user nobody", ""),
+        ("node ls --columns name,state", "NAME  STATE\nbox   ready\n"),
+        (
+            "node maintenance on -m 'new fans'",
+            "box  maintenance  new fans\n",
+        ),
+        ("node maintenance off box", "box  ready\n"),
+        (
+            "config set backup_keep 9 --dry-run",
+            "backup_keep  7 → 9  (would be in force; nothing was written)\n",
+        ),
+        ("settings set backup_keep 9", "backup_keep  7 → 9\n"),
+        (
+            "config get backup_keep --columns value,undo",
+            "value  9\nundo   default\n",
+        ),
+        ("config undo backup_keep", "backup_keep  9 → 7\n"),
+        (
+            "config set gpu_units 10",
+            "gpu_units  1 → 10  (after a restart of the server)\n",
+        ),
+        ("config unset gpu_units", "gpu_units  10 → 1\n"),
+        ("notices --read -o name", "seven\n"),
+        ("notices --columns new -o csv", "new\n-\n"),
+    ] {
+        let said = say(&the_box, line).await;
+        assert_eq!(
+            (said.code, said.out.as_str()),
+            (0, out),
+            "{line}: {}",
+            said.err
+        );
+    }
+    for (line, code) in [
+        ("event ls --since yesterday", 2),
+        ("event ls -n 0", 2),
+        ("config set backup_keep 0", 2),
+        ("config unset listen", 5),
+        ("config get nothing", 2),
+        ("node get nobody", 3),
+        ("history --of user:nobody", 3),
+    ] {
+        let said = say(&the_box, line).await;
+        assert_eq!(said.code, code, "{line}: {}{}", said.out, said.err);
+    }
+    let node = say(&the_box, "node get").await;
+    assert!(node.out.starts_with("box  ready\n"), "{}", node.err);
+    let history = say(&the_box, "history --range hour -o csv").await;
+    assert!(history.out.starts_with("time,"), "{}", history.err);
+    let settings = say(&the_box, "settings ls --columns key,value -o csv").await;
+    assert!(
+        settings.out.contains("\nbackup_keep,7\n"),
+        "{}",
+        settings.err
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drain_ends_everybodys_sessions_and_a_second_one_has_nothing_to_do() {
     let the_box = TheBox::open().await;
     the_box.serve().await;

@@ -615,7 +615,7 @@ fn the_wizard_starts_a_session_and_measures_it() {
     let page = house.sh(&format!("{ask} -H 'Accept-Language: en' $AT/setup/test"));
     assert!(page.contains("Sessions work on this machine"), "{page}");
     assert!(
-        page.contains("<dt>Memory limit seen inside</dt><dd>yes</dd>"),
+        page.contains("<dt>Memory limit in force</dt><dd>yes</dd>"),
         "{page}"
     );
     let report = house.sh(&format!("{ask} -H 'Accept-Language: en' $AT/setup/report"));

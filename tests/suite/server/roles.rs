@@ -54,6 +54,8 @@ fn body(route: &DocumentedRoute) -> String {
         Some("NewMember") => json!({"role": "member"}).to_string(),
         Some("NewGrant") => json!({"role": "auditor"}).to_string(),
         Some("StopRequest") => "{}".to_owned(),
+        Some("MaintenanceRequest") => json!({"maintenance": false}).to_string(),
+        Some("SettingRequest") => json!({"value": 7}).to_string(),
         Some(other) => panic!("roles.rs does not know the body {other}"),
         None => String::new(),
     }

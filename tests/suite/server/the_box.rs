@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use base::observe::Clock;
-use base::settings::Settings;
+use base::settings::{SettingsLayer, SettingsSources};
 use fardel::doors;
 use fardel::doors::peer::Peer;
 use http_body_util::BodyExt;
@@ -136,20 +136,22 @@ impl TheBox {
     ) -> Self {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let data = folder.path().join("data").display().to_string();
-        let settings = Settings::read(Default::default(), |name| match name {
+        let file = folder.path().join("fardel.toml").display().to_string();
+        let sources = SettingsSources::new(SettingsLayer::default(), move |name| match name {
             "FARDEL_DATA" => Some(data.clone()),
             "FARDEL_RUN" => Some(format!("{data}/run")),
-            "FARDEL_CONFIG" => Some("/nonexistent".into()),
+            // It is not there before a test writes it.
+            "FARDEL_CONFIG" => Some(file.clone()),
             // No listener stands here; certificates are asked for over the routes.
             "FARDEL_TLS" => Some("on".into()),
             name => more
                 .iter()
                 .find(|(known, _)| *known == name)
                 .map(|(_, value)| (*value).to_owned()),
-        })
-        .expect("valid settings");
-        std::fs::create_dir_all(settings.data.join("run")).expect("a directory");
-        let server = Server::in_memory(settings, Clock::system()).expect("a server in memory");
+        });
+        let reading = sources.read().expect("valid settings");
+        std::fs::create_dir_all(reading.settings.data.join("run")).expect("a directory");
+        let server = Server::in_memory(reading, Clock::system()).expect("a server in memory");
         let streams = FakeStreams::default();
         let router = doors::router(server.clone(), Arc::new(streams.clone()));
 

@@ -106,7 +106,26 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ),
     ("GET /gpus", &["listGpus"], &["gpu ls"]),
     ("GET /gpus/{id}", &["getGpu"], &["gpu show 0"]),
-    ("GET /history", &["getHistory"], &["api GET /history"]),
+    ("GET /history", &["getHistory"], &["history"]),
+    (
+        "GET /history/export",
+        &["getHistory"],
+        &["history --of me --range week -o csv"],
+    ),
+    (
+        "GET /events",
+        &["searchEvents"],
+        &["event ls oom --since 2h -n 9"],
+    ),
+    ("GET /notices", &["listNotices"], &["notices"]),
+    ("POST /notices/read", &["readNotices"], &["notices --read"]),
+    ("GET /nodes", &["listNodes"], &["node ls"]),
+    ("GET /nodes/{name}", &["getNode"], &["node get"]),
+    (
+        "POST /nodes/{name}/maintenance",
+        &["setMaintenance"],
+        &["node maintenance on x -m why"],
+    ),
     ("POST /gpus/{id}/{verb}", &["cordonGpu"], &["gpu cordon 0"]),
     (
         "POST /gpus/{id}/{verb}",
@@ -233,7 +252,21 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ("", &[], &["drain"]),
     ("GET /docs", &["describe"], &["man"]),
     ("GET /about", &["version", "getCapabilities"], &["version"]),
-    ("GET /system/settings", &["getSettings"], &["config show"]),
+    (
+        "GET /system/settings",
+        &["getSettings", "getSetting"],
+        &["config show", "config ls", "config get x"],
+    ),
+    (
+        "POST /system/settings/{key}",
+        &["setSetting", "unsetSetting", "undoSetting"],
+        &[
+            "config set x 1",
+            "settings unset x --dry-run",
+            "config unset x",
+            "config undo x",
+        ],
+    ),
     (
         "POST /system/settings/reload",
         &["reloadSettings"],
@@ -361,6 +394,7 @@ fn every_command_is_understood_and_none_is_left_out() {
 fn every_page_of_the_table_is_served() {
     let sources = [
         include_str!("../../../src/doors/pages.rs"),
+        include_str!("../../../src/doors/pages/events.rs"),
         include_str!("../../../src/doors/pages/me.rs"),
         include_str!("../../../src/doors/pages/images.rs"),
         include_str!("../../../src/doors/pages/queue.rs"),

@@ -47,6 +47,11 @@ fn text(longest: usize) -> Value {
     json!({"pattern": plain(), "maxLength": longest})
 }
 
+/// Words of a search.
+fn words() -> Value {
+    json!({"type": "string", "pattern": plain(), "maxLength": 1024})
+}
+
 fn password() -> Value {
     json!({"pattern": NO_NUL, "minLength": 10, "maxLength": 1024})
 }
@@ -160,6 +165,11 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/ResourcesPatch/properties/gpu", share()),
         ("/CordonRequest/properties/note", text(256)),
         ("/DrainRequest/properties/note", text(256)),
+        ("/MaintenanceRequest/properties/message", text(256)),
+        (
+            "/SettingRequest/properties/value",
+            json!({"type": ["string", "number", "boolean", "null"]}),
+        ),
         ("/PartitionRequest/properties/note", text(256)),
         (
             "/PartitionRequest/properties/profiles/items",
@@ -252,9 +262,10 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
             "not": {"minItems": 1, "prefixItems": [{"const": ""}]},
         }),
         "env" => json!({"type": "array", "items": {"type": "string", "pattern": VARIABLE}}),
+        "kind" | "object" | "user" if path.ends_with("/search") => words(),
         "cwd" | "user" => json!({"type": "string", "pattern": NO_NUL}),
         "wait" => json!({"type": "string", "enum": ["running", "ended"]}),
-        "q" => json!({"type": "string", "pattern": plain(), "maxLength": 1024}),
+        "q" => words(),
         // An empty word is one that was left out.
         "sort" => json!({"type": "string", "enum": [
             "", "created_at", "-created_at", "started_at", "-started_at", "ended_at", "-ended_at", "name", "-name",
@@ -264,7 +275,9 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         "range" => json!({"type": "string", "enum": ["", "hour", "day", "week", "month"]}),
         "of" => json!({"type": "string", "pattern": "^(|site|me|(gpu|user):[!-~]{1,64})$"}),
         "cursor" => json!({"type": "string", "pattern": "^[A-Za-z0-9_-]*$", "maxLength": 2048}),
-        "since" if path.ends_with("/metrics") => json!({"type": "string", "format": "date-time"}),
+        "since" | "until" if path.ends_with("/metrics") || path.ends_with("/search") => {
+            json!({"type": "string", "format": "date-time"})
+        }
         "since" | "Upload-Offset" => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
         "Idempotency-Key" => json!({"type": "string", "pattern": "^[!-~]{1,200}$"}),
         "If-Match" => json!({"type": "string", "pattern": r#"^(\*|"[0-9]{1,18}")$"#}),

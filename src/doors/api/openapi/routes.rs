@@ -302,7 +302,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
             ("of", "site, me, gpu:ID or user:NAME; site when left out"),
             ("range", "hour, day, week or month; day when left out"),
         ],
-        answer: SuccessReply::Schema("History"),
+        answer: SuccessReply::SchemaOrCsv("History"),
         refusals: &[404, 422],
         ..ROUTE
     },
@@ -863,6 +863,26 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/me/notices",
+        operation: "listNotices",
+        tag: "users",
+        summary: "What you should know of your own sessions, what ends soon first",
+        needs: ME,
+        answer: SuccessReply::Schema("NoticePage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/me/notices/read",
+        operation: "readNotices",
+        tag: "users",
+        summary: "Mark your notices as read",
+        needs: ME,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        ..ROUTE
+    },
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/sign-in",
         operation: "signIn",
@@ -916,6 +936,63 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/events/search",
+        operation: "searchEvents",
+        tag: "system",
+        summary: "Search the journal, newest first; as text/csv all that is found, at most 10,000 events",
+        needs: READ,
+        query: &[
+            (
+                "kind",
+                "a topic such as sessions, or a code or its beginning such as session.ended",
+            ),
+            ("object", "id of a thing, or name of a session"),
+            ("user", "who did it, or whose account it is about"),
+            ("since", "RFC 3339; from then on"),
+            ("until", "RFC 3339; up to then"),
+            (
+                "q",
+                "words; each stands in the code, the object, its name, the user, or the state",
+            ),
+            ("limit", "1 to 500, 50 when left out"),
+            ("cursor", "from the page before"),
+        ],
+        answer: SuccessReply::SchemaOrCsv("EventSearch"),
+        refusals: &[400, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/nodes",
+        operation: "listNodes",
+        tag: "system",
+        summary: "List nodes: state, maintenance, what they have and what is held",
+        needs: READ,
+        answer: SuccessReply::Schema("NodePage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/nodes/{name}",
+        operation: "getNode",
+        tag: "system",
+        summary: "Show one node, and what its kernel says of it",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("NodeDetail"),
+        refusals: &[404, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/nodes/{name}/maintenance",
+        operation: "setMaintenance",
+        tag: "system",
+        summary: "Let a node take no new sessions, with a message, or take them again",
+        needs: SYSTEM_WRITE,
+        body: Some("MaintenanceRequest"),
+        answer: SuccessReply::Schema("Node"),
+        refusals: &[404, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/overview",
         operation: "getOverview",
         tag: "system",
@@ -934,8 +1011,59 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/settings",
         operation: "getSettings",
         tag: "system",
-        summary: "Every setting: value, default, source",
+        summary: "Every setting: value, default, source, what may be done",
         needs: SYSTEM,
+        answer: SuccessReply::Schema("SettingPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/settings/{key}",
+        operation: "getSetting",
+        tag: "system",
+        summary: "Show one setting",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("Setting"),
+        refusals: &[422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/settings/{key}",
+        operation: "setSetting",
+        tag: "system",
+        summary: "Set a setting in the settings file, after all sources were checked with it",
+        needs: SYSTEM_WRITE,
+        query: &[("dry_run", "true: check it, write nothing")],
+        body: Some("SettingRequest"),
+        answer: SuccessReply::Schema("SettingChange"),
+        dry_run: Some(SuccessReply::Schema("SettingChange")),
+        refusals: &[409, 422, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/settings/{key}",
+        operation: "unsetSetting",
+        tag: "system",
+        summary: "Set a setting back to its default",
+        needs: SYSTEM_WRITE,
+        query: &[("dry_run", "true: check it, write nothing")],
+        answer: SuccessReply::Schema("SettingChange"),
+        dry_run: Some(SuccessReply::Schema("SettingChange")),
+        refusals: &[409, 422, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/settings/{key}/undo",
+        operation: "undoSetting",
+        tag: "system",
+        summary: "Give a setting the value from before its last change here",
+        needs: SYSTEM_WRITE,
+        query: &[("dry_run", "true: check it, write nothing")],
+        answer: SuccessReply::Schema("SettingChange"),
+        dry_run: Some(SuccessReply::Schema("SettingChange")),
+        refusals: &[409, 422, 503],
         ..ROUTE
     },
     DocumentedRoute {

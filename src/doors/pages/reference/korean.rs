@@ -159,6 +159,28 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("figures", "OpenMetrics 형식의 수치"),
     ("version", "이름과 버전"),
     ("describe", "이 문서"),
+    ("listRosters", "적용한 명단 목록"),
+    (
+        "applyRoster",
+        "명단의 계획을 보여 주거나, 계획대로 적용합니다",
+    ),
+    ("undoRoster", "아무도 시작하지 않았을 때 명단을 되돌립니다"),
+    ("listNotices", "내 알림 목록"),
+    ("readNotices", "알림을 모두 읽음으로 표시합니다"),
+    (
+        "searchEvents",
+        "이벤트를 찾습니다. Accept: text/csv면 파일로 답합니다",
+    ),
+    ("listNodes", "노드 목록"),
+    ("getNode", "노드 하나와 커널이 알려 주는 정보를 보여 줍니다"),
+    (
+        "setMaintenance",
+        "노드가 새 세션을 받지 않게 하거나, 다시 받게 합니다",
+    ),
+    ("getSetting", "설정 하나를 보여 줍니다"),
+    ("setSetting", "설정 값을 바꿉니다"),
+    ("unsetSetting", "설정을 기본값으로 되돌립니다"),
+    ("undoSetting", "설정의 마지막 변경을 되돌립니다"),
 ];
 
 /// Operation, word of its query, meaning.
@@ -166,7 +188,7 @@ const QUERIES: &[(&str, &str, &str)] = &[
     (
         "listSessions",
         "q",
-        "state:running outcome:failed owner:mina image:host name:vit label:team=vision kind:batch replicas:ID 또는 단어",
+        "state:running outcome:failed owner:mina project:vision image:host name:vit label:team=vision kind:batch replicas:ID 또는 단어",
     ),
     (
         "listSessions",
@@ -222,6 +244,24 @@ const QUERIES: &[(&str, &str, &str)] = &[
         "dry_run",
         "true면 담을 것을 보여 주기만 하고 만들지 않음",
     ),
+    (
+        "searchEvents",
+        "kind",
+        "sessions 같은 주제, 또는 session.ended 같은 코드나 그 앞부분",
+    ),
+    ("searchEvents", "object", "대상의 ID 또는 세션 이름"),
+    ("searchEvents", "user", "한 사람, 또는 계정의 주인"),
+    ("searchEvents", "since", "RFC 3339, 이때부터"),
+    ("searchEvents", "until", "RFC 3339, 이때까지"),
+    ("searchEvents", "q", "낱말"),
+    ("searchEvents", "limit", "1부터 500까지, 없으면 50"),
+    ("searchEvents", "cursor", "앞 쪽의 응답에 있는 값"),
+    ("setSetting", "dry_run", "true면 확인만 하고 쓰지 않음"),
+    ("unsetSetting", "dry_run", "true면 확인만 하고 쓰지 않음"),
+    ("undoSetting", "dry_run", "true면 확인만 하고 쓰지 않음"),
+    ("applyRoster", "project", "프로젝트가 없는 행의 프로젝트"),
+    ("applyRoster", "dry_run", "true면 계획만 답하고 바꾸지 않음"),
+    ("applyRoster", "digest", "적용할 계획의 digest"),
 ];
 
 /// What an operation does; None for one that the table lacks.

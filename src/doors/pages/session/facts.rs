@@ -146,11 +146,8 @@ pub(super) fn facts(
             },
         });
     }
-    let (waited, on_hold) = match waits(events) {
-        Some((waited, held)) => (Some(waited / 1000), held / 1000),
-        None => (session.waited_seconds, 0),
-    };
-    if let Some(seconds) = waited {
+    let on_hold = time_on_hold(events) / 1000;
+    if let Some(seconds) = session.waited_seconds {
         all.push(IconFact {
             icon: "hourglass",
             text: t.session_waited(components::span(t, seconds)),
@@ -190,33 +187,24 @@ pub(super) fn facts(
     all
 }
 
-/// Milliseconds that it waited for its latest place, and that it was on hold meanwhile: the times between the lines of its
-/// history. None while it has no place, and where the history does not reach back.
-fn waits(events: &[EventView]) -> Option<(u64, u64)> {
-    let (mut waited, mut held) = (0, 0);
-    let mut since: Option<(Timestamp, bool)> = None;
-    let mut told = None;
+/// Milliseconds that it was on hold before its latest place, as the lines of its history tell; 0 while it has no place, and
+/// where the history does not reach back.
+fn time_on_hold(events: &[EventView]) -> u64 {
+    let (mut held, mut told) = (0, 0);
+    let mut since: Option<Timestamp> = None;
     for event in events {
-        let on_hold = match event.code.as_str() {
+        match event.code.as_str() {
             "session.accepted" | rules::codes::SESSION_RESTARTED => {
-                (waited, held, told) = (0, 0, None);
-                false
+                (held, told, since) = (0, 0, None)
             }
-            rules::codes::SESSION_HELD => true,
-            "session.released" | "session.scheduled" => false,
-            _ => continue,
-        };
-        if let Some((at, was_held)) = since {
-            let time = event.at.millis_since(at);
-            match was_held {
-                true => held += time,
-                false => waited += time,
+            rules::codes::SESSION_HELD => since = Some(event.at),
+            "session.released" | "session.scheduled" => {
+                held += since.take().map_or(0, |from| event.at.millis_since(from));
+                if event.code == "session.scheduled" {
+                    told = held;
+                }
             }
-        }
-        since = Some((event.at, on_hold));
-        if event.code == "session.scheduled" {
-            told = since.is_some().then_some((waited, held));
-            since = None;
+            _ => {}
         }
     }
     told
@@ -352,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn time_on_hold_is_told_beside_the_time_in_the_queue_and_both_are_those_of_the_timeline() {
+    fn time_on_hold_is_that_of_the_timeline_and_told_once_it_has_a_place() {
         let held = [
             ("session.accepted", 0),
             ("session.held", 10),
@@ -361,14 +349,14 @@ mod tests {
             ("session.scheduled", 90),
             ("session.running", 91),
         ];
-        assert_eq!(waits(&history(&held)), Some((15_000, 75_000)));
-        assert_eq!(waits(&history(&held[..4])), None, "it has no place yet");
+        assert_eq!(time_on_hold(&history(&held)), 75_000);
+        assert_eq!(time_on_hold(&history(&held[..4])), 0, "it has no place yet");
         let mut again = held.to_vec();
         again.extend([
             ("session.ended", 200),
             ("session.restarted", 300),
             ("session.scheduled", 302),
         ]);
-        assert_eq!(waits(&history(&again)), Some((2_000, 0)));
+        assert_eq!(time_on_hold(&history(&again)), 0);
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn generated(numbers: &mut Numbers) -> ClusterSnapshot {
         let at = Timestamp::from_millis(i64::from(number));
         let mut session = Session::launched(id, name, owner, spec, at);
         if numbers.below(12) == 0 {
-            assert!(session.hold(crate::names::UserName::parse("kim").unwrap()));
+            assert!(session.hold(crate::names::UserName::parse("kim").unwrap(), NOW));
         }
         world.sessions.push(session);
     }
@@ -370,7 +370,8 @@ fn an_unknown_start_is_explained_by_its_cause() {
     assert_eq!(told(&world, 2), after);
     world.sessions[2].spec.depends_on = Vec::new();
     let kim = crate::names::UserName::parse("kim").unwrap();
-    assert!(world.sessions[2].hold(kim.clone()) && !world.sessions[2].hold(kim));
+    let third = &mut world.sessions[2];
+    assert!(third.hold(kim.clone(), NOW) && !third.hold(kim, NOW));
     let held = (codes::START_ON_RELEASE.to_owned(), None);
     assert_eq!(told(&world, 2), held);
     let why = explain_session(&world, &world.sessions[2], NOW);

@@ -316,11 +316,11 @@ pub async fn hold(server: &Server, caller: &Caller, id: &str) -> Result<SessionV
         None,
         code,
         "hold a session",
-        move |_, session| {
+        move |rows, session| {
             if session.state() != SessionState::Pending {
                 return Err(refusals::session_not_waiting(session.state().word()).into());
             }
-            Ok(session.hold(by))
+            Ok(session.hold(by, rows.now))
         },
     )
     .await

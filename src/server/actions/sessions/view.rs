@@ -101,7 +101,7 @@ pub(super) fn session(
         created_at: row.created_at,
         scheduled_at: row.scheduled_at(),
         started_at: row.started_at(),
-        waited_seconds: row.started_at().map(|at| at.seconds_since(row.queued_at)),
+        waited_seconds: row.waited_millis().map(|millis| millis / 1000),
         ended_at: row.ended_at(),
         outcome: row.outcome(),
         exit_code: row.exit_code(),

@@ -1,0 +1,44 @@
+//! Notices: what a user should know of their own sessions. Decides nothing.
+
+use rules::reason::Reason;
+use rules::session::Outcome;
+use rules::units::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::values::{OutcomeShape, ReasonShape};
+
+/// What a notice tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = NoticeKind)]
+#[serde(rename_all = "kebab-case")]
+pub enum NoticeWord {
+    Started,
+    Ended,
+    /// It was stopped before it ran.
+    Cancelled,
+    /// It uses more memory of a GPU than it was given.
+    GpuWarned,
+    /// Its time limit ends it soon.
+    WillEnd,
+}
+
+/// One notice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Notice)]
+pub struct NoticeView {
+    /// When it happened; of `will-end`, when it ends.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    pub kind: NoticeWord,
+    /// The session's id.
+    pub session: String,
+    /// Its name; null once it was deleted.
+    pub name: Option<String>,
+    /// How it ended; null where it runs again, was deleted, or did not end.
+    #[schema(value_type = Option<OutcomeShape>)]
+    pub outcome: Option<Outcome>,
+    #[schema(value_type = Option<ReasonShape>)]
+    pub reason: Option<Reason>,
+    pub unread: bool,
+}

@@ -1,0 +1,86 @@
+//! Settings: how each stands, and changes of one. Decides nothing; values are written as JSON.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// One setting.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Setting)]
+pub struct SettingView {
+    pub key: String,
+    /// In force now; null where nothing is set.
+    #[schema(value_type = serde_json::Value)]
+    pub value: Option<Value>,
+    /// In force where no source says anything.
+    #[schema(value_type = serde_json::Value)]
+    pub default: Option<Value>,
+    /// `built-in`, the file's path, the variable's name, or `flag`.
+    pub source: String,
+    /// The variable that sets it.
+    pub variable: String,
+    /// A new value is in force only when the server starts again.
+    pub needs_restart: bool,
+    /// What it does.
+    pub about: String,
+    /// What a source says by now and a restart takes up; null where nothing waits.
+    pub waiting: Option<WaitingSetting>,
+    /// It may be changed here: no variable or flag stands above the files, and it is none that only the machine's own
+    /// file may set.
+    pub may_change: bool,
+    /// What an undo would set; null where there is nothing to undo.
+    pub undo: Option<EarlierSetting>,
+}
+
+/// A value that waits for a restart.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct WaitingSetting {
+    #[schema(value_type = serde_json::Value)]
+    pub value: Option<Value>,
+    pub source: String,
+}
+
+/// A value from before the last change.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct EarlierSetting {
+    /// Null: its default.
+    #[schema(value_type = serde_json::Value)]
+    pub value: Option<Value>,
+}
+
+/// A new value of a setting.
+#[derive(Debug, Clone, PartialEq, Deserialize, ToSchema)]
+#[schema(as = SettingRequest)]
+#[serde(deny_unknown_fields)]
+pub struct SettingBody {
+    /// A text, a number, true or false, as the setting wants; empty text or null sets its default.
+    #[schema(value_type = serde_json::Value)]
+    pub value: Value,
+}
+
+impl SettingBody {
+    /// The value as people type it; empty for the default.
+    pub fn typed(&self) -> String {
+        match &self.value {
+            Value::Null => String::new(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// What a change of a setting did, or would do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SettingChange {
+    pub key: String,
+    /// What the sources said before; null where nothing was set.
+    #[schema(value_type = serde_json::Value)]
+    pub before: Option<Value>,
+    /// What they say with the change, a default too.
+    #[schema(value_type = serde_json::Value)]
+    pub after: Option<Value>,
+    /// `after` waits until the server starts again.
+    pub needs_restart: bool,
+    /// It was only checked: nothing was written.
+    pub dry_run: bool,
+}

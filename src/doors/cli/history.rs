@@ -1,0 +1,43 @@
+//! What was given and used over time, from the command line: a table, the API's body, or the console's file.
+
+use hyper::Method;
+use serde_json::json;
+
+use super::args::{Format, HistoryArguments};
+use super::client::{Extra, HttpClient};
+use super::error::CliError;
+use super::output::OutputStyle;
+use super::{columns, complain, print, print_bytes, values};
+
+pub(super) async fn history(
+    client: &HttpClient,
+    view: &OutputStyle,
+    request: &HistoryArguments,
+) -> Result<u8, CliError> {
+    let query = values::query(&[("of", request.of.clone()), ("range", request.range.clone())]);
+    let path = format!("/api/v1/history{query}");
+    // Columns that were chosen are those of the table.
+    if view.format == Format::Csv && view.columns.is_empty() {
+        let file = Extra::default().header("Accept", "text/csv");
+        let answer = client.call(Method::GET, &path, file).await?;
+        print_bytes(&answer.body);
+        return Ok(0);
+    }
+    let body = client.get(&path).await?;
+    let whole = matches!(view.format, Format::Json | Format::Yaml);
+    if whole {
+        print(&view.said(&body, "")?);
+        return Ok(0);
+    }
+    let points = json!({"items": body["points"]});
+    let none = body["points"].as_array().is_none_or(Vec::is_empty);
+    if view.for_humans() && none {
+        complain("Nothing was measured in that time.\n");
+        return Ok(0);
+    }
+    print(&view.list(&points, columns::HISTORY)?);
+    if view.for_humans() && body["simulated"] == true {
+        complain(&format!("{}\n", super::format::SIMULATED));
+    }
+    Ok(0)
+}

@@ -1,0 +1,201 @@
+//! Comma-separated values (RFC 4180): lines for any table, and the files of events and of a history, the same through every
+//! door. Decides nothing about who may have them.
+
+use api::history::{History, HistoryPoint};
+use server::actions::journal::EventPage;
+
+/// The media type of such a file.
+pub const KIND: &str = "text/csv; charset=utf-8";
+
+/// Adds a line. A field that a spreadsheet would run as a formula is led by an apostrophe.
+pub fn line<'a>(body: &mut String, fields: impl Iterator<Item = &'a str>) {
+    for (at, field) in fields.enumerate() {
+        if at > 0 {
+            body.push(',');
+        }
+        // A spreadsheet would run a field that begins like a formula.
+        let formula = field.starts_with(['=', '+', '-', '@', '\t', '\r']);
+        let quoted = formula || field.contains(['"', ',', '\n', '\r']);
+        if quoted {
+            body.push('"');
+        }
+        if formula {
+            body.push('\'');
+        }
+        body.push_str(&field.replace('"', "\"\""));
+        if quoted {
+            body.push('"');
+        }
+    }
+    body.push_str("\r\n");
+}
+
+/// Events for programs: a head, then one line each in the order given, with the names of their objects where known.
+pub fn events(found: &EventPage) -> String {
+    let mut body = String::new();
+    let heads = [
+        "sequence", "at", "actor", "topic", "object", "name", "code", "before", "after",
+    ];
+    line(&mut body, heads.into_iter());
+    for event in &found.items {
+        let (sequence, at) = (event.sequence.to_string(), event.at.to_string());
+        let name = found.names.get(&event.object).map_or("", String::as_str);
+        let fields = [
+            sequence.as_str(),
+            &at,
+            &event.actor,
+            &event.topic,
+            &event.object,
+            name,
+            &event.code,
+            &event.before,
+            &event.after,
+        ];
+        line(&mut body, fields.into_iter());
+    }
+    body
+}
+
+/// What the file of a history is called.
+pub fn history_name(history: &History) -> String {
+    let safe = |c: char| match c {
+        c if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_') => c,
+        _ => '-',
+    };
+    let of: String = history.of.chars().map(safe).collect();
+    format!("{of}-{}.csv", history.range.word())
+}
+
+/// A column of a history: its name, its decimals and its value.
+type HistoryColumn = (&'static str, usize, fn(&HistoryPoint) -> Option<f64>);
+
+const HISTORY_COLUMNS: [HistoryColumn; 10] = [
+    ("cpu_allocated_cores", 3, |point| Some(point.cpu_allocated)),
+    ("cpu_busy_cores", 3, |point| Some(point.cpu_busy)),
+    ("memory_allocated_bytes", 0, |point| {
+        Some(point.memory_allocated)
+    }),
+    ("memory_used_bytes", 0, |point| Some(point.memory_used)),
+    ("gpu_allocated", 3, |point| Some(point.gpu_allocated)),
+    ("gpu_busy", 3, |point| point.gpu_busy),
+    ("gpu_memory_allocated_bytes", 0, |point| {
+        Some(point.gpu_memory_allocated)
+    }),
+    ("gpu_memory_used_bytes", 0, |point| point.gpu_memory_used),
+    ("celsius", 1, |point| point.celsius),
+    ("watts", 1, |point| point.watts),
+];
+
+/// Whether a history has anything to say in a column: a GPU has no processors, and no user has a temperature.
+fn belongs(history: &History, column: &str) -> bool {
+    match column {
+        "celsius" | "watts" => history.is_of_device(),
+        _ if column.starts_with("gpu") => history.gpus > 0,
+        _ => !history.is_of_device(),
+    }
+}
+
+/// A history: a head, then a line for each point, with times in UTC, sizes in bytes and numbers as they are. Numbers only:
+/// no spreadsheet takes a cell for a formula.
+pub fn history(history: &History) -> String {
+    let columns: Vec<HistoryColumn> = HISTORY_COLUMNS
+        .into_iter()
+        .filter(|(name, ..)| belongs(history, name))
+        .collect();
+    let mut out = String::from("time");
+    for (name, ..) in &columns {
+        out.push(',');
+        out.push_str(name);
+    }
+    out.push_str("\r\n");
+    for point in &history.points {
+        out.push_str(&point.at.to_string());
+        for (_, decimals, value) in &columns {
+            out.push(',');
+            if let Some(value) = value(point) {
+                out.push_str(&format!("{value:.decimals$}"));
+            }
+        }
+        out.push_str("\r\n");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use api::history::HistoryRange;
+    use rules::units::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_file_of_values_quotes_and_runs_no_formula() {
+        let mut body = String::new();
+        line(
+            &mut body,
+            ["a", "b,c", "say \"x\"", "=1+1", "-2"].into_iter(),
+        );
+        assert_eq!(body, "a,\"b,c\",\"say \"\"x\"\"\",\"'=1+1\",\"'-2\"\r\n");
+    }
+
+    fn of(of: &str, points: &[(i64, f64)]) -> History {
+        History {
+            of: of.to_owned(),
+            range: HistoryRange::Day,
+            every: 600,
+            until: Timestamp::from_millis(1_800_000_000_000),
+            cpu: 4.0,
+            memory: 8 << 30,
+            gpus: 1,
+            gpu_memory: 80 << 30,
+            simulated: true,
+            points: points
+                .iter()
+                .map(|(back, value)| HistoryPoint {
+                    at: Timestamp::from_millis((1_800_000_000 - back) * 1000),
+                    cpu_allocated: *value,
+                    cpu_busy: value / 2.0,
+                    memory_allocated: 1e9,
+                    memory_used: 5e8,
+                    gpu_allocated: 0.5,
+                    gpu_busy: None,
+                    gpu_memory_allocated: 4e10,
+                    gpu_memory_used: None,
+                    celsius: Some(61.0),
+                    watts: None,
+                    seconds: 600,
+                })
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn a_history_has_a_line_for_each_point_and_nothing_that_a_spreadsheet_runs() {
+        let file = history(&of("site", &[(0, 2.0), (600, 1.0)]));
+        let lines: Vec<&str> = file.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert_eq!(lines[0].split(',').count(), 9);
+        assert!(
+            lines[1].ends_with(",2.000,1.000,1000000000,500000000,0.500,,40000000000,"),
+            "{}",
+            lines[1]
+        );
+        let odd = of("user:mina\"/..", &[]);
+        assert_eq!(history_name(&odd), "user-mina--..-day.csv");
+    }
+
+    #[test]
+    fn the_history_of_a_gpu_has_no_columns_of_processors() {
+        let file = history(&of("gpu:x", &[(0, 2.0)]));
+        assert_eq!(
+            file.lines().next(),
+            Some(
+                "time,gpu_allocated,gpu_busy,gpu_memory_allocated_bytes,gpu_memory_used_bytes,celsius,watts"
+            )
+        );
+        assert!(
+            file.trim_end().ends_with(",0.500,,40000000000,,61.0,"),
+            "{file}"
+        );
+    }
+}
