@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::routing::{delete, get, head, patch, post, put};
+use axum::routing::{delete, get, head, post, put};
 use base::link::streams::Streams;
 use server::Server;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -130,7 +130,10 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             "/domains",
             get(tenancy::list_domains).post(tenancy::create_domain),
         )
-        .route("/domains/{id}", patch(tenancy::change_domain))
+        .route(
+            "/domains/{id}",
+            get(tenancy::get_domain).patch(tenancy::change_domain),
+        )
         .route(
             "/projects",
             get(tenancy::list_projects).post(tenancy::create_project),

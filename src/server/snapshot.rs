@@ -269,8 +269,11 @@ pub(crate) struct Snapshots {
     newest: tokio::sync::Mutex<Option<NewestSnapshot>>,
     /// The newest events each reader may see, of one topic or of all, newest first, and up to which sequence they were
     /// looked for.
-    recent: Mutex<BTreeMap<(Reach, Option<&'static str>), (u64, Vec<EventRow>)>>,
+    recent: Mutex<BTreeMap<(Reach, Option<&'static str>), NewestEvents>>,
 }
+
+/// Up to which sequence events were looked for, and the newest of them.
+type NewestEvents = (u64, Vec<EventRow>);
 
 struct NewestSnapshot {
     version: (u64, u64),

@@ -101,6 +101,7 @@ pub fn document() -> Value {
             {"name": "gpus", "description": "Devices, and who has which share of them."},
             {"name": "images", "description": "Environments and how they come in."},
             {"name": "users", "description": "Accounts, sign-in and tokens."},
+            {"name": "tenancy", "description": "Domains, projects, members, roles and rosters."},
             {"name": "system", "description": "The machine as a whole, and probes."},
         ],
         "paths": paths,
@@ -134,7 +135,8 @@ fn operation(route: &DocumentedRoute) -> Value {
         .map(|name| parameter("path", name, true))
         .collect();
     parameters.extend(route.query.iter().map(|(name, about)| {
-        let mut parameter = parameter("query", name, false);
+        let required = (route.operation, *name) == ("revokeGrant", "role");
+        let mut parameter = parameter("query", name, required);
         parameter["description"] = (*about).into();
         parameter
     }));
@@ -146,7 +148,17 @@ fn operation(route: &DocumentedRoute) -> Value {
         version["description"] = "the ETag of a GET, or * to overwrite".into();
         parameters.push(version);
     }
-    if route.refusals.contains(&412) && route.path.starts_with("/api/v1/uploads") {
+    let of_an_upload = route.path.starts_with("/api/v1/uploads");
+    if route.refusals.contains(&412)
+        && !route.refusals.contains(&428)
+        && !of_an_upload
+        && !route.query.iter().any(|(name, _)| *name == "digest")
+    {
+        let mut version = parameter("header", "If-Match", false);
+        version["description"] = "the ETag of a GET: refuse where it changed since".into();
+        parameters.push(version);
+    }
+    if route.refusals.contains(&412) && of_an_upload {
         parameters.push(parameter("header", "Tus-Resumable", true));
     }
     match route.operation {
@@ -193,7 +205,16 @@ fn operation(route: &DocumentedRoute) -> Value {
         operation["requestBody"] = json!({
             "required": !matches!(
                 body,
-                "StopRequest" | "CordonRequest" | "DrainRequest" | "TestRequest" | "Preferences"
+                "StopRequest"
+                    | "CordonRequest"
+                    | "DrainRequest"
+                    | "TestRequest"
+                    | "Preferences"
+                    | "LaunchRequest"
+                    | "SessionPatch"
+                    | "ProjectPatch"
+                    | "CertificateRequest"
+                    | "CertificateReset"
             ),
             "content": {kind: {"schema": reference(body)}},
         });
@@ -234,7 +255,7 @@ pub fn refusals(route: &DocumentedRoute) -> BTreeSet<u16> {
         // The key is malformed, is in use by a request under way, or was used with another body.
         refusals.extend([400, 409, 422]);
     }
-    if !route.query.is_empty() {
+    if !route.query.is_empty() || route.path.contains('{') {
         refusals.insert(400);
     }
     if route.body.is_some() {

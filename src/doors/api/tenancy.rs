@@ -29,8 +29,19 @@ pub(super) async fn create_domain(
 ) -> ApiResult {
     let NewDomainBody { name, title } = sent.value;
     let made = tenancy::create_domain(&api.server, &caller, &name, &title, sent.key).await?;
-    let response = responses::made(&made.value, "/api/v1/domains")?;
+    let location = format!("/api/v1/domains/{}", made.value.id);
+    let response = responses::made(&made.value, &location)?;
     Ok(responses::replayed(response, made.replayed))
+}
+
+pub(super) async fn get_domain(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> ApiResult {
+    let domain = tenancy::domain(&api.server, &caller, &id).await?;
+    responses::one(&headers, &domain, domain.generation)
 }
 
 pub(super) async fn change_domain(

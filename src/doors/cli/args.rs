@@ -970,6 +970,11 @@ pub struct RosterFile {
 pub enum DomainCommand {
     /// List the domains that you may see
     Ls,
+    /// Show one
+    Get {
+        #[arg(value_name = "DOMAIN")]
+        domain: String,
+    },
     /// Make a domain with a project called default
     Create {
         #[arg(value_name = "NAME")]

@@ -158,6 +158,7 @@ const SUMMARIES: &[(&str, &str)] = &[
         "사이트의 도메인: 자체 사용자와 프로젝트를 가진 조직",
     ),
     ("domain ls", "볼 수 있는 도메인을 나열합니다"),
+    ("domain get", "도메인 하나를 보여 줍니다"),
     ("domain create", "default 프로젝트가 있는 도메인을 만듭니다"),
     ("domain set", "도메인의 제목을 바꿉니다"),
     ("project", "프로젝트와 그 구성원"),

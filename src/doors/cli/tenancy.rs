@@ -20,6 +20,10 @@ pub(super) async fn domain(
             let body = client.get("/api/v1/domains").await?;
             print(&view.list(&body, columns::DOMAINS)?);
         }
+        DomainCommand::Get { domain } => {
+            let path = format!("/api/v1/domains/{}", encoded(&domain));
+            print(&view.one(&client.get(&path).await?, columns::DOMAINS)?);
+        }
         DomainCommand::Create { name, title } => {
             let body = json!({"name": name, "title": title.unwrap_or_default()});
             let made = client.send::<DomainView>("/api/v1/domains", &body).await?;

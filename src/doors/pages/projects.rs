@@ -309,7 +309,14 @@ async fn create(
 ) -> Response {
     let domain = Some(typed.domain.as_str());
     let server = &console.server;
-    let made = tenancy::create_project(server, &caller, domain, &typed.name, &typed.title, None);
+    let made = tenancy::create_project(
+        server,
+        &caller,
+        domain,
+        typed.name.trim(),
+        &typed.title,
+        None,
+    );
     match made.await {
         Ok(made) => responses::see_with(&address(&made.value), "project-added", &made.value.name),
         Err(Failure::Refusal(refusal)) if caller.subject.can(Permission::ProjectsWrite) => {

@@ -104,9 +104,13 @@ impl LogReader {
             .rev()
             .find(|(start, _)| *start <= from)
             .expect("the oldest begins at or before");
+        let mut bytes = Vec::new();
+        // No file is as long as that, and the kernel takes no such position.
+        if i64::try_from(from - start).is_err() {
+            return Ok(LogPiece { from, bytes });
+        }
         let mut file = File::open(path)?;
         file.seek(SeekFrom::Start(from - start))?;
-        let mut bytes = Vec::new();
         file.take(limit as u64).read_to_end(&mut bytes)?;
         Ok(LogPiece { from, bytes })
     }
@@ -187,6 +191,10 @@ mod tests {
             kept <= 2 * FILE_BYTES + line.len() as u64,
             "{kept} bytes kept"
         );
+        for beyond in [1 << 40, i64::MAX as u64, u64::MAX] {
+            let piece = reader.read(beyond, 10).expect("no fault beyond the end");
+            assert_eq!((piece.from, piece.bytes.len()), (beyond, 0));
+        }
         let late = reader.read(0, 10).expect("read");
         assert!(
             late.from > 0,

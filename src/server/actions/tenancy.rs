@@ -6,7 +6,7 @@ use rules::grants::{Grant, GrantRole, GrantScope, HeldGrant};
 use rules::names::{TenantName, UserId};
 use rules::permissions::{self, Permission, Subject, may};
 use rules::refusals;
-use rules::session::turns_direction;
+use rules::session::hidden;
 use rules::tenancy::{Domain, DomainId, Project, ProjectId, Scope, TenantState};
 use rules::units::Timestamp;
 use rules::users::User;
@@ -40,6 +40,15 @@ pub async fn domains(server: &Server, caller: &Caller) -> Result<Vec<DomainView>
     })
 }
 
+/// One domain, by id or name. Errors: `domain.not-found`.
+pub async fn domain(server: &Server, caller: &Caller, which: &str) -> Result<DomainView, Failure> {
+    allowed(caller, Permission::ProjectsRead)?;
+    server.catalog().read_now("show a domain", |view| {
+        let domain = find_domain(view, &caller.subject, which)?;
+        show_domain(view, &caller.subject, domain)
+    })
+}
+
 /// Makes a domain with a project called `default`.
 ///
 /// Errors: `tenant.name-invalid`, `tenant.title-invalid`, `domain.name-taken`.
@@ -52,7 +61,7 @@ pub async fn create_domain(
 ) -> Result<Once<DomainView>, Failure> {
     may(&caller.subject, Permission::ProjectsWrite, &Scope::SITE)?;
     let key = own_key(caller, key)?;
-    let (name, title) = (TenantName::parse(name.trim())?, title_of(title)?);
+    let (name, title) = (TenantName::parse(name)?, title_of(title)?);
     let (subject, actor) = (caller.subject.clone(), caller.name.to_string());
     server
         .catalog()
@@ -109,6 +118,9 @@ pub async fn change_domain(
             )?;
             if if_match.is_some_and(|seen| seen != domain.generation) {
                 return Err(refusals::domain_stale(&domain.name, domain.generation).into());
+            }
+            if title == domain.title {
+                return show_domain(rows, &subject, domain);
             }
             rows.put_domain(&Domain {
                 title: title.clone(),
@@ -168,7 +180,7 @@ pub async fn create_project(
     key: Option<IdempotencyKey>,
 ) -> Result<Once<ProjectView>, Failure> {
     let key = own_key(caller, key)?;
-    let (name, title) = (TenantName::parse(name.trim())?, title_of(title)?);
+    let (name, title) = (TenantName::parse(name)?, title_of(title)?);
     let domain = domain.map(str::to_owned);
     let (subject, actor) = (caller.subject.clone(), caller.name.to_string());
     server
@@ -316,10 +328,13 @@ pub async fn put_member(
                     .into());
             }
             let grant = of_project(role, project.id);
-            let before = role_in(&user, project.id).map_or("", GrantRole::word);
-            rows.put_grant(user.id, &HeldGrant { grant, expires_at })?;
-            let told = format!("{} {}", user.name, role.word());
-            note_project(rows, &actor, &project, "project.member-set", before, &told)?;
+            let held = HeldGrant { grant, expires_at };
+            if !user.grants.contains(&held) {
+                let before = role_in(&user, project.id).map_or("", GrantRole::word);
+                rows.put_grant(user.id, &held)?;
+                let told = format!("{} {}", user.name, role.word());
+                note_project(rows, &actor, &project, "project.member-set", before, &told)?;
+            }
             Ok(MemberView {
                 user: Owner {
                     id: user.id,
@@ -341,7 +356,7 @@ pub async fn remove_member(
     which: &str,
     user: &str,
 ) -> Result<(), Failure> {
-    let (which, user) = (which.to_owned(), user.to_owned());
+    let (which, user) = (which.to_owned(), user.trim().to_owned());
     let (subject, actor) = (caller.subject.clone(), caller.name.to_string());
     server
         .catalog()
@@ -719,7 +734,6 @@ fn show_project(
 
 fn title_of(typed: &str) -> Result<String, Failure> {
     let typed = typed.trim();
-    let hidden = |c: char| c.is_control() || turns_direction(c);
     let good = typed.chars().count() <= MAX_TITLE_LENGTH && !typed.chars().any(hidden);
     match good {
         true => Ok(typed.to_owned()),

@@ -221,6 +221,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ),
     ("", &["listDomains"], &["domain ls"]),
     ("", &["createDomain"], &["domain create x"]),
+    ("", &["getDomain"], &["domain get x"]),
     ("", &["changeDomain"], &["domain set x --title y"]),
     ("", &["listGrants"], &["role ls x"]),
     ("", &["putGrant"], &["role grant x auditor --domain y"]),

@@ -274,6 +274,7 @@ fn parameters(route: &DocumentedRoute) -> String {
         .replace("/sessions/{id}", "/sessions/SESSION")
         .replace("/projects/{id}", "/projects/PROJECT")
         .replace("/users/{id}", "/users/WORD.user")
+        .replace("/domains/{id}", "/domains/default")
         .replace("{port}", "8080")
         .replace("{id}", "SESSION")
         .replace("{name}", "WORD")

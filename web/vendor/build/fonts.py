@@ -24,6 +24,8 @@ FONTS = HERE.parent / "fonts"
 SOURCE = HERE / "node_modules/pretendard/dist/public/variable/PretendardVariable.ttf"
 ROOT = HERE.parent.parent.parent
 CATALOGUES = [ROOT / "web/i18n/ko.toml", ROOT / "src/rules/messages.toml"]
+# Korean of pages that stands beside the catalogues.
+TABLES = [ROOT / "src/doors/pages/reference/korean.rs", ROOT / "src/doors/pages/event_words.rs"]
 SHEET = ROOT / "web/assets/css/tokens.css"
 # The Latin face carries these three for the language switch; a second copy would never be used.
 IN_LATIN = set("한국어")
@@ -146,7 +148,7 @@ if sys.argv[1:2] == ["latin"]:
             tell(file, part)
 elif sys.argv[1:2] == ["korean"]:
     FONTS.mkdir(exist_ok=True)
-    core = syllables("".join(path.read_text("utf-8") for path in CATALOGUES)) - IN_LATIN
+    core = syllables("".join(path.read_text("utf-8") for path in [*CATALOGUES, *TABLES])) - IN_LATIN
     first = first_syllables()
     (FONTS / "ui-ko-core.txt").write_text("".join(sorted(core)) + "\n", "utf-8")
     cut(first, FONTS / "ui-ko-first.woff2", "Fardel UI")

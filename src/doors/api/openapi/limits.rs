@@ -24,6 +24,10 @@ const PROFILE: &str = r"^[1-7]g\.[1-9][0-9]{0,2}gb(\+me)?$";
 /// A host, a path and a tag; an id of an image fits too.
 const IMAGE: &str = r"^([a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*(:[0-9]+)?/)?[a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*(/[a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*)*(:[A-Za-z0-9._-]{1,128})?$";
 const HOST_NAME: &str = r"^(\*\.)?[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$";
+/// Topics of the journal in either number, and nothing between two commas.
+const TOPICS: &str = "^ *((session|image|user|project|node|gpu|operation|system)s? *)?(, *((session|image|user|project|node|gpu|operation|system)s? *)?)*$";
+/// Bytes of an upload, as the store takes them.
+const UPLOAD_LIMIT: u64 = 512 << 30;
 /// Shares have two decimals and seven digits before them.
 const MAX_SHARE: f64 = 9_999_999.99;
 /// About what a program's context takes of its slice of a device.
@@ -153,16 +157,35 @@ fn all() -> Vec<(&'static str, Value)> {
             json!({"pattern": SESSION_NAME}),
         ),
         ("/SessionPatch/properties/labels", labels()),
+        ("/SessionPatch/properties/max_runtime_seconds", seconds()),
         (
             // Limits are changed alone.
             "/SessionPatch",
             json!({
-                "if": {"required": ["resources"], "properties": {"resources": {"type": "object"}}},
+                "if": {"anyOf": [
+                    {"required": ["resources"], "properties": {"resources": {"type": "object"}}},
+                    {
+                        "required": ["max_runtime_seconds"],
+                        "properties": {"max_runtime_seconds": {"type": "integer"}},
+                    },
+                ]},
                 "then": {"properties": {"name": {"type": "null"}, "labels": {"type": "null"}}},
             }),
         ),
         ("/ResourcesPatch/properties/cpu", share()),
         ("/ResourcesPatch/properties/gpu", share()),
+        ("/NewDomain/properties/title", text(100)),
+        ("/DomainPatch/properties/title", text(100)),
+        ("/NewProject/properties/title", text(100)),
+        ("/ProjectPatch/properties/title", text(100)),
+        (
+            "/NewMember/properties/role",
+            json!({"enum": ["member", "viewer", "lead"]}),
+        ),
+        (
+            "/NewGrant/properties/role",
+            json!({"enum": ["auditor", "administrator"]}),
+        ),
         ("/CordonRequest/properties/note", text(256)),
         ("/DrainRequest/properties/note", text(256)),
         ("/MaintenanceRequest/properties/message", text(256)),
@@ -274,6 +297,10 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         "scope" => json!({"type": "string", "enum": ["", "mine", "all"]}),
         "range" => json!({"type": "string", "enum": ["", "hour", "day", "week", "month"]}),
         "of" => json!({"type": "string", "pattern": "^(|site|me|(gpu|user):[!-~]{1,64})$"}),
+        // A place in the queue.
+        "cursor" if path.ends_with("/queue") => {
+            json!({"type": "string", "pattern": "^[0-9]{0,19}$"})
+        }
         "cursor" => json!({"type": "string", "pattern": "^[A-Za-z0-9_-]*$", "maxLength": 2048}),
         "since" | "until" if path.ends_with("/metrics") || path.ends_with("/search") => {
             json!({"type": "string", "format": "date-time"})
@@ -282,7 +309,8 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         "Idempotency-Key" => json!({"type": "string", "pattern": "^[!-~]{1,200}$"}),
         "If-Match" => json!({"type": "string", "pattern": r#"^(\*|"[0-9]{1,18}")$"#}),
         "Tus-Resumable" => json!({"type": "string", "enum": ["1.0.0"]}),
-        "Upload-Length" => json!({"type": "integer", "minimum": 1, "maximum": u64::MAX}),
+        "Upload-Length" => json!({"type": "integer", "minimum": 1, "maximum": UPLOAD_LIMIT}),
+        "topics" => json!({"type": "string", "pattern": TOPICS}),
         _ => json!({"type": "string"}),
     }
 }

@@ -271,6 +271,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: READ,
         query: &[("cursor", "from next_cursor")],
         answer: SuccessReply::Schema("WaitingPage"),
+        refusals: &[422],
         ..ROUTE
     },
     DocumentedRoute {
@@ -546,7 +547,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         body: Some("NewUser"),
         status: 201,
         answer: SuccessReply::Schema("User"),
-        refusals: &[400, 409, 422],
+        refusals: &[400, 404, 409, 422],
         ..ROUTE
     },
     DocumentedRoute {
@@ -664,6 +665,16 @@ pub const ROUTES: &[DocumentedRoute] = &[
         status: 201,
         answer: SuccessReply::Schema("Domain"),
         refusals: &[400, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/domains/{id}",
+        operation: "getDomain",
+        tag: "tenancy",
+        summary: "Show one domain",
+        needs: PROJECTS_READ,
+        answer: SuccessReply::Schema("Domain"),
+        refusals: &[404],
         ..ROUTE
     },
     DocumentedRoute {

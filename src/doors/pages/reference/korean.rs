@@ -159,6 +159,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("figures", "OpenMetrics 형식의 수치"),
     ("version", "이름과 버전"),
     ("describe", "이 문서"),
+    ("getDomain", "도메인 하나를 보여 줍니다"),
     ("listRosters", "적용한 명단 목록"),
     (
         "applyRoster",

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use encoding_rs::{EUC_KR, UTF_8, UTF_16BE, UTF_16LE};
 use rules::refusal::Refusal;
 use rules::refusals;
-use rules::session::turns_direction;
+use rules::session::hidden;
 
 /// Bytes of a roster. Higher: one request holds more memory. Lower: a large school needs several files.
 pub(super) const MAX_BYTES: usize = 2 << 20;
@@ -172,7 +172,6 @@ fn line(number: u32, columns: &[Option<Column>], record: &csv::StringRecord) -> 
     }
     for (column, cell) in columns.iter().zip(record) {
         let Some(column) = *column else { continue };
-        let hidden = |c: char| c.is_control() || turns_direction(c);
         if cell.chars().count() > MAX_CELL || cell.chars().any(hidden) {
             line.faults
                 .push((Some(column), refusals::roster_cell(MAX_CELL)));
