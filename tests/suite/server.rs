@@ -2,6 +2,7 @@
 //! to whom, what wrong requests get, and that page, API and command line do the same things.
 
 mod bad_input;
+mod callers;
 mod command_line;
 mod crowd;
 

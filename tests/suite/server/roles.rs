@@ -10,11 +10,11 @@ use serde_json::json;
 use super::the_box::{As, TheBox};
 
 /// A path of the table with its parameters filled in for a session of mina's.
-fn filled(route: &DocumentedRoute, session: &str) -> String {
+fn filled(route: &DocumentedRoute, session: &str, project: &str) -> String {
     route
         .path
         .replace("/sessions/{id}", &format!("/sessions/{session}"))
-        .replace("/projects/{id}", "/projects/default")
+        .replace("/projects/{id}", &format!("/projects/{project}"))
         .replace("/domains/{id}", "/domains/default")
         .replace("{user}", "nobody")
         .replace("/users/{id}", "/users/nobody")
@@ -61,8 +61,15 @@ fn body(route: &DocumentedRoute) -> String {
     }
 }
 
-async fn ask(the_box: &TheBox, who: &As, route: &DocumentedRoute, session: &str) -> (u16, String) {
-    let path = filled(route, session);
+/// Status and code of what a route answers a caller; the paths are of a session and a project.
+pub(super) async fn ask(
+    the_box: &TheBox,
+    who: &As,
+    route: &DocumentedRoute,
+    session: &str,
+    project: &str,
+) -> (u16, String) {
+    let path = filled(route, session, project);
     let mut request = TheBox::request(who, route.method, &path);
     if route.body.is_some() {
         request = request
@@ -253,7 +260,7 @@ async fn every_route_answers_each_role_as_the_table_says() {
                     the_box.admin.clone()
                 }
             };
-            let (status, code) = ask(&the_box, &who, route, &session).await;
+            let (status, code) = ask(&the_box, &who, route, &session, "default").await;
             assert!(
                 expected.holds(status, &code),
                 "{} {} as {caller:?}: {status} {code} is not {expected:?}",
