@@ -63,12 +63,19 @@ fn ordinary() -> Role {
     Role::User
 }
 
-#[derive(Deserialize, ToSchema)]
+/// What is left out stays.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[schema(as = UserPatch)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct UserPatchBody {
-    #[schema(value_type = RoleShape)]
-    pub role: Role,
+    #[schema(value_type = Option<RoleShape>)]
+    pub role: Option<Role>,
+    /// What people call them; empty: nothing.
+    #[schema(max_length = 254)]
+    pub full_name: Option<String>,
+    /// Signs in as the name does; empty: none.
+    #[schema(max_length = 254)]
+    pub email: Option<String>,
 }
 
 #[derive(Deserialize, ToSchema)]

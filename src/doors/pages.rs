@@ -388,6 +388,7 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "member-added" => t.projects_member_added(of),
         "member-removed" => t.projects_member_removed().to_owned(),
         "roster-undone" => t.rosters_undone_now(of.parse::<u64>().unwrap_or_default()),
+        "user-changed" => t.users_changed_now(of),
         "user-restored" => t.users_restored_now(of),
         "view-kept" => t.table_view_kept(of),
         "views-full" => t.table_views_full(of),

@@ -77,7 +77,7 @@ pub(super) async fn patch(
     sent: JsonBody<UserPatchBody>,
 ) -> ApiResult {
     let seen = responses::must_match(&headers)?;
-    let user = users::set_role(&api.server, &caller, &id, sent.value.role, seen).await?;
+    let user = users::patch(&api.server, &caller, &id, sent.value, seen).await?;
     responses::changed(&user, user.generation)
 }
 

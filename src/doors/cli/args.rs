@@ -914,6 +914,17 @@ pub enum UserCommand {
         #[command(flatten)]
         password: Password,
     },
+    /// Change a user's full name or e-mail address
+    Set {
+        #[arg(value_name = "USER")]
+        user: String,
+        /// What people call them; empty for nothing
+        #[arg(long, value_name = "NAME")]
+        full_name: Option<String>,
+        /// Signs in as the name does; empty for none
+        #[arg(long, value_name = "ADDRESS")]
+        email: Option<String>,
+    },
     /// Give a user another role
     Role {
         #[arg(value_name = "USER")]

@@ -136,6 +136,7 @@ const SUMMARIES: &[(&str, &str)] = &[
         "user passwd",
         "비밀번호를 정하고 로그인과 토큰을 모두 끊습니다",
     ),
+    ("user set", "사용자의 이름이나 이메일 주소를 바꿉니다"),
     ("user role", "역할을 바꿉니다"),
     (
         "user suspend",

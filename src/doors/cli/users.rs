@@ -37,6 +37,16 @@ pub(super) async fn setup_link(client: &HttpClient, view: &OutputStyle) -> Resul
     Ok(0)
 }
 
+/// Changes the version of an account that is there now.
+async fn patch(client: &HttpClient, user: &str, body: &Value) -> Result<Value, CliError> {
+    let path = user_path(user);
+    let now = client.call(Method::GET, &path, Extra::default()).await?;
+    let tag = now.header("etag").unwrap_or("*").to_owned();
+    let mut extra = Extra::json(body).header("If-Match", tag);
+    extra.content_type = Some("application/merge-patch+json");
+    client.call(Method::PATCH, &path, extra).await?.json()
+}
+
 fn user_path(user: &str) -> String {
     format!("/api/v1/users/{}", encoded(user))
 }
@@ -90,13 +100,23 @@ pub(super) async fn user(
             let changed = client.post(&path, &body).await?;
             print(&view.said(&changed, &format!("{user}  new password set"))?);
         }
+        UserCommand::Set {
+            user,
+            full_name,
+            email,
+        } => {
+            let mut body = Map::new();
+            for (name, value) in [("full_name", full_name), ("email", email)] {
+                body.extend(value.map(|value| (name.to_owned(), Value::from(value))));
+            }
+            if body.is_empty() {
+                return Err(CliError::usage("Say --full-name, --email or both."));
+            }
+            let changed = patch(client, &user, &Value::Object(body)).await?;
+            print(&view.said(&changed, &format!("{user}  changed"))?);
+        }
         UserCommand::Role { user, role } => {
-            let path = user_path(&user);
-            let now = client.call(Method::GET, &path, Extra::default()).await?;
-            let tag = now.header("etag").unwrap_or("*").to_owned();
-            let mut extra = Extra::json(&json!({"role": role})).header("If-Match", tag);
-            extra.content_type = Some("application/merge-patch+json");
-            let changed = client.call(Method::PATCH, &path, extra).await?.json()?;
+            let changed = patch(client, &user, &json!({"role": role})).await?;
             print(&view.said(&changed, &format!("{user}  {role}"))?);
         }
         UserCommand::Suspend { user, undo } => {

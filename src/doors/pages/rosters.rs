@@ -26,6 +26,7 @@ use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::projects::role_name;
 use super::request_context::RequestContext;
+use super::users::failed;
 use super::{PagesContext, layout, responses};
 use crate::doors::text::{Text, codes};
 
@@ -139,16 +140,6 @@ async fn answer(
         past: past.iter().map(|one| past_roster(visit, one)).collect(),
     };
     responses::page(console, visit, status, &page)
-}
-
-fn failed(
-    console: &PagesContext,
-    visit: &RequestContext,
-    caller: &Caller,
-    failure: &Failure,
-) -> Response {
-    let frame = layout(console, visit, caller, Nav::Users);
-    responses::failure(console, visit, Some(frame), failure)
 }
 
 /// The projects that the caller may fill, by id; empty where there is only one.

@@ -3,10 +3,12 @@
 
 use api::history::HistoryRange;
 use api::sessions::{ListQuery, SessionView};
+use api::users::UserPatchBody;
 use askama::Template;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Form, Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use rules::names::EmailAddress;
 use rules::permissions::Permission;
 use rules::quota::LimitKey;
 use rules::units::Timestamp;
@@ -18,6 +20,7 @@ use server::actions::{history, sessions};
 
 use super::authentication::PageCaller;
 use super::components;
+use super::form_faults::RefusedForm;
 use super::history::{HistoryParts, HistoryView};
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
@@ -33,6 +36,8 @@ pub struct UserPage {
     pub f: PageLayout,
     pub id: String,
     pub name: String,
+    pub full_name: String,
+    pub email: String,
     /// Tone and word for whether they may sign in.
     pub state: (&'static str, &'static str),
     pub suspended: bool,
@@ -92,6 +97,53 @@ pub(super) async fn show(
     }
 }
 
+fn told(email: Option<&EmailAddress>) -> String {
+    email.map_or_else(String::new, ToString::to_string)
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct ProfileForm {
+    full_name: String,
+    email: String,
+}
+
+/// `POST /users/{id}/profile`: what a user is called, and their address.
+pub(super) async fn set_profile(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(sent): Form<ProfileForm>,
+) -> Response {
+    let patch = UserPatchBody {
+        role: None,
+        full_name: Some(sent.full_name.clone()),
+        email: Some(sent.email.clone()),
+    };
+    match users::patch(&console.server, &caller, &id, patch, None).await {
+        Ok(user) => {
+            let place = format!("{PATH}/{}", encoded(user.name.as_str()));
+            responses::see_with(&place, "user-changed", user.name.as_str())
+        }
+        Err(Failure::Refusal(refusal)) => {
+            let action = format!("{PATH}/{id}/profile");
+            let form = RefusedForm::new(visit.text, &action, &refusal)
+                .otherwise_at("full_name")
+                .with([
+                    ("full_name", sent.full_name.as_str()),
+                    ("email", sent.email.as_str()),
+                ]);
+            let visit = visit.refusing(form);
+            match read(&console, &visit, &caller, &id, &UserQuery::default()).await {
+                Ok(page) => responses::page(&console, &visit, responses::status(&refusal), &page),
+                Err(failure) => failed(&console, &visit, &caller, &failure),
+            }
+        }
+        Err(fault) => failed(&console, &visit, &caller, &fault),
+    }
+}
+
 async fn read(
     console: &PagesContext,
     visit: &RequestContext,
@@ -118,6 +170,8 @@ async fn read(
         t,
         f: layout(console, visit, caller, Nav::Users),
         id: profile.user.id.to_string(),
+        full_name: profile.user.full_name.clone(),
+        email: told(profile.user.email.as_ref()),
         state: match profile.user.suspended {
             true => ("warn", t.users_suspended()),
             false => ("ok", t.users_active()),

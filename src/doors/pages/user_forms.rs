@@ -54,6 +54,10 @@ pub(super) fn router() -> Router<PagesContext> {
             "/users/{id}/password",
             get(show_password).post(set_password),
         )
+        .route(
+            "/users/{id}/profile",
+            axum::routing::post(super::user::set_profile),
+        )
         .route("/users/{id}/role", get(ask_role).post(set_role))
         .route("/users/{id}/remove", get(ask_remove).post(remove))
 }

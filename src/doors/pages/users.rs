@@ -6,6 +6,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::get;
+use rules::names::EmailAddress;
 use rules::permissions::Permission;
 use rules::units::Timestamp;
 use rules::users::{Role, User};
@@ -223,6 +224,10 @@ fn columns(t: Text) -> Vec<TableColumn> {
             .class("first")
             .display(ColumnDisplay::Fixed),
         TableColumn::new("state", t.sessions_state()).class("why"),
+        TableColumn::new("full_name", t.users_full_name())
+            .class("wide")
+            .display(ColumnDisplay::Hidden),
+        TableColumn::new("email", t.rosters_email()).class("wide"),
         TableColumn::new("role", t.users_role()).sorted_by("role"),
         TableColumn::new("language", t.me_language())
             .class("wide")
@@ -247,7 +252,11 @@ fn chosen(state: &TableState, mut known: Vec<User>) -> Vec<User> {
             Some(("role", role)) => user.role.word().starts_with(role),
             Some(("state", wanted)) => user.suspended == (wanted == "suspended"),
             Some(("name", name)) => user.name.as_str().contains(name),
-            _ => user.name.as_str().contains(word),
+            _ => {
+                let email = user.email.as_ref().map_or("", EmailAddress::as_str);
+                let told = [user.name.as_str(), email, &user.full_name.to_lowercase()];
+                told.iter().any(|text| text.contains(word))
+            }
         });
     }
     let (key, descending) = match state.sort.strip_prefix('-') {
@@ -279,8 +288,13 @@ fn cell(visit: &RequestContext, key: &str, user: &User, now: Option<Timestamp>) 
         "name" => TableCell::Link {
             href: format!("{PATH}/{}", encoded(user.name.as_str())),
             text: user.name.to_string(),
-            note: String::new(),
+            note: user.full_name.clone(),
         },
+        "full_name" => TableCell::text(user.full_name.clone()),
+        "email" => {
+            let email = user.email.as_ref();
+            TableCell::text(email.map_or_else(String::new, ToString::to_string))
+        }
         "role" => TableCell::text(role_name(t, user.role)),
         "state" => {
             let (tone, text) = match user.suspended {

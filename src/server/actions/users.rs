@@ -2,13 +2,13 @@
 //! The last administrator can be neither suspended, demoted nor removed.
 
 use api::secret::SecretText;
-use api::users::UserPreferences;
+use api::users::{UserPatchBody, UserPreferences};
 use rules::grants::{Grant, HeldGrant};
-use rules::names::UserName;
+use rules::names::{EmailAddress, UserName};
 use rules::permissions::{self, Permission};
 use rules::refusal::Refusal;
 use rules::refusals;
-use rules::session::{SessionState, plain, text};
+use rules::session::{SessionState, hidden, plain, text};
 use rules::tenancy::Scope;
 use rules::units::Timestamp;
 use rules::users::{Role, User};
@@ -221,7 +221,7 @@ pub async fn set_password(
 
 /// Makes a user an administrator, or an ordinary user again.
 ///
-/// Errors: `user.last-administrator`, `user.stale` where `if_match` is not their version.
+/// Errors: as `patch`.
 pub async fn set_role(
     server: &Server,
     caller: &Caller,
@@ -229,43 +229,105 @@ pub async fn set_role(
     role: Role,
     if_match: Option<u64>,
 ) -> Result<User, Failure> {
-    of_the_site(caller)?;
+    let patch = UserPatchBody {
+        role: Some(role),
+        ..UserPatchBody::default()
+    };
+    self::patch(server, caller, who, patch, if_match).await
+}
+
+/// Changes an account's role, full name or address; what is None stays. All of it in one commit, or nothing.
+///
+/// Errors: `user.last-administrator`, `user.full-name-invalid`, `user.email-invalid`, `user.email-taken`; `user.stale`
+/// where `if_match` is not their version.
+pub async fn patch(
+    server: &Server,
+    caller: &Caller,
+    who: &str,
+    patch: UserPatchBody,
+    if_match: Option<u64>,
+) -> Result<User, Failure> {
+    match patch.role {
+        Some(_) => of_the_site(caller)?,
+        None => somewhere(caller, Permission::UsersWrite)?,
+    }
+    let full_name = patch.full_name.as_deref().map(full_name).transpose()?;
+    let email = match patch.email.as_deref().map(str::trim) {
+        Some("") => Some(None),
+        Some(text) => Some(Some(EmailAddress::parse(text)?)),
+        None => None,
+    };
     change(
         server,
         caller,
         who.to_owned(),
-        "set a role",
+        "change a user",
         move |rows, user, actor| {
             fresh(user, if_match)?;
-            if user.role == role {
-                return Ok(());
+            if let Some(Some(email)) = &email {
+                let other = rows.user_by_email(email)?;
+                if other.is_some_and(|other| other.id != user.id) {
+                    return Err(refusals::user_email_taken(email).at("/email").into());
+                }
             }
-            if !permissions::is_administrator(role) {
-                keep_an_administrator(rows, user)?;
+            let changed = User {
+                full_name: full_name.unwrap_or_else(|| user.full_name.clone()),
+                email: email.unwrap_or_else(|| user.email.clone()),
+                ..user.clone()
+            };
+            let role = patch.role.filter(|role| *role != user.role);
+            if let Some(role) = role {
+                put_role(rows, user, role)?;
+                let (before, after) = (user.role.word(), role.word());
+                note(rows, actor, user, "user.role-set", before, after)?;
             }
-            let before = user.role;
-            let site = Grant::SITE_ADMINISTRATOR;
-            if permissions::is_administrator(role) {
-                let lasting = HeldGrant {
-                    grant: site,
-                    expires_at: None,
-                };
-                rows.put_grant(user.id, &lasting)?;
-            } else {
-                rows.forget_grant(user.id, &site)?;
+            let renamed = changed != *user;
+            if renamed {
+                let (before, after) = (called(user), called(&changed));
+                note(rows, actor, user, "user.changed", &before, &after)?;
             }
-            put(rows, user)?;
-            note(
-                rows,
-                actor,
-                user,
-                "user.role-set",
-                before.word(),
-                role.word(),
-            )
+            match renamed || role.is_some() {
+                true => put(rows, &changed),
+                false => Ok(()),
+            }
         },
     )
     .await
+}
+
+fn put_role(rows: &Rows<'_>, user: &User, role: Role) -> Result<(), Failure> {
+    let site = Grant::SITE_ADMINISTRATOR;
+    if permissions::is_administrator(role) {
+        let lasting = HeldGrant {
+            grant: site,
+            expires_at: None,
+        };
+        rows.put_grant(user.id, &lasting)
+    } else {
+        keep_an_administrator(rows, user)?;
+        rows.forget_grant(user.id, &site).map(drop)
+    }
+}
+
+/// `Mina Han <mina@lab.example>`, as far as there is one of them.
+fn called(user: &User) -> String {
+    match (&user.email, user.full_name.as_str()) {
+        (None, name) => name.to_owned(),
+        (Some(email), "") => email.to_string(),
+        (Some(email), name) => format!("{name} <{email}>"),
+    }
+}
+
+/// Letters of a full name.
+const MAX_FULL_NAME_LENGTH: usize = 254;
+
+fn full_name(typed: &str) -> Result<String, Refusal> {
+    let typed = typed.trim();
+    let good = typed.chars().count() <= MAX_FULL_NAME_LENGTH && !typed.chars().any(hidden);
+    match good {
+        true => Ok(typed.to_owned()),
+        false => Err(refusals::user_full_name_invalid(MAX_FULL_NAME_LENGTH).at("/full_name")),
+    }
 }
 
 /// Suspends a user, or admits them again. Their sessions go on; their sign-ins end at once.

@@ -99,9 +99,11 @@ fn expected(caller: Caller, route: &DocumentedRoute) -> Option<Came> {
     let sees_session = [Lead, DomainAuditor, DomainAdministrator, SiteAuditor];
     let or_denied = |done: &[Caller]| among(caller, done, &CALLERS);
     Some(match permission {
-        Permission::SessionsRead if at("/sessions/{id}") => {
-            among(caller, &[&sees_session[..], &[Owner, Administrator]].concat(), &[])
-        }
+        Permission::SessionsRead if at("/sessions/{id}") => among(
+            caller,
+            &[&sees_session[..], &[Owner, Administrator]].concat(),
+            &[],
+        ),
         Permission::SessionsWrite if at("/sessions/{id}") => among(
             caller,
             &[Owner, Lead, DomainAdministrator, Administrator],
@@ -168,9 +170,8 @@ async fn put(the_box: &TheBox, path: &str, body: Value) {
 async fn everybody(the_box: &TheBox) -> Vec<(Caller, As)> {
     made(the_box, "/api/v1/projects", json!({"name": "vision"})).await;
     made(the_box, "/api/v1/domains", json!({"name": "biology"})).await;
-    let account = |name: &str, domain: &str| {
-        json!({"name": name, "password": PASSWORD, "domain": domain})
-    };
+    let account =
+        |name: &str, domain: &str| json!({"name": name, "password": PASSWORD, "domain": domain});
     for (name, domain) in [
         ("suspended", "default"),
         ("fellow", "default"),
@@ -195,7 +196,12 @@ async fn everybody(the_box: &TheBox) -> Vec<(Caller, As)> {
         ("lead", "lead", None),
     ] {
         let end = end.map(|end| end.to_string());
-        put(the_box, &member(name), json!({"role": role, "expires_at": end})).await;
+        put(
+            the_box,
+            &member(name),
+            json!({"role": role, "expires_at": end}),
+        )
+        .await;
     }
     for (name, role, domain) in [
         ("auditor", "auditor", Some("default")),
@@ -229,7 +235,12 @@ async fn everybody(the_box: &TheBox) -> Vec<(Caller, As)> {
         };
         all.push((caller, the_box.token(name, &Permission::ALL, None).await));
     }
-    made(the_box, "/api/v1/users/suspended/suspend", json!({"suspended": true})).await;
+    made(
+        the_box,
+        "/api/v1/users/suspended/suspend",
+        json!({"suspended": true}),
+    )
+    .await;
     tokio::time::sleep(std::time::Duration::from_millis(2100)).await;
     all
 }

@@ -229,7 +229,14 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ("", &["listUsers"], &["user ls"]),
     ("", &["getUser"], &["user get x"]),
     ("", &["createUser"], &["user add x"]),
-    ("", &["changeUser"], &["user role x administrator"]),
+    (
+        "POST /users/{id}/profile",
+        &["changeUser"],
+        &[
+            "user role x administrator",
+            "user set x --email y@z.example",
+        ],
+    ),
     ("", &["setPassword"], &["user passwd x"]),
     ("", &["suspendUser"], &["user suspend x"]),
     ("", &["removeUser"], &["user rm x"]),
@@ -401,6 +408,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/queue.rs"),
         include_str!("../../../src/doors/pages/projects.rs"),
         include_str!("../../../src/doors/pages/rosters.rs"),
+        include_str!("../../../src/doors/pages/user_forms.rs"),
     ]
     .concat();
     let unserved: Vec<&str> = DOORS

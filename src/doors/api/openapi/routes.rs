@@ -565,7 +565,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/users/{id}",
         operation: "changeUser",
         tag: "users",
-        summary: "Give a user another role (needs If-Match)",
+        summary: "Change a user's role, full name or e-mail address (needs If-Match)",
         needs: USERS_WRITE,
         body: Some("UserPatch"),
         answer: SuccessReply::Schema("User"),

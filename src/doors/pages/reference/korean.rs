@@ -70,7 +70,10 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("listUsers", "사용자 목록"),
     ("createUser", "사용자를 추가합니다"),
     ("getUser", "사용자 하나를 보여 줍니다"),
-    ("changeUser", "사용자의 역할을 바꿉니다 (If-Match 필요)"),
+    (
+        "changeUser",
+        "사용자의 역할, 이름, 이메일 주소를 바꿉니다 (If-Match 필요)",
+    ),
     (
         "setPassword",
         "사용자의 비밀번호를 정합니다. 로그인은 끝나고 토큰은 폐기됩니다",

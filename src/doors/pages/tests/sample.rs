@@ -29,6 +29,7 @@ use super::super::presenter::Preview;
 use super::super::presenter::{SessionEnd, TimelineStep, Wait};
 use super::super::problem::{BareProblemPage, ProblemPage};
 use super::super::queue::{self, PlanRow, QueuePage};
+use super::super::rosters;
 use super::super::self_tests::{self, SelfTestPage};
 use super::super::session::{SessionDetailPage, SessionTab, Strip, Verbs};
 use super::super::sessions::SessionsPage;
@@ -122,6 +123,15 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
                 .render(),
         ),
         ("user", user_page(t).render()),
+        ("roster", roster(t, None, None).render()),
+        (
+            "roster-plan",
+            roster(t, Some(roster_plan(t)), None).render(),
+        ),
+        (
+            "roster-slips",
+            roster(t, None, Some(roster_slips(t))).render(),
+        ),
         ("about", about(t).render()),
         ("trust", trust_page(t, true).render()),
         ("trust-off", trust_page(t, false).render()),
@@ -1741,12 +1751,80 @@ fn an_empty_strip_still_is_a_picture_with_words() {
     assert!(drawn.as_str().contains("nothing yet"));
 }
 
+fn roster(
+    t: Text,
+    plan: Option<rosters::ShownPlan>,
+    applied: Option<rosters::ShownSlips>,
+) -> rosters::RosterPage {
+    let past = |undone: String| rosters::PastRoster {
+        id: "0199f0a3-6c1e-7d40".into(),
+        when: "14:22".into(),
+        facts: t.rosters_facts("mina", 79, 1, 0),
+        undone,
+    };
+    rosters::RosterPage {
+        t,
+        f: layout(t, Nav::Users, false),
+        projects: vec![
+            components::Choice::new("a", "default / default", false),
+            components::Choice::new("b", "default / ml-2027", true),
+        ],
+        plan,
+        applied,
+        past: vec![past(String::new()), past(t.rosters_undone("14:30"))],
+    }
+}
+
+fn roster_plan(t: Text) -> rosters::ShownPlan {
+    let row = |line: u32, name: &str, faults: Vec<String>| rosters::ShownRow {
+        line,
+        name: name.into(),
+        full_name: "Mina Han".into(),
+        email: format!("{name}@lab.example"),
+        project: "ml-2027".into(),
+        role: t.projects_role_member().into(),
+        until: "28 Feb 2027".into(),
+        tone: if faults.is_empty() { "ok" } else { "no" },
+        action: match faults.is_empty() {
+            true => t.rosters_create(),
+            false => t.rosters_fault(),
+        },
+        faults,
+    };
+    rosters::ShownPlan {
+        sum: t.rosters_sum(1, 0, 0, 0),
+        alert: Some(components::Alert::bad(t.rosters_faulty(1))),
+        rows: vec![
+            row(3, "Mina", vec!["name: …".into()]),
+            row(2, "jae", Vec::new()),
+        ],
+        more: t.rosters_more(12),
+        apply: Some(rosters::AppliedFields {
+            csv: "bmFtZQ==".into(),
+            project: String::new(),
+            digest: "0".into(),
+            go: t.rosters_apply(1),
+        }),
+    }
+}
+
+fn roster_slips(t: Text) -> rosters::ShownSlips {
+    let slip = |name: &str| (name.into(), "Mina Han".into(), "k7mq-x3pd-9rth".into());
+    rosters::ShownSlips {
+        title: t.rosters_done(2, 0, 0),
+        slips: vec![slip("mina"), slip("jae")],
+        address: "https://gpu.lab".into(),
+    }
+}
+
 fn user_page(t: Text) -> user::UserPage {
     user::UserPage {
         t,
         f: layout(t, Nav::Users, false),
         id: "0199f0a3-6c1e-7d40".into(),
         name: "mina".into(),
+        full_name: "Mina Han".into(),
+        email: "mina@lab.example".into(),
         state: ("ok", t.users_active()),
         suspended: false,
         may_change: true,
