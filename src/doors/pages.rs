@@ -57,6 +57,7 @@ pub mod trust;
 pub mod typed;
 pub mod user;
 pub mod user_forms;
+pub mod user_roles;
 pub mod users;
 pub mod waiting_request;
 pub mod wizard;
@@ -218,6 +219,7 @@ pub fn router(
         .merge(events::router())
         .merge(user_forms::router())
         .merge(rosters::router())
+        .merge(user_roles::router())
         .route("/users/{id}", get(user::show))
         .merge(users::router())
         .merge(projects::router())
@@ -388,6 +390,8 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "member-added" => t.projects_member_added(of),
         "member-removed" => t.projects_member_removed().to_owned(),
         "roster-undone" => t.rosters_undone_now(of.parse::<u64>().unwrap_or_default()),
+        "role-given" => t.users_roles_given(of),
+        "role-taken" => t.users_roles_taken(of),
         "user-changed" => t.users_changed_now(of),
         "user-restored" => t.users_restored_now(of),
         "view-kept" => t.table_view_kept(of),

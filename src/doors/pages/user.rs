@@ -11,20 +11,22 @@ use axum::response::Response;
 use rules::names::EmailAddress;
 use rules::permissions::Permission;
 use rules::quota::LimitKey;
+use rules::refusal::Refusal;
 use rules::units::Timestamp;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
 use server::actions::users::{self, UserProfile};
-use server::actions::{history, sessions};
+use server::actions::{history, sessions, tenancy};
 
 use super::authentication::PageCaller;
-use super::components;
+use super::components::{self, Choice};
 use super::form_faults::RefusedForm;
 use super::history::{HistoryParts, HistoryView};
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::responses::encoded;
+use super::user_roles::{self, RoleRow};
 use super::users::{PATH, failed, role_name};
 use super::{PagesContext, layout, presenter, responses};
 use crate::doors::text::Text;
@@ -43,6 +45,10 @@ pub struct UserPage {
     pub suspended: bool,
     pub may_change: bool,
     pub facts: Vec<(&'static str, String)>,
+    /// Of projects, domains and the site.
+    pub roles: Vec<RoleRow>,
+    /// Where the reader may give roles; empty where nowhere.
+    pub scopes: Vec<Choice>,
     /// What they may hold and have waiting.
     pub limits: Vec<(&'static str, String)>,
     pub live: Vec<UserSessionRow>,
@@ -127,20 +133,37 @@ pub(super) async fn set_profile(
             responses::see_with(&place, "user-changed", user.name.as_str())
         }
         Err(Failure::Refusal(refusal)) => {
-            let action = format!("{PATH}/{id}/profile");
-            let form = RefusedForm::new(visit.text, &action, &refusal)
-                .otherwise_at("full_name")
-                .with([
-                    ("full_name", sent.full_name.as_str()),
-                    ("email", sent.email.as_str()),
-                ]);
-            let visit = visit.refusing(form);
-            match read(&console, &visit, &caller, &id, &UserQuery::default()).await {
-                Ok(page) => responses::page(&console, &visit, responses::status(&refusal), &page),
-                Err(failure) => failed(&console, &visit, &caller, &failure),
-            }
+            let typed = [
+                ("full_name", sent.full_name.as_str()),
+                ("email", &sent.email),
+            ];
+            let form = format!("{PATH}/{id}/profile");
+            let form = (form.as_str(), "full_name");
+            refused(&console, &visit, &caller, &id, form, &typed, refusal).await
         }
         Err(fault) => failed(&console, &visit, &caller, &fault),
+    }
+}
+
+/// The page again with one of its forms as it was typed, and why it was refused at its field. `form` is its address and
+/// the field of a refusal that names none.
+pub(super) async fn refused(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    id: &str,
+    form: (&str, &str),
+    typed: &[(&str, &str)],
+    refusal: Refusal,
+) -> Response {
+    let (action, field) = form;
+    let form = RefusedForm::new(visit.text, action, &refusal)
+        .otherwise_at(field)
+        .with(typed.iter().copied());
+    let visit = visit.refusing(form);
+    match read(console, &visit, caller, id, &UserQuery::default()).await {
+        Ok(page) => responses::page(console, &visit, responses::status(&refusal), &page),
+        Err(failure) => failed(console, &visit, caller, &failure),
     }
 }
 
@@ -166,6 +189,8 @@ async fn read(
     let of = format!("user:{name}");
     let used = history::history(server, caller, &of, range).await?;
     let here = format!("{PATH}/{}", encoded(&name));
+    let roles = tenancy::grants(server, caller, id).await?;
+    let may_change = caller.subject.can(Permission::UsersWrite);
     Ok(UserPage {
         t,
         f: layout(console, visit, caller, Nav::Users),
@@ -177,8 +202,16 @@ async fn read(
             false => ("ok", t.users_active()),
         },
         suspended: profile.user.suspended,
-        may_change: caller.subject.can(Permission::UsersWrite),
+        may_change,
         facts: facts(visit, &profile, now),
+        roles: roles
+            .iter()
+            .map(|one| user_roles::row(visit, id, one))
+            .collect(),
+        scopes: match may_change {
+            true => user_roles::scopes(console, visit, caller).await?,
+            false => Vec::new(),
+        },
         limits: limits(t, &profile),
         more: live.estimated_total.saturating_sub(live.items.len() as u64),
         live: live

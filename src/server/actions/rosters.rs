@@ -21,6 +21,7 @@ use crate::catalog::events::NewEvent;
 use crate::catalog::rosters::{RosterChange, RosterRecord};
 use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
+pub use plan::last_instant;
 use plan::{NewAccount, PlannedAct, PlannedRow};
 
 /// Rosters that a list shows, newest first.

@@ -223,9 +223,17 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ("", &["createDomain"], &["domain create x"]),
     ("", &["getDomain"], &["domain get x"]),
     ("", &["changeDomain"], &["domain set x --title y"]),
-    ("", &["listGrants"], &["role ls x"]),
-    ("", &["putGrant"], &["role grant x auditor --domain y"]),
-    ("", &["revokeGrant"], &["role revoke x auditor"]),
+    ("GET /users/{id}", &["listGrants"], &["role ls x"]),
+    (
+        "POST /users/{id}/grants",
+        &["putGrant"],
+        &["role grant x auditor --domain y"],
+    ),
+    (
+        "POST /users/{id}/grants/revoke",
+        &["revokeGrant"],
+        &["role revoke x auditor"],
+    ),
     ("", &["listUsers"], &["user ls"]),
     ("", &["getUser"], &["user get x"]),
     ("", &["createUser"], &["user add x"]),
@@ -409,6 +417,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/projects.rs"),
         include_str!("../../../src/doors/pages/rosters.rs"),
         include_str!("../../../src/doors/pages/user_forms.rs"),
+        include_str!("../../../src/doors/pages/user_roles.rs"),
     ]
     .concat();
     let unserved: Vec<&str> = DOORS

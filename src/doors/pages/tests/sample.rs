@@ -43,6 +43,7 @@ use super::super::table::{
 use super::super::tls::{self, TlsPage};
 use super::super::trust::{self, TrustPage};
 use super::super::user;
+use super::super::user_roles;
 use super::super::wizard::{self, WizardPage, WizardView};
 use crate::doors::text::{Language, Text};
 
@@ -1825,6 +1826,23 @@ fn user_page(t: Text) -> user::UserPage {
         name: "mina".into(),
         full_name: "Mina Han".into(),
         email: "mina@lab.example".into(),
+        roles: vec![
+            user_roles::RoleRow {
+                role: t.projects_role_lead(),
+                scope: "default / ml-2027".into(),
+                until: String::new(),
+                revoke: String::new(),
+                project: "/projects/a".into(),
+            },
+            user_roles::RoleRow {
+                role: t.projects_role_auditor(),
+                scope: t.users_roles_site().into(),
+                until: "28 Feb 2027".into(),
+                revoke: "/users/a/grants/revoke?role=auditor&domain=".into(),
+                project: String::new(),
+            },
+        ],
+        scopes: vec![components::Choice::new("", t.users_roles_site(), false)],
         state: ("ok", t.users_active()),
         suspended: false,
         may_change: true,

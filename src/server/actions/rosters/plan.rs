@@ -221,7 +221,7 @@ impl Planner<'_> {
         };
         let expires_at = match line.cell(Column::ExpiresAt) {
             "" => None,
-            text => told(end(text, self.now), Column::ExpiresAt, faults),
+            text => told(last_instant(text, self.now), Column::ExpiresAt, faults),
         };
         let project = self.project(line.cell(Column::Project))?;
         Ok(ReadRow {
@@ -405,8 +405,10 @@ fn role(word: &str) -> Result<GrantRole, Refusal> {
         .ok_or_else(refusals::grant_role_of_project)
 }
 
-/// A date means its last instant in UTC; an instant means itself.
-fn end(text: &str, now: Timestamp) -> Result<Timestamp, Refusal> {
+/// The end that a text names: a date means its last instant in UTC, an instant such as `2027-02-28T18:00:00Z` itself.
+///
+/// Errors: `roster.date`; `grant.ends-in-past` for what is not after `now`.
+pub fn last_instant(text: &str, now: Timestamp) -> Result<Timestamp, Refusal> {
     let date = text.replace(['.', '/'], "-");
     let read = match date.trim_end_matches('-').parse::<jiff::civil::Date>() {
         Ok(date) => date
