@@ -222,7 +222,13 @@ pub async fn sign_in_by(
     })?;
     let known = found.as_ref().map(|(user, _)| user.id);
     let device = known.and_then(|user| KnownBrowser::read(server, device?, user));
-    let attempt = Attempt::of(server, name, known, source, device);
+    // Tries by name and by address are of one account, however the address is written.
+    let counted = match (&found, EmailAddress::parse(name)) {
+        (Some((user, _)), _) => user.name.to_string(),
+        (None, Ok(email)) => email.to_string(),
+        (None, Err(_)) => name.to_owned(),
+    };
+    let attempt = Attempt::of(server, &counted, known, source, device);
     let _slowed = attempt.begin().await?;
     let stored = found.as_ref().and_then(|(_, stored)| stored.clone());
     let checked = match server.hasher().check(&password, stored).await {

@@ -12,7 +12,7 @@ use server::actions::replay::{self, KeyPermit, KeyUse, RecordedAnswer};
 
 use super::authentication::ApiCaller;
 use super::middleware::too_large;
-use super::{ApiContext, MAX_JSON_BYTES, body, responses};
+use super::{ApiContext, MAX_JSON_BYTES, MAX_ROSTER_BYTES, body, responses};
 use crate::doors::problem::ProblemResponse;
 
 /// Routes that keep their answer in the commit that acts.
@@ -84,9 +84,11 @@ async fn act(
 ) -> Result<Response, ProblemResponse> {
     let (mut parts, sent) = request.into_parts();
     let ApiCaller(caller) = ApiCaller::from_request_parts(&mut parts, &api).await?;
-    let sent = to_bytes(sent, MAX_JSON_BYTES)
-        .await
-        .map_err(|_| too_large())?;
+    let most = match parts.uri.path() {
+        "/rosters" | "/api/v1/rosters" => MAX_ROSTER_BYTES,
+        _ => MAX_JSON_BYTES,
+    };
+    let sent = to_bytes(sent, most).await.map_err(|_| too_large())?;
     // What is asked in the address belongs to the request as its body does.
     let mut meant = sent.to_vec();
     if let Some(query) = parts.uri.query() {

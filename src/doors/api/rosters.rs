@@ -57,7 +57,8 @@ pub(super) async fn take(
         return responses::whole(&parts.headers, &plan);
     }
     let applied = rosters::apply(&api.server, &caller, &bytes, project, &query.digest).await?;
-    responses::made(&applied, "/api/v1/rosters")
+    let made = responses::made(&applied, "/api/v1/rosters")?;
+    Ok(responses::with_header(made, "cache-control", "no-store"))
 }
 
 pub(super) async fn undo(

@@ -547,8 +547,6 @@ fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>) {
         "user.added" => t.events_user_added(),
         "user.removed" => t.events_user_removed(),
         "user.changed" => t.events_user_changed(),
-        "user.joined" => t.events_user_joined(),
-        "user.left" => t.events_user_left(),
         rules::codes::USER_SUSPENDED => t.events_user_suspended(),
         "user.admitted" => t.events_user_admitted(),
         "user.role-set" | "user.role-granted" | "user.role-revoked" => t.events_user_role(),

@@ -8,21 +8,23 @@ mod tests;
 
 use api::rosters::{AppliedRoster, RosterPlan, RosterSlip, RosterView};
 use api::secret::SecretText;
-use rules::grants::HeldGrant;
-use rules::names::{RosterId, UserId};
-use rules::permissions::{Permission, Subject};
+use rules::grants::{GrantScope, HeldGrant};
+use rules::names::{EmailAddress, RosterId, UserId};
+use rules::permissions::{Permission, Subject, may};
 use rules::refusals;
-use rules::tenancy::Scope;
+use rules::tenancy::{Project, Scope};
 use rules::users::{Role, User};
 
+use super::accounts::{find, keep_an_administrator};
 use super::somewhere;
-use crate::access::{self, Caller};
+use super::users::called;
+use crate::access::{self, Caller, Via};
 use crate::catalog::events::NewEvent;
 use crate::catalog::rosters::{RosterChange, RosterRecord};
 use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
 pub use plan::last_instant;
-use plan::{NewAccount, PlannedAct, PlannedRow};
+use plan::{AccountNames, NewAccount, PlannedAct, PlannedRow};
 
 /// Rosters that a list shows, newest first.
 const MAX_LISTED: u32 = 50;
@@ -42,11 +44,12 @@ pub async fn plan(
     let lines = read::read(bytes)?;
     let (subject, project) = (caller.subject.clone(), project.map(str::to_owned));
     let now = server.clock().now();
+    let key = server.catalog().founding().cursor_key;
     server
         .catalog()
         .read("plan a roster", move |view| {
             let planned = plan::plan(view, &subject, &lines, project.as_deref(), now)?;
-            Ok(plan::shown(planned))
+            Ok(plan::shown(planned, &key))
         })
         .await
 }
@@ -74,14 +77,16 @@ pub async fn apply(
             plan::plan(view, &subject, &lines, project.as_deref(), now)
         })
         .await?;
-    sound(&planned, digest)?;
+    let key = server.catalog().founding().cursor_key;
+    sound(&planned, digest, &key)?;
     let passwords = drawn(server, &planned).await?;
     let (digest, caller) = (digest.to_owned(), caller.clone());
     server
         .catalog()
         .write(Lane::Requests, "take a roster in", move |rows| {
+            still_allowed(rows, &caller)?;
             let planned = plan::plan(rows, &subject, &lines, project.as_deref(), now)?;
-            sound(&planned, &digest)?;
+            sound(&planned, &digest, &key)?;
             taken(rows, &caller, planned, passwords)
         })
         .await
@@ -90,12 +95,26 @@ pub async fn apply(
 /// A password, and its hash.
 type DrawnPassword = (SecretText, String);
 
-fn sound(planned: &[PlannedRow], digest: &str) -> Result<(), Failure> {
+/// Hashing takes a while: meanwhile the caller may have been suspended, or a role of theirs taken away.
+fn still_allowed(rows: &Rows<'_>, caller: &Caller) -> Result<(), Failure> {
+    if caller.via == Via::LocalRoot {
+        return Ok(());
+    }
+    let user = rows.user(caller.subject.user)?;
+    let same = user
+        .is_some_and(|user| !user.suspended && !caller.subject.exceeds(&user.grants_at(rows.now)));
+    match same {
+        true => Ok(()),
+        false => Err(refusals::token_changed().into()),
+    }
+}
+
+fn sound(planned: &[PlannedRow], digest: &str, key: &[u8]) -> Result<(), Failure> {
     let faulty = planned.iter().filter(|row| row.act.is_none()).count();
     if faulty > 0 {
         return Err(refusals::roster_faulty(faulty).into());
     }
-    match plan::digest(planned) == digest {
+    match plan::digest(planned, key) == digest {
         true => Ok(()),
         false => Err(refusals::roster_stale().into()),
     }
@@ -179,35 +198,27 @@ fn taken(
                 });
                 changes.push(RosterChange::Created { user: user.id });
             }
-            Some(PlannedAct::Join { user, member }) => {
+            Some(PlannedAct::Join {
+                user,
+                renamed,
+                member,
+            }) => {
+                if let Some(names) = renamed {
+                    changes.push(put(rows, caller, &user, names, None)?);
+                }
                 rows.put_grant(user.id, &member)?;
-                note(
-                    rows,
-                    caller,
-                    &user,
-                    "user.joined",
-                    "",
-                    member.grant.role.word(),
-                )?;
+                note_member(rows, caller, &user, None, &member)?;
                 applied.joins += 1;
                 let user = user.id;
                 changes.push(RosterChange::Joined { user, member });
             }
             Some(PlannedAct::Change {
                 user,
-                full_name,
-                email,
+                renamed,
                 member,
             }) => {
-                let changed = User {
-                    full_name,
-                    email,
-                    ..user.clone()
-                };
-                let change = put(rows, &user, &changed, member)?;
-                note(rows, caller, &user, "user.changed", "", "")?;
+                changes.push(put(rows, caller, &user, renamed, member)?);
                 applied.changes += 1;
-                changes.push(change);
             }
             Some(PlannedAct::Nothing) | None => applied.unchanged += 1,
         }
@@ -256,26 +267,79 @@ fn create(
 /// Writes what changes about a member, and gives what it was before.
 fn put(
     rows: &Rows<'_>,
+    caller: &Caller,
     before: &User,
-    after: &User,
+    (full_name, email): AccountNames,
     member: Option<HeldGrant>,
 ) -> Result<RosterChange, Failure> {
-    if !rows.put_user(after, before.generation)? {
+    let after = User {
+        full_name,
+        email,
+        ..before.clone()
+    };
+    if !rows.put_user(&after, before.generation)? {
         return Err(refusals::roster_stale().into());
+    }
+    if after != *before {
+        let (then, now) = (called(before), called(&after));
+        note(rows, caller, before, "user.changed", &then, &now)?;
     }
     let mut members = None;
     if let Some(member) = member {
         let here = |held: &&HeldGrant| held.grant.scope == member.grant.scope;
         members = before.grants.iter().find(here).map(|held| [*held, member]);
         rows.put_grant(before.id, &member)?;
+        note_member(rows, caller, before, members.map(|[held, _]| held), &member)?;
     }
     let text = |user: &User| user.email.as_ref().map(ToString::to_string);
     Ok(RosterChange::Changed {
         user: before.id,
         full_name: [before.full_name.clone(), after.full_name.clone()],
-        email: [text(before), text(after)],
+        email: [text(before), text(&after)],
         member: members,
     })
+}
+
+/// Notes in a project whom a roster made what.
+fn note_member(
+    rows: &Rows<'_>,
+    caller: &Caller,
+    user: &User,
+    before: Option<HeldGrant>,
+    member: &HeldGrant,
+) -> Result<(), Failure> {
+    let before = before.map_or("", |held| held.grant.role.word());
+    let after = format!("{} {}", user.name, member.grant.role.word());
+    note_project(rows, caller, member, "project.member-set", before, &after)
+}
+
+fn note_project(
+    rows: &Rows<'_>,
+    caller: &Caller,
+    member: &HeldGrant,
+    code: &str,
+    before: &str,
+    after: &str,
+) -> Result<(), Failure> {
+    let Some(project) = project_of(rows, member)? else {
+        return Ok(());
+    };
+    rows.note(NewEvent {
+        actor: caller.name.as_str(),
+        topic: "projects",
+        object: &project.id.to_string(),
+        scope: project.scope(),
+        code,
+        before,
+        after,
+    })
+}
+
+fn project_of(rows: &Rows<'_>, member: &HeldGrant) -> Result<Option<Project>, Failure> {
+    match member.grant.scope {
+        GrantScope::Project(id) => rows.project(id),
+        GrantScope::Site | GrantScope::Domain(_) => Ok(None),
+    }
 }
 
 /// Rosters that the caller took in, for administrators of the site all of them; newest first, at most 50.
@@ -294,7 +358,8 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<RosterView>, F
 /// Takes a roster back: what it made is gone, what it changed is as before. Only while nobody of it has signed in,
 /// launched, or was changed since.
 ///
-/// Errors: `roster.not-found`, `roster.undone`, `roster.begun` with the names of those who stand in the way.
+/// Errors: `roster.not-found`, `roster.undone`, `roster.begun` with the names of those who stand in the way; what
+/// refuses one of the changes by itself, where the caller has fewer rights now.
 pub async fn undo(server: &Server, caller: &Caller, id: &str) -> Result<RosterView, Failure> {
     somewhere(caller, Permission::ProjectsWrite)?;
     let owner = own_only(&caller.subject);
@@ -318,6 +383,9 @@ pub async fn undo(server: &Server, caller: &Caller, id: &str) -> Result<RosterVi
                 return Err(refusals::roster_begun(begun.len(), named.join(", ")).into());
             }
             for change in &roster.changes {
+                may_take_back(rows, &caller.subject, change)?;
+            }
+            for change in roster.changes.iter().rev() {
                 take_back(rows, &caller, change)?;
             }
             rows.mark_roster_undone(roster.id)?;
@@ -327,6 +395,39 @@ pub async fn undo(server: &Server, caller: &Caller, id: &str) -> Result<RosterVi
             }))
         })
         .await
+}
+
+/// Asks for each change what undoing it by hand would ask.
+fn may_take_back(rows: &Rows<'_>, subject: &Subject, change: &RosterChange) -> Result<(), Failure> {
+    let Some(user) = rows.user(change.user())? else {
+        return Ok(());
+    };
+    let id = user.id.to_string();
+    let of_account = || find(rows, subject, Permission::UsersWrite, &id);
+    let of_project = |member: &HeldGrant| match project_of(rows, member)? {
+        Some(project) => {
+            may(subject, Permission::ProjectsWrite, &project.scope()).map_err(Failure::from)
+        }
+        None => Ok(()),
+    };
+    match change {
+        RosterChange::Created { .. } => {
+            of_account()?;
+            keep_an_administrator(rows, &user)
+        }
+        RosterChange::Joined { member, .. } => of_project(member),
+        RosterChange::Changed {
+            full_name,
+            email,
+            member,
+            ..
+        } => {
+            if full_name[0] != full_name[1] || email[0] != email[1] {
+                of_account()?;
+            }
+            member.map_or(Ok(()), |[held, _]| of_project(&held))
+        }
+    }
 }
 
 /// None for those who see the rosters of everybody.
@@ -343,7 +444,8 @@ fn in_the_way(rows: &Rows<'_>, changes: &[RosterChange]) -> Result<Vec<String>, 
         };
         let same = match change {
             RosterChange::Created { user: id } => {
-                user.must_change_password && !rows.has_begun(*id)?
+                let untouched = user.generation == 1 && user.grants.len() == 1;
+                user.must_change_password && untouched && !rows.has_begun(*id)?
             }
             RosterChange::Joined { member, .. } => {
                 user.grants.contains(member) && !launched(rows, &user, member)?
@@ -355,7 +457,12 @@ fn in_the_way(rows: &Rows<'_>, changes: &[RosterChange]) -> Result<Vec<String>, 
                 ..
             } => {
                 let address = user.email.as_ref().map(ToString::to_string);
-                user.full_name == full_name[1]
+                // Somebody else may have the old address by now.
+                let free = match email[0].as_deref().filter(|_| email[0] != email[1]) {
+                    Some(text) => rows.user_by_email(&EmailAddress::parse(text)?)?.is_none(),
+                    None => true,
+                };
+                free && user.full_name == full_name[1]
                     && address == email[1]
                     && member.is_none_or(|[_, after]| user.grants.contains(&after))
             }
@@ -368,7 +475,7 @@ fn in_the_way(rows: &Rows<'_>, changes: &[RosterChange]) -> Result<Vec<String>, 
 }
 
 fn launched(rows: &Rows<'_>, user: &User, member: &HeldGrant) -> Result<bool, Failure> {
-    let rules::grants::GrantScope::Project(project) = member.grant.scope else {
+    let GrantScope::Project(project) = member.grant.scope else {
         return Ok(false);
     };
     Ok(rows.live_in_project(project, Some(user.id))?.0 > 0)
@@ -380,18 +487,13 @@ fn take_back(rows: &Rows<'_>, caller: &Caller, change: &RosterChange) -> Result<
     };
     match change {
         RosterChange::Created { user: id } => {
-            note(rows, caller, &user, "user.removed", "", "")?;
+            // The row goes, so the journal keeps the name.
+            note(rows, caller, &user, "user.removed", user.name.as_str(), "")?;
             rows.erase_user(*id)
         }
         RosterChange::Joined { user: id, member } => {
-            note(
-                rows,
-                caller,
-                &user,
-                "user.left",
-                member.grant.role.word(),
-                "",
-            )?;
+            let (role, name) = (member.grant.role.word(), user.name.as_str());
+            note_project(rows, caller, member, "project.member-removed", role, name)?;
             rows.forget_grant(*id, &member.grant).map(drop)
         }
         RosterChange::Changed {
@@ -402,17 +504,21 @@ fn take_back(rows: &Rows<'_>, caller: &Caller, change: &RosterChange) -> Result<
         } => {
             let before = User {
                 full_name: full_name[0].clone(),
-                email: email[0]
-                    .as_deref()
-                    .map(rules::names::EmailAddress::parse)
-                    .transpose()?,
+                email: email[0].as_deref().map(EmailAddress::parse).transpose()?,
                 ..user.clone()
             };
-            rows.put_user(&before, user.generation)?;
-            if let Some([held, _]) = member {
-                rows.put_grant(user.id, held)?;
+            if !rows.put_user(&before, user.generation)? {
+                return Err(refusals::roster_stale().into());
             }
-            note(rows, caller, &user, "user.changed", "", "")
+            if before != user {
+                let (then, now) = (called(&user), called(&before));
+                note(rows, caller, &user, "user.changed", &then, &now)?;
+            }
+            if let Some([held, member]) = member {
+                rows.put_grant(user.id, held)?;
+                note_member(rows, caller, &user, Some(*member), held)?;
+            }
+            Ok(())
         }
     }
 }

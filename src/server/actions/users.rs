@@ -310,7 +310,7 @@ fn put_role(rows: &Rows<'_>, user: &User, role: Role) -> Result<(), Failure> {
 }
 
 /// `Mina Han <mina@lab.example>`, as far as there is one of them.
-fn called(user: &User) -> String {
+pub(super) fn called(user: &User) -> String {
     match (&user.email, user.full_name.as_str()) {
         (None, name) => name.to_owned(),
         (Some(email), "") => email.to_string(),
@@ -468,6 +468,9 @@ pub async fn change_password(
         return Err(refusals::password_wrong().at("/old").into());
     }
     password::check_new(&new, user.name.as_str(), "/new")?;
+    if user.must_change_password && old.reveal() == new.reveal() {
+        return Err(refusals::password_unchanged().at("/new").into());
+    }
     let hash = server.hasher().hash(&new).await?;
     let keep = match caller.via {
         Via::Browser { session } => Some(session.0),
@@ -477,7 +480,11 @@ pub async fn change_password(
         .catalog()
         .write(Lane::Requests, "change a password", move |rows| {
             rows.put_password(user.id, &hash)?;
-            rows.own_password(user.id)?;
+            if user.must_change_password {
+                // Whoever chose the old one may have signed in with it.
+                rows.forget_tokens(user.id)?;
+                rows.own_password(user.id)?;
+            }
             rows.forget_browsers(user.id, keep)?;
             note(rows, &user.name, &user, "user.password-changed", "", "")
         })

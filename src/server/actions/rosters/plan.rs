@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::rosters::{RosterAction, RosterFault, RosterPlan, RosterRow};
 use api::secret::SecretText;
+use ring::hmac;
 use rules::grants::{Grant, GrantRole, GrantScope, HeldGrant};
 use rules::names::{EmailAddress, UserName};
 use rules::permissions::{Permission, Subject, may};
@@ -12,7 +13,6 @@ use rules::refusals;
 use rules::tenancy::{Project, Scope, TenantState};
 use rules::units::Timestamp;
 use rules::users::User;
-use sha2::{Digest as _, Sha256};
 
 use super::read::{Column, RosterLine};
 use crate::Failure;
@@ -36,17 +36,21 @@ pub(super) enum PlannedAct {
     /// The account, and the membership it has not yet.
     Join {
         user: User,
+        /// Full name and address, where they change too.
+        renamed: Option<AccountNames>,
         member: HeldGrant,
     },
     Change {
         user: User,
-        full_name: String,
-        email: Option<EmailAddress>,
+        renamed: AccountNames,
         /// Differs from the one before in role or end; None where it stays.
         member: Option<HeldGrant>,
     },
     Nothing,
 }
+
+/// Full name and address of an account.
+pub(super) type AccountNames = (String, Option<EmailAddress>);
 
 pub(super) struct NewAccount {
     pub(super) name: UserName,
@@ -78,9 +82,9 @@ pub(super) fn plan(
     lines.iter().map(|line| planner.row(line)).collect()
 }
 
-/// The plan as callers see it.
-pub(super) fn shown(planned: Vec<PlannedRow>) -> RosterPlan {
-    let digest = digest(&planned);
+/// The plan as callers see it. `key` is the site's own.
+pub(super) fn shown(planned: Vec<PlannedRow>, key: &[u8]) -> RosterPlan {
+    let digest = digest(&planned, key);
     let rows: Vec<RosterRow> = planned.into_iter().map(|planned| planned.row).collect();
     let count = |action| rows.iter().filter(|row| row.action == action).count() as u32;
     RosterPlan {
@@ -94,24 +98,34 @@ pub(super) fn shown(planned: Vec<PlannedRow>) -> RosterPlan {
     }
 }
 
-/// Names a plan: the rows, what they do, and the accounts as they were when it was made.
-pub(super) fn digest(planned: &[PlannedRow]) -> String {
-    let mut hash = Sha256::new();
+/// Names a plan: the rows, what they do and where, and the accounts as they were when it was made. Without the key
+/// nobody can try passwords against it.
+pub(super) fn digest(planned: &[PlannedRow], key: &[u8]) -> String {
+    let mut signed = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, key));
     for PlannedRow { row, act } in planned {
         let known = match act {
-            Some(PlannedAct::Create { account, .. }) => {
+            Some(PlannedAct::Create { account, member }) => {
                 let password = account.password.as_ref().map(SecretText::reveal);
-                // The digest of the digest keeps nothing of the password.
-                hex(&Sha256::digest(password.unwrap_or_default()))
+                let domain = account.project.domain;
+                format!("{domain} {member:?} {}", password.unwrap_or_default())
             }
-            Some(PlannedAct::Join { user, .. } | PlannedAct::Change { user, .. }) => {
-                format!("{} {} {:?}", user.id, user.generation, user.grants)
+            Some(PlannedAct::Join { user, member, .. }) => {
+                format!(
+                    "{} {} {:?} {member:?}",
+                    user.id, user.generation, user.grants
+                )
+            }
+            Some(PlannedAct::Change { user, member, .. }) => {
+                format!(
+                    "{} {} {:?} {member:?}",
+                    user.id, user.generation, user.grants
+                )
             }
             Some(PlannedAct::Nothing) | None => String::new(),
         };
-        hash.update(format!("{row:?} {known}\n"));
+        signed.update(format!("{row:?} {known}\n").as_bytes());
     }
-    hex(&hash.finalize())
+    hex(signed.sign().as_ref())
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -138,15 +152,29 @@ struct ReadRow {
     expires_at: Option<Timestamp>,
 }
 
+impl ReadRow {
+    fn member(&self, scope: GrantScope) -> HeldGrant {
+        HeldGrant {
+            grant: Grant {
+                role: self.role,
+                scope,
+            },
+            expires_at: self.expires_at,
+        }
+    }
+}
+
 impl Planner<'_> {
     fn row(&mut self, line: &RosterLine) -> Result<PlannedRow, Failure> {
         let mut faults: Vec<RosterFault> = Vec::new();
         for (column, refusal) in &line.faults {
             faults.push(fault(*column, refusal.clone()));
         }
-        let read = self.cells(line, &mut faults)?;
-        let act = match (&read.name, &read.project) {
-            (Some(name), Some(project)) => self.act(line, name, project, &read, &mut faults)?,
+        let mut read = self.cells(line, &mut faults)?;
+        let act = match (read.name.clone(), read.project.clone()) {
+            (Some(name), Some(project)) => {
+                self.act(line, &name, &project, &mut read, &mut faults)?
+            }
             _ => None,
         };
         let action = match &act {
@@ -275,44 +303,41 @@ impl Planner<'_> {
         line: &RosterLine,
         name: &UserName,
         project: &Project,
-        read: &ReadRow,
+        read: &mut ReadRow,
         faults: &mut Vec<RosterFault>,
     ) -> Result<Option<PlannedAct>, Failure> {
-        let member = HeldGrant {
-            grant: Grant {
-                role: read.role,
-                scope: GrantScope::Project(project.id),
-            },
-            expires_at: read.expires_at,
-        };
+        let scope = GrantScope::Project(project.id);
         let known = self.view.user_named(name.as_str())?;
-        if let Some(email) = &read.email {
-            let other = self.view.user_by_email(email)?;
-            if other.is_some_and(|other| known.as_ref().is_none_or(|user| user.id != other.id)) {
-                faults.push(fault(
-                    Some(Column::Email),
-                    refusals::user_email_taken(email),
-                ));
-            }
-        }
         let writes_users = may(
             self.subject,
             Permission::UsersWrite,
             &Scope::domain(project.domain),
         );
+        // Whoever may not write accounts is not told which names and addresses there are.
+        if let Some(email) = read.email.as_ref().filter(|_| writes_users.is_ok()) {
+            let other = self.view.user_by_email(email)?;
+            if other.is_some_and(|other| known.as_ref().is_none_or(|user| user.id != other.id)) {
+                let refusal = refusals::user_email_taken(email);
+                faults.push(fault(Some(Column::Email), refusal));
+            }
+        }
         let Some(user) = known else {
             if let Err(refusal) = writes_users {
                 faults.push(fault(Some(Column::Name), refusal));
                 return Ok(None);
             }
             return Ok(Some(PlannedAct::Create {
+                member: read.member(scope),
                 account: self.new_account(line, name, project, read, faults),
-                member,
             }));
         };
         // What exists elsewhere is a taken name here, and nothing else is said of it.
         if user.domain != project.domain || user.id == crate::catalog::users::ROOT {
-            faults.push(fault(Some(Column::Name), refusals::user_name_taken(name)));
+            let refusal = match writes_users {
+                Ok(()) => refusals::user_name_taken(name),
+                Err(refusal) => refusal,
+            };
+            faults.push(fault(Some(Column::Name), refusal));
             return Ok(None);
         }
         if !line.cell(Column::Password).is_empty() {
@@ -337,14 +362,28 @@ impl Planner<'_> {
         let held = user
             .grants
             .iter()
-            .find(|held| held.grant.scope == member.grant.scope);
+            .find(|held| held.grant.scope == scope && held.holds_at(self.now))
+            .copied();
+        // An empty cell keeps what a member has.
+        if let Some(held) = held {
+            if line.cell(Column::Role).is_empty() {
+                read.role = held.grant.role;
+            }
+            if line.cell(Column::ExpiresAt).is_empty() {
+                read.expires_at = held.expires_at;
+            }
+        }
+        let (member, names) = (read.member(scope), (full_name, email));
         Ok(Some(match held {
-            None => PlannedAct::Join { user, member },
-            Some(held) if *held == member && !renamed => PlannedAct::Nothing,
+            None => PlannedAct::Join {
+                renamed: renamed.then_some(names),
+                user,
+                member,
+            },
+            Some(held) if held == member && !renamed => PlannedAct::Nothing,
             Some(held) => PlannedAct::Change {
-                member: (*held != member).then_some(member),
-                full_name,
-                email,
+                member: (held != member).then_some(member),
+                renamed: names,
                 user,
             },
         }))

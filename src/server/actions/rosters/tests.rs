@@ -136,9 +136,7 @@ async fn an_applied_roster_makes_accounts_that_choose_their_own_password_and_und
     let made = applied(&server, &boss, text).await;
     assert_eq!((made.creates, made.joins, made.changes), (2, 1, 0));
     let plan_again = plan(&server, &boss, text.as_bytes(), None).await.unwrap();
-    assert_eq!(plan_again.unchanged + plan_again.changes, 3);
-    let twice = apply(&server, &boss, text.as_bytes(), None, "another digest").await;
-    assert_eq!(code(twice), "roster.stale");
+    assert_eq!((plan_again.unchanged, plan_again.changes), (3, 0));
 
     let undone = undo(&server, &boss, &made.id.to_string()).await.unwrap();
     assert!(undone.undone_at.is_some());
@@ -192,4 +190,76 @@ async fn a_lead_brings_in_accounts_that_are_there_and_no_others() {
         (other.len(), list(&server, &boss).await.unwrap().len()),
         (1, 1)
     );
+}
+
+#[tokio::test]
+async fn a_plan_is_applied_as_it_was_seen_or_not_at_all() {
+    let (server, boss) = a_server().await;
+    let text = b"name,project\nmina,vision\nnew,vision\n";
+    let seen = plan(&server, &boss, text, None).await.unwrap();
+    let lead = rules::grants::GrantRole::Lead;
+    tenancy::put_member(&server, &boss, "vision", "mina", lead, None)
+        .await
+        .unwrap();
+    let stale = apply(&server, &boss, text, None, &seen.digest).await;
+    assert_eq!(code(stale), "roster.stale");
+    // The same rows, for a project of the same name elsewhere.
+    tenancy::create_domain(&server, &boss, "abroad", "", None)
+        .await
+        .unwrap();
+    tenancy::create_project(&server, &boss, Some("abroad"), "vision", "", None)
+        .await
+        .unwrap();
+    let of = |project| plan(&server, &boss, b"name\nnew\n", Some(project));
+    let here = of("default/vision").await.unwrap();
+    let abroad = of("abroad/vision").await.unwrap();
+    assert_eq!(here.rows[0].project, abroad.rows[0].project);
+    assert_ne!(here.digest, abroad.digest);
+}
+
+#[tokio::test]
+async fn empty_cells_keep_what_a_member_has() {
+    let (server, boss) = a_server().await;
+    let lead = rules::grants::GrantRole::Lead;
+    let end = server.clock().now().plus_seconds(9_000);
+    tenancy::put_member(&server, &boss, "vision", "mina", lead, Some(end))
+        .await
+        .unwrap();
+    let text = b"name,full_name,project\nmina,Mina Han,vision\n";
+    let seen = plan(&server, &boss, text, None).await.unwrap();
+    let row = &seen.rows[0];
+    assert_eq!((row.action, row.role), (RosterAction::Change, lead));
+    assert_eq!(row.expires_at, Some(end));
+}
+
+#[tokio::test]
+async fn undoing_asks_for_the_rights_that_each_change_needs_now() {
+    let (server, boss) = a_server().await;
+    users::create(&server, &boss, "chief", Role::User, GOOD)
+        .await
+        .unwrap();
+    let (lead, all) = (
+        rules::grants::GrantRole::Lead,
+        rules::grants::GrantRole::Administrator,
+    );
+    tenancy::grant(&server, &boss, "chief", all, Some("default"), None)
+        .await
+        .unwrap();
+    let chief = sign_in(&server, "chief", GOOD, HERE).await.unwrap().caller;
+    let made = applied(&server, &chief, "name,project\nkim,vision\n").await;
+    let id = made.id.to_string();
+    // Fewer rights than before: what was made stays.
+    tenancy::revoke(&server, &boss, "chief", Some(all), Some("default"))
+        .await
+        .unwrap();
+    tenancy::put_member(&server, &boss, "vision", "chief", lead, None)
+        .await
+        .unwrap();
+    let chief = sign_in(&server, "chief", GOOD, HERE).await.unwrap().caller;
+    assert_eq!(code(undo(&server, &chief, &id).await), "user.not-found");
+    // A role given since: the account is no longer what the roster made.
+    tenancy::grant(&server, &boss, "kim", all, None, None)
+        .await
+        .unwrap();
+    assert_eq!(code(undo(&server, &boss, &id).await), "roster.begun");
 }
