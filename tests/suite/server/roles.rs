@@ -9,15 +9,27 @@ use serde_json::json;
 
 use super::the_box::{As, TheBox};
 
+/// What the paths of routes are about.
+pub(super) struct Things<'a> {
+    pub(super) session: &'a str,
+    pub(super) project: &'a str,
+    pub(super) user: &'a str,
+}
+
 /// A path of the table with its parameters filled in for a session of mina's.
-fn filled(route: &DocumentedRoute, session: &str, project: &str) -> String {
+fn filled(route: &DocumentedRoute, things: &Things<'_>) -> String {
+    let Things {
+        session,
+        project,
+        user,
+    } = things;
     route
         .path
         .replace("/sessions/{id}", &format!("/sessions/{session}"))
         .replace("/projects/{id}", &format!("/projects/{project}"))
         .replace("/domains/{id}", "/domains/default")
-        .replace("{user}", "nobody")
-        .replace("/users/{id}", "/users/nobody")
+        .replace("{user}", user)
+        .replace("/users/{id}", &format!("/users/{user}"))
         .replace("/tokens/{id}", "/tokens/no-such-token")
         .replace("{port}", "8080")
         .replace("{id}", "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")
@@ -66,10 +78,9 @@ pub(super) async fn ask(
     the_box: &TheBox,
     who: &As,
     route: &DocumentedRoute,
-    session: &str,
-    project: &str,
+    things: &Things<'_>,
 ) -> (u16, String) {
-    let path = filled(route, session, project);
+    let path = filled(route, things);
     let mut request = TheBox::request(who, route.method, &path);
     if route.body.is_some() {
         request = request
@@ -240,6 +251,11 @@ async fn every_route_answers_each_role_as_the_table_says() {
             .as_str()
             .expect("an id")
             .to_owned();
+        let things = Things {
+            session: &session,
+            project: "default",
+            user: "nobody",
+        };
         for caller in CALLERS {
             let expected = caller.expects(route);
             if expected == Expected::NotAsked {
@@ -260,7 +276,7 @@ async fn every_route_answers_each_role_as_the_table_says() {
                     the_box.admin.clone()
                 }
             };
-            let (status, code) = ask(&the_box, &who, route, &session, "default").await;
+            let (status, code) = ask(&the_box, &who, route, &things).await;
             assert!(
                 expected.holds(status, &code),
                 "{} {} as {caller:?}: {status} {code} is not {expected:?}",

@@ -101,6 +101,8 @@ impl World {
         };
         let user = format!("{word}.user");
         world.user(&user, None).await;
+        let named = json!({"full_name": word, "email": format!("{word}@lab.example")});
+        world.patch(&format!("/api/v1/users/{user}"), named).await;
         world.project = world.add_project(None, &format!("{word}-lab"), word).await;
         world.member(&world.project, &user, "member").await;
         let caller = world.the_box.token(&user, &Permission::ALL, None).await;
@@ -159,6 +161,29 @@ impl World {
         let (admin, body) = (&self.the_box.admin, body.to_string());
         let set = self.the_box.with_body(admin, "PUT", path, body).await;
         assert_eq!(set.status, 200, "{path}: {}", set.short());
+    }
+
+    async fn patch(&self, path: &str, body: Value) {
+        let request = TheBox::request(&self.the_box.admin, "PATCH", path)
+            .header("content-type", "application/merge-patch+json")
+            .header("if-match", "*")
+            .body(Body::from(body.to_string()));
+        let set = self.the_box.send(request.expect("a request")).await;
+        assert_eq!(set.status, 200, "{path}: {}", set.short());
+    }
+
+    /// What the plan of a roster says that asks for a name and an address of the other domain.
+    async fn plan(&self, who: &As) -> String {
+        let word = WORDS[0];
+        let text = format!(
+            "name,email,project\n{word}.user,,cells\nbio.member,{word}@lab.example,cells\n"
+        );
+        let path = "/api/v1/rosters?dry_run=true";
+        let request = TheBox::request(who, "POST", path)
+            .header("content-type", "text/csv")
+            .body(Body::from(text));
+        let answer = self.the_box.send(request.expect("a request")).await;
+        masked(&String::from_utf8_lossy(&answer.bytes))
     }
 
     async fn user(&self, name: &str, domain: Option<&str>) {
@@ -246,6 +271,10 @@ impl World {
             let path = self.filled(&parameters(route), real);
             let key = format!("{name} GET {}", route.path);
             read.insert(key, self.get(&token, &path).await);
+        }
+        // An administrator of a domain is told of names that are taken: accounts are of the site.
+        if name != "bio.chief" {
+            read.insert(format!("{name} POST WORD rosters"), self.plan(&token).await);
         }
         let browser = self.cookie(name).await;
         for path in PAGES.iter().chain(&ADMINISTRATION) {
