@@ -37,6 +37,7 @@ pub mod queue;
 pub mod reference;
 pub mod request_context;
 pub mod responses;
+pub mod role_forms;
 pub mod rosters;
 pub mod self_tests;
 pub mod session;
@@ -219,7 +220,7 @@ pub fn router(
         .merge(events::router())
         .merge(user_forms::router())
         .merge(rosters::router())
-        .merge(user_roles::router())
+        .merge(role_forms::router())
         .route("/users/{id}", get(user::show))
         .merge(users::router())
         .merge(projects::router())

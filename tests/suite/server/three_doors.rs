@@ -417,7 +417,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/projects.rs"),
         include_str!("../../../src/doors/pages/rosters.rs"),
         include_str!("../../../src/doors/pages/user_forms.rs"),
-        include_str!("../../../src/doors/pages/user_roles.rs"),
+        include_str!("../../../src/doors/pages/role_forms.rs"),
     ]
     .concat();
     let unserved: Vec<&str> = DOORS

@@ -321,6 +321,8 @@ fn is_read(route: &DocumentedRoute) -> bool {
 fn masked(text: &str) -> String {
     static MASKS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         [
+            // Made with a key of the site.
+            (r#""digest":"[0-9a-f]+""#, "DIGEST"),
             (r"[0-9.]+ [KMGT]iB is free on the disk", "DISK"),
             (r"([0-9A-F]{2}:){31}[0-9A-F]{2}", "FINGERPRINT"),
             (r"(?s)-----BEGIN CERTIFICATE-----.*?-----END", "PEM"),

@@ -26,8 +26,6 @@ const IMAGE: &str = r"^([a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*(:[0-9]+)?/)?[a-z0-9]
 const HOST_NAME: &str = r"^(\*\.)?[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$";
 /// Topics of the journal in either number, and nothing between two commas.
 const TOPICS: &str = "^ *((session|image|user|project|node|gpu|operation|system)s? *)?(, *((session|image|user|project|node|gpu|operation|system)s? *)?)*$";
-/// Bytes of an upload, as the store takes them.
-const UPLOAD_LIMIT: u64 = 512 << 30;
 /// Shares have two decimals and seven digits before them.
 const MAX_SHARE: f64 = 9_999_999.99;
 /// About what a program's context takes of its slice of a device.
@@ -309,7 +307,7 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         "Idempotency-Key" => json!({"type": "string", "pattern": "^[!-~]{1,200}$"}),
         "If-Match" => json!({"type": "string", "pattern": r#"^(\*|"[0-9]{1,18}")$"#}),
         "Tus-Resumable" => json!({"type": "string", "enum": ["1.0.0"]}),
-        "Upload-Length" => json!({"type": "integer", "minimum": 1, "maximum": UPLOAD_LIMIT}),
+        "Upload-Length" => json!({"type": "integer", "minimum": 1, "maximum": 512_u64 << 30}),
         "topics" => json!({"type": "string", "pattern": TOPICS}),
         _ => json!({"type": "string"}),
     }
