@@ -63,7 +63,7 @@ test("a class of eighty: three faults are named, the mended file is applied and 
 
   await send(page, bad.join("\r\n"));
   await page.locator("h2", { hasText: "What it would do" }).waitFor();
-  const faulty = page.locator("tr", { has: page.locator(".pill.no") });
+  const faulty = page.locator("tr", { has: page.locator(".pill.bad") });
   assert.deepEqual(await faulty.locator("td:first-child").allInnerTexts(), ["4", "11", "81"]);
   assert.match(await faulty.nth(0).innerText(), /name: /);
   assert.match(await faulty.nth(1).innerText(), /earlier row/);

@@ -542,6 +542,7 @@ fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>) {
         "gpu.uncordoned" => t.events_gpu_uncordoned(),
         "gpu.partitioned" => t.events_gpu_partitioned(),
         "gpu.tested" => t.events_gpu_tested(),
+        rules::codes::SESSION_DEVICE_DRAINED => t.events_device_drained(),
         "node.maintenance-began" => t.events_maintenance_began(),
         "node.maintenance-ended" => t.events_maintenance_ended(),
         "user.added" => t.events_user_added(),

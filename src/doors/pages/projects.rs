@@ -441,7 +441,7 @@ fn member_cell(visit: &RequestContext, key: &str, member: &MemberView) -> TableC
         },
         "role" => TableCell::text(role_name(visit.text, member.role)),
         "expires" => TableCell::text(match member.expires_at {
-            Some(end) => visit.clock.day(end),
+            Some(end) => visit.clock.last_day(end),
             None => String::new(),
         }),
         _ => TableCell::Empty,

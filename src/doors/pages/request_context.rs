@@ -248,6 +248,11 @@ impl LocalClock {
         }
     }
 
+    /// The last day before an end, as `day`.
+    pub fn last_day(&self, end: Timestamp) -> String {
+        self.day(Timestamp::from_millis(end.as_millis() - 1))
+    }
+
     /// `3 h 12 min ago`, `just now`.
     pub fn ago(&self, at: Timestamp, now: Timestamp) -> String {
         match now.seconds_since(at) {

@@ -32,7 +32,7 @@ pub(super) fn router() -> Router<PagesContext> {
 struct RoleForm {
     role: String,
     domain: String,
-    /// A date, to its last instant in UTC; empty: for good.
+    /// A date, to its last instant; empty: for good.
     until: String,
 }
 
@@ -57,7 +57,7 @@ async fn give(
         let until = match sent.until.trim() {
             "" => None,
             text => Some(
-                rosters::last_instant(text, server.clock().now())
+                rosters::last_instant(text, &caller.time_zone, server.clock().now())
                     .map_err(|refusal| refusal.at("/until"))?,
             ),
         };
@@ -70,7 +70,11 @@ async fn give(
             responses::see_with(&place, "role-given", user.name.as_str())
         }
         Err(Failure::Refusal(refusal)) => {
-            let typed = [("role", sent.role.as_str()), ("until", &sent.until)];
+            let typed = [
+                ("role", sent.role.as_str()),
+                ("domain", &sent.domain),
+                ("until", &sent.until),
+            ];
             let action = format!("{PATH}/{id}/grants");
             refused(
                 &console,

@@ -300,7 +300,7 @@ fn shown_row(visit: &RequestContext, row: &RosterRow) -> ShownRow {
         RosterAction::Join => ("ok", t.rosters_join()),
         RosterAction::Change => ("warn", t.rosters_change()),
         RosterAction::Unchanged => ("", t.rosters_unchanged()),
-        RosterAction::Fault => ("no", t.rosters_fault()),
+        RosterAction::Fault => ("bad", t.rosters_fault()),
     };
     ShownRow {
         line: row.line,
@@ -311,7 +311,7 @@ fn shown_row(visit: &RequestContext, row: &RosterRow) -> ShownRow {
         role: role_name(t, row.role).to_owned(),
         until: row
             .expires_at
-            .map_or_else(String::new, |at| visit.clock.date(at)),
+            .map_or_else(String::new, |at| visit.clock.last_day(at)),
         tone,
         action,
         faults: row

@@ -48,7 +48,7 @@ pub(super) fn row(visit: &RequestContext, user: &str, grant: &GrantView) -> Role
         scope,
         until: grant
             .expires_at
-            .map_or_else(String::new, |at| visit.clock.day(at)),
+            .map_or_else(String::new, |at| visit.clock.last_day(at)),
         revoke,
         project,
     }

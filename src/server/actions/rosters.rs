@@ -45,10 +45,11 @@ pub async fn plan(
     let (subject, project) = (caller.subject.clone(), project.map(str::to_owned));
     let now = server.clock().now();
     let key = server.catalog().founding().cursor_key;
+    let zone = caller.time_zone.clone();
     server
         .catalog()
         .read("plan a roster", move |view| {
-            let planned = plan::plan(view, &subject, &lines, project.as_deref(), now)?;
+            let planned = plan::plan(view, &subject, &lines, project.as_deref(), &zone, now)?;
             Ok(plan::shown(planned, &key))
         })
         .await
@@ -70,11 +71,12 @@ pub async fn apply(
     let (subject, project) = (caller.subject.clone(), project.map(str::to_owned));
     let now = server.clock().now();
     let read = (lines.clone(), project.clone(), subject.clone());
+    let zone = caller.time_zone.clone();
     let planned = server
         .catalog()
         .read("plan a roster", move |view| {
             let (lines, project, subject) = read;
-            plan::plan(view, &subject, &lines, project.as_deref(), now)
+            plan::plan(view, &subject, &lines, project.as_deref(), &zone, now)
         })
         .await?;
     let key = server.catalog().founding().cursor_key;
@@ -85,7 +87,14 @@ pub async fn apply(
         .catalog()
         .write(Lane::Requests, "take a roster in", move |rows| {
             still_allowed(rows, &caller)?;
-            let planned = plan::plan(rows, &subject, &lines, project.as_deref(), now)?;
+            let planned = plan::plan(
+                rows,
+                &subject,
+                &lines,
+                project.as_deref(),
+                &caller.time_zone,
+                now,
+            )?;
             sound(&planned, &digest, &key)?;
             taken(rows, &caller, planned, passwords)
         })

@@ -49,6 +49,8 @@ export async function openWith(variables, ...options) {
   const origin = `http://127.0.0.1:${port}`;
   const environment = {
     ...process.env,
+    // Never the machine's own.
+    FARDEL_CONFIG: join(folder, "fardel.toml"),
     ...variables,
     FARDEL_DATA: join(folder, "data"),
     FARDEL_RUN: join(folder, "run"),

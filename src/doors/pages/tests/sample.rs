@@ -1785,7 +1785,7 @@ fn roster_plan(t: Text) -> rosters::ShownPlan {
         project: "ml-2027".into(),
         role: t.projects_role_member().into(),
         until: "28 Feb 2027".into(),
-        tone: if faults.is_empty() { "ok" } else { "no" },
+        tone: if faults.is_empty() { "ok" } else { "bad" },
         action: match faults.is_empty() {
             true => t.rosters_create(),
             false => t.rosters_fault(),

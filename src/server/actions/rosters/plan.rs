@@ -62,18 +62,20 @@ pub(super) struct NewAccount {
 }
 
 /// Plans every row, in the order of the file. `project` is where rows belong that name none; None: the first project of
-/// the subject's own domain. O(rows) look-ups.
+/// the subject's own domain. Dates end in the time zone `zone`. O(rows) look-ups.
 pub(super) fn plan(
     view: &ReadTransaction<'_>,
     subject: &Subject,
     lines: &[RosterLine],
     project: Option<&str>,
+    zone: &str,
     now: Timestamp,
 ) -> Result<Vec<PlannedRow>, Failure> {
     let mut planner = Planner {
         view,
         subject,
         usual: project.unwrap_or_default(),
+        zone,
         now,
         projects: BTreeMap::new(),
         names: BTreeSet::new(),
@@ -136,6 +138,7 @@ struct Planner<'a> {
     view: &'a ReadTransaction<'a>,
     subject: &'a Subject,
     usual: &'a str,
+    zone: &'a str,
     now: Timestamp,
     projects: BTreeMap<String, Result<Project, Refusal>>,
     /// Of the rows before.
@@ -249,7 +252,11 @@ impl Planner<'_> {
         };
         let expires_at = match line.cell(Column::ExpiresAt) {
             "" => None,
-            text => told(last_instant(text, self.now), Column::ExpiresAt, faults),
+            text => told(
+                last_instant(text, self.zone, self.now),
+                Column::ExpiresAt,
+                faults,
+            ),
         };
         let project = self.project(line.cell(Column::Project))?;
         Ok(ReadRow {
@@ -444,16 +451,18 @@ fn role(word: &str) -> Result<GrantRole, Refusal> {
         .ok_or_else(refusals::grant_role_of_project)
 }
 
-/// The end that a text names: a date means its last instant in UTC, an instant such as `2027-02-28T18:00:00Z` itself.
+/// The end that a text names: a date means its last instant in the time zone (an IANA name; empty: UTC), an instant such
+/// as `2027-02-28T18:00:00Z` itself.
 ///
 /// Errors: `roster.date`; `grant.ends-in-past` for what is not after `now`.
-pub fn last_instant(text: &str, now: Timestamp) -> Result<Timestamp, Refusal> {
+pub fn last_instant(text: &str, zone: &str, now: Timestamp) -> Result<Timestamp, Refusal> {
+    let zone = jiff::tz::TimeZone::get(zone).unwrap_or(jiff::tz::TimeZone::UTC);
     let date = text.replace(['.', '/'], "-");
     let read = match date.trim_end_matches('-').parse::<jiff::civil::Date>() {
         Ok(date) => date
             .tomorrow()
             .ok()
-            .and_then(|next| next.to_zoned(jiff::tz::TimeZone::UTC).ok())
+            .and_then(|next| next.to_zoned(zone).ok())
             .map(|next| next.timestamp()),
         Err(_) => text.parse::<jiff::Timestamp>().ok(),
     };

@@ -82,6 +82,9 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<RosterLine>, Refusal> {
         return Err(refusals::roster_too_large(MAX_BYTES >> 20, MAX_ROWS));
     }
     let text = decoded(bytes)?;
+    if text.trim().is_empty() {
+        return Err(refusals::roster_empty());
+    }
     let heading = text.lines().next().unwrap_or_default();
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(delimiter(heading))
@@ -109,7 +112,11 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<RosterLine>, Refusal> {
         (1..columns.len()).any(|at| columns[at].is_some() && columns[..at].contains(&columns[at]));
     let named = columns.contains(&Some(Column::Name)) || columns.contains(&Some(Column::Email));
     if !unknown.is_empty() || twice || !named {
-        return Err(refusals::roster_columns(unknown.join(", ")));
+        let told = match unknown.is_empty() {
+            true => "-".to_owned(),
+            false => unknown.join(", "),
+        };
+        return Err(refusals::roster_columns(told));
     }
     let mut lines = Vec::new();
     let mut count = LineCount {
@@ -254,7 +261,7 @@ mod tests {
     #[test]
     fn what_is_no_roster_is_refused_by_name() {
         let code = |bytes: &[u8]| read(bytes).expect_err("refused").code;
-        assert_eq!(code(b""), "roster.columns");
+        assert_eq!(code(b""), "roster.empty");
         assert_eq!(code(b"name\n"), "roster.empty");
         assert_eq!(code(b"name,shoe size\nkim,42\n"), "roster.columns");
         assert_eq!(code(b"name,name\nkim,kim\n"), "roster.columns");
