@@ -326,7 +326,7 @@ fn layout(
         unread: server::actions::notices::unread(&console.server, caller),
         attention: server::actions::attention::count(&console.server, caller),
         maintenance: match here {
-            Nav::Overview | Nav::Launch | Nav::Queue => {
+            Nav::Overview | Nav::Sessions | Nav::Launch | Nav::Queue => {
                 server::actions::nodes::closed_now(&console.server, caller)
             }
             _ => Vec::new(),

@@ -651,6 +651,9 @@ pub fn end(
         reason.is_some_and(|reason| reason.code == rules::codes::SESSION_OUT_OF_MEMORY);
     let (tone, icon, verdict) = match session.outcome {
         Some(Outcome::Succeeded) => ("", "circle-check", t.ended_finished().to_owned()),
+        Some(Outcome::Stopped) if session.started_at.is_none() => {
+            ("idle", "circle-stop", t.state_cancelled().to_owned())
+        }
         Some(Outcome::Stopped) => ("idle", "circle-stop", t.ended_stopped().to_owned()),
         Some(Outcome::Failed) if out_of_memory => {
             ("never", "circle-x", t.ended_killed_memory().to_owned())

@@ -374,7 +374,9 @@ async fn read_one(
             ..frame.clone()
         },
         alert: watched(t, &session).or_else(|| {
-            simulated.then(|| {
+            // What never started has no share.
+            let had = session.state != SessionState::Ended || session.started_at.is_some();
+            (simulated && had).then(|| {
                 Alert::warning(match session.state {
                     SessionState::Pending => t.gpu_session_alert_waits(),
                     _ => t.gpu_session_alert(),
