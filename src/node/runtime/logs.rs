@@ -105,11 +105,11 @@ impl LogReader {
             .find(|(start, _)| *start <= from)
             .expect("the oldest begins at or before");
         let mut bytes = Vec::new();
-        // No file is as long as that, and the kernel takes no such position.
-        if i64::try_from(from - start).is_err() {
+        let mut file = File::open(path)?;
+        // Far beyond its end a file cannot even be sought.
+        if from - start >= file.metadata()?.len() {
             return Ok(LogPiece { from, bytes });
         }
-        let mut file = File::open(path)?;
         file.seek(SeekFrom::Start(from - start))?;
         file.take(limit as u64).read_to_end(&mut bytes)?;
         Ok(LogPiece { from, bytes })
