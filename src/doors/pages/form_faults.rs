@@ -63,6 +63,14 @@ impl RefusedForm {
         self
     }
 
+    /// What was typed into a field, for a choice that the page itself marks; empty where nothing was.
+    pub fn chosen(&self, field: &str) -> &str {
+        let mut typed = self.typed.iter();
+        typed
+            .find(|(name, _)| name == field)
+            .map_or("", |(_, value)| value)
+    }
+
     /// What was typed, by field, where the page itself does not put it back. Secrets are left out by the caller.
     pub fn with<'a>(mut self, typed: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());

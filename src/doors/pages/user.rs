@@ -47,8 +47,9 @@ pub struct UserPage {
     pub facts: Vec<(&'static str, String)>,
     /// Of projects, domains and the site.
     pub roles: Vec<RoleRow>,
-    /// Where the reader may give roles; empty where nowhere.
+    /// Where the reader may give roles, empty where nowhere, and which.
     pub scopes: Vec<Choice>,
+    pub offered: Vec<Choice>,
     /// What they may hold and have waiting.
     pub limits: Vec<(&'static str, String)>,
     pub live: Vec<UserSessionRow>,
@@ -208,6 +209,7 @@ async fn read(
             .iter()
             .map(|one| user_roles::row(visit, id, one))
             .collect(),
+        offered: user_roles::roles(visit),
         scopes: match may_change {
             true => user_roles::scopes(console, visit, caller).await?,
             false => Vec::new(),

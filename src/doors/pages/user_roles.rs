@@ -1,6 +1,7 @@
 //! The roles of a user on domains and the site as their page lists them. Changes nothing; `role_forms` does.
 
 use api::tenancy::GrantView;
+use rules::grants::GrantRole;
 use server::Failure;
 use server::access::Caller;
 use server::actions::tenancy;
@@ -61,12 +62,33 @@ pub(super) async fn scopes(
     caller: &Caller,
 ) -> Result<Vec<Choice>, Failure> {
     let t = visit.text;
+    let refused = visit.refused.as_ref();
+    let chosen = refused.map_or("", |form| form.chosen("domain"));
     let mut all = Vec::new();
     if caller.subject.is_site_administrator() {
         all.push(Choice::new("", t.users_roles_site(), false));
     }
     for domain in tenancy::domains(&console.server, caller).await? {
-        all.push(Choice::new(&domain.name, &domain.name, false));
+        all.push(Choice::new(
+            &domain.name,
+            &domain.name,
+            domain.name == chosen,
+        ));
     }
     Ok(all)
+}
+
+/// The roles that can be given on a domain or the site; the chosen one stays where a form was refused.
+pub(super) fn roles(visit: &RequestContext) -> Vec<Choice> {
+    let refused = visit.refused.as_ref();
+    let chosen = refused.map_or("", |form| form.chosen("role"));
+    [GrantRole::Auditor, GrantRole::Administrator]
+        .map(|role| {
+            Choice::new(
+                role.word(),
+                role_name(visit.text, role),
+                role.word() == chosen,
+            )
+        })
+        .into()
 }

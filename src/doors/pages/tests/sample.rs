@@ -1843,6 +1843,11 @@ fn user_page(t: Text) -> user::UserPage {
             },
         ],
         scopes: vec![components::Choice::new("", t.users_roles_site(), false)],
+        offered: vec![components::Choice::new(
+            "auditor",
+            t.projects_role_auditor(),
+            true,
+        )],
         state: ("ok", t.users_active()),
         suspended: false,
         may_change: true,
