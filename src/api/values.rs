@@ -363,7 +363,7 @@ structure! {
         full_name: String,
         /// Signs in as the name does.
         email: Option<String>,
-        /// Somebody else chose the password: the user sets their own before anything else.
+        /// The password is an initial one: the user sets their own before anything else.
         must_change_password: bool,
         role: RoleShape,
         /// `en`, `ko`, or empty for what the browser asks.

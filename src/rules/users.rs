@@ -58,7 +58,7 @@ pub struct User {
     /// Signs in as the name does.
     #[serde(default)]
     pub email: Option<EmailAddress>,
-    /// Somebody else chose the password: they set their own before anything else.
+    /// The password is an initial one: the user sets their own before anything else.
     #[serde(default)]
     pub must_change_password: bool,
     /// Home domain; no answer names it while a site has one.

@@ -43,7 +43,7 @@ pub struct Caller {
     /// IANA name; empty means UTC.
     pub time_zone: String,
     pub via: Via,
-    /// Somebody else chose the user's password: doors let them do nothing but choose their own.
+    /// The password is an initial one: doors let the user do nothing but set their own.
     pub must_change_password: bool,
     /// Id of the request, for the log; doors fill it in.
     pub request: String,

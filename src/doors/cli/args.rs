@@ -961,7 +961,7 @@ pub enum RosterCommand {
     #[command(after_help = "Example:\n  \
         fardel roster apply class.csv --project ml-2027 -o csv > slips.csv")]
     Apply(RosterFile),
-    /// Undo a roster while nobody of it has begun
+    /// Undo a roster whose users have not signed in
     Undo {
         #[arg(value_name = "ROSTER")]
         roster: String,

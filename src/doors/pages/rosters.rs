@@ -21,12 +21,12 @@ use server::actions::{rosters, tenancy};
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, Choice};
-use super::dialog::{self, DialogForm, DialogPage};
+use super::dialog::{self, DialogForm};
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::projects::role_name;
 use super::request_context::RequestContext;
-use super::users::failed;
+use super::users::{failed, question};
 use super::{PagesContext, layout, responses};
 use crate::doors::text::{Text, codes};
 
@@ -405,23 +405,17 @@ async fn ask(
         return failed(&console, &visit, &caller, &refusal.into());
     };
     let shown = past_roster(&visit, roster);
-    let page = DialogPage {
-        t,
-        f: layout(&console, &visit, &caller, Nav::Users),
-        title: t.rosters_undo_title(shown.when),
-        lead: t.rosters_undo_lead().to_owned(),
-        items: vec![shown.facts],
-        more: String::new(),
-        links: Vec::new(),
-        form: Some(DialogForm {
-            action: format!("{PATH}/{id}/undo"),
-            fields: Vec::new(),
-            icon: "rotate-ccw",
-            go: t.rosters_undo().to_owned(),
-            force: None,
-        }),
-        back: PATH.to_owned(),
-    };
+    let title = t.rosters_undo_title(shown.when);
+    let mut page = question(&console, &visit, &caller, title, t.rosters_undo_lead());
+    page.items = vec![shown.facts];
+    page.form = Some(DialogForm {
+        action: format!("{PATH}/{id}/undo"),
+        fields: Vec::new(),
+        icon: "rotate-ccw",
+        go: t.rosters_undo().to_owned(),
+        force: None,
+    });
+    page.back = PATH.to_owned();
     dialog::answer(&console, &visit, Nav::Users, page)
 }
 

@@ -1,5 +1,5 @@
 //! Rosters: a list of accounts and memberships is planned row by row, taken in as one commit, and undone as one while
-//! nobody of it has begun. Nobody takes in more than they could do one by one.
+//! none of its users has signed in. A caller takes in no more than they could do one by one.
 
 mod plan;
 mod read;
@@ -466,7 +466,7 @@ fn in_the_way(rows: &Rows<'_>, changes: &[RosterChange]) -> Result<Vec<String>, 
                 ..
             } => {
                 let address = user.email.as_ref().map(ToString::to_string);
-                // Somebody else may have the old address by now.
+                // Another account may have the old address by now.
                 let free = match email[0].as_deref().filter(|_| email[0] != email[1]) {
                     Some(text) => rows.user_by_email(&EmailAddress::parse(text)?)?.is_none(),
                     None => true,

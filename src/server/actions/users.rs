@@ -481,7 +481,7 @@ pub async fn change_password(
         .write(Lane::Requests, "change a password", move |rows| {
             rows.put_password(user.id, &hash)?;
             if user.must_change_password {
-                // Whoever chose the old one may have signed in with it.
+                // The holder of the initial password may have signed in with it.
                 rows.forget_tokens(user.id)?;
                 rows.own_password(user.id)?;
             }

@@ -721,7 +721,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/rosters/{id}/undo",
         operation: "undoRoster",
         tag: "tenancy",
-        summary: "Undo a roster while nobody of it has begun",
+        summary: "Undo a roster whose users have not signed in",
         needs: PROJECTS_WRITE,
         answer: SuccessReply::Schema("Roster"),
         refusals: &[404, 409],

@@ -320,7 +320,7 @@ impl Planner<'_> {
             Permission::UsersWrite,
             &Scope::domain(project.domain),
         );
-        // Whoever may not write accounts is not told which names and addresses there are.
+        // A caller without users:write is not told which names and addresses there are.
         if let Some(email) = read.email.as_ref().filter(|_| writes_users.is_ok()) {
             let other = self.view.user_by_email(email)?;
             if other.is_some_and(|other| known.as_ref().is_none_or(|user| user.id != other.id)) {
