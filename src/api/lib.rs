@@ -7,6 +7,7 @@ pub mod events;
 pub mod gpus;
 pub mod history;
 pub mod images;
+pub mod invitations;
 pub mod nodes;
 pub mod notices;
 pub mod operations;

@@ -8,8 +8,8 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
-    certificates, events, gpus, history, images, nodes, notices, operations, problem, rosters,
-    sessions, settings, tenancy, users,
+    certificates, events, gpus, history, images, invitations, nodes, notices, operations, problem,
+    rosters, sessions, settings, tenancy, users,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -61,6 +61,9 @@ fn named() -> Schemas {
     collect::<tenancy::ProjectPatchBody>(&mut all);
     collect::<tenancy::MemberBody>(&mut all);
     collect::<tenancy::GrantBody>(&mut all);
+    collect::<invitations::NewInvitationBody>(&mut all);
+    collect::<invitations::MadeInvitation>(&mut all);
+    collect::<invitations::InvitationCodeBody>(&mut all);
     collect::<users::MadeToken>(&mut all);
     collect::<users::SignInBody>(&mut all);
     collect::<users::SetupBody>(&mut all);
@@ -95,6 +98,7 @@ fn pages(all: &mut Schemas) {
     page::<tenancy::MemberView>(all);
     page::<tenancy::GrantView>(all);
     page::<rosters::RosterView>(all);
+    page::<invitations::InvitationView>(all);
 }
 
 /// Adds a list of a type as `SessionPage`, and the type.

@@ -9,6 +9,7 @@ mod followers;
 mod gpus;
 mod history;
 mod images;
+mod invitations;
 mod middleware;
 mod nodes;
 mod notices;
@@ -147,6 +148,15 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             "/projects/{id}/members/{user}",
             put(tenancy::put_member).delete(tenancy::remove_member),
         )
+        .route(
+            "/projects/{id}/invitations",
+            get(invitations::list).post(invitations::create),
+        )
+        .route(
+            "/projects/{id}/invitations/{invitation}",
+            delete(invitations::revoke),
+        )
+        .route("/invitations/accept", post(invitations::accept))
         .route("/me", get(users::me).patch(users::set_me))
         .route("/me/password", post(users::change_password))
         .route(

@@ -14,6 +14,7 @@ mod format;
 mod gpus;
 mod history;
 mod images;
+mod invitations;
 mod korean;
 mod launch;
 pub mod login;
@@ -190,6 +191,7 @@ async fn execute(
         Command::Image(request) => images::image(&client, view, request).await,
         Command::Job(request) => images::job(&client, view, request).await,
         Command::User(request) => users::user(&client, view, request).await,
+        Command::Invitation(request) => invitations::invitation(&client, view, request).await,
         Command::Roster(request) => rosters::roster(&client, view, request).await,
         Command::Domain(request) => tenancy::domain(&client, view, request).await,
         Command::Project(request) => tenancy::project(&client, view, request).await,

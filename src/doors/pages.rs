@@ -19,12 +19,13 @@ pub mod gpus;
 mod gpus_failure;
 pub mod history;
 pub mod images;
+pub mod invitations;
 mod joined_blocks;
 pub mod launch;
 pub mod layout;
 pub mod live;
 pub mod login;
-mod made_tokens;
+mod made_secrets;
 pub mod me;
 pub mod nodes;
 pub mod notices;
@@ -99,7 +100,7 @@ pub struct PagesContext {
     /// Where logs ended when they were last looked at, so that the next look begins near there.
     log_ends: Arc<Mutex<BTreeMap<ContainerName, u64>>>,
     open_pages: Arc<live::OpenPages>,
-    made_tokens: Arc<made_tokens::MadeTokens>,
+    made_secrets: Arc<made_secrets::MadeSecrets>,
 }
 
 impl PagesContext {
@@ -129,7 +130,7 @@ pub fn router(
         described: Arc::default(),
         log_ends: Arc::default(),
         open_pages: Arc::default(),
-        made_tokens: Arc::default(),
+        made_secrets: Arc::default(),
     };
     Router::new()
         .route("/", get(overview::show))
@@ -220,6 +221,7 @@ pub fn router(
         .merge(events::router())
         .merge(user_forms::router())
         .merge(rosters::router())
+        .merge(invitations::router())
         .merge(role_forms::router())
         .route("/users/{id}", get(user::show))
         .merge(users::router())
@@ -391,6 +393,8 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "member-added" => t.projects_member_added(of),
         "member-removed" => t.projects_member_removed().to_owned(),
         "roster-undone" => t.rosters_undone_now(of.parse::<u64>().unwrap_or_default()),
+        "invitation-revoked" => t.invitations_revoked_now().to_owned(),
+        "joined" => t.join_done().to_owned(),
         "role-given" => t.users_roles_given(of),
         "role-taken" => t.users_roles_taken(of),
         "user-changed" => t.users_changed_now(of),

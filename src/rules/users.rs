@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::grants::{Grant, GrantRole, GrantScope, HeldGrant};
 use crate::names::{EmailAddress, UserId, UserName};
+use crate::refusal::Refusal;
+use crate::refusals;
+use crate::session::hidden;
 use crate::tenancy::{DomainId, ProjectId};
 use crate::units::Timestamp;
 
@@ -91,5 +94,18 @@ impl User {
     pub fn next_grant_end(&self, now: Timestamp) -> Option<Timestamp> {
         let held = self.grants.iter().filter(|held| held.holds_at(now));
         held.filter_map(|held| held.expires_at).min()
+    }
+}
+
+/// Letters of a full name.
+const MAX_FULL_NAME_LENGTH: usize = 254;
+
+/// A full name as it is kept: trimmed; empty for none. Errors: `user.full-name-invalid`.
+pub fn full_name(typed: &str) -> Result<String, Refusal> {
+    let typed = typed.trim();
+    let good = typed.chars().count() <= MAX_FULL_NAME_LENGTH && !typed.chars().any(hidden);
+    match good {
+        true => Ok(typed.to_owned()),
+        false => Err(refusals::user_full_name_invalid(MAX_FULL_NAME_LENGTH).at("/full_name")),
     }
 }

@@ -18,12 +18,18 @@ use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
 
 mod attempts;
+mod invitation;
 mod lease;
 pub(crate) mod password;
 pub mod secret;
 mod setup;
 
 pub(crate) use attempts::{AttemptCounts, unlock};
+pub use invitation::{NewMember, join, offer};
+pub(crate) use invitation::{
+    holding as holding_invitation, membership as invited_membership,
+    new_code as new_invitation_code,
+};
 pub(crate) use lease::OpenStreams;
 pub use lease::{InUse, Lease, lease};
 pub use setup::{set_up, setup_link, setup_open};

@@ -22,6 +22,7 @@ pub mod gpus;
 pub mod history;
 pub mod images;
 pub mod installation;
+pub mod invitations;
 pub mod journal;
 pub mod nodes;
 pub mod notices;

@@ -23,6 +23,7 @@ mod files;
 pub(crate) mod health;
 pub(crate) mod idempotency;
 pub(crate) mod images;
+pub(crate) mod invitations;
 pub(crate) mod job_kinds;
 pub(crate) mod jobs;
 pub(crate) mod journal;

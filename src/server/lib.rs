@@ -411,3 +411,13 @@ impl ServerFault {
         }
     }
 }
+
+/// For tests: the code of a refusal, `done` for an answer, and the whole chain of a fault.
+#[cfg(test)]
+pub(crate) fn code<T>(result: Result<T, Failure>) -> String {
+    match result {
+        Ok(_) => "done".to_owned(),
+        Err(Failure::Refusal(refusal)) => refusal.code,
+        Err(Failure::Fault(fault)) => format!("fault: {}", base::observe::chain(&fault)),
+    }
+}

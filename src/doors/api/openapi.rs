@@ -101,7 +101,7 @@ pub fn document() -> Value {
             {"name": "gpus", "description": "Devices, and who has which share of them."},
             {"name": "images", "description": "Environments and how they come in."},
             {"name": "users", "description": "Accounts, sign-in and tokens."},
-            {"name": "tenancy", "description": "Domains, projects, members, roles and rosters."},
+            {"name": "tenancy", "description": "Domains, projects, members, roles, rosters and invitations."},
             {"name": "system", "description": "The machine as a whole, and probes."},
         ],
         "paths": paths,

@@ -204,6 +204,9 @@ pub enum Command {
     /// Projects and their members
     #[command(subcommand, visible_alias = "projects")]
     Project(ProjectCommand),
+    /// Links by which accounts join a project
+    #[command(subcommand, visible_alias = "invitations")]
+    Invitation(InvitationCommand),
     /// Roles of users on a domain or the whole site
     #[command(subcommand, visible_alias = "roles")]
     Role(RoleCommand),
@@ -1062,6 +1065,50 @@ pub enum ProjectCommand {
         project: String,
         #[arg(value_name = "USER", required = true)]
         users: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum InvitationCommand {
+    /// List the open invitations of a project
+    Ls {
+        #[arg(value_name = "PROJECT")]
+        project: String,
+    },
+    /// Make a link and print it
+    #[command(after_help = "Example:\n  \
+        fardel invitation create ml-2027 --uses 40 --valid 2d --expires 120d")]
+    Create {
+        #[arg(value_name = "PROJECT")]
+        project: String,
+        /// Role in the project
+        #[arg(long, default_value = "member", value_parser = ["member", "viewer", "lead"])]
+        role: String,
+        /// For this address alone, once; for whoever holds the link when left out
+        #[arg(long, value_name = "EMAIL", conflicts_with = "uses")]
+        email: Option<String>,
+        /// Accounts that the link makes at most
+        #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+        uses: u32,
+        /// How long the link can be used, such as 2d; at most 90d
+        #[arg(long, value_name = "TIME", default_value = "7d")]
+        valid: String,
+        /// When the membership ends, such as 120d; never when left out
+        #[arg(long, value_name = "TIME")]
+        expires: Option<String>,
+    },
+    /// Revoke an invitation: its link is of no use any more
+    Revoke {
+        #[arg(value_name = "PROJECT")]
+        project: String,
+        #[arg(value_name = "INVITATION")]
+        invitation: String,
+    },
+    /// Join a project with your own account
+    Accept {
+        /// The link, or what stands behind code= in it
+        #[arg(value_name = "LINK")]
+        link: String,
     },
 }
 

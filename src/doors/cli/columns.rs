@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use api::events::EventView;
 use api::gpus::Gpu;
 use api::history::HistoryPoint;
+use api::invitations::InvitationView;
 use api::nodes::NodeView;
 use api::notices::{NoticeView, NoticeWord};
 use api::operations::OperationView;
@@ -427,6 +428,16 @@ pub(super) const MEMBERS: &[Column<MemberView>] = &[
     column("ROLE", 1, |r, _| r.role.word().to_owned()),
     column("EXPIRES", 2, |r, _| maybe(r.expires_at)),
     column("ID", 9, |r, _| r.user.id.to_string()),
+];
+
+pub(super) const INVITATIONS: &[Column<InvitationView>] = &[
+    column("ID", 0, |r, _| r.id.to_string()),
+    column("ROLE", 0, |r, _| r.role.word().to_owned()),
+    column("EMAIL", 1, |r, _| maybe(r.email.as_ref())),
+    column("USED", 1, |r, _| format!("{}/{}", r.used, r.max_uses)),
+    column("EXPIRES", 0, |r, _| r.expires_at.to_string()),
+    column("MEMBER UNTIL", 3, |r, _| maybe(r.member_until)),
+    column("BY", 2, |r, _| r.actor.clone()),
 ];
 
 pub(super) const GRANTS: &[Column<GrantView>] = &[

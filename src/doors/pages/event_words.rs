@@ -49,6 +49,7 @@ fn value(t: Text, code: &str, kept: &str) -> String {
         }
         "user.role-granted" | "user.role-revoked" => granted(t, kept),
         "project.member-set" => member(t, kept),
+        "project.invited" | "project.invitation-revoked" => invited(t, kept),
         "project.state-set" => state(t, kept),
         code if code.starts_with("operation.") => operation(t, kept),
         _ => None,
@@ -116,6 +117,12 @@ fn member(t: Text, kept: &str) -> Option<String> {
         Some((name, word)) => Some(format!("{name} ({})", role(t, word)?)),
         None => role(t, kept).map(str::to_owned),
     }
+}
+
+/// `lead mina@lab.example`, `member 40`: the role, and for whom or how many.
+fn invited(t: Text, kept: &str) -> Option<String> {
+    let (word, whom) = kept.split_once(' ')?;
+    Some(format!("{} ({whom})", role(t, word)?))
 }
 
 fn state(t: Text, kept: &str) -> Option<String> {

@@ -80,7 +80,7 @@ async fn show(
     Query(asked): Query<MadeQuery>,
 ) -> Response {
     let token = asked.made.parse::<TokenId>().ok();
-    let secret = token.and_then(|token| console.made_tokens.take(caller.subject.user, token));
+    let secret = token.and_then(|token| console.made_secrets.take(caller.subject.user, token.0));
     let secret = secret.map(|secret| secret.reveal().to_owned());
     let name = String::new();
     shown(
@@ -286,8 +286,8 @@ async fn make_token(
         Ok((token, secret)) => {
             let place = format!("/me?made={}", token.id);
             console
-                .made_tokens
-                .keep(caller.subject.user, token.id, secret);
+                .made_secrets
+                .keep(caller.subject.user, token.id.0, secret);
             responses::see(&place)
         }
         Err(failure) => {

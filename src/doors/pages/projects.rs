@@ -110,7 +110,7 @@ pub(super) fn router() -> Router<PagesContext> {
         )
 }
 
-fn failed(
+pub(super) fn failed(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
@@ -130,14 +130,14 @@ pub(super) fn role_name(t: Text, role: GrantRole) -> &'static str {
     }
 }
 
-fn heading(project: &ProjectView) -> &str {
+pub(super) fn heading(project: &ProjectView) -> &str {
     match project.title.is_empty() {
         true => &project.name,
         false => &project.title,
     }
 }
 
-fn address(project: &ProjectView) -> String {
+pub(super) fn address(project: &ProjectView) -> String {
     format!("{PATH}/{}", project.id)
 }
 
@@ -551,7 +551,7 @@ async fn add(
     }
 }
 
-fn question(
+pub(super) fn question(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,

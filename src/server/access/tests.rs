@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::*;
+use crate::code;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 const GOOD: &str = "correct horse battery";
@@ -22,14 +23,6 @@ async fn with_mina() -> (Server, NewSignIn) {
     let code = setup_link(&server).unwrap();
     let signed_in = set_up(&server, &code, "mina", GOOD, HERE).await.unwrap();
     (server, signed_in)
-}
-
-fn code<T>(result: Result<T, Failure>) -> String {
-    match result {
-        Ok(_) => "done".to_owned(),
-        Err(Failure::Refusal(refusal)) => refusal.code,
-        Err(Failure::Fault(fault)) => format!("fault: {}", base::observe::chain(&fault)),
-    }
 }
 
 #[tokio::test]

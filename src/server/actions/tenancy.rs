@@ -741,14 +741,14 @@ fn title_of(typed: &str) -> Result<String, Failure> {
     }
 }
 
-fn ends_later(rows: &Rows<'_>, expires_at: Option<Timestamp>) -> Result<(), Failure> {
+pub(super) fn ends_later(rows: &Rows<'_>, expires_at: Option<Timestamp>) -> Result<(), Failure> {
     match expires_at.is_some_and(|end| end <= rows.now) {
         true => Err(refusals::grant_ends_in_past().at("/expires_at").into()),
         false => Ok(()),
     }
 }
 
-fn note_project(
+pub(super) fn note_project(
     rows: &Rows<'_>,
     actor: &str,
     project: &Project,

@@ -30,6 +30,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("migrations/0019_grants.sql"),
     include_str!("migrations/0020_rosters.sql"),
     include_str!("migrations/0021_waits.sql"),
+    include_str!("migrations/0022_invitations.sql"),
 ];
 
 /// Marks the file as a catalog of ours: "frdl".

@@ -148,6 +148,7 @@ impl Rows<'_> {
     /// Takes out an account that never began, as if it had never been.
     pub(crate) fn erase_user(&self, id: UserId) -> Result<(), Failure> {
         self.forget_grants(id)?;
+        self.forget_invitations_of(id)?;
         self.connection
             .prepare_cached("delete from user where id = ?1")?
             .execute([id.0.as_bytes()])?;

@@ -473,6 +473,7 @@ impl Rows<'_> {
         self.forget_browsers(id, None)?;
         self.forget_tokens(id)?;
         self.forget_grants(id)?;
+        self.forget_invitations_of(id)?;
         self.connection
             .prepare_cached(
                 "update user

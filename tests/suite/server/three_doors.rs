@@ -203,6 +203,26 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["removeMember"],
         &["project rm x y"],
     ),
+    (
+        "GET /projects/{id}/invitations",
+        &["listInvitations"],
+        &["invitation ls x"],
+    ),
+    (
+        "POST /projects/{id}/invitations",
+        &["createInvitation"],
+        &["invitation create x --uses 40"],
+    ),
+    (
+        "POST /projects/{id}/invitations/{invitation}",
+        &["revokeInvitation"],
+        &["invitation revoke x y"],
+    ),
+    (
+        "POST /join/own",
+        &["acceptInvitation"],
+        &["invitation accept x"],
+    ),
     ("GET /users/import", &["listRosters"], &["roster ls"]),
     (
         "POST /users/import",
@@ -416,6 +436,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/queue.rs"),
         include_str!("../../../src/doors/pages/projects.rs"),
         include_str!("../../../src/doors/pages/rosters.rs"),
+        include_str!("../../../src/doors/pages/invitations.rs"),
         include_str!("../../../src/doors/pages/user_forms.rs"),
         include_str!("../../../src/doors/pages/role_forms.rs"),
     ]

@@ -105,6 +105,9 @@ impl World {
         world.patch(&format!("/api/v1/users/{user}"), named).await;
         world.project = world.add_project(None, &format!("{word}-lab"), word).await;
         world.member(&world.project, &user, "member").await;
+        let path = format!("/api/v1/projects/{}/invitations", world.project);
+        let invited = json!({"email": format!("{word}.new@lab.example")});
+        world.made(&path, invited).await;
         let caller = world.the_box.token(&user, &Permission::ALL, None).await;
         let launch = |name: &str, after: Vec<String>| {
             json!({

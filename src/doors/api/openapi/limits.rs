@@ -181,6 +181,14 @@ fn all() -> Vec<(&'static str, Value)> {
             json!({"enum": ["member", "viewer", "lead"]}),
         ),
         (
+            "/NewInvitation/properties/role",
+            json!({"enum": ["member", "viewer", "lead"]}),
+        ),
+        (
+            "/NewInvitation/properties/max_uses",
+            json!({"minimum": 1, "maximum": 500}),
+        ),
+        (
             "/NewGrant/properties/role",
             json!({"enum": ["auditor", "administrator"]}),
         ),

@@ -806,6 +806,53 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/projects/{id}/invitations",
+        operation: "listInvitations",
+        tag: "tenancy",
+        summary: "List the open invitations of a project",
+        needs: PROJECTS_WRITE,
+        answer: SuccessReply::Schema("InvitationPage"),
+        refusals: &[404, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/projects/{id}/invitations",
+        operation: "createInvitation",
+        tag: "tenancy",
+        summary: "Make a link by which accounts join a project",
+        needs: PROJECTS_WRITE,
+        body: Some("NewInvitation"),
+        status: 201,
+        answer: SuccessReply::Schema("MadeInvitation"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/projects/{id}/invitations/{invitation}",
+        operation: "revokeInvitation",
+        tag: "tenancy",
+        summary: "Revoke an invitation",
+        needs: PROJECTS_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/invitations/accept",
+        operation: "acceptInvitation",
+        tag: "tenancy",
+        summary: "Join the project of an invitation with your own account",
+        needs: ME,
+        body: Some("InvitationCode"),
+        answer: SuccessReply::Schema("Member"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/me",
         operation: "getMe",
         tag: "users",

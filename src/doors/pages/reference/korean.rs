@@ -102,6 +102,16 @@ const SUMMARIES: &[(&str, &str)] = &[
         "사용자를 구성원으로 추가하거나 구성원의 역할을 바꿉니다",
     ),
     ("removeMember", "구성원을 내보냅니다"),
+    ("listInvitations", "프로젝트의 열린 초대 목록"),
+    (
+        "createInvitation",
+        "프로젝트에 참여할 수 있는 링크를 만듭니다",
+    ),
+    ("revokeInvitation", "초대를 취소합니다"),
+    (
+        "acceptInvitation",
+        "내 계정으로 초대받은 프로젝트에 참여합니다",
+    ),
     ("getMe", "호출한 사용자"),
     ("changeMe", "언어, 테마, 시간대를 정합니다"),
     ("changePassword", "내 비밀번호를 바꿉니다"),

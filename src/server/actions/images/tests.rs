@@ -16,6 +16,7 @@ use super::*;
 use crate::access::{local_root, new_user};
 use crate::actions::operations;
 use crate::actions::sessions::{launch, stop};
+use crate::code;
 
 struct Box1 {
     server: Server,
@@ -41,14 +42,6 @@ fn open(test: &str) -> Option<Box1> {
         root,
         _directory: directory,
     })
-}
-
-fn code<T>(result: Result<T, Failure>) -> String {
-    match result {
-        Ok(_) => "done".to_owned(),
-        Err(Failure::Refusal(refusal)) => refusal.code,
-        Err(Failure::Fault(fault)) => format!("fault: {}", base::observe::chain(&fault)),
-    }
 }
 
 /// One member of a tar stream: a plain file of root.

@@ -10,17 +10,10 @@ use super::super::sessions;
 use super::super::users;
 use super::*;
 use crate::access::{set_up, setup_link, sign_in};
+use crate::code;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 const GOOD: &str = "correct horse battery";
-
-fn code<T>(result: Result<T, Failure>) -> String {
-    match result {
-        Ok(_) => "done".to_owned(),
-        Err(Failure::Refusal(refusal)) => refusal.code,
-        Err(Failure::Fault(fault)) => format!("fault: {}", base::observe::chain(&fault)),
-    }
-}
 
 async fn signed_in(server: &Server, name: &str) -> Caller {
     sign_in(server, name, GOOD, HERE).await.unwrap().caller

@@ -13,9 +13,10 @@ use rules::users::Role;
 
 use super::super::sessions::launch;
 use super::super::{images, users};
+use crate::Server;
 use crate::access::{Caller, set_up, setup_link, sign_in};
 use crate::catalog::{Lane, Rows};
-use crate::{Failure, Server};
+use crate::code;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 const GOOD: &str = "correct horse battery";
@@ -40,14 +41,6 @@ async fn with_two_domains() -> (Server, Caller, Caller, Caller) {
     let mina = sign_in(&server, "mina", GOOD, HERE).await.unwrap();
     let abe = sign_in(&server, "abe", GOOD, HERE).await.unwrap();
     (server, boss.caller, mina.caller, abe.caller)
-}
-
-fn code<T>(result: Result<T, Failure>) -> String {
-    match result {
-        Ok(_) => "done".to_owned(),
-        Err(Failure::Refusal(refusal)) => refusal.code,
-        Err(Failure::Fault(fault)) => format!("fault: {}", base::observe::chain(&fault)),
-    }
 }
 
 fn image(server: &Server, reference: &str, domain: DomainId) -> ImageId {

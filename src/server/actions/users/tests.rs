@@ -4,17 +4,10 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::*;
 use crate::access::{by_cookie, by_token, local_root, set_up, setup_link, sign_in};
+use crate::code;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 const GOOD: &str = "correct horse battery";
-
-fn code<T>(result: Result<T, Failure>) -> String {
-    match result {
-        Ok(_) => "done".to_owned(),
-        Err(Failure::Refusal(refusal)) => refusal.code,
-        Err(Failure::Fault(fault)) => format!("fault: {}", base::observe::chain(&fault)),
-    }
-}
 
 /// A server with an administrator (boss) and a user (mina), both signed in.
 async fn with_two() -> (Server, Caller, Caller) {
