@@ -30,6 +30,8 @@ struct UserTurns {
     waiting: u32,
     /// Since when the first of them is the first.
     since: Option<Timestamp>,
+    /// When a session of theirs last got a place.
+    served: Timestamp,
 }
 
 /// Round, since when its owner's first one is that, when it was queued, and its id, which is time-ordered and
@@ -113,16 +115,22 @@ fn keyed(
     let mut waiting: Vec<&Session> = world.sessions.iter().filter(|s| s.is_pending()).collect();
     waiting.sort_by_key(|s| (s.queued_at, s.id));
     // Only of those who wait is it asked when they last got a place.
-    let mut served: BTreeMap<UserId, Timestamp> = BTreeMap::new();
+    let mut users: BTreeMap<UserId, UserTurns> = BTreeMap::new();
     for session in &waiting {
-        let last = world.served.get(&session.owner).copied();
-        served.insert(session.owner, last.unwrap_or_default());
+        users.entry(session.owner).or_insert_with(|| UserTurns {
+            served: world
+                .served
+                .get(&session.owner)
+                .copied()
+                .unwrap_or_default(),
+            ..UserTurns::default()
+        });
     }
     for session in &world.sessions {
         if let Some(at) = session.scheduled_at()
-            && let Some(last) = served.get_mut(&session.owner)
+            && let Some(turns) = users.get_mut(&session.owner)
         {
-            *last = at.max(*last);
+            turns.served = at.max(turns.served);
         }
     }
     let live: BTreeSet<SessionId> = if waiting.iter().any(|s| !s.spec.depends_on.is_empty()) {
@@ -130,13 +138,11 @@ fn keyed(
     } else {
         BTreeSet::new()
     };
-    let mut users: BTreeMap<UserId, UserTurns> = BTreeMap::new();
     let keyed = waiting.into_iter().map(|session| {
         let turns = users.entry(session.owner).or_default();
         let round = turns.waiting;
         let start = session.spec.start_at.unwrap_or_default();
-        let last = served.get(&session.owner).copied().unwrap_or_default();
-        let since = session.queued_at.max(start.min(now)).max(last);
+        let since = session.queued_at.max(start.min(now)).max(turns.served);
         // What is held, waits for a time or for another session takes no turn of its owner's, nor does what is about
         // to end because another session ended badly.
         let well = Some(&Some(Outcome::Succeeded));
