@@ -12,6 +12,7 @@ pub mod nodes;
 pub mod notices;
 pub mod operations;
 pub mod page;
+pub mod policies;
 pub mod problem;
 pub mod rosters;
 pub mod schema;

@@ -8,8 +8,8 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
-    certificates, events, gpus, history, images, invitations, nodes, notices, operations, problem,
-    rosters, sessions, settings, tenancy, users,
+    certificates, events, gpus, history, images, invitations, nodes, notices, operations, policies,
+    problem, rosters, sessions, settings, tenancy, users,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -52,6 +52,8 @@ fn named() -> Schemas {
     collect::<users::UserPatchBody>(&mut all);
     collect::<users::NewPasswordBody>(&mut all);
     collect::<users::SuspendBody>(&mut all);
+    collect::<users::DepartureBody>(&mut all);
+    collect::<users::DepartureView>(&mut all);
     collect::<users::UserPreferences>(&mut all);
     collect::<users::PasswordChangeBody>(&mut all);
     collect::<users::NewTokenBody>(&mut all);
@@ -61,6 +63,9 @@ fn named() -> Schemas {
     collect::<tenancy::ProjectPatchBody>(&mut all);
     collect::<tenancy::MemberBody>(&mut all);
     collect::<tenancy::GrantBody>(&mut all);
+    collect::<policies::NewPolicyBody>(&mut all);
+    collect::<policies::PolicyPatchBody>(&mut all);
+    collect::<policies::PolicyUseBody>(&mut all);
     collect::<invitations::NewInvitationBody>(&mut all);
     collect::<invitations::MadeInvitation>(&mut all);
     collect::<invitations::InvitationCodeBody>(&mut all);
@@ -98,6 +103,8 @@ fn pages(all: &mut Schemas) {
     page::<tenancy::MemberView>(all);
     page::<tenancy::GrantView>(all);
     page::<rosters::RosterView>(all);
+    page::<policies::PolicyView>(all);
+    page::<policies::EffectiveLimitView>(all);
     page::<invitations::InvitationView>(all);
 }
 

@@ -63,6 +63,46 @@ fn ordinary() -> Role {
     Role::User
 }
 
+/// What becomes of the running sessions of a user who leaves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DepartingSessions {
+    #[default]
+    Stop,
+    /// They run until `until` at most.
+    Finish,
+}
+
+/// What is left out: running sessions stop now.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[schema(as = DepartureRequest)]
+#[serde(deny_unknown_fields, default)]
+pub struct DepartureBody {
+    pub sessions: DepartingSessions,
+    /// For `finish`: within 90 days.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub until: Option<Timestamp>,
+}
+
+/// What a departure ends, or ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Departure)]
+pub struct DepartureView {
+    pub user: Owner,
+    /// Sessions that have a place: they stop, or run until then at most.
+    pub running: u64,
+    /// Sessions that wait: they are cancelled.
+    pub waiting: u64,
+    pub sign_ins: u64,
+    pub tokens: u64,
+    pub invitations: u64,
+    /// Roles on projects, domains and the site.
+    pub roles: u64,
+    /// From when on the account is removed, once its last session is over.
+    #[schema(value_type = String, format = DateTime)]
+    pub departs_at: Timestamp,
+}
+
 /// What is left out stays.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[schema(as = UserPatch)]

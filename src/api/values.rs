@@ -13,6 +13,7 @@ use rules::placement::explain::{
 };
 use rules::placement::{Explanation, Verdict};
 use rules::policy::{SharePolicy, Spreading};
+use rules::quota::PolicyLevel;
 use rules::reason::Reason;
 use rules::resources::{Demand, DeviceShare};
 use rules::self_test::{Statement, TestFinding};
@@ -346,6 +347,16 @@ words! {
 }
 
 words! {
+    /// What a policy is attached to, the widest first.
+    PolicyLevelShape as PolicyLevel of PolicyLevel {
+        Site,
+        Domain,
+        Project,
+        User,
+    }
+}
+
+words! {
     /// An archived project starts no session.
     TenantStateShape as TenantState of TenantState {
         Active,
@@ -373,6 +384,9 @@ structure! {
         /// IANA name; empty means UTC.
         time_zone: String,
         suspended: bool,
+        /// The account is removed from then on, once its last session is over; null: it stays.
+        #[schema(format = DateTime)]
+        departs_at: Option<String>,
         #[schema(format = DateTime)]
         created_at: String,
         /// Version, and ETag.

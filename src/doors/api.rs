@@ -14,6 +14,7 @@ mod middleware;
 mod nodes;
 mod notices;
 pub mod openapi;
+mod policies;
 mod replay;
 mod responses;
 mod rosters;
@@ -114,6 +115,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         )
         .route("/users/{id}/password", post(users::set_password))
         .route("/users/{id}/suspend", post(users::suspend))
+        .route("/users/{id}/depart", post(users::depart))
         .route(
             "/users/{id}/grants",
             get(tenancy::list_grants)
@@ -156,6 +158,18 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             "/projects/{id}/invitations/{invitation}",
             delete(invitations::revoke),
         )
+        .route("/policies", get(policies::list).post(policies::create))
+        .route(
+            "/policies/{id}",
+            get(policies::get)
+                .patch(policies::change)
+                .delete(policies::remove),
+        )
+        .route(
+            "/policies/{id}/uses",
+            put(policies::attach).delete(policies::detach),
+        )
+        .route("/effective-limits", get(policies::effective))
         .route("/invitations/accept", post(invitations::accept))
         .route("/me", get(users::me).patch(users::set_me))
         .route("/me/password", post(users::change_password))

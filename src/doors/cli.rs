@@ -22,6 +22,7 @@ mod manual;
 mod nodes;
 mod notices;
 mod output;
+mod policies;
 pub(crate) mod refused;
 mod rosters;
 mod sessions;
@@ -191,6 +192,10 @@ async fn execute(
         Command::Image(request) => images::image(&client, view, request).await,
         Command::Job(request) => images::job(&client, view, request).await,
         Command::User(request) => users::user(&client, view, request).await,
+        Command::Policy(request) => policies::policy(&client, view, request).await,
+        Command::Limits { user, project } => {
+            policies::limits(&client, view, user.as_deref(), project.as_deref()).await
+        }
         Command::Invitation(request) => invitations::invitation(&client, view, request).await,
         Command::Roster(request) => rosters::roster(&client, view, request).await,
         Command::Domain(request) => tenancy::domain(&client, view, request).await,

@@ -8,6 +8,7 @@ pub mod authentication;
 pub mod awaited;
 pub mod charts;
 pub mod components;
+pub mod departure;
 pub mod dialog;
 pub mod docs;
 pub mod error_codes;
@@ -31,6 +32,7 @@ pub mod nodes;
 pub mod notices;
 pub mod overview;
 pub mod palette;
+pub mod policies;
 pub mod presenter;
 pub mod problem;
 pub mod projects;
@@ -220,8 +222,10 @@ pub fn router(
         .merge(queue::router())
         .merge(events::router())
         .merge(user_forms::router())
+        .merge(departure::router())
         .merge(rosters::router())
         .merge(invitations::router())
+        .merge(policies::router())
         .merge(role_forms::router())
         .route("/users/{id}", get(user::show))
         .merge(users::router())
@@ -385,6 +389,7 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "user-password" => t.users_password_now(of),
         "user-promoted" => t.users_promoted_now(of),
         "user-demoted" => t.users_demoted_now(of),
+        "user-departed" => t.departure_done(of),
         "user-removed" => t.users_removed_now(of),
         "project-added" => t.projects_added_now(of),
         "project-changed" => t.projects_changed_now(of),
@@ -393,6 +398,10 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "member-added" => t.projects_member_added(of),
         "member-removed" => t.projects_member_removed().to_owned(),
         "roster-undone" => t.rosters_undone_now(of.parse::<u64>().unwrap_or_default()),
+        "policy-changed" => t.policies_changed_now(of),
+        "policy-attached" => t.policies_attached_now(of),
+        "policy-detached" => t.policies_detached_now(of),
+        "policy-removed" => t.policies_removed_now(of),
         "invitation-revoked" => t.invitations_revoked_now().to_owned(),
         "joined" => t.join_done().to_owned(),
         "role-given" => t.users_roles_given(of),

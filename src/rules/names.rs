@@ -57,6 +57,8 @@ id!(/// One long-running piece of work, such as an import.
     OperationId, operation_id_invalid);
 id!(/// One roster that was taken in.
     RosterId, roster_id_invalid);
+id!(/// One policy: a named set of limits.
+    PolicyId, policy_id_invalid);
 id!(/// One link by which accounts join a project.
     InvitationId, invitation_id_invalid);
 id!(/// One resumable upload.

@@ -12,6 +12,7 @@ use crate::session::{DesiredState, Outcome, SessionEnvironment, SessionState};
 use crate::units::Timestamp;
 use crate::world::ClusterSnapshot;
 
+mod bounds;
 mod choice;
 mod cluster_state;
 pub mod explain;
@@ -100,6 +101,18 @@ pub fn regrant(
     demand: &Demand,
 ) -> Result<Vec<DeviceShare>, crate::refusal::Refusal> {
     fit::regrant(world, session, demand)
+}
+
+/// Whether a running session may hold this instead of what it holds, as far as policies bound it, its project and its
+/// domain. Costs one visit a session.
+///
+/// Errors: `limit.reached`.
+pub fn within_limits(
+    world: &ClusterSnapshot,
+    session: &crate::session::Session,
+    demand: &Demand,
+) -> Result<(), crate::refusal::Refusal> {
+    fit::within_limits(world, session, demand)
 }
 
 /// What keeps a session from starting again where these containers of it are, or were until now: its node or a device

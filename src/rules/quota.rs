@@ -5,9 +5,13 @@
 //! no sum of its own: its policy bounds each user by itself, wherever no policy of theirs is stricter.
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::units::{Bytes, CpuShare, GpuShare};
 
 /// What a policy is attached to, the widest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum PolicyLevel {
     Site,
     Domain,
@@ -17,30 +21,112 @@ pub enum PolicyLevel {
 
 impl PolicyLevel {
     pub const ALL: [Self; 4] = [Self::Site, Self::Domain, Self::Project, Self::User];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Site => "site",
+            Self::Domain => "domain",
+            Self::Project => "project",
+            Self::User => "user",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.word() == word)
+    }
 }
 
 /// What a policy limits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LimitKey {
     /// Sessions that wait for a place.
     Waiting,
     /// Bytes of the commands and variables of sessions that wait for a place.
     WaitingBytes,
+    /// Sessions that have a place.
+    Sessions,
+    /// Hundredths of devices that they hold.
+    Gpu,
+    /// Hundredths of cores.
+    Cpu,
+    /// Bytes of memory.
+    Memory,
+    /// Hundredths of devices of one session.
+    GpuEach,
+    /// Hundredths of cores of one session.
+    CpuEach,
+    /// Bytes of memory of one session.
+    MemoryEach,
+    /// Seconds that one session runs.
+    RuntimeSeconds,
+}
+
+/// What a limit bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitKind {
+    /// The sum of what waits: a launch beyond it is refused.
+    Queue,
+    /// The sum of what has a place: what is beyond it waits.
+    Held,
+    /// One session: a larger one is refused.
+    Each,
 }
 
 impl LimitKey {
-    pub const ALL: [Self; 2] = [Self::Waiting, Self::WaitingBytes];
+    pub const ALL: [Self; 10] = [
+        Self::Waiting,
+        Self::WaitingBytes,
+        Self::Sessions,
+        Self::Gpu,
+        Self::Cpu,
+        Self::Memory,
+        Self::GpuEach,
+        Self::CpuEach,
+        Self::MemoryEach,
+        Self::RuntimeSeconds,
+    ];
 
     /// Its name in a policy.
     pub fn word(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
             Self::WaitingBytes => "waiting_bytes",
+            Self::Sessions => "sessions",
+            Self::Gpu => "gpu",
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::GpuEach => "gpu_each",
+            Self::CpuEach => "cpu_each",
+            Self::MemoryEach => "memory_each",
+            Self::RuntimeSeconds => "runtime_seconds",
+        }
+    }
+
+    pub fn kind(self) -> LimitKind {
+        match self {
+            Self::Waiting | Self::WaitingBytes => LimitKind::Queue,
+            Self::Sessions | Self::Gpu | Self::Cpu | Self::Memory => LimitKind::Held,
+            Self::GpuEach | Self::CpuEach | Self::MemoryEach | Self::RuntimeSeconds => {
+                LimitKind::Each
+            }
+        }
+    }
+
+    /// An amount of it with its unit, as limits and blockers say it: `1.50 GPU`, `16 GiB`, `3`.
+    pub fn told(self, amount: u64) -> String {
+        let hundredths = || u32::try_from(amount).unwrap_or(u32::MAX);
+        match self {
+            Self::Gpu | Self::GpuEach => format!("{} GPU", GpuShare(hundredths())),
+            Self::Cpu | Self::CpuEach => format!("{} CPU", CpuShare(hundredths())),
+            Self::Memory | Self::MemoryEach | Self::WaitingBytes => Bytes(amount).to_string(),
+            Self::RuntimeSeconds => format!("{amount} s"),
+            Self::Waiting | Self::Sessions => amount.to_string(),
         }
     }
 }
 
-/// The limits of one policy. None: it says nothing of that.
+/// The limits of one policy, in the units of their keys. None: it says nothing of that.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyLimits {
@@ -48,22 +134,83 @@ pub struct PolicyLimits {
     pub waiting: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_each: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_each: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_each: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime_seconds: Option<u64>,
 }
 
 impl PolicyLimits {
+    /// Says nothing.
+    pub const NONE: Self = Self {
+        waiting: None,
+        waiting_bytes: None,
+        sessions: None,
+        gpu: None,
+        cpu: None,
+        memory: None,
+        gpu_each: None,
+        cpu_each: None,
+        memory_each: None,
+        runtime_seconds: None,
+    };
+
     pub fn get(&self, key: LimitKey) -> Option<u64> {
         match key {
             LimitKey::Waiting => self.waiting,
             LimitKey::WaitingBytes => self.waiting_bytes,
+            LimitKey::Sessions => self.sessions,
+            LimitKey::Gpu => self.gpu,
+            LimitKey::Cpu => self.cpu,
+            LimitKey::Memory => self.memory,
+            LimitKey::GpuEach => self.gpu_each,
+            LimitKey::CpuEach => self.cpu_each,
+            LimitKey::MemoryEach => self.memory_each,
+            LimitKey::RuntimeSeconds => self.runtime_seconds,
         }
+    }
+
+    pub fn set(&mut self, key: LimitKey, value: Option<u64>) {
+        let place = match key {
+            LimitKey::Waiting => &mut self.waiting,
+            LimitKey::WaitingBytes => &mut self.waiting_bytes,
+            LimitKey::Sessions => &mut self.sessions,
+            LimitKey::Gpu => &mut self.gpu,
+            LimitKey::Cpu => &mut self.cpu,
+            LimitKey::Memory => &mut self.memory,
+            LimitKey::GpuEach => &mut self.gpu_each,
+            LimitKey::CpuEach => &mut self.cpu_each,
+            LimitKey::MemoryEach => &mut self.memory_each,
+            LimitKey::RuntimeSeconds => &mut self.runtime_seconds,
+        };
+        *place = value;
     }
 
     /// These limits, and those of `usual` where nothing is said.
     pub fn or(self, usual: Self) -> Self {
-        Self {
-            waiting: self.waiting.or(usual.waiting),
-            waiting_bytes: self.waiting_bytes.or(usual.waiting_bytes),
+        let mut both = self;
+        for key in LimitKey::ALL {
+            both.set(key, self.get(key).or(usual.get(key)));
         }
+        both
+    }
+
+    /// True where it says something of limits of that kind.
+    pub fn says(&self, kind: LimitKind) -> bool {
+        let mut keys = LimitKey::ALL.into_iter();
+        keys.any(|key| key.kind() == kind && self.get(key).is_some())
     }
 }
 
@@ -76,11 +223,15 @@ pub struct AttachedPolicy {
     pub limits: PolicyLimits,
 }
 
-/// What is in use, by limit.
+/// What is in use, by limit; limits of one session have no sum.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LimitUsage {
     pub waiting: u64,
     pub waiting_bytes: u64,
+    pub sessions: u64,
+    pub gpu: u64,
+    pub cpu: u64,
+    pub memory: u64,
 }
 
 impl LimitUsage {
@@ -88,8 +239,52 @@ impl LimitUsage {
         match key {
             LimitKey::Waiting => self.waiting,
             LimitKey::WaitingBytes => self.waiting_bytes,
+            LimitKey::Sessions => self.sessions,
+            LimitKey::Gpu => self.gpu,
+            LimitKey::Cpu => self.cpu,
+            LimitKey::Memory => self.memory,
+            LimitKey::GpuEach
+            | LimitKey::CpuEach
+            | LimitKey::MemoryEach
+            | LimitKey::RuntimeSeconds => 0,
         }
     }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        self.with(other, u64::saturating_add)
+    }
+
+    /// This without the other.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        self.with(other, u64::saturating_sub)
+    }
+
+    fn with(self, other: Self, each: fn(u64, u64) -> u64) -> Self {
+        Self {
+            waiting: each(self.waiting, other.waiting),
+            waiting_bytes: each(self.waiting_bytes, other.waiting_bytes),
+            sessions: each(self.sessions, other.sessions),
+            gpu: each(self.gpu, other.gpu),
+            cpu: each(self.cpu, other.cpu),
+            memory: each(self.memory, other.memory),
+        }
+    }
+}
+
+/// A policy that bounds sums of what has a place, for the scheduler.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScopedPolicy {
+    pub level: PolicyLevel,
+    /// Id of the domain, project or user; None for the site.
+    pub subject: Option<Uuid>,
+    /// What users call the domain or project; empty for a user and the site.
+    pub whose: String,
+    /// What the administrator calls the policy.
+    pub name: String,
+    pub limits: PolicyLimits,
 }
 
 /// What is in use at each level that has a sum.
@@ -175,6 +370,10 @@ mod tests {
             LimitUsage {
                 waiting: u64::from(self.below(6)),
                 waiting_bytes: u64::from(self.below(6)),
+                sessions: u64::from(self.below(6)),
+                gpu: u64::from(self.below(6)),
+                cpu: u64::from(self.below(6)),
+                memory: u64::from(self.below(6)),
             }
         }
 
@@ -182,9 +381,12 @@ mod tests {
             AttachedPolicy {
                 level: PolicyLevel::ALL[self.below(4) as usize],
                 name: format!("p{}", self.below(4)),
-                limits: PolicyLimits {
-                    waiting: self.limit(),
-                    waiting_bytes: self.limit(),
+                limits: {
+                    let mut limits = PolicyLimits::default();
+                    for key in LimitKey::ALL {
+                        limits.set(key, self.limit());
+                    }
+                    limits
                 },
             }
         }
@@ -260,21 +462,28 @@ mod tests {
 
     #[test]
     fn a_policy_says_nothing_of_what_it_does_not_name() {
-        let usual = PolicyLimits {
-            waiting: Some(5),
-            waiting_bytes: Some(6),
+        let of = |waiting, waiting_bytes| PolicyLimits {
+            waiting,
+            waiting_bytes,
+            ..PolicyLimits::default()
         };
-        let own = PolicyLimits {
-            waiting: Some(3),
-            waiting_bytes: None,
-        };
-        assert_eq!(
-            own.or(usual),
-            PolicyLimits {
-                waiting: Some(3),
-                waiting_bytes: Some(6)
-            }
-        );
+        let usual = of(Some(5), Some(6));
+        assert_eq!(of(Some(3), None).or(usual), of(Some(3), Some(6)));
+        let mut all = PolicyLimits::default();
+        for key in LimitKey::ALL {
+            assert!(!all.says(key.kind()) || all.get(key).is_none());
+            all.set(key, Some(7));
+            assert_eq!(all.get(key), Some(7));
+        }
+        let text = serde_json_of(&all);
+        for key in LimitKey::ALL {
+            assert!(text.contains(&format!("{}:", key.word())), "{text}");
+        }
         assert_eq!(effective(&[], &UsageByLevel::default()), []);
+    }
+
+    /// The names under which limits are kept.
+    fn serde_json_of(limits: &PolicyLimits) -> String {
+        format!("{limits:?}")
     }
 }

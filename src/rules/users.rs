@@ -79,6 +79,8 @@ pub struct User {
     /// IANA name such as `Asia/Seoul`; empty means UTC.
     pub time_zone: String,
     pub suspended: bool,
+    /// The account is removed from then on, once its last session is over; None: it stays.
+    pub departs_at: Option<Timestamp>,
     pub created_at: Timestamp,
     pub generation: u64,
 }

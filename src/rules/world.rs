@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::{BootId, NodeId, SessionId, UserId};
 use crate::policy::SharePolicy;
+use crate::quota::ScopedPolicy;
 use crate::reason::Reason;
 use crate::resources::{Capacity, Used};
 use crate::session::{Outcome, Session};
@@ -24,6 +25,9 @@ pub struct ClusterSnapshot {
     /// The administrator's rules for shares of devices.
     #[serde(default)]
     pub policy: SharePolicy,
+    /// Policies that bound sums of what has a place, at most one of each subject.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<ScopedPolicy>,
     /// When a session of each user last got a place; absent where none ever did.
     #[serde(default)]
     pub served: BTreeMap<UserId, Timestamp>,

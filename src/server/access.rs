@@ -407,6 +407,7 @@ pub(crate) fn new_user(name: UserName, role: Role, now: Timestamp) -> User {
         theme: "system".to_owned(),
         time_zone: String::new(),
         suspended: false,
+        departs_at: None,
         created_at: now,
         generation: 1,
     }

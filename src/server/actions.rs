@@ -27,6 +27,7 @@ pub mod journal;
 pub mod nodes;
 pub mod notices;
 pub mod operations;
+pub mod policies;
 mod query;
 pub mod replay;
 pub mod rosters;

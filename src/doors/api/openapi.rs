@@ -101,7 +101,7 @@ pub fn document() -> Value {
             {"name": "gpus", "description": "Devices, and who has which share of them."},
             {"name": "images", "description": "Environments and how they come in."},
             {"name": "users", "description": "Accounts, sign-in and tokens."},
-            {"name": "tenancy", "description": "Domains, projects, members, roles, rosters and invitations."},
+            {"name": "tenancy", "description": "Domains, projects, members, roles, rosters, invitations and policies."},
             {"name": "system", "description": "The machine as a whole, and probes."},
         ],
         "paths": paths,
@@ -248,18 +248,17 @@ fn keyed(route: &DocumentedRoute) -> bool {
 /// Every status below 500 that a refusal of this route may have, and 503 where the route has it.
 pub fn refusals(route: &DocumentedRoute) -> BTreeSet<u16> {
     let mut refusals: BTreeSet<u16> = route.refusals.iter().copied().collect();
+    // A Host header that is none.
+    refusals.insert(400);
     if route.needs != Needs::Nothing {
         refusals.extend([401, 403]);
     }
     if keyed(route) {
         // The key is malformed, is in use by a request under way, or was used with another body.
-        refusals.extend([400, 409, 422]);
-    }
-    if !route.query.is_empty() || route.path.contains('{') {
-        refusals.insert(400);
+        refusals.extend([409, 422]);
     }
     if route.body.is_some() {
-        refusals.extend([400, 413, 415, 422]);
+        refusals.extend([413, 415, 422]);
     }
     refusals
 }

@@ -2,8 +2,8 @@
 
 use api::sessions::Owner;
 use api::users::{
-    MadeToken, NewPasswordBody, NewTokenBody, NewUserBody, PasswordChangeBody, SetupBody,
-    SignInBody, SignedIn, SuspendBody, UserPatchBody, UserPreferences,
+    DepartureBody, MadeToken, NewPasswordBody, NewTokenBody, NewUserBody, PasswordChangeBody,
+    SetupBody, SignInBody, SignedIn, SuspendBody, UserPatchBody, UserPreferences,
 };
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -11,11 +11,11 @@ use rules::names::TokenId;
 use rules::permissions::Permission;
 use rules::refusals;
 use server::access::{self, NewSignIn};
-use server::actions::users::{self, TokensAfterReset, tokens};
+use server::actions::users::{self, TokensAfterReset, departure, tokens};
 
 use super::ApiContext;
 use super::authentication::{ApiCaller, ApiPeer};
-use super::body::JsonBody;
+use super::body::{JsonBody, QueryParameters};
 use super::responses::{self, ApiResult};
 use crate::doors::problem::ProblemResponse;
 
@@ -118,6 +118,27 @@ pub(super) async fn remove(
     let seen = responses::if_match(&headers)?;
     users::remove(&api.server, &caller, &id, seen).await?;
     responses::nothing()
+}
+
+#[derive(serde::Deserialize)]
+pub(super) struct DepartureQuery {
+    #[serde(default)]
+    dry_run: bool,
+}
+
+pub(super) async fn depart(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    QueryParameters(query): QueryParameters<DepartureQuery>,
+    headers: HeaderMap,
+    sent: JsonBody<DepartureBody>,
+) -> ApiResult {
+    let ends = match query.dry_run {
+        true => departure::plan(&api.server, &caller, &id, sent.value).await?,
+        false => departure::depart(&api.server, &caller, &id, sent.value).await?,
+    };
+    responses::whole(&headers, &ends)
 }
 
 pub(super) async fn me(

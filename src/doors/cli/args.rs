@@ -207,6 +207,18 @@ pub enum Command {
     /// Links by which accounts join a project
     #[command(subcommand, visible_alias = "invitations")]
     Invitation(InvitationCommand),
+    /// Policies: named limits, attached to the site, a domain, a project or a user
+    #[command(subcommand, visible_alias = "policies")]
+    Policy(PolicyCommand),
+    /// Show the limits that hold, and which policy each comes from
+    Limits {
+        /// Of this user; yourself when left out
+        #[arg(long = "for", value_name = "USER")]
+        user: Option<String>,
+        /// In this project; the user's first when left out
+        #[arg(long, value_name = "PROJECT")]
+        project: Option<String>,
+    },
     /// Roles of users on a domain or the whole site
     #[command(subcommand, visible_alias = "roles")]
     Role(RoleCommand),
@@ -944,6 +956,19 @@ pub enum UserCommand {
         #[arg(long)]
         undo: bool,
     },
+    /// Remove a user with their sessions, sign-ins and tokens
+    #[command(after_help = "Example:\n  \
+        fardel user depart mina --finish-within 7d")]
+    Depart {
+        #[arg(value_name = "USER")]
+        user: String,
+        /// Let running sessions go on for this long at most, such as 7d; they stop now when left out
+        #[arg(long, value_name = "TIME")]
+        finish_within: Option<String>,
+        /// Show what it would end, change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Remove a user who owns nothing
     Rm {
         #[arg(value_name = "USER", required = true)]
@@ -1110,6 +1135,102 @@ pub enum InvitationCommand {
         #[arg(value_name = "LINK")]
         link: String,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// List policies
+    Ls,
+    /// Show one
+    Get {
+        #[arg(value_name = "POLICY")]
+        policy: String,
+    },
+    /// Make a policy
+    #[command(after_help = "Example:\n  \
+        fardel policy create students --gpu 1 --sessions 3 --runtime 12h")]
+    Create {
+        #[arg(value_name = "NAME")]
+        name: String,
+        #[command(flatten)]
+        limits: LimitFlags,
+    },
+    /// Change limits of a policy; the value none takes a limit out
+    Set {
+        #[arg(value_name = "POLICY")]
+        policy: String,
+        #[command(flatten)]
+        limits: LimitFlags,
+    },
+    /// Remove policies that are attached to nothing
+    Rm {
+        #[arg(value_name = "POLICY", required = true)]
+        policies: Vec<String>,
+    },
+    /// Attach a policy, in the place of the one that was there
+    Attach {
+        #[arg(value_name = "POLICY")]
+        policy: String,
+        #[command(flatten)]
+        place: PolicyPlace,
+    },
+    /// Detach a policy
+    Detach {
+        #[arg(value_name = "POLICY")]
+        policy: String,
+        #[command(flatten)]
+        place: PolicyPlace,
+    },
+}
+
+/// Limits of a policy. Sums are of a user, or of all members of a project or domain.
+#[derive(Debug, Clone, Default, Args)]
+pub struct LimitFlags {
+    /// Sessions that wait at once
+    #[arg(long, value_name = "NUMBER")]
+    pub waiting: Option<String>,
+    /// Bytes of commands and variables that wait
+    #[arg(long, value_name = "SIZE")]
+    pub waiting_bytes: Option<String>,
+    /// Sessions that run at once
+    #[arg(long, value_name = "NUMBER")]
+    pub sessions: Option<String>,
+    /// GPUs that they hold
+    #[arg(long, value_name = "GPUS")]
+    pub gpu: Option<String>,
+    /// Cores that they hold
+    #[arg(long, value_name = "CORES")]
+    pub cpu: Option<String>,
+    /// Memory that they hold
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
+    /// GPUs of one session
+    #[arg(long, value_name = "GPUS")]
+    pub gpu_each: Option<String>,
+    /// Cores of one session
+    #[arg(long, value_name = "CORES")]
+    pub cpu_each: Option<String>,
+    /// Memory of one session
+    #[arg(long, value_name = "SIZE")]
+    pub memory_each: Option<String>,
+    /// How long one session runs
+    #[arg(long, value_name = "TIME")]
+    pub runtime: Option<String>,
+}
+
+/// What a policy is attached to; the site when nothing is named.
+#[derive(Debug, Clone, Args)]
+#[group(multiple = false)]
+pub struct PolicyPlace {
+    /// All members of this domain together
+    #[arg(long, value_name = "DOMAIN")]
+    pub domain: Option<String>,
+    /// All members of this project together
+    #[arg(long, value_name = "PROJECT")]
+    pub project: Option<String>,
+    /// This user
+    #[arg(long, value_name = "USER")]
+    pub user: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -10,13 +10,15 @@ use api::invitations::InvitationView;
 use api::nodes::NodeView;
 use api::notices::{NoticeView, NoticeWord};
 use api::operations::OperationView;
+use api::policies::{EffectiveLimitView, PolicyView};
 use api::rosters::{RosterRow, RosterSlip, RosterView};
 use api::sessions::{SessionView, UsageSample, WaitingView};
 use api::settings::SettingView;
 use api::tenancy::{DomainView, GrantView, MemberView, ProjectView};
-use api::users::TokenView;
+use api::users::{DepartureView, TokenView};
 use rules::grants::GrantRole;
 use rules::image::CatalogImage;
+use rules::quota::{LimitKey, PolicyLimits};
 use rules::users::User;
 
 use super::format;
@@ -428,6 +430,44 @@ pub(super) const MEMBERS: &[Column<MemberView>] = &[
     column("ROLE", 1, |r, _| r.role.word().to_owned()),
     column("EXPIRES", 2, |r, _| maybe(r.expires_at)),
     column("ID", 9, |r, _| r.user.id.to_string()),
+];
+
+pub(super) const DEPARTURES: &[Column<DepartureView>] = &[
+    column("NAME", 0, |r, _| r.user.name.to_string()),
+    column("RUNNING", 0, |r, _| r.running.to_string()),
+    column("WAITING", 0, |r, _| r.waiting.to_string()),
+    column("SIGN-INS", 1, |r, _| r.sign_ins.to_string()),
+    column("TOKENS", 1, |r, _| r.tokens.to_string()),
+    column("INVITATIONS", 2, |r, _| r.invitations.to_string()),
+    column("ROLES", 2, |r, _| r.roles.to_string()),
+    column("REMOVED FROM", 1, |r, _| r.departs_at.to_string()),
+];
+
+pub(super) const POLICIES: &[Column<PolicyView>] = &[
+    column("NAME", 0, |r, _| r.name.clone()),
+    column("LIMITS", 1, |r, _| {
+        let limits = PolicyLimits::from(r.limits);
+        let said = LimitKey::ALL.into_iter().filter_map(|key| {
+            let value = limits.get(key)?;
+            Some(format!("{} {}", key.word(), key.told(value)))
+        });
+        dash(&said.collect::<Vec<_>>().join(", "))
+    }),
+    column("ATTACHED TO", 1, |r, _| {
+        let places = r.uses.iter();
+        let places = places.map(|one| format!("{} {}", one.level.word(), one.name));
+        let told: Vec<String> = places.map(|one| one.trim_end().to_owned()).collect();
+        dash(&told.join(", "))
+    }),
+    column("ID", 9, |r, _| r.id.to_string()),
+];
+
+pub(super) const LIMITS: &[Column<EffectiveLimitView>] = &[
+    column("LIMIT", 0, |r, _| r.key.clone()),
+    column("USED", 0, |r, _| r.used_text.clone()),
+    column("OF", 0, |r, _| r.limit_text.clone()),
+    column("POLICY", 1, |r, _| dash(&r.policy)),
+    column("LEVEL", 1, |r, _| r.level.word().to_owned()),
 ];
 
 pub(super) const INVITATIONS: &[Column<InvitationView>] = &[

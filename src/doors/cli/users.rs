@@ -126,6 +126,21 @@ pub(super) async fn user(
             let state = if undo { "active" } else { "suspended" };
             print(&view.said(&changed, &format!("{user}  {state}"))?);
         }
+        UserCommand::Depart {
+            user,
+            finish_within,
+            dry_run,
+        } => {
+            let mut body = json!({});
+            if let Some(text) = finish_within {
+                let until = super::now().plus_seconds(values::seconds(&text)?);
+                body = json!({"sessions": "finish", "until": until.to_string()});
+            }
+            let dry = if dry_run { "?dry_run=true" } else { "" };
+            let path = format!("{}/depart{dry}", user_path(&user));
+            let answer = client.post(&path, &body).await?;
+            print(&view.one(&answer, columns::DEPARTURES)?);
+        }
         UserCommand::Rm { users } => {
             for user in users {
                 client

@@ -501,6 +501,9 @@ fn object(event: &EventView, found: &EventPage) -> (String, Option<String>) {
                 Some(format!("/projects/{id}")),
             )
         }
+        "system" if event.code.starts_with("policy.") => {
+            (id.clone(), Some(format!("/policies/{id}")))
+        }
         "system" if event.code == "settings.changed" => {
             (id.clone(), Some(format!("/system/settings#{id}")))
         }
@@ -560,6 +563,12 @@ fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>) {
         "project.invited" => t.events_invited(),
         "project.invitation-revoked" => t.events_invitation_revoked(),
         "user.joined" => t.events_user_joined(),
+        "user.departed" => t.events_user_departed(),
+        "policy.added" => t.events_policy_added(),
+        "policy.changed" => t.events_policy_changed(),
+        "policy.removed" => t.events_policy_removed(),
+        "policy.attached" => t.events_policy_attached(),
+        "policy.detached" => t.events_policy_detached(),
         "project.member-removed" => t.events_member_removed(),
         "user.password-set" | "user.password-changed" => t.events_user_password(),
         "token.made" => t.events_token_made(),

@@ -22,6 +22,7 @@ pub enum Nav {
     Images,
     Users,
     Projects,
+    Policies,
     Events,
     Node,
     System,

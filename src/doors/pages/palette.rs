@@ -95,6 +95,12 @@ fn places(t: Text) -> Vec<Place> {
         ),
         system("/users", "users", t.nav_users(), "users accounts people"),
         system(
+            "/policies",
+            "shield-check",
+            t.policies_title(),
+            "policies limits quota",
+        ),
+        system(
             "/nodes",
             "hard-drive",
             t.node_title(),

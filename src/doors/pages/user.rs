@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use rules::names::EmailAddress;
 use rules::permissions::Permission;
-use rules::quota::LimitKey;
+use rules::quota::LimitKind;
 use rules::refusal::Refusal;
 use rules::units::Timestamp;
 use serde::Deserialize;
@@ -27,8 +27,8 @@ use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::responses::encoded;
 use super::user_roles::{self, RoleRow};
-use super::users::{PATH, failed, role_name};
-use super::{PagesContext, layout, presenter, responses};
+use super::users::{PATH, failed, role_name, state_name};
+use super::{PagesContext, layout, policies, presenter, responses};
 use crate::doors::text::Text;
 
 #[derive(Template)]
@@ -198,10 +198,7 @@ async fn read(
         id: profile.user.id.to_string(),
         full_name: profile.user.full_name.clone(),
         email: told(profile.user.email.as_ref()),
-        state: match profile.user.suspended {
-            true => ("warn", t.users_suspended()),
-            false => ("ok", t.users_active()),
-        },
+        state: state_name(t, &profile.user),
         suspended: profile.user.suspended,
         may_change,
         facts: facts(visit, &profile, now),
@@ -214,7 +211,7 @@ async fn read(
             true => user_roles::scopes(console, visit, caller).await?,
             false => Vec::new(),
         },
-        limits: limits(t, &profile),
+        limits: limits(visit, &profile),
         more: live.estimated_total.saturating_sub(live.items.len() as u64),
         live: live
             .items
@@ -288,22 +285,24 @@ fn facts(
     ]
 }
 
-fn limits(t: Text, profile: &UserProfile) -> Vec<(&'static str, String)> {
+fn limits(visit: &RequestContext, profile: &UserProfile) -> Vec<(&'static str, String)> {
+    let t = visit.text;
     let gpus = profile
         .gpus
         .map_or_else(|| t.gpu_no_limit().to_owned(), super::gpus::share);
     let mut rows = vec![(t.users_limit_gpus(), gpus)];
     for limit in &profile.limits {
-        rows.push(match limit.key {
-            LimitKey::Waiting => (
-                t.users_limit_waiting(),
-                t.common_of_two(limit.used, limit.value),
-            ),
-            LimitKey::WaitingBytes => (
-                t.users_limit_waiting_bytes(),
-                t.common_of_two(components::size(limit.used), components::size(limit.value)),
-            ),
-        });
+        let told = |value| policies::amount(visit, limit.key, value);
+        let most = told(limit.value);
+        let amount = match limit.key.kind() {
+            LimitKind::Each => most,
+            LimitKind::Queue | LimitKind::Held => t.common_of_two(told(limit.used), most),
+        };
+        let rule = match limit.policy.as_str() {
+            "" => String::new(),
+            name => format!(" · {}", t.policies_by(name)),
+        };
+        rows.push((policies::key_name(t, limit.key), format!("{amount}{rule}")));
     }
     rows
 }

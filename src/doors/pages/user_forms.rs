@@ -59,7 +59,6 @@ pub(super) fn router() -> Router<PagesContext> {
             axum::routing::post(super::user::set_profile),
         )
         .route("/users/{id}/role", get(ask_role).post(set_role))
-        .route("/users/{id}/remove", get(ask_remove).post(remove))
 }
 
 #[derive(Deserialize, Default)]
@@ -314,42 +313,6 @@ async fn set_role(
     };
     match users::set_role(&console.server, &caller, &id, role, None).await {
         Ok(user) => responses::see_with(PATH, notice, user.name.as_str()),
-        Err(failure) => failed(&console, &visit, &caller, &failure),
-    }
-}
-
-/// `GET /users/{id}/remove`: what goes with the account and what stays.
-async fn ask_remove(
-    State(console): State<PagesContext>,
-    visit: RequestContext,
-    PageCaller(caller): PageCaller,
-    Path(id): Path<String>,
-) -> Response {
-    let t = visit.text;
-    let user = match users::get(&console.server, &caller, &id).await {
-        Ok(user) => user,
-        Err(failure) => return failed(&console, &visit, &caller, &failure),
-    };
-    let title = t.users_remove_title(user.name.as_str());
-    let mut page = question(&console, &visit, &caller, title, t.users_remove_lead());
-    page.form = Some(DialogForm {
-        action: format!("{PATH}/{}/remove", user.id),
-        fields: Vec::new(),
-        icon: "trash-2",
-        go: t.users_remove().to_owned(),
-        force: None,
-    });
-    dialog::answer(&console, &visit, Nav::Users, page)
-}
-
-async fn remove(
-    State(console): State<PagesContext>,
-    visit: RequestContext,
-    PageCaller(caller): PageCaller,
-    Path(id): Path<String>,
-) -> Response {
-    match users::remove(&console.server, &caller, &id, None).await {
-        Ok(user) => responses::see_with(PATH, "user-removed", user.name.as_str()),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
 }

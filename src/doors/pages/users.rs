@@ -282,6 +282,15 @@ pub(super) fn role_name(t: Text, role: Role) -> &'static str {
 }
 
 /// A field of an account. Without `now` it is told for a file that is read later.
+/// Tone and word for whether a user may sign in.
+pub(super) fn state_name(t: Text, user: &User) -> (&'static str, &'static str) {
+    match (user.departs_at, user.suspended) {
+        (Some(_), _) => ("bad", t.departure_departing()),
+        (None, true) => ("warn", t.users_suspended()),
+        (None, false) => ("ok", t.users_active()),
+    }
+}
+
 fn cell(visit: &RequestContext, key: &str, user: &User, now: Option<Timestamp>) -> TableCell {
     let t = visit.text;
     match key {
@@ -297,10 +306,7 @@ fn cell(visit: &RequestContext, key: &str, user: &User, now: Option<Timestamp>) 
         }
         "role" => TableCell::text(role_name(t, user.role)),
         "state" => {
-            let (tone, text) = match user.suspended {
-                true => ("warn", t.users_suspended()),
-                false => ("ok", t.users_active()),
-            };
+            let (tone, text) = state_name(t, user);
             TableCell::Pill {
                 tone,
                 text: text.to_owned(),
@@ -377,7 +383,7 @@ async fn menu(
             Role::User => verb("role", "shield-check", t.users_promote_ask(), true, false),
             Role::Administrator => verb("role", "user", t.users_demote_ask(), true, false),
         },
-        verb("remove", "trash-2", t.users_remove_ask(), true, true),
+        verb("remove", "trash-2", t.users_remove_ask(), false, true),
     ]);
     match user.suspended {
         true => {

@@ -12,6 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+use super::bounds::{Bounds, LimitHit};
 use super::choice;
 use super::feasibility::{closed, could, could_use};
 use super::node_index::NodeIndex;
@@ -20,6 +21,7 @@ use super::reservations::Reservations;
 use crate::devices::MigProfile;
 use crate::names::{NodeId, UserId};
 use crate::policy::Spreading;
+use crate::quota::LimitUsage;
 use crate::resources::DeviceAllocation;
 use crate::resources::{Demand, DeviceShare, Used};
 use crate::session::{Session, SessionEnvironment};
@@ -55,6 +57,7 @@ pub(super) struct ClusterState<'w> {
     at: NodeIndex,
     /// Hundredths of devices that each person holds.
     owned: BTreeMap<UserId, u32>,
+    bounds: Bounds<'w>,
     kept: Reservations<'w>,
     /// Some machine has a device whose slices no earlier session waits for.
     some_unshut: bool,
@@ -89,6 +92,7 @@ impl<'w> ClusterState<'w> {
             spots,
             at,
             owned: BTreeMap::new(),
+            bounds: Bounds::new(world),
             kept: Reservations::default(),
             some_unshut: true,
             partitions: RefCell::default(),
@@ -96,12 +100,12 @@ impl<'w> ClusterState<'w> {
             searches: RefCell::default(),
         };
         for session in &world.sessions {
-            for container in session.live_containers() {
+            for (number, container) in session.live_containers().enumerate() {
                 let Some(at) = ground.spot(container.node) else {
                     continue;
                 };
                 let held = container.holds();
-                ground.hold(at, &session.spec.demand, &held, session.owner);
+                ground.hold(at, &held, session, number == 0);
             }
         }
         // Not asked yet.
@@ -130,6 +134,7 @@ impl<'w> ClusterState<'w> {
             spots,
             at: self.at.clone(),
             owned: self.owned.clone(),
+            bounds: self.bounds.bare(),
             kept: Reservations::default(),
             some_unshut: true,
             partitions: RefCell::default(),
@@ -147,6 +152,10 @@ impl<'w> ClusterState<'w> {
         let demand = &session.spec.demand;
         let host = session.spec.environment == SessionEnvironment::Host;
         let asked = self.asked(demand);
+        if !self.bounds.is_empty() {
+            let need = self.need(demand);
+            self.bounds.owe(session, need);
+        }
         if !self.kept.add(session, asked) || !demand.wants_device() {
             return;
         }
@@ -170,11 +179,13 @@ impl<'w> ClusterState<'w> {
     }
 
     /// Gives a place away.
-    pub(super) fn take(&mut self, found: &FoundPlace, demand: &Demand, owner: UserId) {
-        self.hold(found.spot, demand, &found.devices, owner);
+    pub(super) fn take(&mut self, found: &FoundPlace, session: &Session) {
+        self.hold(found.spot, &found.devices, session, true);
     }
 
-    fn hold(&mut self, at: usize, demand: &Demand, devices: &[DeviceShare], owner: UserId) {
+    /// `first`: of its containers on whichever node.
+    fn hold(&mut self, at: usize, devices: &[DeviceShare], session: &Session, first: bool) {
+        let demand = &session.spec.demand;
         let spot = &mut self.spots[at];
         spot.cpu = spot.cpu + demand.cpu;
         spot.memory = spot.memory + demand.memory;
@@ -190,24 +201,32 @@ impl<'w> ClusterState<'w> {
             spot.beside.push(beside(shares, demand));
         }
         if shares > 0 {
-            let owned = self.owned.entry(owner).or_default();
+            let owned = self.owned.entry(session.owner).or_default();
             *owned = owned.saturating_add(shares);
+        }
+        if !self.bounds.is_empty() {
+            self.bounds.hold(session, amount(demand, shares, first));
         }
     }
 
     /// Takes a session's places back, as its end will.
     pub(super) fn give_back(&mut self, session: &Session) {
-        for container in session.live_containers() {
+        for (number, container) in session.live_containers().enumerate() {
             if let Some(spot) = self.spot(container.node) {
                 let devices = container.holds().into_owned();
                 let found = FoundPlace { spot, devices };
-                self.free(&found, &session.spec.demand, session.owner);
+                self.let_go(&found, session, number == 0);
             }
         }
     }
 
     /// Takes a place back that was given away.
-    pub(super) fn free(&mut self, found: &FoundPlace, demand: &Demand, owner: UserId) {
+    pub(super) fn free(&mut self, found: &FoundPlace, session: &Session) {
+        self.let_go(found, session, true);
+    }
+
+    fn let_go(&mut self, found: &FoundPlace, session: &Session, first: bool) {
+        let demand = &session.spec.demand;
         let spot = &mut self.spots[found.spot];
         spot.cpu = spot.cpu.saturating_sub(demand.cpu);
         spot.memory = spot.memory.saturating_sub(demand.memory);
@@ -226,9 +245,54 @@ impl<'w> ClusterState<'w> {
         }
         spot.version += 1;
         self.changes.push(found.spot);
-        if let Some(owned) = self.owned.get_mut(&owner) {
+        if let Some(owned) = self.owned.get_mut(&session.owner) {
             *owned = owned.saturating_sub(shares);
         }
+        if !self.bounds.is_empty() {
+            self.bounds.free(session, amount(demand, shares, first));
+        }
+    }
+
+    /// What a session with that demand would add to sums that policies bound.
+    fn need(&self, demand: &Demand) -> LimitUsage {
+        let gpu = if demand.wants_device() {
+            self.asked(demand).0
+        } else {
+            0
+        };
+        amount(demand, gpu, true)
+    }
+
+    /// The limit of a policy that the session would be beyond with that demand; None where it may start.
+    pub(super) fn past_limit(&self, session: &Session, demand: &Demand) -> Option<LimitHit<'w>> {
+        if self.bounds.is_empty() {
+            return None;
+        }
+        self.bounds.hit(session, self.need(demand), false)
+    }
+
+    /// The same once those in front have started.
+    pub(super) fn owes_limit(&self, session: &Session) -> bool {
+        !self.bounds.is_empty()
+            && self
+                .bounds
+                .hit(session, self.need(&session.spec.demand), true)
+                .is_some()
+    }
+
+    /// Whether one of them starting can keep the other beyond a limit.
+    pub(super) fn share_account(&self, one: &Session, other: &Session) -> bool {
+        self.bounds.share_account(one, other)
+    }
+
+    /// Whether a session is beyond what its owner, project or domain may hold, or will be once those in front have
+    /// started: it waits for its own alone.
+    pub(super) fn is_bounded(&self, session: &Session) -> bool {
+        let (owner, demand) = (session.owner, &session.spec.demand);
+        self.past_quota(owner, demand)
+            || self.owes_quota(owner, demand)
+            || self.past_limit(session, demand).is_some()
+            || self.owes_limit(session)
     }
 
     /// What that person holds of devices now.
@@ -382,6 +446,16 @@ impl<'w> ClusterState<'w> {
                 .map(|(device, held)| (device.index, held.clone()))
                 .collect(),
         }
+    }
+}
+
+fn amount(demand: &Demand, shares: u32, first: bool) -> LimitUsage {
+    LimitUsage {
+        sessions: u64::from(first),
+        gpu: u64::from(shares),
+        cpu: u64::from(demand.cpu.0),
+        memory: demand.memory.0,
+        ..LimitUsage::default()
     }
 }
 

@@ -22,6 +22,7 @@ use crate::reason::Reason;
 use crate::refusal::Refusal;
 use crate::resources::{Demand, DeviceShare};
 use crate::session::{Session, SessionEnvironment, SessionKind, SessionSpec, SessionState};
+use crate::tenancy::{DomainId, ProjectId};
 use crate::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use crate::world::ClusterSnapshot;
 
@@ -37,6 +38,9 @@ pub struct RequestDraft {
     pub max_runtime_seconds: Option<u64>,
     /// Whose it would be; None asks nothing about what one person may hold.
     pub owner: Option<UserId>,
+    /// Where it would run.
+    pub domain: DomainId,
+    pub project: ProjectId,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -248,7 +252,12 @@ fn drafted(world: &ClusterSnapshot, draft: &RequestDraft, now: Timestamp) -> Vec
     (0..all)
         .map(|replica| {
             let (id, owner) = (SessionId(number(replica)), draft.owner.unwrap_or(nobody));
-            Session::launched(id, SessionName::drafted(), owner, spec.clone(), now)
+            let session = Session::launched(id, SessionName::drafted(), owner, spec.clone(), now);
+            Session {
+                domain: draft.domain,
+                project: draft.project,
+                ..session
+            }
         })
         .collect()
 }
@@ -335,10 +344,7 @@ impl<'a> WaitingRequest<'a> {
 fn look(line: &QueueWalk<'_>, waiting: &WaitingRequest<'_>) -> Option<fit::FitPlace> {
     waiting.number?;
     let ground = &line.ground;
-    let owner = waiting.owner;
-    if owner.is_some_and(|owner| {
-        ground.past_quota(owner, waiting.demand()) || ground.owes_quota(owner, waiting.demand())
-    }) {
+    if waiting.owner.is_some() && ground.is_bounded(waiting.session) {
         return None;
     }
     line.look(waiting.session)
@@ -409,10 +415,16 @@ fn explain(
         }
         order::QueueGate::Open => {}
     }
-    if let Some(owner) = waiting.owner
-        && ground.past_quota(owner, waiting.demand())
-    {
-        let blocker = fit::quota(ground, waiting.demand(), owner);
+    let past = waiting.owner.and_then(|owner| {
+        let demand = waiting.demand();
+        match ground.past_quota(owner, demand) {
+            true => Some(fit::quota(ground, demand, owner)),
+            false => ground
+                .past_limit(waiting.session, demand)
+                .map(|hit| fit::limited(&hit)),
+        }
+    });
+    if let Some(blocker) = past {
         answer.sentence = blocker.text.clone();
         answer.blockers.push(blocker);
         answer.alternatives = nearest(ground, waiting);
@@ -480,6 +492,11 @@ fn in_front(
         return own.map(|front| behind(front));
     }
     let could_be_on = |spot: &&NodeState<'_>| could(spot.node, demand, host);
+    if waiting.owner.is_some() && ground.owes_limit(waiting.session) {
+        let mut own = line.waiting.iter();
+        let own = own.find(|front| ground.share_account(front, waiting.session));
+        return own.map(|front| behind(front));
+    }
     let competitor = sizes.iter().find(|size| {
         let mut spots = ground.spots.iter().filter(could_be_on);
         spots.any(|spot| reservations::competes(spot, size, demand))
@@ -663,6 +680,8 @@ fn nearest(ground: &ClusterState<'_>, waiting: &WaitingRequest<'_>) -> Vec<Alter
             });
             if better
                 && ground.world().policy.check(&smaller).is_ok()
+                && (waiting.owner.is_none()
+                    || ground.past_limit(waiting.session, &smaller).is_none())
                 && ground.best(&smaller, waiting.environment()).is_some()
             {
                 best = Some(smaller);

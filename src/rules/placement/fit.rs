@@ -5,10 +5,12 @@ use crate::blockers;
 use crate::codes;
 use crate::devices::{CONTEXT_OVERHEAD, WHOLE};
 use crate::names::{NodeId, UserId};
+use crate::placement::bounds::LimitHit;
 use crate::placement::choice;
 use crate::placement::cluster_state::{ClusterState, FoundPlace};
 use crate::placement::feasibility::{closed, holds_when_empty, slice_memory};
 use crate::placement::node_state::NodeState;
+use crate::quota::{LimitKey, PolicyLevel};
 use crate::reason::Reason;
 use crate::reasons;
 use crate::refusal::Refusal;
@@ -160,6 +162,49 @@ pub(super) fn quota(ground: &ClusterState<'_>, demand: &Demand, owner: UserId) -
     let each = ground.world().policy.each.unwrap_or_default();
     let (held, need) = (ground.owned(owner), ground.asked(demand));
     blockers::gpu_quota(need, held, each)
+}
+
+/// Those who are bounded together hold as much as their policy allows.
+pub(super) fn limited(hit: &LimitHit<'_>) -> PlacementBlocker {
+    let told = |amount| hit.key.told(amount);
+    let (need, used, limit) = (told(hit.need), told(hit.used), told(hit.limit));
+    let (whose, policy) = (&hit.policy.whose, &hit.policy.name);
+    let count = hit.key == LimitKey::Sessions;
+    match (hit.policy.level, count) {
+        (PolicyLevel::Domain, true) => blockers::limit_domain_sessions(whose, used, limit, policy),
+        (PolicyLevel::Domain, false) => blockers::limit_domain(need, whose, used, limit, policy),
+        (PolicyLevel::Project, true) => {
+            blockers::limit_project_sessions(whose, used, limit, policy)
+        }
+        (PolicyLevel::Project, false) => blockers::limit_project(need, whose, used, limit, policy),
+        (PolicyLevel::Site | PolicyLevel::User, true) => {
+            blockers::limit_user_sessions(used, limit, policy)
+        }
+        (PolicyLevel::Site | PolicyLevel::User, false) => {
+            blockers::limit_user(need, used, limit, policy)
+        }
+    }
+}
+
+/// The same for one that runs and is to hold this instead.
+pub(super) fn within_limits(
+    world: &ClusterSnapshot,
+    session: &Session,
+    demand: &Demand,
+) -> Result<(), Refusal> {
+    // Nobody's silence or age matters to sums.
+    let mut ground = ClusterState::new(world, Timestamp::default());
+    if let Some(own) = world.session(session.id) {
+        ground.give_back(own);
+    }
+    match ground.past_limit(session, demand) {
+        Some(hit) => {
+            let (limit, used) = (hit.key.told(hit.limit), hit.key.told(hit.used));
+            let word = hit.key.word();
+            Err(refusals::limit_reached(&hit.policy.name, limit, word, used).at("/resources"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Why the devices of a machine do not do.

@@ -207,8 +207,7 @@ impl<'w> Future<'w> {
         match moment {
             Moment::Runs(session) => self.ground.give_back(session),
             Moment::Ends(session, found) => {
-                let demand = &session.spec.demand;
-                self.ground.free(&found, demand, session.owner);
+                self.ground.free(&found, session);
             }
             Moment::Joins(session) => {
                 self.joined.insert(id);
@@ -259,17 +258,16 @@ impl<'w> Future<'w> {
             }
             for user in users {
                 let session = self.left[&user][round];
-                let demand = &session.spec.demand;
                 self.looks = self.looks.checked_sub(1)?;
                 let ground = &mut self.ground;
-                if ground.past_quota(user, demand) || ground.owes_quota(user, demand) {
+                if ground.is_bounded(session) {
                     continue;
                 }
                 let bound = session.device_affinity.is_some();
                 if bound || hopeful.contains(&size(session)) {
                     self.looks = self.looks.checked_sub(SEARCH)?;
                     if let Some(found) = ground.place(session) {
-                        ground.take(&found, demand, user);
+                        ground.take(&found, session);
                         placed.push((session, found));
                         continue;
                     }

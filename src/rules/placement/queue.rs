@@ -58,14 +58,11 @@ impl<'w> QueueWalk<'w> {
         }
         // Who holds all they may, or will once those of theirs in front have started, waits for themselves
         // alone.
-        let demand = &session.spec.demand;
-        if self.ground.past_quota(session.owner, demand)
-            || self.ground.owes_quota(session.owner, demand)
-        {
+        if self.ground.is_bounded(session) {
             return QueueStep::Waits;
         }
         if let Some(place) = self.look(session) {
-            self.ground.take(&place.found, demand, session.owner);
+            self.ground.take(&place.found, session);
             self.placed.push((session, place.found.clone()));
             return QueueStep::Place(place);
         }

@@ -6,6 +6,7 @@ use crate::blockers;
 use crate::placement::choice;
 use crate::placement::cluster_state::ClusterState;
 use crate::placement::feasibility::closed;
+use crate::placement::fit;
 use crate::resources::{Demand, DeviceShare};
 use crate::session::{Session, SessionContainer, SessionEnvironment};
 use crate::units::{GpuShare, Timestamp};
@@ -32,6 +33,9 @@ pub(super) fn blocker(
         let each = world.policy.each.unwrap_or_default();
         let (held, need) = (ground.owned(session.owner), ground.asked(demand));
         return Some(blockers::gpu_quota(need, held, each));
+    }
+    if let Some(hit) = ground.past_limit(session, demand) {
+        return Some(fit::limited(&hit));
     }
     containers.iter().find_map(|container| {
         let Some(node) = world.node(container.node) else {

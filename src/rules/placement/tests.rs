@@ -9,8 +9,10 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::names::{BootId, SessionName, UserId};
+use crate::quota::{LimitKey, LimitUsage, PolicyLevel, PolicyLimits, ScopedPolicy};
 use crate::resources::{Capacity, Device};
 use crate::session::{Session, SessionKind, SessionSpec};
+use crate::tenancy::{DomainId, ProjectId};
 use crate::units::{Bytes, CpuShare, GpuShare};
 use crate::world::NodeRecord;
 
@@ -35,7 +37,143 @@ fn draft(cpu: &str) -> RequestDraft {
         replicas: 1,
         max_runtime_seconds: None,
         owner: None,
+        domain: DomainId::DEFAULT,
+        project: ProjectId::DEFAULT,
     }
+}
+
+/// One of two projects of the first domain, or one of another.
+fn belonging(numbers: &mut Numbers, session: &mut Session) {
+    match numbers.below(3) {
+        0 => {}
+        1 => session.project = ProjectId(uuid::Uuid::from_u128(71)),
+        _ => {
+            session.project = ProjectId(uuid::Uuid::from_u128(72));
+            session.domain = DomainId(uuid::Uuid::from_u128(70));
+        }
+    }
+}
+
+/// Policies of some of the site, the domains, the projects and the users, each with some limits; none in half of all
+/// worlds.
+fn limits(numbers: &mut Numbers) -> Vec<ScopedPolicy> {
+    let mut all = Vec::new();
+    if numbers.below(2) == 0 {
+        return all;
+    }
+    let id = |number: u128| Some(uuid::Uuid::from_u128(number));
+    for (level, subject) in [
+        (PolicyLevel::Site, None),
+        (PolicyLevel::Domain, Some(DomainId::DEFAULT.0)),
+        (PolicyLevel::Domain, id(70)),
+        (PolicyLevel::Project, Some(ProjectId::DEFAULT.0)),
+        (PolicyLevel::Project, id(71)),
+        (PolicyLevel::User, id(1)),
+        (PolicyLevel::User, id(2)),
+    ] {
+        if numbers.below(2) == 0 {
+            continue;
+        }
+        let mut limits = PolicyLimits::default();
+        for (key, most) in [
+            (LimitKey::Sessions, 5),
+            (LimitKey::Gpu, 300),
+            (LimitKey::Cpu, 4_000),
+            (LimitKey::Memory, 64),
+        ] {
+            let value = u64::from(numbers.below(most));
+            let value = match key {
+                LimitKey::Memory => value << 30,
+                _ => value,
+            };
+            limits.set(key, (numbers.below(3) == 0).then_some(value));
+        }
+        all.push(ScopedPolicy {
+            level,
+            subject,
+            whose: "whose".into(),
+            name: "policy".into(),
+            limits,
+        });
+    }
+    all
+}
+
+/// What of these limits more is held of than they allow; empty where none is.
+fn beyond(world: &ClusterSnapshot) -> Vec<String> {
+    let mut broken = Vec::new();
+    let holds = |s: &&Session| s.state().holds_resources();
+    for policy in &world.limits {
+        let mut sums: BTreeMap<Option<UserId>, LimitUsage> = BTreeMap::new();
+        for session in world.sessions.iter().filter(holds) {
+            let (own, each) = match policy.level {
+                PolicyLevel::Site => (true, Some(session.owner)),
+                PolicyLevel::Domain => (policy.subject == Some(session.domain.0), None),
+                PolicyLevel::Project => (policy.subject == Some(session.project.0), None),
+                PolicyLevel::User => (policy.subject == Some(session.owner.0), None),
+            };
+            if own {
+                let shares = session.devices().iter().map(|d| u64::from(d.share.0));
+                let sum = sums.entry(each).or_default();
+                *sum = sum.plus(LimitUsage {
+                    sessions: 1,
+                    gpu: shares.sum(),
+                    cpu: u64::from(session.spec.demand.cpu.0),
+                    memory: session.spec.demand.memory.0,
+                    ..LimitUsage::default()
+                });
+            }
+        }
+        for sum in sums.values() {
+            for key in LimitKey::ALL {
+                if policy
+                    .limits
+                    .get(key)
+                    .is_some_and(|limit| sum.get(key) > limit)
+                {
+                    broken.push(format!("{key:?}: {sum:?} of {policy:?}"));
+                }
+            }
+        }
+    }
+    broken
+}
+
+#[test]
+fn a_limit_of_a_project_holds_for_all_of_its_members_and_says_so() {
+    let mut world = world("node a 16 64g 4 | kim 1 1g 1 | lee 1 1g 1 | jo 1 1g 1");
+    let project = ProjectId(uuid::Uuid::from_u128(71));
+    for (number, session) in world.sessions.iter_mut().enumerate() {
+        session.owner = UserId(uuid::Uuid::from_u128(1 + number as u128));
+        if number < 2 {
+            session.project = project;
+        }
+    }
+    let mut limits = PolicyLimits::default();
+    limits.set(LimitKey::Gpu, Some(150));
+    world.limits = vec![ScopedPolicy {
+        level: PolicyLevel::Project,
+        subject: Some(project.0),
+        whose: "vision".into(),
+        name: "small".into(),
+        limits,
+    }];
+    let now = Timestamp::from_millis(1000);
+    let placed: Vec<SessionId> = decide(&world, now)
+        .into_iter()
+        .filter_map(|decision| match decision {
+            Decision::Place { session, .. } => Some(session),
+            Decision::End { .. } => None,
+        })
+        .collect();
+    assert_eq!(placed, [world.sessions[0].id, world.sessions[2].id]);
+    let why = explain_session(&world, &world.sessions[1], now);
+    assert_eq!(why.verdict, Verdict::Wait);
+    assert_eq!(why.blockers[0].code, "limit.project");
+    assert_eq!(
+        why.sentence,
+        "It needs 1 GPU; sessions of the project vision hold 1 GPU of at most 1.5 GPU (policy small)."
+    );
 }
 
 /// `node NAME CPU MEMORY DEVICES` and `NAME CPU MEMORY GPU`, parted by `|`.
@@ -541,11 +679,28 @@ fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
                 .remove(0);
             session.id = SessionId(uuid::Uuid::from_u128(u128::from(1000 + n)));
             session.owner = UserId(uuid::Uuid::from_u128(u128::from(numbers.below(3))));
+            belonging(&mut numbers, &mut session);
             session.spec.demand = request;
             session.queued_at = Timestamp::from_millis(i64::from(n));
             world.sessions.push(session);
         }
+        world.limits = limits(&mut numbers);
         let now = Timestamp::from_millis(1000);
+        // What no ending could mend is refused at its launch.
+        let possible = |session: &Session| {
+            let mut alone = ClusterSnapshot {
+                sessions: vec![session.clone()],
+                ..world.clone()
+            };
+            !agreement::pass(&mut alone, now).is_empty()
+        };
+        let launched: Vec<Session> = world
+            .sessions
+            .iter()
+            .filter(|s| possible(s))
+            .cloned()
+            .collect();
+        world.sessions = launched;
         let mut rounds = 0;
         while !world.sessions.is_empty() {
             rounds += 1;
@@ -588,6 +743,7 @@ fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
             }
             let broken = crate::findings::findings(&world);
             assert!(broken.is_empty(), "seed {seed}: {broken:?}");
+            assert_eq!(beyond(&world), Vec::<String>::new(), "seed {seed}");
             if let Some(each) = world.policy.each {
                 let mut held: BTreeMap<UserId, u32> = BTreeMap::new();
                 for s in world
@@ -613,8 +769,8 @@ fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
                     gpu_memory: None,
                     ..world.sessions[at].spec.demand
                 };
-                let quota = world.policy.each.is_none();
-                if quota && let Ok(devices) = regrant(&world, &world.sessions[at], &wanted) {
+                let free = world.policy.each.is_none() && world.limits.is_empty();
+                if free && let Ok(devices) = regrant(&world, &world.sessions[at], &wanted) {
                     world.sessions[at].spec.demand = wanted;
                     world.sessions[at].regrant(devices);
                     let broken = crate::findings::findings(&world);

@@ -36,8 +36,8 @@ pub use change::{
     delete, hold, pause, preview_change, release, rename, resize, restart, resume, set_labels,
     set_time_limit, stop,
 };
-pub(crate) use launch::limits_of_user;
 pub use launch::{Launched, duplicate, launch, preview};
+pub(crate) use launch::{effective_limits, limits_of_user};
 pub use overview::{
     HeldSlice, MenuCounts, NodeOverview, Overview, OwnUsage, StateCounts, menu_counts, overview,
     samples,

@@ -622,7 +622,7 @@ fn account(view: &ReadTransaction<'_>, who: &str) -> Result<Option<User>, Failur
     Ok(found.filter(|user| user.id != crate::catalog::users::ROOT))
 }
 
-fn find_domain(
+pub(super) fn find_domain(
     view: &ReadTransaction<'_>,
     subject: &Subject,
     which: &str,

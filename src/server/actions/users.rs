@@ -25,6 +25,7 @@ use crate::catalog::users::ROOT;
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server};
 
+pub mod departure;
 mod profile;
 #[cfg(test)]
 mod tests;
@@ -318,7 +319,7 @@ pub(super) fn called(user: &User) -> String {
     }
 }
 
-/// Suspends a user, or admits them again. Their sessions go on; their sign-ins end at once.
+/// Suspends a user, or admits them again, which also calls a departure off. Their sessions go on; their sign-ins end at once.
 ///
 /// Errors: `user.self`, `user.last-administrator`, `user.stale`.
 pub async fn suspend(
@@ -349,6 +350,7 @@ pub async fn suspend(
             }
             let changed = User {
                 suspended,
+                departs_at: user.departs_at.filter(|_| suspended),
                 ..user.clone()
             };
             put(rows, &changed)?;

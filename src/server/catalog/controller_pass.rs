@@ -239,7 +239,7 @@ impl Rows<'_> {
     fn forget_ended(&self, before: Timestamp, most: u32) -> Result<usize, Failure> {
         let mut gone = self.forget_answers()? + self.forget_old_sign_ins()?;
         gone += self.forget_ended_grants()?;
-        gone += self.forget_ended_invitations()?;
+        gone += self.forget_ended_invitations()? + self.finish_departures()?;
         gone += self
             .connection
             .prepare_cached(

@@ -88,6 +88,14 @@ impl ReadTransaction<'_> {
         let rows = statement.query_map((project.0.as_bytes(), now.as_millis()), invitation_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
+
+    /// How many invitations of a user can be used, or could until they end.
+    pub(crate) fn invitations_of(&self, owner: UserId) -> Result<u64, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select count(*) as n from invitation where owner = ?1")?
+            .query_row([owner.0.as_bytes()], |row| value::unsigned(row, "n"))?)
+    }
 }
 
 impl Rows<'_> {

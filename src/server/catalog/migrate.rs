@@ -31,6 +31,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("migrations/0020_rosters.sql"),
     include_str!("migrations/0021_waits.sql"),
     include_str!("migrations/0022_invitations.sql"),
+    include_str!("migrations/0023_departures.sql"),
 ];
 
 /// Marks the file as a catalog of ours: "frdl".

@@ -1,14 +1,74 @@
 //! Rows of policies: which limits hold at the levels that a session belongs to, and what is in use of them.
 //! Decides nothing; `rules::quota` does.
 
-use rules::names::UserId;
-use rules::quota::{AttachedPolicy, LimitUsage, PolicyLevel};
+use rules::names::{PolicyId, UserId};
+use rules::quota::{
+    AttachedPolicy, LimitKind, LimitUsage, PolicyLevel, PolicyLimits, ScopedPolicy,
+};
+use rules::refusals;
 use rules::tenancy::{DomainId, ProjectId};
-use rusqlite::ToSql;
+use rusqlite::{OptionalExtension as _, Row, ToSql};
+use uuid::Uuid;
 
 use super::reader::ReadTransaction;
 use super::value;
+use super::writer::Rows;
 use crate::Failure;
+
+/// One policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PolicyRecord {
+    pub(crate) id: PolicyId,
+    pub(crate) name: String,
+    pub(crate) limits: PolicyLimits,
+    pub(crate) generation: u64,
+}
+
+/// What a policy is attached to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PolicyUse {
+    pub(crate) level: PolicyLevel,
+    /// None for the site.
+    pub(crate) subject: Option<Uuid>,
+    /// Name of the domain or the user, `DOMAIN/PROJECT` for a project; empty for the site.
+    pub(crate) whose: String,
+}
+
+/// The subject as rows keep it.
+fn kept(subject: Option<Uuid>) -> Vec<u8> {
+    subject.map_or_else(Vec::new, |id| id.as_bytes().to_vec())
+}
+
+fn subject(row: &Row<'_>) -> rusqlite::Result<Option<Uuid>> {
+    let bytes: Vec<u8> = row.get("subject")?;
+    match bytes.is_empty() {
+        true => Ok(None),
+        false => value::id(row, "subject").map(Some),
+    }
+}
+
+fn policy_row(row: &Row<'_>) -> rusqlite::Result<PolicyRecord> {
+    Ok(PolicyRecord {
+        id: PolicyId(value::id(row, "id")?),
+        name: row.get("name")?,
+        limits: value::json(row, "limits")?,
+        generation: value::unsigned(row, "generation")?,
+    })
+}
+
+/// Columns and joins that name what a policy is attached to.
+const NAMED: &str = "coalesce(
+                        domain.name,
+                        home.name || '/' || project.name,
+                        \"user\".name,
+                        ''
+                    ) as whose
+             from policy_use
+             join policy on policy.id = policy_use.policy
+             left join domain on subject_kind = 'domain' and domain.id = subject
+             left join project on subject_kind = 'project' and project.id = subject
+             left join domain as home on home.id = project.domain
+             left join \"user\" on subject_kind = 'user' and \"user\".id = subject";
 
 /// The levels that something of one user in one project belongs to.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +100,7 @@ impl ReadTransaction<'_> {
             ],
             |row| {
                 Ok(AttachedPolicy {
-                    level: value::word(row, "subject_kind", level)?,
+                    level: value::word(row, "subject_kind", PolicyLevel::parse)?,
                     name: row.get("name")?,
                     limits: value::json(row, "limits")?,
                 })
@@ -65,6 +125,108 @@ impl ReadTransaction<'_> {
         self.waiting_where("domain = ?1", domain.0.as_bytes())
     }
 
+    /// All policies, by name.
+    pub(crate) fn policies(&self) -> Result<Vec<PolicyRecord>, Failure> {
+        let mut statement = self
+            .connection
+            .prepare_cached("select id, name, limits, generation from policy order by name")?;
+        let rows = statement.query_map([], policy_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// The policy with this id or name.
+    pub(crate) fn policy_called(&self, which: &str) -> Result<Option<PolicyRecord>, Failure> {
+        let id = which.parse::<PolicyId>().ok();
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select id, name, limits, generation
+                 from policy
+                 where id = ?1 or (?1 is null and name = ?2)",
+            )?
+            .query_row((id.map(|id| *id.0.as_bytes()), which), policy_row)
+            .optional()?)
+    }
+
+    /// What each policy is attached to, the widest first, by name.
+    pub(crate) fn policy_uses(&self) -> Result<Vec<(PolicyId, PolicyUse)>, Failure> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select policy_use.policy, subject_kind, subject, {NAMED}
+             order by whose"
+        ))?;
+        let rows = statement.query_map([], |row| {
+            let policy = PolicyId(value::id(row, "policy")?);
+            let attached = PolicyUse {
+                level: value::word(row, "subject_kind", PolicyLevel::parse)?,
+                subject: subject(row)?,
+                whose: row.get("whose")?,
+            };
+            Ok((policy, attached))
+        })?;
+        let mut all: Vec<(PolicyId, PolicyUse)> = rows.collect::<Result<_, _>>()?;
+        all.sort_by_key(|(_, one)| one.level);
+        Ok(all)
+    }
+
+    /// The policies that bound sums of what has a place, for the scheduler. Costs one visit of each use.
+    pub(crate) fn scoped_policies(&self) -> Result<Vec<ScopedPolicy>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select subject_kind, subject, policy.name, policy.limits,
+                    coalesce(domain.name, project.name, '') as whose
+             from policy_use
+             join policy on policy.id = policy_use.policy
+             left join domain on subject_kind = 'domain' and domain.id = subject
+             left join project on subject_kind = 'project' and project.id = subject",
+        )?;
+        let rows = statement.query_map([], |row| {
+            Ok(ScopedPolicy {
+                level: value::word(row, "subject_kind", PolicyLevel::parse)?,
+                subject: subject(row)?,
+                whose: row.get("whose")?,
+                name: row.get("name")?,
+                limits: value::json(row, "limits")?,
+            })
+        })?;
+        let mut all: Vec<ScopedPolicy> = rows.collect::<Result<_, _>>()?;
+        all.retain(|policy| policy.limits.says(LimitKind::Held));
+        Ok(all)
+    }
+
+    /// What sessions that have a place hold, of one user. Costs one visit of each of their live sessions.
+    pub(crate) fn held_by_user(&self, owner: UserId) -> Result<LimitUsage, Failure> {
+        self.held_where("owner = ?1", owner.0.as_bytes())
+    }
+
+    /// The same of all members of a project. Costs one visit of each live session.
+    pub(crate) fn held_in_project(&self, project: ProjectId) -> Result<LimitUsage, Failure> {
+        self.held_where("project = ?1", project.0.as_bytes())
+    }
+
+    /// The same of all members of a domain.
+    pub(crate) fn held_in_domain(&self, domain: DomainId) -> Result<LimitUsage, Failure> {
+        self.held_where("domain = ?1", domain.0.as_bytes())
+    }
+
+    fn held_where(&self, whose: &str, subject: impl ToSql) -> Result<LimitUsage, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(&format!(
+                "select count(*) as sessions, coalesce(sum(gpu), 0) as gpu,
+                        coalesce(sum(cpu), 0) as cpu, coalesce(sum(memory), 0) as memory
+                 from session
+                 where {whose} and state <> 'ended' and state <> 'pending'"
+            ))?
+            .query_row([subject], |row| {
+                Ok(LimitUsage {
+                    sessions: value::unsigned(row, "sessions")?,
+                    gpu: value::unsigned(row, "gpu")?,
+                    cpu: value::unsigned(row, "cpu")?,
+                    memory: value::unsigned(row, "memory")?,
+                    ..LimitUsage::default()
+                })
+            })?)
+    }
+
     fn waiting_where(&self, whose: &str, subject: impl ToSql) -> Result<LimitUsage, Failure> {
         Ok(self
             .connection
@@ -78,13 +240,97 @@ impl ReadTransaction<'_> {
                 Ok(LimitUsage {
                     waiting: value::unsigned(row, "waiting")?,
                     waiting_bytes: value::unsigned(row, "bytes")?,
+                    ..LimitUsage::default()
                 })
             })?)
     }
 }
 
+impl Rows<'_> {
+    /// Errors: `policy.name-taken`.
+    pub(crate) fn insert_policy(&self, policy: &PolicyRecord) -> Result<(), Failure> {
+        self.refuse_taken_name(policy)?;
+        self.connection
+            .prepare_cached(
+                "insert into policy (id, name, limits, generation) values (?1, ?2, ?3, ?4)",
+            )?
+            .execute((
+                policy.id.0.as_bytes(),
+                &policy.name,
+                value::text(&policy.limits),
+                value::signed(policy.generation),
+            ))?;
+        Ok(())
+    }
+
+    /// Writes a policy's name and limits; raises its generation. Errors: `policy.name-taken`.
+    pub(crate) fn put_policy(&self, policy: &PolicyRecord) -> Result<(), Failure> {
+        self.refuse_taken_name(policy)?;
+        self.connection
+            .prepare_cached(
+                "update policy
+                 set name = ?2, limits = ?3, generation = generation + 1
+                 where id = ?1",
+            )?
+            .execute((
+                policy.id.0.as_bytes(),
+                &policy.name,
+                value::text(&policy.limits),
+            ))?;
+        Ok(())
+    }
+
+    fn refuse_taken_name(&self, policy: &PolicyRecord) -> Result<(), Failure> {
+        let taken = self
+            .connection
+            .prepare_cached("select 1 from policy where name = ?1 and id <> ?2")?
+            .exists((&policy.name, policy.id.0.as_bytes()))?;
+        match taken {
+            true => Err(refusals::policy_name_taken(&policy.name).at("/name").into()),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn forget_policy(&self, id: PolicyId) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("delete from policy where id = ?1")?
+            .execute([id.0.as_bytes()])?;
+        Ok(())
+    }
+
+    /// Attaches a policy in the place of what the subject had.
+    pub(crate) fn put_policy_use(
+        &self,
+        level: PolicyLevel,
+        subject: Option<Uuid>,
+        policy: PolicyId,
+    ) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "insert into policy_use (subject_kind, subject, policy)
+                 values (?1, ?2, ?3)
+                 on conflict (subject_kind, subject) do update set policy = excluded.policy",
+            )?
+            .execute((level.word(), kept(subject), policy.0.as_bytes()))?;
+        Ok(())
+    }
+
+    /// False where no policy was attached.
+    pub(crate) fn forget_policy_use(
+        &self,
+        level: PolicyLevel,
+        subject: Option<Uuid>,
+    ) -> Result<bool, Failure> {
+        let gone = self
+            .connection
+            .prepare_cached("delete from policy_use where subject_kind = ?1 and subject = ?2")?
+            .execute((level.word(), kept(subject)))?;
+        Ok(gone == 1)
+    }
+}
+
 #[cfg(test)]
-impl super::writer::Rows<'_> {
+impl Rows<'_> {
     /// Makes a policy with these limits and attaches it in the place of what the subject had.
     pub(crate) fn attach_policy(
         &self,
@@ -106,15 +352,5 @@ impl super::writer::Rows<'_> {
             )?
             .execute((level, subject, id))?;
         Ok(())
-    }
-}
-
-fn level(word: &str) -> Option<PolicyLevel> {
-    match word {
-        "site" => Some(PolicyLevel::Site),
-        "domain" => Some(PolicyLevel::Domain),
-        "project" => Some(PolicyLevel::Project),
-        "user" => Some(PolicyLevel::User),
-        _ => None,
     }
 }

@@ -149,6 +149,7 @@ impl Rows<'_> {
     pub(crate) fn erase_user(&self, id: UserId) -> Result<(), Failure> {
         self.forget_grants(id)?;
         self.forget_invitations_of(id)?;
+        self.forget_policy_use(rules::quota::PolicyLevel::User, Some(id.0))?;
         self.connection
             .prepare_cached("delete from user where id = ?1")?
             .execute([id.0.as_bytes()])?;

@@ -273,6 +273,7 @@ impl ReadTransaction<'_> {
             ended,
             nodes: self.nodes()?,
             policy: self.policy(),
+            limits: self.scoped_policies()?,
             served: self.served()?,
         })
     }

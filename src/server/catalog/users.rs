@@ -67,7 +67,7 @@ pub(crate) struct SetupRow {
 }
 
 const USER: &str =
-    "id, name, full_name, email, must_change, domain, language, theme, time_zone, suspended, created_at, generation,
+    "id, name, full_name, email, must_change, domain, language, theme, time_zone, suspended, departs_at, created_at, generation,
      exists (
          select 1
          from role_grant
@@ -91,6 +91,7 @@ fn user_row(row: &Row<'_>) -> rusqlite::Result<User> {
         theme: row.get("theme")?,
         time_zone: row.get("time_zone")?,
         suspended: row.get("suspended")?,
+        departs_at: value::time_or_none(row, "departs_at")?,
         created_at: value::time(row, "created_at")?,
         generation: value::unsigned(row, "generation")?,
     })
@@ -424,7 +425,7 @@ impl Rows<'_> {
             .prepare_cached(
                 "update user
                  set language = ?2, theme = ?3, time_zone = ?4, suspended = ?5,
-                     full_name = ?7, email = ?8, generation = generation + 1
+                     full_name = ?7, email = ?8, departs_at = ?9, generation = generation + 1
                  where id = ?1 and generation = ?6 and removed_at is null",
             )?
             .execute((
@@ -436,6 +437,7 @@ impl Rows<'_> {
                 value::signed(seen),
                 &user.full_name,
                 user.email.as_ref().map(EmailAddress::as_str),
+                user.departs_at.map(Timestamp::as_millis),
             ))?;
         Ok(written == 1)
     }
@@ -467,13 +469,49 @@ impl Rows<'_> {
         Ok(())
     }
 
+    /// Ends what proves that a user is who they are, and what they offered others: sign-ins, tokens, invitations.
+    pub(crate) fn forget_proofs(&self, id: UserId) -> Result<(), Failure> {
+        self.forget_browsers(id, None)?;
+        self.forget_tokens(id)?;
+        self.forget_invitations_of(id)
+    }
+
+    /// Takes out the users whose departure has come and of whom no session lives; gives how many.
+    pub(super) fn finish_departures(&self) -> Result<usize, Failure> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select {USER}
+             from user
+             where departs_at <= ?1 and removed_at is null
+             and not exists (
+                 select 1
+                 from session
+                 where owner = user.id and state <> 'ended'
+             )
+             limit 100"
+        ))?;
+        let gone = statement.query_map([self.now.as_millis()], user_row)?;
+        let gone: Vec<User> = gone.collect::<Result<_, _>>()?;
+        for user in &gone {
+            self.remove_user(user.id)?;
+            self.note(super::events::NewEvent {
+                actor: "controller",
+                topic: "users",
+                object: &user.id.to_string(),
+                scope: rules::tenancy::Scope::domain(user.domain),
+                code: "user.removed",
+                before: user.role.word(),
+                after: "",
+            })?;
+        }
+        Ok(gone.len())
+    }
+
     /// Takes a user out: the name is free again, every proof of theirs is gone, and what they
     /// owned keeps its owner's name.
     pub(crate) fn remove_user(&self, id: UserId) -> Result<(), Failure> {
-        self.forget_browsers(id, None)?;
-        self.forget_tokens(id)?;
+        self.forget_proofs(id)?;
         self.forget_grants(id)?;
-        self.forget_invitations_of(id)?;
+        self.forget_policy_use(rules::quota::PolicyLevel::User, Some(id.0))?;
         self.connection
             .prepare_cached(
                 "update user

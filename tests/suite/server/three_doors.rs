@@ -223,6 +223,34 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["acceptInvitation"],
         &["invitation accept x"],
     ),
+    ("GET /policies", &["listPolicies"], &["policy ls"]),
+    ("GET /policies/{id}", &["getPolicy"], &["policy get x"]),
+    (
+        "POST /policies",
+        &["createPolicy"],
+        &["policy create x --gpu 1"],
+    ),
+    (
+        "POST /policies/{id}",
+        &["changePolicy"],
+        &["policy set x --gpu none"],
+    ),
+    (
+        "POST /policies/{id}/remove",
+        &["removePolicy"],
+        &["policy rm x"],
+    ),
+    (
+        "POST /policies/{id}/attach",
+        &["attachPolicy"],
+        &["policy attach x --user y"],
+    ),
+    (
+        "POST /policies/{id}/detach",
+        &["detachPolicy"],
+        &["policy detach x --project y"],
+    ),
+    ("GET /users/{id}", &["listLimits"], &["limits --for x"]),
     ("GET /users/import", &["listRosters"], &["roster ls"]),
     (
         "POST /users/import",
@@ -268,6 +296,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ("", &["setPassword"], &["user passwd x"]),
     ("", &["suspendUser"], &["user suspend x"]),
     ("", &["removeUser"], &["user rm x"]),
+    (
+        "POST /users/{id}/remove",
+        &["departUser"],
+        &["user depart x --finish-within 7d"],
+    ),
     ("GET /me", &["getMe"], &["me get"]),
     (
         "POST /preferences",
@@ -436,6 +469,8 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/queue.rs"),
         include_str!("../../../src/doors/pages/projects.rs"),
         include_str!("../../../src/doors/pages/rosters.rs"),
+        include_str!("../../../src/doors/pages/policies.rs"),
+        include_str!("../../../src/doors/pages/departure.rs"),
         include_str!("../../../src/doors/pages/invitations.rs"),
         include_str!("../../../src/doors/pages/user_forms.rs"),
         include_str!("../../../src/doors/pages/role_forms.rs"),

@@ -157,21 +157,22 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/SessionPatch/properties/labels", labels()),
         ("/SessionPatch/properties/max_runtime_seconds", seconds()),
         (
-            // Limits are changed alone.
+            // Limits are changed alone, and each of them.
             "/SessionPatch",
             json!({
-                "if": {"anyOf": [
-                    {"required": ["resources"], "properties": {"resources": {"type": "object"}}},
-                    {
-                        "required": ["max_runtime_seconds"],
-                        "properties": {"max_runtime_seconds": {"type": "integer"}},
-                    },
-                ]},
-                "then": {"properties": {"name": {"type": "null"}, "labels": {"type": "null"}}},
+                "if": {"required": ["max_runtime_seconds"]},
+                "then": {"properties": {
+                    "name": {"type": "null"}, "labels": {"type": "null"}, "resources": {"type": "null"},
+                }},
+                "else": {
+                    "if": {"required": ["resources"], "properties": {"resources": {"type": "object"}}},
+                    "then": {"properties": {"name": {"type": "null"}, "labels": {"type": "null"}}},
+                },
             }),
         ),
         ("/ResourcesPatch/properties/cpu", share()),
         ("/ResourcesPatch/properties/gpu", share()),
+        ("/UserPatch/properties/full_name", text(254)),
         ("/NewDomain/properties/title", text(100)),
         ("/DomainPatch/properties/title", text(100)),
         ("/NewProject/properties/title", text(100)),

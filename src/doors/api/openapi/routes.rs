@@ -597,6 +597,20 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/users/{id}/depart",
+        operation: "departUser",
+        tag: "users",
+        summary: "Remove a user with their sessions, sign-ins and tokens",
+        needs: USERS_WRITE,
+        query: &[("dry_run", "true: answer what it would end, change nothing")],
+        body: Some("DepartureRequest"),
+        answer: SuccessReply::Schema("Departure"),
+        dry_run: Some(SuccessReply::Schema("Departure")),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         method: "DELETE",
         path: "/api/v1/users/{id}",
         operation: "removeUser",
@@ -850,6 +864,104 @@ pub const ROUTES: &[DocumentedRoute] = &[
         body: Some("InvitationCode"),
         answer: SuccessReply::Schema("Member"),
         refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/policies",
+        operation: "listPolicies",
+        tag: "tenancy",
+        summary: "List policies",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("PolicyPage"),
+        refusals: &[],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/policies",
+        operation: "createPolicy",
+        tag: "tenancy",
+        summary: "Make a policy",
+        needs: SYSTEM_WRITE,
+        body: Some("NewPolicy"),
+        status: 201,
+        answer: SuccessReply::Schema("Policy"),
+        refusals: &[400, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/policies/{id}",
+        operation: "getPolicy",
+        tag: "tenancy",
+        summary: "Show a policy",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("Policy"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PATCH",
+        path: "/api/v1/policies/{id}",
+        operation: "changePolicy",
+        tag: "tenancy",
+        summary: "Change the name or the limits of a policy",
+        needs: SYSTEM_WRITE,
+        body: Some("PolicyPatch"),
+        answer: SuccessReply::Schema("Policy"),
+        refusals: &[400, 404, 409, 412, 422, 428],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/policies/{id}",
+        operation: "removePolicy",
+        tag: "tenancy",
+        summary: "Remove a policy that is attached to nothing",
+        needs: SYSTEM_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/policies/{id}/uses",
+        operation: "attachPolicy",
+        tag: "tenancy",
+        summary: "Attach a policy to the site, a domain, a project or a user",
+        needs: SYSTEM_WRITE,
+        body: Some("NewPolicyUse"),
+        answer: SuccessReply::Schema("Policy"),
+        refusals: &[400, 404, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/policies/{id}/uses",
+        operation: "detachPolicy",
+        tag: "tenancy",
+        summary: "Detach a policy",
+        needs: SYSTEM_WRITE,
+        query: &[
+            ("level", "site, domain, project or user"),
+            ("subject", "name or id of the domain, project or user"),
+        ],
+        answer: SuccessReply::Schema("Policy"),
+        refusals: &[404, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/effective-limits",
+        operation: "listLimits",
+        tag: "tenancy",
+        summary: "List the limits that hold for you, or for a user in a project",
+        needs: ME,
+        query: &[
+            ("user", "name or id; yourself when left out"),
+            ("project", "name or id; the first of the user when left out"),
+        ],
+        answer: SuccessReply::Schema("EffectiveLimitPage"),
+        refusals: &[404, 409, 422],
         ..ROUTE
     },
     DocumentedRoute {

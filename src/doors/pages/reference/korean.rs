@@ -79,6 +79,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "사용자의 비밀번호를 정합니다. 로그인은 끝나고 토큰은 폐기됩니다",
     ),
     ("suspendUser", "사용자를 정지하거나 정지를 풉니다"),
+    (
+        "departUser",
+        "사용자를 세션, 로그인, 토큰과 함께 삭제합니다",
+    ),
     ("removeUser", "가진 것이 없는 사용자를 지웁니다"),
     ("listGrants", "사용자의 역할 목록"),
     ("putGrant", "도메인이나 사이트 전체의 역할을 줍니다"),
@@ -102,6 +106,20 @@ const SUMMARIES: &[(&str, &str)] = &[
         "사용자를 구성원으로 추가하거나 구성원의 역할을 바꿉니다",
     ),
     ("removeMember", "구성원을 내보냅니다"),
+    ("listPolicies", "정책 목록"),
+    ("createPolicy", "정책을 만듭니다"),
+    ("getPolicy", "정책 하나"),
+    ("changePolicy", "정책의 이름이나 한도를 바꿉니다"),
+    ("removePolicy", "연결되지 않은 정책을 지웁니다"),
+    (
+        "attachPolicy",
+        "정책을 사이트, 도메인, 프로젝트, 사용자에 연결합니다",
+    ),
+    ("detachPolicy", "정책 연결을 해제합니다"),
+    (
+        "listLimits",
+        "나 또는 프로젝트의 사용자에게 적용되는 한도 목록",
+    ),
     ("listInvitations", "프로젝트의 열린 초대 목록"),
     (
         "createInvitation",

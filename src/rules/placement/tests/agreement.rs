@@ -39,11 +39,13 @@ pub(super) fn generated(numbers: &mut Numbers) -> ClusterSnapshot {
         let name = SessionName::parse(&format!("s{number}")).unwrap();
         let at = Timestamp::from_millis(i64::from(number));
         let mut session = Session::launched(id, name, owner, spec, at);
+        belonging(numbers, &mut session);
         if numbers.below(12) == 0 {
             assert!(session.hold(crate::names::UserName::parse("kim").unwrap(), NOW));
         }
         world.sessions.push(session);
     }
+    world.limits = limits(numbers);
     world
 }
 
@@ -201,6 +203,8 @@ fn preview_agrees(world: &ClusterSnapshot, numbers: &mut Numbers, round: u32) ->
         replicas: all,
         max_runtime_seconds: (numbers.below(2) == 0).then_some(90),
         owner: Some(owner),
+        domain: DomainId::DEFAULT,
+        project: ProjectId::DEFAULT,
     };
     let told = explain_draft(world, &draft, NOW);
     let mut launched = world.clone();
@@ -314,7 +318,7 @@ fn starts_come_when_they_are_expected() {
         };
     }
     assert!(
-        met > 1_000 && beside > 200,
+        met > 700 && beside > 200,
         "only {met} starts were expected, {beside} of them beside scheduled sessions"
     );
 }

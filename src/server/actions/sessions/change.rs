@@ -15,7 +15,7 @@ use rules::workload::validate::{RequestedResize, check_labels, check_run_seconds
 
 use super::discreet;
 use super::find::find;
-use super::launch::{refuse_document_gone, refuse_own_full_queue};
+use super::launch::{keep_within_limits, refuse_document_gone, refuse_own_full_queue};
 use super::view::NameCache;
 use crate::access::Caller;
 use crate::catalog::policies::PolicySubjects;
@@ -80,6 +80,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
                         project: session.project,
                         user: session.owner,
                     };
+                    keep_within_limits(rows, &subjects, &mut session.spec)?;
                     refuse_own_full_queue(rows, &subjects, 1, &session.spec)?;
                     session.begin_again(rows.now);
                     Ok(true)
@@ -213,6 +214,16 @@ fn resize_row(
     }
     let world = rows.world()?;
     placement::possible(&world, &demand, &session.spec.environment)?;
+    let subjects = PolicySubjects {
+        domain: session.domain,
+        project: session.project,
+        user: session.owner,
+    };
+    let mut wanted = session::SessionSpec {
+        demand,
+        ..session.spec.clone()
+    };
+    keep_within_limits(rows, &subjects, &mut wanted)?;
     if session.state().holds_resources()
         && let Some(node) = session.node().and_then(|id| world.node(id))
     {
@@ -228,6 +239,7 @@ fn resize_row(
                     .into(),
             );
         }
+        placement::within_limits(&world, session, &demand)?;
         let devices = placement::regrant(&world, session, &demand)?;
         session.regrant(devices);
     }

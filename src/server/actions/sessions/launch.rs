@@ -84,6 +84,8 @@ pub async fn launch(
                     return Err(no_image(reference).into());
                 }
                 let subjects = subjects_of(rows, &subject, project.as_deref())?;
+                let mut draft = draft;
+                keep_within_limits(rows, &subjects, &mut draft.spec)?;
                 let written = insert(rows, &draft, &subjects, name.as_str())?;
                 let mut names = NameCache::new(rows)?;
                 written.iter().map(|row| names.show(row)).collect()
@@ -120,13 +122,24 @@ pub(super) const MAX_WAITING_BYTES: u64 = 16 << 20;
 const USUAL_LIMITS: PolicyLimits = PolicyLimits {
     waiting: Some(MAX_WAITING as u64),
     waiting_bytes: Some(MAX_WAITING_BYTES),
+    ..PolicyLimits::NONE
 };
+
+/// Of which limits the use is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CountedUse {
+    /// Of those of the queue alone, as a launch asks.
+    Queue,
+    /// Of all, as a page shows them. Costs a visit of each live session, too.
+    All,
+}
 
 /// The limits of the policies that hold for these subjects, each with what is in use of it. Costs one visit of
 /// each waiting session of the user; of those of the project and the domain where a policy of theirs limits them.
 fn limits_of(
     rows: &ReadTransaction<'_>,
     subjects: &PolicySubjects,
+    counted: CountedUse,
 ) -> Result<Vec<EffectiveLimit>, Failure> {
     let mut attached = rows.policies_of(subjects)?;
     match attached
@@ -156,6 +169,11 @@ fn limits_of(
     if limited(PolicyLevel::Domain) {
         usage.domain = rows.waiting_in_domain(subjects.domain)?;
     }
+    if counted == CountedUse::All {
+        usage.user = usage.user.plus(rows.held_by_user(subjects.user)?);
+        usage.project = usage.project.plus(rows.held_in_project(subjects.project)?);
+        usage.domain = usage.domain.plus(rows.held_in_domain(subjects.domain)?);
+    }
     Ok(quota::effective(&attached, &usage))
 }
 
@@ -167,7 +185,7 @@ pub(crate) fn limits_of_user(
     now: Timestamp,
 ) -> Result<Vec<EffectiveLimit>, Failure> {
     match view.home_project(user, now)? {
-        Some((domain, project)) => limits_of(
+        Some((domain, project)) => effective_limits(
             view,
             &PolicySubjects {
                 domain,
@@ -179,6 +197,57 @@ pub(crate) fn limits_of_user(
     }
 }
 
+/// The limits that hold for sessions of these subjects, with what is in use. Costs one visit of each live session.
+pub(crate) fn effective_limits(
+    view: &ReadTransaction<'_>,
+    subjects: &PolicySubjects,
+) -> Result<Vec<EffectiveLimit>, Failure> {
+    limits_of(view, subjects, CountedUse::All)
+}
+
+/// Refuses a session that is larger or longer than a policy allows one to be, or larger than what all of those that the
+/// policy bounds may hold together: it would wait for ever. A session without a time limit gets that of the policy.
+///
+/// Errors: `limit.each`.
+pub(super) fn keep_within_limits(
+    rows: &ReadTransaction<'_>,
+    subjects: &PolicySubjects,
+    spec: &mut session::SessionSpec,
+) -> Result<(), Failure> {
+    let demand = spec.demand;
+    for limit in limits_of(rows, subjects, CountedUse::Queue)? {
+        let asked = match limit.key {
+            LimitKey::Waiting | LimitKey::WaitingBytes => continue,
+            LimitKey::Sessions => 1,
+            LimitKey::Gpu | LimitKey::GpuEach => u64::from(demand.gpu.0),
+            LimitKey::Cpu | LimitKey::CpuEach => u64::from(demand.cpu.0),
+            LimitKey::Memory | LimitKey::MemoryEach => demand.memory.0,
+            LimitKey::RuntimeSeconds => match spec.limit() {
+                Some((seconds, _)) => seconds,
+                None => {
+                    spec.max_runtime_seconds = Some(limit.value);
+                    continue;
+                }
+            },
+        };
+        if asked <= limit.value {
+            continue;
+        }
+        let told = |amount| limit.key.told(amount);
+        let (asked, most, word) = (told(asked), told(limit.value), limit.key.word());
+        let at = match limit.key {
+            LimitKey::RuntimeSeconds => "/max_runtime_seconds",
+            LimitKey::Cpu | LimitKey::CpuEach => "/resources/cpu",
+            LimitKey::Memory | LimitKey::MemoryEach => "/resources/memory",
+            _ => "/resources/gpu",
+        };
+        return Err(refusals::limit_each(&limit.policy, most, word, asked)
+            .at(at)
+            .into());
+    }
+    Ok(())
+}
+
 /// Refuses where `more` sessions of that specification would be more that wait, or larger ones, than the policies
 /// allow.
 pub(super) fn refuse_own_full_queue(
@@ -187,10 +256,11 @@ pub(super) fn refuse_own_full_queue(
     more: u32,
     spec: &session::SessionSpec,
 ) -> Result<(), Failure> {
-    for limit in limits_of(rows, subjects)? {
+    for limit in limits_of(rows, subjects, CountedUse::Queue)? {
         let asked = match limit.key {
             LimitKey::Waiting => u64::from(more),
             LimitKey::WaitingBytes => u64::from(more) * spec.bytes(),
+            _ => continue,
         };
         if asked <= limit.left {
             continue;
@@ -199,7 +269,7 @@ pub(super) fn refuse_own_full_queue(
             (PolicyLevel::Site | PolicyLevel::User, LimitKey::Waiting) => {
                 refusals::queue_own_full(limit.used, limit.value)
             }
-            (PolicyLevel::Site | PolicyLevel::User, LimitKey::WaitingBytes) => {
+            (PolicyLevel::Site | PolicyLevel::User, _) => {
                 refusals::queue_own_too_large(limit.used + asked, limit.value)
             }
             (PolicyLevel::Domain | PolicyLevel::Project, _) => {
@@ -247,6 +317,8 @@ pub async fn preview(
                 project,
                 user: caller.subject.user,
             };
+            let mut draft = draft;
+            keep_within_limits(view, &subjects, &mut draft.spec)?;
             refuse_own_full_queue(view, &subjects, draft.replicas, &draft.spec)?;
             let explained = placement::explain_draft(
                 world,
@@ -258,6 +330,8 @@ pub async fn preview(
                     replicas: draft.replicas,
                     max_runtime_seconds: draft.spec.max_runtime_seconds,
                     owner: Some(caller.subject.user),
+                    domain,
+                    project,
                 },
                 now,
             );

@@ -1248,3 +1248,108 @@ async fn a_plan_has_so_many_rows() {
     assert!(waits.iter().all(|planned| planned.from > now));
     assert!(waits.is_sorted_by_key(|planned| planned.from));
 }
+
+#[tokio::test]
+async fn a_user_leaves_at_once_or_with_time_for_their_sessions() {
+    use crate::actions::users::{self, departure};
+    use api::users::{DepartingSessions, DepartureBody};
+    let server = server();
+    let boss = user(&server, "boss", Role::Administrator);
+    let (mina, jae) = (
+        user(&server, "mina", Role::User),
+        user(&server, "jae", Role::User),
+    );
+    let now = server.clock().now();
+    let finish = |seconds: u64| DepartureBody {
+        sessions: DepartingSessions::Finish,
+        until: Some(now.plus_seconds(seconds)),
+    };
+    let mut ids = BTreeMap::new();
+    for (caller, name) in [(&mina, "runs"), (&mina, "waits"), (&jae, "goes-on")] {
+        let session = one(&server, caller, named(name)).await.unwrap();
+        if name != "waits" {
+            carry_out(&server, session.id, None);
+        }
+        ids.insert(name, session.id);
+    }
+    let row = |name: &str| {
+        let id = ids[name];
+        let read = server
+            .catalog()
+            .read_now("look", move |view| view.session(id));
+        read.unwrap().unwrap()
+    };
+
+    for (asked, expected) in [
+        (finish(0), "departure.until"),
+        (finish(91 * 86_400), "departure.until"),
+        (
+            DepartureBody {
+                until: None,
+                ..finish(1)
+            },
+            "departure.until",
+        ),
+    ] {
+        assert_eq!(
+            code(departure::depart(&server, &boss, "mina", asked).await),
+            expected
+        );
+    }
+    let stop = DepartureBody::default();
+    assert_eq!(
+        code(departure::depart(&server, &boss, "boss", stop.clone()).await),
+        "user.self"
+    );
+    assert_eq!(
+        code(departure::depart(&server, &jae, "mina", stop.clone()).await),
+        "role.administrator-needed"
+    );
+    let plan = departure::plan(&server, &boss, "mina", stop.clone()).await;
+    let plan = plan.unwrap();
+    assert_eq!((plan.running, plan.waiting), (1, 1));
+    assert!(!users::get(&server, &boss, "mina").await.unwrap().suspended);
+    assert_eq!(row("waits").state(), SessionState::Pending);
+
+    assert_eq!(
+        departure::depart(&server, &boss, "mina", stop)
+            .await
+            .unwrap(),
+        plan
+    );
+    assert_eq!(row("runs").state(), SessionState::Stopping);
+    assert_eq!(row("waits").state(), SessionState::Ended);
+    departure::depart(&server, &boss, "jae", finish(3_600))
+        .await
+        .unwrap();
+    let going = row("goes-on");
+    assert_eq!(going.state(), SessionState::Running);
+    let (deadline, _) = going.deadline().unwrap();
+    let left = deadline.seconds_since(now);
+    assert!((3_598..=3_601).contains(&left), "{left}");
+
+    let sweep = || async { server.catalog().forget(now, 10).await.map(drop).unwrap() };
+    sweep().await;
+    let there = users::get(&server, &boss, "mina").await.unwrap();
+    assert!(there.suspended && there.departs_at.is_some(), "{there:?}");
+    let runs = ids["runs"];
+    server
+        .catalog()
+        .write_now(Lane::Loops, "end", move |rows| {
+            let at = rows.now;
+            rows.change_session(runs, None, "test", None, |s| {
+                s.end(Outcome::Stopped, None, at);
+                true
+            })
+            .map(drop)
+        })
+        .unwrap();
+    sweep().await;
+    assert_eq!(
+        code(users::get(&server, &boss, "mina").await),
+        "user.not-found"
+    );
+    // The departure of a user is called off by admitting them.
+    let back = users::suspend(&server, &boss, "jae", false, None).await;
+    assert_eq!(back.unwrap().departs_at, None);
+}

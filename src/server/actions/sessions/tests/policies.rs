@@ -58,6 +58,7 @@ fn the_first_policy_has_the_limits_that_the_constants_give() {
         PolicyLimits {
             waiting: Some(u64::from(launch::MAX_WAITING)),
             waiting_bytes: Some(launch::MAX_WAITING_BYTES),
+            ..PolicyLimits::NONE
         }
     );
 }
@@ -115,4 +116,62 @@ async fn the_strictest_of_user_project_and_domain_holds() {
     assert_eq!(refused.code, "limit.reached");
     assert_eq!(refused.values["used"], "5");
     assert_eq!(refused.values["limit"], "4");
+}
+
+#[tokio::test]
+async fn a_session_beyond_what_one_may_be_is_refused_and_a_sum_makes_it_wait() {
+    let server = server();
+    let kim = user(&server, "kim", Role::User);
+    let asks = |cpu: u32| LaunchRequest {
+        resources: api::sessions::Resources {
+            cpu: Some(CpuShare(cpu)),
+            ..Default::default()
+        },
+        ..LaunchRequest::default()
+    };
+    let own = kim.subject.user.0.as_bytes().to_vec();
+    let limits = r#"{"cpu_each":150,"runtime_seconds":3600}"#;
+    attach(&server, "user", own, limits);
+    let refused = refusal(launch(&server, &kim, asks(200), None).await);
+    assert_eq!(refused.code, "limit.each");
+    assert_eq!(refused.pointer.as_deref(), Some("/resources/cpu"));
+    let long = LaunchRequest {
+        max_runtime_seconds: Some(3_601),
+        ..asks(100)
+    };
+    let refused = refusal(launch(&server, &kim, long, None).await);
+    assert_eq!(refused.pointer.as_deref(), Some("/max_runtime_seconds"));
+    // A session that names no limit has that of the policy.
+    let session = one(&server, &kim, asks(100)).await.unwrap();
+    assert_eq!(session.max_runtime_seconds, Some(3_600));
+
+    let project = ProjectId::DEFAULT.0.as_bytes().to_vec();
+    attach(&server, "project", project, r#"{"cpu":250}"#);
+    let refused = refusal(launch(&server, &kim, asks(300), None).await);
+    assert_eq!(refused.code, "limit.each");
+    carry_out(&server, session.id, None);
+    let lee = user(&server, "lee", Role::User);
+    let told = preview(&server, &lee, asks(200)).await.unwrap();
+    assert_eq!(told.verdict, Verdict::Wait);
+    assert_eq!(told.blockers[0].code, "limit.project");
+    let told = preview(&server, &lee, asks(150)).await.unwrap();
+    assert_eq!(told.verdict, Verdict::Now, "{told:?}");
+    // One that runs grows to what is left, and no further.
+    let id = session.id.to_string();
+    attach(
+        &server,
+        "user",
+        kim.subject.user.0.as_bytes().to_vec(),
+        "{}",
+    );
+    let refused = refusal(resize(&server, &kim, &id, cores(300), None).await);
+    assert_eq!(refused.code, "limit.each");
+    carry_out(
+        &server,
+        one(&server, &lee, asks(100)).await.unwrap().id,
+        None,
+    );
+    let refused = refusal(resize(&server, &kim, &id, cores(200), None).await);
+    assert_eq!(refused.code, "limit.reached");
+    assert!(resize(&server, &kim, &id, cores(150), None).await.is_ok());
 }

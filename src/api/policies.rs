@@ -1,0 +1,173 @@
+//! Policies: named sets of limits, and what they are attached to.
+
+use rules::quota::{EffectiveLimit, LimitKey, PolicyLevel, PolicyLimits};
+use rules::units::{Bytes, CpuShare, GpuShare};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::values::PolicyLevelShape;
+
+/// One policy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Policy)]
+pub struct PolicyView {
+    #[schema(value_type = String, format = Uuid)]
+    pub id: Uuid,
+    pub name: String,
+    pub limits: LimitsBody,
+    /// What it is attached to, the widest first.
+    pub uses: Vec<PolicyUseView>,
+    /// Version, and ETag.
+    pub generation: u64,
+}
+
+/// One place that a policy is attached to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = PolicyUse)]
+pub struct PolicyUseView {
+    #[schema(value_type = PolicyLevelShape)]
+    pub level: PolicyLevel,
+    /// Null for the site.
+    #[schema(value_type = Option<String>, format = Uuid)]
+    pub id: Option<Uuid>,
+    /// Name of the domain or the user, `DOMAIN/PROJECT` for a project; empty for the site.
+    pub name: String,
+}
+
+/// Limits; null or left out: the policy says nothing of that.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Limits)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitsBody {
+    /// Sessions that wait at once; a launch beyond it is refused.
+    pub waiting: Option<u64>,
+    /// Bytes of commands and variables of sessions that wait.
+    pub waiting_bytes: Option<u64>,
+    /// Sessions that have a place at once; what is beyond it waits, here and in the next three.
+    pub sessions: Option<u64>,
+    /// GPUs that they hold, at most two decimals.
+    #[schema(value_type = Option<f64>, minimum = 0)]
+    pub gpu: Option<GpuShare>,
+    /// Cores.
+    #[schema(value_type = Option<f64>, minimum = 0)]
+    pub cpu: Option<CpuShare>,
+    /// Bytes.
+    #[schema(value_type = Option<u64>)]
+    pub memory: Option<Bytes>,
+    /// Of one session; a larger one is refused, here and in the next three.
+    #[schema(value_type = Option<f64>, minimum = 0)]
+    pub gpu_each: Option<GpuShare>,
+    /// Cores.
+    #[schema(value_type = Option<f64>, minimum = 0)]
+    pub cpu_each: Option<CpuShare>,
+    /// Bytes.
+    #[schema(value_type = Option<u64>)]
+    pub memory_each: Option<Bytes>,
+    /// How long a session runs; one that names no limit gets this one.
+    #[schema(minimum = 1)]
+    pub runtime_seconds: Option<u64>,
+}
+
+impl From<PolicyLimits> for LimitsBody {
+    fn from(limits: PolicyLimits) -> Self {
+        let hundredths = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+        Self {
+            waiting: limits.waiting,
+            waiting_bytes: limits.waiting_bytes,
+            sessions: limits.sessions,
+            gpu: limits.gpu.map(hundredths).map(GpuShare),
+            cpu: limits.cpu.map(hundredths).map(CpuShare),
+            memory: limits.memory.map(Bytes),
+            gpu_each: limits.gpu_each.map(hundredths).map(GpuShare),
+            cpu_each: limits.cpu_each.map(hundredths).map(CpuShare),
+            memory_each: limits.memory_each.map(Bytes),
+            runtime_seconds: limits.runtime_seconds,
+        }
+    }
+}
+
+impl From<LimitsBody> for PolicyLimits {
+    fn from(limits: LimitsBody) -> Self {
+        Self {
+            waiting: limits.waiting,
+            waiting_bytes: limits.waiting_bytes,
+            sessions: limits.sessions,
+            gpu: limits.gpu.map(|share| u64::from(share.0)),
+            cpu: limits.cpu.map(|share| u64::from(share.0)),
+            memory: limits.memory.map(|bytes| bytes.0),
+            gpu_each: limits.gpu_each.map(|share| u64::from(share.0)),
+            cpu_each: limits.cpu_each.map(|share| u64::from(share.0)),
+            memory_each: limits.memory_each.map(|bytes| bytes.0),
+            runtime_seconds: limits.runtime_seconds,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[schema(as = NewPolicy)]
+#[serde(deny_unknown_fields)]
+pub struct NewPolicyBody {
+    #[schema(pattern = "^[a-z0-9][a-z0-9._-]{0,62}$")]
+    pub name: String,
+    #[serde(default)]
+    pub limits: LimitsBody,
+}
+
+/// What is left out stays; `limits` are replaced as a whole.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[schema(as = PolicyPatch)]
+#[serde(default, deny_unknown_fields)]
+pub struct PolicyPatchBody {
+    #[schema(pattern = "^[a-z0-9][a-z0-9._-]{0,62}$")]
+    pub name: Option<String>,
+    pub limits: Option<LimitsBody>,
+}
+
+/// What a policy is attached to, or detached from.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[schema(as = NewPolicyUse)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyUseBody {
+    #[schema(value_type = PolicyLevelShape)]
+    pub level: PolicyLevel,
+    /// Name or id of the domain, project or user; left out for the site.
+    #[serde(default)]
+    pub subject: Option<String>,
+}
+
+/// The limit that holds, and the rule that it comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = EffectiveLimit)]
+pub struct EffectiveLimitView {
+    /// Its name in a policy.
+    pub key: String,
+    /// In the unit of the key, GPUs and cores in hundredths.
+    pub limit: u64,
+    pub used: u64,
+    /// 0 where more is in use than may be.
+    pub left: u64,
+    /// The same with units.
+    pub limit_text: String,
+    pub used_text: String,
+    #[schema(value_type = PolicyLevelShape)]
+    pub level: PolicyLevel,
+    /// Name of the policy; empty where none says anything and the built-in limit holds.
+    pub policy: String,
+}
+
+impl From<EffectiveLimit> for EffectiveLimitView {
+    fn from(limit: EffectiveLimit) -> Self {
+        let key: LimitKey = limit.key;
+        Self {
+            key: key.word().to_owned(),
+            limit: limit.value,
+            used: limit.used,
+            left: limit.left,
+            limit_text: key.told(limit.value),
+            used_text: key.told(limit.used),
+            level: limit.level,
+            policy: limit.policy,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The commands on policies, and on the limits that hold.
+
+use api::policies::PolicyView;
+use hyper::Method;
+use rules::units::{Bytes, CpuShare, GpuShare};
+use serde_json::{Map, Value, json};
+
+use super::args::{LimitFlags, PolicyCommand, PolicyPlace};
+use super::client::{Extra, HttpClient, encoded};
+use super::error::CliError;
+use super::output::OutputStyle;
+use super::{columns, print, values};
+
+pub(super) async fn policy(
+    client: &HttpClient,
+    view: &OutputStyle,
+    request: PolicyCommand,
+) -> Result<u8, CliError> {
+    match request {
+        PolicyCommand::Ls => {
+            let body = client.get("/api/v1/policies").await?;
+            print(&view.list(&body, columns::POLICIES)?);
+        }
+        PolicyCommand::Get { policy } => {
+            let body = client.get(&path(&policy)).await?;
+            print(&view.one(&body, columns::POLICIES)?);
+        }
+        PolicyCommand::Create { name, limits } => {
+            let body = json!({"name": name, "limits": said(&limits, Map::new())?});
+            let made = client.send::<PolicyView>("/api/v1/policies", &body).await?;
+            print(&view.said(&made.body, &made.read.name)?);
+        }
+        PolicyCommand::Set { policy, limits } => {
+            let now = client
+                .call(Method::GET, &path(&policy), Extra::default())
+                .await?;
+            let tag = now.header("etag").unwrap_or("*").to_owned();
+            let before = now.json()?["limits"].as_object().cloned();
+            let body = json!({"limits": said(&limits, before.unwrap_or_default())?});
+            let mut extra = Extra::json(&body).header("If-Match", tag);
+            extra.content_type = Some("application/merge-patch+json");
+            let changed = client.call(Method::PATCH, &path(&policy), extra).await?;
+            print(&view.one(&changed.json()?, columns::POLICIES)?);
+        }
+        PolicyCommand::Rm { policies } => {
+            for policy in policies {
+                client
+                    .call(Method::DELETE, &path(&policy), Extra::default())
+                    .await?;
+                print(&view.said(&json!({"name": policy}), &format!("{policy}  removed"))?);
+            }
+        }
+        PolicyCommand::Attach { policy, place } => {
+            let (level, subject) = of(&place);
+            let body = json!({"level": level, "subject": subject});
+            let path = format!("{}/uses", path(&policy));
+            let set = client.call(Method::PUT, &path, Extra::json(&body)).await?;
+            let told = format!("{policy}  {level} {}", subject.unwrap_or_default());
+            print(&view.said(&set.json()?, told.trim_end())?);
+        }
+        PolicyCommand::Detach { policy, place } => {
+            let (level, subject) = of(&place);
+            let mut path = format!("{}/uses?level={level}", path(&policy));
+            if let Some(subject) = subject {
+                path.push_str(&format!("&subject={}", encoded(subject)));
+            }
+            let left = client.call(Method::DELETE, &path, Extra::default()).await?;
+            print(&view.said(&left.json()?, &format!("{policy}  detached"))?);
+        }
+    }
+    Ok(0)
+}
+
+pub(super) async fn limits(
+    client: &HttpClient,
+    view: &OutputStyle,
+    user: Option<&str>,
+    project: Option<&str>,
+) -> Result<u8, CliError> {
+    let mut path = "/api/v1/effective-limits?".to_owned();
+    for (name, value) in [("user", user), ("project", project)] {
+        if let Some(value) = value {
+            path.push_str(&format!("{name}={}&", encoded(value)));
+        }
+    }
+    let body = client.get(path.trim_end_matches(['&', '?'])).await?;
+    print(&view.list(&body, columns::LIMITS)?);
+    Ok(0)
+}
+
+fn path(policy: &str) -> String {
+    format!("/api/v1/policies/{}", encoded(policy))
+}
+
+fn of(place: &PolicyPlace) -> (&'static str, Option<&str>) {
+    match (&place.domain, &place.project, &place.user) {
+        (Some(domain), _, _) => ("domain", Some(domain)),
+        (_, Some(project), _) => ("project", Some(project)),
+        (_, _, Some(user)) => ("user", Some(user)),
+        _ => ("site", None),
+    }
+}
+
+/// The limits before, with those that the flags name; `none` takes one out.
+fn said(flags: &LimitFlags, mut before: Map<String, Value>) -> Result<Value, CliError> {
+    let number = |text: &str| text.parse::<u64>().map(Value::from).ok();
+    let bytes = |text: &str| Some(Value::from(Bytes::parse(text).ok()?.0));
+    let gpu = |text: &str| serde_json::to_value(GpuShare::parse(text).ok()?).ok();
+    let cpu = |text: &str| serde_json::to_value(CpuShare::parse(text).ok()?).ok();
+    let time = |text: &str| values::seconds(text).ok().map(Value::from);
+    type Reading<'a> = &'a dyn Fn(&str) -> Option<Value>;
+    let all: [(&str, &Option<String>, Reading<'_>); 10] = [
+        ("waiting", &flags.waiting, &number),
+        ("waiting_bytes", &flags.waiting_bytes, &bytes),
+        ("sessions", &flags.sessions, &number),
+        ("gpu", &flags.gpu, &gpu),
+        ("cpu", &flags.cpu, &cpu),
+        ("memory", &flags.memory, &bytes),
+        ("gpu_each", &flags.gpu_each, &gpu),
+        ("cpu_each", &flags.cpu_each, &cpu),
+        ("memory_each", &flags.memory_each, &bytes),
+        ("runtime_seconds", &flags.runtime, &time),
+    ];
+    for (name, text, read) in all {
+        let Some(text) = text else {
+            continue;
+        };
+        let value = match text.as_str() {
+            "none" => Value::Null,
+            text => read(text)
+                .ok_or_else(|| CliError::usage(&format!("{text} is no limit for {name}.")))?,
+        };
+        before.insert(name.to_owned(), value);
+    }
+    Ok(Value::Object(before))
+}

@@ -1,0 +1,553 @@
+//! `/policies`: the named sets of limits, what each is attached to, and the forms that write, attach and detach them.
+
+use api::policies::{
+    LimitsBody, NewPolicyBody, PolicyPatchBody, PolicyUseBody, PolicyUseView, PolicyView,
+};
+use askama::Template;
+use axum::Router;
+use axum::extract::{Form, Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::{get, post};
+use rules::permissions::Permission;
+use rules::quota::{LimitKey, LimitKind, PolicyLevel, PolicyLimits};
+use rules::refusal::Refusal;
+use rules::refusals;
+use rules::units::{Bytes, CpuShare, GpuShare};
+use serde::Deserialize;
+use server::Failure;
+use server::access::Caller;
+use server::actions::policies;
+
+use super::authentication::PageCaller;
+use super::components::{self, Choice};
+use super::dialog::{self, DialogForm, DialogPage};
+use super::form_faults::RefusedForm;
+use super::layout::{Nav, PageLayout};
+use super::request_context::RequestContext;
+use super::responses::encoded;
+use super::typed::point;
+use super::{PagesContext, launch, layout, responses};
+use crate::doors::text::Text;
+
+const PATH: &str = "/policies";
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/policies.html")]
+pub struct PoliciesPage {
+    pub t: Text,
+    pub f: PageLayout,
+    pub may_change: bool,
+    pub rows: Vec<PolicyRow>,
+    pub name: String,
+}
+
+/// One row of the list.
+pub struct PolicyRow {
+    pub href: String,
+    pub name: String,
+    pub limits: Vec<String>,
+    pub uses: Vec<String>,
+}
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/policy.html")]
+pub struct PolicyPage {
+    pub t: Text,
+    pub f: PageLayout,
+    pub may_change: bool,
+    pub name: String,
+    /// Its own address.
+    pub here: String,
+    pub groups: Vec<LimitGroup>,
+    pub uses: Vec<UseRow>,
+    pub levels: Vec<Choice>,
+    pub subject: String,
+}
+
+/// Limits of one kind.
+pub struct LimitGroup {
+    pub title: &'static str,
+    pub lead: &'static str,
+    pub fields: Vec<LimitField>,
+}
+
+/// One limit in the form.
+pub struct LimitField {
+    pub key: &'static str,
+    pub label: &'static str,
+    pub value: String,
+    pub example: &'static str,
+}
+
+/// One place that the policy is attached to.
+pub struct UseRow {
+    pub level: &'static str,
+    pub name: String,
+    /// Where the question about detaching is.
+    pub detach: String,
+}
+
+pub(super) fn router() -> Router<PagesContext> {
+    Router::new()
+        .route("/policies", get(list).post(create))
+        .route("/policies/{id}", get(show).post(change))
+        .route("/policies/{id}/attach", post(attach))
+        .route("/policies/{id}/detach", get(ask_detach).post(detach))
+        .route("/policies/{id}/remove", get(ask_remove).post(remove))
+}
+
+fn failed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    failure: &Failure,
+) -> Response {
+    let frame = layout(console, visit, caller, Nav::Policies);
+    responses::failure(console, visit, Some(frame), failure)
+}
+
+fn level_name(t: Text, level: PolicyLevel) -> &'static str {
+    match level {
+        PolicyLevel::Site => t.policies_site(),
+        PolicyLevel::Domain => t.projects_domain(),
+        PolicyLevel::Project => t.sessions_project(),
+        PolicyLevel::User => t.projects_add_user(),
+    }
+}
+
+pub(super) fn key_name(t: Text, key: LimitKey) -> &'static str {
+    match key {
+        LimitKey::Waiting => t.users_limit_waiting(),
+        LimitKey::WaitingBytes => t.users_limit_waiting_bytes(),
+        LimitKey::Sessions => t.policies_sessions(),
+        LimitKey::Gpu => t.policies_gpu(),
+        LimitKey::Cpu => t.policies_cpu(),
+        LimitKey::Memory => t.policies_memory(),
+        LimitKey::GpuEach => t.policies_gpu_each(),
+        LimitKey::CpuEach => t.policies_cpu_each(),
+        LimitKey::MemoryEach => t.policies_memory_each(),
+        LimitKey::RuntimeSeconds => t.policies_runtime(),
+    }
+}
+
+/// An amount as people read it.
+pub(super) fn amount(visit: &RequestContext, key: LimitKey, value: u64) -> String {
+    match key {
+        LimitKey::RuntimeSeconds => components::span(visit.text, value),
+        LimitKey::Memory | LimitKey::MemoryEach | LimitKey::WaitingBytes => components::size(value),
+        key => key.told(value),
+    }
+}
+
+fn place(t: Text, used: &PolicyUseView) -> String {
+    match used.level {
+        PolicyLevel::Site => t.policies_site().to_owned(),
+        level => format!("{} {}", level_name(t, level), used.name),
+    }
+}
+
+async fn list(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
+    listed(&console, &visit, &caller, StatusCode::OK, "").await
+}
+
+async fn listed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    status: StatusCode,
+    name: &str,
+) -> Response {
+    let t = visit.text;
+    let known = match policies::list(&console.server, caller).await {
+        Ok(known) => known,
+        Err(failure) => return failed(console, visit, caller, &failure),
+    };
+    let page = PoliciesPage {
+        t,
+        f: layout(console, visit, caller, Nav::Policies),
+        may_change: caller.subject.can(Permission::SystemWrite),
+        rows: known
+            .iter()
+            .map(|policy| {
+                let limits = PolicyLimits::from(policy.limits);
+                let said = LimitKey::ALL.into_iter().filter_map(|key| {
+                    let value = amount(visit, key, limits.get(key)?);
+                    Some(format!("{}: {value}", key_name(t, key)))
+                });
+                PolicyRow {
+                    href: format!("{PATH}/{}", encoded(&policy.name)),
+                    name: policy.name.clone(),
+                    limits: said.collect(),
+                    uses: policy.uses.iter().map(|one| place(t, one)).collect(),
+                }
+            })
+            .collect(),
+        name: name.to_owned(),
+    };
+    responses::page(console, visit, status, &page)
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct NameForm {
+    name: String,
+}
+
+async fn create(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Form(sent): Form<NameForm>,
+) -> Response {
+    let asked = NewPolicyBody {
+        name: sent.name.clone(),
+        limits: LimitsBody::default(),
+    };
+    match policies::create(&console.server, &caller, asked).await {
+        Ok(made) => responses::see(&format!("{PATH}/{}", encoded(&made.name))),
+        Err(Failure::Refusal(refusal)) if caller.subject.can(Permission::SystemWrite) => {
+            let form = RefusedForm::new(visit.text, PATH, &refusal).otherwise_at("name");
+            let visit = visit.refusing(form);
+            let status = responses::status(&refusal);
+            listed(&console, &visit, &caller, status, &sent.name).await
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+async fn show(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    match policies::get(&console.server, &caller, &id).await {
+        Ok(policy) => {
+            let page = page(&console, &visit, &caller, &policy, &UseForm::default());
+            responses::page(&console, &visit, StatusCode::OK, &page)
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+fn page(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    policy: &PolicyView,
+    typed: &UseForm,
+) -> PolicyPage {
+    let t = visit.text;
+    let here = format!("{PATH}/{}", encoded(&policy.name));
+    let limits = PolicyLimits::from(policy.limits);
+    let group = |kind: LimitKind, title, lead| LimitGroup {
+        title,
+        lead,
+        fields: LimitKey::ALL
+            .into_iter()
+            .filter(|key| key.kind() == kind)
+            .map(|key| LimitField {
+                key: key.word(),
+                label: key_name(t, key),
+                value: limits
+                    .get(key)
+                    .map_or_else(String::new, |value| written(key, value)),
+                example: example(key),
+            })
+            .collect(),
+    };
+    PolicyPage {
+        t,
+        f: layout(console, visit, caller, Nav::Policies),
+        may_change: caller.subject.can(Permission::SystemWrite),
+        name: policy.name.clone(),
+        groups: vec![
+            group(LimitKind::Held, t.policies_held(), t.policies_held_lead()),
+            group(LimitKind::Each, t.policies_each(), t.policies_each_lead()),
+            group(
+                LimitKind::Queue,
+                t.policies_queue(),
+                t.policies_queue_lead(),
+            ),
+        ],
+        uses: policy
+            .uses
+            .iter()
+            .map(|one| UseRow {
+                level: level_name(t, one.level),
+                name: one.name.clone(),
+                detach: format!(
+                    "{here}/detach?level={}&subject={}",
+                    one.level.word(),
+                    encoded(&one.id.map_or_else(String::new, |id| id.to_string()))
+                ),
+            })
+            .collect(),
+        levels: PolicyLevel::ALL
+            .into_iter()
+            .rev()
+            .map(|level| {
+                let chosen = level.word() == typed.level;
+                Choice::new(level.word(), level_name(t, level), chosen)
+            })
+            .collect(),
+        subject: typed.subject.clone(),
+        here,
+    }
+}
+
+/// A limit as its field takes it.
+fn written(key: LimitKey, value: u64) -> String {
+    let hundredths = u32::try_from(value).unwrap_or(u32::MAX);
+    match key {
+        LimitKey::Gpu | LimitKey::GpuEach => GpuShare(hundredths).to_string(),
+        LimitKey::Cpu | LimitKey::CpuEach => CpuShare(hundredths).to_string(),
+        LimitKey::Memory | LimitKey::MemoryEach | LimitKey::WaitingBytes => {
+            Bytes(value).to_string()
+        }
+        LimitKey::RuntimeSeconds if value.is_multiple_of(3_600) => format!("{}h", value / 3_600),
+        LimitKey::RuntimeSeconds => format!("{value}s"),
+        LimitKey::Waiting | LimitKey::Sessions => value.to_string(),
+    }
+}
+
+fn example(key: LimitKey) -> &'static str {
+    match key {
+        LimitKey::Gpu | LimitKey::GpuEach => "1.5",
+        LimitKey::Cpu | LimitKey::CpuEach => "8",
+        LimitKey::Memory | LimitKey::MemoryEach => "32 GiB",
+        LimitKey::WaitingBytes => "16 MiB",
+        LimitKey::RuntimeSeconds => "12h",
+        LimitKey::Waiting | LimitKey::Sessions => "4",
+    }
+}
+
+/// What was typed into a field; None for nothing. Errors: `policy.limit-invalid` at the field.
+fn read(key: LimitKey, text: &str) -> Result<Option<u64>, Refusal> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let text = &*point(text);
+    let value = match key {
+        LimitKey::Gpu | LimitKey::GpuEach => GpuShare::parse(text).ok().map(|share| share.0.into()),
+        LimitKey::Cpu | LimitKey::CpuEach => CpuShare::parse(text).ok().map(|share| share.0.into()),
+        LimitKey::Memory | LimitKey::MemoryEach | LimitKey::WaitingBytes => {
+            Bytes::parse(text).ok().map(|bytes| bytes.0)
+        }
+        LimitKey::RuntimeSeconds => launch::span(text).ok().flatten(),
+        LimitKey::Waiting | LimitKey::Sessions => text.parse().ok(),
+    };
+    let refused = || refusals::policy_limit_invalid(example(key)).at(&format!("/{}", key.word()));
+    value.map(Some).ok_or_else(refused)
+}
+
+async fn change(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(sent): Form<Vec<(String, String)>>,
+) -> Response {
+    let field = |key: LimitKey| {
+        let mut all = sent.iter();
+        all.find(|(name, _)| name == key.word())
+            .map_or("", |(_, text)| text.as_str())
+    };
+    let changed = async {
+        let mut limits = PolicyLimits::NONE;
+        for key in LimitKey::ALL {
+            limits.set(key, read(key, field(key))?);
+        }
+        let patch = PolicyPatchBody {
+            name: None,
+            limits: Some(LimitsBody::from(limits)),
+        };
+        policies::change(&console.server, &caller, &id, patch, None).await
+    };
+    match changed.await {
+        Ok(policy) => {
+            let place = format!("{PATH}/{}", encoded(&policy.name));
+            responses::see_with(&place, "policy-changed", &policy.name)
+        }
+        Err(Failure::Refusal(refusal)) => {
+            let typed: Vec<(&str, &str)> = LimitKey::ALL
+                .into_iter()
+                .map(|key| (key.word(), field(key)))
+                .collect();
+            let action = format!("{PATH}/{}", encoded(&id));
+            let form = RefusedForm::new(visit.text, &action, &refusal).with(typed);
+            let use_form = UseForm::default();
+            again(&console, &visit, &caller, &id, form, &refusal, &use_form).await
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+async fn again(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    id: &str,
+    form: RefusedForm,
+    refusal: &Refusal,
+    typed: &UseForm,
+) -> Response {
+    let visit = visit.refusing(form);
+    match policies::get(&console.server, caller, id).await {
+        Ok(policy) => {
+            let page = page(console, &visit, caller, &policy, typed);
+            responses::page(console, &visit, responses::status(refusal), &page)
+        }
+        Err(failure) => failed(console, &visit, caller, &failure),
+    }
+}
+
+#[derive(Deserialize, Default, Clone)]
+#[serde(default)]
+struct UseForm {
+    level: String,
+    subject: String,
+}
+
+impl UseForm {
+    fn body(&self) -> PolicyUseBody {
+        PolicyUseBody {
+            level: PolicyLevel::parse(&self.level).unwrap_or(PolicyLevel::User),
+            subject: Some(self.subject.clone()),
+        }
+    }
+}
+
+async fn attach(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(sent): Form<UseForm>,
+) -> Response {
+    match policies::attach(&console.server, &caller, &id, sent.body()).await {
+        Ok(policy) => {
+            let place = format!("{PATH}/{}", encoded(&policy.name));
+            responses::see_with(&place, "policy-attached", &policy.name)
+        }
+        Err(Failure::Refusal(refusal)) => {
+            let action = format!("{PATH}/{}/attach", encoded(&id));
+            let form = RefusedForm::new(visit.text, &action, &refusal).otherwise_at("subject");
+            again(&console, &visit, &caller, &id, form, &refusal, &sent).await
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+fn question(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    back: String,
+    title: String,
+    lead: &str,
+) -> DialogPage {
+    DialogPage {
+        t: visit.text,
+        f: layout(console, visit, caller, Nav::Policies),
+        title,
+        lead: lead.to_owned(),
+        items: Vec::new(),
+        more: String::new(),
+        links: Vec::new(),
+        form: None,
+        back,
+    }
+}
+
+async fn ask_detach(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Query(asked): Query<UseForm>,
+) -> Response {
+    let t = visit.text;
+    let policy = match policies::get(&console.server, &caller, &id).await {
+        Ok(policy) => policy,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let back = format!("{PATH}/{}", encoded(&policy.name));
+    let title = t.policies_detach_title(policy.name.as_str());
+    let lead = t.policies_detach_lead();
+    let mut page = question(&console, &visit, &caller, back.clone(), title, lead);
+    let meant = asked.subject.parse::<uuid::Uuid>().ok();
+    let uses = policy.uses.iter();
+    page.items = uses
+        .filter(|one| one.level.word() == asked.level && one.id == meant)
+        .map(|one| place(t, one))
+        .collect();
+    page.form = Some(DialogForm {
+        action: format!("{back}/detach"),
+        fields: vec![("level", asked.level), ("subject", asked.subject)],
+        icon: "x",
+        go: t.policies_detach().to_owned(),
+        force: None,
+    });
+    dialog::answer(&console, &visit, Nav::Policies, page)
+}
+
+async fn detach(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(sent): Form<UseForm>,
+) -> Response {
+    let level = PolicyLevel::parse(&sent.level);
+    match policies::detach(&console.server, &caller, &id, level, Some(sent.subject)).await {
+        Ok(policy) => {
+            let place = format!("{PATH}/{}", encoded(&policy.name));
+            responses::see_with(&place, "policy-detached", &policy.name)
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+async fn ask_remove(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    let t = visit.text;
+    let policy = match policies::get(&console.server, &caller, &id).await {
+        Ok(policy) => policy,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let back = format!("{PATH}/{}", encoded(&policy.name));
+    let title = t.policies_remove_title(policy.name.as_str());
+    let lead = t.policies_remove_lead();
+    let mut page = question(&console, &visit, &caller, back.clone(), title, lead);
+    page.form = Some(DialogForm {
+        action: format!("{back}/remove"),
+        fields: Vec::new(),
+        icon: "trash-2",
+        go: t.policies_remove().to_owned(),
+        force: None,
+    });
+    dialog::answer(&console, &visit, Nav::Policies, page)
+}
+
+async fn remove(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    match policies::remove(&console.server, &caller, &id).await {
+        Ok(()) => responses::see_with(PATH, "policy-removed", &id),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}

@@ -1,0 +1,149 @@
+//! What policies bound of sessions that have a place: sums of a user, a project, a domain. Counts while places are given
+//! away; a session beyond a limit waits for its own, and holds back no other.
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+use crate::quota::{LimitKey, LimitKind, LimitUsage, PolicyLevel, ScopedPolicy};
+use crate::session::Session;
+use crate::world::ClusterSnapshot;
+
+/// Whose sums are bounded together; the site's policy bounds each user by themselves.
+type Account = (PolicyLevel, Uuid);
+
+/// Sums of those that a policy bounds; nothing is counted where none does.
+#[derive(Clone, Default)]
+pub(super) struct Bounds<'w> {
+    site: Option<&'w ScopedPolicy>,
+    scoped: BTreeMap<Account, &'w ScopedPolicy>,
+    held: BTreeMap<Account, LimitUsage>,
+    /// What those wait for who stand in front.
+    owed: BTreeMap<Account, LimitUsage>,
+}
+
+/// A limit that a session is beyond.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LimitHit<'w> {
+    pub(super) policy: &'w ScopedPolicy,
+    pub(super) key: LimitKey,
+    pub(super) limit: u64,
+    /// Of the sum, without the session.
+    pub(super) used: u64,
+    /// What the session needs of it.
+    pub(super) need: u64,
+}
+
+impl<'w> Bounds<'w> {
+    pub(super) fn new(world: &'w ClusterSnapshot) -> Self {
+        let mut bounds = Self::default();
+        let bounding = |policy: &&ScopedPolicy| policy.limits.says(LimitKind::Held);
+        for policy in world.limits.iter().filter(bounding) {
+            match policy.subject {
+                Some(subject) => {
+                    bounds.scoped.insert((policy.level, subject), policy);
+                }
+                None => bounds.site = Some(policy),
+            }
+        }
+        bounds
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.site.is_none() && self.scoped.is_empty()
+    }
+
+    /// The same with nobody in front.
+    pub(super) fn bare(&self) -> Self {
+        Self {
+            owed: BTreeMap::new(),
+            ..self.clone()
+        }
+    }
+
+    /// The accounts of a session that are bounded, each with its policies.
+    fn of(&self, session: &Session) -> Vec<(Account, &'w ScopedPolicy)> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let user = (PolicyLevel::User, session.owner.0);
+        let mut all: Vec<(Account, &'w ScopedPolicy)> =
+            self.site.map(|site| (user, site)).into_iter().collect();
+        for account in [
+            (PolicyLevel::Domain, session.domain.0),
+            (PolicyLevel::Project, session.project.0),
+            user,
+        ] {
+            all.extend(self.scoped.get(&account).map(|policy| (account, *policy)));
+        }
+        all
+    }
+
+    fn accounts(&self, session: &Session) -> Vec<Account> {
+        let mut accounts: Vec<Account> = self.of(session).into_iter().map(|(one, _)| one).collect();
+        accounts.sort_unstable();
+        accounts.dedup();
+        accounts
+    }
+
+    pub(super) fn hold(&mut self, session: &Session, amount: LimitUsage) {
+        for account in self.accounts(session) {
+            let sum = self.held.entry(account).or_default();
+            *sum = sum.plus(amount);
+        }
+    }
+
+    pub(super) fn free(&mut self, session: &Session, amount: LimitUsage) {
+        for account in self.accounts(session) {
+            let sum = self.held.entry(account).or_default();
+            *sum = sum.minus(amount);
+        }
+    }
+
+    /// Notes that a session waits in front.
+    pub(super) fn owe(&mut self, session: &Session, amount: LimitUsage) {
+        for account in self.accounts(session) {
+            let sum = self.owed.entry(account).or_default();
+            *sum = sum.plus(amount);
+        }
+    }
+
+    /// The first limit that the session is beyond: of the widest level, in the order of the keys. `owed`: once those in
+    /// front have started.
+    pub(super) fn hit(
+        &self,
+        session: &Session,
+        need: LimitUsage,
+        owed: bool,
+    ) -> Option<LimitHit<'w>> {
+        self.of(session).into_iter().find_map(|(account, policy)| {
+            let sum = |sums: &BTreeMap<Account, LimitUsage>| {
+                sums.get(&account).copied().unwrap_or_default()
+            };
+            let mut used = sum(&self.held);
+            if owed {
+                used = used.plus(sum(&self.owed));
+            }
+            LimitKey::ALL
+                .into_iter()
+                .filter(|key| key.kind() == LimitKind::Held && need.get(*key) > 0)
+                .find_map(|key| {
+                    let limit = policy.limits.get(key)?;
+                    let (used, need) = (used.get(key), need.get(key));
+                    (used.saturating_add(need) > limit).then_some(LimitHit {
+                        policy,
+                        key,
+                        limit,
+                        used,
+                        need,
+                    })
+                })
+        })
+    }
+
+    /// Whether both are bounded by one policy, so that one starting can hold the other back.
+    pub(super) fn share_account(&self, one: &Session, other: &Session) -> bool {
+        let others = self.accounts(other);
+        self.accounts(one).iter().any(|own| others.contains(own))
+    }
+}

@@ -1,0 +1,338 @@
+//! What a user may do with policies: administrators of the site write and attach them, users see which limits hold for
+//! them. Lowering a limit ends nothing.
+
+use api::policies::{
+    EffectiveLimitView, LimitsBody, NewPolicyBody, PolicyPatchBody, PolicyUseBody, PolicyUseView,
+    PolicyView,
+};
+use rules::names::{PolicyId, TenantName, UserId};
+use rules::permissions::{Permission, may};
+use rules::quota::{PolicyLevel, PolicyLimits};
+use rules::refusal::Refusal;
+use rules::refusals;
+use rules::tenancy::Scope;
+use uuid::Uuid;
+
+use super::accounts::find as find_user;
+use super::tenancy::{find_domain, find_project, project_for_launch};
+use super::{allowed, sessions, somewhere};
+use crate::access::Caller;
+use crate::catalog::events::NewEvent;
+use crate::catalog::policies::{PolicyRecord, PolicySubjects};
+use crate::catalog::{Lane, ReadTransaction, Rows};
+use crate::{Failure, Server};
+
+/// Policies of a site. Higher: their list is long. Lower: sites with many courses name fewer.
+const MAX_POLICIES: usize = 500;
+
+/// All policies with what they are attached to, by name; for administrators and auditors of the site.
+pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<PolicyView>, Failure> {
+    may(&caller.subject, Permission::SystemRead, &Scope::SITE)?;
+    server.catalog().read_now("list policies", |view| {
+        let rows = view.policies()?;
+        rows.into_iter().map(|row| show(view, row)).collect()
+    })
+}
+
+/// One policy, by id or name. Errors: `policy.not-found`.
+pub async fn get(server: &Server, caller: &Caller, which: &str) -> Result<PolicyView, Failure> {
+    may(&caller.subject, Permission::SystemRead, &Scope::SITE)?;
+    server.catalog().read_now("show a policy", |view| {
+        let row = find(view, which)?;
+        show(view, row)
+    })
+}
+
+/// Makes a policy, attached to nothing.
+///
+/// Errors: `policy.name-invalid`, `policy.name-taken`, `policy.too-many`.
+pub async fn create(
+    server: &Server,
+    caller: &Caller,
+    asked: NewPolicyBody,
+) -> Result<PolicyView, Failure> {
+    may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
+    let (name, limits) = (name_of(&asked.name)?, PolicyLimits::from(asked.limits));
+    let actor = caller.name.clone();
+    server
+        .catalog()
+        .write(Lane::Requests, "make a policy", move |rows| {
+            if rows.policies()?.len() >= MAX_POLICIES {
+                return Err(refusals::policy_too_many(MAX_POLICIES).into());
+            }
+            let policy = PolicyRecord {
+                id: PolicyId::make(rows.now, base::observe::random()),
+                name,
+                limits,
+                generation: 1,
+            };
+            rows.insert_policy(&policy)?;
+            let told = told(&policy.limits);
+            note(rows, actor.as_str(), &policy, "policy.added", "", &told)?;
+            show(rows, policy)
+        })
+        .await
+}
+
+/// Changes a policy's name or limits. What runs goes on; what waits is judged by the new limits.
+///
+/// Errors: `policy.not-found`, `policy.stale`, `policy.name-invalid`, `policy.name-taken`.
+pub async fn change(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    patch: PolicyPatchBody,
+    if_match: Option<u64>,
+) -> Result<PolicyView, Failure> {
+    may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
+    let name = patch.name.as_deref().map(name_of).transpose()?;
+    let limits = patch.limits.map(PolicyLimits::from);
+    let (actor, which) = (caller.name.clone(), which.to_owned());
+    server
+        .catalog()
+        .write(Lane::Requests, "change a policy", move |rows| {
+            let policy = find(rows, &which)?;
+            if if_match.is_some_and(|seen| seen != policy.generation) {
+                return Err(refusals::policy_stale(&policy.name, policy.generation).into());
+            }
+            let changed = PolicyRecord {
+                name: name.unwrap_or_else(|| policy.name.clone()),
+                limits: limits.unwrap_or(policy.limits),
+                ..policy.clone()
+            };
+            if changed == policy {
+                return show(rows, policy);
+            }
+            rows.put_policy(&changed)?;
+            let (before, after) = match changed.limits == policy.limits {
+                true => (policy.name.clone(), changed.name.clone()),
+                false => (told(&policy.limits), told(&changed.limits)),
+            };
+            let actor = actor.as_str();
+            note(rows, actor, &changed, "policy.changed", &before, &after)?;
+            let again = find(rows, &policy.id.to_string())?;
+            show(rows, again)
+        })
+        .await
+}
+
+/// Removes a policy that is attached to nothing. Errors: `policy.not-found`, `policy.in-use`.
+pub async fn remove(server: &Server, caller: &Caller, which: &str) -> Result<(), Failure> {
+    may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
+    let (actor, which) = (caller.name.clone(), which.to_owned());
+    server
+        .catalog()
+        .write(Lane::Requests, "remove a policy", move |rows| {
+            let policy = find(rows, &which)?;
+            let uses = uses_of(rows, policy.id)?.len();
+            if uses > 0 {
+                return Err(refusals::policy_in_use(&policy.name, uses).into());
+            }
+            rows.forget_policy(policy.id)?;
+            let told = told(&policy.limits);
+            note(rows, actor.as_str(), &policy, "policy.removed", &told, "")
+        })
+        .await
+}
+
+/// Attaches a policy to the site, a domain, a project or a user, in the place of the one that was there.
+///
+/// Errors: `policy.not-found`, `domain.not-found`, `project.not-found`, `user.not-found`.
+pub async fn attach(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    to: PolicyUseBody,
+) -> Result<PolicyView, Failure> {
+    may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
+    let (caller, which) = (caller.clone(), which.to_owned());
+    server
+        .catalog()
+        .write(Lane::Requests, "attach a policy", move |rows| {
+            let policy = find(rows, &which)?;
+            let (subject, whose) = subject(rows, &caller, &to)?;
+            rows.put_policy_use(to.level, subject, policy.id)?;
+            let told = place(to.level, &whose);
+            let actor = caller.name.as_str();
+            note(rows, actor, &policy, "policy.attached", "", &told)?;
+            show(rows, policy)
+        })
+        .await
+}
+
+/// Takes the policy away that is attached there. The site falls back to the limits that are built in.
+///
+/// Errors: `policy.not-attached`, `policy.level-unknown`; as `attach`.
+pub async fn detach(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    level: Option<PolicyLevel>,
+    subject_name: Option<String>,
+) -> Result<PolicyView, Failure> {
+    may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
+    let from = PolicyUseBody {
+        level: level.ok_or_else(|| refusals::policy_level_unknown().at("/level"))?,
+        subject: subject_name,
+    };
+    let (caller, which) = (caller.clone(), which.to_owned());
+    server
+        .catalog()
+        .write(Lane::Requests, "detach a policy", move |rows| {
+            let policy = find(rows, &which)?;
+            let (subject, whose) = subject(rows, &caller, &from)?;
+            let uses = uses_of(rows, policy.id)?;
+            let there = |one: &PolicyUseView| one.level == from.level && one.id == subject;
+            if !uses.iter().any(there) {
+                return Err(refusals::policy_not_attached().into());
+            }
+            rows.forget_policy_use(from.level, subject)?;
+            let told = place(from.level, &whose);
+            let actor = caller.name.as_str();
+            note(rows, actor, &policy, "policy.detached", &told, "")?;
+            show(rows, policy)
+        })
+        .await
+}
+
+/// The limits that hold for a user in a project, each with the rule that it comes from and what is in use of it. The
+/// caller's own where no user is named, their first project where none is.
+///
+/// Errors: `user.not-found`, `project.not-found`, `project.none`.
+pub async fn effective(
+    server: &Server,
+    caller: &Caller,
+    user: Option<&str>,
+    project: Option<&str>,
+) -> Result<Vec<EffectiveLimitView>, Failure> {
+    allowed(caller, Permission::Me)?;
+    if user.is_some() {
+        somewhere(caller, Permission::UsersRead)?;
+    }
+    let now = server.clock().now();
+    server.catalog().read_now("show limits", |view| {
+        let subject = match user {
+            Some(who) => {
+                let user = find_user(view, &caller.subject, Permission::UsersRead, who)?;
+                rules::permissions::Subject {
+                    user: user.id,
+                    grants: user.grants_at(now),
+                    domain: user.domain,
+                    scopes: None,
+                }
+            }
+            None => caller.subject.clone(),
+        };
+        let (domain, project) = project_for_launch(view, &subject, project, now)?;
+        let subjects = PolicySubjects {
+            domain,
+            project,
+            user: subject.user,
+        };
+        let limits = sessions::effective_limits(view, &subjects)?;
+        Ok(limits.into_iter().map(EffectiveLimitView::from).collect())
+    })
+}
+
+fn name_of(typed: &str) -> Result<String, Refusal> {
+    match TenantName::parse(typed.trim()) {
+        Ok(name) => Ok(name.to_string()),
+        Err(_) => Err(refusals::policy_name_invalid().at("/name")),
+    }
+}
+
+fn find(view: &ReadTransaction<'_>, which: &str) -> Result<PolicyRecord, Failure> {
+    let found = view.policy_called(which)?;
+    found.ok_or_else(|| refusals::policy_not_found().into())
+}
+
+fn uses_of(view: &ReadTransaction<'_>, id: PolicyId) -> Result<Vec<PolicyUseView>, Failure> {
+    let all = view.policy_uses()?.into_iter();
+    let own = all.filter(|(policy, _)| *policy == id);
+    Ok(own
+        .map(|(_, one)| PolicyUseView {
+            level: one.level,
+            id: one.subject,
+            name: one.whose,
+        })
+        .collect())
+}
+
+fn show(view: &ReadTransaction<'_>, policy: PolicyRecord) -> Result<PolicyView, Failure> {
+    Ok(PolicyView {
+        id: policy.id.0,
+        uses: uses_of(view, policy.id)?,
+        name: policy.name,
+        limits: LimitsBody::from(policy.limits),
+        generation: policy.generation,
+    })
+}
+
+/// Id and name of what is meant.
+fn subject(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    of: &PolicyUseBody,
+) -> Result<(Option<Uuid>, String), Failure> {
+    let which = of.subject.as_deref().unwrap_or_default().trim();
+    let at = |failure: Failure| match failure {
+        Failure::Refusal(refusal) => Failure::from(refusal.at("/subject")),
+        fault @ Failure::Fault(_) => fault,
+    };
+    let subject = &caller.subject;
+    Ok(match of.level {
+        PolicyLevel::Site => (None, String::new()),
+        PolicyLevel::Domain => {
+            let domain = find_domain(view, subject, which).map_err(at)?;
+            (Some(domain.id.0), domain.name.to_string())
+        }
+        PolicyLevel::Project => {
+            let permission = Permission::ProjectsWrite;
+            let project = find_project(view, subject, permission, which).map_err(at)?;
+            (Some(project.id.0), project.name.to_string())
+        }
+        PolicyLevel::User => {
+            let user = find_user(view, subject, Permission::UsersWrite, which).map_err(at)?;
+            let UserId(id) = user.id;
+            (Some(id), user.name.to_string())
+        }
+    })
+}
+
+/// `gpu 1.5 GPU, sessions 4`; empty where it says nothing.
+fn told(limits: &PolicyLimits) -> String {
+    let said = rules::quota::LimitKey::ALL.into_iter().filter_map(|key| {
+        let value = limits.get(key)?;
+        Some(format!("{} {}", key.word(), key.told(value)))
+    });
+    said.collect::<Vec<_>>().join(", ")
+}
+
+fn place(level: PolicyLevel, whose: &str) -> String {
+    match level {
+        PolicyLevel::Site => "site".to_owned(),
+        level => format!("{} {whose}", level.word()),
+    }
+}
+
+fn note(
+    rows: &Rows<'_>,
+    actor: &str,
+    policy: &PolicyRecord,
+    code: &str,
+    before: &str,
+    after: &str,
+) -> Result<(), Failure> {
+    rows.note(NewEvent {
+        actor,
+        topic: "system",
+        object: &policy.name,
+        scope: Scope::SITE,
+        code,
+        before,
+        after,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! Policies through the actions that doors call: who writes them, where they hold, and which rule is named.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use rules::units::GpuShare;
+use rules::users::Role;
+
+use super::super::users;
+use super::*;
+use crate::access::{set_up, setup_link, sign_in};
+use crate::code;
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
+const GOOD: &str = "correct horse battery";
+
+async fn a_server() -> (Server, Caller, Caller) {
+    let server = Server::for_tests();
+    let setup = setup_link(&server).unwrap();
+    let boss = set_up(&server, &setup, "boss", GOOD, HERE).await.unwrap();
+    users::create(&server, &boss.caller, "mina", Role::User, GOOD)
+        .await
+        .unwrap();
+    let mina = sign_in(&server, "mina", GOOD, HERE).await.unwrap();
+    (server, boss.caller, mina.caller)
+}
+
+fn new(name: &str, limits: LimitsBody) -> NewPolicyBody {
+    NewPolicyBody {
+        name: name.to_owned(),
+        limits,
+    }
+}
+
+fn to(level: PolicyLevel, subject: &str) -> PolicyUseBody {
+    PolicyUseBody {
+        level,
+        subject: Some(subject.to_owned()),
+    }
+}
+
+#[tokio::test]
+async fn a_policy_is_written_attached_and_taken_away_again() {
+    let (server, boss, mina) = a_server().await;
+    let limits = LimitsBody {
+        sessions: Some(3),
+        gpu: Some(GpuShare(150)),
+        ..LimitsBody::default()
+    };
+    let made = create(&server, &boss, new("students", limits))
+        .await
+        .unwrap();
+    assert_eq!((made.uses.len(), made.limits), (0, limits));
+    assert_eq!(
+        code(create(&server, &boss, new("students", limits)).await),
+        "policy.name-taken"
+    );
+    for name in ["", "Bad Name", &"x".repeat(64)] {
+        assert_eq!(
+            code(create(&server, &boss, new(name, limits)).await),
+            "policy.name-invalid"
+        );
+    }
+    for (level, subject, expected) in [
+        (PolicyLevel::User, "nobody", "user.not-found"),
+        (PolicyLevel::Project, "nowhere", "project.not-found"),
+        (PolicyLevel::Domain, "", "domain.not-found"),
+    ] {
+        let refused = attach(&server, &boss, "students", to(level, subject)).await;
+        assert_eq!(code(refused), expected);
+    }
+    attach(&server, &boss, "students", to(PolicyLevel::User, "mina"))
+        .await
+        .unwrap();
+    let held = effective(&server, &mina, None, None).await.unwrap();
+    let of = |key: &str| held.iter().find(|limit| limit.key == key).cloned();
+    let gpu = of("gpu").unwrap();
+    assert_eq!(
+        (gpu.limit, &*gpu.policy, &*gpu.limit_text),
+        (150, "students", "1.5 GPU")
+    );
+    // The site's own policy says something of what waits, and nothing of what this one does.
+    assert_eq!(of("waiting").unwrap().policy, "default");
+    assert_eq!(of("memory"), None);
+    assert_eq!(
+        code(effective(&server, &mina, Some("boss"), None).await),
+        "role.administrator-needed"
+    );
+    let seen = effective(&server, &boss, Some("mina"), Some("default")).await;
+    assert_eq!(seen.unwrap(), held);
+
+    // A stricter one of the project wins, and one that is looser changes nothing.
+    for (name, sessions, expected) in [("strict", 1, "strict"), ("loose", 9, "students")] {
+        let limits = LimitsBody {
+            sessions: Some(sessions),
+            ..LimitsBody::default()
+        };
+        create(&server, &boss, new(name, limits)).await.unwrap();
+        attach(
+            &server,
+            &boss,
+            name,
+            to(PolicyLevel::Project, "default/default"),
+        )
+        .await
+        .unwrap();
+        let held = effective(&server, &mina, None, None).await.unwrap();
+        let sessions = held.iter().find(|limit| limit.key == "sessions").unwrap();
+        assert_eq!(sessions.policy, expected);
+    }
+    // The second took the place of the first.
+    let strict = get(&server, &boss, "strict").await.unwrap();
+    assert!(strict.uses.is_empty());
+    assert_eq!(code(remove(&server, &boss, "loose").await), "policy.in-use");
+    let user = Some(PolicyLevel::User);
+    let wrong = detach(&server, &boss, "strict", user, Some("mina".to_owned())).await;
+    assert_eq!(code(wrong), "policy.not-attached");
+    let left = detach(&server, &boss, "students", user, Some("mina".to_owned())).await;
+    assert!(left.unwrap().uses.is_empty());
+    remove(&server, &boss, "strict").await.unwrap();
+    assert_eq!(
+        code(get(&server, &boss, "strict").await),
+        "policy.not-found"
+    );
+    for number in 0..MAX_POLICIES - 3 {
+        let name = format!("p{number}");
+        create(&server, &boss, new(&name, limits)).await.unwrap();
+    }
+    let more = create(&server, &boss, new("more", limits)).await;
+    assert_eq!(code(more), "policy.too-many");
+}
+
+#[tokio::test]
+async fn a_change_names_its_version_and_a_user_changes_none() {
+    let (server, boss, mina) = a_server().await;
+    let limits = LimitsBody {
+        waiting: Some(7),
+        ..LimitsBody::default()
+    };
+    let patch = || PolicyPatchBody {
+        name: None,
+        limits: Some(limits),
+    };
+    let stale = change(&server, &boss, "default", patch(), Some(9)).await;
+    assert_eq!(code(stale), "policy.stale");
+    let changed = change(&server, &boss, "default", patch(), Some(1)).await;
+    assert_eq!(changed.unwrap().generation, 2);
+    let held = effective(&server, &mina, None, None).await.unwrap();
+    assert_eq!((held[0].limit, held[0].used), (7, 0));
+    // What it no longer says falls back to what is built in.
+    assert_eq!(held[1].limit, 16 << 20);
+    let denied = "role.administrator-needed";
+    assert_eq!(code(list(&server, &mina).await), denied);
+    assert_eq!(
+        code(create(&server, &mina, new("own", limits)).await),
+        denied
+    );
+    assert_eq!(
+        code(change(&server, &mina, "default", patch(), None).await),
+        denied
+    );
+    assert_eq!(code(remove(&server, &mina, "default").await), denied);
+    let own = to(PolicyLevel::User, "mina");
+    assert_eq!(code(attach(&server, &mina, "default", own).await), denied);
+}

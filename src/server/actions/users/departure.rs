@@ -1,0 +1,145 @@
+//! A user leaves: what that ends is told first, then ended as one. Sessions stop, or run until a time; the account goes
+//! once the last of them is over. History keeps the name.
+
+use api::sessions::Owner;
+use api::users::{DepartingSessions, DepartureBody, DepartureView};
+use rules::session::{DesiredState, Session};
+
+use super::*;
+
+/// Days that sessions of a user who left may go on. Higher: a forgotten session holds its GPU for longer.
+const MAX_DAYS: u64 = 90;
+
+/// What a departure would end. Changes nothing.
+///
+/// Errors: as `depart`.
+pub async fn plan(
+    server: &Server,
+    caller: &Caller,
+    who: &str,
+    asked: DepartureBody,
+) -> Result<DepartureView, Failure> {
+    somewhere(caller, Permission::UsersWrite)?;
+    let now = server.clock().now();
+    let (caller, who) = (caller.clone(), who.to_owned());
+    server
+        .catalog()
+        .read("plan a departure", move |view| {
+            let departs_at = departs_at(&asked, now)?;
+            let user = leaving(view, &caller, &who)?;
+            let (ends, _) = ends(view, &user, departs_at)?;
+            Ok(ends)
+        })
+        .await
+}
+
+/// Lets a user leave: waiting sessions are cancelled, running ones stop or get an end, sign-ins, tokens and invitations
+/// are gone at once. The account is suspended, and removed once its last session is over.
+///
+/// Errors: `user.not-found`, `user.self`, `user.last-administrator`, `departure.until`.
+pub async fn depart(
+    server: &Server,
+    caller: &Caller,
+    who: &str,
+    asked: DepartureBody,
+) -> Result<DepartureView, Failure> {
+    somewhere(caller, Permission::UsersWrite)?;
+    let (caller, who) = (caller.clone(), who.to_owned());
+    server
+        .catalog()
+        .write(Lane::Requests, "let a user leave", move |rows| {
+            let departs_at = departs_at(&asked, rows.now)?;
+            let user = leaving(rows, &caller, &who)?;
+            keep_an_administrator(rows, &user)?;
+            let (ends, live) = ends(rows, &user, departs_at)?;
+            for session in live {
+                let by = caller.name.clone();
+                rows.edit_session(session.id, by.as_str(), None, |session| {
+                    Ok(ended_or_limited(session, &asked, departs_at, &by, rows.now))
+                })?;
+            }
+            rows.forget_proofs(user.id)?;
+            let changed = User {
+                suspended: true,
+                departs_at: Some(departs_at),
+                ..user.clone()
+            };
+            put(rows, &changed)?;
+            let told = departs_at.to_string();
+            note(rows, &caller.name, &user, "user.departed", "", &told)?;
+            Ok(ends)
+        })
+        .await
+}
+
+fn departs_at(asked: &DepartureBody, now: Timestamp) -> Result<Timestamp, Refusal> {
+    match (asked.sessions, asked.until) {
+        (DepartingSessions::Stop, _) => Ok(now),
+        (DepartingSessions::Finish, Some(until))
+            if until > now && until <= now.plus_seconds(MAX_DAYS * 86_400) =>
+        {
+            Ok(until)
+        }
+        (DepartingSessions::Finish, _) => Err(refusals::departure_until(MAX_DAYS).at("/until")),
+    }
+}
+
+fn leaving(view: &ReadTransaction<'_>, caller: &Caller, who: &str) -> Result<User, Failure> {
+    let user = find(view, &caller.subject, Permission::UsersWrite, who)?;
+    match user.id == caller.subject.user {
+        true => Err(oneself("remove").into()),
+        false => Ok(user),
+    }
+}
+
+/// What ends, and the live sessions of the user.
+fn ends(
+    view: &ReadTransaction<'_>,
+    user: &User,
+    departs_at: Timestamp,
+) -> Result<(DepartureView, Vec<Session>), Failure> {
+    let mut live = view.live_sessions()?;
+    live.retain(|session| session.owner == user.id && session.state() != SessionState::Ended);
+    let waits = |session: &&Session| session.state() == SessionState::Pending;
+    let waiting = live.iter().filter(waits).count();
+    let ends = DepartureView {
+        user: Owner {
+            id: user.id,
+            name: user.name.clone(),
+        },
+        running: (live.len() - waiting) as u64,
+        waiting: waiting as u64,
+        sign_ins: view.browsers(user.id)?.len() as u64,
+        tokens: view.tokens(user.id)?.len() as u64,
+        invitations: view.invitations_of(user.id)?,
+        roles: view.grants_of(user.id)?.len() as u64,
+        departs_at,
+    };
+    Ok((ends, live))
+}
+
+fn ended_or_limited(
+    session: &mut Session,
+    asked: &DepartureBody,
+    until: Timestamp,
+    by: &UserName,
+    now: Timestamp,
+) -> bool {
+    let goes_on = asked.sessions == DepartingSessions::Finish
+        && !matches!(
+            session.state(),
+            SessionState::Pending | SessionState::Stopping | SessionState::Ended
+        );
+    if !goes_on {
+        session.restart = false;
+        let because = rules::reasons::session_owner_departed(by);
+        return session.stop(DesiredState::Stop, because, now);
+    }
+    let seconds = until.seconds_since(session.started_at().unwrap_or(now));
+    let limit = &mut session.spec.max_runtime_seconds;
+    let shorter = limit.is_none_or(|limit| seconds < limit);
+    if shorter {
+        *limit = Some(seconds.max(1));
+    }
+    shorter
+}

@@ -1,0 +1,2 @@
+-- A suspended account that is removed from then on, once its last session is over.
+alter table user add column departs_at integer;
