@@ -160,12 +160,13 @@ pub async fn set_maintenance(
     message: &str,
 ) -> Result<(), Failure> {
     allowed(caller, Permission::SystemWrite)?;
+    let message = message.trim();
+    text(TextField::Note, "/message", message, MAX_MESSAGE_LENGTH)?;
+    plain(TextField::Note, "/message", message)?;
     let message = match closed {
-        true => message.trim().to_owned(),
+        true => message.to_owned(),
         false => String::new(),
     };
-    text(TextField::Note, "/message", &message, MAX_MESSAGE_LENGTH)?;
-    plain(TextField::Note, "/message", &message)?;
     let (actor, name) = (caller.name.to_string(), name.to_owned());
     server
         .catalog()
