@@ -136,7 +136,12 @@ pub(super) fn amount(visit: &RequestContext, key: LimitKey, value: u64) -> Strin
     match key {
         LimitKey::RuntimeSeconds => components::span(visit.text, value),
         LimitKey::Memory | LimitKey::MemoryEach | LimitKey::WaitingBytes => components::size(value),
-        key => key.told(value),
+        LimitKey::Gpu
+        | LimitKey::GpuEach
+        | LimitKey::Cpu
+        | LimitKey::CpuEach
+        | LimitKey::Waiting
+        | LimitKey::Sessions => written(key, value),
     }
 }
 

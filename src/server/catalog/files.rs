@@ -61,7 +61,7 @@ pub(super) fn reader(path: &Path) -> Result<Connection, Failure> {
             let directory = path.parent().unwrap_or(path).to_owned();
             unreadable(&CatalogPlace::Directory(directory), error)
         })?;
-    connection.set_prepared_statement_cache_capacity(64);
+    connection.set_prepared_statement_cache_capacity(192);
     Ok(connection)
 }
 

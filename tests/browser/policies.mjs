@@ -1,0 +1,97 @@
+// Limits are written into a policy in the page, attached to a project, and hold: the preview names the policy, a user's
+// page says which rule each limit comes from.
+//
+// Promise (Queue and scheduler): What a policy bounds waits, and the preview names the policy.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { launch, listen, overflow, violations } from "./lib/browser.mjs";
+import { openWith, PERSON, setUp } from "./lib/house.mjs";
+
+let browser;
+let house;
+let state;
+
+before(async () => {
+  browser = await launch();
+  house = await openWith({});
+  const context = await browser.newContext();
+  await setUp(await context.newPage(), house);
+  state = await context.storageState();
+  await context.close();
+});
+
+after(async () => {
+  await browser?.close();
+  await house?.close();
+});
+
+test("a policy is written, attached, and its limits hold", async () => {
+  const context = await browser.newContext({ storageState: state, locale: "en-US" });
+  const page = await context.newPage();
+  const complaints = listen(page);
+  await page.goto(`${house.origin}/policies`);
+  await page.locator("td", { hasText: "The whole site" }).waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.fill("#name", "Bad Name");
+  await page.click("button:has-text('Create policy')");
+  await page.locator("#name[aria-invalid=true]").waitFor();
+  assert.equal(await page.inputValue("#name"), "Bad Name");
+  await page.fill("#name", "class");
+  await page.click("button:has-text('Create policy')");
+  await page.locator("h1", { hasText: "class" }).waitFor();
+  assert.deepEqual(await violations(page), []);
+  // What cannot be read stands at its field, beside what else was typed.
+  await page.fill("#cpu", "0.5");
+  await page.fill("#runtime_seconds", "soon");
+  await page.click("button:has-text('Save')");
+  await page.locator("#runtime_seconds[aria-invalid=true]").waitFor();
+  assert.equal(await page.inputValue("#cpu"), "0.5");
+  await page.fill("#runtime_seconds", "12h");
+  await page.fill("#memory_each", "2 GiB");
+  await page.click("button:has-text('Save')");
+  await page.locator("[role=status]", { hasText: "class was changed" }).first().waitFor();
+  assert.equal(await page.inputValue("#runtime_seconds"), "12h");
+  await page.selectOption("#level", "project");
+  await page.fill("#subject", "nowhere");
+  await page.click("button:has-text('Attach')");
+  await page.locator("#subject[aria-invalid=true]").waitFor();
+  await page.fill("#subject", "default");
+  await page.click("button:has-text('Attach')");
+  await page.locator("li", { hasText: "default/default" }).waitFor();
+  assert.equal(await overflow(page), 0);
+
+  house.command("run", "--detach", "--name", "first", "--cpu", "0.4", "host", "sleep", "600");
+  await page.goto(`${house.origin}/sessions/new`);
+  await page.fill("#cpu", "0.3");
+  await page.locator("#preview, .answer, aside", { hasText: "policy class" }).first().waitFor();
+  await page.goto(`${house.origin}/users/${PERSON.name}`);
+  const limits = page.locator("section", { has: page.locator("#u4") });
+  assert.match(await limits.innerText(), /0\.4 of 0\.5 · policy class/);
+  assert.match(await limits.innerText(), /12 h/);
+  assert.deepEqual(await violations(page), []);
+
+  // Detached after a question, and removed.
+  await page.goto(`${house.origin}/policies/class`);
+  await page.click("li a[href*='/detach']");
+  await page.click("dialog button.dan, dialog form button");
+  await page.locator("[role=status]", { hasText: "class was detached" }).first().waitFor();
+  await page.click("a[href$='/remove']");
+  await page.click("dialog form button");
+  await page.locator("[role=status]", { hasText: "class was removed" }).first().waitFor();
+  assert.deepEqual(complaints.filter((line) => !/422|404/.test(line)), []);
+  await context.close();
+});
+
+test("pages of policies stand on a phone, in Korean and in the dark", async () => {
+  const phone = { viewport: { width: 390, height: 844 }, locale: "ko-KR", colorScheme: "dark" };
+  const context = await browser.newContext({ storageState: state, ...phone });
+  const page = await context.newPage();
+  for (const path of ["/policies", "/policies/default"]) {
+    await page.goto(house.origin + path);
+    await page.locator("h1").waitFor();
+    assert.equal(await overflow(page), 0, path);
+    assert.deepEqual(await violations(page), [], path);
+  }
+  await context.close();
+});
