@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 18] = [
+const MANUAL: [ManualChapter; 19] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -96,6 +96,7 @@ const MANUAL: [ManualChapter; 18] = [
     chapter!("box", Administer),
     chapter!("upkeep", Administer),
     chapter!("projects", Administer),
+    chapter!("people", Administer),
     chapter!("backups", Administer),
     chapter!("trust", Administer),
     chapter!("gpu-care", Administer),
