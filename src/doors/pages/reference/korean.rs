@@ -294,6 +294,23 @@ const QUERIES: &[(&str, &str, &str)] = &[
     ("applyRoster", "project", "프로젝트가 없는 행의 프로젝트"),
     ("applyRoster", "dry_run", "true면 계획만 답하고 바꾸지 않음"),
     ("applyRoster", "digest", "적용할 계획의 digest"),
+    (
+        "departUser",
+        "dry_run",
+        "true면 끝나는 것만 답하고 바꾸지 않음",
+    ),
+    ("detachPolicy", "level", "site, domain, project, user"),
+    (
+        "detachPolicy",
+        "subject",
+        "도메인, 프로젝트, 사용자의 이름이나 ID",
+    ),
+    ("listLimits", "user", "이름이나 ID. 없으면 나"),
+    (
+        "listLimits",
+        "project",
+        "이름이나 ID. 없으면 사용자의 첫 프로젝트",
+    ),
 ];
 
 /// What an operation does; None for one that the table lacks.
