@@ -21,24 +21,28 @@ pub enum NoticeWord {
     GpuWarned,
     /// Its time limit ends it soon.
     WillEnd,
+    /// A node in maintenance: sessions of the user run there, or wait.
+    Maintenance,
 }
 
 /// One notice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Notice)]
 pub struct NoticeView {
-    /// When it happened; of `will-end`, when it ends.
+    /// When it happened; of `will-end`, when it ends; of `maintenance`, when it began.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     pub kind: NoticeWord,
-    /// The session's id.
-    pub session: String,
-    /// Its name; null once it was deleted.
+    /// The session's id; null for `maintenance`.
+    pub session: Option<String>,
+    /// Its name, null once it was deleted; of `maintenance`, the node's.
     pub name: Option<String>,
-    /// How it ended; null where it runs again, was deleted, or did not end.
+    /// How it ended; null where it runs again, ended again later, was deleted, or did not end.
     #[schema(value_type = Option<OutcomeShape>)]
     pub outcome: Option<Outcome>,
     #[schema(value_type = Option<ReasonShape>)]
     pub reason: Option<Reason>,
+    /// What the administrator says of the maintenance; null for every other notice.
+    pub message: Option<String>,
     pub unread: bool,
 }

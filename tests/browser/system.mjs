@@ -209,7 +209,17 @@ test("maintenance stops new sessions and says why on launch, queue and node unti
   await user.fill("#password", PERSON.password);
   await Promise.all([user.waitForURL(`${house.origin}/`), user.click("form[action='/login'] button[type=submit]")]);
   assert.match(await user.locator("main .banner").first().textContent(), /in maintenance.*New disks until 18:00\./s);
-  await invited.close();
+  // Who has a session that waits for it is told by the bell as well; nobody else is.
+  const list = user.locator("#list");
+  await user.goto(`${house.origin}/notices`);
+  assert.doesNotMatch(await list.textContent(), /maintenance/);
+  const form = { name: "of-jae", image: "host", kind: "batch", command: "true", cpu: "0.1", memory: "0.1" };
+  const sent = await invited.request.post(`${house.origin}/sessions/new`, { form, headers: { origin: house.origin }, maxRedirects: 0 });
+  assert.equal(sent.status(), 303, await sent.text());
+  await until(() => "the notice comes by itself", async () =>
+    /is in maintenance since \d\d:\d\d and takes no new sessions[\s\S]*New disks until 18:00\. · 1 session of yours waits/.test(await list.textContent()));
+  assert.equal(await list.locator("a", { hasText: node }).count(), 0, "a plain user has no page of the node");
+  assert.deepEqual(await violations(user), []);
   house.command("run", "-d", "--cpu", "0.1", "--mem", "64m", "--name", "waits", "host", "--", "true");
   const why = () => house.command("why", "waits");
   await until(why, async () => why().includes("New disks until 18:00."));
@@ -217,6 +227,8 @@ test("maintenance stops new sessions and says why on launch, queue and node unti
   assert.match(await page.locator("#queue .why").first().textContent(), /maintenance.*New disks/s);
   await page.goto(`${house.origin}/nodes/${node}`);
   await Promise.all([page.waitForNavigation(), page.click("button[value=end]")]);
+  await until(() => "the notice goes with its cause", async () => !/maintenance/.test(await list.textContent()));
+  await invited.close();
   await page.goto(`${house.origin}/sessions/new`);
   assert.doesNotMatch(await page.locator("main").textContent(), /maintenance/);
   await context.close();

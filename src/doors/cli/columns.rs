@@ -239,23 +239,25 @@ fn told(notice: &NoticeView) -> String {
         (NoticeWord::Cancelled, _) => "cancelled".to_owned(),
         (NoticeWord::GpuWarned, _) => "uses more GPU memory than it was given".to_owned(),
         (NoticeWord::WillEnd, _) => format!("ends at {}", notice.at),
+        (NoticeWord::Maintenance, _) => "node in maintenance".to_owned(),
     }
 }
 
 pub(super) const NOTICES: &[Column<NoticeView>] = &[
     column("AT", 1, |r, _| r.at.to_string()),
-    column("SESSION", 0, |r, _| {
+    column("NAME", 0, |r, _| {
         r.name.clone().unwrap_or_else(|| "(deleted)".to_owned())
     }),
     column("WHAT", 0, |r, _| told(r)),
     column("WHY", 2, |r, _| {
-        maybe(r.reason.as_ref().map(|reason| &reason.text))
+        let message = r.message.as_ref().filter(|message| !message.is_empty());
+        maybe(r.reason.as_ref().map(|reason| &reason.text).or(message))
     }),
     column("NEW", 0, |r, _| match r.unread {
         true => "new".to_owned(),
         false => "-".to_owned(),
     }),
-    column("ID", 9, |r, _| r.session.clone()),
+    column("ID", 9, |r, _| maybe(r.session.as_ref())),
 ];
 
 fn waiting(setting: &SettingView) -> String {

@@ -8,7 +8,7 @@ use axum::response::Response;
 use rules::session::Outcome;
 use server::Failure;
 use server::access::Caller;
-use server::actions::notices::{self, NoticeKind, OwnNotice};
+use server::actions::notices::{self, NoticeKind, OwnMaintenance, OwnNotice};
 
 use super::authentication::PageCaller;
 use super::components;
@@ -140,26 +140,50 @@ fn row(console: &PagesContext, visit: &RequestContext, notice: &OwnNotice) -> No
             let why = why.as_ref().map(|why| codes::reason(t, why));
             (icon, tone, what.to_owned(), why.unwrap_or_default())
         }
+        NoticeKind::Maintenance(of) => (
+            "hard-drive",
+            "warn",
+            match notice.at.as_millis() {
+                0 => t.notices_maintenance().to_owned(),
+                _ => t.notices_maintenance_since(visit.clock.near(notice.at, now)),
+            },
+            maintenance(t, of),
+        ),
     };
     NoticeRow {
         icon,
         tone,
         what,
         why,
-        href: notice
-            .name
-            .as_ref()
-            .map(|_| format!("/sessions/{}", notice.session)),
+        href: match (&notice.session, &notice.name) {
+            (Some(session), Some(_)) => Some(format!("/sessions/{session}")),
+            _ => None,
+        },
         name: notice
             .name
             .clone()
             .unwrap_or_else(|| t.notices_deleted().to_owned()),
         when: match notice.about {
-            NoticeKind::WillEnd(_) => String::new(),
+            NoticeKind::WillEnd(_) | NoticeKind::Maintenance(_) => String::new(),
             _ => visit.clock.ago(notice.at, now),
         },
         unread: notice.unread,
     }
+}
+
+/// The administrator's message, then what it means for the user's own sessions.
+fn maintenance(t: Text, of: &OwnMaintenance) -> String {
+    let mut said = Vec::new();
+    if !of.message.is_empty() {
+        said.push(of.message.clone());
+    }
+    if of.running > 0 {
+        said.push(t.notices_maintenance_running(of.running));
+    }
+    if of.waiting > 0 {
+        said.push(t.notices_maintenance_waiting(of.waiting));
+    }
+    said.join(" · ")
 }
 
 fn ended(t: Text, outcome: Option<Outcome>) -> (&'static str, &'static str, &'static str) {

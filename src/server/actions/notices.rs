@@ -1,5 +1,7 @@
-//! What a user should know of their own sessions: started, ended, failed, and soon to be ended by their time limit. Read
-//! up to a moment that the server keeps for each user. Sends nothing anywhere.
+//! What a user should know of their own sessions: started, ended, failed, soon to be ended by their time
+//! limit, and nodes in maintenance that they run on or may wait for. Read up to a moment that the server keeps for each user. Sends nothing anywhere.
+
+use std::collections::BTreeSet;
 
 use api::notices::{NoticeView, NoticeWord};
 use rules::names::SessionId;
@@ -11,7 +13,7 @@ use rules::units::Timestamp;
 use super::allowed;
 use crate::access::Caller;
 use crate::catalog::Lane;
-use crate::catalog::journal::{LimitedSessionRow, ToldEventRow};
+use crate::catalog::journal::{LimitedSessionRow, MaintenanceRow, ToldEventRow};
 use crate::{Failure, Server};
 
 /// Notices that a user is shown.
@@ -26,9 +28,9 @@ const TOLD_BEFORE_SECONDS: u64 = 900;
 pub struct OwnNotice {
     pub at: Timestamp,
     pub about: NoticeKind,
-    /// The session's id; a link only where it has a name.
-    pub session: String,
-    /// None once the session was deleted.
+    /// The session's id; a link only where it has a name. None for a notice of a node.
+    pub session: Option<String>,
+    /// The name of the session, None once it was deleted; or of the node.
     pub name: Option<String>,
     pub unread: bool,
 }
@@ -37,7 +39,7 @@ pub struct OwnNotice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoticeKind {
     Started,
-    /// How it ended and why; None where it runs again or was deleted.
+    /// How it ended and why; None where it runs again, ended again later, or was deleted.
     Ended(Option<Outcome>, Option<Reason>),
     /// It was stopped before it ran.
     Cancelled,
@@ -45,10 +47,22 @@ pub enum NoticeKind {
     GpuWarned,
     /// Its time limit ends it then.
     WillEnd(Timestamp),
+    /// A node takes no new sessions.
+    Maintenance(OwnMaintenance),
 }
 
-/// The caller's notices, newest first: what will end soon, then what happened. At most 50 of each; costs an index look-up
-/// for each.
+/// What a user is told of a node in maintenance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnMaintenance {
+    /// In the administrator's words; empty where nothing was said.
+    pub message: String,
+    /// Sessions of the user on the node, which go on, and those that wait in the queue.
+    pub running: u64,
+    pub waiting: u64,
+}
+
+/// The caller's notices, newest first: nodes in maintenance and what will end soon, then what happened. At most 50 of each;
+/// costs an index look-up for each.
 ///
 /// Errors: `denied` without `me`.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<OwnNotice>, Failure> {
@@ -58,13 +72,21 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<OwnNotice>, Fa
         .catalog()
         .read("list notices", move |view| {
             let (_, read, read_at) = view.unread_notices(user, 0)?;
-            let ending = view.ending_before(user, until, MAX_SHOWN)?;
-            let mut all: Vec<OwnNotice> = ending
+            let closed = view.maintenance_of(user)?;
+            let mut all: Vec<OwnNotice> = closed
                 .into_iter()
-                .map(|row| will_end(row, read_at))
+                .map(|row| maintenance(row, read))
                 .collect();
+            let ending = view.ending_before(user, until, MAX_SHOWN)?;
+            all.extend(ending.into_iter().map(|row| will_end(row, read_at)));
             let told = view.notices_of(user, MAX_SHOWN)?;
-            all.extend(told.into_iter().map(|row| happened(row, read)));
+            let mut ended = BTreeSet::new();
+            all.extend(told.into_iter().map(|row| {
+                let is_end = row.event.code == rules::codes::SESSION_ENDED;
+                // How a session ended is known of its newest end alone: an earlier one may have been another.
+                let is_newest = !is_end || ended.insert(row.event.object.clone());
+                happened(row, read, is_newest)
+            }));
             Ok(all)
         })
         .await
@@ -79,12 +101,14 @@ pub async fn views(server: &Server, caller: &Caller) -> Result<Vec<NoticeView>, 
 }
 
 fn view(notice: OwnNotice) -> NoticeView {
-    let (kind, outcome, reason) = match notice.about {
-        NoticeKind::Started => (NoticeWord::Started, None, None),
-        NoticeKind::Ended(outcome, reason) => (NoticeWord::Ended, outcome, reason),
-        NoticeKind::Cancelled => (NoticeWord::Cancelled, None, None),
-        NoticeKind::GpuWarned => (NoticeWord::GpuWarned, None, None),
-        NoticeKind::WillEnd(_) => (NoticeWord::WillEnd, None, None),
+    let plain = |kind| (kind, None, None, None);
+    let (kind, outcome, reason, message) = match notice.about {
+        NoticeKind::Started => plain(NoticeWord::Started),
+        NoticeKind::Ended(outcome, reason) => (NoticeWord::Ended, outcome, reason, None),
+        NoticeKind::Cancelled => plain(NoticeWord::Cancelled),
+        NoticeKind::GpuWarned => plain(NoticeWord::GpuWarned),
+        NoticeKind::WillEnd(_) => plain(NoticeWord::WillEnd),
+        NoticeKind::Maintenance(of) => (NoticeWord::Maintenance, None, None, Some(of.message)),
     };
     NoticeView {
         at: notice.at,
@@ -93,6 +117,7 @@ fn view(notice: OwnNotice) -> NoticeView {
         name: notice.name,
         outcome,
         reason,
+        message,
         unread: notice.unread,
     }
 }
@@ -104,12 +129,14 @@ pub fn unread(server: &Server, caller: &Caller) -> u64 {
     }
     let (user, until) = (caller.subject.user, told_until(server));
     let counted = server.catalog().read_now("count notices", |view| {
-        let (count, _, read_at) = view.unread_notices(user, MAX_COUNTED)?;
+        let (count, read, read_at) = view.unread_notices(user, MAX_COUNTED)?;
+        let closed = view.maintenance_of(user)?;
+        let closed = closed.iter().filter(|row| is_new(row, read)).count() as u64;
         let ending = view.ending_before(user, until, MAX_COUNTED)?;
         let new = ending
             .iter()
             .filter(|row| row.ends_at > read_at.plus_seconds(TOLD_BEFORE_SECONDS));
-        Ok((count + new.count() as u64).min(u64::from(MAX_COUNTED)))
+        Ok((count + closed + new.count() as u64).min(u64::from(MAX_COUNTED)))
     });
     // A count is no reason to refuse a page; the fault shows where it matters.
     counted.unwrap_or_default()
@@ -139,13 +166,33 @@ fn will_end(row: LimitedSessionRow, read_at: Timestamp) -> OwnNotice {
     OwnNotice {
         at: ends_at,
         about: NoticeKind::WillEnd(ends_at),
-        session: SessionId::to_string(&id),
+        session: Some(SessionId::to_string(&id)),
         name: Some(name),
         unread: ends_at > read_at.plus_seconds(TOLD_BEFORE_SECONDS),
     }
 }
 
-fn happened(row: ToldEventRow, read: u64) -> OwnNotice {
+fn maintenance(row: MaintenanceRow, read: u64) -> OwnNotice {
+    let unread = is_new(&row, read);
+    OwnNotice {
+        at: row.since.unwrap_or_default(),
+        about: NoticeKind::Maintenance(OwnMaintenance {
+            message: row.message,
+            running: row.running,
+            waiting: row.waiting,
+        }),
+        session: None,
+        name: Some(row.node),
+        unread,
+    }
+}
+
+/// A changed message is new again; what they did themselves they know.
+fn is_new(row: &MaintenanceRow, read: u64) -> bool {
+    !row.own && row.told.is_some_and(|sequence| sequence > read)
+}
+
+fn happened(row: ToldEventRow, read: u64, is_newest: bool) -> OwnNotice {
     let ToldEventRow {
         event,
         own,
@@ -153,9 +200,14 @@ fn happened(row: ToldEventRow, read: u64) -> OwnNotice {
     } = row;
     let cancelled = session
         .as_ref()
+        .filter(|_| is_newest)
         .is_some_and(|one| one.outcome == Some(Outcome::Stopped) && one.started_at.is_none());
     let (name, outcome, reason) = match session {
-        Some(one) => (Some(one.name), one.outcome, one.reason),
+        Some(one) => (
+            Some(one.name),
+            one.outcome.filter(|_| is_newest),
+            one.reason,
+        ),
         None => (None, None, None),
     };
     OwnNotice {
@@ -166,7 +218,7 @@ fn happened(row: ToldEventRow, read: u64) -> OwnNotice {
             _ if cancelled => NoticeKind::Cancelled,
             _ => NoticeKind::Ended(outcome, reason.filter(|_| outcome.is_some())),
         },
-        session: event.object,
+        session: Some(event.object),
         name,
         // What they did themselves they know.
         unread: event.sequence > read && !own,

@@ -68,6 +68,40 @@ const ENDING: &str = "select id, name, started_at + max_runtime_seconds * 1000 a
      order by ends_at
      limit ?3";
 
+/// Nodes in maintenance that concern a user: containers of theirs are there, or a session of theirs waits. The events
+/// tell since when, with which message last, and by whom.
+const MAINTENANCE: &str = "select node.name, node.note, began.at as since, last.sequence as told,
+            coalesce(last.actor = (select name from user where id = ?1), 0) as own,
+            (select count(distinct session.id)
+             from container indexed by container_node
+             join session on session.id = container.session
+             where container.node = node.id
+             and container.state <> 'ended'
+             and session.owner = ?1) as running,
+            (select count(*)
+             from session indexed by session_waiting
+             where owner = ?1
+             and state = 'pending') as waiting
+     from node
+     left join event last on last.sequence = (
+         select max(sequence)
+         from event
+         where object = node.name
+         and code = 'node.maintenance-began')
+     left join event began on began.sequence = (
+         select min(sequence)
+         from event
+         where object = node.name
+         and code = 'node.maintenance-began'
+         and sequence > coalesce((
+             select max(sequence)
+             from event
+             where object = node.name
+             and code = 'node.maintenance-ended'), 0))
+     where node.schedulable = 0
+     and (running > 0 or waiting > 0)
+     order by node.name";
+
 /// Sessions whose names have a word. The index is named, for SQLite would visit the rows in the order of their ids.
 const NAMED: &str = "select id
      from session indexed by session_name
@@ -142,6 +176,21 @@ pub(crate) struct LimitedSessionRow {
     pub(crate) id: SessionId,
     pub(crate) name: String,
     pub(crate) ends_at: Timestamp,
+}
+
+/// A node in maintenance that concerns a user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MaintenanceRow {
+    pub(crate) node: String,
+    pub(crate) message: String,
+    /// Since when, and the sequence of the event that told the message; None where the journal no longer has it.
+    pub(crate) since: Option<Timestamp>,
+    pub(crate) told: Option<u64>,
+    /// The user told it themselves.
+    pub(crate) own: bool,
+    /// The user's sessions on the node, and those that wait.
+    pub(crate) running: u64,
+    pub(crate) waiting: u64,
 }
 
 impl ReadTransaction<'_> {
@@ -302,6 +351,25 @@ impl ReadTransaction<'_> {
         Ok((u64::try_from(count).unwrap_or(0), read, at))
     }
 
+    /// Nodes in maintenance with sessions of a user's, or for which sessions of theirs may wait. Empty at the cost of one
+    /// visit to each node where none is in maintenance.
+    pub(crate) fn maintenance_of(&self, user: UserId) -> Result<Vec<MaintenanceRow>, Failure> {
+        let mut statement = self.connection.prepare_cached(MAINTENANCE)?;
+        let rows = statement.query_map([user.0.as_bytes()], |row| {
+            let told: Option<i64> = row.get("told")?;
+            Ok(MaintenanceRow {
+                node: row.get("name")?,
+                message: row.get("note")?,
+                since: value::time_or_none(row, "since")?,
+                told: told.and_then(|sequence| u64::try_from(sequence).ok()),
+                own: row.get("own")?,
+                running: value::unsigned(row, "running")?,
+                waiting: value::unsigned(row, "waiting")?,
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// A user's running sessions that reach their time limit before `until`, the first to end first, at most `most`.
     pub(crate) fn ending_before(
         &self,
@@ -413,6 +481,9 @@ mod tests {
                     (NOTICES, "event_told"),
                     (UNREAD, "event_told"),
                     (ENDING, "session_limited"),
+                    (MAINTENANCE, "container_node"),
+                    (MAINTENANCE, "session_waiting"),
+                    (MAINTENANCE, "event_object"),
                     (NAMED, "COVERING INDEX session_name"),
                 ] {
                     let mut plan = view

@@ -211,4 +211,21 @@ async fn notices_are_listed_and_read_over_the_api() {
         .json();
     assert_eq!(unread(&read), 0, "{read}");
     assert_eq!(texts(&read, "kind"), texts(&again, "kind"));
+
+    // A session of hers still runs on the node, so its maintenance is told to her alone.
+    let path = "/api/v1/nodes/box/maintenance";
+    let body = json!({"maintenance": true, "message": "new fans"});
+    assert_eq!(the_box.post(&the_box.admin, path, body).await.status, 200);
+    let told = the_box
+        .get(&the_box.mina, "/api/v1/me/notices")
+        .await
+        .json();
+    let newest = &told["items"][0];
+    assert_eq!(
+        ["kind", "name", "message", "session"].map(|field| newest[field].as_str()),
+        [Some("maintenance"), Some("box"), Some("new fans"), None]
+    );
+    assert_eq!(newest["unread"], true);
+    let others = the_box.get(&the_box.jae, "/api/v1/me/notices").await.json();
+    assert_eq!(others["items"], json!([]));
 }

@@ -115,6 +115,36 @@ async fn what_a_user_did_themselves_just_now_is_told_but_never_unread() {
 }
 
 #[tokio::test]
+async fn no_two_notices_of_one_session_contradict_each_other() {
+    let server = Server::for_tests();
+    let mina = caller_of(&server, "mina", Role::User);
+    let request = LaunchRequest {
+        name: Some("nb".into()),
+        ..LaunchRequest::default()
+    };
+    let launched = sessions::launch(&server, &mina, request, None).await;
+    let id = launched.unwrap().sessions[0].id.to_string();
+    let owner = Some(mina.subject.user);
+    // It ran and failed; it was launched again, and is stopped while it waits.
+    happened(&server, owner, "sessions", &id, "session.running");
+    happened(&server, owner, "sessions", &id, rules::codes::SESSION_ENDED);
+    let told = async || {
+        let all = notices::list(&server, &mina).await.unwrap();
+        all.into_iter()
+            .map(|notice| notice.about)
+            .collect::<Vec<_>>()
+    };
+    let earlier = NoticeKind::Ended(None, None);
+    assert_eq!(told().await, [earlier.clone(), NoticeKind::Started]);
+    sessions::stop(&server, &mina, &id, false).await.unwrap();
+    // The second end says what became of it; the first one must not say the same of a run that was another.
+    assert_eq!(
+        told().await,
+        [NoticeKind::Cancelled, earlier, NoticeKind::Started]
+    );
+}
+
+#[tokio::test]
 async fn events_are_found_by_kind_object_and_user_and_only_those_one_may_hear() {
     let server = Server::for_tests();
     let (boss, mina) = (
@@ -262,6 +292,58 @@ async fn a_node_in_maintenance_takes_no_session_and_says_why_until_it_is_over() 
     .unwrap();
     let codes: Vec<&str> = page.items.iter().map(|event| event.code.as_str()).collect();
     assert_eq!(codes, ["node.maintenance-ended", "node.maintenance-began"]);
+}
+
+#[tokio::test]
+async fn maintenance_is_told_to_users_with_live_sessions_until_it_is_over() {
+    let server = Server::for_tests();
+    let (boss, mina, jae) = (
+        caller_of(&server, "boss", Role::Administrator),
+        caller_of(&server, "mina", Role::User),
+        caller_of(&server, "jae", Role::User),
+    );
+    server.put_test_node("alpha");
+    for caller in [&boss, &mina] {
+        let request = LaunchRequest::default();
+        sessions::launch(&server, caller, request, None)
+            .await
+            .unwrap();
+    }
+    let shut = |closed, message| nodes::set_maintenance(&server, &boss, "alpha", closed, message);
+    let told = async |caller| {
+        let mut all = notices::list(&server, caller).await.unwrap();
+        all.retain(|notice| matches!(notice.about, NoticeKind::Maintenance(_)));
+        all
+    };
+    assert_eq!(told(&mina).await, []);
+    shut(true, "New disks until 18:00.").await.unwrap();
+    let first = told(&mina).await;
+    let NoticeKind::Maintenance(of) = &first[0].about else {
+        panic!("{first:?}");
+    };
+    assert_eq!(
+        (of.message.as_str(), of.running, of.waiting),
+        ("New disks until 18:00.", 0, 1)
+    );
+    assert_eq!(first[0].name.as_deref(), Some("alpha"));
+    assert!(first[0].unread && first[0].at.as_millis() > 0, "{first:?}");
+    assert_eq!(notices::unread(&server, &mina), 1);
+    assert_eq!(told(&jae).await, [], "no session of theirs is alive");
+    let own = told(&boss).await;
+    assert!(own.len() == 1 && !own[0].unread, "an own act: {own:?}");
+
+    notices::mark_read(&server, &mina).await.unwrap();
+    assert!(!told(&mina).await[0].unread, "it stays, but was read");
+    assert_eq!(notices::unread(&server, &mina), 0);
+    shut(true, "New disks until 20:00.").await.unwrap();
+    let changed = told(&mina).await;
+    assert!(changed[0].unread, "another message is news");
+    assert_eq!(changed[0].at, first[0].at, "it began when it began");
+    shut(false, "").await.unwrap();
+    assert_eq!(
+        (told(&mina).await, notices::unread(&server, &mina)),
+        (vec![], 0)
+    );
 }
 
 #[tokio::test]
