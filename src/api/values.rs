@@ -308,6 +308,9 @@ structure! {
         demand: ResourcesShape,
         verdict: VerdictShape,
         text: String,
+        /// Why no more of what is free is offered: an earlier session has it reserved.
+        #[schema(required = false)]
+        because: Option<BlockerShape>,
     }
 }
 

@@ -11,9 +11,9 @@ use crate::names::SessionId;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlacementBlocker {
     /// `cpu.short`, `memory.short`, `gpu.short`, `gpu.fragmented`, `gpu.memory-short`,
-    /// `gpu.no-partition`, `gpu.quota`, `queue.behind`, `queue.kept`, `start.later`,
-    /// (`queue.behind-other`, `queue.kept-other`, `dependency.waiting-other` where the reader may not know
-    /// whose it is),
+    /// `gpu.no-partition`, `gpu.quota`, `queue.behind`, `queue.kept`, `queue.rest-kept`, `start.later`,
+    /// (`queue.behind-other`, `queue.kept-other`, `queue.rest-kept-other`, `dependency.waiting-other` where the
+    /// reader may not know whose it is),
     /// `queue.turn`, `dependency.waiting`, `node.none`, `node.silent`, `environment.host-off`.
     pub code: String,
     /// One English sentence.

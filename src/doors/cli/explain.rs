@@ -96,6 +96,9 @@ pub(super) fn text(said: &Explanation, devices: &[GrantView]) -> String {
     }
     for other in &said.alternatives {
         lines.push_str(&format!("\n  instead: {}", other.text));
+        if let Some(why) = &other.because {
+            lines.push_str(&format!(" {}", why.text));
+        }
     }
     lines
 }

@@ -442,12 +442,18 @@ pub fn checks(t: Text, clock: &LocalClock, answer: &Explanation) -> Vec<CheckRow
     all
 }
 
-/// Nearby requests that would start now.
+/// Nearby requests that would start now, and why no more of what is free would.
 pub fn alternatives(t: Text, answer: &Explanation, policy: SharePolicy) -> Vec<String> {
     answer
         .alternatives
         .iter()
-        .map(|other| t.preview_what_if_less(asked(t, &other.demand, policy)))
+        .map(|other| {
+            let less = t.preview_what_if_less(asked(t, &other.demand, policy));
+            match &other.because {
+                Some(why) => format!("{less} {}", codes::blocker(t, why)),
+                None => less,
+            }
+        })
         .collect()
 }
 

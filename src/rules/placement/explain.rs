@@ -84,6 +84,10 @@ pub struct Alternative {
     pub verdict: Verdict,
     /// One English sentence.
     pub text: String,
+    /// Why no more of what is free is offered: an earlier session has it reserved. None where all of it is offered, or
+    /// where a blocker says so already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<PlacementBlocker>,
 }
 
 /// How full one machine is, and would be.
@@ -462,6 +466,12 @@ fn explain(
     }
     if !line.is_full() {
         answer.alternatives = nearest(ground, waiting);
+        let said = |b: &PlacementBlocker| b.code == crate::codes::QUEUE_KEPT;
+        if answer.blockers.iter().any(said) {
+            for other in &mut answer.alternatives {
+                other.because = None;
+            }
+        }
     }
     let found = &answer.blockers;
     answer.foresee(outlook::waiting(world, known, waiting.session, found, now));
@@ -662,7 +672,7 @@ fn nearest(ground: &ClusterState<'_>, waiting: &WaitingRequest<'_>) -> Vec<Alter
         let each = ground.world().policy.each?;
         Some(each.saturating_sub(ground.owned(owner)))
     });
-    let mut best: Option<Demand> = None;
+    let mut best: Option<(Demand, &NodeState<'_>)> = None;
     for spot in &ground.spots {
         let (cpu, memory) = ground.kept().left(spot);
         let smaller = Demand {
@@ -675,7 +685,7 @@ fn nearest(ground: &ClusterState<'_>, waiting: &WaitingRequest<'_>) -> Vec<Alter
             if smaller == *wanted || smaller.check().is_err() {
                 continue;
             }
-            let better = best.is_none_or(|b| {
+            let better = best.is_none_or(|(b, _)| {
                 (smaller.gpu, smaller.cpu, smaller.memory) > (b.gpu, b.cpu, b.memory)
             });
             if better
@@ -684,12 +694,13 @@ fn nearest(ground: &ClusterState<'_>, waiting: &WaitingRequest<'_>) -> Vec<Alter
                     || ground.past_limit(waiting.session, &smaller).is_none())
                 && ground.best(&smaller, waiting.environment()).is_some()
             {
-                best = Some(smaller);
+                best = Some((smaller, spot));
                 break;
             }
         }
     }
-    best.map(|demand| Alternative {
+    best.map(|(demand, spot)| Alternative {
+        because: reserved(ground, spot, wanted, &demand),
         demand,
         verdict: Verdict::Now,
         text: if demand.gpu == wanted.gpu {
@@ -700,6 +711,26 @@ fn nearest(ground: &ClusterState<'_>, waiting: &WaitingRequest<'_>) -> Vec<Alter
     })
     .into_iter()
     .collect()
+}
+
+/// For whom the rest of what is free on a machine is reserved, where so much less is offered there than was wanted and
+/// is free.
+fn reserved(
+    ground: &ClusterState<'_>,
+    spot: &NodeState<'_>,
+    wanted: &Demand,
+    offered: &Demand,
+) -> Option<PlacementBlocker> {
+    let (cpu, memory) = spot.free();
+    let devices = || 0..spot.devices.len();
+    let share = devices().map(|at| choice::left(spot, at).0).max();
+    let left_over = devices().map(|at| choice::left_over(spot, at).0).max();
+    let is_less = offered.cpu < wanted.cpu.min(cpu)
+        || offered.memory < wanted.memory.min(memory)
+        || (offered.gpu < wanted.gpu && left_over < share);
+    let mut sizes = ground.kept().sizes.iter();
+    let front = sizes.find(|size| could(spot.node, &size.demand, size.host))?;
+    is_less.then(|| blockers::queue_rest_kept(&front.first.name).until(front.first.id))
 }
 
 /// The same demand with the share as it is, then with smaller ones, largest first: so many whole devices as the machine

@@ -383,6 +383,38 @@ fn a_smaller_request_has_as_many_whole_devices_as_a_node_has_empty() {
     }
 }
 
+/// kim has the device, lee waits for it with half a core more than kim gives back.
+#[test]
+fn an_offer_of_less_than_is_free_says_for_whom_the_rest_is_reserved() {
+    let now = Timestamp::from_millis(1000);
+    for (asked, offered, because) in [
+        // No room even without lee: the offer alone would contradict the three free cores.
+        (350, 250, Some("queue.rest-kept")),
+        // Room but for lee: a blocker says so, and once is enough.
+        (300, 250, None),
+    ] {
+        let mut world = world("node a 4 64g 1 | kim 1 1g 1 | lee 1.5 1g 1 | jo 1 1g 0");
+        world.sessions[2].spec.demand.cpu = CpuShare(asked);
+        let jo = explain_session(&world, &world.sessions[2], now);
+        let offer = &jo.alternatives[0];
+        assert_eq!(offer.demand.cpu, CpuShare(offered), "{asked}");
+        let told = offer.because.as_ref();
+        assert_eq!(told.map(|why| why.code.as_str()), because, "{asked}");
+        let kept = jo.blockers.iter().any(|why| why.code == "queue.kept");
+        assert_ne!(kept, told.is_some(), "said once: {jo:?}");
+        if let Some(why) = told {
+            assert_eq!(why.ends_with, Some(world.sessions[1].id));
+            assert!(why.text.contains("lee"), "{}", why.text);
+        }
+    }
+    let alone = world("node a 4 64g 0 | kim 1 1g 0 | jo 3.5 1g 0");
+    let jo = explain_session(&alone, &alone.sessions[1], now);
+    assert_eq!(
+        jo.alternatives[0].because, None,
+        "all that is free is offered"
+    );
+}
+
 #[test]
 fn what_is_kept_is_said() {
     let world = world(

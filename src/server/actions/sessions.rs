@@ -289,12 +289,15 @@ fn discreet(mut explained: Explanation, world: &ClusterSnapshot, caller: &Caller
         let session = world.session(id);
         session.is_some_and(|session| reach.covers(&session.scope()))
     };
-    for blocker in &mut explained.blockers {
+    let reserved = explained.alternatives.iter_mut();
+    let reserved = reserved.filter_map(|other| other.because.as_mut());
+    for blocker in explained.blockers.iter_mut().chain(reserved) {
         if blocker.ends_with.is_some_and(|id| !own(id)) {
             let before = std::mem::take(&mut blocker.text);
             *blocker = match blocker.code.as_str() {
                 rules::codes::QUEUE_BEHIND => blockers::queue_behind_other(),
                 rules::codes::QUEUE_KEPT => blockers::queue_kept_other(),
+                rules::codes::QUEUE_REST_KEPT => blockers::queue_rest_kept_other(),
                 _ => blockers::dependency_waiting_other(),
             };
             if explained.sentence == before {
