@@ -263,6 +263,19 @@ test("images, events and the queue sort, filter and ask without script as well",
   await context.close();
 });
 
+test("events on a phone say who did it and why", async () => {
+  house.command("run", "-d", "--cpu", "0.1", "--mem", "64m", "--start-at", new Date(Date.now() + 86_400_000).toISOString(), "--name", "told", "host", "--", "true");
+  house.command("session", "stop", "told");
+  const { context, page } = await visit("/events?q=told", { viewport: { width: 390, height: 844 } });
+  const ended = page.locator("#list tbody tr", { hasText: "session.ended" });
+  assert.match(await ended.innerText(), /root/);
+  for (const cell of ["td.below:not(.detail)", "td.detail"]) assert.equal(await ended.locator(cell).isVisible(), true, cell);
+  // The reason is a sentence, and the state before is no half of a change.
+  assert.match(await ended.locator("td.detail").innerText(), /^[A-Z].*\. · before: pending$/);
+  assert.equal(await overflow(page), 0);
+  await context.close();
+});
+
 test("the tables fit, in both languages and themes, on a desk and on a phone", async () => {
   const told = [];
   for (const [locale, colorScheme] of [["en-US", "light"], ["ko-KR", "dark"]]) {

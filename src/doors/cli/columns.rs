@@ -19,6 +19,7 @@ use api::users::{DepartureView, TokenView};
 use rules::grants::GrantRole;
 use rules::image::CatalogImage;
 use rules::quota::{LimitKey, PolicyLimits};
+use rules::session::SessionState;
 use rules::users::User;
 
 use super::format;
@@ -54,12 +55,20 @@ fn labels(labels: &BTreeMap<String, String>) -> String {
     dash(&pairs.join(","))
 }
 
-/// `before → after`, as far as there is one of them.
+fn is_state(words: &str) -> bool {
+    SessionState::parse(words).is_some()
+}
+
+/// `before → after`, as far as there is one of them; a reason, and the state before it.
 pub(super) fn what(event: &EventView) -> String {
     match (event.before.as_str(), event.after.as_str()) {
         ("", "") => "-".to_owned(),
         ("", after) => after.to_owned(),
         (before, "") => before.to_owned(),
+        // A reason is no state: an arrow to it would read as one.
+        (before, reason) if is_state(before) && !is_state(reason) => {
+            format!("{reason} (before: {before})")
+        }
         (before, after) => format!("{before} → {after}"),
     }
 }

@@ -2,6 +2,7 @@
 //! kept: one word, or a sentence of the catalogue. Names, ids and values of settings stay as they are in any language.
 
 use api::events::EventView;
+use rules::session::SessionState;
 
 use super::presenter;
 use crate::doors::text::{Language, Text};
@@ -22,11 +23,18 @@ pub(super) fn actor(t: Text, event: &EventView) -> String {
     .to_owned()
 }
 
-/// What changed, or why: before and after with an arrow between them where there are both.
+/// What changed, or why: before and after with an arrow between them where there are both. A reason is no state: the
+/// state before stands apart from it.
 pub(super) fn detail(t: Text, event: &EventView) -> String {
+    let is_state = |words| SessionState::parse(words).is_some();
     match (event.before.as_str(), event.after.as_str()) {
         ("", after) => value(t, &event.code, after),
         (before, "") => value(t, &event.code, before),
+        (before, reason) if is_state(before) && !is_state(reason) => format!(
+            "{} · {}",
+            value(t, &event.code, reason),
+            t.event_before(value(t, &event.code, before))
+        ),
         (before, after) => format!(
             "{} → {}",
             value(t, &event.code, before),
@@ -144,6 +152,8 @@ fn operation(t: Text, kept: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use rules::units::Timestamp;
+
     use super::*;
 
     #[test]
@@ -169,6 +179,42 @@ mod tests {
             let latin = told.chars().filter(char::is_ascii_alphabetic).count();
             assert!(latin <= "GPU".len(), "{code} says {told:?} of {kept:?}");
             assert_eq!(value(Text::default(), code, kept), kept);
+        }
+    }
+
+    #[test]
+    fn an_arrow_stands_between_two_states_or_values_and_never_before_a_reason() {
+        for (code, before, after, english, korean) in [
+            (
+                "session.ended",
+                "stopping",
+                "It was stopped by its user.",
+                "It was stopped by its user. · before: stopping",
+                "이전 상태: 중지하는 중",
+            ),
+            (
+                "session.running",
+                "preparing",
+                "running",
+                "preparing → running",
+                "준비 중 → 실행 중",
+            ),
+            ("settings.changed", "7", "9", "7 → 9", "7 → 9"),
+            ("gpu.cordoned", "", "cordoned", "cordoned", ""),
+        ] {
+            let event = EventView {
+                sequence: 1,
+                at: Timestamp::default(),
+                actor: "mina".into(),
+                topic: "sessions".into(),
+                object: "x".into(),
+                code: code.into(),
+                before: before.into(),
+                after: after.into(),
+            };
+            assert_eq!(detail(Text::default(), &event), english);
+            let told = detail(Text::new(Language::Korean), &event);
+            assert!(told.contains(korean), "{told}");
         }
     }
 

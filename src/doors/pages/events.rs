@@ -346,8 +346,8 @@ fn columns(t: Text) -> Vec<TableColumn> {
             .class("first")
             .display(ColumnDisplay::Fixed),
         TableColumn::new("object", t.events_object()).class("why"),
-        TableColumn::new("user", t.events_user()).class("wide"),
-        TableColumn::new("detail", t.events_detail()).class("wide detail"),
+        TableColumn::new("user", t.events_user()).class("below"),
+        TableColumn::new("detail", t.events_detail()).class("below detail"),
         more("kind", t.events_kind()),
         more("id", "ID"),
         more("number", t.events_number()),
