@@ -126,12 +126,14 @@ test("a change of a waiting request is answered while it is typed, and without s
 test("a batch job is asked for its command, not called wrong, before anything is typed", async () => {
   await visit("/sessions/new?kind=batch");
   const preview = page.locator("#preview");
-  assert.match(await preview.locator(".verdict").innerText(), /Starts now/);
+  assert.match(await preview.locator(".verdict").innerText(), /^Not ready to launch\nEnter a command/);
+  assert.match(await preview.locator(".checks li").first().innerText(), /Starts now/);
   const button = preview.locator("button[value=launch]");
   assert.equal(await button.getAttribute("aria-disabled"), "true");
   assert.match(await preview.locator("#why-not").innerText(), /^Enter a command/);
   await previewed("/sessions/new/preview", () => page.fill("#command", "true"));
   await until(() => "it can be launched", async () => (await button.getAttribute("aria-disabled")) === null);
+  assert.match(await preview.locator(".verdict").innerText(), /^Starts now/);
 });
 
 test("a duplicate of what was killed for memory asks for more and says so; a failed end is red", async () => {

@@ -31,7 +31,7 @@ use server::actions::sessions::{self, NodeOverview};
 use server::actions::tenancy;
 
 use super::authentication::PageCaller;
-use super::components::{self, Alert, BarRow, Choice, FormFieldError};
+use super::components::{self, Alert, BarRow, CheckRow, Choice, FormFieldError};
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::presenter::{self, Preview};
@@ -941,11 +941,7 @@ async fn answered(
             let replicas = u64::from(request.replicas);
             let preview = there.pictured(visit, &explained, &demand, replicas, now);
             match lacks_command(request) && !preview.blocked {
-                true => Preview {
-                    detail: t.launch_command_missing().to_owned(),
-                    blocked: true,
-                    ..preview
-                },
+                true => incomplete(t, preview),
                 false => preview,
             }
         }
@@ -957,6 +953,31 @@ async fn answered(
         command_line: command_line::line(visit, sent),
         ..preview
     })
+}
+
+/// The preview of a job without a command: that is missing first; what the scheduler says is a line below it.
+fn incomplete(t: Text, preview: Preview) -> Preview {
+    let answer = CheckRow {
+        icon: preview.icon,
+        tone: match preview.tone {
+            "" => "ok",
+            _ => "warn",
+        },
+        name: match preview.tone {
+            "" => preview.verdict,
+            _ => format!("{} · {}", preview.verdict, preview.detail),
+        },
+        value: String::new(),
+    };
+    Preview {
+        tone: "idle",
+        icon: "pencil",
+        verdict: t.preview_incomplete().to_owned(),
+        detail: t.launch_command_missing().to_owned(),
+        checks: [answer].into_iter().chain(preview.checks).collect(),
+        blocked: true,
+        ..preview
+    }
 }
 
 /// A batch job that nothing was typed for yet.
@@ -1128,6 +1149,25 @@ mod tests {
         ] {
             assert_eq!(more_memory(limit, node), more, "{limit}");
         }
+    }
+
+    #[test]
+    fn a_batch_job_without_a_command_is_told_what_is_missing_before_whether_it_waits() {
+        let waits = Preview {
+            tone: "wait",
+            icon: "hourglass",
+            verdict: "Waits in the queue".into(),
+            detail: "0.10 of 4 cores are free.".into(),
+            ..Preview::default()
+        };
+        let told = incomplete(Text::default(), waits);
+        assert_eq!(told.verdict, "Not ready to launch");
+        assert!(told.detail.starts_with("Enter a command") && told.blocked);
+        let below = &told.checks[0];
+        assert_eq!(
+            (below.name.as_str(), below.tone),
+            ("Waits in the queue · 0.10 of 4 cores are free.", "warn")
+        );
     }
 
     #[test]
