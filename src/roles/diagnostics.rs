@@ -14,11 +14,15 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(60);
 /// Looks at the machine by this program's own commands: they fork and try things, which a server of
 /// many threads must not.
 pub(super) fn runner(settings: &Settings) -> DiagnosticsRunner {
-    let places = [
+    // What flags may have said, which the command does not get otherwise.
+    let mut places = vec![
         ("FARDEL_DATA", settings.data.clone().into_os_string()),
         ("FARDEL_RUN", settings.run.clone().into_os_string()),
         ("FARDEL_LISTEN", settings.listen.to_string().into()),
     ];
+    if let Some(simulated) = &settings.simulate_gpus {
+        places.push(("FARDEL_SIMULATE_GPUS", simulated.into()));
+    }
     let data = settings.data.clone();
     Arc::new(move |what| {
         let words: &[&str] = match what {

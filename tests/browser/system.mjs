@@ -98,6 +98,14 @@ test("checks of the last minute are shown with their age, and a button makes new
   const began = Date.now();
   for (let n = 0; n < 10; n += 1) assert.equal((await context.request.get(`${house.origin}/system/checks`)).status(), 200);
   assert.ok(Date.now() - began < 1000, `ten visits took ${Date.now() - began} ms`);
+  // What a form of the console mends leads to the form.
+  const backups = page.locator("main ul.looks > li", { hasText: "No scheduled backups are set up" });
+  assert.equal(await backups.locator("a.btn").getAttribute("href"), "/system/backups");
+  // These GPUs are simulated, and no check says that there is none.
+  await page.locator("summary", { hasText: /passed/ }).click();
+  const passed = await page.locator("details.fold ul.looks").allInnerTexts();
+  assert.match(passed.join(" "), /The GPUs are simulated: H100:2/);
+  assert.doesNotMatch(passed.join(" "), /No GPU/);
   await page.waitForTimeout(1100);
   await Promise.all([page.waitForEvent("framenavigated"), page.click("form[action='/system/checks'] button")]);
   assert.equal(page.url(), `${house.origin}/system/checks`);

@@ -24,6 +24,8 @@ pub struct AttentionRow {
     /// The stable code or id.
     pub code: String,
     pub href: Option<String>,
+    /// The page with the form that mends it, and what the page is called.
+    pub form: Option<(&'static str, &'static str)>,
     /// The words are English on a page of another language: no translation has them.
     pub is_foreign: bool,
 }
@@ -136,6 +138,7 @@ pub fn check(t: Text, check: &Diagnostic) -> AttentionRow {
 
 fn checked(t: Text, check: &Diagnostic, row: AttentionRow) -> AttentionRow {
     let row = AttentionRow {
+        form: form(t, &check.id),
         commands: commands(&check.fix),
         code: check.id.clone(),
         ..row
@@ -155,6 +158,16 @@ fn checked(t: Text, check: &Diagnostic, row: AttentionRow) -> AttentionRow {
             ..row
         },
     }
+}
+
+/// Where the console has a form for what a check asks for.
+fn form(t: Text, id: &str) -> Option<(&'static str, &'static str)> {
+    Some(match id {
+        "backups" | "backup-disk" => ("/system/backups", t.backups_title()),
+        "memory-pressure" | "swap" => ("/system/settings#memory", t.system_settings()),
+        "gpu" => ("/gpus", t.nav_gpus()),
+        _ => return None,
+    })
 }
 
 /// Programs that a fix names as commands.
@@ -267,6 +280,25 @@ mod tests {
         let english = check(Text::default(), &disk);
         assert_eq!(english.title, disk.found);
         assert_eq!(english.fix, disk.fix);
+    }
+
+    #[test]
+    fn a_check_that_a_form_mends_leads_to_the_form() {
+        for (id, form) in [
+            ("backups", Some("/system/backups")),
+            ("backup-disk", Some("/system/backups")),
+            ("swap", Some("/system/settings#memory")),
+            ("kernel", None),
+        ] {
+            let unwell = Diagnostic {
+                id: id.into(),
+                state: "warn".into(),
+                found: "It is not well.".into(),
+                fix: String::new(),
+            };
+            let row = check(Text::default(), &unwell);
+            assert_eq!(row.form.map(|(href, _)| href), form, "{id}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use rules::checks;
 use rules::doctor::{CheckState, DoctorCheck};
 
 use super::{existing, gpu, kernel_probe, ports};
+use crate::runtime::findings::{ENOUGH_OPEN_FILES, OPEN_FILES};
 
 /// Least kernel: the oldest one that any supported distribution still brings.
 const MIN_KERNEL: (u32, u32) = (5, 15);
@@ -18,9 +19,8 @@ const MIN_FREE: u64 = 5 << 30;
 const COMFORTABLE_FREE: u64 = 30 << 30;
 /// A clock before this is wrong: the program did not exist yet. 2026-01-01.
 const PROGRAM_EXISTS: u64 = 1_767_225_600;
-/// Capability number of CAP_SYS_RESOURCE and CAP_SYS_ADMIN in the kernel's masks.
+/// Capability number of CAP_SYS_ADMIN in the kernel's masks.
 const CAP_SYS_ADMIN: u32 = 21;
-const CAP_SYS_RESOURCE: u32 = 24;
 
 /// Every check, made now.
 pub fn all(settings: &Settings) -> Vec<DoctorCheck> {
@@ -30,7 +30,7 @@ pub fn all(settings: &Settings) -> Vec<DoctorCheck> {
     checks.push(overlay(settings));
     checks.extend(machine(settings));
     checks.push(seccomp());
-    checks.push(capability_to_raise());
+    checks.push(open_files());
     checks.push(disk(settings));
     checks.push(state(settings));
     checks.push(run_directory(settings));
@@ -38,7 +38,7 @@ pub fn all(settings: &Settings) -> Vec<DoctorCheck> {
     checks.extend(ports::others(settings));
     checks.push(clock());
     checks.push(size());
-    checks.push(gpu::cards(&settings.driver_root));
+    checks.push(gpus(settings));
     checks.push(gpu::accelerators(Path::new("/")));
     checks
 }
@@ -212,13 +212,26 @@ fn seccomp() -> DoctorCheck {
     }
 }
 
-fn capability_to_raise() -> DoctorCheck {
-    if effective(CAP_SYS_RESOURCE) {
-        return checks::limits_well();
+/// What sessions get: simulated GPUs stand for those of the machine.
+fn gpus(settings: &Settings) -> DoctorCheck {
+    match &settings.simulate_gpus {
+        Some(simulated) => checks::gpu_simulated(simulated),
+        None => gpu::cards(&settings.driver_root),
     }
+}
+
+/// A session gets the hard limit of the process that starts it, which nothing raises.
+fn open_files() -> DoctorCheck {
     let (_, most) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
         .unwrap_or((0, 0));
-    checks::limits_capability_missing(most)
+    open_files_of(most)
+}
+
+fn open_files_of(most: u64) -> DoctorCheck {
+    match most >= ENOUGH_OPEN_FILES {
+        true => checks::limits_well(most.min(OPEN_FILES)),
+        false => checks::limits_low(most, ENOUGH_OPEN_FILES),
+    }
 }
 
 fn disk(settings: &Settings) -> DoctorCheck {
@@ -326,4 +339,37 @@ fn size() -> DoctorCheck {
         return checks::machine_small(cores, memory);
     }
     checks::machine_well(cores, memory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The node says the same of itself from the same number (`node.lacks.few-open-files`).
+    #[test]
+    fn the_open_file_check_tells_the_limit_that_sessions_get() {
+        for (limit, state, told) in [
+            (20_000, CheckState::Warn, "20000"),
+            (ENOUGH_OPEN_FILES - 1, CheckState::Warn, "65535"),
+            (ENOUGH_OPEN_FILES, CheckState::Ok, "65536"),
+            (u64::MAX, CheckState::Ok, "1048576"),
+        ] {
+            let check = open_files_of(limit);
+            assert_eq!((check.id, check.state), ("limits", state), "{limit}");
+            assert!(check.found.contains(told), "{}", check.found);
+            let names_the_limit = check.fix.contains("LimitNOFILE");
+            assert_eq!(names_the_limit, state == CheckState::Warn, "{}", check.fix);
+        }
+    }
+
+    #[test]
+    fn simulated_gpus_are_told_instead_of_none() {
+        let mut settings = Settings::read(Default::default(), |_| None).expect("defaults");
+        settings.driver_root = PathBuf::from("/nonexistent");
+        assert!(gpus(&settings).found.contains("No GPU") || gpus(&settings).found.contains("bus"));
+        settings.simulate_gpus = Some("H100:8".to_owned());
+        let check = gpus(&settings);
+        assert_eq!((check.id, check.state), ("gpu", CheckState::Ok));
+        assert!(check.found.contains("simulated: H100:8"), "{}", check.found);
+    }
 }

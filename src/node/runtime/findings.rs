@@ -14,6 +14,11 @@ use super::order::IdRange;
 use super::rootfs;
 use super::user_namespace::{UserNamespace, time_namespaces};
 
+/// Open files a process of a session may have, unless the machine allows us fewer.
+pub(crate) const OPEN_FILES: u64 = 1_048_576;
+/// Below this, training on data sets of many files fails; a session gets what the server may open itself.
+pub(crate) const ENOUGH_OPEN_FILES: u64 = 65_536;
+
 /// One thing that is missing or less than it should be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostFinding {
@@ -132,7 +137,7 @@ pub(super) fn look(
     }
     if rustix::process::getrlimit(rustix::process::Resource::Nofile)
         .maximum
-        .is_some_and(|limit| limit < 65_536)
+        .is_some_and(|limit| limit < ENOUGH_OPEN_FILES)
     {
         found.push(lessening(
             "few_open_files",

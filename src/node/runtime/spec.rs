@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::cgroup::cpu_quota;
+use super::findings::OPEN_FILES;
 use super::order::ContainerSpec;
 
 #[cfg(test)]
@@ -70,9 +71,6 @@ const MASKED: [&str; 26] = [
 
 /// How readily the kernel's memory killer takes a session's process before one of ours.
 pub(super) const OOM_SCORE: i32 = 200;
-
-/// Open files a process may have, unless the machine allows us fewer.
-const OPEN_FILES: u64 = 1_048_576;
 
 /// What was prepared before the specification is written.
 #[derive(Clone, Debug)]
