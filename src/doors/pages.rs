@@ -27,6 +27,7 @@ pub mod layout;
 pub mod live;
 pub mod login;
 mod made_secrets;
+mod made_slips;
 pub mod me;
 pub mod nodes;
 pub mod notices;
@@ -103,6 +104,7 @@ pub struct PagesContext {
     log_ends: Arc<Mutex<BTreeMap<ContainerName, u64>>>,
     open_pages: Arc<live::OpenPages>,
     made_secrets: Arc<made_secrets::MadeSecrets>,
+    made_slips: Arc<made_slips::MadeSlips>,
 }
 
 impl PagesContext {
@@ -133,6 +135,7 @@ pub fn router(
         log_ends: Arc::default(),
         open_pages: Arc::default(),
         made_secrets: Arc::default(),
+        made_slips: Arc::default(),
     };
     Router::new()
         .route("/", get(overview::show))

@@ -81,6 +81,20 @@ test("a class of eighty: three faults are named, the mended file is applied and 
   console.log(`80 accounts: ${Math.round(took)} ms`);
   assert.equal(await page.locator(".slips li").count(), 80);
   assert.deepEqual(await violations(page), []);
+  // A reload shows what was applied, and applies nothing again.
+  assert.match(page.url(), /\/users\/import\/[0-9a-f-]{36}$/);
+  // On paper: the slips alone, each in one piece.
+  await page.emulateMedia({ media: "print" });
+  for (const part of [".frame > .nav", "header.top", ".dock", ".head", ".card > header", ".screen"]) {
+    for (const one of await page.locator(part).all()) assert.equal(await one.isVisible(), false, `${part} is printed`);
+  }
+  const pieces = await page.locator(".slips li").evaluateAll((all) => all.map((one) => getComputedStyle(one).breakInside));
+  assert.deepEqual([...new Set(pieces)], ["avoid"]);
+  await page.emulateMedia({ media: "screen" });
+  await page.reload();
+  assert.match(await page.locator("h2").first().innerText(), /^Applied: 80 new accounts/);
+  assert.equal(await page.locator(".slips li").count(), 80);
+  assert.equal(await page.locator("[role=alert].banner.e, #alert").count(), 0);
   const slip = page.locator(".slips li", { hasText: "student7\n" });
   const [name, password] = [await slip.locator("dd").nth(1).innerText(), await slip.locator("dd").nth(2).innerText()];
 
@@ -133,6 +147,9 @@ test("an import that nobody began is undone, also without script", async () => {
   await page.locator("a[href$='/undo']").first().click();
   await page.click("form[action$='/undo'] .pri");
   assert.match(await page.locator("body").innerText(), /2 accounts are gone/);
+  await page.locator("a[href*='/users/import/']").first().click();
+  assert.match(await page.locator("main").innerText(), /Undone/);
+  assert.equal(await page.locator(".slips li").count(), 0);
   assert.deepEqual(users(), before);
   await context.close();
 });

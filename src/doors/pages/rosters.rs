@@ -1,7 +1,7 @@
 //! `/users/import`: a roster is sent as a file, shown row by row with what it would do, applied, and undone. The file
 //! comes back with the plan, so that the server keeps no passwords.
 
-use api::rosters::{AppliedRoster, RosterAction, RosterPlan, RosterRow, RosterView};
+use api::rosters::{RosterAction, RosterPlan, RosterRow, RosterSlip, RosterView};
 use askama::Template;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Form, Multipart, Path, State};
@@ -85,6 +85,8 @@ pub struct ShownRow {
 pub struct ShownSlips {
     pub title: String,
     pub slips: Vec<(String, String, String)>,
+    /// Why there are no slips; empty where there are.
+    pub none: String,
     /// Where users sign in.
     pub address: String,
 }
@@ -103,6 +105,7 @@ pub(super) fn router() -> Router<PagesContext> {
     Router::new()
         .route("/users/import", get(show).post(plan).layer(large()))
         .route("/users/import/apply", post(apply).layer(large()))
+        .route("/users/import/{id}", get(applied))
         .route("/users/import/{id}/undo", get(ask).post(undo))
 }
 
@@ -330,7 +333,8 @@ struct ApplyForm {
     digest: String,
 }
 
-/// `POST /users/import/apply`: takes the file in as it was planned, and shows the passwords this once.
+/// `POST /users/import/apply`: takes the file in as it was planned. Leads to the page that shows the passwords, so that a
+/// reload takes nothing in again.
 async fn apply(
     State(console): State<PagesContext>,
     visit: RequestContext,
@@ -342,18 +346,10 @@ async fn apply(
     let applied = rosters::apply(&console.server, &caller, &file, project, &sent.digest).await;
     match applied {
         Ok(applied) => {
-            let slips = shown_slips(&visit, applied);
-            let (status, project) = (StatusCode::OK, sent.project.as_str());
-            answer(
-                &console,
-                &visit,
-                &caller,
-                status,
-                project,
-                None,
-                Some(slips),
-            )
-            .await
+            let place = format!("{PATH}/{}", applied.id);
+            let made = &console.made_slips;
+            made.keep(caller.subject.user, applied.id, applied.slips);
+            responses::see(&place)
         }
         Err(Failure::Refusal(refusal)) => {
             planned(
@@ -370,18 +366,44 @@ async fn apply(
     }
 }
 
-fn shown_slips(visit: &RequestContext, applied: AppliedRoster) -> ShownSlips {
+/// `GET /users/import/{id}`: a roster that was applied, with the passwords while they can be shown.
+async fn applied(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    let past = match rosters::list(&console.server, &caller).await {
+        Ok(past) => past,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let Some(roster) = past.iter().find(|one| one.id.to_string() == id) else {
+        let refusal = refusals::roster_not_found();
+        return failed(&console, &visit, &caller, &refusal.into());
+    };
+    let slips = console.made_slips.of(caller.subject.user, roster.id);
+    let shown = shown_slips(&visit, roster, slips.unwrap_or_default());
+    let status = StatusCode::OK;
+    answer(&console, &visit, &caller, status, "", None, Some(shown)).await
+}
+
+fn shown_slips(visit: &RequestContext, roster: &RosterView, slips: Vec<RosterSlip>) -> ShownSlips {
     let t = visit.text;
     let scheme = if visit.secure { "https" } else { "http" };
     ShownSlips {
         title: t.rosters_done(
-            u64::from(applied.creates),
-            u64::from(applied.joins),
-            u64::from(applied.changes),
+            u64::from(roster.creates),
+            u64::from(roster.joins),
+            u64::from(roster.changes),
         ),
-        slips: applied
-            .slips
+        none: match (roster.undone_at, roster.creates) {
+            (Some(at), _) => t.rosters_undone(visit.clock.date(at)),
+            (None, 0) => t.rosters_no_slips().to_owned(),
+            (None, _) => t.rosters_slips_gone().to_owned(),
+        },
+        slips: slips
             .into_iter()
+            .filter(|_| roster.undone_at.is_none())
             .map(|slip| (slip.name, slip.full_name, slip.password))
             .collect(),
         address: format!("{scheme}://{}", visit.authority),

@@ -262,6 +262,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["applyRoster"],
         &["roster apply x.csv"],
     ),
+    ("GET /users/import/{id}", &["listRosters"], &["roster ls"]),
     (
         "POST /users/import/{id}/undo",
         &["undoRoster"],

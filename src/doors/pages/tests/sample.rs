@@ -1814,6 +1814,7 @@ fn roster_slips(t: Text) -> rosters::ShownSlips {
     rosters::ShownSlips {
         title: t.rosters_done(2, 0, 0),
         slips: vec![slip("mina"), slip("jae")],
+        none: String::new(),
         address: "https://gpu.lab".into(),
     }
 }
