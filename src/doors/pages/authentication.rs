@@ -88,6 +88,13 @@ async fn prove(parts: &Parts, console: &PagesContext) -> Result<Option<Caller>, 
     if let Some(caller) = &caller {
         crate::doors::admission::proven(&parts.extensions, caller.subject.user);
     }
+    if let Some(caller) = &mut caller
+        && caller.time_zone.is_empty()
+    {
+        // Until a user chooses a zone, theirs is that of the browser, in which the page shows times.
+        let zone = RequestContext::in_parts(parts).clock.name().to_owned();
+        caller.time_zone = zone;
+    }
     if let (Some(caller), Some(id)) = (&mut caller, parts.extensions.get::<PageRequestId>()) {
         caller.request.clone_from(&id.0);
     }

@@ -277,7 +277,7 @@ fn facts(
         (
             t.me_zone(),
             match user.time_zone.as_str() {
-                "" => "UTC".to_owned(),
+                "" => t.me_zone_browser().to_owned(),
                 zone => zone.to_owned(),
             },
         ),

@@ -257,6 +257,8 @@ fn create(
         full_name: account.full_name.clone(),
         email: account.email.clone(),
         must_change_password: true,
+        // Until they choose another, that of whoever imports them: times of the roster are read in it too.
+        time_zone: caller.time_zone.clone(),
         domain: account.project.domain,
         grants: vec![member],
         ..access::new_user(account.name.clone(), Role::User, rows.now)

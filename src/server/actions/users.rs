@@ -146,7 +146,10 @@ pub async fn create_once(
     } else {
         server.hasher().hash(&password).await?
     };
-    let user = access::new_user(name, role, server.clock().now());
+    let user = User {
+        time_zone: caller.time_zone.clone(),
+        ..access::new_user(name, role, server.clock().now())
+    };
     let (actor, subject) = (caller.name.clone(), caller.subject.clone());
     let domain = domain.map(str::to_owned);
     server

@@ -71,6 +71,27 @@ fn dump(server: &Server) -> Vec<String> {
 }
 
 #[tokio::test]
+async fn new_accounts_have_the_time_zone_of_who_imports_them() {
+    let (server, boss) = a_server().await;
+    let boss = Caller {
+        time_zone: "Asia/Seoul".to_owned(),
+        ..boss
+    };
+    applied(&server, &boss, "name\nhana\n").await;
+    users::create(&server, &boss, "sora", Role::User, GOOD)
+        .await
+        .unwrap();
+    let known = users::list(&server, &boss).await.unwrap();
+    let zone = |name: &str| {
+        let found = known.iter().find(|user| user.name.as_str() == name);
+        found.map(|user| user.time_zone.as_str())
+    };
+    assert_eq!(zone("hana"), Some("Asia/Seoul"));
+    assert_eq!(zone("sora"), Some("Asia/Seoul"));
+    assert_eq!(zone("mina"), Some(""), "added before one was known");
+}
+
+#[tokio::test]
 async fn a_plan_says_of_each_row_what_it_would_do_or_what_is_wrong() {
     use RosterAction::{Create, Fault, Join, Unchanged};
     let (server, boss) = a_server().await;
