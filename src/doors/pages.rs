@@ -19,6 +19,7 @@ pub mod form_faults;
 pub mod gpus;
 mod gpus_failure;
 pub mod history;
+mod hues;
 pub mod images;
 pub mod invitations;
 mod joined_blocks;

@@ -561,14 +561,6 @@ pub fn chart(values: &[f64], most: f64, hue: &str, limit: Option<f64>, label: &s
     Markup(out)
 }
 
-/// A colour from 1 to 7 that stays with a name; 8 is for what carries no name.
-pub fn hue(name: &str) -> u8 {
-    let sum = name.bytes().fold(7_u32, |sum, byte| {
-        sum.wrapping_mul(31).wrapping_add(u32::from(byte))
-    });
-    u8::try_from(sum % 7).expect("below 7") + 1
-}
-
 const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
 
 /// A part of a whole in the unit of the whole, which stands beside it: `0.4` of `22.4 GiB`.

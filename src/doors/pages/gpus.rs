@@ -30,6 +30,7 @@ use super::components::{self, Alert, BarRow, Block, BlockKind, Fill, Markup};
 use super::form_faults::RefusedForm;
 use super::gpus_failure::failed;
 use super::history::{HistoryParts, HistoryView};
+use super::hues::{self, Hues};
 use super::joined_blocks::{self, OwnedBlock};
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
@@ -421,6 +422,7 @@ async fn read(
         true => &[][..],
         false => &all.items,
     };
+    let hues = Hues::on_gpus(&all.items);
     Ok(GpusPage {
         t,
         f: PageLayout {
@@ -441,6 +443,7 @@ async fn read(
             &Drawing {
                 by,
                 recent: Some(&recent),
+                hues: Some(&hues),
                 ..Drawing::at(now)
             },
         ),
@@ -480,7 +483,11 @@ async fn one(
     let all = gpus::list(&console.server, caller).await?;
     let gpu = gpus::get(&console.server, caller, id).await?;
     let now = console.server.clock().now();
-    let drawing = Drawing::at(now);
+    let hues = Hues::on_gpus(std::slice::from_ref(&gpu));
+    let drawing = Drawing {
+        hues: Some(&hues),
+        ..Drawing::at(now)
+    };
     let may_write = caller
         .subject
         .can(rules::permissions::Permission::SystemWrite);
@@ -492,7 +499,7 @@ async fn one(
         live: Some(format!("/gpus/{}/live", gpu.id)),
         ..layout(console, visit, caller, Nav::Gpus)
     };
-    let mut slices = lines(t, &gpu, now);
+    let mut slices = lines(t, &gpu, &drawing);
     for slice in &mut slices {
         slice.owner_href = super::users::href(&f, &slice.owner);
     }
@@ -535,9 +542,16 @@ pub struct Drawing<'a> {
     pub small: bool,
     /// What its small chart shows; none draws none.
     pub recent: Option<&'a RecentUse>,
+    /// Colours of the users of the page.
+    pub hues: Option<&'a Hues>,
 }
 
 impl Drawing<'_> {
+    fn hue(&self, owner: &str) -> u8 {
+        self.hues
+            .map_or_else(|| hues::hue(owner), |hues| hues.get(owner))
+    }
+
     /// By share, large, with nothing about to be launched.
     pub fn at(now: Timestamp) -> Self {
         Self {
@@ -547,6 +561,7 @@ impl Drawing<'_> {
             ghost: None,
             small: false,
             recent: None,
+            hues: None,
         }
     }
 
@@ -765,7 +780,7 @@ fn block(t: Text, slice: &GpuSlice, drawing: &Drawing<'_>, weight: u64) -> Block
             .clone()
             .unwrap_or_else(|| t.plan_others().to_owned()),
         note,
-        hue: owner.map_or(8, components::hue),
+        hue: owner.map_or(8, |owner| drawing.hue(owner)),
         busy: busy.filter(|_| !drawing.small),
         fill: match drawing.by {
             By::Share => Fill::Foot,
@@ -952,16 +967,16 @@ fn doing(t: Text, gpu: &Gpu) -> String {
 }
 
 /// A row for each slice that the reader may know, and one for those of others together.
-fn lines(t: Text, gpu: &Gpu, now: Timestamp) -> Vec<SliceRow> {
+fn lines(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> Vec<SliceRow> {
     let (known, others): (Vec<&GpuSlice>, Vec<&GpuSlice>) =
         gpu.slices.iter().partition(|slice| slice.session.is_some());
     let mut rows: Vec<SliceRow> = known
         .into_iter()
-        .map(|slice| line(t, gpu, slice, now))
+        .map(|slice| line(t, gpu, slice, drawing))
         .collect();
     match others[..] {
         [] => {}
-        [only] => rows.push(line(t, gpu, only, now)),
+        [only] => rows.push(line(t, gpu, only, drawing)),
         _ => {
             let given: GpuShare = others.iter().map(|slice| slice.share).sum();
             let memory: Bytes = others.iter().map(|slice| slice.memory).sum();
@@ -985,7 +1000,8 @@ fn lines(t: Text, gpu: &Gpu, now: Timestamp) -> Vec<SliceRow> {
     rows
 }
 
-fn line(t: Text, gpu: &Gpu, slice: &GpuSlice, now: Timestamp) -> SliceRow {
+fn line(t: Text, gpu: &Gpu, slice: &GpuSlice, drawing: &Drawing<'_>) -> SliceRow {
+    let now = drawing.now;
     let owner = slice.owner.as_ref().map(|owner| owner.name.as_str());
     let (tone, state) = match (slice.confirmed, slice.state) {
         (false, _) => ("warn", t.gpu_pending()),
@@ -996,7 +1012,7 @@ fn line(t: Text, gpu: &Gpu, slice: &GpuSlice, now: Timestamp) -> SliceRow {
         (true, _) => ("acc", t.state_preparing()),
     };
     SliceRow {
-        hue: owner.map_or(8, components::hue),
+        hue: owner.map_or(8, |owner| drawing.hue(owner)),
         href: slice.session.map(|id| format!("/sessions/{id}")),
         name: slice
             .name

@@ -33,6 +33,7 @@ use server::actions::tenancy;
 use super::authentication::PageCaller;
 use super::components::{self, Alert, BarRow, CheckRow, Choice, FormFieldError};
 use super::form_faults::RefusedForm;
+use super::hues::Hues;
 use super::layout::{Nav, PageLayout};
 use super::presenter::{self, Preview};
 use super::request_context::RequestContext;
@@ -792,8 +793,10 @@ impl There<'_> {
         other: Vec<BarRow>,
     ) -> Vec<BarRow> {
         let ghost = answer.and_then(|answer| Some((answer.node.as_deref()?, &answer.devices[..])));
+        let hues = Hues::on(self.machines);
         let drawing = gpus::Drawing {
             ghost,
+            hues: Some(&hues),
             ..gpus::Drawing::small()
         };
         let needed = match answer.filter(|answer| presenter::needs_room(answer)) {
@@ -875,7 +878,8 @@ impl There<'_> {
     /// That a request cannot be asked for, and the room as it is.
     pub(super) fn refused(&self, t: Text, verdict: &str, refusal: &Refusal) -> Preview {
         let machines = self.machines.iter();
-        let racks = machines.flat_map(|machine| presenter::small_racks(t, machine, None));
+        let hues = Hues::on(self.machines);
+        let racks = machines.flat_map(|machine| presenter::small_racks(t, &hues, machine, None));
         Preview {
             tone: "never",
             icon: "circle-x",

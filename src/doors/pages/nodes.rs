@@ -16,6 +16,7 @@ use server::actions::sessions::{self, NodeOverview};
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, BarRow, FormFieldError};
+use super::hues::Hues;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::{PagesContext, layout, live as stream, presenter, responses};
@@ -252,6 +253,7 @@ async fn read(
         live: Some(format!("{address}/live")),
         ..layout(console, visit, caller, Nav::Node)
     };
+    let hues = Hues::on(std::slice::from_ref(node));
     Ok(NodePage {
         t,
         whole: whole(t, node, &facts),
@@ -269,13 +271,13 @@ async fn read(
             .iter()
             .map(|problem| codes::reason(t, problem))
             .collect(),
-        rows: presenter::racks(t, node, None).into(),
+        rows: presenter::racks(t, &hues, node, None).into(),
         more: node.slices.len().saturating_sub(SHOWN),
         here: node
             .slices
             .iter()
             .take(SHOWN)
-            .map(|slice| here(t, &f, slice))
+            .map(|slice| here(t, &f, &hues, slice))
             .collect(),
         pressure: facts.pressure.iter().map(|one| pressure(t, one)).collect(),
         disks: facts.disks.iter().map(|one| disk(t, one)).collect(),
@@ -321,14 +323,17 @@ fn whole(t: Text, node: &NodeOverview, facts: &MachineFacts) -> Vec<(&'static st
     rows
 }
 
-fn here(t: Text, f: &PageLayout, slice: &sessions::HeldSlice) -> NodeSessionRow {
+fn here(t: Text, f: &PageLayout, hues: &Hues, slice: &sessions::HeldSlice) -> NodeSessionRow {
     let owner = slice.owner.as_ref().map(|owner| owner.name.to_string());
     let owner_href = owner
         .as_deref()
         .and_then(|name| super::users::href(f, name));
     let owner = owner.unwrap_or_else(|| t.plan_others().to_owned());
     NodeSessionRow {
-        hue: components::hue(&owner),
+        hue: match slice.owner {
+            Some(_) => hues.get(&owner),
+            None => 8,
+        },
         name: slice
             .name
             .clone()

@@ -24,6 +24,7 @@ use super::authentication::PageCaller;
 use super::components::{self, BarRow};
 use super::gpus::{By, FloorPlanQuery};
 use super::history::{HistoryParts, HistoryView};
+use super::hues::Hues;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::{
@@ -233,7 +234,14 @@ async fn read(
             None => owners.push((name, hundredths)),
         }
     }
-    let (rows, rows_total) = listed(t, &seen);
+    let newest_owners = list.items.iter().map(|session| session.owner.name.as_str());
+    let waiting_owners = queue.launches.iter().map(|launch| &launch.first.session);
+    let waiting_owners = waiting_owners.map(|session| session.owner.name.as_str());
+    let hues = Hues::with(
+        &seen.machines,
+        newest_owners.chain(waiting_owners.take(SHOWN)),
+    );
+    let (rows, rows_total) = listed(t, &hues, &seen);
     let latest = journal::latest_of_sessions(&console.server, caller).await?;
     Ok(OverviewPage {
         t,
@@ -259,6 +267,7 @@ async fn read(
             &gpus::Drawing {
                 by,
                 recent: Some(&recent),
+                hues: Some(&hues),
                 ..gpus::Drawing::at(now)
             },
         ),
@@ -270,10 +279,15 @@ async fn read(
             .iter()
             .map(|machine| NodeRow {
                 title: t.plan_node(&machine.name, presenter::standing_of(t, machine, now)),
-                rows: with_trends(t, machine, (seen.machines.len() == 1).then_some(&recent)),
+                rows: with_trends(
+                    t,
+                    &hues,
+                    machine,
+                    (seen.machines.len() == 1).then_some(&recent),
+                ),
             })
             .collect(),
-        legend: legend(t, owners),
+        legend: legend(t, &hues, owners),
         rows,
         rows_total,
         view: HistoryView::default(),
@@ -284,7 +298,7 @@ async fn read(
             .map(|session| {
                 let (tone, state) = presenter::state(t, session);
                 RecentSession {
-                    hue: components::hue(session.owner.name.as_str()),
+                    hue: hues.get(session.owner.name.as_str()),
                     href: format!("/sessions/{}", session.id),
                     name: session.name.to_string(),
                     facts: format!(
@@ -324,7 +338,7 @@ async fn read(
                      session,
                      why: answer,
                  }| WaitingRow {
-                    hue: components::hue(session.owner.name.as_str()),
+                    hue: hues.get(session.owner.name.as_str()),
                     href: format!("/sessions/{}", session.id),
                     name: session.name.to_string(),
                     since: components::span(t, now.seconds_since(session.created_at)),
@@ -352,8 +366,13 @@ fn shown_of(t: Text, queue: &sessions::QueueView) -> String {
 
 /// CPU and memory of one machine, with what was in use over the last minutes. That is known of the whole site, so
 /// only where there is one machine.
-fn with_trends(t: Text, machine: &NodeOverview, recent: Option<&RecentUse>) -> Vec<BarRow> {
-    let [mut cpu, mut memory] = presenter::racks(t, machine, None);
+fn with_trends(
+    t: Text,
+    hues: &Hues,
+    machine: &NodeOverview,
+    recent: Option<&RecentUse>,
+) -> Vec<BarRow> {
+    let [mut cpu, mut memory] = presenter::racks(t, hues, machine, None);
     let trend = |what, values: &[f64], whole: f64, hue| {
         let parts = values.iter().map(|value| value / whole.max(1.0) * 100.0);
         let parts: Vec<f64> = parts.collect();
@@ -377,13 +396,13 @@ fn with_trends(t: Text, machine: &NodeOverview, recent: Option<&RecentUse>) -> V
 const LEGEND: usize = 7;
 
 /// What each owner holds, most first, and what the others hold together.
-fn legend(t: Text, mut owners: Vec<(Option<String>, u32)>) -> Vec<Legend> {
+fn legend(t: Text, hues: &Hues, mut owners: Vec<(Option<String>, u32)>) -> Vec<Legend> {
     owners.sort_by(|(a_name, a), (b_name, b)| b.cmp(a).then_with(|| a_name.cmp(b_name)));
     let others = owners.split_off(owners.len().min(LEGEND));
     let mut all: Vec<Legend> = owners
         .into_iter()
         .map(|(name, sum)| Legend {
-            hue: name.as_deref().map_or(8, components::hue),
+            hue: name.as_deref().map_or(8, |name| hues.get(name)),
             share: presenter::share(CpuShare(sum)),
             name: name.unwrap_or_else(|| t.plan_others().to_owned()),
         })
@@ -402,7 +421,7 @@ fn legend(t: Text, mut owners: Vec<(Option<String>, u32)>) -> Vec<Legend> {
 const LISTED: usize = 40;
 
 /// Everything on the plan that the reader may open, the largest first: blocks too narrow to be hit stand here.
-fn listed(t: Text, seen: &Overview) -> (Vec<FloorPlanRow>, u64) {
+fn listed(t: Text, hues: &Hues, seen: &Overview) -> (Vec<FloorPlanRow>, u64) {
     let mut all: Vec<_> = seen
         .machines
         .iter()
@@ -426,7 +445,7 @@ fn listed(t: Text, seen: &Overview) -> (Vec<FloorPlanRow>, u64) {
             facts.insert(0, t.gpu_wanted(gpus::share(gpu)));
         }
         FloorPlanRow {
-            hue: components::hue(owner),
+            hue: hues.get(owner),
             href: slice
                 .id
                 .map_or_else(String::new, |id| format!("/sessions/{id}")),

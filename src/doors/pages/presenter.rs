@@ -16,6 +16,7 @@ use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use server::actions::sessions::{NodeOverview, wait_word};
 
 use super::components::{self, BarRow, Block, BlockKind, CheckRow, Fill, Markup};
+use super::hues::Hues;
 use super::joined_blocks::{self, OwnedBlock};
 use super::request_context::{LocalClock, RequestContext};
 use crate::doors::text::{Language, Text, codes};
@@ -98,8 +99,8 @@ enum RackKind {
 
 /// CPU and memory of one machine: a block per session, then what is free. `mine` is the session whose page
 /// this is.
-pub fn racks(t: Text, machine: &NodeOverview, mine: Option<SessionId>) -> [BarRow; 2] {
-    [RackKind::Cpu, RackKind::Memory].map(|of| rack(t, machine, of, mine, None, false))
+pub fn racks(t: Text, hues: &Hues, machine: &NodeOverview, mine: Option<SessionId>) -> [BarRow; 2] {
+    [RackKind::Cpu, RackKind::Memory].map(|of| rack(t, hues, machine, of, mine, None, false))
 }
 
 /// Whether GPUs of these machines do not exist: pages that speak of them say so once.
@@ -154,12 +155,18 @@ pub fn standing_of(t: Text, machine: &NodeOverview, now: Timestamp) -> String {
 }
 
 /// The same, small and without links; `ghost` is drawn as what is about to be launched.
-pub fn small_racks(t: Text, machine: &NodeOverview, ghost: Option<GhostSlice<'_>>) -> [BarRow; 2] {
-    [RackKind::Cpu, RackKind::Memory].map(|of| rack(t, machine, of, None, ghost, true))
+pub fn small_racks(
+    t: Text,
+    hues: &Hues,
+    machine: &NodeOverview,
+    ghost: Option<GhostSlice<'_>>,
+) -> [BarRow; 2] {
+    [RackKind::Cpu, RackKind::Memory].map(|of| rack(t, hues, machine, of, None, ghost, true))
 }
 
 fn rack(
     t: Text,
+    hues: &Hues,
     machine: &NodeOverview,
     of: RackKind,
     mine: Option<SessionId>,
@@ -205,7 +212,7 @@ fn rack(
                     Some(owner) => format!("{} · {owner}", amount(held)),
                     None => amount(held),
                 },
-                hue: owner.map_or(8, components::hue),
+                hue: owner.map_or(8, |owner| hues.get(owner)),
                 busy: if small { None } else { busy },
                 fill: Fill::Foot,
                 weight: held,
@@ -318,6 +325,7 @@ pub fn preview(
         (false, _) => t.launch_go().to_owned(),
     };
     let some = answer.replicas.filter(|some| some.now > 0 && some.wait > 0);
+    let hues = Hues::on(machines);
     let needed = needed_on(machines, demand)
         .filter(|_| needs_room(answer))
         .map(|machine| machine.id);
@@ -355,7 +363,7 @@ pub fn preview(
                     (false, Some(id)) if id == machine.id => Some(GhostSlice::Needs(demand)),
                     _ => None,
                 };
-                small_racks(t, machine, ghost)
+                small_racks(t, &hues, machine, ghost)
             })
             .collect(),
         checks: checks(t, clock, answer),
@@ -862,7 +870,7 @@ mod tests {
         let words = [&machine, &closed]
             .map(|machine| standing_of(Text::default(), machine, Timestamp::default()));
         assert_eq!(words, ["ready", "In maintenance"]);
-        let [cpu, memory] = racks(Text::default(), &machine, None);
+        let [cpu, memory] = racks(Text::default(), &Hues::default(), &machine, None);
         assert_eq!(
             cpu.blocks.iter().map(|b| b.weight).collect::<Vec<_>>(),
             [600, 1000]
@@ -873,7 +881,12 @@ mod tests {
             cpu: CpuShare(200),
             ..Demand::default()
         };
-        let [ghost, _] = small_racks(Text::default(), &machine, Some(GhostSlice::Gets(&wanted)));
+        let [ghost, _] = small_racks(
+            Text::default(),
+            &Hues::default(),
+            &machine,
+            Some(GhostSlice::Gets(&wanted)),
+        );
         let kinds: Vec<BlockKind> = ghost.blocks.iter().map(|b| b.kind).collect();
         assert_eq!(
             kinds,

@@ -24,6 +24,7 @@ use server::actions::sessions::{
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, BarRow, Choice};
+use super::hues::Hues;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::table::{self, FilterBar, FilterExample, FilterPicker, Pager, TableCell, TableState};
@@ -277,7 +278,14 @@ async fn read(
     let counts = seen.counts;
     let several = seen.machines.len() > 1;
     let devices = devices::list(&console.server, caller).await?;
-    let small = gpus::Drawing::small();
+    let waiting_owners = queue.launches.iter().map(|launch| &launch.first.session);
+    let waiting_owners = waiting_owners.map(|session| session.owner.name.as_str());
+    let planned = queue.plan.iter().map(|planned| planned.owner.as_str());
+    let hues = Hues::with(&seen.machines, waiting_owners.chain(planned));
+    let small = gpus::Drawing {
+        hues: Some(&hues),
+        ..gpus::Drawing::small()
+    };
     let writable = reach(&caller.subject, Permission::SessionsWrite);
     let (rows, total) = (queue.launches.len() as u64, queue.of as u64);
     let time = PlanTime::of(&queue.plan, now);
@@ -300,7 +308,7 @@ async fn read(
         waiting: queue
             .launches
             .iter()
-            .map(|launch| waiting(t, visit, launch, devices.policy, &writable, now))
+            .map(|launch| waiting(t, visit, &hues, launch, devices.policy, &writable, now))
             .collect(),
         filter: filter(visit, headers, &state),
         unmatched: rows == 0 && state.filtered(),
@@ -314,7 +322,7 @@ async fn read(
             .iter()
             .map(|gpu| gpus::row(t, gpu, &small))
             .chain(seen.machines.iter().flat_map(|machine| {
-                presenter::small_racks(t, machine, None).map(|row| BarRow {
+                presenter::small_racks(t, &hues, machine, None).map(|row| BarRow {
                     name: if several {
                         format!("{} {}", machine.name, row.name)
                     } else {
@@ -327,7 +335,7 @@ async fn read(
         plan: queue
             .plan
             .iter()
-            .map(|planned| plan_row(t, visit, planned, &time, now))
+            .map(|planned| plan_row(t, visit, &hues, planned, &time, now))
             .collect(),
         axis: [0, 500, 1000].map(|part| match part {
             0 => t.queue_now().to_owned(),
@@ -434,6 +442,7 @@ impl PlanTime {
 fn plan_row(
     t: Text,
     visit: &RequestContext,
+    hues: &Hues,
     planned: &PlannedSession,
     time: &PlanTime,
     now: Timestamp,
@@ -447,7 +456,7 @@ fn plan_row(
     PlanRow {
         href: format!("/sessions/{}", planned.id),
         name: planned.name.to_string(),
-        hue: components::hue(&planned.owner),
+        hue: hues.get(&planned.owner),
         runs: planned.runs,
         from: match planned.runs {
             true => t.queue_runs().to_owned(),
@@ -474,6 +483,7 @@ fn plan_row(
 fn waiting(
     t: Text,
     visit: &RequestContext,
+    hues: &Hues,
     launch: &WaitingLaunch,
     policy: SharePolicy,
     writable: &Reach,
@@ -492,7 +502,7 @@ fn waiting(
         position: answer
             .queue_position
             .map_or_else(|| "–".to_owned(), |position| position.to_string()),
-        hue: components::hue(session.owner.name.as_str()),
+        hue: hues.get(session.owner.name.as_str()),
         href: format!("/sessions/{}", session.id),
         name: session.name.to_string(),
         replicas: launch

@@ -24,6 +24,7 @@ use super::authentication::PageCaller;
 use super::awaited::{AwaitedSessions, awaited};
 use super::components::{self, Alert, BarRow, CheckRow, IconFact};
 use super::history::HistoryView;
+use super::hues::Hues;
 use super::layout::{Attribute, Nav, PageLayout};
 use super::presenter::{SessionEnd, TimelineStep, Wait};
 use super::request_context::RequestContext;
@@ -345,8 +346,10 @@ async fn read_one(
     let may_enter = may(&caller.subject, Right::SessionsEnter, &scope).is_ok();
     let shown_log = filtered(&log, q);
     let counts = seen.counts;
+    let hues = Hues::on(&seen.machines);
     let drawing = gpus::Drawing {
         mine: Some(session.id),
+        hues: Some(&hues),
         ..gpus::Drawing::at(now)
     };
     let own = devices.items.iter().filter(|gpu| {
@@ -354,7 +357,7 @@ async fn read_one(
     });
     let neighbours: Vec<BarRow> = own
         .map(|gpu| gpus::row(t, gpu, &drawing))
-        .chain(machines(t, &seen.machines, &session))
+        .chain(machines(t, &hues, &seen.machines, &session))
         .collect();
     let simulated = session.simulated && session.resources.wants_device();
     let frame = layout(console, visit, caller, Nav::Sessions);
@@ -464,6 +467,7 @@ async fn read_one(
 /// Cores and memory of the machine that a session is on; nothing before it has one.
 fn machines<'a>(
     t: Text,
+    hues: &'a Hues,
     all: &'a [NodeOverview],
     session: &'a SessionView,
 ) -> impl Iterator<Item = BarRow> + 'a {
@@ -472,5 +476,5 @@ fn machines<'a>(
             session.state.holds_resources()
                 && session.node.as_deref() == Some(machine.name.as_str())
         })
-        .flat_map(move |machine| presenter::racks(t, machine, Some(session.id)))
+        .flat_map(move |machine| presenter::racks(t, hues, machine, Some(session.id)))
 }

@@ -23,6 +23,7 @@ use server::simulation::fake_node::{ContainerPlan, FakeNode, SimulatedMoment};
 use super::super::components::{BarRow, BlockKind};
 use super::super::floor_plan::FULL;
 use super::super::gpus;
+use super::super::hues::Hues;
 use super::super::presenter::{self, Preview};
 use super::super::request_context::RequestContext;
 
@@ -202,7 +203,7 @@ fn of_kind(row: &BarRow, kind: BlockKind) -> u64 {
 fn plan_agrees(seen: &[NodeOverview], all: &[Gpu], told: Option<&Explanation>, context: &str) {
     let t = visit().text;
     for machine in seen {
-        let [cpu, memory] = presenter::racks(t, machine, None);
+        let [cpu, memory] = presenter::racks(t, &Hues::default(), machine, None);
         let free = (
             filled(&cpu, u64::from(machine.cpu.0), context),
             filled(&memory, machine.memory.0, context),

@@ -17,6 +17,7 @@ use super::super::dialog::{DialogForm, DialogLink, DialogPage};
 use super::super::docs::DocsPage;
 use super::super::gpus::{self, GpuPage, GpusPage};
 use super::super::history;
+use super::super::hues;
 use super::super::images::{ImageDetailPage, ImageUse, ImagesPage, ImportRow};
 use super::super::launch::{self, LaunchFields, LaunchPage, Preset, Slider};
 use super::super::layout::{Nav, PageLayout, SignedInUser, Theme};
@@ -216,7 +217,7 @@ fn block(name: &str, note: &str, weight: u64, owner: &str, busy: u8) -> Block {
         kind: BlockKind::Session,
         name: name.into(),
         note: note.into(),
-        hue: components::hue(owner),
+        hue: hues::hue(owner),
         busy: Some(busy),
         fill: Fill::Foot,
         weight,
@@ -418,7 +419,7 @@ pub(super) fn overview(t: Text) -> OverviewPage {
         }],
         legend: [("mina", "7.50"), ("jae", "4.00"), ("ops", "0.50")]
             .map(|(name, share)| Legend {
-                hue: components::hue(name),
+                hue: hues::hue(name),
                 name: name.into(),
                 share: share.into(),
             })
@@ -445,7 +446,7 @@ pub(super) fn overview(t: Text) -> OverviewPage {
             ),
         ]
         .map(|(name, facts, tone, state)| overview::RecentSession {
-            hue: components::hue(name),
+            hue: hues::hue(name),
             href: "/sessions/0199f0a3".into(),
             name: name.into(),
             facts: facts.into(),
