@@ -119,6 +119,37 @@ test("columns sort by links one way and the other, and are hidden and shown", as
   await context.close();
 });
 
+test("names of columns stand above their values", async () => {
+  const { context, page } = await visit("/sessions?group=off");
+  for (const path of ["/sessions?group=off", "/sessions?sort=-created_at", "/users", "/images", "/gpus"]) {
+    await page.goto(house.origin + path);
+    const off = await page.evaluate(() => {
+      const words = (cell) => {
+        const range = document.createRange();
+        range.selectNodeContents(cell.querySelector("a") ?? cell);
+        const texts = [...range.getClientRects()].filter((box) => box.width > 0);
+        return { left: Math.min(...texts.map((box) => box.left)), right: Math.max(...texts.map((box) => box.right)) };
+      };
+      const off = [];
+      for (const table of document.querySelectorAll("table.tbl, table.rows")) {
+        const row = table.querySelector("tbody tr");
+        table.querySelectorAll("thead th.num").forEach((head) => {
+          const cell = row?.children[head.cellIndex];
+          if (!cell?.textContent.trim() || getComputedStyle(head).display === "none") return;
+          const label = head.querySelector("a")?.firstChild ?? head.firstChild;
+          const range = document.createRange();
+          range.selectNodeContents(label);
+          const distance = Math.abs(range.getBoundingClientRect().right - words(cell).right);
+          if (distance > 2) off.push(`${location.pathname} ${head.textContent}: ${distance} px`);
+        });
+      }
+      return off;
+    });
+    assert.deepEqual(off, []);
+  }
+  await context.close();
+});
+
 test("a view is saved with the filter as it stands, and removed", async () => {
   const { context, page } = await visit("/sessions");
   await page.fill("#filter [name=q]", "label:team=vision");
@@ -170,7 +201,16 @@ test("nothing ends on one click: one session, marked ones, a whole launch", asyn
   await row("beta").locator("input[name=id]").check();
   await page.locator("#marked .dan").waitFor();
   assert.equal(await top(), place, "a mark moves no row");
+  const surface = (name) => row(name).evaluate((line) => getComputedStyle(line).backgroundColor);
+  await page.mouse.move(0, 0);
+  assert.notEqual(await surface("beta"), await surface("alpha"), "a selected row is tinted");
+  assert.equal(await page.locator("#marked-count").innerText(), "1 session selected");
   await row(`train ×${REPLICAS}`).locator("input[name=id]").check();
+  assert.equal(await page.locator("#marked-count").innerText(), `${REPLICAS + 1} sessions selected`);
+  await page.getByRole("button", { name: "Clear selection" }).click();
+  await until(() => "nothing is selected", async () => (await page.locator("input[name=id]:checked").count()) === 0);
+  assert.equal(await page.locator("#marked").isVisible(), false);
+  for (const name of ["beta", `train ×${REPLICAS}`]) await row(name).locator("input[name=id]").check();
   await page.click("#marked .dan");
   await page.locator("dialog.question[open] .named").waitFor();
   assert.match(await page.locator("dialog.question h1").innerText(), new RegExp(`${REPLICAS + 1}`));

@@ -72,6 +72,8 @@ pub struct QueueRow {
     pub id: String,
     /// What a mark sends: the session, or all that wait of its launch.
     pub mark: String,
+    /// How many sessions the row stands for.
+    pub count: u64,
     pub position: String,
     pub hue: u8,
     pub href: String,
@@ -499,6 +501,7 @@ fn waiting(
             1 => session.id.to_string(),
             _ => format!("all:{}", session.id),
         },
+        count: launch.replicas as u64,
         position: answer
             .queue_position
             .map_or_else(|| "–".to_owned(), |position| position.to_string()),

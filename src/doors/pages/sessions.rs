@@ -468,6 +468,7 @@ fn line(
         mark: ends.then(|| RowMark {
             value,
             label: t.sessions_mark(&name),
+            count: item.replicas.max(1),
         }),
         cells: state
             .columns

@@ -133,6 +133,8 @@ impl TableCell {
 pub struct RowMark {
     pub value: String,
     pub label: String,
+    /// How many things the row stands for.
+    pub count: u64,
 }
 
 /// What can be done with a row: one link at its end.

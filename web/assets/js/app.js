@@ -111,8 +111,11 @@ if (marked) {
   const count = one("#marked-count");
   const boxes = () => all("input[name=id]");
   const tell = () => {
-    const on = boxes().filter((box) => box.checked).length;
-    const text = on === 0 ? "" : on === 1 ? count.dataset.one : count.dataset.many.replace("{n}", on);
+    const chosen = boxes().filter((box) => box.checked);
+    const on = chosen.length;
+    // A row may stand for many: the replicas of one launch.
+    const things = chosen.reduce((sum, box) => sum + Number(box.dataset.of ?? 1), 0);
+    const text = on === 0 ? "" : things === 1 ? count.dataset.one : count.dataset.many.replace("{n}", things);
     if (count.textContent !== text) count.textContent = text;
     const whole = one("[data-all]");
     if (whole) {

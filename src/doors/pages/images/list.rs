@@ -234,6 +234,7 @@ pub(super) async fn read(
                 mark: id.filter(|_| may_remove).map(|value| RowMark {
                     value,
                     label: t.sessions_mark(row.name()),
+                    count: 1,
                 }),
                 cells: state
                     .columns

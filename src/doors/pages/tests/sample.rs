@@ -731,6 +731,7 @@ fn sessions(t: Text, full: bool) -> SessionsPage {
         mark: live.then(|| RowMark {
             value: "0199f0a3".into(),
             label: t.sessions_mark(name),
+            count: 1,
         }),
         cells: vec![
             TableCell::Link {
@@ -1333,6 +1334,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
                 queue::QueueRow {
                     id: "0199f0a4".into(),
                     mark: "all:0199f0a4".into(),
+                    count: 8,
                     position: "1".into(),
                     hue: 7,
                     href: "/sessions/0199f0a4".into(),
@@ -1356,6 +1358,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
                 queue::QueueRow {
                     id: "0199f0a5".into(),
                     mark: "0199f0a5".into(),
+                    count: 1,
                     position: "–".into(),
                     hue: 3,
                     href: "/sessions/0199f0a5".into(),
@@ -1414,6 +1417,7 @@ fn images(t: Text) -> ImagesPage {
         mark: (name != "host").then(|| RowMark {
             value: "0199".into(),
             label: t.sessions_mark(name),
+            count: 1,
         }),
         cells: vec![
             TableCell::Link {
