@@ -94,6 +94,8 @@ test("queue, session page and command line give the same reason, and each unknow
   const plan = await page.locator("#plan table").innerText();
   assert.match(plan, /holder[\s\S]*time limit/);
   assert.match(plan, /sweep-1[\s\S]*after holder/);
+  const cut = await page.locator("#plan tbody th").evaluateAll((all) => all.filter((name) => name.scrollWidth > name.clientWidth).map((name) => name.textContent));
+  assert.deepEqual(cut, [], "names of the plan are cut");
   await page.goto(`${house.origin}${await page.getByRole("link", { name: "sweep-1", exact: true }).first().getAttribute("href")}`);
   assert.ok((await page.locator("main").innerText()).includes(starts[0]), "the session's page says the same");
   // A limit that is missing is named as the cause.
@@ -163,6 +165,9 @@ test("nothing is cancelled by one click, and a smaller request that fits is one 
     () => "the offer appears",
     async () => (await row("open-end").getByRole("button", { name: /Start now with 0\.5 GPU/ }).count()) === 1,
   );
+  // The offer takes no room from the reason.
+  const room = await row("open-end").first().evaluate((line) => line.querySelector(".why").getBoundingClientRect().width / line.getBoundingClientRect().width);
+  assert.ok(room > 0.85, `the reason has ${Math.round(room * 100)}% of its row`);
   await row("open-end").getByRole("button", { name: /Start now with 0\.5 GPU/ }).click();
   await running("open-end");
   complaints.splice(0);
