@@ -217,6 +217,10 @@ test("nothing ends on one click: one session, marked ones, a whole launch", asyn
   await Promise.all([page.waitForEvent("framenavigated"), page.click("dialog.question .pri")]);
   await until(() => `they are gone: ${live().length}`, async () => live().length === before - REPLICAS - 1);
   assert.ok(live().includes("alpha"));
+  // None of them ever ran, and the row of all says so as that of one does.
+  await page.goto(`${house.origin}/sessions`);
+  assert.equal(await row(`train ×${REPLICAS}`).locator(".pill").innerText(), "Cancelled");
+  assert.equal(await row("beta").locator(".pill").innerText(), "Cancelled");
   assert.deepEqual(complaints, []);
   await context.close();
 });

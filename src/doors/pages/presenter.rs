@@ -80,13 +80,18 @@ pub fn state(t: Text, session: &SessionView) -> (&'static str, &'static str) {
         SessionState::Running if session.stands_still() => ("warn", t.state_paused()),
         SessionState::Running => ("ok", t.state_running()),
         SessionState::Stopping => ("warn", t.state_stopping()),
-        SessionState::Ended => match session.outcome {
-            Some(Outcome::Succeeded) => ("", t.state_finished()),
-            Some(Outcome::Stopped) if session.started_at.is_none() => ("", t.state_cancelled()),
-            Some(Outcome::Stopped) => ("", t.state_stopped()),
-            Some(Outcome::Failed | Outcome::Refused) => ("bad", t.state_failed()),
-            Some(Outcome::Lost) | None => ("bad", t.state_lost()),
-        },
+        SessionState::Ended => end_state(t, session.outcome, session.started_at.is_some()),
+    }
+}
+
+/// How an end looks: class of the pill, and the word.
+pub fn end_state(t: Text, outcome: Option<Outcome>, ran: bool) -> (&'static str, &'static str) {
+    match outcome {
+        Some(Outcome::Succeeded) => ("", t.state_finished()),
+        Some(Outcome::Stopped) if !ran => ("", t.state_cancelled()),
+        Some(Outcome::Stopped) => ("", t.state_stopped()),
+        Some(Outcome::Failed | Outcome::Refused) => ("bad", t.state_failed()),
+        Some(Outcome::Lost) | None => ("bad", t.state_lost()),
     }
 }
 

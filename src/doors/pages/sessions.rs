@@ -16,7 +16,9 @@ use server::Failure;
 use server::access::Caller;
 use server::actions::gpus as devices;
 use server::actions::sessions;
-use server::actions::sessions::table::{self as session_table, TableItem, TablePage, TableQuery};
+use server::actions::sessions::table::{
+    self as session_table, ReplicaEnds, TableItem, TablePage, TableQuery,
+};
 
 use super::authentication::PageCaller;
 use super::components::{self, Choice};
@@ -528,10 +530,10 @@ fn shared_cell(
             text: name.to_owned(),
             note: session.owner.name.to_string(),
         },
+        "state" if session.state == SessionState::Ended => shared_end(t, &item.ends),
         "state" => {
             let (tone, text) = match session.state {
                 SessionState::Pending => ("warn", t.state_waiting()),
-                SessionState::Ended => ("", t.sessions_ended()),
                 _ => ("ok", t.sessions_active()),
             };
             let why = item.why.as_ref();
@@ -545,6 +547,37 @@ fn shared_cell(
             cell(visit, key, session, SharePolicy::default(), None, None, now)
         }
         _ => TableCell::Empty,
+    }
+}
+
+/// How replicas ended: the word that is true of all, or how many ended how.
+fn shared_end(t: Text, ends: &[ReplicaEnds]) -> TableCell {
+    let mut words: Vec<(&str, &str, u64)> = Vec::new();
+    for one in ends {
+        let (tone, word) = presenter::end_state(t, Some(one.outcome), one.ran);
+        match words.iter_mut().find(|(_, known, _)| *known == word) {
+            Some((_, _, count)) => *count += one.count,
+            None => words.push((tone, word, one.count)),
+        }
+    }
+    let counted = words
+        .iter()
+        .map(|(_, word, count)| t.sessions_ended_n(*count, word));
+    let note = counted.collect::<Vec<_>>().join(" · ");
+    match words[..] {
+        [(tone, word, _)] => TableCell::Pill {
+            tone,
+            text: word.to_owned(),
+            note: String::new(),
+        },
+        _ => TableCell::Pill {
+            tone: match words.iter().any(|(tone, ..)| *tone == "bad") {
+                true => "bad",
+                false => "",
+            },
+            text: t.sessions_ended().to_owned(),
+            note,
+        },
     }
 }
 

@@ -3,6 +3,7 @@
 
 use rules::names::SessionId;
 use rules::permissions::Reach;
+use rules::session::Outcome;
 use rusqlite::types::Value;
 
 use super::listing::{SessionFilter, filter_clause};
@@ -54,6 +55,15 @@ pub(crate) struct TableOrder {
     pub(crate) grouped: bool,
     pub(crate) offset: u64,
     pub(crate) limit: u32,
+}
+
+/// Replicas of one launch that ended alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplicaEnds {
+    pub outcome: Outcome,
+    /// False where they never ran.
+    pub ran: bool,
+    pub count: u64,
 }
 
 /// How many rows the table has, and how many sessions they are. Counted up to 10,000 rows.
@@ -172,6 +182,39 @@ impl ReadTransaction<'_> {
                     sessions: value::unsigned(row, "sessions")?,
                 })
             })?)
+    }
+
+    /// How the replicas of a row of ended sessions that the filter finds ended, the most frequent end first. Costs a visit of each.
+    pub(crate) fn table_row_ends(
+        &self,
+        reach: &Reach,
+        filter: &SessionFilter,
+        first: SessionId,
+    ) -> Result<Vec<ReplicaEnds>, Failure> {
+        let (mut clauses, values) = SessionFilter {
+            replicas: vec![first],
+            ..filter.clone()
+        }
+        .sql(reach);
+        clauses.push("state = 'ended'".to_owned());
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select outcome, started_at is not null as ran, count(*) as n
+             from session
+             {}
+             group by outcome, ran
+             order by n desc, outcome",
+            filter_clause(&clauses)
+        ))?;
+        let rows = statement.query_map(rusqlite::params_from_iter(values), |row| {
+            let outcome: String = row.get("outcome")?;
+            Ok(ReplicaEnds {
+                // A word of a newer release is no success.
+                outcome: Outcome::parse(&outcome).unwrap_or(Outcome::Lost),
+                ran: row.get("ran")?,
+                count: value::unsigned(row, "n")?,
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     /// The sessions of a row of the table that begins with `first`: replicas of its launch that stand as it does, at

@@ -12,6 +12,7 @@ use super::view::NameCache;
 use super::{MAX_PAGE_ITEMS, explained_all, find};
 use crate::access::Caller;
 use crate::actions::{allowed, query};
+pub use crate::catalog::session_table::ReplicaEnds;
 use crate::catalog::session_table::{TableOrder, TableSort};
 use crate::{Failure, Server};
 
@@ -45,6 +46,8 @@ pub struct TableItem {
     pub session: SessionView,
     /// 1 for a session of its own.
     pub replicas: u64,
+    /// How replicas that ended did; empty for a session of its own, and for what is alive.
+    pub ends: Vec<ReplicaEnds>,
     /// Why it waits; none for what does not wait, and beyond the first 50 of a page that do.
     pub why: Option<Explanation>,
 }
@@ -99,9 +102,14 @@ pub async fn table(
                 let Some(row) = view.session(id)? else {
                     continue;
                 };
+                let ends = match (replicas, row.state()) {
+                    (2.., SessionState::Ended) => view.table_row_ends(&reach, &filter, id)?,
+                    _ => Vec::new(),
+                };
                 items.push(TableItem {
                     session: names.show(&row)?,
                     replicas,
+                    ends,
                     why: None,
                 });
                 if row.state() == SessionState::Pending && waiting.len() < MAX_ROWS_EXPLAINED {

@@ -1,7 +1,7 @@
 //! The table of sessions: its order, replicas in one row, counts, pages, and who sees what.
 
 use super::*;
-use crate::actions::sessions::table::{TablePage, TableQuery, export, members, table};
+use crate::actions::sessions::table::{ReplicaEnds, TablePage, TableQuery, export, members, table};
 
 async fn page(server: &Server, caller: &Caller, query: TableQuery) -> TablePage {
     let wanted = TableQuery {
@@ -74,6 +74,42 @@ async fn what_runs_comes_first_and_replicas_are_one_row() {
         ..grouped(50)
     };
     assert_eq!(page(&server, &mina, launch).await.items.len(), 3);
+}
+
+#[tokio::test]
+async fn a_row_of_ended_replicas_tells_how_they_ended() {
+    let server = server();
+    let mina = user(&server, "mina", Role::Administrator);
+    let train = crowd(&server, &mina).await;
+    let ends = async |q: &str| {
+        let query = TableQuery {
+            q: q.to_owned(),
+            ..grouped(50)
+        };
+        let all = page(&server, &mina, query).await;
+        let found = all.items.into_iter().find(|item| {
+            item.session.name.as_str().starts_with("train")
+                && item.session.state == SessionState::Ended
+        });
+        let ends = found.map(|item| item.ends).unwrap_or_default();
+        let told = |one: &ReplicaEnds| (one.outcome, one.ran, one.count);
+        ends.iter().map(told).collect::<Vec<_>>()
+    };
+    assert_eq!(ends("").await, [], "they wait");
+    carry_out(&server, train[0].id, Some(0));
+    assert_eq!(ends("").await, [], "one alone is a row of its own");
+    for session in &train[1..] {
+        stop(&server, &mina, &session.id.to_string(), false)
+            .await
+            .unwrap();
+    }
+    let all = [(Outcome::Stopped, false, 2), (Outcome::Succeeded, true, 1)];
+    assert_eq!(ends("").await, all);
+    assert_eq!(
+        ends("outcome:stopped").await,
+        all[..1],
+        "as the filter says"
+    );
 }
 
 #[tokio::test]
