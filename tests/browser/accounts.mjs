@@ -71,6 +71,11 @@ test("a full name and an address are set, and what cannot be stands at its field
     assert.equal(await page.inputValue("#full_name"), "Jae Park");
     assert.deepEqual(await violations(page), []);
   }
+  await page.goto(`${house.origin}/users/jae`);
+  await page.locator("main .head a[href$='/password']").click();
+  await page.getByRole("link", { name: "Cancel" }).click();
+  assert.match(await page.locator("h1").innerText(), /^jae/, "Cancel leads back to the user");
+  await page.fill("#full_name", "Jae Park");
   await page.fill("#email", "Jae@lab.example");
   await send(page, "/profile");
   assert.match(await page.locator(".head").innerText(), /Jae Park/);

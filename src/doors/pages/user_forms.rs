@@ -45,6 +45,8 @@ pub struct UserFormPage {
     pub focus: bool,
     pub roles: Vec<Choice>,
     pub keeps_tokens: bool,
+    /// Where Cancel leads: the page of the account, or the list.
+    pub back: String,
 }
 
 pub(super) fn router() -> Router<PagesContext> {
@@ -107,6 +109,7 @@ fn new_page(
             .map(|one| Choice::new(one.word(), role_name(t, one), one.word() == role.word()))
             .into(),
         keeps_tokens: false,
+        back: PATH.to_owned(),
     }
 }
 
@@ -181,6 +184,7 @@ fn password_page(
         focus: false,
         roles: Vec::new(),
         keeps_tokens,
+        back: format!("{PATH}/{}", user.id),
     }
 }
 
@@ -279,6 +283,7 @@ async fn ask_role(
         ),
     };
     let mut page = question(&console, &visit, &caller, title, lead);
+    page.back = format!("{PATH}/{}", user.id);
     page.form = Some(DialogForm {
         action: format!("{PATH}/{}/role", user.id),
         // What was asked about is what is done, also where the role changed in between.

@@ -416,6 +416,7 @@ async fn ask(
     };
     let title = t.users_suspend_title(user.name.as_str());
     let mut page = question(&console, &visit, &caller, title, t.users_suspend_lead());
+    page.back = format!("{PATH}/{}", user.id);
     page.form = Some(DialogForm {
         action: format!("{PATH}/{}/suspend", user.id),
         fields: Vec::new(),
