@@ -109,6 +109,8 @@ test("a class of eighty: three faults are named, the mended file is applied and 
   await student.goto(`${house.origin}/sessions`);
   assert.equal(student.url(), `${house.origin}/me`);
   assert.match(await student.locator("main").innerText(), /Set your own/);
+  // Nothing but the password until it is set.
+  assert.deepEqual(await student.locator("main form").evaluateAll((forms) => forms.map((form) => form.getAttribute("action"))), ["/me/password"]);
   assert.deepEqual(await violations(student), []);
   await student.fill("#old", password);
   await student.fill("#new", "a-password-of-my-own-7");
@@ -118,6 +120,8 @@ test("a class of eighty: three faults are named, the mended file is applied and 
     await student.goto(`${house.origin}/sessions`);
     return student.url().endsWith("/sessions");
   });
+  await student.goto(`${house.origin}/me`);
+  assert.equal(await student.locator("main form[action='/me/tokens']").count(), 1);
   await own.close();
 
   // Somebody began, so it cannot be undone, and the page says who.

@@ -34,6 +34,8 @@ pub struct MePage {
     pub who: String,
     pub user: String,
     pub shortest: usize,
+    /// The password is an initial one: nothing else is shown until the user set their own.
+    pub password_first: bool,
     pub new_token: Option<String>,
     pub tokens: Vec<OwnTokenRow>,
     pub token_name: String,
@@ -119,6 +121,7 @@ async fn shown(
     let zones = zones(&zone);
     let page = MePage {
         t,
+        password_first: caller.must_change_password,
         alert: alert.or_else(|| {
             let first = caller.must_change_password;
             first.then(|| Alert::warning(t.me_password_first()))

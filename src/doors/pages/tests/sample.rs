@@ -1546,6 +1546,7 @@ fn me(t: Text) -> MePage {
         who: format!("mina.park · {}", t.me_role_administrator()),
         user: "mina.park".into(),
         shortest: 10,
+        password_first: false,
         new_token: Some("fardel_3kQ9sample".into()),
         tokens: vec![OwnTokenRow {
             id: "1".into(),
