@@ -78,7 +78,7 @@ pub struct Gpu {
     pub self_test: SelfTestStatus,
     #[schema(value_type = Option<String>, format = DateTime)]
     pub self_tested_at: Option<Timestamp>,
-    /// Its machine answers.
+    /// Its node answers.
     pub answers: bool,
     pub simulated: bool,
     pub cordoned: bool,
@@ -161,7 +161,7 @@ pub struct GpuSlice {
     pub sms: u32,
     #[schema(value_type = Option<String>)]
     pub profile: Option<MigProfile>,
-    /// Its machine has confirmed that it holds the session to this; until then the larger of the old and the
+    /// Its node has confirmed that it holds the session to this; until then the larger of the old and the
     /// new share is kept.
     pub confirmed: bool,
     /// Per cent of the share in which the device worked for it lately; above 100 where it was given what

@@ -70,7 +70,7 @@ pub struct GrantView {
     /// The partition, where one was given.
     #[schema(value_type = Option<String>)]
     pub profile: Option<MigProfile>,
-    /// Its machine has confirmed that it holds the session to this.
+    /// Its node has confirmed that it holds the session to this.
     pub confirmed: bool,
     /// The device does not exist, and the session has none.
     pub simulated: bool,

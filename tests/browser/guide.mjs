@@ -58,12 +58,19 @@ test("the wizard keeps the zone, skips what there is nothing to do about, and en
   const { context, page } = await visit("/setup/time");
   assert.equal(await page.locator(".stairs a[href='/setup/certificate']").count(), 0, "no certificate, no step");
   assert.doesNotMatch(await page.locator("main").innerText(), /set-time '\d/, "a sample that sets a wrong time");
+  // Next stands at the same side on every step.
+  const side = () => page.locator(".onward .btn:not(.gh)").evaluate((next) => {
+    const [row, button] = [next.closest(".onward").getBoundingClientRect(), next.getBoundingClientRect()];
+    return Math.round(row.right - button.right);
+  });
+  assert.equal(await side(), 0);
   await page.selectOption("#zone", "Asia/Seoul");
   assert.equal(await page.locator(".btn.pri:visible").count(), 1);
   await Promise.all([page.waitForURL("**/setup/environment"), page.click(".onward .btn:not(.gh)")]);
   const zone = (await context.cookies()).find((cookie) => cookie.name.endsWith("fardel_zone"));
   assert.match(decodeURIComponent(zone.value), /Asia\/Seoul/, "Next keeps the chosen zone");
   assert.equal(await page.locator(".btn.pri:visible").count(), 1);
+  assert.equal(await side(), 0);
   assert.match(await page.locator("p.lead").innerText(), /called host, or a container image/, "what an environment is");
   await Promise.all([page.waitForURL("**/setup/test"), page.click(".onward .btn:not(.gh)")]);
   assert.equal(await page.locator(".btn.pri:visible").count(), 1, "the test is the one thing to do");
@@ -72,6 +79,7 @@ test("the wizard keeps the zone, skips what there is nothing to do about, and en
   for (const href of ["/sessions/new", "/images", "/system/backups", "/gpus", "/docs"]) assert.ok(tasks.includes(href), `${href} in ${tasks}`);
   assert.match(await page.locator("main").innerText(), /2 × .*H100.*simulated/);
   assert.match(await page.locator("main").innerText(), /Installation ID\s+[0-9a-f]{8}-/);
+  assert.match(await page.locator("main").innerText(), /Images\s+none imported yet; import them on the page Images/);
   assert.equal(await page.locator(".way").count(), 0, "nothing is left to finish later");
   assert.deepEqual(await violations(page), []);
   await Promise.all([page.waitForURL(`${house.origin}/`), page.click(".onward .btn.pri")]);
@@ -83,6 +91,7 @@ test("a wrong sign-in is told at its field, the name stays and the focus is on t
   const page = await context.newPage();
   await page.goto(`${house.origin}/login`);
   assert.equal(await focused(page), "name");
+  assert.match(await page.locator("main").innerText(), /fardel user passwd 이름/);
   await page.click("form[action='/login'] button[type=submit]");
   await page.locator("[data-fault=name]").waitFor();
   assert.equal(await page.locator(".fault").count(), 2, "both empty fields at once");

@@ -1365,7 +1365,7 @@ pub enum GpuCommand {
     /// A GPU is partitioned only when no session runs on it: every session on it ends, and batch
     /// sessions wait for another GPU and start again. Without --yes, only prints the partitions and
     /// the sessions that would end. A simulated GPU is partitioned at once, a real one by its
-    /// machine; until the machine reports the partitions, no session starts on it.
+    /// node; until the node reports the partitions, no session starts on it.
     Partition {
         /// Name, a unique beginning of it, or index
         gpu: String,
@@ -1389,7 +1389,7 @@ pub enum GpuCommand {
     Test {
         /// Name, a unique beginning of it, or index
         gpu: String,
-        /// Start both sessions from this image, with glibc 2.34 or newer, where the machine does not offer its
+        /// Start both sessions from this image, with glibc 2.34 or newer, where the node does not offer its
         /// own programs
         #[arg(long)]
         image: Option<String>,

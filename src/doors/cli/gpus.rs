@@ -25,7 +25,7 @@ pub(super) async fn gpu(
         GpuCommand::Ls => {
             let Answer { body, read } = client.read::<Gpus>("/api/v1/gpus").await?;
             if view.for_humans() && read.items.is_empty() {
-                complain("No machine here has a GPU.\n");
+                complain("No node here has a GPU.\n");
                 return Ok(0);
             }
             print(&view.list(&body, columns::GPUS)?);

@@ -58,7 +58,7 @@ pub struct SettingRow {
     pub typed: String,
     /// Values of a choice; empty for free text.
     pub choices: Vec<(&'static str, bool)>,
-    /// A label of the button that undoes the last change; empty where there is none.
+    /// To what an undo of the last change leads, and how long it can; empty where there is none.
     pub undo: String,
     pub open: bool,
     /// What was just done to it, said in its row, which has the focus; empty for all others.
@@ -345,7 +345,7 @@ fn row(t: Text, standing: &SettingStanding, typed: Option<String>) -> SettingRow
         typed: field,
         undo: match standing.undo.as_deref() {
             None => String::new(),
-            Some("") => t.setting_undo_to(t.system_default()),
+            Some("") => t.setting_undo_default().to_owned(),
             Some(before) => t.setting_undo_to(before.trim_matches('"')),
         },
         open,

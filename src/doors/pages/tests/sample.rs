@@ -1664,7 +1664,7 @@ fn wizard_page(t: Text, at: usize) -> WizardPage {
             checks: vec![wizard::Looked {
                 icon: "circle-check",
                 tone: "ok",
-                text: "A machine answers.".into(),
+                text: "A node answers.".into(),
             }],
             devices: vec![("fardel-01".into(), "4 × H100 80GB".into())],
             next: vec![wizard::NextTask {

@@ -316,7 +316,7 @@ async fn every_page_of_a_real_box_keeps_the_rules_in_both_languages() {
     for path in ["/", "/queue", session.as_str()] {
         let page = house.get(&cookie, path).await.body;
         assert!(
-            page.contains("No machine has reported yet."),
+            page.contains("No node has reported yet."),
             "{path} does not say why"
         );
     }

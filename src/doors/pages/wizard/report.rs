@@ -158,7 +158,13 @@ pub(super) fn report(
             (t.wizard_report_box(), report.installation_id.to_string()),
             (t.wizard_report_addresses(), report.origins.join(", ")),
             (t.trust_fingerprint(), fingerprint),
-            (t.nav_images(), report.images.to_string()),
+            (
+                t.nav_images(),
+                match report.images {
+                    0 => t.wizard_report_no_images().to_owned(),
+                    images => images.to_string(),
+                },
+            ),
         ],
         machines: report
             .machines
