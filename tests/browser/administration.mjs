@@ -361,7 +361,7 @@ test("Korean counts GPUs, calls events 이벤트 and a cancelled request 취소�
   const sent = await context.request.post(`${house.origin}/sessions/new`, { form, headers, maxRedirects: 0 });
   assert.equal(sent.status(), 303, await sent.text());
   await page.goto(`${house.origin}/users/${PERSON.name}`);
-  assert.match(await page.locator("main").innerText(), /GPU 2개/);
+  assert.match(await page.locator("main").innerText(), /GPU 2장/);
   house.command("session", "stop", "four");
   await page.goto(`${house.origin}/notices`);
   assert.match(await page.locator("#list").innerText(), /four\s*취소되었습니다/);

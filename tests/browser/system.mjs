@@ -176,7 +176,7 @@ test("a refused setting stays in its field; a good one is in force, written and 
 test("a setting is called in words, and needs a restart only once it was changed", async () => {
   for (const [locale, name, property, badge] of [
     ["en-US", "Units of one GPU", /takes effect after a restart/, /needs a restart/],
-    ["ko-KR", "GPU 하나의 단위 수", /다시 시작한 뒤 적용됨/, /다시 시작 필요/],
+    ["ko-KR", "GPU 한 장의 단위 수", /다시 시작한 뒤 적용됨/, /다시 시작 필요/],
   ]) {
     const context = await signedIn({ locale });
     const page = await context.newPage();

@@ -542,8 +542,8 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu], now: Timestamp)
         ),
         figure(
             t.overview_waiting(),
-            seen.counts.pending.to_string(),
-            t.overview_sessions_word(seen.counts.pending),
+            t.overview_sessions_n(seen.counts.pending),
+            String::new(),
             "w",
             components::percent(
                 seen.counts.pending as f64,

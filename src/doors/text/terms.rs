@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 /// What is not said, what is said instead, and where the first is right all the same.
-const TERMS: [(&str, &str, &[&str]); 19] = [
+const TERMS: [(&str, &str, &[&str]); 25] = [
     ("시뮬레이", "모의", &[]),
     ("가상 GPU", "모의 GPU", &[]),
     ("장비", "서버", &[]),
@@ -24,6 +24,12 @@ const TERMS: [(&str, &str, &[&str]); 19] = [
     ("지원 파일", "진단 번들", &[]),
     ("거절", "거부", &[]),
     ("저절로", "자동으로", &[]),
+    ("만든 때", "생성 시각", &[]),
+    ("가져온 때", "가져온 시각", &[]),
+    ("개 세션", "세션과 그 수", &[]),
+    ("GPU {n}개", "GPU {n}장", &[]),
+    ("업로드 조각", "업로드할 데이터", &[]),
+    ("} 개", "수에 붙인 개", &[]),
 ];
 
 fn sentences() -> Vec<PathBuf> {

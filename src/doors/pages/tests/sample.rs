@@ -380,15 +380,15 @@ pub(super) fn overview(t: Text) -> OverviewPage {
             Figure {
                 name: t.overview_running(),
                 value: "5".into(),
-                of: t.overview_sessions_n(5),
+                of: t.overview_of_live(7),
                 tone: "o",
                 percent: 71,
                 note: t.overview_running_note(12),
             },
             Figure {
                 name: t.overview_waiting(),
-                value: "2".into(),
-                of: t.overview_sessions_n(2),
+                value: t.overview_sessions_n(2),
+                of: String::new(),
                 tone: "w",
                 percent: 12,
                 note: t.overview_waiting_note(components::span(t, 130)),
