@@ -103,6 +103,28 @@ for (const count of [1, 50]) {
   });
 }
 
+test("no caption of the overview is cut at any width", async () => {
+  const told = [];
+  for (const locale of ["en-US", "ko-KR"]) {
+    const context = await browser.newContext({ storageState: state, locale });
+    const page = await context.newPage();
+    await page.goto(`${house.origin}/`, { waitUntil: "load" });
+    for (const width of [1600, 1440, 1361, 1280, 1181, 1100, 981, 900, 820, 761, 700, 560, 480, 390, 360]) {
+      await page.setViewportSize({ width, height: 900 });
+      const cut = await page.evaluate(() => [...document.querySelectorAll("#kpis dt, #kpis .v, #kpis .note, #plan .id *, #plan .mx b, #plan .mx span, .plots figcaption *")]
+        .filter((part) => part.clientWidth > 0 && part.scrollWidth > part.clientWidth + 1)
+        .map((part) => part.textContent));
+      const wide = await page.evaluate(() => [...document.querySelectorAll("#kpis .kpi > *, #plan .gpu > *")].flatMap((part) => {
+        const [inner, outer] = [part.getBoundingClientRect(), part.parentElement.getBoundingClientRect()];
+        return inner.right > outer.right + 1 ? [part.textContent.trim()] : [];
+      }));
+      told.push(...[...cut, ...wide].map((words) => `${locale} ${width}: ${words}`));
+    }
+    await context.close();
+  }
+  assert.deepEqual(told, []);
+});
+
 test("a small session is seen on its own page among fifty", async (t) => {
   if (process.getuid() !== 0) {
     t.skip("sessions need root");
