@@ -114,17 +114,25 @@ pub fn draw(curves: &[Curve], top: f64, limit: Option<f64>, label: &str) -> Mark
         for (begin, run) in runs(&curve.values) {
             let step = WIDE / (curve.values.len().max(2) - 1) as f64;
             let x = |place: usize| (begin + place) as f64 * step;
-            let last = x(run.len() - 1);
+            // A single point is seen as a short line, which ends with the plot where the point is the newest.
+            let short = (step / 2.0).max(3.0);
+            let (first, last) = match run.len() {
+                1 => (x(0).min(WIDE - short), (x(0) + short).min(WIDE)),
+                several => (x(0), x(several - 1)),
+            };
             let mut path = String::new();
             for (place, value) in run.iter().enumerate() {
-                let sign = if place == 0 { 'M' } else { 'L' };
-                let _ = write!(path, "{sign}{:.0} {:.1}", x(place), y(*value));
+                let (sign, at) = if place == 0 {
+                    ('M', first)
+                } else {
+                    ('L', x(place))
+                };
+                let _ = write!(path, "{sign}{at:.0} {:.1}", y(*value));
             }
             if run.len() == 1 {
-                // A single point is seen as a short line.
-                let _ = write!(path, "h{:.1}", (step / 2.0).max(3.0));
+                let _ = write!(path, "h{:.1}", last - first);
             }
-            let _ = write!(area, "{path}L{last:.0} {HIGH}L{:.0} {HIGH}Z", x(0));
+            let _ = write!(area, "{path}L{last:.0} {HIGH}L{first:.0} {HIGH}Z");
             line.push_str(&path);
         }
         if line.is_empty() {
@@ -269,6 +277,28 @@ mod tests {
         );
         let nothing = draw(&[], 4.0, Some(9.0), "");
         assert!(!nothing.to_string().contains("<path"), "{nothing}");
+    }
+
+    #[test]
+    fn the_newest_point_alone_stays_inside_the_plot() {
+        for count in [1, 2, 5, 400] {
+            let mut values = vec![None; count];
+            values[count - 1] = Some(1.0);
+            let curve = Curve {
+                name: String::new(),
+                hue: "ca",
+                filled: true,
+                values,
+            };
+            let svg = draw(&[curve], 4.0, None, "").to_string();
+            let line = svg.split("class=\"ln ca\" d=\"M").nth(1).expect("a line");
+            let (from, rest) = line.split_once(' ').expect("a point");
+            let (_, length) = rest.split_once('h').expect("a short line");
+            let length = length.split('"').next().expect("its end");
+            let [from, length] = [from, length].map(|text| text.parse::<f64>().expect("a number"));
+            assert!(length >= 3.0, "{count}: {svg}");
+            assert!(from >= 0.0 && from + length <= WIDE + 0.5, "{count}: {svg}");
+        }
     }
 
     #[test]
