@@ -108,7 +108,7 @@ fn device_memory(devices: &[SliceUse]) -> Option<Bytes> {
 }
 
 impl DeviceRate {
-    fn of(now: &SliceUse, before: Option<&ContainerUsage>) -> Self {
+    fn of(now: &SliceUse, before: Option<&ContainerUsage>, idle: Option<Timestamp>) -> Self {
         let known = before.and_then(|usage| {
             let mut slices = usage.devices.iter();
             slices.find(|slice| (slice.device, slice.part) == (now.device, now.part))
@@ -118,7 +118,7 @@ impl DeviceRate {
             part: now.part,
             load: load(known.and_then(|known| known.worked), now.worked),
             memory: now.memory,
-            idle_since: now.idle_since,
+            idle_since: now.idle_since.map(|since| idle.unwrap_or(since).min(since)),
         }
     }
 }
@@ -144,6 +144,9 @@ struct Latest {
     minute: i64,
     seen: BTreeMap<ContainerName, ContainerUsage>,
     rates: BTreeMap<ContainerName, Rate>,
+    /// Since when containers were idle before this server first heard of them, until they work again. The node's own
+    /// clock of idleness begins anew with its process.
+    idle: BTreeMap<ContainerName, Timestamp>,
 }
 
 impl Samples {
@@ -196,6 +199,20 @@ impl Samples {
         let first: BTreeSet<_> = names
             .filter(|name| !latest.seen.contains_key(name))
             .collect();
+        for (name, usage) in used.iter().filter(|(name, _)| first.contains(name)) {
+            if !usage.devices.is_empty()
+                && let Some(since) = self.idle_before(*name)
+            {
+                latest.idle.insert(*name, since);
+            }
+        }
+        let is_idle = |usage: &ContainerUsage| {
+            let mut devices = usage.devices.iter();
+            devices.all(|one| one.idle_since.is_some())
+        };
+        let idle = used.iter().filter(|(_, usage)| is_idle(usage));
+        let idle: BTreeSet<ContainerName> = idle.map(|(name, _)| *name).collect();
+        latest.idle.retain(|name, _| idle.contains(name));
         let rates: BTreeMap<ContainerName, Rate> = used
             .iter()
             .map(|(name, usage)| {
@@ -208,7 +225,10 @@ impl Samples {
                 let memory = usage.memory;
                 let before = latest.seen.get(name);
                 let devices = usage.devices.iter();
-                let devices = devices.map(|now| DeviceRate::of(now, before)).collect();
+                let idle = latest.idle.get(name).copied();
+                let devices = devices
+                    .map(|now| DeviceRate::of(now, before, idle))
+                    .collect();
                 let rate = Rate {
                     cores,
                     memory,
@@ -360,6 +380,30 @@ impl Samples {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// Since when the devices of a container did nothing, by its samples: when they last worked, or the first sample.
+    /// None where nothing was sampled. Reads all of its samples.
+    fn idle_before(&self, name: ContainerName) -> Option<Timestamp> {
+        let rows = match self.of((name.session, name.index), Timestamp::default()) {
+            Ok(rows) => rows,
+            Err(error) => {
+                tracing::warn!(%error, "samples were not read");
+                return None;
+            }
+        };
+        let own = rows
+            .iter()
+            .filter(|row| row.incarnation == name.incarnation);
+        let busy: Vec<(Timestamp, u64)> = own
+            .filter_map(|row| Some((row.at, row.worked?.busy_microseconds)))
+            .collect();
+        // A sum that falls began again from zero with the node's process; that is no work.
+        let mut steps = busy.windows(2).rev();
+        let worked = steps
+            .find(|step| step[1].1 > step[0].1)
+            .map(|step| step[1].0);
+        worked.or_else(|| busy.first().map(|(at, _)| *at))
+    }
+
     /// What each running container uses now; absent where nothing was sampled yet.
     pub(crate) fn rates(&self) -> BTreeMap<ContainerName, Rate> {
         let nodes = locked(&self.latest);
@@ -500,6 +544,42 @@ mod tests {
         }
         assert!(samples.record(NODE, at(8), &[]), "the last points are over");
         assert!(!samples.record(NODE, at(10), &[]), "nothing runs");
+    }
+
+    #[test]
+    fn the_clock_of_an_idle_container_goes_on_over_a_restart_until_it_works() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = CatalogPlace::Directory(folder.path().to_owned());
+        let at = |second: i64| Timestamp::from_millis(1_800_000_000_000 + second * 1000);
+        let told = |samples: &Samples, second: i64, busy: u64, idle_since: Option<i64>| {
+            let mut used = usage(0.0);
+            used.devices = vec![SliceUse {
+                worked: Some(BusyTime {
+                    busy_microseconds: busy,
+                    granted_microseconds: 1_000_000,
+                }),
+                idle_since: idle_since.map(at),
+                ..slice(0)
+            }];
+            samples.record(NODE, at(second), &[(name(1), used)]);
+            samples.rates()[&name(1)].devices[0].idle_since
+        };
+        let samples = Samples::open(&place).unwrap();
+        assert_eq!(told(&samples, 0, 0, None), None);
+        assert_eq!(told(&samples, 2, 500, None), None);
+        assert_eq!(told(&samples, 4, 500, Some(2)), Some(at(2)));
+        for restart in [60, 120] {
+            // The node counts from zero again, and knows of no idleness before.
+            let samples = Samples::open(&place).unwrap();
+            let first = told(&samples, restart, 0, Some(restart));
+            assert_eq!(first, Some(at(2)), "as before the restart at {restart} s");
+            let next = told(&samples, restart + 2, 0, Some(restart));
+            assert_eq!(next, Some(at(2)));
+        }
+        let samples = Samples::open(&place).unwrap();
+        assert_eq!(told(&samples, 180, 0, Some(180)), Some(at(2)));
+        assert_eq!(told(&samples, 182, 900, None), None, "it works again");
+        assert_eq!(told(&samples, 184, 900, Some(182)), Some(at(182)));
     }
 
     #[test]
