@@ -102,7 +102,7 @@ test("a project is created, filled, archived and restored", async () => {
   await page.locator("form[action*='/members/'] button.btn").first().click();
   await page.waitForFunction(() => document.querySelectorAll("#list tbody tr").length === 2);
   for (const pill of [1, 0]) {
-    await page.locator(".head .act a").click();
+    await page.locator(".head .act a[href$='/state']").click();
     await page.locator("form[action$='/state'] button.btn").first().click();
     await page.waitForFunction(
       ([pill]) => location.pathname.startsWith("/projects/") && document.querySelectorAll("h1 .pill").length === pill,

@@ -128,7 +128,7 @@ fn said(flags: &LimitFlags, mut before: Map<String, Value>) -> Result<Value, Cli
         let value = match text.as_str() {
             "none" => Value::Null,
             text => read(text)
-                .ok_or_else(|| CliError::usage(&format!("{text} is no limit for {name}.")))?,
+                .ok_or_else(|| CliError::usage(format!("{text} is no limit for {name}.")))?,
         };
         before.insert(name.to_owned(), value);
     }

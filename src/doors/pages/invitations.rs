@@ -178,7 +178,7 @@ async fn page(
             .map(|one| Choice::new(one.word(), role_name(t, one), one == role))
             .into(),
         lifetimes: [1, 7, 30, 90]
-            .map(|one: u64| Choice::new(&one.to_string(), &t.invitations_days(one), one == days))
+            .map(|one: u64| Choice::new(one.to_string(), t.invitations_days(one), one == days))
             .into(),
         form: InvitationForm {
             uses: match form.uses.is_empty() {

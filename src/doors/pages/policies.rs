@@ -348,7 +348,7 @@ fn read(key: LimitKey, text: &str) -> Result<Option<u64>, Refusal> {
         LimitKey::RuntimeSeconds => launch::span(text).ok().flatten(),
         LimitKey::Waiting | LimitKey::Sessions => text.parse().ok(),
     };
-    let refused = || refusals::policy_limit_invalid(example(key)).at(&format!("/{}", key.word()));
+    let refused = || refusals::policy_limit_invalid(example(key)).at(format!("/{}", key.word()));
     value.map(Some).ok_or_else(refused)
 }
 
