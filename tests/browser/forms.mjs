@@ -250,8 +250,8 @@ test("an account is added, changed and removed in the page, each step after a qu
   await Promise.all([theirs.waitForURL((url) => url.pathname !== "/login"), theirs.keyboard.press("Enter")]);
   await own.close();
   await menu("remove");
-  await page.locator("dialog.question form[action$='/remove']").waitFor();
-  await Promise.all([page.waitForURL(/user-removed/), page.click("dialog.question form button")]);
+  await page.locator("form[action$='/remove']").waitFor();
+  await Promise.all([page.waitForURL(/user-departed/), page.click("form[action$='/remove'] .dan")]);
   assert.equal(await account(), undefined);
   await context.close();
 });

@@ -34,7 +34,7 @@ pub async fn plan(
 }
 
 /// Lets a user leave: waiting sessions are cancelled, running ones stop or get an end, sign-ins, tokens and invitations
-/// are gone at once. The account is suspended, and removed once its last session is over.
+/// are gone at once. The account is suspended, and removed once its last session is over: at once where none lives.
 ///
 /// Errors: `user.not-found`, `user.self`, `user.last-administrator`, `departure.until`.
 pub async fn depart(
@@ -57,6 +57,15 @@ pub async fn depart(
                 rows.edit_session(session.id, by.as_str(), None, |session| {
                     Ok(ended_or_limited(session, &asked, departs_at, &by, rows.now))
                 })?;
+            }
+            let lives = |session: &Session| {
+                session.owner == user.id && session.state() != SessionState::Ended
+            };
+            if !rows.live_sessions()?.iter().any(lives) {
+                rows.remove_user(user.id)?;
+                let role = user.role.word();
+                note(rows, &caller.name, &user, "user.removed", role, "")?;
+                return Ok(ends);
             }
             rows.forget_proofs(user.id)?;
             let changed = User {
