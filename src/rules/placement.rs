@@ -103,10 +103,15 @@ pub fn regrant(
     fit::regrant(world, session, demand)
 }
 
+/// How much of devices a demand counts for in limits: its share, or the largest that a partition of its profile is.
+pub fn asked(world: &ClusterSnapshot, demand: &Demand) -> crate::units::GpuShare {
+    choice::asked(world, demand)
+}
+
 /// Whether a running session may hold this instead of what it holds, as far as policies bound it, its project and its
-/// domain. Costs one visit a session.
+/// domain. What does not grow is not looked at. Costs one visit a session.
 ///
-/// Errors: `limit.reached`.
+/// Errors: `limit.held`.
 pub fn within_limits(
     world: &ClusterSnapshot,
     session: &crate::session::Session,

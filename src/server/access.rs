@@ -28,7 +28,7 @@ pub(crate) use attempts::{AttemptCounts, unlock};
 pub use invitation::{NewMember, join, offer};
 pub(crate) use invitation::{
     holding as holding_invitation, membership as invited_membership,
-    new_code as new_invitation_code,
+    new_code as new_invitation_code, note_joined,
 };
 pub(crate) use lease::OpenStreams;
 pub use lease::{InUse, Lease, lease};

@@ -204,7 +204,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("invitation create", "링크를 만들어 보여 줍니다"),
     (
         "invitation revoke",
-        "초대를 취소합니다. 그 링크는 더 이상 쓸 수 없습니다",
+        "초대를 폐기합니다. 그 링크는 더 이상 쓸 수 없습니다",
     ),
     ("invitation accept", "내 계정으로 프로젝트에 참여합니다"),
     ("role", "도메인이나 사이트 전체에서 사용자가 맡은 역할"),

@@ -80,7 +80,6 @@ pub struct JoinPage {
     pub sign_in: String,
     pub name: String,
     pub full_name: String,
-    pub email: String,
     pub shortest: usize,
     pub alert: Option<Alert>,
     pub refused: bool,
@@ -356,7 +355,6 @@ struct JoinForm {
     code: String,
     name: String,
     full_name: String,
-    email: String,
     password: String,
     again: String,
 }
@@ -413,7 +411,6 @@ fn joining(
         code: typed.code,
         name: typed.name,
         full_name: typed.full_name,
-        email: typed.email,
         shortest: MIN_PASSWORD,
         alert,
         refused: visit.refused.is_some(),
@@ -432,7 +429,6 @@ async fn join(
     let new = NewMember {
         name: typed.name.clone(),
         full_name: typed.full_name.clone(),
-        email: typed.email.clone(),
         password: SecretText::new(typed.password.clone()),
     };
     let joined = match typed.password == typed.again {

@@ -152,7 +152,9 @@ impl<'w> ClusterState<'w> {
         let demand = &session.spec.demand;
         let host = session.spec.environment == SessionEnvironment::Host;
         let asked = self.asked(demand);
-        if !self.bounds.is_empty() {
+        // What no open node could hold is not waited for by others of its project.
+        let soon = |spot: &NodeState<'_>| spot.open && could(spot.node, demand, host);
+        if !self.bounds.is_empty() && self.spots.iter().any(soon) {
             let need = self.need(demand);
             self.bounds.owe(session, need);
         }
@@ -269,6 +271,26 @@ impl<'w> ClusterState<'w> {
             return None;
         }
         self.bounds.hit(session, self.need(demand), false)
+    }
+
+    /// The same of what is more than the session has now, which must not be counted here.
+    pub(super) fn past_grown_limit(
+        &self,
+        session: &Session,
+        demand: &Demand,
+    ) -> Option<LimitHit<'w>> {
+        if self.bounds.is_empty() {
+            return None;
+        }
+        let (need, before) = (self.need(demand), self.need(&session.spec.demand));
+        let grown = |now: u64, before: u64| if now > before { now } else { 0 };
+        let need = LimitUsage {
+            gpu: grown(need.gpu, before.gpu),
+            cpu: grown(need.cpu, before.cpu),
+            memory: grown(need.memory, before.memory),
+            ..LimitUsage::default()
+        };
+        self.bounds.hit(session, need, false)
     }
 
     /// The same once those in front have started.

@@ -197,11 +197,11 @@ pub(super) fn within_limits(
     if let Some(own) = world.session(session.id) {
         ground.give_back(own);
     }
-    match ground.past_limit(session, demand) {
+    match ground.past_grown_limit(session, demand) {
         Some(hit) => {
             let (limit, used) = (hit.key.told(hit.limit), hit.key.told(hit.used));
             let word = hit.key.word();
-            Err(refusals::limit_reached(&hit.policy.name, limit, word, used).at("/resources"))
+            Err(refusals::limit_held(&hit.policy.name, limit, word, used).at("/resources"))
         }
         None => Ok(()),
     }

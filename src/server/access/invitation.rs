@@ -6,18 +6,19 @@ use std::net::IpAddr;
 use api::invitations::OfferView;
 use api::secret::SecretText;
 use rules::grants::{Grant, GrantScope, HeldGrant};
-use rules::names::{EmailAddress, UserName};
+use rules::names::UserName;
 use rules::permissions::{Permission, Subject, may};
 use rules::refusals;
 use rules::tenancy::{Project, Scope, TenantState};
 use rules::users::{Role, User, full_name};
 
+use super::attempts::Attempt;
 use super::secret::{draw, hash};
 use super::{NewSignIn, admit, local_root, new_user, password};
-use crate::catalog::ReadTransaction;
 use crate::catalog::events::NewEvent;
 use crate::catalog::invitations::InvitationRecord;
 use crate::catalog::users::ROOT;
+use crate::catalog::{ReadTransaction, Rows};
 use crate::{Failure, Server};
 
 /// Characters of a code: 32 bytes.
@@ -34,8 +35,6 @@ pub(crate) fn new_code() -> (SecretText, [u8; 32]) {
 pub struct NewMember {
     pub name: String,
     pub full_name: String,
-    /// Where the invitation is for an address, that one counts.
-    pub email: String,
     pub password: SecretText,
 }
 
@@ -98,7 +97,8 @@ pub fn offer(server: &Server, code: &str) -> Result<OfferView, Failure> {
 
 /// Makes an account by invitation, a member of its project, and signs it in. The invitation is used once more.
 ///
-/// Errors: `invitation.spent`; names, addresses and passwords as for everybody.
+/// Errors: `invitation.spent`; `sign-in.locked` for names that are taken, tried too fast from one address; names,
+/// addresses and passwords as for everybody.
 pub async fn join(
     server: &Server,
     code: &str,
@@ -107,19 +107,18 @@ pub async fn join(
 ) -> Result<NewSignIn, Failure> {
     let name = UserName::parse(new.name.trim())?;
     let full_name = full_name(&new.full_name)?;
-    let typed = Some(new.email.trim()).filter(|text| !text.is_empty());
-    let (invitation, project) = server.catalog().read_now("look at an invitation", |view| {
-        let found = holding(server, view, code)?;
-        if view.user_named(name.as_str())?.is_some() {
-            return Err(refusals::user_name_taken(&name).at("/name").into());
-        }
-        Ok(found)
-    })?;
-    let email = match (&invitation.email, typed) {
-        (Some(email), _) => Some(email.clone()),
-        (None, Some(text)) => Some(EmailAddress::parse(text)?),
-        (None, None) => None,
-    };
+    let ((invitation, project), taken) =
+        server.catalog().read_now("look at an invitation", |view| {
+            let found = holding(server, view, code)?;
+            Ok((found, view.user_named(name.as_str())?.is_some()))
+        })?;
+    if taken {
+        // Names are of the whole site: whoever tries many is slowed down.
+        Attempt::of_setup(server, source).begin().await?;
+        return Err(refusals::user_name_taken(&name).at("/name").into());
+    }
+    // An address that nobody vouches for would take it from the one whose it is.
+    let email = invitation.email.clone();
     password::check_new(&new.password, name.as_str(), "/password")?;
     let hashed = server.hasher().hash(&new.password).await?;
     let member = membership(&invitation);
@@ -142,15 +141,7 @@ pub async fn join(
         rows.insert_user(user, &hashed)?;
         rows.use_invitation(invitation.id)?;
         let role = invitation.role.word();
-        rows.note(NewEvent {
-            actor: user.name.as_str(),
-            topic: "users",
-            object: &user.id.to_string(),
-            scope: Scope::domain(user.domain),
-            code: "user.joined",
-            before: "",
-            after: &invitation.actor,
-        })?;
+        note_joined(rows, user, &invitation)?;
         rows.note(NewEvent {
             actor: user.name.as_str(),
             topic: "projects",
@@ -162,6 +153,23 @@ pub async fn join(
         })
     })
     .await
+}
+
+/// Notes whose invitation a user accepted.
+pub(crate) fn note_joined(
+    rows: &Rows<'_>,
+    user: &User,
+    invitation: &InvitationRecord,
+) -> Result<(), Failure> {
+    rows.note(NewEvent {
+        actor: user.name.as_str(),
+        topic: "users",
+        object: &user.id.to_string(),
+        scope: Scope::domain(user.domain),
+        code: "user.joined",
+        before: "",
+        after: &invitation.actor,
+    })
 }
 
 /// The membership that an invitation gives.

@@ -8,8 +8,8 @@ use rules::tenancy::Scope;
 use rules::users::User;
 
 use crate::Failure;
+use crate::catalog::ReadTransaction;
 use crate::catalog::users::ROOT;
-use crate::catalog::{ReadTransaction, Rows};
 
 /// The user that is meant, where the subject has the permission for their domain.
 pub(super) fn find(
@@ -34,7 +34,10 @@ pub(super) fn find(
 }
 
 /// Errors: `user.last-administrator` where no other administrator of the site could sign in without this one.
-pub(super) fn keep_an_administrator(rows: &Rows<'_>, user: &User) -> Result<(), Failure> {
+pub(super) fn keep_an_administrator(
+    rows: &ReadTransaction<'_>,
+    user: &User,
+) -> Result<(), Failure> {
     let counts = permissions::is_administrator(user.role) && !user.suspended;
     if counts && rows.administrators()? <= 1 {
         return Err(refusals::user_last_administrator(&user.name).into());

@@ -11,6 +11,7 @@ use rules::quota::{PolicyLevel, PolicyLimits};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::tenancy::Scope;
+use rules::workload::validate::check_run_seconds;
 use uuid::Uuid;
 
 use super::accounts::find as find_user;
@@ -18,7 +19,7 @@ use super::tenancy::{find_domain, find_project, project_for_launch};
 use super::{allowed, sessions, somewhere};
 use crate::access::Caller;
 use crate::catalog::events::NewEvent;
-use crate::catalog::policies::{PolicyRecord, PolicySubjects};
+use crate::catalog::policies::{PolicyRecord, PolicySubjects, PolicyUse};
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server};
 
@@ -52,7 +53,7 @@ pub async fn create(
     asked: NewPolicyBody,
 ) -> Result<PolicyView, Failure> {
     may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
-    let (name, limits) = (name_of(&asked.name)?, PolicyLimits::from(asked.limits));
+    let (name, limits) = (name_of(&asked.name)?, limits_of(asked.limits)?);
     let actor = caller.name.clone();
     server
         .catalog()
@@ -74,7 +75,8 @@ pub async fn create(
         .await
 }
 
-/// Changes a policy's name or limits. What runs goes on; what waits is judged by the new limits.
+/// Changes a policy's name or limits. What runs goes on. Sums hold at once, also for what waits; limits of one session
+/// hold for what is launched, changed or restarted from now on.
 ///
 /// Errors: `policy.not-found`, `policy.stale`, `policy.name-invalid`, `policy.name-taken`.
 pub async fn change(
@@ -86,7 +88,7 @@ pub async fn change(
 ) -> Result<PolicyView, Failure> {
     may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
     let name = patch.name.as_deref().map(name_of).transpose()?;
-    let limits = patch.limits.map(PolicyLimits::from);
+    let limits = patch.limits.map(limits_of).transpose()?;
     let (actor, which) = (caller.name.clone(), which.to_owned());
     server
         .catalog()
@@ -151,10 +153,18 @@ pub async fn attach(
         .write(Lane::Requests, "attach a policy", move |rows| {
             let policy = find(rows, &which)?;
             let (subject, whose) = subject(rows, &caller, &to)?;
+            let there =
+                |(_, one): &(PolicyId, PolicyUse)| one.level == to.level && one.subject == subject;
+            let replaced = rows.policy_uses()?.into_iter().find(there);
+            let replaced = match replaced {
+                Some((id, _)) => rows.policy_called(&id.to_string())?,
+                None => None,
+            };
             rows.put_policy_use(to.level, subject, policy.id)?;
             let told = place(to.level, &whose);
             let actor = caller.name.as_str();
-            note(rows, actor, &policy, "policy.attached", "", &told)?;
+            let before = replaced.map_or_else(String::new, |one| one.name);
+            note(rows, actor, &policy, "policy.attached", &before, &told)?;
             show(rows, policy)
         })
         .await
@@ -234,6 +244,12 @@ pub async fn effective(
     })
 }
 
+fn limits_of(asked: LimitsBody) -> Result<PolicyLimits, Refusal> {
+    check_run_seconds(asked.runtime_seconds)
+        .map_err(|refusal| refusal.at("/limits/runtime_seconds"))?;
+    Ok(PolicyLimits::from(asked))
+}
+
 fn name_of(typed: &str) -> Result<String, Refusal> {
     match TenantName::parse(typed.trim()) {
         Ok(name) => Ok(name.to_string()),
@@ -281,7 +297,8 @@ fn subject(
     };
     let subject = &caller.subject;
     Ok(match of.level {
-        PolicyLevel::Site => (None, String::new()),
+        PolicyLevel::Site if which.is_empty() => (None, String::new()),
+        PolicyLevel::Site => return Err(refusals::policy_subject_unwanted().at("/subject").into()),
         PolicyLevel::Domain => {
             let domain = find_domain(view, subject, which).map_err(at)?;
             (Some(domain.id.0), domain.name.to_string())

@@ -211,6 +211,7 @@ pub async fn set_password(
             let after = match tokens {
                 TokensAfterReset::Revoked => {
                     rows.forget_tokens(user.id)?;
+                    rows.forget_invitations_of(user.id)?;
                     "tokens revoked"
                 }
                 TokensAfterReset::Kept => "tokens kept",

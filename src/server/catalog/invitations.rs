@@ -144,7 +144,7 @@ impl Rows<'_> {
     }
 
     /// Drops the invitations that a user made.
-    pub(super) fn forget_invitations_of(&self, owner: UserId) -> Result<(), Failure> {
+    pub(crate) fn forget_invitations_of(&self, owner: UserId) -> Result<(), Failure> {
         self.connection
             .prepare_cached("delete from invitation where owner = ?1")?
             .execute([owner.0.as_bytes()])?;

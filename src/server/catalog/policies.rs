@@ -194,17 +194,20 @@ impl ReadTransaction<'_> {
 
     /// What sessions that have a place hold, of one user. Costs one visit of each of their live sessions.
     pub(crate) fn held_by_user(&self, owner: UserId) -> Result<LimitUsage, Failure> {
-        self.held_where("owner = ?1", owner.0.as_bytes())
+        self.held_where(
+            "session indexed by session_live_name where owner = ?1",
+            owner.0.as_bytes(),
+        )
     }
 
     /// The same of all members of a project. Costs one visit of each live session.
     pub(crate) fn held_in_project(&self, project: ProjectId) -> Result<LimitUsage, Failure> {
-        self.held_where("project = ?1", project.0.as_bytes())
+        self.held_where("session where project = ?1", project.0.as_bytes())
     }
 
     /// The same of all members of a domain.
     pub(crate) fn held_in_domain(&self, domain: DomainId) -> Result<LimitUsage, Failure> {
-        self.held_where("domain = ?1", domain.0.as_bytes())
+        self.held_where("session where domain = ?1", domain.0.as_bytes())
     }
 
     fn held_where(&self, whose: &str, subject: impl ToSql) -> Result<LimitUsage, Failure> {
@@ -213,8 +216,7 @@ impl ReadTransaction<'_> {
             .prepare_cached(&format!(
                 "select count(*) as sessions, coalesce(sum(gpu), 0) as gpu,
                         coalesce(sum(cpu), 0) as cpu, coalesce(sum(memory), 0) as memory
-                 from session
-                 where {whose} and state <> 'ended' and state <> 'pending'"
+                 from {whose} and state <> 'ended' and state <> 'pending'"
             ))?
             .query_row([subject], |row| {
                 Ok(LimitUsage {

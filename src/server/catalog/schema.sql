@@ -348,6 +348,9 @@ CREATE TABLE "user" (
     generation integer not null
 , served_at integer, ended_bytes integer not null default 0, ended_rows integer not null default 0, domain blob not null default x'00000000000070008000000000000001', notices_read integer not null default 0, notices_read_at integer not null default 0, full_name text not null default '', email text, must_change integer not null default 0 check (must_change in (0, 1)), departs_at integer) strict;
 
+CREATE INDEX user_departs on user (departs_at)
+where departs_at is not null;
+
 CREATE UNIQUE INDEX user_email on user (email)
 where email is not null and removed_at is null;
 

@@ -376,6 +376,27 @@ impl ReadTransaction<'_> {
     }
 }
 
+impl ReadTransaction<'_> {
+    /// Whether somebody leaves of whom no session lives. Costs one visit of each who leaves.
+    pub(crate) fn has_departed(&self) -> Result<bool, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select exists (
+                     select 1
+                     from user
+                     where departs_at is not null and removed_at is null
+                     and not exists (
+                         select 1
+                         from session
+                         where owner = user.id and state <> 'ended'
+                     )
+                 )",
+            )?
+            .query_row([], |row| row.get(0))?)
+    }
+}
+
 impl Rows<'_> {
     /// Writes a new user with their grants.
     ///
@@ -476,12 +497,12 @@ impl Rows<'_> {
         self.forget_invitations_of(id)
     }
 
-    /// Takes out the users whose departure has come and of whom no session lives; gives how many.
-    pub(super) fn finish_departures(&self) -> Result<usize, Failure> {
+    /// Takes out the users who leave and of whom no session lives; gives how many.
+    pub(crate) fn finish_departures(&self) -> Result<usize, Failure> {
         let mut statement = self.connection.prepare_cached(&format!(
             "select {USER}
              from user
-             where departs_at <= ?1 and removed_at is null
+             where departs_at is not null and removed_at is null
              and not exists (
                  select 1
                  from session
@@ -489,7 +510,7 @@ impl Rows<'_> {
              )
              limit 100"
         ))?;
-        let gone = statement.query_map([self.now.as_millis()], user_row)?;
+        let gone = statement.query_map([], user_row)?;
         let gone: Vec<User> = gone.collect::<Result<_, _>>()?;
         for user in &gone {
             self.remove_user(user.id)?;
@@ -515,7 +536,7 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "update user
-                 set removed_at = ?2, password = ?3, generation = generation + 1
+                 set removed_at = ?2, password = ?3, departs_at = null, generation = generation + 1
                  where id = ?1 and removed_at is null",
             )?
             .execute((id.0.as_bytes(), self.now.as_millis(), NO_PASSWORD))?;

@@ -78,6 +78,9 @@ pub(crate) async fn run(catalog: Catalog, mut links: Links, clock: Clock, keep_d
                 CLOCK
             }
         };
+        if let Err(failure) = catalog.finish_departures().await {
+            tracing::error!(error = %chain(&failure), "users who left were not removed");
+        }
         if tidied.is_none_or(|at| at.elapsed() >= RETENTION) {
             tidied = Some(Instant::now());
             if let Err(failure) = retention::retention(&catalog, now, keep_days).await {

@@ -125,7 +125,7 @@ const SUMMARIES: &[(&str, &str)] = &[
         "createInvitation",
         "프로젝트에 참여할 수 있는 링크를 만듭니다",
     ),
-    ("revokeInvitation", "초대를 취소합니다"),
+    ("revokeInvitation", "초대를 폐기합니다"),
     (
         "acceptInvitation",
         "내 계정으로 초대받은 프로젝트에 참여합니다",

@@ -60,7 +60,16 @@ async fn a_policy_is_written_attached_and_taken_away_again() {
             "policy.name-invalid"
         );
     }
+    let endless = LimitsBody {
+        runtime_seconds: Some(0),
+        ..LimitsBody::default()
+    };
+    assert_eq!(
+        code(create(&server, &boss, new("endless", endless)).await),
+        "seconds.out-of-range"
+    );
     for (level, subject, expected) in [
+        (PolicyLevel::Site, "mina", "policy.subject-unwanted"),
         (PolicyLevel::User, "nobody", "user.not-found"),
         (PolicyLevel::Project, "nowhere", "project.not-found"),
         (PolicyLevel::Domain, "", "domain.not-found"),
@@ -127,6 +136,17 @@ async fn a_policy_is_written_attached_and_taken_away_again() {
     }
     let more = create(&server, &boss, new("more", limits)).await;
     assert_eq!(code(more), "policy.too-many");
+}
+
+#[test]
+fn limits_are_kept_under_the_names_of_their_keys() {
+    let mut limits = PolicyLimits::NONE;
+    for key in rules::quota::LimitKey::ALL {
+        limits.set(key, Some(7));
+        let text = serde_json::to_string(&limits).unwrap();
+        assert!(text.contains(&format!("\"{}\":7", key.word())), "{text}");
+        assert_eq!(serde_json::from_str::<PolicyLimits>(&text).unwrap(), limits);
+    }
 }
 
 #[tokio::test]

@@ -68,6 +68,10 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
         "restart a session",
         move |rows, session| {
             refuse_document_gone(session)?;
+            let owner = rows.user(session.owner)?;
+            if owner.is_none_or(|owner| owner.departs_at.is_some()) {
+                return Err(refusals::session_owner_left().into());
+            }
             if let SessionEnvironment::Image { id, reference } = &session.spec.environment
                 && rows.image(*id)?.is_none()
             {
@@ -75,12 +79,8 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
             }
             match session.state() {
                 SessionState::Ended => {
-                    let subjects = PolicySubjects {
-                        domain: session.domain,
-                        project: session.project,
-                        user: session.owner,
-                    };
-                    keep_within_limits(rows, &subjects, &mut session.spec)?;
+                    let subjects = subjects_of(session);
+                    keep_within_limits(rows, &subjects, &mut session.spec, None)?;
                     refuse_own_full_queue(rows, &subjects, 1, &session.spec)?;
                     session.begin_again(rows.now);
                     Ok(true)
@@ -91,6 +91,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
                 | SessionState::Preparing
                 | SessionState::Running
                 | SessionState::Stopping => {
+                    keep_within_limits(rows, &subjects_of(session), &mut session.spec, None)?;
                     let before = std::mem::replace(&mut session.restart, true);
                     let because = reasons::session_restarting(&by);
                     Ok(session.stop(DesiredState::Stop, because, rows.now) || !before)
@@ -214,16 +215,12 @@ fn resize_row(
     }
     let world = rows.world()?;
     placement::possible(&world, &demand, &session.spec.environment)?;
-    let subjects = PolicySubjects {
-        domain: session.domain,
-        project: session.project,
-        user: session.owner,
-    };
     let mut wanted = session::SessionSpec {
         demand,
         ..session.spec.clone()
     };
-    keep_within_limits(rows, &subjects, &mut wanted)?;
+    let before = Some(&session.spec);
+    keep_within_limits(rows, &subjects_of(session), &mut wanted, before)?;
     if session.state().holds_resources()
         && let Some(node) = session.node().and_then(|id| world.node(id))
     {
@@ -266,12 +263,13 @@ pub async fn set_time_limit(
         if_match,
         code,
         "limit a session",
-        move |_, session| {
+        move |rows, session| {
             if session.state() != SessionState::Pending {
                 return Err(refusals::session_limit_settled(session.state().word()).into());
             }
             let before = std::mem::replace(&mut session.spec.max_runtime_seconds, seconds);
-            Ok(before != seconds)
+            keep_within_limits(rows, &subjects_of(session), &mut session.spec, None)?;
+            Ok(before != session.spec.max_runtime_seconds)
         },
     )
     .await
@@ -302,10 +300,13 @@ pub async fn preview_change(
             let demand = RequestedResize::from(wanted).validate(&row)?;
             let mut world = view.world()?;
             placement::possible(&world, &demand, &row.spec.environment)?;
+            let before = row.spec.clone();
             row.spec.demand = demand;
             if let Some(seconds) = limit {
                 row.spec.max_runtime_seconds = seconds;
             }
+            let kept = limit.is_none().then_some(&before);
+            keep_within_limits(view, &subjects_of(&row), &mut row.spec, kept)?;
             if let Some(waiting) = world.sessions.iter_mut().find(|s| s.id == row.id) {
                 *waiting = row.clone();
             }
@@ -416,6 +417,15 @@ pub async fn delete(server: &Server, caller: &Caller, id: &str) -> Result<Sessio
             Ok(shown)
         })
         .await
+}
+
+/// The levels whose policies bound a session.
+fn subjects_of(session: &session::Session) -> PolicySubjects {
+    PolicySubjects {
+        domain: session.domain,
+        project: session.project,
+        user: session.owner,
+    }
 }
 
 fn ended() -> Refusal {

@@ -85,7 +85,7 @@ pub async fn launch(
                 }
                 let subjects = subjects_of(rows, &subject, project.as_deref())?;
                 let mut draft = draft;
-                keep_within_limits(rows, &subjects, &mut draft.spec)?;
+                keep_within_limits(rows, &subjects, &mut draft.spec, None)?;
                 let written = insert(rows, &draft, &subjects, name.as_str())?;
                 let mut names = NameCache::new(rows)?;
                 written.iter().map(|row| names.show(row)).collect()
@@ -208,20 +208,34 @@ pub(crate) fn effective_limits(
 /// Refuses a session that is larger or longer than a policy allows one to be, or larger than what all of those that the
 /// policy bounds may hold together: it would wait for ever. A session without a time limit gets that of the policy.
 ///
+/// `before`: what it is now where it is changed; then only what grows is looked at, and its time limit stays.
+///
 /// Errors: `limit.each`.
 pub(super) fn keep_within_limits(
     rows: &ReadTransaction<'_>,
     subjects: &PolicySubjects,
     spec: &mut session::SessionSpec,
+    before: Option<&session::SessionSpec>,
 ) -> Result<(), Failure> {
-    let demand = spec.demand;
-    for limit in limits_of(rows, subjects, CountedUse::Queue)? {
-        let asked = match limit.key {
-            LimitKey::Waiting | LimitKey::WaitingBytes => continue,
-            LimitKey::Sessions => 1,
+    let amount = |demand: &rules::resources::Demand, key: LimitKey| -> Result<u64, Failure> {
+        Ok(match key {
+            LimitKey::Gpu | LimitKey::GpuEach if demand.mig.is_some() => {
+                let machines = ClusterSnapshot {
+                    nodes: rows.nodes()?,
+                    ..ClusterSnapshot::default()
+                };
+                u64::from(placement::asked(&machines, demand).0)
+            }
             LimitKey::Gpu | LimitKey::GpuEach => u64::from(demand.gpu.0),
             LimitKey::Cpu | LimitKey::CpuEach => u64::from(demand.cpu.0),
             LimitKey::Memory | LimitKey::MemoryEach => demand.memory.0,
+            LimitKey::Sessions => 1,
+            LimitKey::Waiting | LimitKey::WaitingBytes | LimitKey::RuntimeSeconds => 0,
+        })
+    };
+    for limit in limits_of(rows, subjects, CountedUse::Queue)? {
+        let asked = match limit.key {
+            LimitKey::RuntimeSeconds if before.is_some() => continue,
             LimitKey::RuntimeSeconds => match spec.limit() {
                 Some((seconds, _)) => seconds,
                 None => {
@@ -229,8 +243,13 @@ pub(super) fn keep_within_limits(
                     continue;
                 }
             },
+            key => amount(&spec.demand, key)?,
         };
-        if asked <= limit.value {
+        let grows = match before {
+            Some(before) => asked > amount(&before.demand, limit.key)?,
+            None => true,
+        };
+        if asked <= limit.value || !grows {
             continue;
         }
         let told = |amount| limit.key.told(amount);
@@ -239,6 +258,7 @@ pub(super) fn keep_within_limits(
             LimitKey::RuntimeSeconds => "/max_runtime_seconds",
             LimitKey::Cpu | LimitKey::CpuEach => "/resources/cpu",
             LimitKey::Memory | LimitKey::MemoryEach => "/resources/memory",
+            LimitKey::Sessions => "/project",
             _ => "/resources/gpu",
         };
         return Err(refusals::limit_each(&limit.policy, most, word, asked)
@@ -318,7 +338,7 @@ pub async fn preview(
                 user: caller.subject.user,
             };
             let mut draft = draft;
-            keep_within_limits(view, &subjects, &mut draft.spec)?;
+            keep_within_limits(view, &subjects, &mut draft.spec, None)?;
             refuse_own_full_queue(view, &subjects, draft.replicas, &draft.spec)?;
             let explained = placement::explain_draft(
                 world,

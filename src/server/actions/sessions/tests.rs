@@ -1328,7 +1328,10 @@ async fn a_user_leaves_at_once_or_with_time_for_their_sessions() {
     let left = deadline.seconds_since(now);
     assert!((3_598..=3_601).contains(&left), "{left}");
 
-    let sweep = || async { server.catalog().forget(now, 10).await.map(drop).unwrap() };
+    // A start again of what leaves is refused, and one that was asked for before is called off.
+    let again = restart(&server, &boss, &ids["goes-on"].to_string()).await;
+    assert_eq!(code(again), "session.owner-left");
+    let sweep = || async { server.catalog().finish_departures().await.unwrap() };
     sweep().await;
     let there = users::get(&server, &boss, "mina").await.unwrap();
     assert!(there.suspended && there.departs_at.is_some(), "{there:?}");
@@ -1349,7 +1352,44 @@ async fn a_user_leaves_at_once_or_with_time_for_their_sessions() {
         code(users::get(&server, &boss, "mina").await),
         "user.not-found"
     );
+    // Long before the day that was named, once the last session is over.
+    let going = ids["goes-on"];
+    let end = |session: SessionId| {
+        server
+            .catalog()
+            .write_now(Lane::Loops, "end", move |rows| {
+                let at = rows.now;
+                rows.change_session(session, None, "test", None, |s| {
+                    s.end(Outcome::Succeeded, Some(0), at);
+                    true
+                })
+                .map(drop)
+            })
+            .unwrap();
+    };
+    let kim = user(&server, "kim", Role::User);
+    let restarting = one(&server, &kim, named("restarting")).await.unwrap().id;
+    carry_out(&server, restarting, None);
+    restart(&server, &kim, &restarting.to_string())
+        .await
+        .unwrap();
+    departure::depart(&server, &boss, "kim", DepartureBody::default())
+        .await
+        .unwrap();
+    let read = server
+        .catalog()
+        .read_now("look", move |view| view.session(restarting));
+    assert!(!read.unwrap().unwrap().restart);
     // The departure of a user is called off by admitting them.
     let back = users::suspend(&server, &boss, "jae", false, None).await;
     assert_eq!(back.unwrap().departs_at, None);
+    departure::depart(&server, &boss, "jae", finish(3_600))
+        .await
+        .unwrap();
+    end(going);
+    sweep().await;
+    assert_eq!(
+        code(users::get(&server, &boss, "jae").await),
+        "user.not-found"
+    );
 }

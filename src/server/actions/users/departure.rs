@@ -27,6 +27,7 @@ pub async fn plan(
         .read("plan a departure", move |view| {
             let departs_at = departs_at(&asked, now)?;
             let user = leaving(view, &caller, &who)?;
+            keep_an_administrator(view, &user)?;
             let (ends, _) = ends(view, &user, departs_at)?;
             Ok(ends)
         })
@@ -140,9 +141,9 @@ fn ended_or_limited(
             SessionState::Pending | SessionState::Stopping | SessionState::Ended
         );
     if !goes_on {
-        session.restart = false;
+        let restarts = std::mem::take(&mut session.restart);
         let because = rules::reasons::session_owner_departed(by);
-        return session.stop(DesiredState::Stop, because, now);
+        return session.stop(DesiredState::Stop, because, now) || restarts;
     }
     let seconds = until.seconds_since(session.started_at().unwrap_or(now));
     let limit = &mut session.spec.max_runtime_seconds;

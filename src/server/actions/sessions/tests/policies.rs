@@ -144,6 +144,11 @@ async fn a_session_beyond_what_one_may_be_is_refused_and_a_sum_makes_it_wait() {
     // A session that names no limit has that of the policy.
     let session = one(&server, &kim, asks(100)).await.unwrap();
     assert_eq!(session.max_runtime_seconds, Some(3_600));
+    let id = session.id.to_string();
+    let more = set_time_limit(&server, &kim, &id, Some(3_601), None).await;
+    assert_eq!(refusal(more).code, "limit.each");
+    let none = set_time_limit(&server, &kim, &id, None, None).await;
+    assert_eq!(none.unwrap().max_runtime_seconds, Some(3_600));
 
     let project = ProjectId::DEFAULT.0.as_bytes().to_vec();
     attach(&server, "project", project, r#"{"cpu":250}"#);
@@ -172,6 +177,12 @@ async fn a_session_beyond_what_one_may_be_is_refused_and_a_sum_makes_it_wait() {
         None,
     );
     let refused = refusal(resize(&server, &kim, &id, cores(200), None).await);
-    assert_eq!(refused.code, "limit.reached");
+    assert_eq!(refused.code, "limit.held");
     assert!(resize(&server, &kim, &id, cores(150), None).await.is_ok());
+    // What is beyond a limit that was lowered meanwhile shrinks, and grows no more.
+    let project = ProjectId::DEFAULT.0.as_bytes().to_vec();
+    attach(&server, "project", project, r#"{"cpu":100}"#);
+    let refused = refusal(resize(&server, &kim, &id, cores(160), None).await);
+    assert_eq!(refused.code, "limit.each");
+    assert!(resize(&server, &kim, &id, cores(140), None).await.is_ok());
 }
