@@ -135,7 +135,10 @@ fn operation(route: &DocumentedRoute) -> Value {
         .map(|name| parameter("path", name, true))
         .collect();
     parameters.extend(route.query.iter().map(|(name, about)| {
-        let required = (route.operation, *name) == ("revokeGrant", "role");
+        let required = matches!(
+            (route.operation, *name),
+            ("revokeGrant", "role") | ("detachPolicy", "level")
+        );
         let mut parameter = parameter("query", name, required);
         parameter["description"] = (*about).into();
         parameter

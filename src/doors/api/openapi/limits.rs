@@ -75,6 +75,11 @@ fn share() -> Value {
     json!({"minimum": 0.01, "maximum": MAX_SHARE})
 }
 
+/// A limit of shares; 0 gives none.
+fn amount() -> Value {
+    json!({"minimum": 0, "maximum": MAX_SHARE})
+}
+
 /// Where in the schemas, and what is said there besides.
 fn all() -> Vec<(&'static str, Value)> {
     let scopes: Vec<&str> = Permission::ALL.iter().map(|verb| verb.word()).collect();
@@ -234,6 +239,31 @@ fn all() -> Vec<(&'static str, Value)> {
         ),
         ("/NewToken/properties/name", json!({"pattern": named()})),
         ("/NewToken/properties/scopes/items", json!({"enum": scopes})),
+        ("/Limits/properties/gpu", amount()),
+        ("/Limits/properties/cpu", amount()),
+        ("/Limits/properties/gpu_each", amount()),
+        ("/Limits/properties/cpu_each", amount()),
+        ("/Limits/properties/runtime_seconds", seconds()),
+        (
+            "/DepartureRequest",
+            json!({
+                "if": {"required": ["sessions"], "properties": {"sessions": {"const": "finish"}}},
+                "then": {"required": ["until"], "properties": {"until": {"type": "string"}}},
+            }),
+        ),
+        (
+            // The site has no name.
+            "/NewPolicyUse",
+            json!({
+                "if": {"properties": {"level": {"const": "site"}}},
+                "then": {"properties": {"subject": {"enum": ["", null]}}},
+                "else": {"required": ["subject"], "properties": {"subject": {"type": "string"}}},
+            }),
+        ),
+        (
+            "/SignInRequest/properties/expires_seconds",
+            json!({"minimum": 1}),
+        ),
         (
             "/SignInRequest/properties/token_name",
             json!({"pattern": named(), "minLength": 1, "maxLength": 64}),
@@ -301,6 +331,7 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
             "", "created_at", "-created_at", "started_at", "-started_at", "ended_at", "-ended_at", "name", "-name",
         ]}),
         "role" => json!({"type": "string", "enum": ["auditor", "administrator"]}),
+        "level" => json!({"type": "string", "enum": ["site", "domain", "project", "user"]}),
         "scope" => json!({"type": "string", "enum": ["", "mine", "all"]}),
         "range" => json!({"type": "string", "enum": ["", "hour", "day", "week", "month"]}),
         "of" => json!({"type": "string", "pattern": "^(|site|me|(gpu|user):[!-~]{1,64})$"}),

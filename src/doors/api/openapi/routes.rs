@@ -1062,7 +1062,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         body: Some("SignInRequest"),
         status: 201,
         answer: SuccessReply::Schema("SignedIn"),
-        refusals: &[400, 401, 422, 429],
+        refusals: &[400, 401, 409, 422, 429],
         ..ROUTE
     },
     DocumentedRoute {
