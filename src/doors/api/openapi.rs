@@ -216,6 +216,9 @@ fn operation(route: &DocumentedRoute) -> Value {
                     | "LaunchRequest"
                     | "SessionPatch"
                     | "ProjectPatch"
+                    | "PolicyPatch"
+                    | "NewInvitation"
+                    | "DepartureRequest"
                     | "CertificateRequest"
                     | "CertificateReset"
             ),
