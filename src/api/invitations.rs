@@ -17,7 +17,7 @@ pub struct InvitationView {
     /// Role in the project.
     #[schema(value_type = GrantRoleShape)]
     pub role: GrantRole,
-    /// Null: for whoever holds the link.
+    /// Null: for any holder of the link.
     pub email: Option<String>,
     pub max_uses: u32,
     pub used: u32,
@@ -42,7 +42,7 @@ pub struct MadeInvitation {
     pub code: String,
 }
 
-/// What is left out: a member, for whoever holds the link, once, within seven days.
+/// What is left out: a member, for any holder of the link, once, within seven days.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[schema(as = NewInvitation)]
 #[serde(deny_unknown_fields)]

@@ -210,6 +210,15 @@ impl PolicyLimits {
         both
     }
 
+    /// `sessions 3, gpu 1.5 GPU`: what it says, in the order of the keys; empty where it says nothing.
+    pub fn told(&self) -> String {
+        let said = LimitKey::ALL.into_iter().filter_map(|key| {
+            let value = self.get(key)?;
+            Some(format!("{} {}", key.word(), key.told(value)))
+        });
+        said.collect::<Vec<_>>().join(", ")
+    }
+
     /// True where it says something of limits of that kind.
     pub fn says(&self, kind: LimitKind) -> bool {
         let mut keys = LimitKey::ALL.into_iter();

@@ -1,4 +1,4 @@
-// A lead makes a link; whoever holds it makes an account in the browser and is a member at once, or joins with the
+// A lead makes a link; its holder makes an account in the browser and is a member at once, or joins with the
 // account that is signed in. A user leaves with a plan of what that ends.
 //
 // Promise (Isolation and access): A link makes as many accounts as it says, each a member of its project, and is of no use after.

@@ -218,7 +218,7 @@ test("maintenance stops new sessions and says why on launch, queue and node unti
   await user.fill("#password", PERSON.password);
   await Promise.all([user.waitForURL(`${house.origin}/`), user.click("form[action='/login'] button[type=submit]")]);
   assert.match(await user.locator("main .banner").first().textContent(), /in maintenance.*New disks until 18:00\./s);
-  // Who has a session that waits for it is told by the bell as well; nobody else is.
+  // Who has a session that waits for it is told by the bell as well; no other user is.
   const list = user.locator("#list");
   await user.goto(`${house.origin}/notices`);
   assert.doesNotMatch(await list.textContent(), /maintenance/);

@@ -1109,7 +1109,7 @@ pub enum InvitationCommand {
         /// Role in the project
         #[arg(long, default_value = "member", value_parser = ["member", "viewer", "lead"])]
         role: String,
-        /// For this address alone, once; for whoever holds the link when left out
+        /// For this address alone, once; for any holder of the link when left out
         #[arg(long, value_name = "EMAIL", conflicts_with = "uses")]
         email: Option<String>,
         /// Accounts that the link makes at most

@@ -18,7 +18,7 @@ use api::tenancy::{DomainView, GrantView, MemberView, ProjectView};
 use api::users::{DepartureView, TokenView};
 use rules::grants::GrantRole;
 use rules::image::CatalogImage;
-use rules::quota::{LimitKey, PolicyLimits};
+use rules::quota::PolicyLimits;
 use rules::session::SessionState;
 use rules::users::User;
 
@@ -457,12 +457,7 @@ pub(super) const DEPARTURES: &[Column<DepartureView>] = &[
 pub(super) const POLICIES: &[Column<PolicyView>] = &[
     column("NAME", 0, |r, _| r.name.clone()),
     column("LIMITS", 1, |r, _| {
-        let limits = PolicyLimits::from(r.limits);
-        let said = LimitKey::ALL.into_iter().filter_map(|key| {
-            let value = limits.get(key)?;
-            Some(format!("{} {}", key.word(), key.told(value)))
-        });
-        dash(&said.collect::<Vec<_>>().join(", "))
+        dash(&PolicyLimits::from(r.limits).told())
     }),
     column("ATTACHED TO", 1, |r, _| {
         let places = r.uses.iter();

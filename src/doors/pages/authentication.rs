@@ -6,7 +6,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use rules::units::Timestamp;
-use server::access::{self, Caller};
+use server::access::{self, Caller, NewSignIn};
 use server::actions::sessions;
 
 use super::request_context::{MenuCell, PageRequestId, RequestContext};
@@ -162,9 +162,25 @@ fn page_of(parts: &Parts, path: &str) -> String {
     place.unwrap_or_else(|| "/".to_owned())
 }
 
+/// The answer with the cookies of a fresh sign-in.
+pub(super) fn with_sign_in(
+    console: &PagesContext,
+    visit: &RequestContext,
+    mut response: Response,
+    signed_in: &NewSignIn,
+) -> Response {
+    let now = console.server.clock().now();
+    let cookie = sign_in_cookie(visit, &signed_in.cookie, signed_in.ends_at, now);
+    let device = device_cookie(visit, &signed_in.device);
+    for cookie in [cookie, device] {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
+    response
+}
+
 /// The cookie of a fresh sign-in. Browsers keep it from scripts, from other sites, and
 /// over TLS not to other hosts.
-pub fn sign_in_cookie(
+fn sign_in_cookie(
     visit: &RequestContext,
     value: &str,
     ends_at: Timestamp,
@@ -175,7 +191,7 @@ pub fn sign_in_cookie(
 }
 
 /// The cookie by which the browser is known again at the next sign-in. It stays after a sign-out.
-pub fn device_cookie(visit: &RequestContext, value: &str) -> HeaderValue {
+fn device_cookie(visit: &RequestContext, value: &str) -> HeaderValue {
     cookie(visit, DEVICES, value, access::DEVICE_SECONDS)
 }
 

@@ -29,6 +29,23 @@ pub struct DialogPage {
     pub back: String,
 }
 
+impl DialogPage {
+    /// A title and a sentence: what is asked or offered is put in by the caller.
+    pub(super) fn titled(f: PageLayout, back: String, title: String, lead: &str) -> Self {
+        Self {
+            t: f.text,
+            f,
+            title,
+            lead: lead.to_owned(),
+            items: Vec::new(),
+            more: String::new(),
+            links: Vec::new(),
+            form: None,
+            back,
+        }
+    }
+}
+
 /// One entry of a menu.
 pub struct DialogLink {
     pub href: String,

@@ -6,7 +6,7 @@ use api::secret::SecretText;
 use askama::Template;
 use axum::Router;
 use axum::extract::{Form, Path, Query, State};
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
 use rules::grants::GrantRole;
@@ -437,14 +437,8 @@ async fn join(
     };
     let refusal = match joined {
         Ok(signed_in) => {
-            let now = console.server.clock().now();
-            let mut response = responses::see_with("/", "joined", "");
-            let cookie =
-                authentication::sign_in_cookie(&visit, &signed_in.cookie, signed_in.ends_at, now);
-            response.headers_mut().append(header::SET_COOKIE, cookie);
-            let device = authentication::device_cookie(&visit, &signed_in.device);
-            response.headers_mut().append(header::SET_COOKIE, device);
-            return response;
+            let response = responses::see_with("/", "joined", "");
+            return authentication::with_sign_in(&console, &visit, response, &signed_in);
         }
         Err(Failure::Refusal(refusal)) => refusal,
         Err(fault) => return responses::failure(&console, &visit, None, &fault),

@@ -134,14 +134,8 @@ pub async fn submit(
     .await;
     let refusal = match signed_in {
         Ok(signed_in) => {
-            let now = console.server.clock().now();
-            let mut response = responses::see(responses::own_place(&typed.next));
-            let cookie =
-                authentication::sign_in_cookie(&visit, &signed_in.cookie, signed_in.ends_at, now);
-            response.headers_mut().append(header::SET_COOKIE, cookie);
-            let device = authentication::device_cookie(&visit, &signed_in.device);
-            response.headers_mut().append(header::SET_COOKIE, device);
-            return response;
+            let response = responses::see(responses::own_place(&typed.next));
+            return authentication::with_sign_in(&console, &visit, response, &signed_in);
         }
         Err(Failure::Refusal(refusal)) => refusal,
         Err(fault) => return responses::failure(&console, &visit, None, &fault),

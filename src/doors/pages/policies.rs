@@ -458,17 +458,8 @@ fn question(
     title: String,
     lead: &str,
 ) -> DialogPage {
-    DialogPage {
-        t: visit.text,
-        f: layout(console, visit, caller, Nav::Policies),
-        title,
-        lead: lead.to_owned(),
-        items: Vec::new(),
-        more: String::new(),
-        links: Vec::new(),
-        form: None,
-        back,
-    }
+    let frame = layout(console, visit, caller, Nav::Policies);
+    DialogPage::titled(frame, back, title, lead)
 }
 
 async fn ask_detach(

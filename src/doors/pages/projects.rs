@@ -559,17 +559,8 @@ pub(super) fn question(
     title: String,
     lead: &str,
 ) -> DialogPage {
-    DialogPage {
-        t: visit.text,
-        f: layout(console, visit, caller, Nav::Projects),
-        title,
-        lead: lead.to_owned(),
-        items: Vec::new(),
-        more: String::new(),
-        links: Vec::new(),
-        form: None,
-        back: back.to_owned(),
-    }
+    let frame = layout(console, visit, caller, Nav::Projects);
+    DialogPage::titled(frame, back.to_owned(), title, lead)
 }
 
 /// `GET /projects/{id}/members/{user}`: what ends for that member.

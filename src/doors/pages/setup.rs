@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::Form;
 use axum::extract::{Query, State};
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::Response;
 use rules::refusal::Refusal;
 use serde::Deserialize;
@@ -188,18 +188,12 @@ pub async fn submit(
     .await;
     let refusal = match made {
         Ok(signed_in) => {
-            let now = console.server.clock().now();
             // Without its record the wizard is only not taken up again.
             if let Err(failure) = installation::begin(&console.server) {
                 tracing::warn!(error = %failure, "the progress of the wizard could not be saved");
             }
-            let mut response = responses::see("/setup/time");
-            let cookie =
-                authentication::sign_in_cookie(&visit, &signed_in.cookie, signed_in.ends_at, now);
-            response.headers_mut().append(header::SET_COOKIE, cookie);
-            let device = authentication::device_cookie(&visit, &signed_in.device);
-            response.headers_mut().append(header::SET_COOKIE, device);
-            return response;
+            let response = responses::see("/setup/time");
+            return authentication::with_sign_in(&console, &visit, response, &signed_in);
         }
         Err(Failure::Refusal(refusal)) => refusal,
         Err(fault) => return responses::failure(&console, &visit, None, &fault),

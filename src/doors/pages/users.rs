@@ -331,17 +331,8 @@ pub(super) fn question(
     title: String,
     lead: &str,
 ) -> DialogPage {
-    DialogPage {
-        t: visit.text,
-        f: layout(console, visit, caller, Nav::Users),
-        title,
-        lead: lead.to_owned(),
-        items: Vec::new(),
-        more: String::new(),
-        links: Vec::new(),
-        form: None,
-        back: PATH.to_owned(),
-    }
+    let frame = layout(console, visit, caller, Nav::Users);
+    DialogPage::titled(frame, PATH.to_owned(), title, lead)
 }
 
 /// `GET /users/{id}/menu`: what can be done with one account.

@@ -53,7 +53,7 @@ impl<'w> Bounds<'w> {
         self.site.is_none() && self.scoped.is_empty()
     }
 
-    /// The same with nobody in front.
+    /// The same without sessions in front.
     pub(super) fn bare(&self) -> Self {
         Self {
             owed: BTreeMap::new(),

@@ -192,7 +192,7 @@ pub(super) fn within_limits(
     session: &Session,
     demand: &Demand,
 ) -> Result<(), Refusal> {
-    // Nobody's silence or age matters to sums.
+    // Sums do not depend on how old reports are.
     let mut ground = ClusterState::new(world, Timestamp::default());
     if let Some(own) = world.session(session.id) {
         ground.give_back(own);

@@ -1,4 +1,4 @@
-//! Invitations as proofs: whoever holds the code of one may make an account in its project. An invitation holds only
+//! Invitations as proofs: the holder of a code may make an account in its project. An invitation holds only
 //! while its maker may still choose members of the project.
 
 use std::net::IpAddr;
@@ -113,11 +113,11 @@ pub async fn join(
             Ok((found, view.user_named(name.as_str())?.is_some()))
         })?;
     if taken {
-        // Names are of the whole site: whoever tries many is slowed down.
+        // Names are of the whole site: a caller that tries many is slowed down.
         Attempt::of_setup(server, source).begin().await?;
         return Err(refusals::user_name_taken(&name).at("/name").into());
     }
-    // An address that nobody vouches for would take it from the one whose it is.
+    // An address that was not verified would block the account of its owner.
     let email = invitation.email.clone();
     password::check_new(&new.password, name.as_str(), "/password")?;
     let hashed = server.hasher().hash(&new.password).await?;

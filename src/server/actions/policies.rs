@@ -68,7 +68,7 @@ pub async fn create(
                 generation: 1,
             };
             rows.insert_policy(&policy)?;
-            let told = told(&policy.limits);
+            let told = policy.limits.told();
             note(rows, actor.as_str(), &policy, "policy.added", "", &told)?;
             show(rows, policy)
         })
@@ -108,7 +108,7 @@ pub async fn change(
             rows.put_policy(&changed)?;
             let (before, after) = match changed.limits == policy.limits {
                 true => (policy.name.clone(), changed.name.clone()),
-                false => (told(&policy.limits), told(&changed.limits)),
+                false => (policy.limits.told(), changed.limits.told()),
             };
             let actor = actor.as_str();
             note(rows, actor, &changed, "policy.changed", &before, &after)?;
@@ -131,7 +131,7 @@ pub async fn remove(server: &Server, caller: &Caller, which: &str) -> Result<(),
                 return Err(refusals::policy_in_use(&policy.name, uses).into());
             }
             rows.forget_policy(policy.id)?;
-            let told = told(&policy.limits);
+            let told = policy.limits.told();
             note(rows, actor.as_str(), &policy, "policy.removed", &told, "")
         })
         .await
@@ -314,15 +314,6 @@ fn subject(
             (Some(id), user.name.to_string())
         }
     })
-}
-
-/// `gpu 1.5 GPU, sessions 4`; empty where it says nothing.
-fn told(limits: &PolicyLimits) -> String {
-    let said = rules::quota::LimitKey::ALL.into_iter().filter_map(|key| {
-        let value = limits.get(key)?;
-        Some(format!("{} {}", key.word(), key.told(value)))
-    });
-    said.collect::<Vec<_>>().join(", ")
 }
 
 fn place(level: PolicyLevel, whose: &str) -> String {

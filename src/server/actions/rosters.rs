@@ -257,7 +257,7 @@ fn create(
         full_name: account.full_name.clone(),
         email: account.email.clone(),
         must_change_password: true,
-        // Until they choose another, that of whoever imports them: times of the roster are read in it too.
+        // Until they choose another, that of the importing user: times of the roster are read in it too.
         time_zone: caller.time_zone.clone(),
         domain: account.project.domain,
         grants: vec![member],

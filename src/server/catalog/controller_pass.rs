@@ -218,7 +218,7 @@ impl Catalog {
 }
 
 impl Catalog {
-    /// Takes out the users who leave and whose last session is over. Costs one read where nobody does.
+    /// Takes out the users who leave and whose last session is over. Costs one read where no user does.
     pub(crate) async fn finish_departures(&self) -> Result<(), Failure> {
         let due = self.read_now("look for departures", |view| view.has_departed())?;
         if due {

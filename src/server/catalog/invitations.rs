@@ -17,7 +17,7 @@ pub(crate) struct InvitationRecord {
     pub(crate) id: InvitationId,
     pub(crate) project: ProjectId,
     pub(crate) role: GrantRole,
-    /// None: for whoever holds the link.
+    /// None: for any holder of the link.
     pub(crate) email: Option<EmailAddress>,
     pub(crate) max_uses: u32,
     pub(crate) used: u32,

@@ -145,7 +145,7 @@ struct Latest {
     seen: BTreeMap<ContainerName, ContainerUsage>,
     rates: BTreeMap<ContainerName, Rate>,
     /// Since when containers were idle before this server first heard of them, until they work again. The node's own
-    /// clock of idleness begins anew with its process.
+    /// clock of idleness starts over with its process.
     idle: BTreeMap<ContainerName, Timestamp>,
 }
 

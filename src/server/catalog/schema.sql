@@ -117,7 +117,7 @@ CREATE TABLE invitation (
     hash blob not null unique,
     project blob not null references project (id),
     role text not null,
-    -- Null: whoever holds the link may use it.
+    -- Null: any holder of the link may use it.
     email text,
     max_uses integer not null check (max_uses > 0),
     used integer not null default 0 check (used between 0 and max_uses),

@@ -377,7 +377,7 @@ impl ReadTransaction<'_> {
 }
 
 impl ReadTransaction<'_> {
-    /// Whether somebody leaves of whom no session lives. Costs one visit of each who leaves.
+    /// Whether a user who leaves has no live session. Costs one visit of each user who leaves.
     pub(crate) fn has_departed(&self) -> Result<bool, Failure> {
         Ok(self
             .connection

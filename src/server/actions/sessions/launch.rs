@@ -128,6 +128,8 @@ const USUAL_LIMITS: PolicyLimits = PolicyLimits {
 /// Of which limits the use is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CountedUse {
+    /// Of none: the strictest values alone.
+    Nothing,
     /// Of those of the queue alone, as a launch asks.
     Queue,
     /// Of all, as a page shows them. Costs a visit of each live session, too.
@@ -159,6 +161,9 @@ fn limits_of(
             .iter()
             .any(|policy| policy.level == level && says(policy))
     };
+    if counted == CountedUse::Nothing {
+        return Ok(quota::effective(&attached, &UsageByLevel::default()));
+    }
     let mut usage = UsageByLevel {
         user: rows.waiting_of(subjects.user)?,
         ..UsageByLevel::default()
@@ -233,7 +238,7 @@ pub(super) fn keep_within_limits(
             LimitKey::Waiting | LimitKey::WaitingBytes | LimitKey::RuntimeSeconds => 0,
         })
     };
-    for limit in limits_of(rows, subjects, CountedUse::Queue)? {
+    for limit in limits_of(rows, subjects, CountedUse::Nothing)? {
         let asked = match limit.key {
             LimitKey::RuntimeSeconds if before.is_some() => continue,
             LimitKey::RuntimeSeconds => match spec.limit() {
