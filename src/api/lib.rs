@@ -4,6 +4,7 @@
 
 pub mod certificates;
 pub mod events;
+pub mod fair_share;
 pub mod gpus;
 pub mod history;
 pub mod images;
@@ -20,5 +21,6 @@ pub mod secret;
 pub mod sessions;
 pub mod settings;
 pub mod tenancy;
+pub mod usage;
 pub mod users;
 mod values;

@@ -1,5 +1,6 @@
 //! Policies: named sets of limits, and what they are attached to.
 
+use rules::object::Object;
 use rules::quota::{EffectiveLimit, LimitKey, PolicyLevel, PolicyLimits};
 use rules::units::{Bytes, CpuShare, GpuShare};
 use serde::{Deserialize, Serialize};
@@ -110,18 +111,19 @@ impl From<LimitsBody> for PolicyLimits {
 pub struct NewPolicyBody {
     #[schema(pattern = "^[a-z0-9][a-z0-9._-]{0,62}$")]
     pub name: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "rules::object::read")]
     pub limits: LimitsBody,
 }
 
 /// What is left out stays; `limits` are replaced as a whole.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[schema(as = PolicyPatch)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct PolicyPatchBody {
     #[schema(pattern = "^[a-z0-9][a-z0-9._-]{0,62}$")]
     pub name: Option<String>,
-    pub limits: Option<LimitsBody>,
+    #[schema(value_type = Option<LimitsBody>)]
+    pub limits: Option<Object<LimitsBody>>,
 }
 
 /// What a policy is attached to, or detached from.

@@ -8,8 +8,8 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
-    certificates, events, gpus, history, images, invitations, nodes, notices, operations, policies,
-    problem, rosters, sessions, settings, tenancy, users,
+    certificates, events, fair_share, gpus, history, images, invitations, nodes, notices,
+    operations, policies, problem, rosters, sessions, settings, tenancy, usage, users,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -66,6 +66,10 @@ fn named() -> Schemas {
     collect::<policies::NewPolicyBody>(&mut all);
     collect::<policies::PolicyPatchBody>(&mut all);
     collect::<policies::PolicyUseBody>(&mut all);
+    collect::<usage::Usage>(&mut all);
+    collect::<fair_share::FairShareView>(&mut all);
+    collect::<fair_share::FairSharePatchBody>(&mut all);
+    collect::<fair_share::FairWeightBody>(&mut all);
     collect::<invitations::NewInvitationBody>(&mut all);
     collect::<invitations::MadeInvitation>(&mut all);
     collect::<invitations::InvitationCodeBody>(&mut all);

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use rules::blocker::PlacementBlocker;
+use rules::fair_share::QueueOrder;
 use rules::grants::GrantRole;
 use rules::image::CatalogImage;
 use rules::messages::DeviceUse;
@@ -166,6 +167,7 @@ structure! {
         spreading: SpreadingShape,
         /// The most that one user holds at once.
         each: Option<f64>,
+        order: QueueOrderShape,
     }
 }
 
@@ -346,6 +348,16 @@ words! {
         Lead,
         Auditor,
         Administrator,
+    }
+}
+
+words! {
+    /// In which order waiting sessions are looked at.
+    QueueOrderShape as QueueOrder of QueueOrder {
+        Turns,
+        Fifo,
+        Lifo,
+        Fair,
     }
 }
 

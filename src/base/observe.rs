@@ -2,12 +2,13 @@
 //! kernel's random source for the product's decisions.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rand::TryRng as _;
 use rules::units::Timestamp;
+use uuid::Uuid;
 
 /// Tells the time. Cheap to clone; the hand-set kind is for tests and the simulation.
 #[derive(Clone)]
@@ -16,7 +17,31 @@ pub struct Clock(ClockSource);
 #[derive(Clone)]
 enum ClockSource {
     System,
-    Set(Arc<AtomicI64>),
+    Set(Arc<HandSet>),
+}
+
+struct HandSet {
+    at: AtomicI64,
+    uptime: AtomicI64,
+    boot: AtomicU64,
+}
+
+/// How long the machine has run since its start, on a clock that cannot be set and counts on while it sleeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Uptime {
+    /// Which start of the machine it is.
+    pub boot: Uuid,
+    pub millis: u64,
+}
+
+impl Uptime {
+    /// Milliseconds from an earlier moment of the same start to this one; 0 where the machine started anew between.
+    pub fn since(self, earlier: Self) -> u64 {
+        match self.boot == earlier.boot {
+            true => self.millis.saturating_sub(earlier.millis),
+            false => 0,
+        }
+    }
 }
 
 impl fmt::Debug for Clock {
@@ -33,7 +58,11 @@ impl Clock {
 
     /// A clock that stands still until `set` moves it.
     pub fn set_by_hand(at: Timestamp) -> Self {
-        Self(ClockSource::Set(Arc::new(AtomicI64::new(at.as_millis()))))
+        Self(ClockSource::Set(Arc::new(HandSet {
+            at: AtomicI64::new(at.as_millis()),
+            uptime: AtomicI64::new(at.as_millis()),
+            boot: AtomicU64::new(1),
+        })))
     }
 
     pub fn now(&self) -> Timestamp {
@@ -44,16 +73,62 @@ impl Clock {
                     .unwrap_or_default();
                 Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
             }
-            ClockSource::Set(at) => Timestamp::from_millis(at.load(Ordering::Acquire)),
+            ClockSource::Set(hand) => Timestamp::from_millis(hand.at.load(Ordering::Acquire)),
         }
     }
 
-    /// Moves a hand-set clock; does nothing to the machine's own.
-    pub fn set(&self, at: Timestamp) {
-        if let ClockSource::Set(cell) = &self.0 {
-            cell.store(at.as_millis(), Ordering::Release);
+    /// How long the machine has run. Where the kernel does not tell its start, each process counts as one.
+    pub fn uptime(&self) -> Uptime {
+        match &self.0 {
+            ClockSource::System => {
+                let since = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)
+                    .map_or(Duration::ZERO, Duration::from);
+                Uptime {
+                    boot: boot(),
+                    millis: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+                }
+            }
+            ClockSource::Set(hand) => Uptime {
+                boot: Uuid::from_u128(u128::from(hand.boot.load(Ordering::Acquire))),
+                millis: u64::try_from(hand.uptime.load(Ordering::Acquire)).unwrap_or(0),
+            },
         }
     }
+
+    /// Lets time pass on a hand-set clock until it shows `at`; does nothing to the machine's own.
+    pub fn set(&self, at: Timestamp) {
+        if let ClockSource::Set(hand) = &self.0 {
+            let passed = at.as_millis() - hand.at.load(Ordering::Acquire);
+            hand.at.store(at.as_millis(), Ordering::Release);
+            hand.uptime.fetch_add(passed.max(0), Ordering::AcqRel);
+        }
+    }
+
+    /// Shows another time of day on a hand-set clock, and a time that has passed.
+    pub fn set_both(&self, at: Timestamp, uptime: Timestamp) {
+        if let ClockSource::Set(hand) = &self.0 {
+            hand.at.store(at.as_millis(), Ordering::Release);
+            hand.uptime.store(uptime.as_millis(), Ordering::Release);
+        }
+    }
+
+    /// The machine of a hand-set clock starts anew.
+    pub fn reboot(&self) {
+        if let ClockSource::Set(hand) = &self.0 {
+            hand.boot.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+}
+
+/// The kernel's number of this start of the machine.
+fn boot() -> Uuid {
+    static BOOT: OnceLock<Uuid> = OnceLock::new();
+    *BOOT.get_or_init(|| {
+        let told = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        told.trim()
+            .parse()
+            .unwrap_or_else(|_| Uuid::from_bytes(random()))
+    })
 }
 
 /// Random bytes from the kernel.

@@ -656,6 +656,7 @@ impl Settings {
                 _ => rules::policy::Spreading::Pack,
             },
             each: self.gpu_each.as_deref().and_then(share),
+            ..usual
         }
     }
 

@@ -5,6 +5,7 @@ mod authentication;
 mod body;
 mod certificates;
 mod events;
+mod fair_share;
 mod followers;
 mod gpus;
 mod history;
@@ -24,6 +25,7 @@ mod streams;
 mod system;
 mod tenancy;
 mod uploads;
+mod usage;
 mod users;
 
 use std::sync::Arc;
@@ -82,6 +84,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/queue", get(sessions::queue))
         .route("/gpus", get(gpus::list))
         .route("/history", get(history::show))
+        .route("/usage", get(usage::show))
         .route("/gpus/{id}", get(gpus::get))
         .route("/gpus/{id}/cordon", post(gpus::cordon))
         .route("/gpus/{id}/uncordon", post(gpus::uncordon))
@@ -170,6 +173,11 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             put(policies::attach).delete(policies::detach),
         )
         .route("/effective-limits", get(policies::effective))
+        .route(
+            "/fair-share",
+            get(fair_share::show).patch(fair_share::change),
+        )
+        .route("/fair-share/weights", put(fair_share::weigh))
         .route("/invitations/accept", post(invitations::accept))
         .route("/me", get(users::me).patch(users::set_me))
         .route("/me/password", post(users::change_password))

@@ -10,6 +10,7 @@ mod columns;
 mod error;
 mod events;
 mod explain;
+mod fair_share;
 mod format;
 mod gpus;
 mod history;
@@ -30,6 +31,7 @@ mod settings;
 mod system;
 mod tenancy;
 mod terminal;
+mod usage;
 mod users;
 mod values;
 
@@ -193,6 +195,7 @@ async fn execute(
         Command::Job(request) => images::job(&client, view, request).await,
         Command::User(request) => users::user(&client, view, request).await,
         Command::Policy(request) => policies::policy(&client, view, request).await,
+        Command::FairShare(request) => fair_share::fair_share(&client, view, request).await,
         Command::Limits { user, project } => {
             policies::limits(&client, view, user.as_deref(), project.as_deref()).await
         }
@@ -211,6 +214,7 @@ async fn execute(
         Command::Notices { read } => notices::notices(&client, view, read).await,
         Command::Node(request) => nodes::node(&client, view, request).await,
         Command::History(request) => history::history(&client, view, &request).await,
+        Command::Usage(request) => usage::usage(&client, view, &request).await,
         Command::Api(request) => system::api(&client, request).await,
         Command::Config(
             verb @ (args::Config::Ls

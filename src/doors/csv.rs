@@ -2,6 +2,7 @@
 //! door. Decides nothing about who may have them.
 
 use api::history::{History, HistoryPoint};
+use api::usage::{Usage, UsageAmounts, UsageGrouping};
 use server::actions::journal::EventPage;
 
 /// The media type of such a file.
@@ -119,6 +120,69 @@ pub fn history(history: &History) -> String {
         out.push_str("\r\n");
     }
     out
+}
+
+/// What the file of a usage is called.
+pub fn usage_name(usage: &Usage) -> String {
+    let day = |at: rules::units::Timestamp| at.to_string().chars().take(10).collect::<String>();
+    format!(
+        "usage-{}-{}-{}.csv",
+        usage.by.word(),
+        day(usage.from),
+        day(usage.until)
+    )
+}
+
+/// What was used: a head, a line for each item, and the total, which is their sum. Amounts in seconds are exact; hours are rounded.
+pub fn usage(usage: &Usage) -> String {
+    let names: &[&str] = match usage.by {
+        UsageGrouping::User => &["user"],
+        UsageGrouping::Project => &["domain", "project"],
+        UsageGrouping::Domain => &["domain"],
+        UsageGrouping::Member => &["domain", "project", "user"],
+    };
+    let amounts = |used: &UsageAmounts| {
+        [
+            format!("{:.5}", used.gpu_seconds),
+            format!("{:.5}", used.cpu_seconds),
+            format!("{:.3}", used.memory_mib_seconds),
+            format!("{:.3}", used.session_seconds),
+            used.starts.to_string(),
+            format!("{:.3}", used.waited_seconds),
+            format!("{:.4}", used.gpu_seconds / 3600.0),
+            format!("{:.4}", used.cpu_seconds / 3600.0),
+            format!("{:.4}", used.memory_mib_seconds / 3600.0 / 1024.0),
+        ]
+    };
+    const AMOUNTS: [&str; 9] = [
+        "gpu_seconds",
+        "cpu_seconds",
+        "memory_mib_seconds",
+        "session_seconds",
+        "starts",
+        "waited_seconds",
+        "gpu_hours",
+        "core_hours",
+        "memory_gib_hours",
+    ];
+    let mut body = String::new();
+    line(&mut body, names.iter().copied().chain(AMOUNTS));
+    for item in &usage.items {
+        let used = amounts(&item.used);
+        let whose = names.iter().map(|name| match *name {
+            "domain" => item.domain.as_str(),
+            "project" => item.project.as_str(),
+            _ => item.user.as_str(),
+        });
+        line(&mut body, whose.chain(used.iter().map(String::as_str)));
+    }
+    let used = amounts(&usage.total);
+    let whose = names.iter().enumerate().map(|(at, _)| match at {
+        0 => "total",
+        _ => "",
+    });
+    line(&mut body, whose.chain(used.iter().map(String::as_str)));
+    body
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ pub mod docs;
 pub mod error_codes;
 mod event_words;
 pub mod events;
+pub mod fair_share;
 pub mod floor_plan;
 pub mod form_faults;
 pub mod gpus;
@@ -61,6 +62,7 @@ mod tests;
 pub mod tls;
 pub mod trust;
 pub mod typed;
+pub mod usage;
 pub mod user;
 pub mod user_forms;
 pub mod user_roles;
@@ -169,6 +171,8 @@ pub fn router(
             get(waiting_request::again).post(waiting_request::act),
         )
         .route("/history", get(history::show))
+        .route("/usage", get(usage::show))
+        .route("/usage/export", get(usage::export))
         .route("/history/export", get(history::export))
         .route("/gpus", get(gpus::list))
         .route("/gpus/live", get(gpus::list_live))
@@ -230,6 +234,7 @@ pub fn router(
         .merge(rosters::router())
         .merge(invitations::router())
         .merge(policies::router())
+        .merge(fair_share::router())
         .merge(role_forms::router())
         .route("/users/{id}", get(user::show))
         .merge(users::router())
@@ -402,6 +407,8 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "member-added" => t.projects_member_added(of),
         "member-removed" => t.projects_member_removed().to_owned(),
         "roster-undone" => t.rosters_undone_now(of.parse::<u64>().unwrap_or_default()),
+        "fair-changed" => t.fair_changed_now().to_owned(),
+        "fair-weighed" => t.fair_weighed_now(of),
         "policy-changed" => t.policies_changed_now(of),
         "policy-attached" => t.policies_attached_now(of),
         "policy-detached" => t.policies_detached_now(of),

@@ -31,6 +31,7 @@ pub use explain::{
     Explanation, RequestDraft, Verdict, explain_draft, explain_queue, explain_session,
 };
 pub use forecast::{ExpectedStart, QueueForecast, forecast};
+pub use order::fair_share::{FairAccount, accounts as fair_accounts, told as fair_value};
 
 /// What the scheduler wants done with one waiting session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,8 +1,9 @@
-//! The administrator's rules for shares of devices. Pure; hands nothing out.
+//! The administrator's rules for shares of devices and for the queue. Pure; hands nothing out.
 
 use serde::{Deserialize, Serialize};
 
 use crate::devices::WHOLE;
+use crate::fair_share::QueueOrder;
 use crate::refusal::Refusal;
 use crate::refusals;
 use crate::resources::Demand;
@@ -31,10 +32,13 @@ pub struct SharePolicy {
     pub spreading: Spreading,
     /// The most that one user holds at once; None: no limit.
     pub each: Option<GpuShare>,
+    /// In which order waiting sessions are looked at.
+    #[serde(default)]
+    pub order: QueueOrder,
 }
 
 impl Default for SharePolicy {
-    /// Every hundredth, packed, without a limit.
+    /// Every hundredth, packed, without a limit, users in turns.
     fn default() -> Self {
         Self {
             units: 1,
@@ -42,6 +46,7 @@ impl Default for SharePolicy {
             step: GpuShare(1),
             spreading: Spreading::Pack,
             each: None,
+            order: QueueOrder::Turns,
         }
     }
 }

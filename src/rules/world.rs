@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::fair_share::FairShares;
 use crate::names::{BootId, NodeId, SessionId, UserId};
 use crate::policy::SharePolicy;
 use crate::quota::ScopedPolicy;
@@ -28,6 +29,9 @@ pub struct ClusterSnapshot {
     /// Policies that bound sums of what has a place, at most one of each subject.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<ScopedPolicy>,
+    /// What fair share goes by; empty for every other order.
+    #[serde(default)]
+    pub fair: FairShares,
     /// When a session of each user last got a place; absent where none ever did.
     #[serde(default)]
     pub served: BTreeMap<UserId, Timestamp>,

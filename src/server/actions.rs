@@ -18,6 +18,7 @@ pub mod backups;
 pub mod certificates;
 mod cursor;
 pub mod diagnostic_check;
+pub mod fair_share;
 pub mod gpus;
 pub mod history;
 pub mod images;
@@ -36,6 +37,7 @@ pub mod sessions;
 pub mod settings;
 pub mod system;
 pub mod tenancy;
+pub mod usage;
 pub mod users;
 
 /// Names one POST of one caller, so that a repetition acts once.

@@ -18,6 +18,7 @@ use rules::session::Session;
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
 
+use crate::catalog::ledger::LedgerTotals;
 use crate::catalog::request_key::RequestKey;
 use crate::catalog::sessions::ConditionalWrite;
 use crate::catalog::{AtCommit, Catalog, Lane, RowsCopy};
@@ -90,9 +91,9 @@ impl Simulation {
         self.catalog().set_policy(policy);
     }
 
-    /// Moves the server's clock.
-    pub fn set_clock(&self, wall: Timestamp) {
-        self.server.clock().set(wall);
+    /// Moves the server's clocks.
+    pub fn set_clock(&self, now: SimulatedMoment) {
+        self.server.clock().set_both(now.wall, now.steady);
     }
 
     /// Reads, and runs every pass; writes nothing. `decide` chooses places.
@@ -235,6 +236,19 @@ impl Simulation {
             .write_now(Lane::Requests, "a user's change", move |rows| {
                 Ok(rows.change_session(id, None, "user", None, change)? == ConditionalWrite::Yes)
             })
+    }
+
+    /// Counts what sessions hold into the sums of use, as the server does every few minutes.
+    pub fn meter(&self) -> Result<(), Failure> {
+        self.catalog()
+            .write_now(Lane::Loops, "meter sessions", |rows| rows.meter().map(drop))
+    }
+
+    /// What the usage ledger says up to now.
+    pub fn ledger(&self) -> Result<LedgerTotals, Failure> {
+        let uptime = self.server.clock().uptime();
+        self.catalog()
+            .read_now("sum up the ledger", move |view| view.ledger_totals(uptime))
     }
 
     /// Rises with every commit that changed anything.

@@ -189,6 +189,15 @@ pub enum Command {
         fardel history --range week\n  \
         fardel history --of user:mina --range month -o csv > mina.csv")]
     History(HistoryArguments),
+    /// Show what users, projects or domains used over a time
+    ///
+    /// Use is an amount times the time for which sessions held it. -o csv prints the file of the console: exact amounts,
+    /// and their total.
+    #[command(after_help = "Examples:\n  \
+        fardel usage\n  \
+        fardel usage --month 2026-10 --by project\n  \
+        fardel usage --from 2026-11-01 --until 2026-11-08 --by member -o csv > week.csv")]
+    Usage(UsageArguments),
     /// Jobs such as imports
     #[command(subcommand, visible_alias = "operation")]
     Job(JobCommand),
@@ -210,6 +219,9 @@ pub enum Command {
     /// Policies: named limits, attached to the site, a domain, a project or a user
     #[command(subcommand, visible_alias = "policies")]
     Policy(PolicyCommand),
+    /// The order of the queue, weights, and where users stand by fair share
+    #[command(subcommand)]
+    FairShare(FairShareCommand),
     /// Show the limits that hold, and which policy each comes from
     Limits {
         /// Of this user; yourself when left out
@@ -784,6 +796,22 @@ pub struct HistoryArguments {
     pub range: String,
 }
 
+#[derive(Debug, Clone, Args)]
+pub struct UsageArguments {
+    /// Year and month, such as 2026-11; the present month when left out
+    #[arg(long, value_name = "MONTH", conflicts_with_all = ["from", "until"])]
+    pub month: Option<String>,
+    /// A date or RFC 3339, instead of a month
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<String>,
+    /// A date or RFC 3339, left out itself; the present when left out
+    #[arg(long, value_name = "TIME", requires = "from")]
+    pub until: Option<String>,
+    /// By what it is summed; member: each user in each project
+    #[arg(long, value_name = "WHAT", default_value = "user", value_parser = ["user", "project", "domain", "member"])]
+    pub by: String,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum NodeCommand {
     /// List nodes with their state and what is free
@@ -1229,6 +1257,43 @@ pub struct PolicyPlace {
     #[arg(long, value_name = "PROJECT")]
     pub project: Option<String>,
     /// This user
+    #[arg(long, value_name = "USER")]
+    pub user: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum FairShareCommand {
+    /// List domains, projects and users with their weights and their use
+    Ls,
+    /// Set the order of the queue, or the half-life of past use
+    #[command(after_help = "Examples:\n  \
+        fardel fair-share order fair\n  \
+        fardel fair-share order fair --half-life 1d")]
+    Order {
+        /// turns: users in turns; fair: least used for its weight; fifo: oldest; lifo: newest first
+        #[arg(value_name = "ORDER", value_parser = ["turns", "fair", "fifo", "lifo"])]
+        order: Option<String>,
+        /// Time after which use counts half, in whole hours, such as 7d
+        #[arg(long, value_name = "TIME")]
+        half_life: Option<String>,
+    },
+    /// Set the weight of a domain, a project or a user; 1 is the usual one
+    Weight {
+        #[arg(value_name = "WEIGHT")]
+        weight: u32,
+        #[command(flatten)]
+        place: WeightPlace,
+    },
+}
+
+/// What a weight is of.
+#[derive(Debug, Clone, Args)]
+#[group(required = true, multiple = false)]
+pub struct WeightPlace {
+    #[arg(long, value_name = "DOMAIN")]
+    pub domain: Option<String>,
+    #[arg(long, value_name = "PROJECT")]
+    pub project: Option<String>,
     #[arg(long, value_name = "USER")]
     pub user: Option<String>,
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use api::events::EventView;
+use api::fair_share::FairShareItem;
 use api::gpus::Gpu;
 use api::history::HistoryPoint;
 use api::invitations::InvitationView;
@@ -15,6 +16,7 @@ use api::rosters::{RosterRow, RosterSlip, RosterView};
 use api::sessions::{SessionView, UsageSample, WaitingView};
 use api::settings::SettingView;
 use api::tenancy::{DomainView, GrantView, MemberView, ProjectView};
+use api::usage::UsageItem;
 use api::users::{DepartureView, TokenView};
 use rules::grants::GrantRole;
 use rules::image::CatalogImage;
@@ -336,6 +338,35 @@ pub(super) const HISTORY: &[Column<HistoryPoint>] = &[
     column("GPU MEMORY USED", 3, |r, _| mean(r.gpu_memory_used)),
     column("CELSIUS", 9, |r, _| two(r.celsius)),
     column("WATTS", 9, |r, _| two(r.watts)),
+];
+
+pub(super) const FAIR_SHARE: &[Column<FairShareItem>] = &[
+    column("LEVEL", 0, |r, _| r.level.word().to_owned()),
+    column("DOMAIN", 2, |r, _| dash(&r.domain)),
+    column("PROJECT", 0, |r, _| dash(&r.project)),
+    column("USER", 0, |r, _| dash(&r.user)),
+    column("WEIGHT", 0, |r, _| r.weight.to_string()),
+    column("HOLDS", 1, |r, _| format!("{:.1}%", r.share * 100.0)),
+    column("USED", 1, |r, _| format!("{:.1}%", r.past * 100.0)),
+    column("VALUE", 3, |r, _| format!("{:.4}", r.value)),
+];
+
+fn hours(seconds: f64) -> String {
+    format!("{:.2}", seconds / 3600.0)
+}
+
+pub(super) const USAGE: &[Column<UsageItem>] = &[
+    column("DOMAIN", 3, |r, _| dash(&r.domain)),
+    column("PROJECT", 1, |r, _| dash(&r.project)),
+    column("USER", 0, |r, _| dash(&r.user)),
+    column("GPU HOURS", 0, |r, _| hours(r.used.gpu_seconds)),
+    column("CORE HOURS", 0, |r, _| hours(r.used.cpu_seconds)),
+    column("GIB HOURS", 2, |r, _| {
+        hours(r.used.memory_mib_seconds / 1024.0)
+    }),
+    column("SESSIONS", 2, |r, _| r.used.starts.to_string()),
+    column("SESSION HOURS", 4, |r, _| hours(r.used.session_seconds)),
+    column("WAITED HOURS", 4, |r, _| hours(r.used.waited_seconds)),
 ];
 
 pub(super) const IMAGES: &[Column<CatalogImage>] = &[

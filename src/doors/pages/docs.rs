@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 19] = [
+const MANUAL: [ManualChapter; 20] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -97,6 +97,7 @@ const MANUAL: [ManualChapter; 19] = [
     chapter!("upkeep", Administer),
     chapter!("projects", Administer),
     chapter!("people", Administer),
+    chapter!("usage", Administer),
     chapter!("backups", Administer),
     chapter!("trust", Administer),
     chapter!("gpu-care", Administer),

@@ -21,11 +21,11 @@ use super::components::{self, Choice};
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::table::{
-    self, ColumnDisplay, DataTable, EmptyTable, FilterBar, FilterExample, FilterPicker, TableCell,
-    TableColumn, TableLine, TableState,
+    ColumnDisplay, DataTable, EmptyTable, FilterBar, FilterPicker, TableCell, TableColumn,
+    TableLine, TableState,
 };
 use super::table_answer::{ListPage, answer, file, shorter};
-use super::table_choices::view_links;
+use super::table_choices::{FilterWords, filter_bar};
 use super::{PagesContext, event_words, layout, live as stream, presenter, responses};
 use crate::doors::text::Text;
 
@@ -361,33 +361,26 @@ fn filter(
     columns: &[TableColumn],
 ) -> FilterBar {
     let t = visit.text;
-    let here = state.address();
-    let shipped = [
-        (t.events_view_all(), ""),
-        (t.events_view_sessions(), "kind=sessions&since=1d"),
-        (t.events_view_changes(), "kind=system&since=30d"),
-    ]
-    .map(|(name, query)| (name.to_owned(), query.to_owned()));
-    let examples = [
-        ("oom", t.events_help_word()),
-        ("kind:session.ended", t.events_help_kind()),
-        ("object:train-1", t.events_help_object()),
-        ("user:mina", t.events_help_user()),
-        ("since:2h", t.events_help_since()),
-        ("until:2026-01-31", t.events_help_until()),
-    ]
-    .map(|(typed, finds)| FilterExample {
-        typed,
-        finds: finds.to_owned(),
-    });
-    FilterBar {
-        t,
-        module: super::assets::address("table.js"),
+    let words = FilterWords {
         table: "events",
         path: PATH,
-        q: state.filter("q").to_owned(),
-        hint: t.events_filter_hint().to_owned(),
-        label: t.events_filter().to_owned(),
+        hint: t.events_filter_hint(),
+        label: t.events_filter(),
+        shipped: &[
+            (t.events_view_all(), ""),
+            (t.events_view_sessions(), "kind=sessions&since=1d"),
+            (t.events_view_changes(), "kind=system&since=30d"),
+        ],
+        examples: &[
+            ("oom", t.events_help_word()),
+            ("kind:session.ended", t.events_help_kind()),
+            ("object:train-1", t.events_help_object()),
+            ("user:mina", t.events_help_user()),
+            ("since:2h", t.events_help_since()),
+            ("until:2026-01-31", t.events_help_until()),
+        ],
+    };
+    FilterBar {
         pickers: vec![
             FilterPicker {
                 name: "kind",
@@ -401,11 +394,7 @@ fn filter(
             },
         ],
         hidden: Vec::new(),
-        columns: table::column_choices(state, columns),
-        views: view_links(headers, visit, "events", PATH, &here, shipped.into()),
-        examples: examples.into(),
-        target: "list",
-        here,
+        ..filter_bar(visit, headers, state, columns, &words)
     }
 }
 
@@ -564,6 +553,8 @@ fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>) {
         "project.invitation-revoked" => t.events_invitation_revoked(),
         "user.joined" => t.events_user_joined(),
         "user.departed" => t.events_user_departed(),
+        "queue.order-changed" => t.events_queue_order(),
+        "queue.weight-changed" => t.events_queue_weight(),
         "policy.added" => t.events_policy_added(),
         "policy.changed" => t.events_policy_changed(),
         "policy.removed" => t.events_policy_removed(),

@@ -867,6 +867,7 @@ fn rules(t: Text, all: &Gpus) -> Vec<(String, String)> {
         step,
         spreading,
         each,
+        order: _,
     } = all.policy;
     let mut rows = vec![
         (t.gpu_least().to_owned(), share(least)),

@@ -28,6 +28,9 @@ use super::projects::{address, failed, heading, question, role_name};
 use super::request_context::RequestContext;
 use super::responses::encoded;
 use super::setup::MIN_PASSWORD;
+use super::table::{
+    DataTable, EmptyTable, RowAction, TableCell, TableColumn, TableLine, TableState,
+};
 use super::{PagesContext, guest, layout, responses};
 use crate::doors::text::{Text, codes};
 
@@ -45,7 +48,7 @@ pub struct InvitationsPage {
     pub roles: Vec<Choice>,
     pub lifetimes: Vec<Choice>,
     pub form: InvitationForm,
-    pub open: Vec<OpenInvitation>,
+    pub table: DataTable,
 }
 
 /// A link that is shown this once.
@@ -53,17 +56,6 @@ pub struct MadeLink {
     pub link: String,
     /// The link as a picture, as SVG.
     pub picture: String,
-}
-
-/// One row of the list.
-pub struct OpenInvitation {
-    pub id: Uuid,
-    pub role: &'static str,
-    pub whom: String,
-    pub used: String,
-    pub until: String,
-    pub actor: String,
-    pub ends: String,
 }
 
 #[derive(Template)]
@@ -114,6 +106,7 @@ pub(super) fn router() -> Router<PagesContext> {
 #[serde(default)]
 struct MadeQuery {
     made: String,
+    page: String,
 }
 
 #[derive(Deserialize, Default)]
@@ -136,19 +129,31 @@ async fn show(
     let made = asked.made.parse::<Uuid>().ok();
     let code = made.and_then(|made| console.made_secrets.take(caller.subject.user, made));
     let form = InvitationForm::default();
-    answer(&console, &visit, &caller, &id, code, form, StatusCode::OK).await
+    let shown = ShownInvitations {
+        id: &id,
+        page: &asked.page,
+        code,
+    };
+    answer(&console, &visit, &caller, shown, form, StatusCode::OK).await
+}
+
+/// Which page of which project's invitations, and the code of one just made.
+struct ShownInvitations<'a> {
+    id: &'a str,
+    /// As typed in the address.
+    page: &'a str,
+    code: Option<SecretText>,
 }
 
 async fn answer(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
-    id: &str,
-    code: Option<SecretText>,
+    shown: ShownInvitations<'_>,
     form: InvitationForm,
     status: StatusCode,
 ) -> Response {
-    match page(console, visit, caller, id, code, form).await {
+    match page(console, visit, caller, shown, form).await {
         Ok(page) => responses::page(console, visit, status, &page),
         Err(failure) => failed(console, visit, caller, &failure),
     }
@@ -158,13 +163,12 @@ async fn page(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
-    id: &str,
-    code: Option<SecretText>,
+    shown: ShownInvitations<'_>,
     form: InvitationForm,
 ) -> Result<InvitationsPage, Failure> {
     let t = visit.text;
-    let open = invitations::list(&console.server, caller, id).await?;
-    let project = tenancy::project(&console.server, caller, id).await?;
+    let open = invitations::list(&console.server, caller, shown.id).await?;
+    let project = tenancy::project(&console.server, caller, shown.id).await?;
     let role = GrantRole::parse(&form.role).unwrap_or(GrantRole::Member);
     let days = form.days.parse().unwrap_or(7_u64);
     Ok(InvitationsPage {
@@ -172,7 +176,7 @@ async fn page(
         f: layout(console, visit, caller, Nav::Projects),
         project: heading(&project).to_owned(),
         back: address(&project),
-        made: code.map(|code| made_link(visit, &code)),
+        made: shown.code.map(|code| made_link(visit, &code)),
         roles: [GrantRole::Member, GrantRole::Viewer, GrantRole::Lead]
             .map(|one| Choice::new(one.word(), role_name(t, one), one == role))
             .into(),
@@ -186,7 +190,7 @@ async fn page(
             },
             ..form
         },
-        open: open.into_iter().map(|one| row(visit, one)).collect(),
+        table: table(visit, address(&project), shown.page, open),
     })
 }
 
@@ -212,21 +216,77 @@ fn made_link(visit: &RequestContext, code: &SecretText) -> MadeLink {
     MadeLink { link, picture }
 }
 
-fn row(visit: &RequestContext, invitation: InvitationView) -> OpenInvitation {
+/// The links that can still be used. `page` is as typed in the address.
+fn table(
+    visit: &RequestContext,
+    project: String,
+    page: &str,
+    open: Vec<InvitationView>,
+) -> DataTable {
     let t = visit.text;
-    OpenInvitation {
-        id: invitation.id,
-        role: role_name(t, invitation.role),
-        whom: invitation
-            .email
-            .unwrap_or_else(|| t.invitations_anyone().to_owned()),
-        used: t.invitations_used_of(u64::from(invitation.used), u64::from(invitation.max_uses)),
-        until: invitation
+    let here = format!("{project}/invitations");
+    let columns = [
+        TableColumn::new("whom", t.invitations_whom()).class("first"),
+        TableColumn::new("role", t.users_role()),
+        TableColumn::new("used", t.invitations_used()),
+        TableColumn::new("ends", t.invitations_ends()),
+        TableColumn::new("until", t.invitations_until()).class("wide"),
+        TableColumn::new("actor", t.invitations_by()).class("wide"),
+    ];
+    let asked = [("page".to_owned(), page.to_owned())];
+    let mut state = TableState::read(here.clone(), &[], &asked);
+    state.columns = columns.iter().map(|column| column.key).collect();
+    let total = open.len() as u64;
+    let rows = state
+        .page_of(open)
+        .iter()
+        .map(|one| TableLine {
+            id: format!("i-{}", one.id),
+            mark: None,
+            cells: columns
+                .iter()
+                .map(|column| cell(visit, column.key, one))
+                .collect(),
+            action: Some(RowAction {
+                href: format!("{here}/{}", one.id),
+                icon: "trash-2",
+                label: t.invitations_revoke_of(&whom(t, one)),
+                dialog: true,
+            }),
+        })
+        .collect();
+    let empty = EmptyTable {
+        icon: "key-round",
+        title: t.invitations_none().to_owned(),
+        lead: String::new(),
+        href: String::new(),
+        go: String::new(),
+    };
+    DataTable::new(t, &state, &columns, "whom", rows, total, empty)
+}
+
+fn whom(t: Text, invitation: &InvitationView) -> String {
+    let known = invitation.email.clone();
+    known.unwrap_or_else(|| t.invitations_anyone().to_owned())
+}
+
+fn used(t: Text, invitation: &InvitationView) -> String {
+    t.invitations_used_of(u64::from(invitation.used), u64::from(invitation.max_uses))
+}
+
+fn cell(visit: &RequestContext, key: &str, invitation: &InvitationView) -> TableCell {
+    let t = visit.text;
+    TableCell::text(match key {
+        "whom" => whom(t, invitation),
+        "role" => role_name(t, invitation.role).to_owned(),
+        "used" => used(t, invitation),
+        "ends" => visit.clock.date(invitation.expires_at),
+        "until" => invitation
             .member_until
             .map_or_else(String::new, |at| visit.clock.last_day(at)),
-        actor: invitation.actor,
-        ends: visit.clock.date(invitation.expires_at),
-    }
+        "actor" => invitation.actor.clone(),
+        _ => String::new(),
+    })
 }
 
 /// What the form asks for. Errors: each at its field.
@@ -285,7 +345,12 @@ async fn create(
             let refused = RefusedForm::new(visit.text, &action, &refusal).otherwise_at("role");
             let visit = visit.refusing(refused);
             let status = responses::status(&refusal);
-            answer(&console, &visit, &caller, &id, None, form, status).await
+            let shown = ShownInvitations {
+                id: &id,
+                page: "",
+                code: None,
+            };
+            answer(&console, &visit, &caller, shown, form, status).await
         }
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
@@ -319,13 +384,17 @@ async fn ask(
         let refusal = refusals::invitation_not_found();
         return failed(&console, &visit, &caller, &refusal.into());
     };
-    let shown = row(&visit, found);
     let back = format!("/projects/{}/invitations", encoded(&id));
     let (title, lead) = (t.invitations_revoke_title(), t.invitations_revoke_lead());
     let mut page = question(&console, &visit, &caller, &back, title.to_owned(), lead);
-    page.items = vec![format!("{} · {} · {}", shown.role, shown.whom, shown.used)];
+    page.items = vec![format!(
+        "{} · {} · {}",
+        role_name(t, found.role),
+        whom(t, &found),
+        used(t, &found)
+    )];
     page.form = Some(DialogForm {
-        action: format!("{back}/{}", shown.id),
+        action: format!("{back}/{}", found.id),
         fields: Vec::new(),
         icon: "trash-2",
         go: t.invitations_revoke().to_owned(),

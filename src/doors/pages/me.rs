@@ -135,11 +135,7 @@ async fn shown(
             .map(|token| OwnTokenRow {
                 id: token.id.to_string(),
                 hint: String::new(),
-                scopes: if token.scopes.len() > read_only().len() {
-                    t.me_scope_all().to_owned()
-                } else {
-                    t.me_scope_read().to_owned()
-                },
+                scopes: scopes_told(t, caller, &token.scopes),
                 ends: token
                     .expires_at
                     .map_or_else(|| t.common_never().to_owned(), |at| visit.clock.date(at)),
@@ -172,6 +168,26 @@ async fn shown(
         f,
     };
     responses::page(console, visit, status, &page)
+}
+
+/// What a token may do, in a word or two; else its scopes by name.
+fn scopes_told(t: Text, caller: &Caller, scopes: &[String]) -> String {
+    let known = read_only();
+    let all = every_scope(caller);
+    if all.iter().all(|scope| scopes.contains(scope)) {
+        t.me_scope_all().to_owned()
+    } else if scopes.iter().all(|scope| known.contains(scope)) {
+        t.me_scope_read().to_owned()
+    } else {
+        scopes.join(", ")
+    }
+}
+
+/// Every scope that the caller may give away.
+fn every_scope(caller: &Caller) -> Vec<String> {
+    let may = |verb: &&Permission| caller.subject.can(**verb);
+    let words = Permission::ALL.iter().filter(may);
+    words.map(|verb| verb.word().to_owned()).collect()
 }
 
 /// What a token that may only look may do.
@@ -271,12 +287,7 @@ async fn make_token(
     let scopes = if wanted.scope == "read" {
         read_only()
     } else {
-        let may = |verb: &Permission| caller.subject.can(*verb);
-        Permission::ALL
-            .iter()
-            .filter(|verb| may(verb))
-            .map(|verb| verb.word().to_owned())
-            .collect()
+        every_scope(&caller)
     };
     let days = wanted
         .days

@@ -6,9 +6,10 @@ use api::policies::{
 use askama::Template;
 use axum::Router;
 use axum::extract::{Form, Path, Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
+use rules::object::Object;
 use rules::permissions::Permission;
 use rules::quota::{LimitKey, LimitKind, PolicyLevel, PolicyLimits};
 use rules::refusal::Refusal;
@@ -26,28 +27,39 @@ use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::responses::encoded;
+use super::table::{
+    ColumnDisplay, DataTable, EmptyTable, FilterBar, TableCell, TableColumn, TableLine, TableState,
+};
+use super::table_answer::{ListPage, answer, shorter};
+use super::table_choices::{FilterWords, filter_bar};
 use super::typed::point;
 use super::{PagesContext, launch, layout, responses};
 use crate::doors::text::Text;
 
 const PATH: &str = "/policies";
+const FILTERS: [&str; 1] = ["q"];
+/// Places that one row of the list names. Higher: a policy of a thousand users fills the page.
+const MAX_PLACES: usize = 8;
 
 #[derive(Template)]
-#[template(config = "web/askama.toml", path = "pages/policies.html")]
+#[template(config = "web/askama.toml", path = "pages/policies.html", blocks = ["list"])]
 pub struct PoliciesPage {
     pub t: Text,
     pub f: PageLayout,
     pub may_change: bool,
-    pub rows: Vec<PolicyRow>,
+    pub filter: FilterBar,
+    pub table: DataTable,
     pub name: String,
 }
 
-/// One row of the list.
-pub struct PolicyRow {
-    pub href: String,
-    pub name: String,
-    pub limits: Vec<String>,
-    pub uses: Vec<String>,
+impl ListPage for PoliciesPage {
+    fn list(&self) -> askama::Result<String> {
+        self.as_list().render()
+    }
+
+    fn stream(&self) -> Option<&str> {
+        None
+    }
 }
 
 #[derive(Template)]
@@ -107,7 +119,7 @@ fn failed(
     responses::failure(console, visit, Some(frame), failure)
 }
 
-fn level_name(t: Text, level: PolicyLevel) -> &'static str {
+pub(super) fn level_name(t: Text, level: PolicyLevel) -> &'static str {
     match level {
         PolicyLevel::Site => t.policies_site(),
         PolicyLevel::Domain => t.projects_domain(),
@@ -152,49 +164,154 @@ fn place(t: Text, used: &PolicyUseView) -> String {
     }
 }
 
+/// `GET /policies`: the page, or the list alone for the page's own script.
 async fn list(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
+    headers: HeaderMap,
+    Query(asked): Query<Vec<(String, String)>>,
 ) -> Response {
-    listed(&console, &visit, &caller, StatusCode::OK, "").await
+    let place = TableState::read(PATH, &FILTERS, &asked);
+    if let Some(short) = shorter(&visit, &place, &asked) {
+        return short;
+    }
+    let page = listed(&console, &visit, &caller, &headers, &asked, "").await;
+    answer(&console, &visit, &place, page, |failure| {
+        failed(&console, &visit, &caller, failure)
+    })
 }
 
 async fn listed(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
-    status: StatusCode,
+    headers: &HeaderMap,
+    asked: &[(String, String)],
     name: &str,
-) -> Response {
+) -> Result<PoliciesPage, Failure> {
     let t = visit.text;
-    let known = match policies::list(&console.server, caller).await {
-        Ok(known) => known,
-        Err(failure) => return failed(console, visit, caller, &failure),
+    let mut known = policies::list(&console.server, caller).await?;
+    let columns = columns(t);
+    let mut state = TableState::read(PATH, &FILTERS, asked);
+    state.choose_columns("policies", &columns, asked, headers, visit);
+    for word in state.filter("q").to_lowercase().split_whitespace() {
+        known.retain(|policy| found(policy, word));
+    }
+    if state.sort == "-name" {
+        known.reverse();
+    }
+    let total = known.len() as u64;
+    let rows = state
+        .page_of(known)
+        .iter()
+        .map(|policy| TableLine {
+            id: format!("p-{}", policy.name),
+            mark: None,
+            cells: state
+                .columns
+                .iter()
+                .map(|key| cell(visit, key, policy))
+                .collect(),
+            action: None,
+        })
+        .collect();
+    let empty = EmptyTable {
+        icon: "search",
+        title: t.policies_none().to_owned(),
+        lead: t.sessions_no_match_lead().to_owned(),
+        href: PATH.to_owned(),
+        go: t.sessions_clear().to_owned(),
     };
-    let page = PoliciesPage {
+    let words = FilterWords {
+        table: "policies",
+        path: PATH,
+        hint: t.policies_filter_hint(),
+        label: t.policies_filter(),
+        shipped: &[
+            (t.policies_view_all(), ""),
+            (t.policies_view_unused(), "q=used%3Ano"),
+        ],
+        examples: &[
+            ("class", t.filter_help_name()),
+            ("vision", t.policies_help_place()),
+            ("used:no", t.policies_help_unused()),
+        ],
+    };
+    Ok(PoliciesPage {
         t,
         f: layout(console, visit, caller, Nav::Policies),
         may_change: caller.subject.can(Permission::SystemWrite),
-        rows: known
-            .iter()
-            .map(|policy| {
-                let limits = PolicyLimits::from(policy.limits);
-                let said = LimitKey::ALL.into_iter().filter_map(|key| {
-                    let value = amount(visit, key, limits.get(key)?);
-                    Some(format!("{}: {value}", key_name(t, key)))
-                });
-                PolicyRow {
-                    href: format!("{PATH}/{}", encoded(&policy.name)),
-                    name: policy.name.clone(),
-                    limits: said.collect(),
-                    uses: policy.uses.iter().map(|one| place(t, one)).collect(),
-                }
-            })
-            .collect(),
+        filter: filter_bar(visit, headers, &state, &columns, &words),
+        table: DataTable::new(t, &state, &columns, "name", rows, total, empty),
         name: name.to_owned(),
+    })
+}
+
+/// Whether a word of the filter finds the policy: by its name, by where it is attached, by `used:`.
+fn found(policy: &PolicyView, word: &str) -> bool {
+    match word.split_once(':') {
+        Some(("used", wanted)) => policy.uses.is_empty() == (wanted == "no"),
+        Some(("name", name)) => policy.name.contains(name),
+        _ => {
+            let place = |used: &PolicyUseView| used.name.to_lowercase().contains(word);
+            policy.name.contains(word) || policy.uses.iter().any(place)
+        }
+    }
+}
+
+fn columns(t: Text) -> Vec<TableColumn> {
+    vec![
+        TableColumn::new("name", t.sessions_name())
+            .sorted_by("name")
+            .class("first")
+            .display(ColumnDisplay::Fixed),
+        TableColumn::new("limits", t.users_limits()).class("why"),
+        TableColumn::new("uses", t.policies_uses()).class("below"),
+    ]
+}
+
+fn cell(visit: &RequestContext, key: &str, policy: &PolicyView) -> TableCell {
+    let t = visit.text;
+    let told = |lines: Vec<String>, none: &str| match lines.is_empty() {
+        true => TableCell::Text {
+            text: String::new(),
+            note: none.to_owned(),
+        },
+        false => TableCell::text(lines.join(" · ")),
     };
-    responses::page(console, visit, status, &page)
+    match key {
+        "name" => TableCell::Link {
+            href: format!("{PATH}/{}", encoded(&policy.name)),
+            text: policy.name.clone(),
+            note: String::new(),
+        },
+        "limits" => {
+            let limits = PolicyLimits::from(policy.limits);
+            let said = LimitKey::ALL.into_iter().filter_map(|key| {
+                let value = amount(visit, key, limits.get(key)?);
+                Some(format!("{}: {value}", key_name(t, key)))
+            });
+            told(said.collect(), t.policies_no_limits())
+        }
+        "uses" => {
+            let places: Vec<String> = policy
+                .uses
+                .iter()
+                .take(MAX_PLACES)
+                .map(|one| place(t, one))
+                .collect();
+            let more = policy.uses.len().saturating_sub(places.len()) as u64;
+            match (told(places, t.policies_unused()), more) {
+                (TableCell::Text { text, .. }, more) if more > 0 => TableCell::Text {
+                    text,
+                    note: t.policies_uses_more(more),
+                },
+                (cell, _) => cell,
+            }
+        }
+        _ => TableCell::Empty,
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -207,6 +324,7 @@ async fn create(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
+    headers: HeaderMap,
     Form(sent): Form<NameForm>,
 ) -> Response {
     let asked = NewPolicyBody {
@@ -219,7 +337,10 @@ async fn create(
             let form = RefusedForm::new(visit.text, PATH, &refusal).otherwise_at("name");
             let visit = visit.refusing(form);
             let status = responses::status(&refusal);
-            listed(&console, &visit, &caller, status, &sent.name).await
+            match listed(&console, &visit, &caller, &headers, &[], &sent.name).await {
+                Ok(page) => responses::page(&console, &visit, status, &page),
+                Err(failure) => failed(&console, &visit, &caller, &failure),
+            }
         }
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
@@ -371,7 +492,7 @@ async fn change(
         }
         let patch = PolicyPatchBody {
             name: None,
-            limits: Some(LimitsBody::from(limits)),
+            limits: Some(Object(LimitsBody::from(limits))),
         };
         policies::change(&console.server, &caller, &id, patch, None).await
     };

@@ -24,16 +24,17 @@ use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::responses::encoded;
 use super::table::{
-    ColumnDisplay, DataTable, EmptyTable, RowAction, TableCell, TableColumn, TableLine, TableState,
+    ColumnDisplay, DataTable, EmptyTable, FilterBar, RowAction, TableCell, TableColumn, TableLine,
+    TableState,
 };
 use super::table_answer::{ListPage, answer, shorter};
+use super::table_choices::{FilterWords, filter_bar};
 use super::{PagesContext, layout, responses};
 use crate::doors::text::Text;
 
 const PATH: &str = "/projects";
 const CREATE: &str = "/projects/new";
-/// Rows of one page of projects and of members. Higher: a page passes its budget of bytes.
-const ROWS: usize = 50;
+const FILTERS: [&str; 1] = ["q"];
 /// Names offered while a member is chosen. Higher: the page of a large domain grows; others are typed.
 const MAX_OFFERED: usize = 200;
 
@@ -44,6 +45,7 @@ pub struct ProjectsPage {
     pub f: PageLayout,
     pub count: String,
     pub may_create: bool,
+    pub filter: FilterBar,
     pub table: DataTable,
 }
 
@@ -141,11 +143,6 @@ pub(super) fn address(project: &ProjectView) -> String {
     format!("{PATH}/{}", project.id)
 }
 
-fn slice<T>(state: &TableState, rows: Vec<T>) -> Vec<T> {
-    let first = usize::try_from(state.offset()).unwrap_or(usize::MAX);
-    rows.into_iter().skip(first).take(ROWS).collect()
-}
-
 /// `GET /projects`.
 async fn list(
     State(console): State<PagesContext>,
@@ -154,7 +151,7 @@ async fn list(
     headers: HeaderMap,
     Query(asked): Asked,
 ) -> Response {
-    let place = TableState::read(PATH, &[], &asked);
+    let place = TableState::read(PATH, &FILTERS, &asked);
     if let Some(short) = shorter(&visit, &place, &asked) {
         return short;
     }
@@ -172,13 +169,21 @@ async fn read(
     asked: &[(String, String)],
 ) -> Result<ProjectsPage, Failure> {
     let t = visit.text;
-    let known = tenancy::projects(&console.server, caller).await?;
+    let mut known = tenancy::projects(&console.server, caller).await?;
+    let count = t.projects_count(known.len() as u64);
     let several = tenancy::domains(&console.server, caller).await?.len() > 1;
     let columns = columns(t, several);
-    let mut state = TableState::read(PATH, &[], asked);
+    let mut state = TableState::read(PATH, &FILTERS, asked);
     state.choose_columns("projects", &columns, asked, headers, visit);
+    for word in state.filter("q").to_lowercase().split_whitespace() {
+        known.retain(|project| found(project, word));
+    }
+    if state.sort == "-name" {
+        known.reverse();
+    }
     let total = known.len() as u64;
-    let rows = slice(&state, known)
+    let rows = state
+        .page_of(known)
         .iter()
         .map(|project| TableLine {
             id: format!("p-{}", project.id),
@@ -191,25 +196,68 @@ async fn read(
             action: None,
         })
         .collect();
-    let empty = EmptyTable {
-        icon: "users",
-        title: t.projects_none().to_owned(),
-        lead: t.projects_none_lead().to_owned(),
-        href: "/docs".to_owned(),
-        go: t.nav_docs().to_owned(),
+    let empty = match state.filtered() {
+        true => EmptyTable {
+            icon: "search",
+            title: t.projects_no_match().to_owned(),
+            lead: t.sessions_no_match_lead().to_owned(),
+            href: PATH.to_owned(),
+            go: t.sessions_clear().to_owned(),
+        },
+        false => EmptyTable {
+            icon: "users",
+            title: t.projects_none().to_owned(),
+            lead: t.projects_none_lead().to_owned(),
+            href: "/docs".to_owned(),
+            go: t.nav_docs().to_owned(),
+        },
+    };
+    let words = FilterWords {
+        table: "projects",
+        path: PATH,
+        hint: t.projects_filter_hint(),
+        label: t.projects_filter(),
+        shipped: &[
+            (t.projects_view_all(), ""),
+            (t.projects_view_active(), "q=state%3Aactive"),
+            (t.projects_archived(), "q=state%3Aarchived"),
+        ],
+        examples: &[
+            ("vision", t.filter_help_name()),
+            ("state:archived", t.projects_help_state()),
+        ],
     };
     Ok(ProjectsPage {
         t,
         f: layout(console, visit, caller, Nav::Projects),
-        count: t.projects_count(total),
+        count,
         may_create: caller.subject.can(Permission::ProjectsWrite),
+        filter: filter_bar(visit, headers, &state, &columns, &words),
         table: DataTable::new(t, &state, &columns, "name", rows, total, empty),
     })
+}
+
+/// Whether a word of the filter finds the project: by name, title or domain, or by `state:`.
+fn found(project: &ProjectView, word: &str) -> bool {
+    match word.split_once(':') {
+        Some(("state", wanted)) => {
+            (project.state == TenantState::Archived) == (wanted == "archived")
+        }
+        Some(("name", name)) => project.name.contains(name),
+        _ => [
+            &project.name,
+            &project.title.to_lowercase(),
+            &project.domain,
+        ]
+        .iter()
+        .any(|text| text.contains(word)),
+    }
 }
 
 fn columns(t: Text, several: bool) -> Vec<TableColumn> {
     let mut columns = vec![
         TableColumn::new("name", t.sessions_name())
+            .sorted_by("name")
             .class("first")
             .display(ColumnDisplay::Fixed),
         TableColumn::new("state", t.sessions_state()).class("why"),
@@ -360,7 +408,8 @@ async fn project_page(
     let mut state = TableState::read(here.clone(), &[], asked);
     state.columns = columns.iter().map(|column| column.key).collect();
     let total = members.len() as u64;
-    let rows = slice(&state, members)
+    let rows = state
+        .page_of(members)
         .iter()
         .map(|member| TableLine {
             id: format!("m-{}", member.user.id),

@@ -263,6 +263,12 @@ impl TableState {
         u64::from(self.page - 1) * u64::from(ROWS)
     }
 
+    /// The rows of this page out of all that the filter lets through.
+    pub fn page_of<T>(&self, rows: Vec<T>) -> Vec<T> {
+        let first = usize::try_from(self.offset()).unwrap_or(usize::MAX);
+        rows.into_iter().skip(first).take(ROWS as usize).collect()
+    }
+
     /// The address of this state.
     pub fn address(&self) -> String {
         self.at(&self.sort, self.page)
@@ -404,6 +410,16 @@ impl DataTable {
             .iter()
             .filter(|column| state.columns.contains(&column.key));
         let foot = Pager::new(t, state, rows.len() as u64, total);
+        let empty = match rows.is_empty() && total > 0 {
+            true => EmptyTable {
+                icon: "search",
+                title: t.table_past_end().to_owned(),
+                lead: t.table_past_end_lead().to_owned(),
+                href: state.at(&state.sort, 1),
+                go: t.table_first_page().to_owned(),
+            },
+            false => empty,
+        };
         let order = match state.sort.is_empty() {
             true => usual,
             false => state.sort.as_str(),

@@ -10,11 +10,15 @@ use axum::{Router, http};
 use super::authentication::PageCaller;
 use super::request_context::{RequestContext, taste, taste_of};
 use super::responses::{self, encoded, own_place};
-use super::table::{ViewLink, column_cookie};
-use super::{PagesContext, decoded};
+use super::table::{
+    FilterBar, FilterExample, TableColumn, TableState, ViewLink, column_choices, column_cookie,
+};
+use super::{PagesContext, assets, decoded};
 
 /// Tables whose choices are kept.
-const TABLES: [&str; 6] = ["sessions", "queue", "users", "images", "events", "gpus"];
+const TABLES: [&str; 9] = [
+    "sessions", "queue", "users", "images", "events", "gpus", "projects", "policies", "fair",
+];
 /// Columns that one choice names. More were never offered.
 const MAX_COLUMNS: usize = 32;
 /// Views that a browser keeps for one table. Higher: every request carries more bytes. Lower: fewer views.
@@ -71,6 +75,55 @@ pub(super) fn view_links(
     };
     let own = kept(headers, visit, table).into_iter().map(link(true));
     shipped.into_iter().map(link(false)).chain(own).collect()
+}
+
+/// What the line above one table says.
+pub(super) struct FilterWords<'a> {
+    /// Of the table, in cookies and in ids.
+    pub table: &'static str,
+    pub path: &'static str,
+    pub hint: &'a str,
+    pub label: &'a str,
+    /// The views that the table ships with: name and query.
+    pub shipped: &'a [(&'a str, &'a str)],
+    /// What can be typed, and what it finds.
+    pub examples: &'a [(&'static str, &'a str)],
+}
+
+/// The line above a table, without choices beside the filter; the order is kept while the filter changes.
+pub(super) fn filter_bar(
+    visit: &RequestContext,
+    headers: &HeaderMap,
+    state: &TableState,
+    columns: &[TableColumn],
+    words: &FilterWords<'_>,
+) -> FilterBar {
+    let here = state.address();
+    let owned = |(name, query): &(&str, &str)| ((*name).to_owned(), (*query).to_owned());
+    let shipped = words.shipped.iter().map(owned).collect();
+    FilterBar {
+        t: visit.text,
+        module: assets::address("table.js"),
+        table: words.table,
+        path: words.path,
+        q: state.filter("q").to_owned(),
+        hint: words.hint.to_owned(),
+        label: words.label.to_owned(),
+        pickers: Vec::new(),
+        hidden: vec![("sort", state.sort.clone())],
+        columns: column_choices(state, columns),
+        views: view_links(headers, visit, words.table, words.path, &here, shipped),
+        examples: words
+            .examples
+            .iter()
+            .map(|(typed, finds)| FilterExample {
+                typed,
+                finds: (*finds).to_owned(),
+            })
+            .collect(),
+        target: "list",
+        here,
+    }
 }
 
 fn value<'a>(said: &'a [(String, String)], wanted: &str) -> &'a str {

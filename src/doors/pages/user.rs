@@ -287,10 +287,12 @@ fn facts(
 
 fn limits(visit: &RequestContext, profile: &UserProfile) -> Vec<(&'static str, String)> {
     let t = visit.text;
-    let gpus = profile
-        .gpus
-        .map_or_else(|| t.gpu_no_limit().to_owned(), super::gpus::share);
-    let mut rows = vec![(t.users_limit_gpus(), gpus)];
+    // The setting of the machine, beside what policies say.
+    let setting = profile.gpus.map(super::gpus::share);
+    let mut rows: Vec<(&'static str, String)> = setting
+        .map(|gpus| (t.users_limit_gpus(), gpus))
+        .into_iter()
+        .collect();
     for limit in &profile.limits {
         let told = |value| policies::amount(visit, limit.key, value);
         let most = told(limit.value);

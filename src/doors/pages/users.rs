@@ -21,11 +21,11 @@ use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::responses::encoded;
 use super::table::{
-    self, ColumnDisplay, DataTable, EmptyTable, FilterBar, FilterExample, RowAction, TableCell,
-    TableColumn, TableLine, TableState,
+    self, ColumnDisplay, DataTable, EmptyTable, FilterBar, RowAction, TableCell, TableColumn,
+    TableLine, TableState,
 };
 use super::table_answer::{ListPage, answer, file, shorter};
-use super::table_choices::view_links;
+use super::table_choices::{FilterWords, filter_bar};
 use super::{PagesContext, layout, responses};
 use crate::doors::text::Text;
 
@@ -176,43 +176,34 @@ async fn read(
     };
     let mut table = DataTable::new(t, &state, &columns, "name", rows, total, empty);
     table.csv = (!table.rows.is_empty()).then(|| state.beside("/users.csv"));
-    let here = state.address();
-    let shipped = [
-        (t.users_view_all(), ""),
-        (t.users_view_administrators(), "q=role%3Aadministrator"),
-        (t.users_view_suspended(), "q=state%3Asuspended"),
-    ]
-    .map(|(name, query)| (name.to_owned(), query.to_owned()));
-    let examples = [
-        ("mina", t.filter_help_name()),
-        ("role:administrator", t.users_help_role()),
-        ("state:suspended", t.users_help_state()),
-    ]
-    .map(|(typed, finds)| FilterExample {
-        typed,
-        finds: finds.to_owned(),
-    });
+    let filter = filter_bar(
+        visit,
+        headers,
+        &state,
+        &columns,
+        &FilterWords {
+            table: "users",
+            path: PATH,
+            hint: t.users_filter_hint(),
+            label: t.users_filter(),
+            shipped: &[
+                (t.users_view_all(), ""),
+                (t.users_view_administrators(), "q=role%3Aadministrator"),
+                (t.users_view_suspended(), "q=state%3Asuspended"),
+            ],
+            examples: &[
+                ("mina", t.filter_help_name()),
+                ("role:administrator", t.users_help_role()),
+                ("state:suspended", t.users_help_state()),
+            ],
+        },
+    );
     Ok(UsersPage {
         t,
         f: layout(console, visit, caller, Nav::Users),
         count,
         may_add: may_change,
-        filter: FilterBar {
-            t,
-            module: super::assets::address("table.js"),
-            table: "users",
-            path: PATH,
-            q: state.filter("q").to_owned(),
-            hint: t.users_filter_hint().to_owned(),
-            label: t.users_filter().to_owned(),
-            pickers: Vec::new(),
-            hidden: vec![("sort", state.sort.clone())],
-            columns: table::column_choices(&state, &columns),
-            views: view_links(headers, visit, "users", PATH, &here, shipped.into()),
-            examples: examples.into(),
-            target: "list",
-            here,
-        },
+        filter,
         table,
     })
 }

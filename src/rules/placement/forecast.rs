@@ -5,9 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cluster_state::{ClusterState, FoundPlace};
+use super::order::fair_share::FairTree;
 use super::order::{self, NumberedQueue};
 use super::queue::{QueueStep, QueueWalk};
 use super::reservations::MAX_SIZES;
+use crate::fair_share::QueueOrder;
 use crate::names::{SessionId, UserId};
 use crate::resources::Demand;
 use crate::session::{Session, SessionEnvironment, SessionState};
@@ -108,7 +110,16 @@ pub(super) fn of(
     for (session, _) in &line.placed {
         served.insert(session.owner, now);
     }
+    let fair = (world.policy.order == QueueOrder::Fair).then(|| {
+        let mut tree = FairTree::new(world);
+        for (session, _) in &line.placed {
+            tree.hold(session);
+        }
+        tree
+    });
     let mut future = Future {
+        order: world.policy.order,
+        fair,
         ground: line.ground,
         sizes: BTreeMap::new(),
         left: BTreeMap::new(),
@@ -138,6 +149,9 @@ type Moments<'w> = BTreeMap<(Timestamp, SessionId), Moment<'w>>;
 
 /// What is to come, end after end.
 struct Future<'w> {
+    order: QueueOrder,
+    /// The tree of fair share, where the queue goes by it.
+    fair: Option<FairTree>,
     ground: ClusterState<'w>,
     /// Those without a place, by their owner, each owner's in their order.
     left: BTreeMap<UserId, Vec<&'w Session>>,
@@ -186,6 +200,9 @@ impl<'w> Future<'w> {
                 }
                 for (session, found) in placed {
                     self.served.insert(session.owner, at);
+                    if let Some(fair) = &mut self.fair {
+                        fair.hold(session);
+                    }
                     let limit = session.spec.limit();
                     let until = limit.map(|(seconds, _)| at.plus_seconds(seconds));
                     // What is scheduled has its own time, and no other is promised for it.
@@ -204,6 +221,11 @@ impl<'w> Future<'w> {
 
     /// Takes in what happens to a session; its id where it ended.
     fn pass_moment(&mut self, id: SessionId, moment: Moment<'w>) -> Option<SessionId> {
+        if let (Some(fair), Moment::Runs(session) | Moment::Ends(session, _)) =
+            (&mut self.fair, &moment)
+        {
+            fair.free(session);
+        }
         match moment {
             Moment::Runs(session) => self.ground.give_back(session),
             Moment::Ends(session, found) => {
@@ -244,6 +266,25 @@ impl<'w> Future<'w> {
         users.into_iter().map(|(.., user)| user).collect()
     }
 
+    /// The queue as it stands now. None where sorting it takes too long.
+    fn walk(&mut self) -> Option<ForecastWalk<'w>> {
+        if self.order == QueueOrder::Turns {
+            return Some(ForecastWalk::Turns {
+                round: 0,
+                users: self.users(0).into_iter(),
+            });
+        }
+        let mut all: Vec<&Session> = self.left.values().flatten().copied().collect();
+        self.looks = self.looks.checked_sub(all.len())?;
+        all.sort_by_key(|session| (session.queued_at, session.id));
+        match (&self.fair, self.order) {
+            (Some(fair), _) => all = fair.clone().sorted(all),
+            (None, QueueOrder::Lifo) => all.reverse(),
+            (None, _) => {}
+        }
+        Some(ForecastWalk::List(all.into_iter()))
+    }
+
     /// Walks the queue once, as `QueueWalk` does; gives those that got a place. None where that takes too long.
     fn pass(&mut self) -> Option<Vec<(&'w Session, FoundPlace)>> {
         self.looks = self.looks.checked_sub(SEARCH)?;
@@ -251,41 +292,35 @@ impl<'w> Future<'w> {
         let mut placed = Vec::new();
         let mut hopeful: BTreeSet<(Demand, bool)> = self.sizes.keys().copied().collect();
         let mut sizes = 0;
-        'queue: for round in 0.. {
-            let users = self.users(round);
-            if users.is_empty() {
-                break;
+        let mut walk = self.walk()?;
+        while let Some(session) = walk.next(self) {
+            self.looks = self.looks.checked_sub(1)?;
+            let ground = &mut self.ground;
+            if ground.is_bounded(session) {
+                continue;
             }
-            for user in users {
-                let session = self.left[&user][round];
-                self.looks = self.looks.checked_sub(1)?;
-                let ground = &mut self.ground;
-                if ground.is_bounded(session) {
+            let bound = session.device_affinity.is_some();
+            if bound || hopeful.contains(&size(session)) {
+                self.looks = self.looks.checked_sub(SEARCH)?;
+                if let Some(found) = ground.place(session) {
+                    ground.take(&found, session);
+                    placed.push((session, found));
                     continue;
                 }
-                let bound = session.device_affinity.is_some();
-                if bound || hopeful.contains(&size(session)) {
-                    self.looks = self.looks.checked_sub(SEARCH)?;
-                    if let Some(found) = ground.place(session) {
-                        ground.take(&found, session);
-                        placed.push((session, found));
-                        continue;
-                    }
-                }
-                if bound {
-                    continue;
-                }
-                ground.keep(session);
-                // No session of a size that found none finds a place further behind.
-                if ground.kept().sizes.len() > sizes {
-                    sizes = ground.kept().sizes.len();
-                    self.looks = self.looks.checked_sub(hopeful.len())?;
-                    let kept = ground.kept();
-                    hopeful.retain(|(demand, host)| !kept.is_vain(demand, *host));
-                }
-                if hopeful.is_empty() || sizes >= MAX_SIZES {
-                    break 'queue;
-                }
+            }
+            if bound {
+                continue;
+            }
+            ground.keep(session);
+            // No session of a size that found none finds a place further behind.
+            if ground.kept().sizes.len() > sizes {
+                sizes = ground.kept().sizes.len();
+                self.looks = self.looks.checked_sub(hopeful.len())?;
+                let kept = ground.kept();
+                hopeful.retain(|(demand, host)| !kept.is_vain(demand, *host));
+            }
+            if hopeful.is_empty() || sizes >= MAX_SIZES {
+                break;
             }
         }
         for (session, _) in &placed {
@@ -308,6 +343,36 @@ impl<'w> Future<'w> {
             if *count == 0 {
                 self.sizes.remove(&size);
             }
+        }
+    }
+}
+
+/// A way through the queue.
+enum ForecastWalk<'w> {
+    /// Sorted whole.
+    List(std::vec::IntoIter<&'w Session>),
+    /// Users in turns, round after round; a round is sorted once the one before is over.
+    Turns {
+        round: usize,
+        users: std::vec::IntoIter<UserId>,
+    },
+}
+
+impl<'w> ForecastWalk<'w> {
+    fn next(&mut self, future: &Future<'w>) -> Option<&'w Session> {
+        match self {
+            Self::List(all) => all.next(),
+            Self::Turns { round, users } => loop {
+                if let Some(user) = users.next() {
+                    return future.left.get(&user)?.get(*round).copied();
+                }
+                *round += 1;
+                let next = future.users(*round);
+                if next.is_empty() {
+                    return None;
+                }
+                *users = next.into_iter();
+            },
         }
     }
 }

@@ -3,18 +3,23 @@
 //! Users take turns: each user's first waiting session comes before any user's second. Among first ones it
 //! counts since when each is its owner's first, so that no later session passes the head of the queue,
 //! and a user who just got a place stands behind all who wait. So a user with one session waits for at
-//! most one of each other person, however many they queued.
+//! most one of each other person, however many they queued. An administrator may choose another order instead: by
+//! fair share, by time, or the newest first.
+
+pub(super) mod fair_share;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::blocker::PlacementBlocker;
 use crate::blockers;
+use crate::fair_share::QueueOrder;
 use crate::names::{SessionId, UserId};
 use crate::reason::Reason;
 use crate::reasons;
 use crate::session::{Outcome, Session};
 use crate::units::Timestamp;
 use crate::world::ClusterSnapshot;
+use fair_share::FairTree;
 
 /// What stands between a waiting session and a look for room.
 pub(super) enum QueueGate {
@@ -41,6 +46,9 @@ type QueueKey = (u32, Timestamp, Timestamp, SessionId);
 /// Waiting sessions in the order in which they are looked at; each person's own first come first. Costs
 /// sorting them twice.
 pub(super) fn waiting(world: &ClusterSnapshot, now: Timestamp) -> Vec<&Session> {
+    if world.policy.order != QueueOrder::Turns {
+        return ordered(world, pending(world), now);
+    }
     let mut keyed = keyed(world, now).0;
     keyed.sort_by_key(|(key, _)| *key);
     keyed.into_iter().map(|(_, session)| session).collect()
@@ -49,7 +57,7 @@ pub(super) fn waiting(world: &ClusterSnapshot, now: Timestamp) -> Vec<&Session> 
 /// A place in the queue.
 pub(super) struct QueuePlace<'w> {
     pub(super) session: &'w Session,
-    /// How many of its owner's sessions stand in front of it.
+    /// How many of its owner's sessions stand in front of it; 0 where users take no turns.
     pub(super) round: u32,
 }
 
@@ -71,6 +79,9 @@ pub(super) fn numbered<'w>(
     behind_all: bool,
     now: Timestamp,
 ) -> NumberedQueue<'w> {
+    if world.policy.order != QueueOrder::Turns {
+        return numbered_in_order(world, new, behind_all, now);
+    }
     let (mut keyed, turns) = keyed(world, now);
     let mut users = turns.values().filter(|turns| turns.waiting > 0).count();
     if let Some(first) = new.first() {
@@ -108,12 +119,66 @@ pub(super) fn numbered<'w>(
     }
 }
 
+/// Sessions that wait, in the order in which they were queued.
+fn pending(world: &ClusterSnapshot) -> Vec<&Session> {
+    let mut waiting: Vec<&Session> = world.sessions.iter().filter(|s| s.is_pending()).collect();
+    waiting.sort_by_key(|s| (s.queued_at, s.id));
+    waiting
+}
+
+/// These in the order that the administrator chose; what waits for something else than room comes last. Turns are
+/// another function's.
+fn ordered<'w>(
+    world: &'w ClusterSnapshot,
+    waiting: Vec<&'w Session>,
+    now: Timestamp,
+) -> Vec<&'w Session> {
+    let (mut open, held): (Vec<&Session>, Vec<&Session>) = waiting
+        .into_iter()
+        .partition(|session| matches!(gate(world, session, now), QueueGate::Open));
+    match world.policy.order {
+        QueueOrder::Turns | QueueOrder::Fifo => {}
+        QueueOrder::Lifo => open.reverse(),
+        QueueOrder::Fair => open = FairTree::new(world).sorted(open),
+    }
+    open.extend(held);
+    open
+}
+
+fn numbered_in_order<'w>(
+    world: &'w ClusterSnapshot,
+    new: &'w [Session],
+    behind_all: bool,
+    now: Timestamp,
+) -> NumberedQueue<'w> {
+    let mut waiting = pending(world);
+    if !behind_all {
+        waiting.extend(new);
+    }
+    let mut all = ordered(world, waiting, now);
+    if behind_all {
+        let held = |session: &&Session| !matches!(gate(world, session, now), QueueGate::Open);
+        let end = all.iter().position(held).unwrap_or(all.len());
+        all.splice(end..end, new);
+    }
+    let open = |session: &&Session| matches!(gate(world, session, now), QueueGate::Open);
+    let (places, mut held): (Vec<&Session>, Vec<&Session>) = all.into_iter().partition(open);
+    held.sort_by_key(|session| (session.spec.start_at, session.queued_at));
+    let owners: BTreeSet<UserId> = places.iter().map(|session| session.owner).collect();
+    let numbered = places.len();
+    let place = |session| QueuePlace { session, round: 0 };
+    NumberedQueue {
+        places: places.into_iter().chain(held).map(place).collect(),
+        numbered,
+        users: owners.len(),
+    }
+}
+
 fn keyed(
     world: &ClusterSnapshot,
     now: Timestamp,
 ) -> (Vec<(QueueKey, &Session)>, BTreeMap<UserId, UserTurns>) {
-    let mut waiting: Vec<&Session> = world.sessions.iter().filter(|s| s.is_pending()).collect();
-    waiting.sort_by_key(|s| (s.queued_at, s.id));
+    let waiting = pending(world);
     // Only of those who wait is it asked when they last got a place.
     let mut users: BTreeMap<UserId, UserTurns> = BTreeMap::new();
     for session in &waiting {

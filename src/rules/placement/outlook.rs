@@ -72,6 +72,7 @@ pub(super) fn waiting(
     let unknown = match () {
         () if blockers.iter().any(own) => reasons::start_own_first(),
         () if !some_node(world, session, now) => reasons::start_no_node(),
+        () if !some_open(world, session, now) => reasons::start_cordoned(),
         () if !known.complete => reasons::start_too_long(),
         () if known.some_limit => reasons::start_too_few_limits(),
         () => reasons::start_no_limits(),
@@ -87,6 +88,23 @@ fn some_node(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> bool
         .iter()
         .filter(|node| closed(node, now).is_none());
     open.any(|node| could(node, &session.spec.demand, host))
+}
+
+/// The same without devices that take no new sessions.
+fn some_open(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> bool {
+    if world.nodes.iter().all(|node| node.cordoned.is_empty()) {
+        return true;
+    }
+    let mut open = ClusterSnapshot {
+        nodes: world.nodes.clone(),
+        ..ClusterSnapshot::default()
+    };
+    for node in &mut open.nodes {
+        let cordoned = &node.cordoned;
+        let devices = &mut node.capacity.devices;
+        devices.retain(|device| !cordoned.contains(&device.uuid));
+    }
+    some_node(&open, session, now)
 }
 
 fn eta(at: Timestamp, now: Timestamp, basis: String) -> Eta {

@@ -1,6 +1,7 @@
 //! Placement by small worlds written as text: `node a cpu 2 mem 4g | kim 1 1g | …`.
 
 mod agreement;
+mod fair;
 mod passing;
 mod restarts;
 mod turns;

@@ -6,8 +6,9 @@ use api::policies::{
     PolicyView,
 };
 use rules::names::{PolicyId, TenantName, UserId};
+use rules::object::Object;
 use rules::permissions::{Permission, may};
-use rules::quota::{PolicyLevel, PolicyLimits};
+use rules::quota::{LimitKey, PolicyLevel, PolicyLimits};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::tenancy::Scope;
@@ -88,7 +89,10 @@ pub async fn change(
 ) -> Result<PolicyView, Failure> {
     may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
     let name = patch.name.as_deref().map(name_of).transpose()?;
-    let limits = patch.limits.map(limits_of).transpose()?;
+    let limits = patch
+        .limits
+        .map(|Object(limits)| limits_of(limits))
+        .transpose()?;
     let (actor, which) = (caller.name.clone(), which.to_owned());
     server
         .catalog()
@@ -247,7 +251,17 @@ pub async fn effective(
 fn limits_of(asked: LimitsBody) -> Result<PolicyLimits, Refusal> {
     check_run_seconds(asked.runtime_seconds)
         .map_err(|refusal| refusal.at("/limits/runtime_seconds"))?;
-    Ok(PolicyLimits::from(asked))
+    let limits = PolicyLimits::from(asked);
+    let most = i64::MAX.unsigned_abs();
+    let beyond = LimitKey::ALL
+        .into_iter()
+        .find(|key| limits.get(*key).is_some_and(|value| value > most));
+    match beyond {
+        Some(key) => {
+            Err(refusals::policy_limit_too_large(most).at(&format!("/limits/{}", key.word())))
+        }
+        None => Ok(limits),
+    }
 }
 
 fn name_of(typed: &str) -> Result<String, Refusal> {
@@ -285,7 +299,7 @@ fn show(view: &ReadTransaction<'_>, policy: PolicyRecord) -> Result<PolicyView, 
 }
 
 /// Id and name of what is meant.
-fn subject(
+pub(super) fn subject(
     view: &ReadTransaction<'_>,
     caller: &Caller,
     of: &PolicyUseBody,
@@ -316,7 +330,7 @@ fn subject(
     })
 }
 
-fn place(level: PolicyLevel, whose: &str) -> String {
+pub(super) fn place(level: PolicyLevel, whose: &str) -> String {
     match level {
         PolicyLevel::Site => "site".to_owned(),
         level => format!("{} {whose}", level.word()),

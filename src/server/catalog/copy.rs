@@ -217,19 +217,18 @@ pub(crate) fn end_elsewhere(data: &Path, known: &BTreeSet<ContainerName>) -> Res
         .map(|session| session.id)
         .collect();
     let count = gone.len() as u64;
-    if count > 0 {
-        catalog.write_now(Lane::Loops, WHAT, move |rows| {
-            let now = rows.now;
-            for id in gone {
-                rows.change_session(id, None, "restore", None, |session| {
-                    session.reason = Some(reasons::session_container_gone());
-                    session.end(Outcome::Lost, None, now);
-                    true
-                })?;
-            }
-            Ok(())
-        })?;
-    }
+    catalog.write_now(Lane::Loops, WHAT, move |rows| {
+        let now = rows.now;
+        rows.stop_ledger()?;
+        for id in gone {
+            rows.change_session(id, None, "restore", None, |session| {
+                session.reason = Some(reasons::session_container_gone());
+                session.end(Outcome::Lost, None, now);
+                true
+            })?;
+        }
+        Ok(())
+    })?;
     drop(catalog);
     settle(data)?;
     Ok(count)

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rules::refusal::Refusal;
 use rules::refusals;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::{CatalogPlace, health};
@@ -61,8 +62,17 @@ pub(super) fn reader(path: &Path) -> Result<Connection, Failure> {
             let directory = path.parent().unwrap_or(path).to_owned();
             unreadable(&CatalogPlace::Directory(directory), error)
         })?;
-    connection.set_prepared_statement_cache_capacity(192);
+    keep_plans(&connection)
+        .map_err(|error| ServerFault::new(format!("set up {}", path.display()), error))?;
     Ok(connection)
+}
+
+/// Keeps statements, and the plan of each: SQLite would make a new plan whenever a value that it looked at while
+/// planning is another one, such as the present time.
+pub(super) fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_prepared_statement_cache_capacity(192);
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(())
 }
 
 pub(super) fn connect(path: &Path, access: OpenFlags) -> Result<Connection, Failure> {

@@ -32,6 +32,9 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("migrations/0021_waits.sql"),
     include_str!("migrations/0022_invitations.sql"),
     include_str!("migrations/0023_departures.sql"),
+    include_str!("migrations/0024_usage.sql"),
+    include_str!("migrations/0025_fair_share.sql"),
+    include_str!("migrations/0026_waiting.sql"),
 ];
 
 /// Marks the file as a catalog of ours: "frdl".

@@ -117,7 +117,7 @@ fn settle(connection: &Connection, place: &CatalogPlace) -> rusqlite::Result<()>
          pragma temp_store = memory;
          pragma cache_size = -8000;",
     )?;
-    connection.set_prepared_statement_cache_capacity(192);
+    super::files::keep_plans(connection)?;
     Ok(())
 }
 

@@ -1,3 +1,27 @@
+CREATE TABLE allocation (
+    session blob not null,
+    number integer not null check (number > 0),
+    owner blob not null,
+    domain blob not null,
+    project blob not null,
+    gpu integer not null,
+    cpu integer not null,
+    memory integer not null,
+    began integer not null,
+    -- Up to here it is part of `usage`.
+    counted integer not null check (counted >= began),
+    -- The newest hour that it was counted into.
+    hour integer not null,
+    is_open integer not null check (is_open in (0, 1)),
+    -- By the time of day: to be forgotten with its session.
+    closed_at integer,
+    primary key (session, number)
+) strict, without rowid;
+
+CREATE INDEX allocation_closed on allocation (closed_at) where not is_open;
+
+CREATE UNIQUE INDEX allocation_open on allocation (session) where is_open;
+
 CREATE TABLE assignment (
     node blob primary key references node (id),
     generation integer not null,
@@ -70,6 +94,22 @@ CREATE INDEX event_object on event (object, sequence);
 CREATE INDEX event_told on event (owner, sequence)
 where code in ('session.running', 'session.ended', 'session.gpu-warned');
 
+CREATE TABLE fair_standing (
+    domain blob not null,
+    project blob not null,
+    owner blob not null,
+    past integer not null,
+    hour integer not null,
+    primary key (domain, project, owner)
+) strict, without rowid;
+
+CREATE TABLE fair_weight (
+    subject_kind text not null check (subject_kind in ('domain', 'project', 'user')),
+    subject blob not null,
+    weight integer not null check (weight between 1 and 1000),
+    primary key (subject_kind, subject)
+) strict, without rowid;
+
 CREATE TABLE idempotency (
     principal blob not null,
     route text not null,
@@ -131,6 +171,14 @@ CREATE TABLE invitation (
 ) strict;
 
 CREATE INDEX invitation_by_project on invitation (project, created_at);
+
+CREATE TABLE ledger_clock (
+    id integer primary key check (id = 1),
+    -- Which start of the machine it was last read at, and how long that had run.
+    boot blob not null,
+    uptime integer not null,
+    ledger integer not null
+) strict;
 
 CREATE TABLE membership (
     user blob not null references user (id),
@@ -195,6 +243,14 @@ CREATE TABLE project (
     state text not null check (state in ('active', 'archived')),
     generation integer not null,
     unique (domain, name)
+) strict;
+
+CREATE TABLE queue_rule (
+    id integer primary key check (id = 1),
+    ordering text not null check (ordering in ('turns', 'fifo', 'lifo', 'fair')),
+    -- Hours after which use of the past counts half.
+    half_life_hours integer not null check (half_life_hours between 1 and 8760),
+    generation integer not null
 ) strict;
 
 CREATE TABLE role_grant (
@@ -319,7 +375,8 @@ CREATE INDEX session_standing on session (
     id
 );
 
-CREATE INDEX session_waiting on session (owner) where state = 'pending';
+CREATE INDEX session_waiting on session (owner, octet_length(command) + octet_length(env))
+where state = 'pending';
 
 CREATE TABLE token (
     id blob primary key,
@@ -334,6 +391,23 @@ CREATE TABLE token (
 ) strict;
 
 CREATE INDEX token_user on token (user);
+
+CREATE TABLE usage (
+    -- Hours since 1970 UTC.
+    hour integer not null,
+    domain blob not null,
+    project blob not null,
+    owner blob not null,
+    session integer not null,
+    gpu integer not null,
+    cpu integer not null,
+    memory integer not null,
+    starts integer not null,
+    waited integer not null,
+    primary key (hour, project, owner)
+) strict, without rowid;
+
+CREATE INDEX usage_owner on usage (owner, hour);
 
 CREATE TABLE "user" (
     id blob primary key,

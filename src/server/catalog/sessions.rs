@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use rules::devices::MigProfile;
 use rules::names::{ImageId, SessionId, SessionName, UserId, UserName};
+use rules::policy::SharePolicy;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::resources::Demand;
@@ -267,12 +268,17 @@ impl ReadTransaction<'_> {
                 ended.insert(*id, Some(found));
             }
         }
+        let rule = self.queue_rule()?;
         Ok(ClusterSnapshot {
             revision: self.revision()?,
             sessions,
             ended,
             nodes: self.nodes()?,
-            policy: self.policy(),
+            policy: SharePolicy {
+                order: rule.order,
+                ..self.policy()
+            },
+            fair: self.fair_shares(rule)?,
             limits: self.scoped_policies()?,
             served: self.served()?,
         })
@@ -314,6 +320,7 @@ impl Rows<'_> {
             )));
         known_or_taken(written, &session.name)?;
         self.store_containers(session.id, &[], session.containers())?;
+        self.book(None, session)?;
         self.note_session(session, actor, "session.accepted", None)
     }
 
@@ -349,6 +356,7 @@ impl Rows<'_> {
         {
             self.put_served(after.owner, at)?;
         }
+        self.book(Some(&before), &after)?;
         if after.state() == SessionState::Ended && before.state() != SessionState::Ended {
             self.bound_ended(after.owner)?;
         }

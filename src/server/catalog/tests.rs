@@ -3,6 +3,7 @@
 mod containers;
 mod edges;
 mod ended;
+mod ledger;
 
 use std::collections::BTreeMap;
 

@@ -215,7 +215,7 @@ impl ReadTransaction<'_> {
                  where membership.user = ?1 and membership.role in ('member', 'lead')
                  and project.state = 'active'
                  and (membership.expires_at is null or membership.expires_at > ?2)
-                 order by project.id
+                 order by membership.project
                  limit 1",
             )?
             .query_row((id.0.as_bytes(), now.as_millis()), |row| {

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use base::observe::Clock;
+use base::observe::{Clock, Uptime};
 use rules::refusals;
 use rules::units::Timestamp;
 use rusqlite::Connection;
@@ -56,6 +56,8 @@ pub(crate) enum AtCommit {
 pub(crate) struct Rows<'c> {
     view: ReadTransaction<'c>,
     pub(crate) now: Timestamp,
+    /// How long the machine has run at `now`.
+    pub(crate) uptime: Uptime,
 }
 
 impl<'c> Deref for Rows<'c> {
@@ -277,7 +279,7 @@ impl Engine {
             let outcome = transact(
                 &connection,
                 (&self.heard, &self.seal),
-                self.clock.now(),
+                (self.clock.now(), self.clock.uptime()),
                 &mut batch,
                 || self.ask.as_mut().map_or(AtCommit::Commit, |ask| ask(what)),
             );
@@ -327,7 +329,7 @@ struct Committed {
 fn transact(
     connection: &Connection,
     (heard, seal): (&NodeCache, &Seal),
-    now: Timestamp,
+    (now, uptime): (Timestamp, Uptime),
     batch: &mut [WriteRequest],
     ask: impl FnOnce() -> AtCommit,
 ) -> Result<Committed, Loss> {
@@ -342,6 +344,7 @@ fn transact(
     let rows = Rows {
         view: ReadTransaction::new(connection, heard, seal),
         now,
+        uptime,
     };
     let mut changed = false;
     for request in batch.iter_mut() {

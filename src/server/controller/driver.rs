@@ -23,6 +23,9 @@ const CLOCK: Duration = Duration::from_secs(5);
 const SOONEST: Duration = Duration::from_millis(20);
 /// How often old rows are looked for.
 const RETENTION: Duration = Duration::from_secs(3600);
+/// How often what sessions hold is counted into the sums of use. Longer: a machine that loses power loses more of it.
+/// Shorter: more commits on an idle machine.
+const METER: Duration = Duration::from_secs(300);
 /// Passes that read and decide in this time follow each other at once; after longer ones the loop
 /// rests as long, so that it never has more than half of a core while rows pour in. Waiting for the
 /// disk does not count.
@@ -39,6 +42,7 @@ pub(crate) async fn run(catalog: Catalog, mut links: Links, clock: Clock, keep_d
     let mut absorbed: BTreeMap<NodeId, Arc<NodeReport>> = BTreeMap::new();
     let mut linked = true;
     let mut tidied: Option<Instant> = None;
+    let mut metered: Option<Instant> = None;
     loop {
         revision.borrow_and_update();
         // A machine that is not led says nothing new, and root may have accepted meanwhile.
@@ -80,6 +84,16 @@ pub(crate) async fn run(catalog: Catalog, mut links: Links, clock: Clock, keep_d
         };
         if let Err(failure) = catalog.finish_departures().await {
             tracing::error!(error = %chain(&failure), "users who left were not removed");
+        }
+        if metered.is_none_or(|at| at.elapsed() >= METER) {
+            metered = Some(Instant::now());
+            let counted = async {
+                catalog.meter().await?;
+                catalog.refresh_standing().await
+            };
+            if let Err(failure) = counted.await {
+                tracing::error!(error = %chain(&failure), "what sessions hold was not counted");
+            }
         }
         if tidied.is_none_or(|at| at.elapsed() >= RETENTION) {
             tidied = Some(Instant::now());

@@ -413,7 +413,7 @@ impl RehearsalStage {
             let before = self.rows()?;
             self.second += 1;
             let now = self.now();
-            self.server.set_clock(now.wall);
+            self.server.set_clock(now);
             let reports = self.machines_work(now);
             let prepared = self.server.prepare(now, &reports, &placement::decide)?;
             for assignment in self.server.commit(prepared, now)? {

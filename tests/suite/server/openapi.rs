@@ -213,6 +213,8 @@ async fn real_answers_have_the_shapes_of_the_document() {
         (&the_box.admin, "/api/v1/settings", "SettingPage"),
         (&the_box.admin, "/api/v1/settings/tls", "Setting"),
         (&the_box.mina, "/api/v1/history", "History"),
+        (&the_box.admin, "/api/v1/usage?by=member", "Usage"),
+        (&the_box.admin, "/api/v1/fair-share", "FairShare"),
         (&the_box.mina, "/api/v1/sessions/nobody", "Problem"),
         (&the_box.mina, "/api/v1/sessions?limit=0", "Problem"),
     ] {
@@ -245,7 +247,7 @@ async fn real_answers_have_the_shapes_of_the_document() {
         held += 1;
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(held, 26);
+    assert_eq!(held, 28);
     // Every reference of the document leads somewhere.
     let text = served.to_string();
     for (at, _) in text.match_indices("#/components/schemas/") {

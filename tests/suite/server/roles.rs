@@ -68,6 +68,8 @@ fn body(route: &DocumentedRoute) -> String {
         Some("DomainPatch" | "ProjectPatch") => json!({"title": "A title"}).to_string(),
         Some("NewPolicy") => json!({"name": "new"}).to_string(),
         Some("PolicyPatch") => json!({"limits": {"sessions": 3}}).to_string(),
+        Some("FairSharePatch") => json!({"half_life_hours": 24}).to_string(),
+        Some("FairWeight") => json!({"level": "user", "subject": "jae", "weight": 2}).to_string(),
         Some("NewPolicyUse") => json!({"level": "user", "subject": "jae"}).to_string(),
         Some("DepartureRequest") => "{}".to_owned(),
         Some("NewInvitation") => "{}".to_owned(),

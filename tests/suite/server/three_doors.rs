@@ -112,6 +112,23 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["getHistory"],
         &["history --of me --range week -o csv"],
     ),
+    ("GET /fair-share", &["getFairShare"], &["fair-share ls"]),
+    (
+        "POST /fair-share",
+        &["changeFairShare"],
+        &["fair-share order fair --half-life 7d"],
+    ),
+    (
+        "POST /fair-share/weights",
+        &["setFairWeight"],
+        &["fair-share weight 3 --user x"],
+    ),
+    ("GET /usage", &["getUsage"], &["usage --by project"]),
+    (
+        "GET /usage/export",
+        &["getUsage"],
+        &["usage --month 2026-10 -o csv"],
+    ),
     (
         "GET /events",
         &["searchEvents"],
@@ -471,6 +488,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/projects.rs"),
         include_str!("../../../src/doors/pages/rosters.rs"),
         include_str!("../../../src/doors/pages/policies.rs"),
+        include_str!("../../../src/doors/pages/fair_share.rs"),
         include_str!("../../../src/doors/pages/departure.rs"),
         include_str!("../../../src/doors/pages/invitations.rs"),
         include_str!("../../../src/doors/pages/user_forms.rs"),

@@ -22,7 +22,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 31] = [
+const PAGES: [&str; 33] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -44,6 +44,8 @@ const PAGES: [&str; 31] = [
     "/gpus",
     "/gpus.csv",
     "/history",
+    "/usage?by=member",
+    "/usage?by=domain",
     "/history?of=user:WORD.user",
     "/images",
     "/events",
@@ -333,6 +335,7 @@ fn masked(text: &str) -> String {
             (r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?Z", "TIME"),
             (r"\b\d\d:\d\d(:\d\d)?\b", "TIME"),
             (r"\b\d+ (ms|s|min)\b", "AGE"),
+            (r#""waited_seconds":[0-9.]+"#, "AGE"),
             (r#"nonce(="|-)[A-Za-z0-9+/=_-]+"#, "NONCE"),
             (r#"("sequence":|\bid: |data-at=")\d+"#, "NUMBER"),
             (r"mark=[0-9a-f]+|\bq-[0-9a-f]+", "MARK"),

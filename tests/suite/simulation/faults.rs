@@ -33,6 +33,8 @@ pub(super) enum Fault {
     SaidOnlyOnce,
     /// Run time is counted on the clock that people set.
     LimitsByTheWall,
+    /// The time for which sessions hold their amounts is counted on the clock that people set.
+    UseByTheWall,
     /// A server that was started anew goes by the time of day, for how long a session has run.
     RestartBelievesTheWall,
     /// What a resize takes from a session is given away before its machine has confirmed it.
@@ -63,7 +65,7 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    pub(super) const ALL: [Self; 24] = [
+    pub(super) const ALL: [Self; 25] = [
         Self::SilenceReadAsAbsence,
         Self::EndedWhileItLives,
         Self::ShareFreedWhileStopping,
@@ -75,6 +77,7 @@ impl Fault {
         Self::IncarnationReused,
         Self::SaidOnlyOnce,
         Self::LimitsByTheWall,
+        Self::UseByTheWall,
         Self::RestartBelievesTheWall,
         Self::ShareFreedUnconfirmed,
         Self::ConfirmedBeforeDone,
@@ -96,6 +99,7 @@ impl Fault {
     pub(super) fn promise(self) -> Option<&'static str> {
         match self {
             Self::PassesWhateverFits => Some("takes what it could get"),
+            Self::UseByTheWall => Some("the ledger says"),
             Self::TurnsIgnored => Some("second that gets a place while"),
             Self::QuarantineIgnored => Some("because an older catalog is served"),
             Self::ObeyedForgotten => Some("though the last report of it is new"),

@@ -32,6 +32,7 @@ use super::faults::{self, Fault};
 use super::nodes::Machine;
 use super::random::Random;
 
+mod ledger;
 mod older;
 mod turns;
 
@@ -167,6 +168,7 @@ struct Run {
     who: Random,
     older: older::Older,
     firsts: turns::Firsts,
+    held: ledger::HeldUse,
     machines: Vec<Machine>,
     /// By the second of delivery.
     mail: BTreeMap<(Timestamp, u64), Mail>,
@@ -293,6 +295,7 @@ impl Run {
             older: older::Older::drawn(&mut who),
             who,
             firsts: turns::Firsts::default(),
+            held: ledger::HeldUse::default(),
             machines,
             mail: BTreeMap::new(),
             posted: 0,
@@ -380,11 +383,12 @@ impl Run {
             self.swap_catalogs()?;
         }
         let now = self.now();
-        self.server.set_clock(now.wall);
+        self.server.set_clock(self.clocks(now));
         self.machines_live(now);
         if self.second >= self.server_back_at {
             if !self.older.is_served() {
                 self.users(now);
+                self.meter();
             }
             self.serve(now)?;
         }
@@ -882,6 +886,7 @@ impl Run {
         self.turns_are_taken(&world, now)?;
         self.passing_delays_nobody(&world, now)?;
         self.answers_are_kept(&world)?;
+        self.use_is_exact(&world, now)?;
         if self.second.is_multiple_of(20) {
             self.acknowledged_exist()?;
         }

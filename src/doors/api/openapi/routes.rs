@@ -308,6 +308,28 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/usage",
+        operation: "getUsage",
+        tag: "users",
+        summary: "What users, projects or domains used over a time",
+        needs: READ,
+        query: &[
+            (
+                "month",
+                "such as 2026-11, by your time zone; the present month when left out",
+            ),
+            ("from", "a date or RFC 3339, instead of a month"),
+            (
+                "until",
+                "a date or RFC 3339, left out itself; the present when left out",
+            ),
+            ("by", "user, project, domain or member; user when left out"),
+        ],
+        answer: SuccessReply::SchemaOrCsv("Usage"),
+        refusals: &[422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/gpus/{id}",
         operation: "getGpu",
         tag: "gpus",
@@ -948,6 +970,39 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ],
         answer: SuccessReply::Schema("Policy"),
         refusals: &[404, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/fair-share",
+        operation: "getFairShare",
+        tag: "tenancy",
+        summary: "Show the order of the queue, weights, and where users stand",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("FairShare"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PATCH",
+        path: "/api/v1/fair-share",
+        operation: "changeFairShare",
+        tag: "tenancy",
+        summary: "Set the order of the queue, or the half-life of fair share",
+        needs: SYSTEM_WRITE,
+        body: Some("FairSharePatch"),
+        answer: SuccessReply::Schema("FairShare"),
+        refusals: &[400, 412, 422, 428],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/fair-share/weights",
+        operation: "setFairWeight",
+        tag: "tenancy",
+        summary: "Set the weight of a domain, a project or a user",
+        needs: SYSTEM_WRITE,
+        body: Some("FairWeight"),
+        answer: SuccessReply::Schema("FairShare"),
+        refusals: &[400, 404, 422],
         ..ROUTE
     },
     DocumentedRoute {

@@ -20,11 +20,11 @@ use super::super::dialog::{self, DialogForm, DialogPage, MAX_NAMED};
 use super::super::layout::Nav;
 use super::super::request_context::RequestContext;
 use super::super::table::{
-    self, ColumnDisplay, DataTable, EmptyTable, FilterBar, FilterExample, RowAction, RowMark,
-    TableCell, TableColumn, TableLine, TableState,
+    self, ColumnDisplay, DataTable, EmptyTable, FilterBar, RowAction, RowMark, TableCell,
+    TableColumn, TableLine, TableState,
 };
 use super::super::table_answer::file;
-use super::super::table_choices::view_links;
+use super::super::table_choices::{FilterWords, filter_bar};
 use super::super::{PagesContext, layout, responses};
 use super::{about, failed, short};
 use crate::doors::text::Text;
@@ -279,38 +279,23 @@ fn filter(
     columns: &[TableColumn],
 ) -> FilterBar {
     let t = visit.text;
-    let here = state.address();
-    let shipped = [
-        (t.images_view_all(), ""),
-        (t.images_view_unused(), "q=used%3Ano"),
-        (t.images_view_large(), "sort=-size"),
-    ]
-    .map(|(name, query)| (name.to_owned(), query.to_owned()));
-    let examples = [
-        ("pytorch", t.images_help_word()),
-        ("used:no", t.images_help_unused()),
-        ("used:yes", t.images_help_used()),
-    ]
-    .map(|(typed, finds)| FilterExample {
-        typed,
-        finds: finds.to_owned(),
-    });
-    FilterBar {
-        t,
-        module: super::super::assets::address("table.js"),
+    let words = FilterWords {
         table: "images",
         path: PATH,
-        q: state.filter("q").to_owned(),
-        hint: t.images_filter_hint().to_owned(),
-        label: t.images_filter().to_owned(),
-        pickers: Vec::new(),
-        hidden: vec![("sort", state.sort.clone())],
-        columns: table::column_choices(state, columns),
-        views: view_links(headers, visit, "images", PATH, &here, shipped.into()),
-        examples: examples.into(),
-        target: "list",
-        here,
-    }
+        hint: t.images_filter_hint(),
+        label: t.images_filter(),
+        shipped: &[
+            (t.images_view_all(), ""),
+            (t.images_view_unused(), "q=used%3Ano"),
+            (t.images_view_large(), "sort=-size"),
+        ],
+        examples: &[
+            ("pytorch", t.images_help_word()),
+            ("used:no", t.images_help_unused()),
+            ("used:yes", t.images_help_used()),
+        ],
+    };
+    filter_bar(visit, headers, state, columns, &words)
 }
 
 /// `GET /images.csv`: the images that the filter lets through, with the columns that are shown; sizes in bytes.

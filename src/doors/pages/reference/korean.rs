@@ -35,6 +35,16 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("listSamples", "시간에 따른 CPU와 메모리 사용량"),
     ("listGpus", "GPU 목록과 모든 사용자의 조각"),
     ("getHistory", "한 시간부터 한 달까지 할당한 양과 사용한 양"),
+    ("getFairShare", "대기열의 순서, 가중치, 사용자의 순위"),
+    (
+        "changeFairShare",
+        "대기열의 순서나 공정 배분의 반감기를 정합니다",
+    ),
+    (
+        "setFairWeight",
+        "도메인, 프로젝트, 사용자의 가중치를 정합니다",
+    ),
+    ("getUsage", "한 기간 동안 사용자, 프로젝트, 도메인이 쓴 양"),
     ("getGpu", "이름이나 번호로 GPU 하나를 보여 줍니다"),
     ("cordonGpu", "GPU가 새 세션을 받지 않게 합니다"),
     ("uncordonGpu", "GPU가 다시 새 세션을 받게 합니다"),
@@ -262,6 +272,26 @@ const QUERIES: &[(&str, &str, &str)] = &[
         "getHistory",
         "range",
         "hour, day, week 또는 month. 없으면 day",
+    ),
+    (
+        "getUsage",
+        "month",
+        "2026-11 같은 달. 내 시간대 기준이며 없으면 이번 달",
+    ),
+    (
+        "getUsage",
+        "from",
+        "month 대신 쓰는 날짜 또는 RFC 3339 시각",
+    ),
+    (
+        "getUsage",
+        "until",
+        "날짜 또는 RFC 3339 시각. 그 전까지이며 없으면 지금까지",
+    ),
+    (
+        "getUsage",
+        "by",
+        "user, project, domain 또는 member. 없으면 user",
     ),
     ("revokeGrant", "role", "auditor 또는 administrator"),
     ("revokeGrant", "domain", "도메인의 이름. 없으면 사이트 전체"),

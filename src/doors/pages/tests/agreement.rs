@@ -122,7 +122,7 @@ impl Stage {
     fn tick(&mut self) {
         self.now = self.now.plus_seconds(1);
         let now = SimulatedMoment::plain(self.now);
-        self.server.set_clock(self.now);
+        self.server.set_clock(now);
         let mut reports = Vec::new();
         for (node, inbox) in &mut self.nodes {
             node.advance(now);

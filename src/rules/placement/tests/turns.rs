@@ -6,12 +6,12 @@ use crate::workload::container::MAIN;
 use super::*;
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
-fn user(number: u128) -> UserId {
+pub(super) fn user(number: u128) -> UserId {
     UserId(uuid::Uuid::from_u128(number))
 }
 
 /// A session of one core that somebody queued at a time.
-fn queued(owner: UserId, number: u32, at: Timestamp) -> Session {
+pub(super) fn queued(owner: UserId, number: u32, at: Timestamp) -> Session {
     let mut session = world(&format!("s{number} 1 1g 0")).sessions.remove(0);
     session.id = SessionId(uuid::Uuid::from_u128(u128::from(10_000 + number)));
     session.owner = owner;
@@ -19,7 +19,7 @@ fn queued(owner: UserId, number: u32, at: Timestamp) -> Session {
     session
 }
 
-fn at(second: u64) -> Timestamp {
+pub(super) fn at(second: u64) -> Timestamp {
     NOW.plus_seconds(second)
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use rules::object::Object;
 use rules::units::GpuShare;
 use rules::users::Role;
 
@@ -158,7 +159,7 @@ async fn a_change_names_its_version_and_a_user_changes_none() {
     };
     let patch = || PolicyPatchBody {
         name: None,
-        limits: Some(limits),
+        limits: Some(Object(limits)),
     };
     let stale = change(&server, &boss, "default", patch(), Some(9)).await;
     assert_eq!(code(stale), "policy.stale");

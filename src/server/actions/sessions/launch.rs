@@ -85,7 +85,9 @@ pub async fn launch(
                 }
                 let subjects = subjects_of(rows, &subject, project.as_deref())?;
                 let mut draft = draft;
-                keep_within_limits(rows, &subjects, &mut draft.spec, None)?;
+                let limits = limits_of(rows, &subjects, CountedUse::Queue)?;
+                keep_within(rows, &limits, &mut draft.spec, None)?;
+                refuse_full(&limits, draft.replicas, &draft.spec)?;
                 let written = insert(rows, &draft, &subjects, name.as_str())?;
                 let mut names = NameCache::new(rows)?;
                 written.iter().map(|row| names.show(row)).collect()
@@ -222,6 +224,16 @@ pub(super) fn keep_within_limits(
     spec: &mut session::SessionSpec,
     before: Option<&session::SessionSpec>,
 ) -> Result<(), Failure> {
+    let limits = limits_of(rows, subjects, CountedUse::Nothing)?;
+    keep_within(rows, &limits, spec, before)
+}
+
+fn keep_within(
+    rows: &ReadTransaction<'_>,
+    limits: &[EffectiveLimit],
+    spec: &mut session::SessionSpec,
+    before: Option<&session::SessionSpec>,
+) -> Result<(), Failure> {
     let amount = |demand: &rules::resources::Demand, key: LimitKey| -> Result<u64, Failure> {
         Ok(match key {
             LimitKey::Gpu | LimitKey::GpuEach if demand.mig.is_some() => {
@@ -238,7 +250,7 @@ pub(super) fn keep_within_limits(
             LimitKey::Waiting | LimitKey::WaitingBytes | LimitKey::RuntimeSeconds => 0,
         })
     };
-    for limit in limits_of(rows, subjects, CountedUse::Nothing)? {
+    for limit in limits {
         let asked = match limit.key {
             LimitKey::RuntimeSeconds if before.is_some() => continue,
             LimitKey::RuntimeSeconds => match spec.limit() {
@@ -281,7 +293,16 @@ pub(super) fn refuse_own_full_queue(
     more: u32,
     spec: &session::SessionSpec,
 ) -> Result<(), Failure> {
-    for limit in limits_of(rows, subjects, CountedUse::Queue)? {
+    let limits = limits_of(rows, subjects, CountedUse::Queue)?;
+    Ok(refuse_full(&limits, more, spec)?)
+}
+
+fn refuse_full(
+    limits: &[EffectiveLimit],
+    more: u32,
+    spec: &session::SessionSpec,
+) -> Result<(), Refusal> {
+    for limit in limits {
         let asked = match limit.key {
             LimitKey::Waiting => u64::from(more),
             LimitKey::WaitingBytes => u64::from(more) * spec.bytes(),
@@ -301,7 +322,7 @@ pub(super) fn refuse_own_full_queue(
                 refusals::limit_reached(&limit.policy, limit.value, limit.key.word(), limit.used)
             }
         };
-        return Err(refusal.retry_after(60).into());
+        return Err(refusal.retry_after(60));
     }
     Ok(())
 }
@@ -573,7 +594,6 @@ fn insert_named(
     subjects: &PolicySubjects,
     actor: &str,
 ) -> Result<Vec<session::Session>, Failure> {
-    refuse_own_full_queue(rows, subjects, draft.replicas, &draft.spec)?;
     let now = rows.now;
     // Ids break ties in the queue, so that replicas start in the order of their numbers.
     let mut ids: Vec<SessionId> = (0..draft.replicas)

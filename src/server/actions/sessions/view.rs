@@ -117,7 +117,8 @@ fn has_simulated(node: &NodeRecord) -> bool {
 /// Names of users, projects and nodes, each looked up once a list.
 pub(in crate::actions) struct NameCache<'v, 'c> {
     view: &'v ReadTransaction<'c>,
-    nodes: Vec<NodeRecord>,
+    /// Read for the first session that has a place or wants a device: a plain one needs none.
+    nodes: Option<Vec<NodeRecord>>,
     users: BTreeMap<UserId, UserName>,
     projects: BTreeMap<ProjectId, TenantName>,
 }
@@ -126,7 +127,7 @@ impl<'v, 'c> NameCache<'v, 'c> {
     pub(in crate::actions) fn new(view: &'v ReadTransaction<'c>) -> Result<Self, Failure> {
         Ok(Self {
             view,
-            nodes: view.nodes()?,
+            nodes: None,
             users: BTreeMap::new(),
             projects: BTreeMap::new(),
         })
@@ -154,7 +155,11 @@ impl<'v, 'c> NameCache<'v, 'c> {
             }
         };
         let policy = self.view.policy();
-        Ok(session(row, owner, project, &self.nodes, policy))
+        if self.nodes.is_none() && (row.node().is_some() || row.spec.demand.wants_device()) {
+            self.nodes = Some(self.view.nodes()?);
+        }
+        let nodes = self.nodes.as_deref().unwrap_or_default();
+        Ok(session(row, owner, project, nodes, policy))
     }
 }
 

@@ -1,0 +1,356 @@
+//! `/fair-share`: in which order the queue is served, weights, and where domains, projects and users stand.
+
+use api::fair_share::{FairShareItem, FairSharePatchBody, FairShareView, FairWeightBody};
+use askama::Template;
+use axum::Router;
+use axum::extract::{Form, Query, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use axum::routing::{get, post};
+use rules::fair_share::QueueOrder;
+use rules::permissions::Permission;
+use rules::quota::PolicyLevel;
+use rules::refusal::Refusal;
+use serde::Deserialize;
+use server::Failure;
+use server::access::Caller;
+use server::actions::fair_share;
+
+use super::authentication::PageCaller;
+use super::components::{self, Choice};
+use super::form_faults::RefusedForm;
+use super::layout::{Nav, PageLayout};
+use super::policies::level_name;
+use super::request_context::RequestContext;
+use super::table::{
+    ColumnDisplay, DataTable, EmptyTable, FilterBar, TableCell, TableColumn, TableLine, TableState,
+};
+use super::table_answer::{ListPage, answer, shorter};
+use super::table_choices::{FilterWords, filter_bar};
+use super::{PagesContext, layout, responses};
+use crate::doors::text::Text;
+
+const PATH: &str = "/fair-share";
+const WEIGHTS: &str = "/fair-share/weights";
+const FILTERS: [&str; 1] = ["q"];
+const LEVELS: [PolicyLevel; 3] = [PolicyLevel::User, PolicyLevel::Project, PolicyLevel::Domain];
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/fair_share.html", blocks = ["list"])]
+pub struct FairSharePage {
+    pub t: Text,
+    pub f: PageLayout,
+    pub may_change: bool,
+    /// The order that holds, in words.
+    pub order: &'static str,
+    pub orders: Vec<Choice>,
+    pub half_life: String,
+    pub is_fair: bool,
+    pub levels: Vec<Choice>,
+    pub subject: String,
+    pub weight: String,
+    pub filter: FilterBar,
+    pub table: DataTable,
+}
+
+impl ListPage for FairSharePage {
+    fn list(&self) -> askama::Result<String> {
+        self.as_list().render()
+    }
+
+    fn stream(&self) -> Option<&str> {
+        None
+    }
+}
+
+pub(super) fn router() -> Router<PagesContext> {
+    Router::new()
+        .route("/fair-share", get(show).post(change))
+        .route("/fair-share/weights", post(weigh))
+}
+
+fn failed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    failure: &Failure,
+) -> Response {
+    let frame = layout(console, visit, caller, Nav::FairShare);
+    responses::failure(console, visit, Some(frame), failure)
+}
+
+/// What stands in the forms where they were refused.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct TypedFairShare {
+    order: String,
+    half_life_hours: String,
+    level: String,
+    subject: String,
+    weight: String,
+}
+
+/// `GET /fair-share`: the page, or the list alone for the page's own script.
+async fn show(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    headers: HeaderMap,
+    Query(asked): Query<Vec<(String, String)>>,
+) -> Response {
+    let place = TableState::read(PATH, &FILTERS, &asked);
+    if let Some(short) = shorter(&visit, &place, &asked) {
+        return short;
+    }
+    let page = read(
+        &console,
+        &visit,
+        &caller,
+        &headers,
+        &asked,
+        &TypedFairShare::default(),
+    )
+    .await;
+    answer(&console, &visit, &place, page, |failure| {
+        failed(&console, &visit, &caller, failure)
+    })
+}
+
+async fn read(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    headers: &HeaderMap,
+    asked: &[(String, String)],
+    typed: &TypedFairShare,
+) -> Result<FairSharePage, Failure> {
+    let t = visit.text;
+    let FairShareView {
+        order,
+        half_life_hours,
+        mut items,
+        ..
+    } = fair_share::show(&console.server, caller).await?;
+    let columns = columns(t);
+    let mut state = TableState::read(PATH, &FILTERS, asked);
+    state.choose_columns("fair", &columns, asked, headers, visit);
+    for word in state.filter("q").to_lowercase().split_whitespace() {
+        items.retain(|item| found(item, word));
+    }
+    let total = items.len() as u64;
+    let several = items.iter().any(|item| item.domain != items[0].domain);
+    let rows = state
+        .page_of(items)
+        .iter()
+        .enumerate()
+        .map(|(at, item)| TableLine {
+            id: format!("f-{at}"),
+            mark: None,
+            cells: state
+                .columns
+                .iter()
+                .map(|key| cell(t, key, item, several))
+                .collect(),
+            action: None,
+        })
+        .collect();
+    let filtered = state.filtered();
+    let empty = EmptyTable {
+        icon: "users",
+        title: match filtered {
+            true => t.fair_no_match().to_owned(),
+            false => t.fair_none().to_owned(),
+        },
+        lead: match filtered {
+            true => t.sessions_no_match_lead().to_owned(),
+            false => t.fair_none_lead().to_owned(),
+        },
+        href: PATH.to_owned(),
+        go: match filtered {
+            true => t.sessions_clear().to_owned(),
+            false => String::new(),
+        },
+    };
+    let words = FilterWords {
+        table: "fair",
+        path: PATH,
+        hint: t.fair_filter_hint(),
+        label: t.fair_filter(),
+        shipped: &[
+            (t.fair_view_all(), ""),
+            (t.fair_view_users(), "q=level%3Auser"),
+            (t.projects_title(), "q=level%3Aproject"),
+        ],
+        examples: &[
+            ("mina", t.filter_help_name()),
+            ("level:user", t.fair_help_level()),
+        ],
+    };
+    let chosen = QueueOrder::parse(&typed.order).unwrap_or(order);
+    let level = PolicyLevel::parse(&typed.level).unwrap_or(PolicyLevel::User);
+    Ok(FairSharePage {
+        t,
+        f: layout(console, visit, caller, Nav::FairShare),
+        may_change: caller.subject.can(Permission::SystemWrite),
+        order: order_name(t, order),
+        orders: QueueOrder::ALL
+            .map(|one| Choice::new(one.word(), order_name(t, one), one == chosen))
+            .into(),
+        half_life: match typed.half_life_hours.is_empty() {
+            true => half_life_hours.to_string(),
+            false => typed.half_life_hours.clone(),
+        },
+        is_fair: order == QueueOrder::Fair,
+        levels: LEVELS
+            .map(|one| Choice::new(one.word(), level_name(t, one), one == level))
+            .into(),
+        subject: typed.subject.clone(),
+        weight: typed.weight.clone(),
+        filter: filter_bar(visit, headers, &state, &columns, &words),
+        table: DataTable::new(t, &state, &columns, "", rows, total, empty),
+    })
+}
+
+fn order_name(t: Text, order: QueueOrder) -> &'static str {
+    match order {
+        QueueOrder::Turns => t.fair_order_turns(),
+        QueueOrder::Fifo => t.fair_order_fifo(),
+        QueueOrder::Lifo => t.fair_order_lifo(),
+        QueueOrder::Fair => t.fair_order_fair(),
+    }
+}
+
+fn columns(t: Text) -> Vec<TableColumn> {
+    vec![
+        TableColumn::new("name", t.sessions_name())
+            .class("first")
+            .display(ColumnDisplay::Fixed),
+        TableColumn::new("level", t.fair_level()).class("below"),
+        TableColumn::new("weight", t.fair_weight()).class("num"),
+        TableColumn::new("share", t.fair_share()).class("u below"),
+        TableColumn::new("past", t.fair_past()).class("u below"),
+        TableColumn::new("value", t.fair_value()).class("num"),
+    ]
+}
+
+/// The last part of an account's name.
+fn own_name(item: &FairShareItem) -> &str {
+    match item.level {
+        PolicyLevel::User => &item.user,
+        PolicyLevel::Project => &item.project,
+        PolicyLevel::Domain | PolicyLevel::Site => &item.domain,
+    }
+}
+
+fn found(item: &FairShareItem, word: &str) -> bool {
+    match word.split_once(':') {
+        Some(("level", level)) => item.level.word() == level,
+        _ => [&item.domain, &item.project, &item.user]
+            .iter()
+            .any(|name| name.contains(word)),
+    }
+}
+
+fn cell(t: Text, key: &str, item: &FairShareItem, several: bool) -> TableCell {
+    let bar = |part: f64| TableCell::Bar {
+        text: format!("{:.1}%", part * 100.0),
+        percent: (part * 100.0).round().clamp(0.0, 100.0) as u8,
+        accent: false,
+    };
+    match key {
+        "name" => TableCell::Text {
+            text: own_name(item).to_owned(),
+            note: match (item.level, several) {
+                (PolicyLevel::User, true) => format!("{}/{}", item.domain, item.project),
+                (PolicyLevel::User, false) => item.project.clone(),
+                (PolicyLevel::Project, true) => item.domain.clone(),
+                _ => String::new(),
+            },
+        },
+        "level" => TableCell::text(level_name(t, item.level)),
+        "weight" => TableCell::text(item.weight.to_string()),
+        "share" => bar(item.share),
+        "past" => bar(item.past),
+        "value" => TableCell::text(format!("{:.4}", item.value)),
+        _ => TableCell::Empty,
+    }
+}
+
+async fn change(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    headers: HeaderMap,
+    Form(sent): Form<TypedFairShare>,
+) -> Response {
+    let patch = FairSharePatchBody {
+        order: QueueOrder::parse(&sent.order),
+        half_life_hours: Some(sent.half_life_hours.trim().parse().unwrap_or(0)),
+    };
+    match fair_share::change(&console.server, &caller, patch, None).await {
+        Ok(_) => responses::see_with(PATH, "fair-changed", ""),
+        Err(Failure::Refusal(refusal)) => {
+            let form = RefusedForm::new(visit.text, PATH, &refusal).otherwise_at("half_life_hours");
+            refused(
+                &console,
+                visit.refusing(form),
+                &caller,
+                &headers,
+                &sent,
+                &refusal,
+            )
+            .await
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+async fn weigh(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    headers: HeaderMap,
+    Form(sent): Form<TypedFairShare>,
+) -> Response {
+    let asked = FairWeightBody {
+        level: PolicyLevel::parse(&sent.level).unwrap_or(PolicyLevel::User),
+        subject: sent.subject.trim().to_owned(),
+        weight: sent.weight.trim().parse().unwrap_or(0),
+    };
+    match fair_share::weigh(&console.server, &caller, asked).await {
+        Ok(_) => {
+            let told = format!("{} · {}", sent.subject.trim(), sent.weight.trim());
+            responses::see_with(PATH, "fair-weighed", &told)
+        }
+        Err(Failure::Refusal(refusal)) => {
+            let form = RefusedForm::new(visit.text, WEIGHTS, &refusal).otherwise_at("subject");
+            refused(
+                &console,
+                visit.refusing(form),
+                &caller,
+                &headers,
+                &sent,
+                &refusal,
+            )
+            .await
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+async fn refused(
+    console: &PagesContext,
+    visit: RequestContext,
+    caller: &Caller,
+    headers: &HeaderMap,
+    sent: &TypedFairShare,
+    refusal: &Refusal,
+) -> Response {
+    if !caller.subject.can(Permission::SystemWrite) {
+        return failed(console, &visit, caller, &refusal.clone().into());
+    }
+    match read(console, &visit, caller, headers, &[], sent).await {
+        Ok(page) => responses::page(console, &visit, responses::status(refusal), &page),
+        Err(failure) => failed(console, &visit, caller, &failure),
+    }
+}
