@@ -250,7 +250,7 @@ fn table(
             action: Some(RowAction {
                 href: format!("{here}/{}", one.id),
                 icon: "trash-2",
-                label: t.invitations_revoke_of(&whom(t, one)),
+                label: t.invitations_revoke_of(whom(t, one)),
                 dialog: true,
             }),
         })

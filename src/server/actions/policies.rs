@@ -258,7 +258,7 @@ fn limits_of(asked: LimitsBody) -> Result<PolicyLimits, Refusal> {
         .find(|key| limits.get(*key).is_some_and(|value| value > most));
     match beyond {
         Some(key) => {
-            Err(refusals::policy_limit_too_large(most).at(&format!("/limits/{}", key.word())))
+            Err(refusals::policy_limit_too_large(most).at(format!("/limits/{}", key.word())))
         }
         None => Ok(limits),
     }
