@@ -211,7 +211,7 @@ async fn read(
     })
 }
 
-fn order_name(t: Text, order: QueueOrder) -> &'static str {
+pub(super) fn order_name(t: Text, order: QueueOrder) -> &'static str {
     match order {
         QueueOrder::Turns => t.fair_order_turns(),
         QueueOrder::Fifo => t.fair_order_fifo(),

@@ -1,5 +1,6 @@
 //! `/me`: password, tokens, preferences.
 
+use api::policies::EffectiveLimitView;
 use api::users::UserPreferences;
 use askama::Template;
 use axum::Router;
@@ -9,10 +10,12 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use rules::names::TokenId;
 use rules::permissions::Permission;
+use rules::quota::LimitKey;
 use rules::refusals;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
+use server::actions::policies;
 use server::actions::users::{self, tokens};
 
 use super::authentication::{OptionalPageCaller, PageCaller};
@@ -46,6 +49,8 @@ pub struct MePage {
     pub zones: Vec<Choice>,
     pub zone_note: String,
     pub keys: bool,
+    /// What bounds the user in their first project: name, amount and rule.
+    pub limits: Vec<(&'static str, String)>,
 }
 
 pub struct OwnTokenRow {
@@ -113,6 +118,9 @@ async fn shown(
         Ok(known) => known,
         Err(failure) => return responses::failure(console, visit, Some(f), &failure),
     };
+    // Who is in no project has none.
+    let limits = policies::effective(&console.server, caller, None, None);
+    let limits = limits.await.unwrap_or_default();
     let role = f
         .user
         .as_ref()
@@ -164,10 +172,25 @@ async fn shown(
             .into(),
         zones,
         zone_note: t.me_zone_note(visit.clock.minute(now)),
+        limits: limits.iter().filter_map(|one| limit(visit, one)).collect(),
         keys: visit.keys,
         f,
     };
     responses::page(console, visit, status, &page)
+}
+
+/// A limit as the page of a user tells it; None for one of a newer version.
+fn limit(visit: &RequestContext, limit: &EffectiveLimitView) -> Option<(&'static str, String)> {
+    let key = LimitKey::ALL
+        .into_iter()
+        .find(|key| key.word() == limit.key)?;
+    Some(super::user::limit(
+        visit,
+        key,
+        limit.used,
+        limit.limit,
+        &limit.policy,
+    ))
 }
 
 /// What a token may do, in a word or two; else its scopes by name.

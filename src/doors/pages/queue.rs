@@ -24,6 +24,7 @@ use server::actions::sessions::{
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, BarRow, Choice};
+use super::fair_share::order_name;
 use super::hues::Hues;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
@@ -54,6 +55,10 @@ pub struct QueuePage {
     pub pager: Pager,
     pub room: Vec<BarRow>,
     pub plan: Vec<PlanRow>,
+    /// How many more there are; empty where the plan has all.
+    pub plan_more: String,
+    /// In which order the queue is served, in words.
+    pub order: &'static str,
     /// Words under the plan's axis: now, the middle, the end.
     pub axis: [String; 3],
 }
@@ -339,6 +344,11 @@ async fn read(
             .iter()
             .map(|planned| plan_row(t, visit, &hues, planned, &time, now))
             .collect(),
+        plan_more: match queue.unplanned {
+            0 => String::new(),
+            more => t.queue_plan_more(more as u64),
+        },
+        order: order_name(t, queue.order),
         axis: [0, 500, 1000].map(|part| match part {
             0 => t.queue_now().to_owned(),
             part => visit.clock.near(time.at(part), now),

@@ -184,7 +184,7 @@ fn columns(t: Text, has_devices: bool) -> Vec<TableColumn> {
         TableColumn::new("image", t.sessions_image()).class("wide"),
         TableColumn::new("gpu", t.gpu_share())
             .sorted_by("-gpu")
-            .class("wide")
+            .class("wide nw")
             .display(usual),
         TableColumn::new("cpu", t.sessions_cpu())
             .sorted_by("-cpu")

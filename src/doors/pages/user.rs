@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use rules::names::EmailAddress;
 use rules::permissions::Permission;
-use rules::quota::LimitKind;
+use rules::quota::{LimitKey, LimitKind};
 use rules::refusal::Refusal;
 use rules::units::Timestamp;
 use serde::Deserialize;
@@ -293,18 +293,32 @@ fn limits(visit: &RequestContext, profile: &UserProfile) -> Vec<(&'static str, S
         .map(|gpus| (t.users_limit_gpus(), gpus))
         .into_iter()
         .collect();
-    for limit in &profile.limits {
-        let told = |value| policies::amount(visit, limit.key, value);
-        let most = told(limit.value);
-        let amount = match limit.key.kind() {
-            LimitKind::Each => most,
-            LimitKind::Queue | LimitKind::Held => t.common_of_two(told(limit.used), most),
-        };
-        let rule = match limit.policy.as_str() {
-            "" => String::new(),
-            name => format!(" · {}", t.policies_by(name)),
-        };
-        rows.push((policies::key_name(t, limit.key), format!("{amount}{rule}")));
-    }
+    rows.extend(
+        profile
+            .limits
+            .iter()
+            .map(|one| limit(visit, one.key, one.used, one.value, &one.policy)),
+    );
     rows
+}
+
+/// The name of a limit, and how much of it is used by which policy.
+pub(super) fn limit(
+    visit: &RequestContext,
+    key: LimitKey,
+    used: u64,
+    most: u64,
+    policy: &str,
+) -> (&'static str, String) {
+    let t = visit.text;
+    let told = |value| policies::amount(visit, key, value);
+    let amount = match key.kind() {
+        LimitKind::Each => told(most),
+        LimitKind::Queue | LimitKind::Held => t.common_of_two(told(used), told(most)),
+    };
+    let rule = match policy {
+        "" => String::new(),
+        name => format!(" · {}", t.policies_by(name)),
+    };
+    (policies::key_name(t, key), format!("{amount}{rule}"))
 }

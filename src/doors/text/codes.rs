@@ -133,7 +133,12 @@ pub fn stored(text: Text, english: &str) -> String {
     let told = sources(english).into_iter().find_map(|entry| {
         let found = captured(entry, english)?;
         let names = named(entry.en).map(str::to_owned);
-        filled(entry.ko, &names.zip(found).collect())
+        let values = names.zip(found).collect();
+        // A sentence whose Korean names other values than its English has a shorter one.
+        filled(entry.ko, &values).or_else(|| match entry.ko_bare {
+            "" => None,
+            bare => filled(bare, &values),
+        })
     });
     told.unwrap_or_else(|| english.to_owned())
 }

@@ -1309,6 +1309,8 @@ fn queue(t: Text, full: bool) -> QueuePage {
         alert: None,
         simulated: full,
         shown: t.queue_count_of(2, 202),
+        plan_more: t.queue_plan_more(3),
+        order: t.fair_order_turns(),
         others: Some(t.queue_others(3)),
         filter: FilterBar {
             t,
@@ -1547,6 +1549,7 @@ fn me(t: Text) -> MePage {
         user: "mina.park".into(),
         shortest: 10,
         password_first: false,
+        limits: vec![(t.policies_gpu(), t.common_of_two("0.5", "2"))],
         new_token: Some("fardel_3kQ9sample".into()),
         tokens: vec![OwnTokenRow {
             id: "1".into(),

@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use api::page::ListPage;
 use api::sessions::{SessionView, WaitingView};
 use rules::codes;
+use rules::fair_share::QueueOrder;
 use rules::names::{SessionId, SessionName};
 use rules::permissions::{Permission, Reach, reach};
 use rules::placement::explain::{Explanation, Verdict};
@@ -58,6 +59,10 @@ pub struct QueueView {
     /// Sessions of others that wait, which the caller may not see.
     pub others: usize,
     pub plan: Vec<PlannedSession>,
+    /// Sessions that run, or whose start is known, and that the plan leaves out.
+    pub unplanned: usize,
+    /// In which order the queue is served.
+    pub order: QueueOrder,
 }
 
 /// The replicas of one launch that wait.
@@ -182,13 +187,16 @@ pub async fn queue_table(
                 replicas: group.replicas,
             })
         });
+        let (plan, unplanned) = plan(&snapshot, &reach, now);
         QueueView {
             launches: launches.collect(),
             of: seen.len(),
             page,
             sessions,
             others: queue.order.len() - sessions,
-            plan: plan(&snapshot, &reach, now),
+            plan,
+            unplanned,
+            order: snapshot.world.policy.order,
         }
     })
     .await
@@ -283,8 +291,8 @@ fn explained(
         .collect()
 }
 
-/// What runs and ends first, and what starts first.
-fn plan(snapshot: &Snapshot, reach: &Reach, now: Timestamp) -> Vec<PlannedSession> {
+/// What runs and ends first, and what starts first; and how many more there are.
+fn plan(snapshot: &Snapshot, reach: &Reach, now: Timestamp) -> (Vec<PlannedSession>, usize) {
     let world = &snapshot.world;
     let planned = |row: &Session, runs, from, until, after| {
         Some(PlannedSession {
@@ -307,6 +315,7 @@ fn plan(snapshot: &Snapshot, reach: &Reach, now: Timestamp) -> Vec<PlannedSessio
         let end = s.deadline().map(|(at, _)| at);
         (end.is_none(), end, s.id)
     });
+    let mut left = running.len().saturating_sub(MAX_PLANNED_ENDS);
     let running = running.into_iter().take(MAX_PLANNED_ENDS).filter_map(|s| {
         let until = s.deadline().map(|(at, _)| at);
         planned(s, true, s.started_at()?, until, None)
@@ -324,10 +333,11 @@ fn plan(snapshot: &Snapshot, reach: &Reach, now: Timestamp) -> Vec<PlannedSessio
         .filter_map(|s| Some((*queue.forecast.starts.get(&s.id)?, s)))
         .collect();
     starts.sort_by_key(|(start, _)| start.at);
+    left += starts.len().saturating_sub(MAX_PLANNED_STARTS);
     let starts = starts.into_iter().take(MAX_PLANNED_STARTS);
     let waiting = starts.filter_map(|(start, s)| {
         let after = start.after.and_then(name);
         planned(s, false, start.at, start.until, after)
     });
-    running.chain(waiting).collect()
+    (running.chain(waiting).collect(), left)
 }
