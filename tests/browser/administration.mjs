@@ -186,7 +186,7 @@ test("a user has a page that every owner's name leads to", async () => {
   await page.goto(`${house.origin}/users`);
   await page.click(`#list a[href='/users/${PERSON.name}']`);
   const words = await page.locator("main").innerText();
-  for (const wanted of [/shown/, /Administrator/, /Access tokens/, /127\.0\.0\.1/, /this browser/, /GPUs at once/]) assert.match(words, wanted);
+  for (const wanted of [/shown/, /Administrator/, /Access tokens/, /127\.0\.0\.1/, /this browser/, /Waiting sessions/]) assert.match(words, wanted);
   assert.equal(await page.locator(`main a[href='/events?q=user%3A${PERSON.name}']`).count(), 1);
   assert.deepEqual(await violations(page), []);
   const gpu = page.locator("#slices a[href^='/users/']").first();
