@@ -10,6 +10,7 @@ use crate::metering::UsageSum;
 use crate::names::UserId;
 use crate::quota::PolicyLevel;
 use crate::tenancy::{DomainId, ProjectId};
+use crate::world::NodeRecord;
 
 /// In which order waiting sessions are looked at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,6 +80,17 @@ pub struct WholeCluster {
 }
 
 impl WholeCluster {
+    /// What all nodes have together.
+    pub fn of(nodes: &[NodeRecord]) -> Self {
+        let mut whole = Self::default();
+        for node in nodes {
+            whole.gpu += 100 * node.capacity.devices.len() as u64;
+            whole.cpu += u64::from(node.capacity.cpu.0);
+            whole.memory += node.capacity.memory.0 >> 20;
+        }
+        whole
+    }
+
     /// The dominant share of amounts: the largest part that they are of any kind, in millionths.
     pub fn share(self, gpu: u64, cpu: u64, memory: u64) -> u64 {
         let part =

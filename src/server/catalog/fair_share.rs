@@ -125,12 +125,7 @@ impl ReadTransaction<'_> {
     pub(crate) fn standing(&self, now: Timestamp) -> Result<Vec<(FairLeaf, u64)>, Failure> {
         let half_life = self.queue_rule()?.half_life_hours;
         let hour = metering::hour_of(now);
-        let mut whole = WholeCluster::default();
-        for node in self.nodes()? {
-            whole.gpu += 100 * node.capacity.devices.len() as u64;
-            whole.cpu += u64::from(node.capacity.cpu.0);
-            whole.memory += node.capacity.memory.0 >> 20;
-        }
+        let whole = WholeCluster::of(&self.nodes()?);
         let since = hour - i64::from(half_life) * HALF_LIVES;
         let mut statement = self.connection.prepare_cached(
             "select hour, domain, project, owner, session, gpu, cpu, memory, starts, waited

@@ -58,6 +58,16 @@ pub(crate) struct UsageOf {
     pub(crate) owner: UserId,
 }
 
+impl UsageOf {
+    fn session(session: &Session) -> Self {
+        Self {
+            domain: session.domain,
+            project: session.project,
+            owner: session.owner,
+        }
+    }
+}
+
 /// The sums of one owner in one project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LedgerSum {
@@ -242,11 +252,7 @@ impl Rows<'_> {
             self.close_allocation(after.id, ledger)?;
         }
         if let Some(amounts) = has {
-            let of = UsageOf {
-                domain: after.domain,
-                project: after.project,
-                owner: after.owner,
-            };
+            let of = UsageOf::session(after);
             self.open_allocation(after.id, of, amounts, ledger)?;
             if had.is_none() {
                 let got = UsageSum {
@@ -283,11 +289,7 @@ impl Rows<'_> {
                         self.close_allocation(session.id, ledger)?;
                     }
                     if let Some(amounts) = has {
-                        let of = UsageOf {
-                            domain: session.domain,
-                            project: session.project,
-                            owner: session.owner,
-                        };
+                        let of = UsageOf::session(session);
                         self.open_allocation(session.id, of, amounts, ledger)?;
                     }
                 }

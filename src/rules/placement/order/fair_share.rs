@@ -50,16 +50,9 @@ type FairKey = Reverse<(u64, Timestamp, SessionId)>;
 impl FairTree {
     /// Costs one visit a live session and a user of the past.
     pub(in crate::placement) fn new(world: &ClusterSnapshot) -> Self {
-        let mut whole = WholeCluster::default();
-        for node in &world.nodes {
-            let capacity = &node.capacity;
-            whole.gpu += 100 * capacity.devices.len() as u64;
-            whole.cpu += u64::from(capacity.cpu.0);
-            whole.memory += capacity.memory.0 >> 20;
-        }
         let weights = world.fair.weights.iter();
         let mut tree = Self {
-            whole,
+            whole: WholeCluster::of(&world.nodes),
             weights: weights
                 .map(|(level, id, weight)| ((*level, *id), u64::from((*weight).max(1))))
                 .collect(),
