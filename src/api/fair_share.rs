@@ -1,11 +1,10 @@
 //! The order of the queue, and fair share: who is served next, and why. Decides nothing.
 
-use rules::fair_share::QueueOrder;
-use rules::quota::PolicyLevel;
+use rules::fair_share::{QueueOrder, WeightLevel};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::values::{PolicyLevelShape, QueueOrderShape};
+use crate::values::{QueueOrderShape, WeightLevelShape};
 
 /// The order that holds, and what fair share goes by.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -25,8 +24,8 @@ pub struct FairShareView {
 /// A domain, a project, or a user in a project.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FairShareItem {
-    #[schema(value_type = PolicyLevelShape)]
-    pub level: PolicyLevel,
+    #[schema(value_type = WeightLevelShape)]
+    pub level: WeightLevel,
     pub domain: String,
     /// Empty for a domain.
     pub project: String,
@@ -57,8 +56,8 @@ pub struct FairSharePatchBody {
 #[schema(as = FairWeight)]
 #[serde(deny_unknown_fields)]
 pub struct FairWeightBody {
-    #[schema(value_type = PolicyLevelShape)]
-    pub level: PolicyLevel,
+    #[schema(value_type = WeightLevelShape)]
+    pub level: WeightLevel,
     /// Name or id of the domain, project or user.
     pub subject: String,
     /// 1 is the usual one.

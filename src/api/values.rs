@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use rules::blocker::PlacementBlocker;
-use rules::fair_share::QueueOrder;
+use rules::fair_share::{QueueOrder, WeightLevel};
 use rules::grants::GrantRole;
 use rules::image::CatalogImage;
 use rules::messages::DeviceUse;
@@ -358,6 +358,15 @@ words! {
         Fifo,
         Lifo,
         Fair,
+    }
+}
+
+words! {
+    /// What has a weight, the widest first.
+    WeightLevelShape as WeightLevel of WeightLevel {
+        Domain,
+        Project,
+        User,
     }
 }
 

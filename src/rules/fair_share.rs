@@ -10,7 +10,6 @@ use crate::metering::UsageSum;
 use crate::names::UserId;
 use crate::quota::PolicyLevel;
 use crate::tenancy::{DomainId, ProjectId};
-use crate::world::NodeRecord;
 
 /// In which order waiting sessions are looked at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +45,39 @@ impl QueueOrder {
     }
 }
 
+/// What has a weight, the widest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WeightLevel {
+    Domain,
+    Project,
+    User,
+}
+
+impl WeightLevel {
+    pub const ALL: [Self; 3] = [Self::Domain, Self::Project, Self::User];
+
+    /// As rows and addresses write it.
+    pub fn word(self) -> &'static str {
+        PolicyLevel::from(self).word()
+    }
+
+    /// The level of a word; None for what is none.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.word() == word)
+    }
+}
+
+impl From<WeightLevel> for PolicyLevel {
+    fn from(level: WeightLevel) -> Self {
+        match level {
+            WeightLevel::Domain => Self::Domain,
+            WeightLevel::Project => Self::Project,
+            WeightLevel::User => Self::User,
+        }
+    }
+}
+
 /// The largest weight. Higher: one user starves all others for weeks. Lower: a site cannot say what it means.
 pub const MAX_WEIGHT: u32 = 1_000;
 
@@ -62,7 +94,7 @@ pub struct FairLeaf {
 pub struct FairShares {
     /// Weights other than 1, of domains, projects and users; a user has the same in each project.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub weights: Vec<(PolicyLevel, Uuid, u32)>,
+    pub weights: Vec<(WeightLevel, Uuid, u32)>,
     /// What each user used in each project, in millionths of the cluster for an hour; decayed with its age.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub past: Vec<(FairLeaf, u64)>,
@@ -80,17 +112,6 @@ pub struct WholeCluster {
 }
 
 impl WholeCluster {
-    /// What all nodes have together.
-    pub fn of(nodes: &[NodeRecord]) -> Self {
-        let mut whole = Self::default();
-        for node in nodes {
-            whole.gpu += 100 * node.capacity.devices.len() as u64;
-            whole.cpu += u64::from(node.capacity.cpu.0);
-            whole.memory += node.capacity.memory.0 >> 20;
-        }
-        whole
-    }
-
     /// The dominant share of amounts: the largest part that they are of any kind, in millionths.
     pub fn share(self, gpu: u64, cpu: u64, memory: u64) -> u64 {
         let part =

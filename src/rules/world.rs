@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::fair_share::FairShares;
+use crate::fair_share::{FairShares, WholeCluster};
 use crate::names::{BootId, NodeId, SessionId, UserId};
 use crate::policy::SharePolicy;
 use crate::quota::ScopedPolicy;
@@ -35,6 +35,17 @@ pub struct ClusterSnapshot {
     /// When a session of each user last got a place; absent where none ever did.
     #[serde(default)]
     pub served: BTreeMap<UserId, Timestamp>,
+}
+
+/// What all nodes have together.
+pub fn whole_cluster(nodes: &[NodeRecord]) -> WholeCluster {
+    let mut whole = WholeCluster::default();
+    for node in nodes {
+        whole.gpu += 100 * node.capacity.devices.len() as u64;
+        whole.cpu += u64::from(node.capacity.cpu.0);
+        whole.memory += node.capacity.memory.0 >> 20;
+    }
+    whole
 }
 
 /// One machine as the catalog knows it.

@@ -7,9 +7,8 @@ use axum::extract::{Form, Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::{get, post};
-use rules::fair_share::QueueOrder;
+use rules::fair_share::{QueueOrder, WeightLevel};
 use rules::permissions::Permission;
-use rules::quota::PolicyLevel;
 use rules::refusal::Refusal;
 use serde::Deserialize;
 use server::Failure;
@@ -33,7 +32,7 @@ use crate::doors::text::Text;
 const PATH: &str = "/fair-share";
 const WEIGHTS: &str = "/fair-share/weights";
 const FILTERS: [&str; 1] = ["q"];
-const LEVELS: [PolicyLevel; 3] = [PolicyLevel::User, PolicyLevel::Project, PolicyLevel::Domain];
+const LEVELS: [WeightLevel; 3] = [WeightLevel::User, WeightLevel::Project, WeightLevel::Domain];
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/fair_share.html", blocks = ["list"])]
@@ -187,7 +186,7 @@ async fn read(
         ],
     };
     let chosen = QueueOrder::parse(&typed.order).unwrap_or(order);
-    let level = PolicyLevel::parse(&typed.level).unwrap_or(PolicyLevel::User);
+    let level = WeightLevel::parse(&typed.level).unwrap_or(WeightLevel::User);
     Ok(FairSharePage {
         t,
         f: layout(console, visit, caller, Nav::FairShare),
@@ -202,7 +201,7 @@ async fn read(
         },
         is_fair: order == QueueOrder::Fair,
         levels: LEVELS
-            .map(|one| Choice::new(one.word(), level_name(t, one), one == level))
+            .map(|one| Choice::new(one.word(), level_name(t, one.into()), one == level))
             .into(),
         subject: typed.subject.clone(),
         weight: typed.weight.clone(),
@@ -236,9 +235,9 @@ fn columns(t: Text) -> Vec<TableColumn> {
 /// The last part of an account's name.
 fn own_name(item: &FairShareItem) -> &str {
     match item.level {
-        PolicyLevel::User => &item.user,
-        PolicyLevel::Project => &item.project,
-        PolicyLevel::Domain | PolicyLevel::Site => &item.domain,
+        WeightLevel::User => &item.user,
+        WeightLevel::Project => &item.project,
+        WeightLevel::Domain => &item.domain,
     }
 }
 
@@ -261,13 +260,13 @@ fn cell(t: Text, key: &str, item: &FairShareItem, several: bool) -> TableCell {
         "name" => TableCell::Text {
             text: own_name(item).to_owned(),
             note: match (item.level, several) {
-                (PolicyLevel::User, true) => format!("{}/{}", item.domain, item.project),
-                (PolicyLevel::User, false) => item.project.clone(),
-                (PolicyLevel::Project, true) => item.domain.clone(),
+                (WeightLevel::User, true) => format!("{}/{}", item.domain, item.project),
+                (WeightLevel::User, false) => item.project.clone(),
+                (WeightLevel::Project, true) => item.domain.clone(),
                 _ => String::new(),
             },
         },
-        "level" => TableCell::text(level_name(t, item.level)),
+        "level" => TableCell::text(level_name(t, item.level.into())),
         "weight" => TableCell::text(item.weight.to_string()),
         "share" => bar(item.share),
         "past" => bar(item.past),
@@ -313,7 +312,7 @@ async fn weigh(
     Form(sent): Form<TypedFairShare>,
 ) -> Response {
     let asked = FairWeightBody {
-        level: PolicyLevel::parse(&sent.level).unwrap_or(PolicyLevel::User),
+        level: WeightLevel::parse(&sent.level).unwrap_or(WeightLevel::User),
         subject: sent.subject.trim().to_owned(),
         weight: sent.weight.trim().parse().unwrap_or(0),
     };

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use api::fair_share::{FairShareItem, FairSharePatchBody, FairShareView, FairWeightBody};
 use api::policies::PolicyUseBody;
-use rules::fair_share::MAX_WEIGHT;
+use rules::fair_share::{MAX_WEIGHT, WeightLevel};
 use rules::names::UserId;
 use rules::permissions::{Permission, may};
 use rules::placement::{self, FairAccount};
-use rules::quota::PolicyLevel;
 use rules::refusals;
 use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::units::Timestamp;
@@ -82,7 +81,7 @@ pub async fn change(
 
 /// Sets the weight of a domain, a project or a user.
 ///
-/// Errors: `fair-share.weight-out-of-range`, `fair-share.level-unknown`, `domain.not-found`, `project.not-found`,
+/// Errors: `fair-share.weight-out-of-range`, `domain.not-found`, `project.not-found`,
 /// `user.not-found`.
 pub async fn weigh(
     server: &Server,
@@ -94,15 +93,12 @@ pub async fn weigh(
         let refusal = refusals::fair_share_weight_out_of_range(MAX_WEIGHT);
         return Err(refusal.at("/weight").into());
     }
-    if asked.level == PolicyLevel::Site {
-        return Err(refusals::fair_share_level_unknown().at("/level").into());
-    }
     let caller = caller.clone();
     server
         .catalog()
         .write(Lane::Requests, "set a weight", move |rows| {
             let of = PolicyUseBody {
-                level: asked.level,
+                level: asked.level.into(),
                 subject: Some(asked.subject),
             };
             let (id, whose) = subject(rows, &caller, &of)?;
@@ -115,7 +111,7 @@ pub async fn weigh(
             let before = before.map_or(1, |(_, weight)| *weight);
             if before != asked.weight {
                 rows.put_fair_weight(of, asked.weight)?;
-                let whose = place(of.level, &whose);
+                let whose = place(of.level.into(), &whose);
                 let (before, after) = (
                     format!("{whose}: {before}"),
                     format!("{whose}: {}", asked.weight),
@@ -188,13 +184,12 @@ fn unused(
     let mut more = Vec::new();
     for (of, weight) in view.fair_weights()? {
         let (domain, project, user) = match of.level {
-            PolicyLevel::Site => continue,
-            PolicyLevel::Domain => (Some(DomainId(of.subject)), None, None),
-            PolicyLevel::Project => {
+            WeightLevel::Domain => (Some(DomainId(of.subject)), None, None),
+            WeightLevel::Project => {
                 let project = view.project(ProjectId(of.subject))?;
                 (project.as_ref().map(|one| one.domain), project, None)
             }
-            PolicyLevel::User => {
+            WeightLevel::User => {
                 let home = view.home_project(UserId(of.subject), now)?;
                 let project = match home {
                     Some((_, id)) => view.project(id)?,
@@ -219,9 +214,9 @@ fn unused(
             value: 0.0,
         };
         let own = |item: &FairShareItem| match of.level {
-            PolicyLevel::Domain | PolicyLevel::Site => item.domain.clone(),
-            PolicyLevel::Project => format!("{}/{}", item.domain, item.project),
-            PolicyLevel::User => item.user.clone(),
+            WeightLevel::Domain => item.domain.clone(),
+            WeightLevel::Project => format!("{}/{}", item.domain, item.project),
+            WeightLevel::User => item.user.clone(),
         };
         let there = |item: &FairShareItem| item.level == of.level && own(item) == own(&named);
         if !known.iter().any(there) {

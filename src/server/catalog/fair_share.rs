@@ -1,12 +1,12 @@
 //! Rows of the queue's order and of fair share: which order holds, weights, and what the use of the past comes to.
 //! Decides nothing; `rules::placement` sorts by it.
 
-use rules::fair_share::{self, FairLeaf, FairShares, QueueOrder, WholeCluster};
+use rules::fair_share::{self, FairLeaf, FairShares, QueueOrder, WeightLevel};
 use rules::metering;
 use rules::names::UserId;
-use rules::quota::PolicyLevel;
 use rules::tenancy::{DomainId, ProjectId};
 use rules::units::Timestamp;
+use rules::world::whole_cluster;
 use rusqlite::{OptionalExtension as _, Row};
 use uuid::Uuid;
 
@@ -31,7 +31,7 @@ pub(crate) struct QueueRule {
 /// What a weight is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WeightOf {
-    pub(crate) level: PolicyLevel,
+    pub(crate) level: WeightLevel,
     pub(crate) subject: Uuid,
 }
 
@@ -87,7 +87,7 @@ impl ReadTransaction<'_> {
         )?;
         let rows = statement.query_map([], |row| {
             let of = WeightOf {
-                level: value::word(row, "subject_kind", PolicyLevel::parse)?,
+                level: value::word(row, "subject_kind", WeightLevel::parse)?,
                 subject: value::id(row, "subject")?,
             };
             Ok((of, row.get("weight")?))
@@ -125,7 +125,7 @@ impl ReadTransaction<'_> {
     pub(crate) fn standing(&self, now: Timestamp) -> Result<Vec<(FairLeaf, u64)>, Failure> {
         let half_life = self.queue_rule()?.half_life_hours;
         let hour = metering::hour_of(now);
-        let whole = WholeCluster::of(&self.nodes()?);
+        let whole = whole_cluster(&self.nodes()?);
         let since = hour - i64::from(half_life) * HALF_LIVES;
         let mut statement = self.connection.prepare_cached(
             "select hour, domain, project, owner, session, gpu, cpu, memory, starts, waited

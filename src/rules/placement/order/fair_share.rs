@@ -7,14 +7,13 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use uuid::Uuid;
 
-use crate::fair_share::{FairLeaf, WholeCluster};
+use crate::fair_share::{FairLeaf, WeightLevel, WholeCluster};
 use crate::metering::Allocated;
 use crate::names::{SessionId, UserId};
-use crate::quota::PolicyLevel;
 use crate::session::Session;
 use crate::tenancy::{DomainId, ProjectId};
 use crate::units::Timestamp;
-use crate::world::ClusterSnapshot;
+use crate::world::{ClusterSnapshot, whole_cluster};
 
 /// How much the past counts, in hundredths; the rest is what is held now. Higher: who used much yesterday waits though
 /// they hold nothing. Lower: the shares of those who always wait leave their weights (`design`: 0.8 keeps them within a
@@ -38,7 +37,7 @@ struct FairNode {
 #[derive(Clone)]
 pub(in crate::placement) struct FairTree {
     whole: WholeCluster,
-    weights: BTreeMap<(PolicyLevel, Uuid), u64>,
+    weights: BTreeMap<(WeightLevel, Uuid), u64>,
     domains: BTreeMap<DomainId, FairNode>,
     projects: BTreeMap<(DomainId, ProjectId), FairNode>,
     users: BTreeMap<FairLeaf, FairNode>,
@@ -52,7 +51,7 @@ impl FairTree {
     pub(in crate::placement) fn new(world: &ClusterSnapshot) -> Self {
         let weights = world.fair.weights.iter();
         let mut tree = Self {
-            whole: WholeCluster::of(&world.nodes),
+            whole: whole_cluster(&world.nodes),
             weights: weights
                 .map(|(level, id, weight)| ((*level, *id), u64::from((*weight).max(1))))
                 .collect(),
@@ -69,7 +68,7 @@ impl FairTree {
         tree
     }
 
-    fn weight(&self, level: PolicyLevel, id: Uuid) -> u64 {
+    fn weight(&self, level: WeightLevel, id: Uuid) -> u64 {
         self.weights.get(&(level, id)).copied().unwrap_or(1)
     }
 
@@ -97,7 +96,7 @@ impl FairTree {
     }
 
     fn domain(&mut self, id: DomainId) -> &mut FairNode {
-        let weight = self.weight(PolicyLevel::Domain, id.0);
+        let weight = self.weight(WeightLevel::Domain, id.0);
         self.domains.entry(id).or_insert(FairNode {
             weight,
             ..FairNode::default()
@@ -105,7 +104,7 @@ impl FairTree {
     }
 
     fn project(&mut self, domain: DomainId, id: ProjectId) -> &mut FairNode {
-        let weight = self.weight(PolicyLevel::Project, id.0);
+        let weight = self.weight(WeightLevel::Project, id.0);
         self.projects.entry((domain, id)).or_insert(FairNode {
             weight,
             ..FairNode::default()
@@ -113,7 +112,7 @@ impl FairTree {
     }
 
     fn user(&mut self, leaf: FairLeaf) -> &mut FairNode {
-        let weight = self.weight(PolicyLevel::User, leaf.user.0);
+        let weight = self.weight(WeightLevel::User, leaf.user.0);
         self.users.entry(leaf).or_insert(FairNode {
             weight,
             ..FairNode::default()
@@ -231,7 +230,7 @@ impl FairTree {
 /// What fair share knows of a domain, a project, or a user in a project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FairAccount {
-    pub level: PolicyLevel,
+    pub level: WeightLevel,
     pub domain: DomainId,
     /// None for a domain.
     pub project: Option<ProjectId>,
@@ -273,13 +272,13 @@ pub fn accounts(world: &ClusterSnapshot) -> Vec<FairAccount> {
     let projects = tree.projects.iter();
     let users = tree.users.iter();
     let mut all: Vec<FairAccount> = domains
-        .map(|(id, known)| account(PolicyLevel::Domain, *id, None, None, known))
+        .map(|(id, known)| account(WeightLevel::Domain, *id, None, None, known))
         .chain(projects.map(|((domain, id), known)| {
-            account(PolicyLevel::Project, *domain, Some(*id), None, known)
+            account(WeightLevel::Project, *domain, Some(*id), None, known)
         }))
         .chain(users.map(|(leaf, known)| {
             let (project, user) = (Some(leaf.project), Some(leaf.user));
-            account(PolicyLevel::User, leaf.domain, project, user, known)
+            account(WeightLevel::User, leaf.domain, project, user, known)
         }))
         .collect();
     let value = |known: Option<&FairNode>| known.map_or(0, |known| tree.value(known));

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use super::turns::{at, queued, user};
 use super::*;
-use crate::fair_share::{self, FairLeaf, QueueOrder, WholeCluster};
+use crate::fair_share::{self, FairLeaf, QueueOrder, WeightLevel, WholeCluster};
 use crate::metering::{Allocated, UsageSum};
-use crate::quota::PolicyLevel;
 
 const CORES: usize = 24;
 const HALF_LIFE: u64 = 168;
@@ -43,7 +42,7 @@ impl FairDay {
         let mut world = cluster();
         world.fair.weights = weights
             .iter()
-            .map(|(id, weight)| (PolicyLevel::User, user(*id).0, *weight))
+            .map(|(id, weight)| (WeightLevel::User, user(*id).0, *weight))
             .collect();
         Self {
             world,

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use rules::fair_share::QueueOrder;
+use rules::fair_share::{QueueOrder, WeightLevel};
 use rules::users::Role;
 
 use super::super::users;
@@ -55,26 +55,25 @@ async fn an_administrator_sets_order_and_weights_and_users_do_not() {
     };
     for (asked, expected) in [
         (
-            weight(PolicyLevel::User, "mina", 0),
+            weight(WeightLevel::User, "mina", 0),
             "fair-share.weight-out-of-range",
         ),
         (
-            weight(PolicyLevel::User, "mina", 1_001),
+            weight(WeightLevel::User, "mina", 1_001),
             "fair-share.weight-out-of-range",
         ),
-        (weight(PolicyLevel::Site, "", 2), "fair-share.level-unknown"),
-        (weight(PolicyLevel::User, "nobody", 2), "user.not-found"),
+        (weight(WeightLevel::User, "nobody", 2), "user.not-found"),
         (
-            weight(PolicyLevel::Project, "nowhere", 2),
+            weight(WeightLevel::Project, "nowhere", 2),
             "project.not-found",
         ),
     ] {
         assert_eq!(code(weigh(&server, &boss, asked).await), expected);
     }
-    weigh(&server, &boss, weight(PolicyLevel::Domain, "default", 3))
+    weigh(&server, &boss, weight(WeightLevel::Domain, "default", 3))
         .await
         .unwrap();
-    weigh(&server, &boss, weight(PolicyLevel::User, "mina", 2))
+    weigh(&server, &boss, weight(WeightLevel::User, "mina", 2))
         .await
         .unwrap();
     let world = server
@@ -82,7 +81,7 @@ async fn an_administrator_sets_order_and_weights_and_users_do_not() {
         .read_now("look", |view| view.world())
         .unwrap();
     assert_eq!(world.fair.weights.len(), 2);
-    weigh(&server, &boss, weight(PolicyLevel::User, "mina", 1))
+    weigh(&server, &boss, weight(WeightLevel::User, "mina", 1))
         .await
         .unwrap();
     let world = server
@@ -97,7 +96,7 @@ async fn an_administrator_sets_order_and_weights_and_users_do_not() {
     );
     let refused = change(&server, &mina, fair(24), None).await;
     assert_eq!(code(refused), "role.administrator-needed");
-    let own = weight(PolicyLevel::User, "mina", 9);
+    let own = weight(WeightLevel::User, "mina", 9);
     assert_eq!(
         code(weigh(&server, &mina, own).await),
         "role.administrator-needed"
