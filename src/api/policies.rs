@@ -32,7 +32,7 @@ pub struct PolicyUseView {
     /// Null for the site.
     #[schema(value_type = Option<String>, format = Uuid)]
     pub id: Option<Uuid>,
-    /// Name of the domain or the user, `DOMAIN/PROJECT` for a project; empty for the site.
+    /// Name of the domain or the user, `DOMAIN/PROJECT` for a project and its members; empty for the site.
     pub name: String,
 }
 
@@ -133,7 +133,7 @@ pub struct PolicyPatchBody {
 pub struct PolicyUseBody {
     #[schema(value_type = PolicyLevelShape)]
     pub level: PolicyLevel,
-    /// Name or id of the domain, project or user; left out for the site.
+    /// Name or id of the domain, project or user, for members that of their project; left out for the site.
     #[serde(default)]
     pub subject: Option<String>,
 }

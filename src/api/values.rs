@@ -371,11 +371,12 @@ words! {
 }
 
 words! {
-    /// What a policy is attached to, the widest first.
+    /// What a policy is attached to, the widest first; `member` is each member of a project.
     PolicyLevelShape as PolicyLevel of PolicyLevel {
         Site,
         Domain,
         Project,
+        Member,
         User,
     }
 }

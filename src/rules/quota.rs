@@ -1,8 +1,9 @@
 //! Which limit holds for a user: limits stand in named policies, policies are attached to levels, and the strictest
 //! wins. Pure; counts nothing and refuses nothing.
 //!
-//! A level bounds a sum: a domain and a project that of all their members together, a user their own. The site has
-//! no sum of its own: its policy bounds each user by itself, wherever no policy of theirs is stricter.
+//! A level bounds a sum: a domain and a project that of all their members together, a user their own. A member is each
+//! member of a project by themselves, with what they have in that project. The site has no sum of its own: its policy
+//! bounds each user by themselves, wherever no policy of theirs is stricter.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -16,17 +17,26 @@ pub enum PolicyLevel {
     Site,
     Domain,
     Project,
+    /// Each member of a project.
+    Member,
     User,
 }
 
 impl PolicyLevel {
-    pub const ALL: [Self; 4] = [Self::Site, Self::Domain, Self::Project, Self::User];
+    pub const ALL: [Self; 5] = [
+        Self::Site,
+        Self::Domain,
+        Self::Project,
+        Self::Member,
+        Self::User,
+    ];
 
     pub fn word(self) -> &'static str {
         match self {
             Self::Site => "site",
             Self::Domain => "domain",
             Self::Project => "project",
+            Self::Member => "member",
             Self::User => "user",
         }
     }
@@ -290,7 +300,7 @@ impl LimitUsage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScopedPolicy {
     pub level: PolicyLevel,
-    /// Id of the domain, project or user; None for the site.
+    /// Id of the domain, project or user, for members that of their project; None for the site.
     pub subject: Option<Uuid>,
     /// What users call the domain or project; empty for a user and the site.
     pub whose: String,
@@ -304,6 +314,8 @@ pub struct ScopedPolicy {
 pub struct UsageByLevel {
     pub domain: LimitUsage,
     pub project: LimitUsage,
+    /// Of the user in the project.
+    pub member: LimitUsage,
     pub user: LimitUsage,
 }
 
@@ -313,6 +325,7 @@ impl UsageByLevel {
         match level {
             PolicyLevel::Domain => &self.domain,
             PolicyLevel::Project => &self.project,
+            PolicyLevel::Member => &self.member,
             PolicyLevel::Site | PolicyLevel::User => &self.user,
         }
     }
@@ -391,7 +404,7 @@ mod tests {
 
         fn policy(&mut self) -> AttachedPolicy {
             AttachedPolicy {
-                level: PolicyLevel::ALL[self.below(4) as usize],
+                level: PolicyLevel::ALL[self.below(5) as usize],
                 name: format!("p{}", self.below(4)),
                 limits: {
                     let mut limits = PolicyLimits::default();
@@ -415,6 +428,7 @@ mod tests {
                 let sum = match policy.level {
                     PolicyLevel::Site | PolicyLevel::User => usage.user,
                     PolicyLevel::Project => usage.project,
+                    PolicyLevel::Member => usage.member,
                     PolicyLevel::Domain => usage.domain,
                 };
                 let most = policy.limits.get(key);
@@ -432,6 +446,7 @@ mod tests {
             let usage = UsageByLevel {
                 domain: numbers.usage(),
                 project: numbers.usage(),
+                member: numbers.usage(),
                 user: numbers.usage(),
             };
             let number = numbers.below(6);

@@ -60,6 +60,15 @@ test("a policy is written, attached, and its limits hold", async () => {
   await page.click("button:has-text('Attach')");
   await page.locator("li", { hasText: "default/default" }).waitFor();
   assert.equal(await overflow(page), 0);
+  // For each member by themselves, and away again.
+  await page.selectOption("#level", "member");
+  await page.fill("#subject", "default");
+  await page.click("button:has-text('Attach')");
+  await page.locator("li", { hasText: "Each member of project default/default" }).waitFor();
+  assert.equal(await overflow(page), 0);
+  await page.click("li:has-text('Each member') a[href*='/detach']");
+  await page.click("dialog button.dan, dialog form button");
+  await page.locator("[role=status]", { hasText: "class was detached" }).first().waitFor();
 
   house.command("run", "--detach", "--name", "first", "--cpu", "0.4", "host", "sleep", "600");
   await page.goto(`${house.origin}/sessions/new`);

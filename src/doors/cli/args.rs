@@ -1211,7 +1211,7 @@ pub enum PolicyCommand {
     },
 }
 
-/// Limits of a policy. Sums are of a user, or of all members of a project or domain.
+/// Limits of a policy. Sums are of a user, of each member of a project, or of all members of a project or domain.
 #[derive(Debug, Clone, Default, Args)]
 pub struct LimitFlags {
     /// Sessions that wait at once
@@ -1256,6 +1256,9 @@ pub struct PolicyPlace {
     /// All members of this project together
     #[arg(long, value_name = "PROJECT")]
     pub project: Option<String>,
+    /// Each member of this project, with what they have there
+    #[arg(long, value_name = "PROJECT")]
+    pub member_of: Option<String>,
     /// This user
     #[arg(long, value_name = "USER")]
     pub user: Option<String>,

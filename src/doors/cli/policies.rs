@@ -93,10 +93,11 @@ fn path(policy: &str) -> String {
 }
 
 fn of(place: &PolicyPlace) -> (&'static str, Option<&str>) {
-    match (&place.domain, &place.project, &place.user) {
-        (Some(domain), _, _) => ("domain", Some(domain)),
-        (_, Some(project), _) => ("project", Some(project)),
-        (_, _, Some(user)) => ("user", Some(user)),
+    match (&place.domain, &place.project, &place.member_of, &place.user) {
+        (Some(domain), ..) => ("domain", Some(domain)),
+        (_, Some(project), ..) => ("project", Some(project)),
+        (_, _, Some(project), _) => ("member", Some(project)),
+        (.., Some(user)) => ("user", Some(user)),
         _ => ("site", None),
     }
 }

@@ -124,6 +124,7 @@ pub(super) fn level_name(t: Text, level: PolicyLevel) -> &'static str {
         PolicyLevel::Site => t.policies_site(),
         PolicyLevel::Domain => t.projects_domain(),
         PolicyLevel::Project => t.sessions_project(),
+        PolicyLevel::Member => t.policies_member(),
         PolicyLevel::User => t.projects_add_user(),
     }
 }

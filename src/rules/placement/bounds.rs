@@ -1,22 +1,24 @@
-//! What policies bound of sessions that have a place: sums of a user, a project, a domain. Counts while places are given
+//! What policies bound of sessions that have a place: sums of a user, a member, a project, a domain. Counts while places are given
 //! away; a session beyond a limit waits for its own, and holds back no other.
 
 use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
+use crate::names::UserId;
 use crate::quota::{LimitKey, LimitKind, LimitUsage, PolicyLevel, ScopedPolicy};
 use crate::session::Session;
 use crate::world::ClusterSnapshot;
 
-/// Whose sums are bounded together; the site's policy bounds each user by themselves.
-type Account = (PolicyLevel, Uuid);
+/// Whose sums are bounded together: those of a level's subject, for members also of one user; the site's policy bounds
+/// each user by themselves.
+type Account = (PolicyLevel, Uuid, Option<UserId>);
 
 /// Sums of those that a policy bounds; nothing is counted where none does.
 #[derive(Clone, Default)]
 pub(super) struct Bounds<'w> {
     site: Option<&'w ScopedPolicy>,
-    scoped: BTreeMap<Account, &'w ScopedPolicy>,
+    scoped: BTreeMap<(PolicyLevel, Uuid), &'w ScopedPolicy>,
     held: BTreeMap<Account, LimitUsage>,
     /// What those wait for who stand in front.
     owed: BTreeMap<Account, LimitUsage>,
@@ -66,15 +68,18 @@ impl<'w> Bounds<'w> {
         if self.is_empty() {
             return Vec::new();
         }
-        let user = (PolicyLevel::User, session.owner.0);
+        let user = (PolicyLevel::User, session.owner.0, None);
         let mut all: Vec<(Account, &'w ScopedPolicy)> =
             self.site.map(|site| (user, site)).into_iter().collect();
         for account in [
-            (PolicyLevel::Domain, session.domain.0),
-            (PolicyLevel::Project, session.project.0),
+            (PolicyLevel::Domain, session.domain.0, None),
+            (PolicyLevel::Project, session.project.0, None),
+            (PolicyLevel::Member, session.project.0, Some(session.owner)),
             user,
         ] {
-            all.extend(self.scoped.get(&account).map(|policy| (account, *policy)));
+            let (level, subject, _) = account;
+            let policy = self.scoped.get(&(level, subject));
+            all.extend(policy.map(|policy| (account, *policy)));
         }
         all
     }

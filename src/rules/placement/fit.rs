@@ -177,6 +177,8 @@ pub(super) fn limited(hit: &LimitHit<'_>) -> PlacementBlocker {
             blockers::limit_project_sessions(whose, used, limit, policy)
         }
         (PolicyLevel::Project, false) => blockers::limit_project(need, whose, used, limit, policy),
+        (PolicyLevel::Member, true) => blockers::limit_member_sessions(used, limit, whose, policy),
+        (PolicyLevel::Member, false) => blockers::limit_member(need, used, limit, whose, policy),
         (PolicyLevel::Site | PolicyLevel::User, true) => {
             blockers::limit_user_sessions(used, limit, policy)
         }

@@ -69,6 +69,8 @@ fn limits(numbers: &mut Numbers) -> Vec<ScopedPolicy> {
         (PolicyLevel::Domain, id(70)),
         (PolicyLevel::Project, Some(ProjectId::DEFAULT.0)),
         (PolicyLevel::Project, id(71)),
+        (PolicyLevel::Member, Some(ProjectId::DEFAULT.0)),
+        (PolicyLevel::Member, id(71)),
         (PolicyLevel::User, id(1)),
         (PolicyLevel::User, id(2)),
     ] {
@@ -111,6 +113,10 @@ fn beyond(world: &ClusterSnapshot) -> Vec<String> {
                 PolicyLevel::Site => (true, Some(session.owner)),
                 PolicyLevel::Domain => (policy.subject == Some(session.domain.0), None),
                 PolicyLevel::Project => (policy.subject == Some(session.project.0), None),
+                PolicyLevel::Member => (
+                    policy.subject == Some(session.project.0),
+                    Some(session.owner),
+                ),
                 PolicyLevel::User => (policy.subject == Some(session.owner.0), None),
             };
             if own {
@@ -174,6 +180,49 @@ fn a_limit_of_a_project_holds_for_all_of_its_members_and_says_so() {
     assert_eq!(
         why.sentence,
         "It needs 1 GPU; sessions of the project vision hold 1 GPU of at most 1.5 GPU (policy small)."
+    );
+}
+
+#[test]
+fn a_limit_of_each_member_holds_for_each_in_that_project_alone() {
+    let mut world = world(
+        "node a 16 64g 8 | kim 1 1g 1 | kim2 1 1g 1 | kim3 1 1g 1 | lee 1 1g 1 | lee2 1 1g 1",
+    );
+    let project = ProjectId(uuid::Uuid::from_u128(71));
+    for (number, session) in world.sessions.iter_mut().enumerate() {
+        // The third of kim's is in another project.
+        session.owner = UserId(uuid::Uuid::from_u128(if number < 3 { 1 } else { 2 }));
+        if number != 2 {
+            session.project = project;
+        }
+    }
+    let mut limits = PolicyLimits::default();
+    limits.set(LimitKey::Sessions, Some(1));
+    world.limits = vec![ScopedPolicy {
+        level: PolicyLevel::Member,
+        subject: Some(project.0),
+        whose: "vision".into(),
+        name: "students".into(),
+        limits,
+    }];
+    let now = Timestamp::from_millis(1000);
+    let mut placed: Vec<SessionId> = decide(&world, now)
+        .into_iter()
+        .filter_map(|decision| match decision {
+            Decision::Place { session, .. } => Some(session),
+            Decision::End { .. } => None,
+        })
+        .collect();
+    placed.sort_unstable();
+    let mut expected = [0, 2, 3].map(|number: usize| world.sessions[number].id);
+    expected.sort_unstable();
+    assert_eq!(placed, expected);
+    let why = explain_session(&world, &world.sessions[4], now);
+    assert_eq!(why.verdict, Verdict::Wait);
+    assert_eq!(why.blockers[0].code, "limit.member");
+    assert_eq!(
+        why.sentence,
+        "1 of at most 1 sessions for each member of the project vision run (policy students)."
     );
 }
 

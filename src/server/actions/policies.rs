@@ -141,7 +141,7 @@ pub async fn remove(server: &Server, caller: &Caller, which: &str) -> Result<(),
         .await
 }
 
-/// Attaches a policy to the site, a domain, a project or a user, in the place of the one that was there.
+/// Attaches a policy to the site, a domain, a project, each of its members or a user, in the place of the one that was there.
 ///
 /// Errors: `policy.not-found`, `domain.not-found`, `project.not-found`, `user.not-found`.
 pub async fn attach(
@@ -317,7 +317,7 @@ pub(super) fn subject(
             let domain = find_domain(view, subject, which).map_err(at)?;
             (Some(domain.id.0), domain.name.to_string())
         }
-        PolicyLevel::Project => {
+        PolicyLevel::Project | PolicyLevel::Member => {
             let permission = Permission::ProjectsWrite;
             let project = find_project(view, subject, permission, which).map_err(at)?;
             (Some(project.id.0), project.name.to_string())
@@ -333,6 +333,7 @@ pub(super) fn subject(
 pub(super) fn place(level: PolicyLevel, whose: &str) -> String {
     match level {
         PolicyLevel::Site => "site".to_owned(),
+        PolicyLevel::Member => format!("members of {whose}"),
         level => format!("{} {whose}", level.word()),
     }
 }

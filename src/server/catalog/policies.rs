@@ -7,7 +7,7 @@ use rules::quota::{
 };
 use rules::refusals;
 use rules::tenancy::{DomainId, ProjectId};
-use rusqlite::{OptionalExtension as _, Row, ToSql};
+use rusqlite::{OptionalExtension as _, Params, Row};
 use uuid::Uuid;
 
 use super::reader::ReadTransaction;
@@ -30,7 +30,7 @@ pub(crate) struct PolicyUse {
     pub(crate) level: PolicyLevel,
     /// None for the site.
     pub(crate) subject: Option<Uuid>,
-    /// Name of the domain or the user, `DOMAIN/PROJECT` for a project; empty for the site.
+    /// Name of the domain or the user, `DOMAIN/PROJECT` for a project and its members; empty for the site.
     pub(crate) whose: String,
 }
 
@@ -66,7 +66,7 @@ const NAMED: &str = "coalesce(
              from policy_use
              join policy on policy.id = policy_use.policy
              left join domain on subject_kind = 'domain' and domain.id = subject
-             left join project on subject_kind = 'project' and project.id = subject
+             left join project on subject_kind in ('project', 'member') and project.id = subject
              left join domain as home on home.id = project.domain
              left join \"user\" on subject_kind = 'user' and \"user\".id = subject";
 
@@ -80,7 +80,7 @@ pub(crate) struct PolicySubjects {
 
 impl ReadTransaction<'_> {
     /// The policies that are attached to the site and to these subjects, at most one of each level, in no order.
-    /// Costs four steps of an index.
+    /// Costs five steps of an index.
     pub(crate) fn policies_of(
         &self,
         subjects: &PolicySubjects,
@@ -90,7 +90,7 @@ impl ReadTransaction<'_> {
              from policy_use
              join policy on policy.id = policy_use.policy
              where (policy_use.subject_kind, policy_use.subject)
-                 in (values ('site', x''), ('domain', ?1), ('project', ?2), ('user', ?3))",
+                 in (values ('site', x''), ('domain', ?1), ('project', ?2), ('member', ?2), ('user', ?3))",
         )?;
         let rows = statement.query_map(
             [
@@ -112,17 +112,29 @@ impl ReadTransaction<'_> {
     /// What the waiting sessions of a user use of the limits. Costs one visit of each, without reading their
     /// commands.
     pub(crate) fn waiting_of(&self, owner: UserId) -> Result<LimitUsage, Failure> {
-        self.waiting_where("owner = ?1", owner.0.as_bytes())
+        self.waiting_where("owner = ?1", [owner.0.as_bytes()])
+    }
+
+    /// The same of one member in one project.
+    pub(crate) fn waiting_of_member(
+        &self,
+        owner: UserId,
+        project: ProjectId,
+    ) -> Result<LimitUsage, Failure> {
+        self.waiting_where(
+            "owner = ?1 and project = ?2",
+            [owner.0.as_bytes(), project.0.as_bytes()],
+        )
     }
 
     /// The same of all members of a project. Costs one visit of each session that waits.
     pub(crate) fn waiting_in_project(&self, project: ProjectId) -> Result<LimitUsage, Failure> {
-        self.waiting_where("project = ?1", project.0.as_bytes())
+        self.waiting_where("project = ?1", [project.0.as_bytes()])
     }
 
     /// The same of all members of a domain. Costs one visit of each session that waits.
     pub(crate) fn waiting_in_domain(&self, domain: DomainId) -> Result<LimitUsage, Failure> {
-        self.waiting_where("domain = ?1", domain.0.as_bytes())
+        self.waiting_where("domain = ?1", [domain.0.as_bytes()])
     }
 
     /// All policies, by name.
@@ -176,7 +188,7 @@ impl ReadTransaction<'_> {
              from policy_use
              join policy on policy.id = policy_use.policy
              left join domain on subject_kind = 'domain' and domain.id = subject
-             left join project on subject_kind = 'project' and project.id = subject",
+             left join project on subject_kind in ('project', 'member') and project.id = subject",
         )?;
         let rows = statement.query_map([], |row| {
             Ok(ScopedPolicy {
@@ -196,21 +208,33 @@ impl ReadTransaction<'_> {
     pub(crate) fn held_by_user(&self, owner: UserId) -> Result<LimitUsage, Failure> {
         self.held_where(
             "session indexed by session_live_name where owner = ?1",
-            owner.0.as_bytes(),
+            [owner.0.as_bytes()],
+        )
+    }
+
+    /// The same of one member in one project.
+    pub(crate) fn held_by_member(
+        &self,
+        owner: UserId,
+        project: ProjectId,
+    ) -> Result<LimitUsage, Failure> {
+        self.held_where(
+            "session indexed by session_live_name where owner = ?1 and project = ?2",
+            [owner.0.as_bytes(), project.0.as_bytes()],
         )
     }
 
     /// The same of all members of a project. Costs one visit of each live session.
     pub(crate) fn held_in_project(&self, project: ProjectId) -> Result<LimitUsage, Failure> {
-        self.held_where("session where project = ?1", project.0.as_bytes())
+        self.held_where("session where project = ?1", [project.0.as_bytes()])
     }
 
     /// The same of all members of a domain.
     pub(crate) fn held_in_domain(&self, domain: DomainId) -> Result<LimitUsage, Failure> {
-        self.held_where("session where domain = ?1", domain.0.as_bytes())
+        self.held_where("session where domain = ?1", [domain.0.as_bytes()])
     }
 
-    fn held_where(&self, whose: &str, subject: impl ToSql) -> Result<LimitUsage, Failure> {
+    fn held_where(&self, whose: &str, subjects: impl Params) -> Result<LimitUsage, Failure> {
         Ok(self
             .connection
             .prepare_cached(&format!(
@@ -218,7 +242,7 @@ impl ReadTransaction<'_> {
                         coalesce(sum(cpu), 0) as cpu, coalesce(sum(memory), 0) as memory
                  from {whose} and state <> 'ended' and state <> 'pending'"
             ))?
-            .query_row([subject], |row| {
+            .query_row(subjects, |row| {
                 Ok(LimitUsage {
                     sessions: value::unsigned(row, "sessions")?,
                     gpu: value::unsigned(row, "gpu")?,
@@ -229,7 +253,7 @@ impl ReadTransaction<'_> {
             })?)
     }
 
-    fn waiting_where(&self, whose: &str, subject: impl ToSql) -> Result<LimitUsage, Failure> {
+    fn waiting_where(&self, whose: &str, subjects: impl Params) -> Result<LimitUsage, Failure> {
         Ok(self
             .connection
             .prepare_cached(&format!(
@@ -238,7 +262,7 @@ impl ReadTransaction<'_> {
                  from session
                  where {whose} and state = 'pending'"
             ))?
-            .query_row([subject], |row| {
+            .query_row(subjects, |row| {
                 Ok(LimitUsage {
                     waiting: value::unsigned(row, "waiting")?,
                     waiting_bytes: value::unsigned(row, "bytes")?,

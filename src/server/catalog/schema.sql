@@ -227,9 +227,10 @@ CREATE TABLE policy (
     generation integer not null
 ) strict;
 
-CREATE TABLE policy_use (
-    subject_kind text not null check (subject_kind in ('site', 'domain', 'project', 'user')),
-    -- Empty for the site.
+CREATE TABLE "policy_use" (
+    subject_kind text not null
+        check (subject_kind in ('site', 'domain', 'project', 'member', 'user')),
+    -- Empty for the site, that of the project for members.
     subject blob not null,
     policy blob not null references policy (id),
     primary key (subject_kind, subject)

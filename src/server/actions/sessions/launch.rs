@@ -173,12 +173,17 @@ fn limits_of(
     if limited(PolicyLevel::Project) {
         usage.project = rows.waiting_in_project(subjects.project)?;
     }
+    if limited(PolicyLevel::Member) {
+        usage.member = rows.waiting_of_member(subjects.user, subjects.project)?;
+    }
     if limited(PolicyLevel::Domain) {
         usage.domain = rows.waiting_in_domain(subjects.domain)?;
     }
     if counted == CountedUse::All {
         usage.user = usage.user.plus(rows.held_by_user(subjects.user)?);
         usage.project = usage.project.plus(rows.held_in_project(subjects.project)?);
+        let member = rows.held_by_member(subjects.user, subjects.project)?;
+        usage.member = usage.member.plus(member);
         usage.domain = usage.domain.plus(rows.held_in_domain(subjects.domain)?);
     }
     Ok(quota::effective(&attached, &usage))
@@ -318,7 +323,7 @@ fn refuse_full(
             (PolicyLevel::Site | PolicyLevel::User, _) => {
                 refusals::queue_own_too_large(limit.used + asked, limit.value)
             }
-            (PolicyLevel::Domain | PolicyLevel::Project, _) => {
+            (PolicyLevel::Domain | PolicyLevel::Project | PolicyLevel::Member, _) => {
                 refusals::limit_reached(&limit.policy, limit.value, limit.key.word(), limit.used)
             }
         };

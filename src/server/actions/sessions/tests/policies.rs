@@ -2,7 +2,7 @@
 //! their members together, the strictest of them.
 
 use rules::names::UserId;
-use rules::quota::{PolicyLevel, PolicyLimits};
+use rules::quota::{LimitKey, PolicyLevel, PolicyLimits};
 use rules::tenancy::{DomainId, ProjectId};
 
 use super::*;
@@ -116,6 +116,40 @@ async fn the_strictest_of_user_project_and_domain_holds() {
     assert_eq!(refused.code, "limit.reached");
     assert_eq!(refused.values["used"], "5");
     assert_eq!(refused.values["limit"], "4");
+}
+
+#[tokio::test]
+async fn each_member_of_a_project_has_the_limit_by_themselves_and_there_alone() {
+    let server = server();
+    let kim = user(&server, "kim", Role::User);
+    let lee = user(&server, "lee", Role::User);
+    let project = ProjectId::DEFAULT.0.as_bytes().to_vec();
+    attach(&server, "member", project, r#"{"waiting":2}"#);
+    for user in [&kim, &lee] {
+        assert_eq!(limit_of(&server, user, 2).await, None);
+        let full = Some("limit.reached".to_owned());
+        assert_eq!(limit_of(&server, user, 1).await, full);
+    }
+    let subjects = PolicySubjects {
+        domain: DomainId::DEFAULT,
+        project: ProjectId::DEFAULT,
+        user: kim.subject.user,
+    };
+    let (elsewhere, here) = server
+        .catalog()
+        .read_now("look", |view| {
+            let other = ProjectId(uuid::Uuid::from_u128(9));
+            let elsewhere = view.waiting_of_member(subjects.user, other)?;
+            Ok((elsewhere, launch::effective_limits(view, &subjects)?))
+        })
+        .unwrap();
+    assert_eq!(elsewhere.waiting, 0, "what waits in another project");
+    let waiting = here.iter().find(|one| one.key == LimitKey::Waiting);
+    let waiting = waiting.expect("a limit of what waits");
+    assert_eq!(
+        (waiting.level, waiting.value, waiting.used, waiting.left),
+        (PolicyLevel::Member, 2, 2, 0)
+    );
 }
 
 #[tokio::test]
