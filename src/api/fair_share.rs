@@ -1,10 +1,11 @@
 //! The order of the queue, and fair share: who is served next, and why. Decides nothing.
 
-use rules::fair_share::{QueueOrder, WeightLevel};
+use rules::fair_share::QueueOrder;
+use rules::quota::TenantLevel;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::values::{QueueOrderShape, WeightLevelShape};
+use crate::values::{QueueOrderShape, TenantLevelShape};
 
 /// The order that holds, and what fair share goes by.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -24,8 +25,8 @@ pub struct FairShareView {
 /// A domain, a project, or a user in a project.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FairShareItem {
-    #[schema(value_type = WeightLevelShape)]
-    pub level: WeightLevel,
+    #[schema(value_type = TenantLevelShape)]
+    pub level: TenantLevel,
     pub domain: String,
     /// Empty for a domain.
     pub project: String,
@@ -56,8 +57,8 @@ pub struct FairSharePatchBody {
 #[schema(as = FairWeight)]
 #[serde(deny_unknown_fields)]
 pub struct FairWeightBody {
-    #[schema(value_type = WeightLevelShape)]
-    pub level: WeightLevel,
+    #[schema(value_type = TenantLevelShape)]
+    pub level: TenantLevel,
     /// Name or id of the domain, project or user.
     pub subject: String,
     /// 1 is the usual one.

@@ -2,6 +2,7 @@
 //! them, the pages show them, the API writes them, its document describes them, and the CLI reads them back.
 //! Pure: reads no clock, file or row, and checks nothing that a type cannot say.
 
+pub mod allowances;
 pub mod certificates;
 pub mod events;
 pub mod fair_share;

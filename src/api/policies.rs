@@ -2,7 +2,7 @@
 
 use rules::object::Object;
 use rules::quota::{EffectiveLimit, LimitKey, PolicyLevel, PolicyLimits};
-use rules::units::{Bytes, CpuShare, GpuShare};
+use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -156,6 +156,9 @@ pub struct EffectiveLimitView {
     pub level: PolicyLevel,
     /// Name of the policy; empty where none says anything and the built-in limit holds.
     pub policy: String,
+    /// When the allowance ends that raised it; null for what the policy says itself.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub until: Option<Timestamp>,
 }
 
 impl From<EffectiveLimit> for EffectiveLimitView {
@@ -170,6 +173,7 @@ impl From<EffectiveLimit> for EffectiveLimitView {
             used_text: key.told(limit.used),
             level: limit.level,
             policy: limit.policy,
+            until: limit.until,
         }
     }
 }

@@ -8,8 +8,8 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
-    certificates, events, fair_share, gpus, history, images, invitations, nodes, notices,
-    operations, policies, problem, rosters, sessions, settings, tenancy, usage, users,
+    allowances, certificates, events, fair_share, gpus, history, images, invitations, nodes,
+    notices, operations, policies, problem, rosters, sessions, settings, tenancy, usage, users,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -66,6 +66,7 @@ fn named() -> Schemas {
     collect::<policies::NewPolicyBody>(&mut all);
     collect::<policies::PolicyPatchBody>(&mut all);
     collect::<policies::PolicyUseBody>(&mut all);
+    collect::<allowances::NewAllowanceBody>(&mut all);
     collect::<usage::Usage>(&mut all);
     collect::<fair_share::FairShareView>(&mut all);
     collect::<fair_share::FairSharePatchBody>(&mut all);
@@ -109,6 +110,7 @@ fn pages(all: &mut Schemas) {
     page::<rosters::RosterView>(all);
     page::<policies::PolicyView>(all);
     page::<policies::EffectiveLimitView>(all);
+    page::<allowances::AllowanceView>(all);
     page::<invitations::InvitationView>(all);
 }
 

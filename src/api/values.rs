@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use rules::blocker::PlacementBlocker;
-use rules::fair_share::{QueueOrder, WeightLevel};
+use rules::fair_share::QueueOrder;
 use rules::grants::GrantRole;
 use rules::image::CatalogImage;
 use rules::messages::DeviceUse;
@@ -14,7 +14,7 @@ use rules::placement::explain::{
 };
 use rules::placement::{Explanation, Verdict};
 use rules::policy::{SharePolicy, Spreading};
-use rules::quota::PolicyLevel;
+use rules::quota::{PolicyLevel, TenantLevel};
 use rules::reason::Reason;
 use rules::resources::{Demand, DeviceShare};
 use rules::self_test::{Statement, TestFinding};
@@ -362,8 +362,8 @@ words! {
 }
 
 words! {
-    /// What has a weight, the widest first.
-    WeightLevelShape as WeightLevel of WeightLevel {
+    /// Whose weight or allowance it is, the widest first.
+    TenantLevelShape as TenantLevel of TenantLevel {
         Domain,
         Project,
         User,

@@ -1,6 +1,7 @@
 //! The REST API below /api/v1 and the probes: parses JSON, calls `server::actions`, answers JSON. One
 //! handler a route, one call a handler; every rule about who may do what is behind that call.
 
+mod allowances;
 mod authentication;
 mod body;
 mod certificates;
@@ -171,6 +172,14 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route(
             "/policies/{id}/uses",
             put(policies::attach).delete(policies::detach),
+        )
+        .route(
+            "/allowances",
+            get(allowances::list).post(allowances::create),
+        )
+        .route(
+            "/allowances/{id}",
+            get(allowances::get).delete(allowances::remove),
         )
         .route("/effective-limits", get(policies::effective))
         .route(

@@ -2,6 +2,7 @@
 //! the API, prints the answer, returns an exit code. Never touches the catalog or a container.
 
 mod address;
+mod allowances;
 mod answer;
 pub mod args;
 mod certificates;
@@ -195,6 +196,7 @@ async fn execute(
         Command::Job(request) => images::job(&client, view, request).await,
         Command::User(request) => users::user(&client, view, request).await,
         Command::Policy(request) => policies::policy(&client, view, request).await,
+        Command::Allowance(request) => allowances::allowance(&client, view, request).await,
         Command::FairShare(request) => fair_share::fair_share(&client, view, request).await,
         Command::Limits { user, project } => {
             policies::limits(&client, view, user.as_deref(), project.as_deref()).await

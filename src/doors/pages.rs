@@ -2,6 +2,7 @@
 //! Never decides what a user may do, and never talks to the catalog or a node.
 
 pub mod about;
+pub mod allowances;
 pub mod assets;
 pub mod attention;
 pub mod authentication;
@@ -233,6 +234,7 @@ pub fn router(
         .merge(departure::router())
         .merge(rosters::router())
         .merge(invitations::router())
+        .merge(allowances::router())
         .merge(policies::router())
         .merge(fair_share::router())
         .merge(role_forms::router())
@@ -407,6 +409,8 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "member-added" => t.projects_member_added(of),
         "member-removed" => t.projects_member_removed().to_owned(),
         "roster-undone" => t.rosters_undone_now(of.parse::<u64>().unwrap_or_default()),
+        "allowance-added" => t.allowances_added_now(of),
+        "allowance-ended" => t.allowances_ended_now().to_owned(),
         "fair-changed" => t.fair_changed_now().to_owned(),
         "fair-weighed" => t.fair_weighed_now(of),
         "policy-changed" => t.policies_changed_now(of),

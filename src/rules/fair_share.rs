@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::metering::UsageSum;
 use crate::names::UserId;
-use crate::quota::PolicyLevel;
+use crate::quota::TenantLevel;
 use crate::tenancy::{DomainId, ProjectId};
 
 /// In which order waiting sessions are looked at.
@@ -45,39 +45,6 @@ impl QueueOrder {
     }
 }
 
-/// What has a weight, the widest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum WeightLevel {
-    Domain,
-    Project,
-    User,
-}
-
-impl WeightLevel {
-    pub const ALL: [Self; 3] = [Self::Domain, Self::Project, Self::User];
-
-    /// As rows and addresses write it.
-    pub fn word(self) -> &'static str {
-        PolicyLevel::from(self).word()
-    }
-
-    /// The level of a word; None for what is none.
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|level| level.word() == word)
-    }
-}
-
-impl From<WeightLevel> for PolicyLevel {
-    fn from(level: WeightLevel) -> Self {
-        match level {
-            WeightLevel::Domain => Self::Domain,
-            WeightLevel::Project => Self::Project,
-            WeightLevel::User => Self::User,
-        }
-    }
-}
-
 /// The largest weight. Higher: one user starves all others for weeks. Lower: a site cannot say what it means.
 pub const MAX_WEIGHT: u32 = 1_000;
 
@@ -94,7 +61,7 @@ pub struct FairLeaf {
 pub struct FairShares {
     /// Weights other than 1, of domains, projects and users; a user has the same in each project.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub weights: Vec<(WeightLevel, Uuid, u32)>,
+    pub weights: Vec<(TenantLevel, Uuid, u32)>,
     /// What each user used in each project, in millionths of the cluster for an hour; decayed with its age.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub past: Vec<(FairLeaf, u64)>,

@@ -59,6 +59,8 @@ id!(/// One roster that was taken in.
     RosterId, roster_id_invalid);
 id!(/// One policy: a named set of limits.
     PolicyId, policy_id_invalid);
+id!(/// One allowance: limits that are raised for a while.
+    AllowanceId, allowance_id_invalid);
 id!(/// One link by which accounts join a project.
     InvitationId, invitation_id_invalid);
 id!(/// One resumable upload.

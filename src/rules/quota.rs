@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::units::{Bytes, CpuShare, GpuShare};
+use crate::units::{Bytes, CpuShare, GpuShare, Timestamp};
 
 /// What a policy is attached to, the widest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -43,6 +43,51 @@ impl PolicyLevel {
 
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.word() == word)
+    }
+}
+
+/// Whose weight or allowance it is, the widest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TenantLevel {
+    Domain,
+    Project,
+    User,
+}
+
+impl TenantLevel {
+    pub const ALL: [Self; 3] = [Self::Domain, Self::Project, Self::User];
+
+    /// As rows and addresses write it.
+    pub fn word(self) -> &'static str {
+        PolicyLevel::from(self).word()
+    }
+
+    /// The level of a word; None for what is none.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.word() == word)
+    }
+}
+
+impl From<TenantLevel> for PolicyLevel {
+    fn from(level: TenantLevel) -> Self {
+        match level {
+            TenantLevel::Domain => Self::Domain,
+            TenantLevel::Project => Self::Project,
+            TenantLevel::User => Self::User,
+        }
+    }
+}
+
+impl TenantLevel {
+    /// Whose allowance raises what a policy of that level bounds: a user's raises all that bounds each user by
+    /// themselves.
+    pub fn that_raises(level: PolicyLevel) -> Self {
+        match level {
+            PolicyLevel::Domain => Self::Domain,
+            PolicyLevel::Project => Self::Project,
+            PolicyLevel::Site | PolicyLevel::Member | PolicyLevel::User => Self::User,
+        }
     }
 }
 
@@ -242,7 +287,40 @@ pub struct AttachedPolicy {
     pub level: PolicyLevel,
     /// What the administrator calls it.
     pub name: String,
+    /// Raised by what `raised` names.
     pub limits: PolicyLimits,
+    /// Limits that an allowance raised, and until when.
+    pub raised: Vec<(LimitKey, Timestamp)>,
+}
+
+impl AttachedPolicy {
+    /// Raises the limits that the allowance names and the policy has, where it is of those whom the policy bounds.
+    /// Lowers none.
+    pub fn raise(&mut self, by: &Allowance) {
+        if by.level != TenantLevel::that_raises(self.level) {
+            return;
+        }
+        for key in LimitKey::ALL {
+            let (Some(limit), Some(more)) = (self.limits.get(key), by.limits.get(key)) else {
+                continue;
+            };
+            if more > limit {
+                self.limits.set(key, Some(more));
+                self.raised.retain(|(one, _)| *one != key);
+                self.raised.push((key, by.until));
+            }
+        }
+    }
+}
+
+/// Limits of a domain, a project or a user that are raised for a while.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allowance {
+    pub level: TenantLevel,
+    /// Id of the domain, project or user.
+    pub subject: Uuid,
+    pub limits: PolicyLimits,
+    pub until: Timestamp,
 }
 
 /// What is in use, by limit; limits of one session have no sum.
@@ -343,6 +421,8 @@ pub struct EffectiveLimit {
     pub level: PolicyLevel,
     /// Name of the policy.
     pub policy: String,
+    /// When the allowance ends that raised it; None for what the policy says itself.
+    pub until: Option<Timestamp>,
 }
 
 /// Gives for each key the limit that leaves the least, in the order of the keys; a key of which no policy says
@@ -367,6 +447,11 @@ pub fn effective(attached: &[AttachedPolicy], usage: &UsageByLevel) -> Vec<Effec
                 left,
                 level: policy.level,
                 policy: policy.name.clone(),
+                until: policy
+                    .raised
+                    .iter()
+                    .find(|(raised, _)| *raised == key)
+                    .map(|(_, until)| *until),
             })
     };
     LimitKey::ALL.into_iter().filter_map(strictest).collect()
@@ -413,6 +498,7 @@ mod tests {
                     }
                     limits
                 },
+                raised: Vec::new(),
             }
         }
     }
@@ -485,6 +571,46 @@ mod tests {
             }
         }
         assert!(limited > 5000, "only {limited} limits");
+    }
+
+    #[test]
+    fn an_allowance_raises_what_bounds_its_subject_and_lowers_nothing() {
+        let until = Timestamp::from_millis(5_000);
+        let limits = |gpu, sessions| PolicyLimits {
+            gpu,
+            sessions,
+            ..PolicyLimits::NONE
+        };
+        let mut raised = 0;
+        for level in PolicyLevel::ALL {
+            for of in TenantLevel::ALL {
+                let mut policy = AttachedPolicy {
+                    level,
+                    name: "usual".into(),
+                    limits: limits(Some(100), Some(3)),
+                    raised: Vec::new(),
+                };
+                policy.raise(&Allowance {
+                    level: of,
+                    subject: Uuid::nil(),
+                    limits: PolicyLimits {
+                        cpu: Some(9),
+                        ..limits(Some(400), Some(2))
+                    },
+                    until,
+                });
+                let is_own = of == TenantLevel::that_raises(level);
+                let expected = if is_own { 400 } else { 100 };
+                // Fewer sessions than the policy has, and cores of which it says nothing, change nothing.
+                assert_eq!(policy.limits, limits(Some(expected), Some(3)), "{level:?}");
+                let found = effective(&[policy], &UsageByLevel::default());
+                let until_of = |key| found.iter().find(|one| one.key == key).unwrap().until;
+                assert_eq!(until_of(LimitKey::Gpu), is_own.then_some(until));
+                assert_eq!(until_of(LimitKey::Sessions), None);
+                raised += usize::from(is_own);
+            }
+        }
+        assert_eq!(raised, PolicyLevel::ALL.len());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::fair_share::{FairShares, WholeCluster};
 use crate::names::{BootId, NodeId, SessionId, UserId};
 use crate::policy::SharePolicy;
-use crate::quota::ScopedPolicy;
+use crate::quota::{Allowance, ScopedPolicy};
 use crate::reason::Reason;
 use crate::resources::{Capacity, Used};
 use crate::session::{Outcome, Session};
@@ -29,6 +29,9 @@ pub struct ClusterSnapshot {
     /// Policies that bound sums of what has a place, at most one of each subject.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<ScopedPolicy>,
+    /// What raises them for a while.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowances: Vec<Allowance>,
     /// What fair share goes by; empty for every other order.
     #[serde(default)]
     pub fair: FairShares,

@@ -13,6 +13,7 @@ use crate::catalog::request_key::RequestKey;
 use crate::{Failure, ServerFault};
 
 mod accounts;
+pub mod allowances;
 pub mod attention;
 pub mod backups;
 pub mod certificates;

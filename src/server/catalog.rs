@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use crate::{Failure, ServerFault};
 
 pub(crate) mod acceptance;
+pub(crate) mod allowances;
 mod containers;
 pub(crate) mod controller_pass;
 pub(crate) mod copy;

@@ -92,11 +92,51 @@ test("a policy is written, attached, and its limits hold", async () => {
   await context.close();
 });
 
+test("a limit is raised for a while, said where limits are, and ended", async () => {
+  const context = await browser.newContext({ storageState: state, locale: "en-US" });
+  const page = await context.newPage();
+  await page.goto(`${house.origin}/policies`);
+  await page.click("a[href='/allowances']");
+  await page.locator("#list", { hasText: "No allowances" }).waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.fill("#subject", PERSON.name);
+  await page.selectOption("#key", "waiting");
+  await page.fill("#value", "2000");
+  await page.fill("#time", "soon");
+  await page.fill("#reason", "a sweep");
+  await page.click("button:has-text('Raise limit')");
+  await page.locator("#time[aria-invalid=true]").waitFor();
+  assert.equal(await page.inputValue("#value"), "2000");
+  assert.equal(await page.inputValue("#key"), "waiting");
+  await page.fill("#time", "3d");
+  await page.click("button:has-text('Raise limit')");
+  await page.locator("[role=status]", { hasText: "is raised" }).first().waitFor();
+  const row = page.locator("#list tr", { hasText: "a sweep" });
+  assert.match(await row.innerText(), /Waiting sessions: 2000\s+\d+ \w{3} \d\d:\d\d/);
+  assert.deepEqual(await violations(page), []);
+  assert.equal(await overflow(page), 0);
+  await page.goto(`${house.origin}/users/${PERSON.name}`);
+  const limits = page.locator("section", { has: page.locator("#u4") });
+  assert.match(await limits.innerText(), /of 2000 · allowance until/);
+  await page.goto(`${house.origin}/events`);
+  await page.locator("#list", { hasText: "has higher limits for a while" }).waitFor();
+  await page.goto(`${house.origin}/allowances`);
+  await row.locator("a[href$='/end']").click();
+  await page.click("dialog form button");
+  await page.locator("[role=status]", { hasText: "was ended" }).first().waitFor();
+  await page.locator("#list", { hasText: "No allowances" }).waitFor();
+  await context.close();
+});
+
 test("pages of policies stand on a phone, in Korean and in the dark", async () => {
   const phone = { viewport: { width: 390, height: 844 }, locale: "ko-KR", colorScheme: "dark" };
   const context = await browser.newContext({ storageState: state, ...phone });
   const page = await context.newPage();
-  for (const path of ["/policies", "/policies/default"]) {
+  house.command(
+    ...["allowance", "create", "--project", "default", "--gpu", "4", "--memory", "64g"],
+    ...["--for", "3d", "--reason", "논문 마감"],
+  );
+  for (const path of ["/policies", "/policies/default", "/allowances"]) {
     await page.goto(house.origin + path);
     await page.locator("h1").waitFor();
     assert.equal(await overflow(page), 0, path);

@@ -219,6 +219,9 @@ pub enum Command {
     /// Policies: named limits, attached to the site, a domain, a project or a user
     #[command(subcommand, visible_alias = "policies")]
     Policy(PolicyCommand),
+    /// Limits of a domain, a project or a user that are raised for a while
+    #[command(subcommand, visible_alias = "allowances")]
+    Allowance(AllowanceCommand),
     /// The order of the queue, weights, and where users stand by fair share
     #[command(subcommand)]
     FairShare(FairShareCommand),
@@ -1265,6 +1268,33 @@ pub struct PolicyPlace {
 }
 
 #[derive(Debug, Subcommand)]
+pub enum AllowanceCommand {
+    /// List allowances, the one that ends first first
+    Ls,
+    /// Raise limits of a domain, a project or a user for a while
+    #[command(after_help = "Examples:\n  \
+        fardel allowance create --user mina --gpu 4 --for 3d --reason \"paper deadline\"\n  \
+        fardel allowance create --project ml-2027 --gpu 16 --sessions 80 --for 12h")]
+    Create {
+        #[command(flatten)]
+        of: TenantPlace,
+        #[command(flatten)]
+        limits: LimitFlags,
+        /// After how long it ends, such as 3d; at most 365d
+        #[arg(long = "for", value_name = "TIME")]
+        time: String,
+        /// Why, for those who read the list
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        reason: String,
+    },
+    /// End allowances before their time
+    Rm {
+        #[arg(value_name = "ALLOWANCE", required = true)]
+        allowances: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
 pub enum FairShareCommand {
     /// List domains, projects and users with their weights and their use
     Ls,
@@ -1285,14 +1315,14 @@ pub enum FairShareCommand {
         #[arg(value_name = "WEIGHT")]
         weight: u32,
         #[command(flatten)]
-        place: WeightPlace,
+        place: TenantPlace,
     },
 }
 
-/// What a weight is of.
+/// Whose weight or allowance it is.
 #[derive(Debug, Clone, Args)]
 #[group(required = true, multiple = false)]
-pub struct WeightPlace {
+pub struct TenantPlace {
     #[arg(long, value_name = "DOMAIN")]
     pub domain: Option<String>,
     #[arg(long, value_name = "PROJECT")]

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use api::allowances::AllowanceView;
 use api::events::EventView;
 use api::fair_share::FairShareItem;
 use api::gpus::Gpu;
@@ -340,6 +341,17 @@ pub(super) const HISTORY: &[Column<HistoryPoint>] = &[
     column("WATTS", 9, |r, _| two(r.watts)),
 ];
 
+pub(super) const ALLOWANCES: &[Column<AllowanceView>] = &[
+    column("FOR", 0, |r, _| format!("{} {}", r.level.word(), r.name)),
+    column("LIMITS", 0, |r, _| {
+        dash(&PolicyLimits::from(r.limits).told())
+    }),
+    column("UNTIL", 1, |r, _| r.until.to_string()),
+    column("REASON", 3, |r, _| dash(&r.reason)),
+    column("BY", 4, |r, _| r.actor.clone()),
+    column("ID", 2, |r, _| r.id.to_string()),
+];
+
 pub(super) const FAIR_SHARE: &[Column<FairShareItem>] = &[
     column("LEVEL", 0, |r, _| r.level.word().to_owned()),
     column("DOMAIN", 2, |r, _| dash(&r.domain)),
@@ -505,6 +517,7 @@ pub(super) const LIMITS: &[Column<EffectiveLimitView>] = &[
     column("OF", 0, |r, _| r.limit_text.clone()),
     column("POLICY", 1, |r, _| dash(&r.policy)),
     column("LEVEL", 1, |r, _| r.level.word().to_owned()),
+    column("RAISED UNTIL", 2, |r, _| maybe(r.until.as_ref())),
 ];
 
 pub(super) const INVITATIONS: &[Column<InvitationView>] = &[

@@ -3,7 +3,7 @@
 use hyper::Method;
 use serde_json::{Map, Value, json};
 
-use super::args::{FairShareCommand, WeightPlace};
+use super::args::{FairShareCommand, TenantPlace};
 use super::client::{Extra, HttpClient};
 use super::error::CliError;
 use super::output::OutputStyle;
@@ -58,7 +58,7 @@ pub(super) async fn fair_share(
     Ok(0)
 }
 
-fn of(place: &WeightPlace) -> (&'static str, &str) {
+pub(super) fn of(place: &TenantPlace) -> (&'static str, &str) {
     match (&place.domain, &place.project, &place.user) {
         (Some(domain), _, _) => ("domain", domain),
         (_, Some(project), _) => ("project", project),

@@ -200,6 +200,13 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("policy attach", "정책을 연결합니다. 있던 정책을 대신합니다"),
     ("policy detach", "정책 연결을 해제합니다"),
     (
+        "allowance",
+        "추가 한도: 도메인, 프로젝트, 사용자의 한도를 한동안 올립니다",
+    ),
+    ("allowance ls", "추가 한도를 먼저 끝나는 순서로 나열합니다"),
+    ("allowance create", "정한 때까지 한도를 올립니다"),
+    ("allowance rm", "추가 한도를 일찍 끝냅니다"),
+    (
         "limits",
         "적용되는 한도와 그 한도가 어느 정책에서 왔는지 보여 줍니다",
     ),

@@ -103,7 +103,7 @@ fn of(place: &PolicyPlace) -> (&'static str, Option<&str>) {
 }
 
 /// The limits before, with those that the flags name; `none` takes one out.
-fn said(flags: &LimitFlags, mut before: Map<String, Value>) -> Result<Value, CliError> {
+pub(super) fn said(flags: &LimitFlags, mut before: Map<String, Value>) -> Result<Value, CliError> {
     let number = |text: &str| text.parse::<u64>().map(Value::from).ok();
     let bytes = |text: &str| Some(Value::from(Bytes::parse(text).ok()?.0));
     let gpu = |text: &str| serde_json::to_value(GpuShare::parse(text).ok()?).ok();

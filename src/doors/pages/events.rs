@@ -493,6 +493,9 @@ fn object(event: &EventView, found: &EventPage) -> (String, Option<String>) {
         "system" if event.code.starts_with("policy.") => {
             (id.clone(), Some(format!("/policies/{id}")))
         }
+        "system" if event.code.starts_with("allowance.") => {
+            (id.clone(), Some("/allowances".to_owned()))
+        }
         "system" if event.code == "settings.changed" => {
             (id.clone(), Some(format!("/system/settings#{id}")))
         }
@@ -555,6 +558,9 @@ fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>) {
         "user.departed" => t.events_user_departed(),
         "queue.order-changed" => t.events_queue_order(),
         "queue.weight-changed" => t.events_queue_weight(),
+        "allowance.added" => t.events_allowance_added(),
+        "allowance.removed" => t.events_allowance_removed(),
+        "allowance.ended" => t.events_allowance_ended(),
         "policy.added" => t.events_policy_added(),
         "policy.changed" => t.events_policy_changed(),
         "policy.removed" => t.events_policy_removed(),

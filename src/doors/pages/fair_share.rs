@@ -7,8 +7,9 @@ use axum::extract::{Form, Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::{get, post};
-use rules::fair_share::{QueueOrder, WeightLevel};
+use rules::fair_share::QueueOrder;
 use rules::permissions::Permission;
+use rules::quota::TenantLevel;
 use rules::refusal::Refusal;
 use serde::Deserialize;
 use server::Failure;
@@ -32,7 +33,7 @@ use crate::doors::text::Text;
 const PATH: &str = "/fair-share";
 const WEIGHTS: &str = "/fair-share/weights";
 const FILTERS: [&str; 1] = ["q"];
-const LEVELS: [WeightLevel; 3] = [WeightLevel::User, WeightLevel::Project, WeightLevel::Domain];
+const LEVELS: [TenantLevel; 3] = [TenantLevel::User, TenantLevel::Project, TenantLevel::Domain];
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/fair_share.html", blocks = ["list"])]
@@ -186,7 +187,7 @@ async fn read(
         ],
     };
     let chosen = QueueOrder::parse(&typed.order).unwrap_or(order);
-    let level = WeightLevel::parse(&typed.level).unwrap_or(WeightLevel::User);
+    let level = TenantLevel::parse(&typed.level).unwrap_or(TenantLevel::User);
     Ok(FairSharePage {
         t,
         f: layout(console, visit, caller, Nav::FairShare),
@@ -235,9 +236,9 @@ fn columns(t: Text) -> Vec<TableColumn> {
 /// The last part of an account's name.
 fn own_name(item: &FairShareItem) -> &str {
     match item.level {
-        WeightLevel::User => &item.user,
-        WeightLevel::Project => &item.project,
-        WeightLevel::Domain => &item.domain,
+        TenantLevel::User => &item.user,
+        TenantLevel::Project => &item.project,
+        TenantLevel::Domain => &item.domain,
     }
 }
 
@@ -260,9 +261,9 @@ fn cell(t: Text, key: &str, item: &FairShareItem, several: bool) -> TableCell {
         "name" => TableCell::Text {
             text: own_name(item).to_owned(),
             note: match (item.level, several) {
-                (WeightLevel::User, true) => format!("{}/{}", item.domain, item.project),
-                (WeightLevel::User, false) => item.project.clone(),
-                (WeightLevel::Project, true) => item.domain.clone(),
+                (TenantLevel::User, true) => format!("{}/{}", item.domain, item.project),
+                (TenantLevel::User, false) => item.project.clone(),
+                (TenantLevel::Project, true) => item.domain.clone(),
                 _ => String::new(),
             },
         },
@@ -312,7 +313,7 @@ async fn weigh(
     Form(sent): Form<TypedFairShare>,
 ) -> Response {
     let asked = FairWeightBody {
-        level: WeightLevel::parse(&sent.level).unwrap_or(WeightLevel::User),
+        level: TenantLevel::parse(&sent.level).unwrap_or(TenantLevel::User),
         subject: sent.subject.trim().to_owned(),
         weight: sent.weight.trim().parse().unwrap_or(0),
     };

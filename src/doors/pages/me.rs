@@ -187,9 +187,9 @@ fn limit(visit: &RequestContext, limit: &EffectiveLimitView) -> Option<(&'static
     Some(super::user::limit(
         visit,
         key,
-        limit.used,
-        limit.limit,
+        [limit.used, limit.limit],
         &limit.policy,
+        limit.until,
     ))
 }
 

@@ -455,7 +455,7 @@ fn example(key: LimitKey) -> &'static str {
 }
 
 /// What was typed into a field; None for nothing. Errors: `policy.limit-invalid` at the field.
-fn read(key: LimitKey, text: &str) -> Result<Option<u64>, Refusal> {
+pub(super) fn read(key: LimitKey, text: &str) -> Result<Option<u64>, Refusal> {
     let text = text.trim();
     if text.is_empty() {
         return Ok(None);

@@ -293,22 +293,25 @@ fn limits(visit: &RequestContext, profile: &UserProfile) -> Vec<(&'static str, S
         .map(|gpus| (t.users_limit_gpus(), gpus))
         .into_iter()
         .collect();
-    rows.extend(
-        profile
-            .limits
-            .iter()
-            .map(|one| limit(visit, one.key, one.used, one.value, &one.policy)),
-    );
+    rows.extend(profile.limits.iter().map(|one| {
+        limit(
+            visit,
+            one.key,
+            [one.used, one.value],
+            &one.policy,
+            one.until,
+        )
+    }));
     rows
 }
 
-/// The name of a limit, and how much of it is used by which policy.
+/// The name of a limit, how much of it is used, by which policy, and until when an allowance raises it.
 pub(super) fn limit(
     visit: &RequestContext,
     key: LimitKey,
-    used: u64,
-    most: u64,
+    [used, most]: [u64; 2],
     policy: &str,
+    until: Option<Timestamp>,
 ) -> (&'static str, String) {
     let t = visit.text;
     let told = |value| policies::amount(visit, key, value);
@@ -316,9 +319,13 @@ pub(super) fn limit(
         LimitKind::Each => told(most),
         LimitKind::Queue | LimitKind::Held => t.common_of_two(told(used), told(most)),
     };
-    let rule = match policy {
-        "" => String::new(),
-        name => format!(" · {}", t.policies_by(name)),
+    let rule = match (policy, until) {
+        (_, Some(until)) => {
+            let time = visit.clock.date(until);
+            format!(" · {}", t.allowances_until_at(time))
+        }
+        ("", None) => String::new(),
+        (name, None) => format!(" · {}", t.policies_by(name)),
     };
     (policies::key_name(t, key), format!("{amount}{rule}"))
 }

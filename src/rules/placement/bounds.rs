@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use crate::names::UserId;
-use crate::quota::{LimitKey, LimitKind, LimitUsage, PolicyLevel, ScopedPolicy};
+use crate::quota::{
+    LimitKey, LimitKind, LimitUsage, PolicyLevel, PolicyLimits, ScopedPolicy, TenantLevel,
+};
 use crate::session::Session;
 use crate::world::ClusterSnapshot;
 
@@ -19,6 +21,8 @@ type Account = (PolicyLevel, Uuid, Option<UserId>);
 pub(super) struct Bounds<'w> {
     site: Option<&'w ScopedPolicy>,
     scoped: BTreeMap<(PolicyLevel, Uuid), &'w ScopedPolicy>,
+    /// What is raised for a while, by whom it is for.
+    raised: BTreeMap<(TenantLevel, Uuid), Vec<&'w PolicyLimits>>,
     held: BTreeMap<Account, LimitUsage>,
     /// What those wait for who stand in front.
     owed: BTreeMap<Account, LimitUsage>,
@@ -47,6 +51,11 @@ impl<'w> Bounds<'w> {
                 }
                 None => bounds.site = Some(policy),
             }
+        }
+        for allowance in &world.allowances {
+            let of = (allowance.level, allowance.subject);
+            let raised = bounds.raised.entry(of).or_default();
+            raised.push(&allowance.limits);
         }
         bounds
     }
@@ -134,6 +143,7 @@ impl<'w> Bounds<'w> {
                 .filter(|key| key.kind() == LimitKind::Held && need.get(*key) > 0)
                 .find_map(|key| {
                     let limit = policy.limits.get(key)?;
+                    let limit = self.raised(session, policy.level, key).max(limit);
                     let (used, need) = (used.get(key), need.get(key));
                     (used.saturating_add(need) > limit).then_some(LimitHit {
                         policy,
@@ -144,6 +154,24 @@ impl<'w> Bounds<'w> {
                     })
                 })
         })
+    }
+
+    /// What allowances raise a limit of that level to, for the session; 0 where none does.
+    fn raised(&self, session: &Session, level: PolicyLevel, key: LimitKey) -> u64 {
+        if self.raised.is_empty() {
+            return 0;
+        }
+        let level = TenantLevel::that_raises(level);
+        let subject = match level {
+            TenantLevel::Domain => session.domain.0,
+            TenantLevel::Project => session.project.0,
+            TenantLevel::User => session.owner.0,
+        };
+        let limits = self.raised.get(&(level, subject)).into_iter().flatten();
+        limits
+            .filter_map(|limits| limits.get(key))
+            .max()
+            .unwrap_or(0)
     }
 
     /// Whether both are bounded by one policy, so that one starting can hold the other back.

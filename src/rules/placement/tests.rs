@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::names::{BootId, SessionName, UserId};
-use crate::quota::{LimitKey, LimitUsage, PolicyLevel, PolicyLimits, ScopedPolicy};
+use crate::quota::{
+    Allowance, LimitKey, LimitUsage, PolicyLevel, PolicyLimits, ScopedPolicy, TenantLevel,
+};
 use crate::resources::{Capacity, Device};
 use crate::session::{Session, SessionKind, SessionSpec};
 use crate::tenancy::{DomainId, ProjectId};
@@ -102,12 +104,40 @@ fn limits(numbers: &mut Numbers) -> Vec<ScopedPolicy> {
     all
 }
 
+/// Allowances for some of those whom policies bound; none in half of all worlds.
+fn allowances(numbers: &mut Numbers) -> Vec<Allowance> {
+    let mut all = Vec::new();
+    if numbers.below(2) == 0 {
+        return all;
+    }
+    for (level, subject) in [
+        (TenantLevel::Domain, DomainId::DEFAULT.0),
+        (TenantLevel::Project, ProjectId::DEFAULT.0),
+        (TenantLevel::User, uuid::Uuid::from_u128(1)),
+        (TenantLevel::User, uuid::Uuid::from_u128(2)),
+    ] {
+        if numbers.below(2) == 0 {
+            continue;
+        }
+        let mut limits = PolicyLimits::default();
+        limits.set(LimitKey::Sessions, Some(u64::from(numbers.below(6))));
+        limits.set(LimitKey::Gpu, Some(u64::from(numbers.below(400))));
+        all.push(Allowance {
+            level,
+            subject,
+            limits,
+            until: Timestamp::from_millis(i64::MAX),
+        });
+    }
+    all
+}
+
 /// What of these limits more is held of than they allow; empty where none is.
 fn beyond(world: &ClusterSnapshot) -> Vec<String> {
     let mut broken = Vec::new();
     let holds = |s: &&Session| s.state().holds_resources();
     for policy in &world.limits {
-        let mut sums: BTreeMap<Option<UserId>, LimitUsage> = BTreeMap::new();
+        let mut sums: BTreeMap<Option<UserId>, (LimitUsage, uuid::Uuid)> = BTreeMap::new();
         for session in world.sessions.iter().filter(holds) {
             let (own, each) = match policy.level {
                 PolicyLevel::Site => (true, Some(session.owner)),
@@ -121,7 +151,12 @@ fn beyond(world: &ClusterSnapshot) -> Vec<String> {
             };
             if own {
                 let shares = session.devices().iter().map(|d| u64::from(d.share.0));
-                let sum = sums.entry(each).or_default();
+                let whose = match policy.level {
+                    PolicyLevel::Domain => session.domain.0,
+                    PolicyLevel::Project => session.project.0,
+                    PolicyLevel::Site | PolicyLevel::Member | PolicyLevel::User => session.owner.0,
+                };
+                let (sum, _) = sums.entry(each).or_insert((LimitUsage::default(), whose));
                 *sum = sum.plus(LimitUsage {
                     sessions: 1,
                     gpu: shares.sum(),
@@ -131,13 +166,15 @@ fn beyond(world: &ClusterSnapshot) -> Vec<String> {
                 });
             }
         }
-        for sum in sums.values() {
+        for (sum, whose) in sums.values() {
             for key in LimitKey::ALL {
-                if policy
-                    .limits
-                    .get(key)
-                    .is_some_and(|limit| sum.get(key) > limit)
-                {
+                let raised = world.allowances.iter().filter(|one| {
+                    one.subject == *whose && one.level == TenantLevel::that_raises(policy.level)
+                });
+                let raised = raised.filter_map(|one| one.limits.get(key)).max();
+                let limit = policy.limits.get(key);
+                let limit = limit.map(|limit| limit.max(raised.unwrap_or(0)));
+                if limit.is_some_and(|limit| sum.get(key) > limit) {
                     broken.push(format!("{key:?}: {sum:?} of {policy:?}"));
                 }
             }
@@ -767,6 +804,7 @@ fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
             world.sessions.push(session);
         }
         world.limits = limits(&mut numbers);
+        world.allowances = allowances(&mut numbers);
         let now = Timestamp::from_millis(1000);
         // What no ending could mend is refused at its launch.
         let possible = |session: &Session| {

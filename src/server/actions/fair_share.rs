@@ -1,10 +1,11 @@
 //! The order of the queue, weights, and where everybody stands by fair share.
 
+use rules::quota::TenantLevel;
 use std::collections::BTreeMap;
 
 use api::fair_share::{FairShareItem, FairSharePatchBody, FairShareView, FairWeightBody};
 use api::policies::PolicyUseBody;
-use rules::fair_share::{MAX_WEIGHT, WeightLevel};
+use rules::fair_share::MAX_WEIGHT;
 use rules::names::UserId;
 use rules::permissions::{Permission, may};
 use rules::placement::{self, FairAccount};
@@ -184,12 +185,12 @@ fn unused(
     let mut more = Vec::new();
     for (of, weight) in view.fair_weights()? {
         let (domain, project, user) = match of.level {
-            WeightLevel::Domain => (Some(DomainId(of.subject)), None, None),
-            WeightLevel::Project => {
+            TenantLevel::Domain => (Some(DomainId(of.subject)), None, None),
+            TenantLevel::Project => {
                 let project = view.project(ProjectId(of.subject))?;
                 (project.as_ref().map(|one| one.domain), project, None)
             }
-            WeightLevel::User => {
+            TenantLevel::User => {
                 let home = view.home_project(UserId(of.subject), now)?;
                 let project = match home {
                     Some((_, id)) => view.project(id)?,
@@ -214,9 +215,9 @@ fn unused(
             value: 0.0,
         };
         let own = |item: &FairShareItem| match of.level {
-            WeightLevel::Domain => item.domain.clone(),
-            WeightLevel::Project => format!("{}/{}", item.domain, item.project),
-            WeightLevel::User => item.user.clone(),
+            TenantLevel::Domain => item.domain.clone(),
+            TenantLevel::Project => format!("{}/{}", item.domain, item.project),
+            TenantLevel::User => item.user.clone(),
         };
         let there = |item: &FairShareItem| item.level == of.level && own(item) == own(&named);
         if !known.iter().any(there) {

@@ -248,7 +248,7 @@ pub async fn effective(
     })
 }
 
-fn limits_of(asked: LimitsBody) -> Result<PolicyLimits, Refusal> {
+pub(super) fn limits_of(asked: LimitsBody) -> Result<PolicyLimits, Refusal> {
     check_run_seconds(asked.runtime_seconds)
         .map_err(|refusal| refusal.at("/limits/runtime_seconds"))?;
     let limits = PolicyLimits::from(asked);

@@ -1,9 +1,10 @@
 //! Rows of the queue's order and of fair share: which order holds, weights, and what the use of the past comes to.
 //! Decides nothing; `rules::placement` sorts by it.
 
-use rules::fair_share::{self, FairLeaf, FairShares, QueueOrder, WeightLevel};
+use rules::fair_share::{self, FairLeaf, FairShares, QueueOrder};
 use rules::metering;
 use rules::names::UserId;
+use rules::quota::TenantLevel;
 use rules::tenancy::{DomainId, ProjectId};
 use rules::units::Timestamp;
 use rules::world::whole_cluster;
@@ -31,7 +32,7 @@ pub(crate) struct QueueRule {
 /// What a weight is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WeightOf {
-    pub(crate) level: WeightLevel,
+    pub(crate) level: TenantLevel,
     pub(crate) subject: Uuid,
 }
 
@@ -87,7 +88,7 @@ impl ReadTransaction<'_> {
         )?;
         let rows = statement.query_map([], |row| {
             let of = WeightOf {
-                level: value::word(row, "subject_kind", WeightLevel::parse)?,
+                level: value::word(row, "subject_kind", TenantLevel::parse)?,
                 subject: value::id(row, "subject")?,
             };
             Ok((of, row.get("weight")?))

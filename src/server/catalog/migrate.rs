@@ -36,6 +36,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("migrations/0025_fair_share.sql"),
     include_str!("migrations/0026_waiting.sql"),
     include_str!("migrations/0027_members.sql"),
+    include_str!("migrations/0028_allowances.sql"),
 ];
 
 /// Marks the file as a catalog of ours: "frdl".

@@ -103,6 +103,7 @@ impl ReadTransaction<'_> {
                     level: value::word(row, "subject_kind", PolicyLevel::parse)?,
                     name: row.get("name")?,
                     limits: value::json(row, "limits")?,
+                    raised: Vec::new(),
                 })
             },
         )?;

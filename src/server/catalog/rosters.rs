@@ -150,6 +150,7 @@ impl Rows<'_> {
         self.forget_grants(id)?;
         self.forget_invitations_of(id)?;
         self.forget_policy_use(rules::quota::PolicyLevel::User, Some(id.0))?;
+        self.forget_allowances_of(id.0)?;
         self.connection
             .prepare_cached("delete from user where id = ?1")?
             .execute([id.0.as_bytes()])?;

@@ -22,6 +22,21 @@ CREATE INDEX allocation_closed on allocation (closed_at) where not is_open;
 
 CREATE UNIQUE INDEX allocation_open on allocation (session) where is_open;
 
+CREATE TABLE allowance (
+    id blob primary key,
+    subject_kind text not null check (subject_kind in ('domain', 'project', 'user')),
+    subject blob not null,
+    limits text not null check (json_valid(limits)),
+    ends_at integer not null,
+    reason text not null,
+    actor text not null,
+    created_at integer not null
+) strict;
+
+CREATE INDEX allowance_ends on allowance (ends_at);
+
+CREATE INDEX allowance_subject on allowance (subject_kind, subject);
+
 CREATE TABLE assignment (
     node blob primary key references node (id),
     generation integer not null,

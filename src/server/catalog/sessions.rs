@@ -280,6 +280,7 @@ impl ReadTransaction<'_> {
             },
             fair: self.fair_shares(rule)?,
             limits: self.scoped_policies()?,
+            allowances: self.allowances_now()?,
             served: self.served()?,
         })
     }

@@ -533,6 +533,7 @@ impl Rows<'_> {
         self.forget_proofs(id)?;
         self.forget_grants(id)?;
         self.forget_policy_use(rules::quota::PolicyLevel::User, Some(id.0))?;
+        self.forget_allowances_of(id.0)?;
         self.connection
             .prepare_cached(
                 "update user

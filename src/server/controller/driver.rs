@@ -52,6 +52,9 @@ pub(crate) async fn run(catalog: Catalog, mut links: Links, clock: Clock, keep_d
         let was_heard = !heard.is_empty();
         let reports: Vec<_> = heard.values().cloned().collect();
         let now = clock.now();
+        if let Err(failure) = catalog.end_allowances(now).await {
+            tracing::error!(error = %chain(&failure), "allowances were not ended");
+        }
         let mut busy = Duration::ZERO;
         let pass = take_pass(&catalog, &mut controller, &reports, now, zero, &mut busy);
         let wait = match pass.await {

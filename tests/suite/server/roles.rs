@@ -69,6 +69,10 @@ fn body(route: &DocumentedRoute) -> String {
         Some("NewPolicy") => json!({"name": "new"}).to_string(),
         Some("PolicyPatch") => json!({"limits": {"sessions": 3}}).to_string(),
         Some("FairSharePatch") => json!({"half_life_hours": 24}).to_string(),
+        Some("NewAllowance") => json!({
+            "level": "user", "subject": "jae", "limits": {"gpu": 2}, "until": "2999-01-01T00:00:00Z",
+        })
+        .to_string(),
         Some("FairWeight") => json!({"level": "user", "subject": "jae", "weight": 2}).to_string(),
         Some("NewPolicyUse") => json!({"level": "user", "subject": "jae"}).to_string(),
         Some("DepartureRequest") => "{}".to_owned(),

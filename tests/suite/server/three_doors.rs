@@ -240,6 +240,22 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["acceptInvitation"],
         &["invitation accept x"],
     ),
+    ("GET /allowances", &["listAllowances"], &["allowance ls"]),
+    (
+        "POST /allowances",
+        &["createAllowance"],
+        &["allowance create --user x --gpu 4 --for 3d"],
+    ),
+    (
+        "GET /allowances/{id}/end",
+        &["getAllowance"],
+        &["allowance ls"],
+    ),
+    (
+        "POST /allowances/{id}/end",
+        &["removeAllowance"],
+        &["allowance rm x"],
+    ),
     ("GET /policies", &["listPolicies"], &["policy ls"]),
     ("GET /policies/{id}", &["getPolicy"], &["policy get x"]),
     (
@@ -487,6 +503,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/queue.rs"),
         include_str!("../../../src/doors/pages/projects.rs"),
         include_str!("../../../src/doors/pages/rosters.rs"),
+        include_str!("../../../src/doors/pages/allowances.rs"),
         include_str!("../../../src/doors/pages/policies.rs"),
         include_str!("../../../src/doors/pages/fair_share.rs"),
         include_str!("../../../src/doors/pages/departure.rs"),

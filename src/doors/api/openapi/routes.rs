@@ -950,7 +950,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/policies/{id}/uses",
         operation: "attachPolicy",
         tag: "tenancy",
-        summary: "Attach a policy to the site, a domain, a project or a user",
+        summary: "Attach a policy to the site, a domain, a project, its members or a user",
         needs: SYSTEM_WRITE,
         body: Some("NewPolicyUse"),
         answer: SuccessReply::Schema("Policy"),
@@ -965,11 +965,56 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "Detach a policy",
         needs: SYSTEM_WRITE,
         query: &[
-            ("level", "site, domain, project or user"),
+            ("level", "site, domain, project, member or user"),
             ("subject", "name or id of the domain, project or user"),
         ],
         answer: SuccessReply::Schema("Policy"),
         refusals: &[404, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/allowances",
+        operation: "listAllowances",
+        tag: "tenancy",
+        summary: "List limits that are raised for a while",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("AllowancePage"),
+        refusals: &[],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/allowances",
+        operation: "createAllowance",
+        tag: "tenancy",
+        summary: "Raise limits of a domain, a project or a user until a time",
+        needs: SYSTEM_WRITE,
+        body: Some("NewAllowance"),
+        status: 201,
+        answer: SuccessReply::Schema("Allowance"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/allowances/{id}",
+        operation: "getAllowance",
+        tag: "tenancy",
+        summary: "Show an allowance",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("Allowance"),
+        refusals: &[400, 404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/allowances/{id}",
+        operation: "removeAllowance",
+        tag: "tenancy",
+        summary: "End an allowance before its time",
+        needs: SYSTEM_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[400, 404],
         ..ROUTE
     },
     DocumentedRoute {

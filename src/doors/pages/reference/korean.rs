@@ -35,6 +35,13 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("listSamples", "시간에 따른 CPU와 메모리 사용량"),
     ("listGpus", "GPU 목록과 모든 사용자의 조각"),
     ("getHistory", "한 시간부터 한 달까지 할당한 양과 사용한 양"),
+    ("listAllowances", "한동안 올린 한도 목록"),
+    (
+        "createAllowance",
+        "정한 때까지 도메인, 프로젝트, 사용자의 한도 올리기",
+    ),
+    ("getAllowance", "추가 한도 하나 보기"),
+    ("removeAllowance", "추가 한도를 일찍 끝내기"),
     ("getFairShare", "대기열의 순서, 가중치, 사용자의 순위"),
     (
         "changeFairShare",

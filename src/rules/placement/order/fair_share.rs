@@ -2,12 +2,13 @@
 //! project, user by user. Each session that is taken is charged at once, so a user's hundred sessions do not come out
 //! together.
 
+use crate::quota::TenantLevel;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use uuid::Uuid;
 
-use crate::fair_share::{FairLeaf, WeightLevel, WholeCluster};
+use crate::fair_share::{FairLeaf, WholeCluster};
 use crate::metering::Allocated;
 use crate::names::{SessionId, UserId};
 use crate::session::Session;
@@ -37,7 +38,7 @@ struct FairNode {
 #[derive(Clone)]
 pub(in crate::placement) struct FairTree {
     whole: WholeCluster,
-    weights: BTreeMap<(WeightLevel, Uuid), u64>,
+    weights: BTreeMap<(TenantLevel, Uuid), u64>,
     domains: BTreeMap<DomainId, FairNode>,
     projects: BTreeMap<(DomainId, ProjectId), FairNode>,
     users: BTreeMap<FairLeaf, FairNode>,
@@ -68,7 +69,7 @@ impl FairTree {
         tree
     }
 
-    fn weight(&self, level: WeightLevel, id: Uuid) -> u64 {
+    fn weight(&self, level: TenantLevel, id: Uuid) -> u64 {
         self.weights.get(&(level, id)).copied().unwrap_or(1)
     }
 
@@ -96,7 +97,7 @@ impl FairTree {
     }
 
     fn domain(&mut self, id: DomainId) -> &mut FairNode {
-        let weight = self.weight(WeightLevel::Domain, id.0);
+        let weight = self.weight(TenantLevel::Domain, id.0);
         self.domains.entry(id).or_insert(FairNode {
             weight,
             ..FairNode::default()
@@ -104,7 +105,7 @@ impl FairTree {
     }
 
     fn project(&mut self, domain: DomainId, id: ProjectId) -> &mut FairNode {
-        let weight = self.weight(WeightLevel::Project, id.0);
+        let weight = self.weight(TenantLevel::Project, id.0);
         self.projects.entry((domain, id)).or_insert(FairNode {
             weight,
             ..FairNode::default()
@@ -112,7 +113,7 @@ impl FairTree {
     }
 
     fn user(&mut self, leaf: FairLeaf) -> &mut FairNode {
-        let weight = self.weight(WeightLevel::User, leaf.user.0);
+        let weight = self.weight(TenantLevel::User, leaf.user.0);
         self.users.entry(leaf).or_insert(FairNode {
             weight,
             ..FairNode::default()
@@ -230,7 +231,7 @@ impl FairTree {
 /// What fair share knows of a domain, a project, or a user in a project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FairAccount {
-    pub level: WeightLevel,
+    pub level: TenantLevel,
     pub domain: DomainId,
     /// None for a domain.
     pub project: Option<ProjectId>,
@@ -272,13 +273,13 @@ pub fn accounts(world: &ClusterSnapshot) -> Vec<FairAccount> {
     let projects = tree.projects.iter();
     let users = tree.users.iter();
     let mut all: Vec<FairAccount> = domains
-        .map(|(id, known)| account(WeightLevel::Domain, *id, None, None, known))
+        .map(|(id, known)| account(TenantLevel::Domain, *id, None, None, known))
         .chain(projects.map(|((domain, id), known)| {
-            account(WeightLevel::Project, *domain, Some(*id), None, known)
+            account(TenantLevel::Project, *domain, Some(*id), None, known)
         }))
         .chain(users.map(|(leaf, known)| {
             let (project, user) = (Some(leaf.project), Some(leaf.user));
-            account(WeightLevel::User, leaf.domain, project, user, known)
+            account(TenantLevel::User, leaf.domain, project, user, known)
         }))
         .collect();
     let value = |known: Option<&FairNode>| known.map_or(0, |known| tree.value(known));

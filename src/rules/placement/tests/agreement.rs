@@ -46,6 +46,7 @@ pub(super) fn generated(numbers: &mut Numbers) -> ClusterSnapshot {
         world.sessions.push(session);
     }
     world.limits = limits(numbers);
+    world.allowances = allowances(numbers);
     world
 }
 

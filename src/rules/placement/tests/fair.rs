@@ -1,10 +1,11 @@
 //! Fair share: who used least for their weight comes first; over a day everybody gets what their weight says.
 
+use crate::quota::TenantLevel;
 use std::collections::BTreeMap;
 
 use super::turns::{at, queued, user};
 use super::*;
-use crate::fair_share::{self, FairLeaf, QueueOrder, WeightLevel, WholeCluster};
+use crate::fair_share::{self, FairLeaf, QueueOrder, WholeCluster};
 use crate::metering::{Allocated, UsageSum};
 
 const CORES: usize = 24;
@@ -42,7 +43,7 @@ impl FairDay {
         let mut world = cluster();
         world.fair.weights = weights
             .iter()
-            .map(|(id, weight)| (WeightLevel::User, user(*id).0, *weight))
+            .map(|(id, weight)| (TenantLevel::User, user(*id).0, *weight))
             .collect();
         Self {
             world,

@@ -1,8 +1,9 @@
 //! The order of the queue and weights through the actions that doors call.
 
+use rules::quota::TenantLevel;
 use std::net::{IpAddr, Ipv4Addr};
 
-use rules::fair_share::{QueueOrder, WeightLevel};
+use rules::fair_share::QueueOrder;
 use rules::users::Role;
 
 use super::super::users;
@@ -55,25 +56,25 @@ async fn an_administrator_sets_order_and_weights_and_users_do_not() {
     };
     for (asked, expected) in [
         (
-            weight(WeightLevel::User, "mina", 0),
+            weight(TenantLevel::User, "mina", 0),
             "fair-share.weight-out-of-range",
         ),
         (
-            weight(WeightLevel::User, "mina", 1_001),
+            weight(TenantLevel::User, "mina", 1_001),
             "fair-share.weight-out-of-range",
         ),
-        (weight(WeightLevel::User, "nobody", 2), "user.not-found"),
+        (weight(TenantLevel::User, "nobody", 2), "user.not-found"),
         (
-            weight(WeightLevel::Project, "nowhere", 2),
+            weight(TenantLevel::Project, "nowhere", 2),
             "project.not-found",
         ),
     ] {
         assert_eq!(code(weigh(&server, &boss, asked).await), expected);
     }
-    weigh(&server, &boss, weight(WeightLevel::Domain, "default", 3))
+    weigh(&server, &boss, weight(TenantLevel::Domain, "default", 3))
         .await
         .unwrap();
-    weigh(&server, &boss, weight(WeightLevel::User, "mina", 2))
+    weigh(&server, &boss, weight(TenantLevel::User, "mina", 2))
         .await
         .unwrap();
     let world = server
@@ -81,7 +82,7 @@ async fn an_administrator_sets_order_and_weights_and_users_do_not() {
         .read_now("look", |view| view.world())
         .unwrap();
     assert_eq!(world.fair.weights.len(), 2);
-    weigh(&server, &boss, weight(WeightLevel::User, "mina", 1))
+    weigh(&server, &boss, weight(TenantLevel::User, "mina", 1))
         .await
         .unwrap();
     let world = server
@@ -96,7 +97,7 @@ async fn an_administrator_sets_order_and_weights_and_users_do_not() {
     );
     let refused = change(&server, &mina, fair(24), None).await;
     assert_eq!(code(refused), "role.administrator-needed");
-    let own = weight(WeightLevel::User, "mina", 9);
+    let own = weight(TenantLevel::User, "mina", 9);
     assert_eq!(
         code(weigh(&server, &mina, own).await),
         "role.administrator-needed"

@@ -155,7 +155,13 @@ fn limits_of(
             level: PolicyLevel::Site,
             name: String::new(),
             limits: USUAL_LIMITS,
+            raised: Vec::new(),
         }),
+    }
+    for allowance in rows.allowances_of(subjects)? {
+        for policy in &mut attached {
+            policy.raise(&allowance);
+        }
     }
     let limited = |level: PolicyLevel| {
         let says = |policy: &AttachedPolicy| policy.limits != PolicyLimits::default();

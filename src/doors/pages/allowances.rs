@@ -1,0 +1,344 @@
+//! `/allowances`: limits of a domain, a project or a user that are raised for a while, and the form that raises them.
+
+use api::allowances::{AllowanceView, NewAllowanceBody};
+use api::policies::LimitsBody;
+use askama::Template;
+use axum::Router;
+use axum::extract::{Form, Path, Query, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use axum::routing::get;
+use rules::names::AllowanceId;
+use rules::object::Object;
+use rules::permissions::Permission;
+use rules::quota::{LimitKey, PolicyLimits, TenantLevel};
+use rules::refusal::Refusal;
+use rules::refusals;
+use serde::Deserialize;
+use server::Failure;
+use server::access::Caller;
+use server::actions::allowances;
+
+use super::authentication::PageCaller;
+use super::components::{self, Choice};
+use super::dialog::{self, DialogForm, DialogPage};
+use super::form_faults::RefusedForm;
+use super::layout::{Nav, PageLayout};
+use super::policies::{self, amount, key_name, level_name};
+use super::request_context::RequestContext;
+use super::table::{
+    ColumnDisplay, DataTable, EmptyTable, FilterBar, RowAction, TableCell, TableColumn, TableLine,
+    TableState,
+};
+use super::table_answer::{ListPage, answer, shorter};
+use super::table_choices::{FilterWords, filter_bar};
+use super::{PagesContext, launch, layout, responses};
+use crate::doors::text::Text;
+
+const PATH: &str = "/allowances";
+const FILTERS: [&str; 1] = ["q"];
+const LEVELS: [TenantLevel; 3] = [TenantLevel::User, TenantLevel::Project, TenantLevel::Domain];
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/allowances.html", blocks = ["list"])]
+pub struct AllowancesPage {
+    pub t: Text,
+    pub f: PageLayout,
+    pub may_change: bool,
+    pub levels: Vec<Choice>,
+    pub keys: Vec<Choice>,
+    pub subject: String,
+    pub value: String,
+    pub time: String,
+    pub reason: String,
+    pub filter: FilterBar,
+    pub table: DataTable,
+}
+
+impl ListPage for AllowancesPage {
+    fn list(&self) -> askama::Result<String> {
+        self.as_list().render()
+    }
+
+    fn stream(&self) -> Option<&str> {
+        None
+    }
+}
+
+pub(super) fn router() -> Router<PagesContext> {
+    Router::new()
+        .route("/allowances", get(show).post(create))
+        .route("/allowances/{id}/end", get(ask_end).post(end))
+}
+
+fn failed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    failure: &Failure,
+) -> Response {
+    let frame = layout(console, visit, caller, Nav::Policies);
+    responses::failure(console, visit, Some(frame), failure)
+}
+
+/// What stands in the form where it was refused.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct TypedAllowance {
+    level: String,
+    subject: String,
+    key: String,
+    value: String,
+    time: String,
+    reason: String,
+}
+
+/// `GET /allowances`: the page, or the list alone for the page's own script.
+async fn show(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    headers: HeaderMap,
+    Query(asked): Query<Vec<(String, String)>>,
+) -> Response {
+    let place = TableState::read(PATH, &FILTERS, &asked);
+    if let Some(short) = shorter(&visit, &place, &asked) {
+        return short;
+    }
+    let typed = TypedAllowance::default();
+    let page = read(&console, &visit, &caller, &headers, &asked, &typed).await;
+    answer(&console, &visit, &place, page, |failure| {
+        failed(&console, &visit, &caller, failure)
+    })
+}
+
+async fn read(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    headers: &HeaderMap,
+    asked: &[(String, String)],
+    typed: &TypedAllowance,
+) -> Result<AllowancesPage, Failure> {
+    let t = visit.text;
+    let may_change = caller.subject.can(Permission::SystemWrite);
+    let mut items = allowances::list(&console.server, caller).await?;
+    let columns = columns(t);
+    let mut state = TableState::read(PATH, &FILTERS, asked);
+    state.choose_columns("allowances", &columns, asked, headers, visit);
+    for word in state.filter("q").to_lowercase().split_whitespace() {
+        items.retain(|item| found(item, word));
+    }
+    let total = items.len() as u64;
+    let rows = state
+        .page_of(items)
+        .iter()
+        .map(|item| TableLine {
+            id: format!("a-{}", item.id),
+            mark: None,
+            cells: state
+                .columns
+                .iter()
+                .map(|key| cell(visit, key, item))
+                .collect(),
+            action: may_change.then(|| RowAction {
+                href: format!("{PATH}/{}/end", item.id),
+                icon: "x",
+                dialog: true,
+                label: t.allowances_end_of(item.name.as_str()),
+            }),
+        })
+        .collect();
+    let filtered = state.filtered();
+    let empty = EmptyTable {
+        icon: "shield-check",
+        title: match filtered {
+            true => t.allowances_no_match().to_owned(),
+            false => t.allowances_none().to_owned(),
+        },
+        lead: match filtered {
+            true => t.sessions_no_match_lead().to_owned(),
+            false => t.allowances_none_lead().to_owned(),
+        },
+        href: PATH.to_owned(),
+        go: match filtered {
+            true => t.sessions_clear().to_owned(),
+            false => String::new(),
+        },
+    };
+    let words = FilterWords {
+        table: "allowances",
+        path: PATH,
+        hint: t.allowances_filter_hint(),
+        label: t.allowances_filter(),
+        shipped: &[
+            (t.allowances_view_all(), ""),
+            (t.fair_view_users(), "q=level%3Auser"),
+            (t.projects_title(), "q=level%3Aproject"),
+        ],
+        examples: &[
+            ("mina", t.filter_help_name()),
+            ("level:user", t.fair_help_level()),
+        ],
+    };
+    let level = TenantLevel::parse(&typed.level).unwrap_or(TenantLevel::User);
+    let key = key_of(&typed.key);
+    Ok(AllowancesPage {
+        t,
+        f: layout(console, visit, caller, Nav::Policies),
+        may_change,
+        levels: LEVELS
+            .map(|one| Choice::new(one.word(), level_name(t, one.into()), one == level))
+            .into(),
+        keys: LimitKey::ALL
+            .map(|one| Choice::new(one.word(), key_name(t, one), one == key))
+            .into(),
+        subject: typed.subject.clone(),
+        value: typed.value.clone(),
+        time: typed.time.clone(),
+        reason: typed.reason.clone(),
+        filter: filter_bar(visit, headers, &state, &columns, &words),
+        table: DataTable::new(t, &state, &columns, "", rows, total, empty),
+    })
+}
+
+fn key_of(word: &str) -> LimitKey {
+    let mut keys = LimitKey::ALL.into_iter();
+    keys.find(|key| key.word() == word).unwrap_or(LimitKey::Gpu)
+}
+
+fn columns(t: Text) -> Vec<TableColumn> {
+    vec![
+        TableColumn::new("name", t.sessions_name())
+            .class("first")
+            .display(ColumnDisplay::Fixed),
+        TableColumn::new("limits", t.users_limits()).class("why"),
+        TableColumn::new("until", t.allowances_until()),
+        TableColumn::new("reason", t.allowances_reason()).class("below"),
+        TableColumn::new("actor", t.allowances_by()).class("below"),
+    ]
+}
+
+fn found(item: &AllowanceView, word: &str) -> bool {
+    match word.split_once(':') {
+        Some(("level", level)) => item.level.word() == level,
+        _ => [&item.name, &item.reason, &item.actor]
+            .iter()
+            .any(|text| text.to_lowercase().contains(word)),
+    }
+}
+
+fn told(visit: &RequestContext, item: &AllowanceView) -> String {
+    let limits = PolicyLimits::from(item.limits);
+    let said = LimitKey::ALL.into_iter().filter_map(|key| {
+        let value = amount(visit, key, limits.get(key)?);
+        Some(format!("{}: {value}", key_name(visit.text, key)))
+    });
+    said.collect::<Vec<_>>().join(" · ")
+}
+
+fn cell(visit: &RequestContext, key: &str, item: &AllowanceView) -> TableCell {
+    let t = visit.text;
+    match key {
+        "name" => TableCell::Text {
+            text: item.name.clone(),
+            note: level_name(t, item.level.into()).to_owned(),
+        },
+        "limits" => TableCell::text(told(visit, item)),
+        "until" => TableCell::text(visit.clock.date(item.until)),
+        "reason" => TableCell::text(item.reason.clone()),
+        "actor" => TableCell::text(item.actor.clone()),
+        _ => TableCell::Empty,
+    }
+}
+
+async fn create(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    headers: HeaderMap,
+    Form(sent): Form<TypedAllowance>,
+) -> Response {
+    let made = match body(&console, &sent) {
+        Ok(asked) => allowances::create(&console.server, &caller, asked).await,
+        Err(refusal) => Err(refusal.into()),
+    };
+    match made {
+        Ok(made) => responses::see_with(PATH, "allowance-added", &made.name),
+        Err(Failure::Refusal(refusal)) if caller.subject.can(Permission::SystemWrite) => {
+            let form = RefusedForm::new(visit.text, PATH, &refusal).otherwise_at("subject");
+            let visit = visit.refusing(form);
+            match read(&console, &visit, &caller, &headers, &[], &sent).await {
+                Ok(page) => responses::page(&console, &visit, responses::status(&refusal), &page),
+                Err(failure) => failed(&console, &visit, &caller, &failure),
+            }
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// What was typed, as the action takes it. Errors: `policy.limit-invalid`, `allowance.time-invalid`, each at its field.
+fn body(console: &PagesContext, sent: &TypedAllowance) -> Result<NewAllowanceBody, Refusal> {
+    let key = key_of(&sent.key);
+    let mut limits = PolicyLimits::NONE;
+    let value = policies::read(key, &sent.value).map_err(|refusal| refusal.at("/value"))?;
+    limits.set(key, value);
+    if value.is_none() {
+        return Err(refusals::allowance_empty().at("/value"));
+    }
+    let span = launch::span(&sent.time).ok().flatten();
+    let span = span.ok_or_else(|| refusals::allowance_time_invalid().at("/time"))?;
+    Ok(NewAllowanceBody {
+        level: TenantLevel::parse(&sent.level).unwrap_or(TenantLevel::User),
+        subject: sent.subject.trim().to_owned(),
+        limits: Object(LimitsBody::from(limits)),
+        until: console.server.clock().now().plus_seconds(span),
+        reason: sent.reason.clone(),
+    })
+}
+
+async fn ask_end(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    let t = visit.text;
+    let found = match id.parse::<AllowanceId>() {
+        Ok(id) => allowances::get(&console.server, &caller, id).await,
+        Err(refusal) => Err(refusal.into()),
+    };
+    let found = match found {
+        Ok(found) => found,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let frame = layout(&console, &visit, &caller, Nav::Policies);
+    let title = t.allowances_end_title(found.name.as_str());
+    let lead = t.allowances_end_lead();
+    let mut page = DialogPage::titled(frame, PATH.to_owned(), title, lead);
+    page.items = vec![told(&visit, &found)];
+    page.form = Some(DialogForm {
+        action: format!("{PATH}/{}/end", found.id),
+        fields: Vec::new(),
+        icon: "x",
+        go: t.allowances_end().to_owned(),
+        force: None,
+    });
+    dialog::answer(&console, &visit, Nav::Policies, page)
+}
+
+async fn end(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    let ended = match id.parse::<AllowanceId>() {
+        Ok(id) => allowances::remove(&console.server, &caller, id).await,
+        Err(refusal) => Err(refusal.into()),
+    };
+    match ended {
+        Ok(()) => responses::see_with(PATH, "allowance-ended", ""),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}

@@ -1,0 +1,141 @@
+//! What a user may do with allowances: administrators of the site raise limits of a domain, a project or a user for a
+//! while. Nothing that runs ends with an allowance; what is beyond the limit then gets no place.
+
+use api::allowances::{AllowanceView, NewAllowanceBody};
+use api::policies::{LimitsBody, PolicyUseBody};
+use rules::names::AllowanceId;
+use rules::permissions::{Permission, may};
+use rules::quota::{Allowance, PolicyLimits};
+use rules::refusals;
+use rules::tenancy::Scope;
+
+use super::policies::{limits_of, subject};
+use crate::access::Caller;
+use crate::catalog::Lane;
+use crate::catalog::allowances::AllowanceRecord;
+use crate::{Failure, Server};
+
+/// Allowances of a site. Higher: each pass reads more of them. Lower: an exam week of a large class names fewer users.
+const MAX_ALLOWANCES: usize = 500;
+/// Days until one ends at most. Higher: it is a policy that nobody finds. Lower: a project's last year needs several.
+const MAX_ALLOWED_DAYS: u64 = 365;
+/// Characters of a reason. Higher: the list is long. Lower: a ticket's title does not fit.
+const MAX_REASON: usize = 200;
+
+/// All allowances that hold, the one that ends first first; for administrators and auditors of the site. Never more than
+/// 500.
+pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<AllowanceView>, Failure> {
+    may(&caller.subject, Permission::SystemRead, &Scope::SITE)?;
+    server.catalog().read_now("list allowances", |view| {
+        Ok(view.allowances()?.into_iter().map(show).collect())
+    })
+}
+
+/// One allowance. Errors: `allowance.not-found`.
+pub async fn get(
+    server: &Server,
+    caller: &Caller,
+    id: AllowanceId,
+) -> Result<AllowanceView, Failure> {
+    may(&caller.subject, Permission::SystemRead, &Scope::SITE)?;
+    server.catalog().read_now("show an allowance", |view| {
+        let found = view.allowance(id)?;
+        found
+            .map(show)
+            .ok_or_else(|| refusals::allowance_not_found().into())
+    })
+}
+
+/// Raises limits until a time. Holds at once, also for what waits.
+///
+/// Errors: `allowance.empty`, `allowance.end`, `allowance.reason-too-long`, `allowance.too-many`,
+/// `policy.limit-too-large`, `domain.not-found`, `project.not-found`, `user.not-found`.
+pub async fn create(
+    server: &Server,
+    caller: &Caller,
+    asked: NewAllowanceBody,
+) -> Result<AllowanceView, Failure> {
+    may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
+    let limits = limits_of(asked.limits.0)?;
+    if limits == PolicyLimits::NONE {
+        return Err(refusals::allowance_empty().at("/limits").into());
+    }
+    let reason = asked.reason.trim().to_owned();
+    if reason.chars().count() > MAX_REASON || reason.chars().any(char::is_control) {
+        return Err(refusals::allowance_reason_too_long(MAX_REASON)
+            .at("/reason")
+            .into());
+    }
+    let caller = caller.clone();
+    server
+        .catalog()
+        .write(Lane::Requests, "make an allowance", move |rows| {
+            let last = rows.now.plus_seconds(MAX_ALLOWED_DAYS * 86_400);
+            if asked.until <= rows.now || asked.until > last {
+                return Err(refusals::allowance_end(MAX_ALLOWED_DAYS)
+                    .at("/until")
+                    .into());
+            }
+            let of = PolicyUseBody {
+                level: asked.level.into(),
+                subject: Some(asked.subject),
+            };
+            let (id, whose) = subject(rows, &caller, &of)?;
+            if rows.allowances()?.len() >= MAX_ALLOWANCES {
+                return Err(refusals::allowance_too_many(MAX_ALLOWANCES).into());
+            }
+            let made = AllowanceRecord {
+                id: AllowanceId::make(rows.now, base::observe::random()),
+                allowance: Allowance {
+                    level: asked.level,
+                    subject: id.unwrap_or_default(),
+                    limits,
+                    until: asked.until,
+                },
+                whose,
+                reason,
+                actor: caller.name.to_string(),
+                created_at: rows.now,
+            };
+            rows.insert_allowance(&made)?;
+            let told = format!("{} until {}", limits.told(), asked.until);
+            rows.note_allowance(caller.name.as_str(), &made, "allowance.added", "", &told)?;
+            let made = rows.allowance(made.id)?.unwrap_or(made);
+            Ok(show(made))
+        })
+        .await
+}
+
+/// Ends an allowance before its time. Errors: `allowance.not-found`.
+pub async fn remove(server: &Server, caller: &Caller, id: AllowanceId) -> Result<(), Failure> {
+    may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
+    let actor = caller.name.clone();
+    server
+        .catalog()
+        .write(Lane::Requests, "end an allowance", move |rows| {
+            let found = rows
+                .allowance(id)?
+                .ok_or_else(refusals::allowance_not_found)?;
+            rows.forget_allowance(id)?;
+            let told = found.allowance.limits.told();
+            rows.note_allowance(actor.as_str(), &found, "allowance.removed", &told, "")
+        })
+        .await
+}
+
+fn show(row: AllowanceRecord) -> AllowanceView {
+    AllowanceView {
+        id: row.id.0,
+        level: row.allowance.level,
+        subject: row.allowance.subject,
+        name: row.whose,
+        limits: LimitsBody::from(row.allowance.limits),
+        until: row.allowance.until,
+        reason: row.reason,
+        actor: row.actor,
+        created_at: row.created_at,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! Allowances through the actions that doors call: who makes them, what they raise, and that they end.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use rules::object::Object;
+use rules::quota::{LimitKey, PolicyLevel, TenantLevel};
+use rules::units::{GpuShare, Timestamp};
+use rules::users::Role;
+
+use super::super::{policies, users};
+use super::*;
+use crate::access::{set_up, setup_link, sign_in};
+use crate::code;
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
+const GOOD: &str = "correct horse battery";
+
+async fn a_server() -> (Server, Caller, Caller) {
+    let server = Server::for_tests();
+    let setup = setup_link(&server).unwrap();
+    let boss = set_up(&server, &setup, "boss", GOOD, HERE).await.unwrap();
+    users::create(&server, &boss.caller, "mina", Role::User, GOOD)
+        .await
+        .unwrap();
+    let mina = sign_in(&server, "mina", GOOD, HERE).await.unwrap();
+    (server, boss.caller, mina.caller)
+}
+
+fn gpus(gpu: u32) -> LimitsBody {
+    LimitsBody {
+        gpu: Some(GpuShare(gpu)),
+        ..LimitsBody::default()
+    }
+}
+
+fn asked(server: &Server, level: TenantLevel, subject: &str, seconds: u64) -> NewAllowanceBody {
+    NewAllowanceBody {
+        level,
+        subject: subject.to_owned(),
+        limits: Object(gpus(400)),
+        until: server.clock().now().plus_seconds(seconds),
+        reason: " paper deadline ".to_owned(),
+    }
+}
+
+/// The limit of GPUs that holds for mina, and until when it is raised.
+async fn limit(server: &Server, mina: &Caller) -> (u64, PolicyLevel, Option<Timestamp>) {
+    let held = policies::effective(server, mina, None, None).await.unwrap();
+    let word = LimitKey::Gpu.word();
+    let gpu = held.into_iter().find(|one| one.key == word).unwrap();
+    (gpu.limit, gpu.level, gpu.until)
+}
+
+#[tokio::test]
+async fn an_allowance_raises_a_limit_until_its_end_and_then_the_policy_holds_again() {
+    let (server, boss, mina) = a_server().await;
+    let new = api::policies::NewPolicyBody {
+        name: "small".to_owned(),
+        limits: gpus(100),
+    };
+    policies::create(&server, &boss, new).await.unwrap();
+    let all = PolicyUseBody {
+        level: PolicyLevel::Member,
+        subject: Some("default".to_owned()),
+    };
+    policies::attach(&server, &boss, "small", all)
+        .await
+        .unwrap();
+    assert_eq!(
+        limit(&server, &mina).await,
+        (100, PolicyLevel::Member, None)
+    );
+
+    let of = asked(&server, TenantLevel::User, "mina", 3_600);
+    let until = of.until;
+    let made = create(&server, &boss, of).await.unwrap();
+    assert_eq!(
+        (made.name.as_str(), made.reason.as_str()),
+        ("mina", "paper deadline")
+    );
+    let raised = (400, PolicyLevel::Member, Some(until));
+    assert_eq!(limit(&server, &mina).await, raised);
+    let world = server
+        .catalog()
+        .read_now("look", |view| view.world())
+        .unwrap();
+    assert_eq!(world.allowances.len(), 1);
+    // One of the project raises nothing that bounds each member by themselves.
+    let project = asked(&server, TenantLevel::Project, "default", 60);
+    let project = create(&server, &boss, project).await.unwrap();
+    assert_eq!(project.name, "default/default");
+    assert_eq!(limit(&server, &mina).await, raised);
+
+    let before = Timestamp::from_millis(until.as_millis() - 1);
+    server.catalog().end_allowances(before).await.unwrap();
+    let left = list(&server, &boss).await.unwrap();
+    assert_eq!(left.len(), 1, "that of the project is over: {left:?}");
+    assert_eq!(left[0].id, made.id);
+    server.catalog().end_allowances(until).await.unwrap();
+    assert_eq!(list(&server, &boss).await.unwrap(), []);
+    assert_eq!(
+        limit(&server, &mina).await,
+        (100, PolicyLevel::Member, None)
+    );
+}
+
+#[tokio::test]
+async fn an_allowance_ends_early_or_with_its_user_and_is_an_administrators() {
+    let (server, boss, mina) = a_server().await;
+    let of = |seconds| asked(&server, TenantLevel::User, "mina", seconds);
+    let id = create(&server, &boss, of(60)).await.unwrap().id;
+    let id = AllowanceId(id);
+    assert_eq!(get(&server, &boss, id).await.unwrap().name, "mina");
+    remove(&server, &boss, id).await.unwrap();
+    assert_eq!(
+        code(remove(&server, &boss, id).await),
+        "allowance.not-found"
+    );
+    assert_eq!(code(get(&server, &boss, id).await), "allowance.not-found");
+
+    assert_eq!(
+        code(list(&server, &mina).await),
+        "role.administrator-needed"
+    );
+    assert_eq!(
+        code(get(&server, &mina, id).await),
+        "role.administrator-needed"
+    );
+    assert_eq!(
+        code(create(&server, &mina, of(60)).await),
+        "role.administrator-needed"
+    );
+    assert_eq!(
+        code(remove(&server, &mina, id).await),
+        "role.administrator-needed"
+    );
+
+    create(&server, &boss, of(60)).await.unwrap();
+    users::remove(&server, &boss, "mina", None).await.unwrap();
+    assert_eq!(list(&server, &boss).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn what_is_no_allowance_is_refused_by_name() {
+    let (server, boss, _) = a_server().await;
+    let of = |seconds| asked(&server, TenantLevel::User, "mina", seconds);
+    for (wrong, expected) in [
+        (of(0), "allowance.end"),
+        (of(MAX_ALLOWED_DAYS * 86_400 + 60), "allowance.end"),
+        (
+            NewAllowanceBody {
+                limits: Object(LimitsBody::default()),
+                ..of(60)
+            },
+            "allowance.empty",
+        ),
+        (
+            NewAllowanceBody {
+                reason: "x".repeat(MAX_REASON + 1),
+                ..of(60)
+            },
+            "allowance.reason-too-long",
+        ),
+        (
+            NewAllowanceBody {
+                subject: "nobody".to_owned(),
+                ..of(60)
+            },
+            "user.not-found",
+        ),
+    ] {
+        assert_eq!(code(create(&server, &boss, wrong).await), expected);
+    }
+    for _ in 0..MAX_ALLOWANCES {
+        create(&server, &boss, of(60)).await.unwrap();
+    }
+    assert_eq!(
+        code(create(&server, &boss, of(60)).await),
+        "allowance.too-many"
+    );
+}
