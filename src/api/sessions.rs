@@ -335,7 +335,7 @@ fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Option<u6
 pub struct Resize {
     #[schema(value_type = Option<f64>)]
     pub cpu: Option<CpuShare>,
-    #[schema(value_type = Option<u64>)]
+    #[schema(value_type = Option<u64>, minimum = 16_777_216)]
     pub memory: Option<Bytes>,
     /// The fraction grows and shrinks on its card; other devices need a restart.
     #[schema(value_type = Option<f64>)]

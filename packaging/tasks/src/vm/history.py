@@ -26,14 +26,22 @@ def make(users, events):
     catalog.execute(
         """
         with recursive n(i) as (select 1 union all select i + 1 from n where i < :users)
-        insert into user (id, name, role, language, theme, time_zone, suspended, password,
-                            created_at, generation)
-        select randomblob(16), 'user-' || i, 'user', 'ko', 'system', 'Asia/Seoul', 0,
+        insert into user (id, name, language, theme, time_zone, suspended, password, created_at, generation)
+        select randomblob(16), 'user-' || i, 'ko', 'system', 'Asia/Seoul', 0,
                '$argon2id$v=19$m=19456,t=2,p=1$' || hex(randomblob(16)) || '$' || hex(randomblob(16)),
                :begun + i, 1
         from n
         """,
         {"users": users, "begun": begun},
+    )
+    # Everybody is a member of the project that the catalog begins with.
+    catalog.execute(
+        """
+        insert into membership (user, project, role)
+        select user.id, project.id, 'member'
+        from user, project
+        where user.name like 'user-%' and project.name = 'default'
+        """
     )
     catalog.execute(
         """
@@ -55,7 +63,14 @@ def tell():
     everybody = hashlib.sha256()
     count = 0
     for row in catalog.execute(
-        "select name, role, hex(id), password from user where removed_at is null order by name"
+        """
+        select user.name, coalesce(role_grant.role, membership.role), hex(user.id), password
+        from user
+        left join role_grant on role_grant.user = user.id
+        left join membership on membership.user = user.id
+        where removed_at is null
+        order by user.name
+        """
     ):
         everybody.update(repr(row).encode())
         count += 1

@@ -135,6 +135,10 @@ fn all() -> Vec<(&'static str, Value)> {
             json!({"minimum": MIN_SLICE}),
         ),
         (
+            "/ResourcesPatch/properties/gpu_memory",
+            json!({"minimum": MIN_SLICE}),
+        ),
+        (
             "/LaunchResources/properties/mig",
             json!({"pattern": PROFILE}),
         ),
