@@ -1,10 +1,13 @@
 //! A large house as a world: 2,000 machines of 8 cards, and 10,000 sessions that wait for shares of them in
 //! thirty sizes. What the bench and the simulation measure the scheduler on; nothing of it exists.
 
+use rules::fair_share::{FairLeaf, QueueOrder};
 use rules::names::{BootId, NodeId, SessionId, SessionName, UserId};
+use rules::quota::TenantLevel;
 use rules::reason::Reason;
 use rules::resources::{Capacity, Demand, Device, DeviceShare};
 use rules::session::{Session, SessionEnvironment, SessionKind, SessionSpec};
+use rules::tenancy::{DomainId, ProjectId};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::world::{ClusterSnapshot, NodeRecord};
 
@@ -70,6 +73,41 @@ pub(super) fn large() -> ClusterSnapshot {
         sessions: sessions.collect(),
         ..ClusterSnapshot::default()
     }
+}
+
+/// Users of the cluster that is ordered by fair share.
+pub(super) const USERS: u64 = 2000;
+
+/// The same world ordered by fair share: sessions of 2,000 users in 200 projects of 4 domains, each with use of the
+/// past, every third user, project and domain with a weight of its own.
+pub(super) fn by_fair_share(mut world: ClusterSnapshot) -> ClusterSnapshot {
+    let id = |kind: u64, n: u64| uuid::Uuid::from_u128(u128::from(n) | u128::from(kind) << 80);
+    let leaf = |n: u64| FairLeaf {
+        domain: DomainId(id(1, n % 4)),
+        project: ProjectId(id(2, n % 200)),
+        user: UserId(id(3, n)),
+    };
+    world.policy.order = QueueOrder::Fair;
+    for (n, session) in world.sessions.iter_mut().enumerate() {
+        let leaf = leaf(n as u64 % USERS);
+        session.owner = leaf.user;
+        session.project = leaf.project;
+        session.domain = leaf.domain;
+    }
+    world.fair.past = (0..USERS)
+        .map(|n| (leaf(n), 1_000 + n * 7_919 % 1_000_003))
+        .collect();
+    world.fair.weights = (0..USERS)
+        .step_by(3)
+        .map(|n| (TenantLevel::User, id(3, n), 2))
+        .chain(
+            (0..200)
+                .step_by(3)
+                .map(|n| (TenantLevel::Project, id(2, n), 3)),
+        )
+        .chain([(TenantLevel::Domain, id(1, 0), 2)])
+        .collect();
+    world
 }
 
 /// One session holds every card, all but the last wait for shares of them in ninety sizes, and the last wants

@@ -10,7 +10,7 @@ use rules::reason::Reason;
 use rules::world::ClusterSnapshot;
 use serde_json::{Value, json};
 
-use super::cluster::{AT, NODES, WAITING, large, overrun};
+use super::cluster::{AT, NODES, WAITING, by_fair_share, large, overrun};
 use super::figures::{milliseconds, ms, round};
 use super::subject::BenchServer;
 
@@ -19,9 +19,15 @@ const CARDS: &str = "H100:8";
 const SESSIONS: usize = 9;
 
 /// One pass over all waiting sessions, one decision once all of them run, and one about a session that may
-/// pass all the others.
+/// pass all the others; users in turns, and by fair share.
 pub(super) fn decisions(times: usize) -> io::Result<Value> {
-    let waiting = large();
+    let mut turns = decided(times, |world| world)?;
+    turns["fair_share"] = decided(times, by_fair_share)?;
+    Ok(turns)
+}
+
+fn decided(times: usize, ordered: fn(ClusterSnapshot) -> ClusterSnapshot) -> io::Result<Value> {
+    let waiting = ordered(large());
     let mut passes = Vec::new();
     let mut placed = Vec::new();
     for _ in 0..times {
@@ -40,7 +46,7 @@ pub(super) fn decisions(times: usize) -> io::Result<Value> {
             return Err(io::Error::other("the last one found no place"));
         }
     }
-    let overrun = overrun();
+    let overrun = ordered(overrun());
     let mut past = Vec::new();
     for _ in 0..times {
         let began = Instant::now();
