@@ -201,6 +201,10 @@ pub struct LaunchRequest {
     /// Id, name or `DOMAIN/NAME` of the project it runs in; left out: the caller's first.
     #[serde(default)]
     pub project: Option<String>,
+    /// Id or name of the member of the project whose session it is; left out: the caller. For those who may change
+    /// the project's sessions.
+    #[serde(default)]
+    pub owner: Option<String>,
     /// The only device that it may have a share of. Not for requests from outside: a card's self-test sets it.
     #[serde(skip)]
     pub device_affinity: Option<String>,
@@ -235,6 +239,7 @@ impl Default for LaunchRequest {
             start_at: None,
             depends_on: Vec::new(),
             project: None,
+            owner: None,
             device_affinity: None,
         }
     }

@@ -402,6 +402,9 @@ pub struct LaunchArguments {
     /// Project to run in: its name or DOMAIN/NAME [default: your first]
     #[arg(long, value_name = "PROJECT")]
     pub project: Option<String>,
+    /// Member of the project to launch for; for its leads and administrators
+    #[arg(long, value_name = "USER")]
+    pub owner: Option<String>,
     /// Number of copies; the name gets -1, -2, …
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub replicas: u32,

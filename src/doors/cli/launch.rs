@@ -323,6 +323,9 @@ pub(super) fn body(
     if let Some(project) = &order.project {
         body.insert("project".into(), project.clone().into());
     }
+    if let Some(owner) = &order.owner {
+        body.insert("owner".into(), owner.clone().into());
+    }
     let resources = resources(
         order.cpu.as_deref(),
         order.mem.as_deref(),

@@ -61,6 +61,8 @@ pub struct LaunchPage {
     pub form: LaunchFields,
     /// The projects to choose from; empty where there is one.
     pub projects: Vec<Choice>,
+    /// Whether the reader may launch for members of a project.
+    pub for_members: bool,
     pub name_hint: String,
     pub preview: Preview,
     /// What is wrong with the fields as they are typed now.
@@ -74,6 +76,7 @@ pub struct LaunchPage {
 pub struct LaunchFields {
     pub command: String,
     pub name: String,
+    pub owner: String,
     pub max_runtime: String,
     pub replicas: String,
     pub shm: String,
@@ -146,6 +149,7 @@ pub struct LaunchForm {
     env: String,
     labels: String,
     project: String,
+    owner: String,
     act: String,
 }
 
@@ -479,6 +483,7 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
             .map(str::to_owned)
             .collect(),
         project: Some(sent.project.trim().to_owned()).filter(|name| !name.is_empty()),
+        owner: Some(sent.owner.trim().to_owned()).filter(|name| !name.is_empty()),
         device_affinity: None,
     })
 }
@@ -713,6 +718,11 @@ async fn page(
     Ok(LaunchPage {
         t,
         projects: projects(console, caller, &sent).await?,
+        for_members: caller
+            .subject
+            .grants
+            .iter()
+            .any(|grant| matches!(grant.role, GrantRole::Lead | GrantRole::Administrator)),
         f: PageLayout {
             sessions: counts.scheduled
                 + counts.preparing
@@ -759,6 +769,7 @@ async fn page(
             advanced,
             command: sent.command,
             name: sent.name,
+            owner: sent.owner,
             max_runtime: sent.max_runtime,
             replicas: sent.replicas,
             shm: sent.shm,

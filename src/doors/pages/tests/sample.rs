@@ -1011,6 +1011,7 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
             Choice::new("vision-lab", "Vision Lab", true),
             Choice::new("default", "default", false),
         ],
+        for_members: true,
         changed: refused.then(|| t.launch_more_memory("vit-ablation", "4 GiB", "8 GiB")),
         card: Some(card_field(t, refused)),
         t,

@@ -3,7 +3,7 @@
 
 use api::sessions::{LaunchRequest, Resources, SessionView};
 use rules::names::{SessionId, SessionName, UserId};
-use rules::permissions::{Permission, Subject, own};
+use rules::permissions::{Permission, Subject, may, own};
 use rules::placement::{self, Explanation};
 use rules::quota::{
     self, AttachedPolicy, EffectiveLimit, LimitKey, PolicyLevel, PolicyLimits, UsageByLevel,
@@ -11,6 +11,7 @@ use rules::quota::{
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{self, Outcome, SessionEnvironment, SessionState};
+use rules::tenancy::Scope;
 use rules::units::{GpuShare, Timestamp};
 use rules::workload::validate::{ImageChoice, RequestedLaunch, ValidatedLaunch};
 use rules::world::ClusterSnapshot;
@@ -20,11 +21,13 @@ use super::discreet;
 use super::find::find;
 use super::view::NameCache;
 use crate::access::Caller;
+use crate::actions::accounts::find as find_user;
 use crate::actions::allowed;
 use crate::actions::system::refuse_unwell;
-use crate::actions::tenancy::project_for_launch;
+use crate::actions::tenancy::{find_project, project_for_launch};
 use crate::actions::{IdempotencyKey, once, own_key};
 use crate::catalog::policies::PolicySubjects;
+use crate::catalog::tenancy::MemberRow;
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server};
 
@@ -55,7 +58,8 @@ const NAMES_TRIED: u32 = 8;
 /// Launches one session, or `replicas` of them, all in one commit or none.
 ///
 /// Errors: what is wrong with the request, by field; `session.name-taken`; what no machine here
-/// could ever hold; `idempotency.key-reused`; `disk.full`.
+/// could ever hold; `idempotency.key-reused`; `disk.full`; `launch.owner-denied`, `launch.owner-unknown` where it
+/// is for somebody else.
 pub async fn launch(
     server: &Server,
     caller: &Caller,
@@ -67,12 +71,15 @@ pub async fn launch(
     refuse_unwell(server)?;
     refuse_full_queue(server)?;
     let device_affinity = request.device_affinity.clone();
-    let project = request.project.clone();
-    let validated = RequestedLaunch::from(request).validate(server.clock().now())?;
-    let draft = server.catalog().read_now("understand a launch", |view| {
-        look_up(view, caller, validated, device_affinity)
+    let (project, owner) = (request.project.clone(), request.owner.clone());
+    let now = server.clock().now();
+    let validated = RequestedLaunch::from(request).validate(now)?;
+    let (draft, project, subject) = server.catalog().read_now("understand a launch", |view| {
+        let whose = for_whom(view, caller, owner.as_deref(), project, now)?;
+        let owner = whose.owner.as_ref().unwrap_or(caller);
+        let draft = look_up(view, owner, validated, device_affinity)?;
+        Ok((draft, whose.project, owner.subject.clone()))
     })?;
-    let subject = caller.subject.clone();
     let name = caller.name.clone();
     server
         .catalog()
@@ -346,7 +353,7 @@ pub async fn preview(
 ) -> Result<Explanation, Failure> {
     allowed(caller, Permission::SessionsWrite)?;
     let (caller, now) = (caller.clone(), server.clock().now());
-    let project = request.project.clone();
+    let (project, owner) = (request.project.clone(), request.owner.clone());
     let validated = RequestedLaunch::from(request).validate(now)?;
     refuse_full_queue(server)?;
     let snapshot = server.snapshot().await?;
@@ -354,25 +361,27 @@ pub async fn preview(
         .catalog()
         .read("preview a launch", move |view| {
             let world = &snapshot.world;
-            let draft = look_up(view, &caller, validated, None)?;
+            let whose = for_whom(view, &caller, owner.as_deref(), project, now)?;
+            let owner = whose.owner.as_ref().unwrap_or(&caller);
+            let draft = look_up(view, owner, validated, None)?;
             if let Some(name) = &draft.name {
                 for number in 1..=draft.replicas {
                     let name = name.replica(number, draft.replicas)?;
                     let taken = world
                         .sessions
                         .iter()
-                        .any(|s| s.owner == caller.subject.user && s.name == name);
+                        .any(|s| s.owner == owner.subject.user && s.name == name);
                     if taken {
                         return Err(crate::catalog::sessions::name_taken(&name).into());
                     }
                 }
             }
             let (domain, project) =
-                project_for_launch(view, &caller.subject, project.as_deref(), now)?;
+                project_for_launch(view, &owner.subject, whose.project.as_deref(), now)?;
             let subjects = PolicySubjects {
                 domain,
                 project,
-                user: caller.subject.user,
+                user: owner.subject.user,
             };
             let mut draft = draft;
             keep_within_limits(view, &subjects, &mut draft.spec, None)?;
@@ -386,7 +395,7 @@ pub async fn preview(
                     depends_on: draft.spec.depends_on,
                     replicas: draft.replicas,
                     max_runtime_seconds: draft.spec.max_runtime_seconds,
-                    owner: Some(caller.subject.user),
+                    owner: Some(owner.subject.user),
                     domain,
                     project,
                 },
@@ -440,8 +449,81 @@ pub async fn duplicate(
             // A start in the past, and dependencies that are over, are not asked for again.
             start_at: None,
             depends_on: Vec::new(),
+            owner: None,
             device_affinity: None,
         })
+    })
+}
+
+/// Whose a launch is, and in which project.
+struct LaunchOwner {
+    /// The member it is for, with their own rights; None for the caller.
+    owner: Option<Caller>,
+    /// As asked, or id of the one that was found for the owner.
+    project: Option<String>,
+}
+
+/// Finds whom a launch is for: the caller, or a member of a project whose sessions the caller may change. Where no
+/// project is named, an administrator means the owner's first and a lead their own. What the owner may not do, the
+/// launch may not either: their images, their dependencies, their limits.
+///
+/// Errors: `launch.owner-denied`, `launch.owner-unknown`, `project.not-found`, `project.none`.
+fn for_whom(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    asked: Option<&str>,
+    project: Option<String>,
+    now: Timestamp,
+) -> Result<LaunchOwner, Failure> {
+    let asked = asked.map(str::trim).filter(|who| !who.is_empty());
+    let own = |who: &&str| *who != caller.name.as_str() && *who != caller.subject.user.to_string();
+    let Some(asked) = asked.filter(own) else {
+        return Ok(LaunchOwner {
+            owner: None,
+            project,
+        });
+    };
+    let named = project.as_deref().map(str::trim);
+    let (domain, id) = match named.filter(|name| !name.is_empty()) {
+        Some(name) => {
+            let found = find_project(view, &caller.subject, Permission::ProjectsRead, name);
+            let found = found.map_err(|failure| match failure {
+                Failure::Refusal(refusal) => refusal.at("/project").into(),
+                fault @ Failure::Fault(_) => fault,
+            })?;
+            (found.domain, found.id)
+        }
+        None => {
+            let owner = find_user(view, &caller.subject, Permission::UsersRead, asked);
+            let user = owner.map_or(caller.subject.user, |user| user.id);
+            let home = view.home_project(user, now)?;
+            home.ok_or_else(refusals::project_none)?
+        }
+    };
+    let scope = Scope {
+        project: Some(id),
+        ..Scope::domain(domain)
+    };
+    if may(&caller.subject, Permission::SessionsWrite, &scope).is_err() {
+        return Err(refusals::launch_owner_denied().at("/owner").into());
+    }
+    let unknown = || refusals::launch_owner_unknown(asked).at("/owner");
+    let members = view.members(id)?;
+    let is_meant = |one: &&MemberRow| one.name.as_str() == asked || one.user.to_string() == asked;
+    let member = members.iter().find(is_meant).ok_or_else(unknown)?;
+    let user = view.user(member.user)?;
+    let user = user.filter(|user| !user.suspended).ok_or_else(unknown)?;
+    Ok(LaunchOwner {
+        owner: Some(Caller {
+            subject: Subject {
+                user: user.id,
+                grants: user.grants_at(now),
+                domain: user.domain,
+                scopes: None,
+            },
+            ..caller.clone()
+        }),
+        project: Some(id.to_string()),
     })
 }
 

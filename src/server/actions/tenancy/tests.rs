@@ -6,8 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use api::sessions::{LaunchRequest, ListQuery};
 use rules::users::Role;
 
-use super::super::sessions;
-use super::super::users;
+use super::super::{policies, sessions, users};
 use super::*;
 use crate::access::{set_up, setup_link, sign_in};
 use crate::code;
@@ -400,4 +399,91 @@ async fn bad_names_titles_and_projects_are_refused_where_they_stand() {
             "project.not-found"
         );
     }
+}
+
+#[tokio::test]
+async fn a_lead_launches_for_members_with_their_rights_and_limits_and_nobody_else_does() {
+    let (server, boss) = two_domains().await;
+    create_project(&server, &boss, None, "vision", "Vision Lab", None)
+        .await
+        .unwrap();
+    for (who, role) in [("mina", GrantRole::Member), ("jae", GrantRole::Lead)] {
+        put_member(&server, &boss, "vision", who, role, None)
+            .await
+            .unwrap();
+    }
+    let (jae, mina) = (
+        signed_in(&server, "jae").await,
+        signed_in(&server, "mina").await,
+    );
+    let request = |name: &str, owner: &str, project: Option<&str>| LaunchRequest {
+        name: Some(name.to_owned()),
+        owner: Some(owner.to_owned()),
+        project: project.map(str::to_owned),
+        ..LaunchRequest::default()
+    };
+    let launch = async |caller: &Caller, request: LaunchRequest| {
+        let launched = sessions::launch(&server, caller, request, None).await;
+        launched.map(|mut launched| launched.sessions.remove(0))
+    };
+    let made = launch(&jae, request("lesson", "mina", Some("vision"))).await;
+    let made = made.unwrap();
+    assert_eq!(
+        (made.owner.name.as_str(), made.project.name.as_str()),
+        ("mina", "vision")
+    );
+    assert_eq!(seen(&server, &mina).await, ["lesson"]);
+    let events = server
+        .catalog()
+        .read_now("look", |view| view.events_of(&made.id.to_string(), 1));
+    assert_eq!(events.unwrap()[0].actor, "jae");
+    let preview = sessions::preview(&server, &jae, request("p", "mina", Some("vision"))).await;
+    preview.unwrap();
+
+    // The limits are the member's: another has none left, and the lead's own do not count.
+    policies::create(
+        &server,
+        &boss,
+        api::policies::NewPolicyBody {
+            name: "one".to_owned(),
+            limits: api::policies::LimitsBody {
+                waiting: Some(1),
+                ..Default::default()
+            },
+        },
+    )
+    .await
+    .unwrap();
+    let of = api::policies::PolicyUseBody {
+        level: rules::quota::PolicyLevel::User,
+        subject: Some("mina".to_owned()),
+    };
+    policies::attach(&server, &boss, "one", of).await.unwrap();
+    let full = launch(&jae, request("second", "mina", Some("vision"))).await;
+    assert_eq!(code(full), "queue.own-full");
+    launch(&jae, request("own", "jae", Some("vision")))
+        .await
+        .unwrap();
+
+    for (caller, owner, project, expected) in [
+        (&mina, "jae", Some("vision"), "launch.owner-denied"),
+        (&mina, "nobody", Some("vision"), "launch.owner-denied"),
+        (&jae, "nobody", Some("vision"), "launch.owner-unknown"),
+        // Their own first project is `default`, and there they are a member.
+        (&jae, "mina", None, "launch.owner-denied"),
+        (&jae, "abe", Some("vision"), "launch.owner-unknown"),
+        (&jae, "abe", Some("abroad/default"), "project.not-found"),
+        (&boss, "abe", Some("vision"), "launch.owner-unknown"),
+    ] {
+        let refused = launch(caller, request("x", owner, project)).await;
+        assert_eq!(code(refused), expected, "{owner} in {project:?}");
+    }
+    // An administrator means the first project of the user.
+    let abroad = launch(&boss, request("abroad", "abe", None)).await.unwrap();
+    assert_eq!(abroad.owner.name.as_str(), "abe");
+    users::suspend(&server, &boss, "mina", true, None)
+        .await
+        .unwrap();
+    let gone = launch(&jae, request("y", "mina", Some("vision"))).await;
+    assert_eq!(code(gone), "launch.owner-unknown");
 }
