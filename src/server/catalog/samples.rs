@@ -171,6 +171,7 @@ impl Samples {
         };
         connection
             .execute_batch(&[made("usage"), made("usage_minute"), history::made()].concat())
+            .and_then(|()| history::complete(&connection))
             .map_err(|error| ServerFault::new("found the samples", error))?;
         Ok(Self {
             connection: Mutex::new(connection),

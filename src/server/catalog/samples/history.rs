@@ -69,7 +69,7 @@ pub(crate) struct HistoryRow {
     pub(crate) gpu_memory_busy: Option<f64>,
     pub(crate) celsius: Option<f64>,
     pub(crate) watts: Option<f64>,
-    /// Seconds of the step that were measured; 0 before rows are read over a range.
+    /// Seconds of its time that were measured; 0 before rows are read over a range.
     pub(crate) covered: f64,
 }
 
@@ -132,9 +132,24 @@ pub(super) fn made() -> String {
              subject blob not null,
              at integer not null,
              {columns}
+             covered real,
              primary key (step, kind, subject, at)
          ) strict, without rowid;"
     )
+}
+
+/// Adds to a table of an older release the seconds that each row covers. They stay null in its rows, which count for
+/// their whole step, as in that release. The file keeps its version: an older release reads it after a rollback.
+pub(super) fn complete(connection: &Connection) -> rusqlite::Result<()> {
+    let known: bool = connection.query_row(
+        "select count(*) > 0 from pragma_table_info('history') where name = 'covered'",
+        [],
+        |row| row.get(0),
+    )?;
+    match known {
+        true => Ok(()),
+        false => connection.execute_batch("alter table history add column covered real"),
+    }
 }
 
 /// What was read since the newest moment was written.
@@ -227,23 +242,23 @@ impl Samples {
                 drop(connection);
                 // Where a user has no row they had nothing.
                 let mut means = Means::default();
-                for (at, step, _) in site {
+                for (at, covered, _) in site {
                     let nothing = HistoryRow {
                         gpu_busy: Some(0.0),
                         gpu_memory_busy: Some(0.0),
                         ..HistoryRow::default()
                     };
-                    means.add(at - at.rem_euclid(every), step, &nothing, true);
+                    means.add(at - at.rem_euclid(every), covered, &nothing, true);
                 }
-                for (at, step, row) in own {
-                    means.add(at - at.rem_euclid(every), step, &row, false);
+                for (at, covered, row) in own {
+                    means.add(at - at.rem_euclid(every), covered, &row, false);
                 }
                 means
             }
             HistorySubject::Site | HistorySubject::Device(_) => {
                 let mut means = Means::default();
-                for (at, step, row) in own {
-                    means.add(at - at.rem_euclid(every), step, &row, true);
+                for (at, covered, row) in own {
+                    means.add(at - at.rem_euclid(every), covered, &row, true);
                 }
                 means
             }
@@ -299,7 +314,7 @@ fn newest(connection: &Connection) -> rusqlite::Result<Option<i64>> {
 }
 
 /// Sums each step into the next one where the moment `before` was the last of its time, and removes what is older
-/// than its step is kept.
+/// than its step is kept. A sum covers what its parts cover: less than its step where the server was not running.
 fn thin(connection: &Connection, before: i64, at: i64) -> rusqlite::Result<()> {
     for pair in STEPS.windows(2) {
         let ((finer, _), (step, kept)) = (pair[0], pair[1]);
@@ -307,28 +322,36 @@ fn thin(connection: &Connection, before: i64, at: i64) -> rusqlite::Result<()> {
         if at < begin + step {
             break;
         }
-        let moments: i64 = connection.query_row(
-            "select count(*) from history
+        let measured: f64 = connection.query_row(
+            "select total(coalesce(covered, ?1)) from history
              where step = ?1 and kind = 0 and subject = x'' and at >= ?2 and at < ?3",
             params![finer, begin, begin + step],
             |row| row.get(0),
         )?;
+        let measured = measured.max(1.0);
+        let weight = "coalesce(covered, ?2)";
         // A user without a row in a moment had nothing then; of others it is unknown.
         let means: Vec<String> = COLUMNS
             .iter()
-            .map(|name| format!("case kind when {USER} then sum({name}) / ?5 else avg({name}) end"))
+            .map(|name| {
+                format!(
+                    "sum({name} * {weight})
+                     / case kind when {USER} then ?5 else sum(iif({name} is null, null, {weight})) end"
+                )
+            })
             .collect();
         connection
             .prepare_cached(&format!(
-                "insert or replace into history (step, kind, subject, at, {})
-                 select ?1, kind, subject, ?3, {}
+                "insert or replace into history (step, kind, subject, at, {}, covered)
+                 select ?1, kind, subject, ?3, {},
+                     case kind when {USER} then ?5 else sum({weight}) end
                  from history
                  where step = ?2 and at >= ?3 and at < ?4
                  group by kind, subject",
                 COLUMNS.join(", "),
                 means.join(", ")
             ))?
-            .execute(params![step, finer, begin, begin + step, moments.max(1)])?;
+            .execute(params![step, finer, begin, begin + step, measured])?;
         connection
             .prepare_cached("delete from history where step = ?1 and at < ?2")?
             .execute(params![step, at - kept])?;
@@ -342,19 +365,19 @@ fn thin(connection: &Connection, before: i64, at: i64) -> rusqlite::Result<()> {
 }
 
 /// Rows of the coarsest step that is needed for so many seconds, and finer ones of what has not been summed yet:
-/// their second, their step, their means.
+/// their second, the seconds that they cover, their means.
 fn read(
     connection: &Connection,
     subject: &HistorySubject,
     from: i64,
     seconds: i64,
-) -> rusqlite::Result<Vec<(i64, i64, HistoryRow)>> {
+) -> rusqlite::Result<Vec<(i64, f64, HistoryRow)>> {
     let first = STEPS.iter().position(|(_, kept)| seconds <= *kept);
     let first = first.unwrap_or(STEPS.len() - 1);
     let mut all = Vec::new();
     let mut from = from;
     let mut statement = connection.prepare_cached(&format!(
-        "select at, {} from history
+        "select at, coalesce(covered, step), {} from history
          where step = ?1 and kind = ?2 and subject = ?3 and at >= ?4
          order by at",
         COLUMNS.join(", ")
@@ -365,7 +388,8 @@ fn read(
     )?;
     for (step, _) in STEPS[..=first].iter().rev() {
         let key = params![step, subject.kind(), subject.key(), from];
-        let rows = statement.query_map(key, |row| Ok((row.get(0)?, *step, row_at(row, 1)?)))?;
+        let rows =
+            statement.query_map(key, |row| Ok((row.get(0)?, row.get(1)?, row_at(row, 2)?)))?;
         for row in rows {
             all.push(row?);
         }
@@ -388,21 +412,20 @@ fn row_at(row: &rusqlite::Row<'_>, first: usize) -> rusqlite::Result<HistoryRow>
 struct Means(BTreeMap<i64, (f64, [(f64, f64); COLUMNS.len()])>);
 
 impl Means {
-    /// Adds a row that stands for so many seconds. Where `counts`, they are part of the time that the mean is over.
-    fn add(&mut self, begin: i64, step: i64, row: &HistoryRow, counts: bool) {
-        let step = step as f64;
+    /// Adds a row that covers so many seconds. Where `counts`, they are part of the time that the mean is over.
+    fn add(&mut self, begin: i64, covered: f64, row: &HistoryRow, counts: bool) {
         // A user's row in a time without one of the site: the clock was set. It is left out.
         if !counts && !self.0.contains_key(&begin) {
             return;
         }
         let (time, sums) = self.0.entry(begin).or_default();
         if counts {
-            *time += step;
+            *time += covered;
         }
         for (sum, value) in sums.iter_mut().zip(row.values()) {
             if let Some(value) = value {
-                sum.0 += value * step;
-                sum.1 += step;
+                sum.0 += value * covered;
+                sum.1 += covered;
             }
         }
     }
@@ -498,19 +521,46 @@ mod tests {
     #[test]
     fn a_point_says_how_much_of_its_time_was_measured_whatever_the_range() {
         let samples = store();
-        // The server has been running for 250 seconds.
-        for second in (0..250).step_by(10) {
-            let rows = [(HistorySubject::Site, row(4.0))];
+        let device = HistorySubject::Device("x".into());
+        // The server begins five minutes before an hour, and runs for 350 seconds. The user holds all of it for 200.
+        for second in (3_300..3_650).step_by(10) {
+            let mut rows = vec![(HistorySubject::Site, row(4.0)), (device.clone(), row(4.0))];
+            if second < 3_500 {
+                rows.push((user(), row(4.0)));
+            }
             samples.record_history(at(second), &rows).unwrap();
         }
         for (seconds, every) in [(3_600, 30), (86_400, 600), (7 * 86_400, 3_600)] {
-            let site = samples
-                .history(&HistorySubject::Site, at(250), seconds, every)
-                .unwrap();
-            let covered: f64 = site.iter().map(|(_, row)| row.covered).sum();
-            let most = if seconds > 3_600 { 300.0 } else { 250.0 };
-            assert!((250.0..=most).contains(&covered), "{seconds}: {covered}");
+            let sums = |of: &HistorySubject| {
+                let rows = samples.history(of, at(3_650), seconds, every).unwrap();
+                let covered: f64 = rows.iter().map(|(_, row)| row.covered).sum();
+                let cores = rows.iter().map(|(_, row)| row.cpu * row.covered);
+                (covered, cores.sum::<f64>().round())
+            };
+            for of in [&HistorySubject::Site, &device] {
+                assert_eq!(sums(of), (350.0, 4.0 * 350.0), "{of:?} over {seconds} s");
+            }
+            assert_eq!(sums(&user()), (350.0, 4.0 * 200.0), "over {seconds} s");
         }
+    }
+
+    #[test]
+    fn the_history_of_an_older_release_is_kept_and_counts_whole_steps() {
+        let samples = store();
+        let before = made().replace("covered real,", "");
+        {
+            let connection = locked(&samples.connection);
+            connection.execute_batch("drop table history").unwrap();
+            connection.execute_batch(&before).unwrap();
+            let row =
+                "insert into history (step, kind, subject, at, cpu) values (600, 0, x'', ?1, 3.0)";
+            connection.execute(row, [START]).unwrap();
+            complete(&connection).unwrap();
+            complete(&connection).unwrap();
+        }
+        let site = samples.history(&HistorySubject::Site, at(700), 7 * 86_400, 3_600);
+        let site = site.unwrap();
+        assert_eq!((site[0].1.cpu, site[0].1.covered), (3.0, 600.0));
     }
 
     #[test]
