@@ -333,6 +333,10 @@ mod tests {
             reasons::placement_linked_devices("vm", "0, 1"),
             reasons::session_restarted(),
             reasons::session_timeout(),
+            reasons::session_device_drained("boss", 0),
+            reasons::session_device_drained_because("boss", 0, "a fan is loud."),
+            reasons::session_device_partitioned("boss", 0),
+            reasons::session_device_partitioned_because("boss", "for the class", 0),
         ] {
             let told = stored(korean, &placed.text);
             assert_eq!(told, reason(korean, &placed), "{}", placed.text);

@@ -149,11 +149,14 @@ pub async fn drain(
             let world = rows.world()?;
             let gpu = find(all(rows, &world, &caller, rows.now, &rates)?, &id)?;
             let (mut ends, mut requeued) = (Vec::new(), Vec::new());
-            if !dry_run {
-                let note = note.unwrap_or_else(|| gpu.note.clone());
-                if !gpu.cordoned || gpu.note != note {
-                    mark(rows, &caller, &gpu, true, note)?;
-                }
+            let note = note.unwrap_or_else(|| gpu.note.clone());
+            // What the owners are told: also what was said when the device was cordoned.
+            let because = match note.as_str() {
+                "" => reasons::session_device_drained(&caller.name, gpu.index),
+                note => reasons::session_device_drained_because(&caller.name, gpu.index, note),
+            };
+            if !dry_run && (!gpu.cordoned || gpu.note != note) {
+                mark(rows, &caller, &gpu, true, note)?;
             }
             for session in on(&world, &gpu) {
                 let again =
@@ -165,7 +168,6 @@ pub async fn drain(
                 if dry_run {
                     continue;
                 }
-                let because = reasons::session_device_drained(&caller.name, gpu.index);
                 end(rows, &caller, session.id, &because, again)?;
             }
             let gpu = find(
@@ -225,7 +227,10 @@ pub async fn partition(
             }
             // A plan that is taken back ends no session.
             let ends = if as_it_is { Vec::new() } else { plan.ends };
-            let because = reasons::session_device_partitioned(&caller.name, gpu.index);
+            let because = match note.as_deref().unwrap_or_default() {
+                "" => reasons::session_device_partitioned(&caller.name, gpu.index),
+                note => reasons::session_device_partitioned_because(&caller.name, note, gpu.index),
+            };
             let mut told = (Vec::new(), Vec::new());
             for session in world.sessions.iter().filter(|s| ends.contains(&s.id)) {
                 let again = plan.requeued.contains(&session.id);

@@ -348,6 +348,33 @@ async fn a_cordoned_device_takes_nothing_new_and_a_drain_ends_what_is_on_it() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reason_for_a_drain_reaches_the_owner_of_a_session_that_it_ends() {
+    let devices = node::gpu::simulated::devices("H100:1").expect("a good text");
+    let the_box = TheBox::with(&[], devices).await;
+    let mut body = wants(json!(0.25));
+    body["kind"] = "interactive".into();
+    let launched = the_box.launch(&the_box.mina, body).await;
+    let id = launched["id"].as_str().expect("an id");
+    the_box.until(&the_box.mina, id, "running").await;
+    let note = json!({"note": "the fan is replaced on Monday"});
+    let drain = the_box.post(&the_box.admin, "/api/v1/gpus/0/drain", note);
+    assert_eq!(drain.await.json()["ends"].as_array().map(Vec::len), Some(1));
+    let ended = the_box.until(&the_box.mina, id, "ended").await;
+    let told = the_box
+        .get(&the_box.mina, "/api/v1/me/notices")
+        .await
+        .json();
+    for reason in [&ended["reason"], &told["items"][0]["reason"]] {
+        assert_eq!(reason["code"], "session.device-drained", "{reason}");
+        let text = reason["text"].as_str().expect("a sentence");
+        assert!(
+            text.ends_with("Reason: the fan is replaced on Monday"),
+            "{text}"
+        );
+    }
+}
+
 /// Asks for a device until `wanted` says that it is as it should be.
 async fn device_until(the_box: &TheBox, gpu: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     let patience = std::time::Instant::now();
