@@ -294,7 +294,7 @@ async fn read(
         ..gpus::Drawing::small()
     };
     let writable = reach(&caller.subject, Permission::SessionsWrite);
-    let (rows, total) = (queue.launches.len() as u64, queue.of as u64);
+    let rows = queue.launches.len() as u64;
     let time = PlanTime::of(&queue.plan, now);
     Ok(QueuePage {
         t,
@@ -322,7 +322,7 @@ async fn read(
         may_cancel: caller.subject.can(Permission::SessionsWrite),
         pager: Pager {
             csv: (rows > 0).then(|| state.beside("/queue.csv")),
-            ..Pager::new(t, &state, rows, total)
+            ..foot(t, &state, rows, queue.of as u64)
         },
         room: devices
             .items
@@ -404,7 +404,17 @@ fn filter(visit: &RequestContext, headers: &HeaderMap, state: &TableState) -> Fi
     }
 }
 
-/// How many of those that wait stand on this page.
+/// The foot counts launches, and says so: the line above the list counts sessions.
+fn foot(t: Text, state: &TableState, rows: u64, launches: u64) -> Pager {
+    let foot = Pager::new(t, state, rows, launches);
+    let range = match foot.range.as_str() {
+        "" => String::new(),
+        range => t.queue_launches(range),
+    };
+    Pager { range, ..foot }
+}
+
+/// How many of the sessions that wait stand on this page.
 fn shown(t: Text, queue: &QueueView) -> String {
     let here: usize = queue.launches.iter().map(|launch| launch.replicas).sum();
     match queue.sessions {
@@ -571,6 +581,7 @@ mod tests {
     use rules::names::{SessionId, SessionName};
 
     use super::*;
+    use crate::doors::text::Language;
 
     fn planned(runs: bool, from: u64, until: Option<u64>) -> PlannedSession {
         let at = |seconds| Timestamp::from_millis(1_000_000_000).plus_seconds(seconds);
@@ -582,6 +593,20 @@ mod tests {
             from: at(from),
             until: until.map(at),
             after: None,
+        }
+    }
+
+    #[test]
+    fn the_foot_of_the_queue_says_that_it_counts_launches() {
+        for (language, told) in [
+            (Language::English, "Launches 1–50 of 52"),
+            (Language::Korean, "시작 요청"),
+        ] {
+            let t = Text::new(language);
+            let state = TableState::read(PATH, &FILTERS, &[]);
+            let range = foot(t, &state, 50, 52).range;
+            assert!(range.contains(told), "{range}");
+            assert_eq!(foot(t, &state, 0, 0).range, "", "nothing waits");
         }
     }
 
