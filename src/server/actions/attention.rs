@@ -170,7 +170,7 @@ async fn gathered(
     let warnings = system::warnings(server, caller).await?;
     items.extend(warnings.into_iter().map(AttentionItem::Server));
     if let Some(failure) = backups::standing(server, caller).await?.failure {
-        let notice = notices::backup_failed(failure.at, failure.text);
+        let notice = notices::backup_failed(failure.text);
         items.push(AttentionItem::Server(DiagnosticCheck::of(
             notice, false, true,
         )));

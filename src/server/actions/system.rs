@@ -118,7 +118,7 @@ pub async fn findings_of(
     found.extend(clock_behind(server.clock().now(), newest));
     found.extend(troubles(server).into_iter().map(InvariantFinding::from));
     if let Some(failure) = super::backups::standing(server, caller).await?.failure {
-        found.push(notices::backup_failed(failure.at, failure.text).into());
+        found.push(notices::backup_failed(failure.text).into());
     }
     Ok(found)
 }

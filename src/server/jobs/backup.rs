@@ -3,7 +3,7 @@
 //! in the copy as running. A crash leaves no backup, and the next one is due at once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::observe::chain;
@@ -115,7 +115,7 @@ fn make_here(server: &Server, directory: &Path) -> Result<BackupFile, Failure> {
         settings: server.in_force().reading().sources.file(),
     };
     let now = server.clock().now();
-    let to = directory.join(format!("fardel-{}.backup", backup::stamp(now)));
+    let to = free_place(directory, &backup::stamp(now));
     let made = backup::create(&places, &passphrase, &to, now)?;
     let verified = backup::verify(&to, &passphrase, &settings.data)?;
     if !verified.catalog.is_sound() {
@@ -133,6 +133,14 @@ fn make_here(server: &Server, directory: &Path) -> Result<BackupFile, Failure> {
         size: made.size,
         made_at: now,
     })
+}
+
+/// Where no backup lies yet: the second one of a second has a number behind its time. It sorts behind the first, as files are sorted.
+fn free_place(directory: &Path, stamp: &str) -> PathBuf {
+    let first = directory.join(format!("fardel-{stamp}.backup"));
+    let later = (2..).map(|number| directory.join(format!("fardel-{stamp}_{number}.backup")));
+    let mut all = std::iter::once(first.clone()).chain(later);
+    all.find(|place| !place.exists()).unwrap_or(first)
 }
 
 /// Removes the oldest beyond `keep`, never the one just made.

@@ -73,6 +73,22 @@ async fn they_come_when_due_and_the_oldest_go() {
 }
 
 #[tokio::test]
+async fn two_backups_of_one_second_are_two_files_and_no_failure() {
+    let house = house(true);
+    let mut names = Vec::new();
+    for _ in 0..2 {
+        let made = super::make(&house.server, "boss").await.unwrap();
+        names.push(made.name);
+    }
+    assert_ne!(names[0], names[1]);
+    let standing = standing(&house.server);
+    assert_eq!(standing.failure, None);
+    let files = standing.files.into_iter().map(|file| file.name);
+    names.reverse();
+    assert_eq!(files.collect::<Vec<_>>(), names, "newest first");
+}
+
+#[tokio::test]
 async fn a_failure_is_remembered_found_and_tried_again_later() {
     let house = house(false);
     make_if_due(&house.server).await;
@@ -84,6 +100,7 @@ async fn a_failure_is_remembered_found_and_tried_again_later() {
         .unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].code, "backup.failed");
+    assert!(!found[0].text.contains("2026"), "{}", found[0].text);
     let secret = house.folder.path().join("passphrase");
     std::fs::write(&secret, "four random words here\n").unwrap();
     std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
