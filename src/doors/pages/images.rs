@@ -1,5 +1,8 @@
 //! `/images`, `/images/{id}` and importing.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use api::operations::{OperationState, OperationView};
 use api::sessions::ListQuery;
 use askama::Template;
@@ -119,7 +122,8 @@ pub(super) fn router() -> Router<PagesContext> {
         .route("/images/{id}/remove", post(remove))
 }
 
-/// Environments to launch from, the machine's own first, then images by name.
+/// Environments to launch from: the machine's own first, then the chosen image, then those that most live sessions of
+/// the caller's reach start from, then the others by name.
 pub(super) async fn choices(
     console: &PagesContext,
     caller: &Caller,
@@ -132,6 +136,9 @@ pub(super) async fn choices(
         icon: "server",
         ..Choice::new("host", "host", chosen == "host" || chosen.is_empty())
     }];
+    // An order is no reason to refuse the page.
+    let used = images::used(&console.server, caller).await;
+    let used = used.unwrap_or_default();
     for image in images::list(&console.server, caller).await? {
         let is_chosen = chosen == image.reference || chosen == image.id.to_string();
         all.push(Choice {
@@ -141,7 +148,16 @@ pub(super) async fn choices(
             ..Choice::new(image.reference.clone(), image.reference, is_chosen)
         });
     }
+    order(&mut all, &used);
     Ok(all)
+}
+
+/// Sorts all but the first: what is chosen, then what is used most. Equal ones stay as they were.
+fn order(all: &mut [Choice], used: &BTreeMap<String, u64>) {
+    let sessions = |choice: &Choice| used.get(&choice.value).copied().unwrap_or_default();
+    if let Some((_, images)) = all.split_first_mut() {
+        images.sort_by_key(|choice| (!choice.chosen, Reverse(sessions(choice))));
+    }
 }
 
 /// What an image says about itself, in a few words.
@@ -677,5 +693,20 @@ async fn remove(
             )
         }
         Err(fault) => failed(&console, &visit, &caller, &fault),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_comes_first_then_the_chosen_image_then_what_is_used_most() {
+        let choice = |name: &str| Choice::new(name, name, name == "d");
+        let mut all = ["host", "a", "b", "c", "d"].map(choice);
+        let used = [("host", 9), ("b", 1), ("c", 3)];
+        order(&mut all, &used.map(|(name, n)| (name.to_owned(), n)).into());
+        let names = all.map(|choice| choice.name);
+        assert_eq!(names, ["host", "d", "c", "b", "a"]);
     }
 }

@@ -52,6 +52,8 @@ pub struct LaunchPage {
     pub recent: Vec<RecentLaunch>,
     pub kinds: Vec<Choice>,
     pub images: Vec<Choice>,
+    /// Those that are folded away.
+    pub more_images: Vec<Choice>,
     /// The words on the link to every image.
     pub all_images: String,
     pub presets: Vec<Preset>,
@@ -117,6 +119,18 @@ pub struct Slider {
     pub value: String,
     /// What is in the box, right or wrong.
     pub typed: String,
+}
+
+/// Environments that the form shows; the others are folded away. Higher: the resources are far below. Lower: a usual
+/// image needs a click more.
+const FIRST_IMAGES: usize = 8;
+
+/// Takes out what the form folds away: nothing, or at least two.
+fn folded(all: &mut Vec<Choice>) -> Vec<Choice> {
+    match all.len() > FIRST_IMAGES + 1 {
+        true => all.split_off(FIRST_IMAGES),
+        false => Vec::new(),
+    }
 }
 
 /// Earlier launches offered as a start.
@@ -696,7 +710,9 @@ async fn page(
         ..ListQuery::default()
     };
     let recent = sessions::list(&console.server, caller, &newest).await?;
-    let choices = images::choices(console, caller, t, &sent.image).await?;
+    let mut choices = images::choices(console, caller, t, &sent.image).await?;
+    let all_images = t.launch_all_images(choices.len() as u64);
+    let more_images = folded(&mut choices);
     let counts = seen.counts;
     let folded = [
         &sent.shm,
@@ -759,8 +775,9 @@ async fn page(
             ),
             kind("batch", t.launch_batch(), t.launch_batch_note(), "play"),
         ],
-        all_images: t.launch_all_images(choices.len() as u64),
+        all_images,
         images: choices,
+        more_images,
         presets: presets(t, &seen.machines, &sent.cpu, &sent.memory),
         card: card::card(t, &devices, &sent),
         sliders: sliders(t, &seen.machines, &sent),
@@ -1129,6 +1146,19 @@ fn sliders(t: Text, machines: &[NodeOverview], sent: &LaunchForm) -> Vec<Slider>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_sixty_images_eight_are_shown_and_none_is_lost() {
+        let images = |n: usize| -> Vec<Choice> {
+            let names = (0..n).map(|n| n.to_string());
+            names.map(|name| Choice::new(&name, &name, false)).collect()
+        };
+        for (n, shown) in [(1, 1), (8, 8), (9, 9), (10, 8), (60, 8)] {
+            let mut all = images(n);
+            let more = folded(&mut all);
+            assert_eq!((all.len(), more.len()), (shown, n - shown), "of {n}");
+        }
+    }
 
     #[test]
     fn spans_are_read_as_users_write_them() {

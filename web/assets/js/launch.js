@@ -122,7 +122,10 @@ export function attach(form) {
     for (const [name, value] of Object.entries(draft.values)) {
       const field = form.elements.namedItem(name);
       if (field instanceof RadioNodeList || field?.type === "radio") {
-        for (const one of form.querySelectorAll(`[name="${CSS.escape(name)}"]`)) one.checked = one.value === value;
+        for (const one of form.querySelectorAll(`[name="${CSS.escape(name)}"]`)) {
+          one.checked = one.value === value;
+          if (one.checked && one.closest("details")) one.closest("details").open = true;
+        }
       } else if (field && field.type !== "hidden") {
         field.value = value;
         if (value && field.closest("details")) field.closest("details").open = true;
@@ -187,6 +190,13 @@ export function attach(form) {
     if (first?.closest("details")) first.closest("details").open = true;
     first?.focus();
   });
+
+  // A group of choices is one stop of the keyboard, before the summary: what was unfolded comes next.
+  for (const more of form.querySelectorAll("[role=radiogroup] + details")) {
+    more.addEventListener("toggle", () => {
+      if (more.open && document.activeElement === more.querySelector("summary")) more.querySelector("input").focus();
+    });
+  }
 
   templates(form);
   const link = document.querySelector("[data-link]");

@@ -1078,7 +1078,15 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
                 false,
             ),
         ],
-        all_images: t.launch_all_images(3),
+        more_images: vec![choice(
+            "tensorflow:2.20",
+            "tensorflow:2.20",
+            "Python 3.12",
+            &t.launch_on_disk("4.1 GiB"),
+            "package",
+            false,
+        )],
+        all_images: t.launch_all_images(4),
         presets: [
             ("small", t.launch_small(), "1", "2"),
             ("medium", t.launch_medium(), "2", "8"),
