@@ -25,6 +25,7 @@ use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout, Theme};
 use super::request_context::{RequestContext, taste, zones};
 use super::setup::MIN_PASSWORD;
+use super::table::{self, Pager, TableState};
 use super::{PagesContext, layout, responses};
 use crate::doors::text::{Language, Text};
 
@@ -40,7 +41,9 @@ pub struct MePage {
     /// The password is an initial one: nothing else is shown until the user set their own.
     pub password_first: bool,
     pub new_token: Option<String>,
+    /// The tokens of this page.
     pub tokens: Vec<OwnTokenRow>,
+    pub pager: Pager,
     pub token_name: String,
     pub scopes: Vec<Choice>,
     pub lifetimes: Vec<Choice>,
@@ -78,6 +81,8 @@ pub(super) fn router() -> Router<PagesContext> {
 struct MadeQuery {
     /// The token that was just made, whose secret is shown this once.
     made: String,
+    /// The page of tokens, from 1.
+    page: String,
 }
 
 async fn show(
@@ -97,9 +102,35 @@ async fn show(
         StatusCode::OK,
         None,
         secret,
-        name,
+        TokenPart {
+            name,
+            page: asked.page,
+        },
     )
     .await
+}
+
+/// What the part of the tokens shows: what was typed as a name, and which page of them.
+#[derive(Default)]
+struct TokenPart {
+    name: String,
+    page: String,
+}
+
+/// One page of tokens, the last one where a later one is asked for, and the way to the others; no words where one page
+/// has all.
+fn one_page<T>(t: Text, page: &str, all: Vec<T>) -> (Vec<T>, Pager) {
+    let asked = [("page".to_owned(), page.to_owned())];
+    let mut state = TableState::read("/me", &[], &asked);
+    let total = all.len() as u64;
+    let last = total.div_ceil(u64::from(table::ROWS)).max(1);
+    state.page = state.page.min(u32::try_from(last).unwrap_or(u32::MAX));
+    let rows = state.page_of(all);
+    let mut pager = Pager::new(t, &state, rows.len() as u64, total);
+    if last == 1 {
+        pager.range = String::new();
+    }
+    (rows, pager)
 }
 
 async fn shown(
@@ -109,7 +140,7 @@ async fn shown(
     status: StatusCode,
     alert: Option<Alert>,
     new_token: Option<String>,
-    token_name: String,
+    part: TokenPart,
 ) -> Response {
     let t = visit.text;
     let now = console.server.clock().now();
@@ -118,6 +149,7 @@ async fn shown(
         Ok(known) => known,
         Err(failure) => return responses::failure(console, visit, Some(f), &failure),
     };
+    let (known, pager) = one_page(t, &part.page, known);
     // Who is in no project has none.
     let limits = policies::effective(&console.server, caller, None, None);
     let limits = limits.await.unwrap_or_default();
@@ -154,7 +186,8 @@ async fn shown(
                 name: token.name,
             })
             .collect(),
-        token_name,
+        pager,
+        token_name: part.name,
         scopes: vec![
             Choice::new("all", t.me_scope_all(), true),
             Choice::new("read", t.me_scope_read(), false),
@@ -281,7 +314,10 @@ async fn refused(
                 responses::status(refusal),
                 None,
                 None,
-                token_name,
+                TokenPart {
+                    name: token_name,
+                    ..TokenPart::default()
+                },
             )
             .await
         }
@@ -445,4 +481,30 @@ pub async fn preferences(
         }
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hundred_tokens_are_two_pages_and_a_few_have_no_foot() {
+        let t = Text::default();
+        let page = |page: &str, n: usize| one_page(t, page, (0..n).collect());
+        let (rows, pager) = page("", 100);
+        assert_eq!((rows.len(), rows[0]), (50, 0));
+        assert_eq!(pager.range, "1–50 of 100");
+        assert_eq!(pager.next.as_deref(), Some("/me?page=2"));
+        for asked in ["2", "7"] {
+            let (rows, pager) = page(asked, 100);
+            assert_eq!((rows.len(), rows[0]), (50, 50), "page {asked}");
+            assert_eq!(pager.previous.as_deref(), Some("/me"));
+            assert_eq!(pager.next, None);
+        }
+        let (rows, pager) = page("", 3);
+        assert_eq!(
+            (rows.len(), pager.range.as_str(), pager.next),
+            (3, "", None)
+        );
+    }
 }

@@ -1568,6 +1568,7 @@ fn me(t: Text) -> MePage {
             ends: t.me_days_n(30),
             used: t.common_ago(components::span(t, 3600)),
         }],
+        pager: table::Pager::new(t, &TableState::read("/me", &[], &[]), 50, 100),
         token_name: String::new(),
         scopes: vec![
             Choice::new("all", t.me_scope_all(), true),
