@@ -33,7 +33,7 @@ pub struct EventView {
 #[schema(as = EventSearch)]
 pub struct EventSearchPage {
     pub items: Vec<EventView>,
-    /// Names of the sessions, users and projects among the objects, by their ids.
+    /// Names of the sessions, users, projects and images among the objects, by their ids.
     pub names: BTreeMap<String, String>,
     /// Asks for older events; null at the beginning of the journal. A page may be empty and have one: it looks through a part
     /// of the journal only.

@@ -482,7 +482,19 @@ fn object(event: &EventView, found: &EventPage) -> (String, Option<String>) {
             id.clone(),
             Some(format!("/nodes/{}", responses::encoded(id))),
         ),
-        "images" => (short(id), Some("/images".to_owned())),
+        "images" => {
+            let name = found.names.get(id).cloned();
+            let place = match event.code.as_str() {
+                "image.removed" => "/images".to_owned(),
+                _ => format!("/images/{}", responses::encoded(id)),
+            };
+            (name.unwrap_or_else(|| short(id)), Some(place))
+        }
+        // An account that the reader may look at is a link, which the caller of this makes.
+        "users" => match found.names.get(id) {
+            Some(name) => (name.clone(), None),
+            None => (short(id), None),
+        },
         "projects" if event.code.starts_with("project.") => {
             let name = found.names.get(id).cloned();
             (
@@ -642,6 +654,37 @@ mod tests {
             Some("/events?q=object%3Afirst&kind=sessions&since=2026-01-01T00%3A00")
         );
         assert_eq!(former(&pairs(&[("kind", "sessions")])), None);
+    }
+
+    #[test]
+    fn images_and_accounts_without_a_page_are_called_by_their_names() {
+        let of = |topic: &str, code: &str| EventView {
+            sequence: 1,
+            at: Timestamp::default(),
+            actor: "boss".into(),
+            topic: topic.into(),
+            object: "019a0c2e-7d1a".into(),
+            code: code.into(),
+            before: String::new(),
+            after: String::new(),
+        };
+        let found = EventPage {
+            names: [("019a0c2e-7d1a".to_owned(), "called".to_owned())].into(),
+            ..EventPage::default()
+        };
+        for (event, place) in [
+            (
+                of("images", "image.imported"),
+                Some("/images/019a0c2e-7d1a"),
+            ),
+            (of("images", "image.removed"), Some("/images")),
+            (of("users", "user.removed"), None),
+        ] {
+            let (name, href) = object(&event, &found);
+            assert_eq!((name.as_str(), href.as_deref()), ("called", place));
+            let unknown = object(&event, &EventPage::default()).0;
+            assert_eq!(unknown, event.object);
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use api::events::{EventSearchPage, EventSearchQuery, EventView};
-use rules::names::{SessionId, UserId};
+use rules::names::{ImageId, SessionId, UserId};
 use rules::permissions::{Permission, heard};
 use rules::refusals;
 use rules::session::{TextField, plain, text};
@@ -60,7 +60,7 @@ pub struct JournalQuery {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventPage {
     pub items: Vec<EventView>,
-    /// Names of the sessions and users among the objects, by their ids.
+    /// Names of the sessions, users, projects and images among the objects, by their ids.
     pub names: BTreeMap<String, String>,
     /// How many the search finds in the part of the journal that it looked through, counted up to 10,000.
     pub count: u64,
@@ -288,13 +288,27 @@ fn names(
                     .map(|project| project.name.to_string()),
                 Err(_) => None,
             },
+            "images" => match event.object.parse::<ImageId>() {
+                Ok(id) => view.image(id)?.map(|image| image.reference),
+                Err(_) => None,
+            },
             _ => None,
         };
-        if let Some(name) = name {
+        if let Some(name) = name.or_else(|| own_name(event)) {
             names.insert(event.object.clone(), name);
         }
     }
     Ok(names)
+}
+
+/// What an event itself calls an object whose row has gone: a removed image, and an account of a roster that was undone.
+fn own_name(event: &EventView) -> Option<String> {
+    let name = match event.code.as_str() {
+        "image.removed" | "user.removed" => &event.before,
+        "image.imported" => &event.after,
+        _ => return None,
+    };
+    Some(name.clone()).filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]
@@ -395,6 +409,42 @@ mod tests {
         assert!(others.items.is_empty(), "others hear nothing of it");
         let nobody = page(&server, &boss, of("nobody")).await.unwrap();
         assert!(nobody.items.is_empty());
+    }
+
+    #[tokio::test]
+    async fn images_and_accounts_that_have_gone_are_called_by_their_names() {
+        let server = Server::for_tests();
+        let boss = caller_of(&server, "boss", Role::Administrator);
+        let [image, user] = [1, 2].map(|n| uuid::Uuid::from_u128(n).to_string());
+        let of = [
+            ("users", user.clone(), "user.added", "", "member"),
+            ("users", user.clone(), "user.removed", "sora", ""),
+            ("images", image.clone(), "image.imported", "", "pytorch:2.9"),
+            ("images", image.clone(), "image.removed", "pytorch:2.9", ""),
+        ];
+        server
+            .catalog()
+            .write_now(Lane::Requests, "events", move |rows| {
+                for (topic, object, code, before, after) in &of {
+                    rows.note(NewEvent {
+                        actor: "boss",
+                        topic,
+                        object,
+                        scope: Scope::SITE,
+                        code,
+                        before,
+                        after,
+                    })?;
+                }
+                Ok(())
+            })
+            .unwrap();
+        let found = page(&server, &boss, JournalQuery::default()).await.unwrap();
+        assert_eq!(
+            found.names.get(&image).map(String::as_str),
+            Some("pytorch:2.9")
+        );
+        assert_eq!(found.names.get(&user).map(String::as_str), Some("sora"));
     }
 
     #[tokio::test]
