@@ -161,7 +161,7 @@ test("a saved setting says so in its row, keeps the filter and the place", async
     await page.waitForLoadState("load");
   };
   await save("8");
-  assert.match(await row.locator(".said").innerText(), /backup_keep was changed/);
+  assert.match(await row.locator(".said").innerText(), /Number of backups kept was changed/);
   assert.equal(await page.evaluate(() => document.activeElement.closest("li")?.id), "backup_keep");
   const box = await row.boundingBox();
   assert.ok(box.y > 0 && box.y < 720, `the row is in view: ${box.y}`);

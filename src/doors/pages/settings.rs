@@ -402,6 +402,15 @@ fn name(t: Text, key: &str) -> &'static str {
     }
 }
 
+/// What settings are called, for keys with commas between them; a key without words stays as it is.
+pub(super) fn titles(t: Text, keys: &str) -> String {
+    let titles = keys.split(", ").map(|key| match name(t, key) {
+        "" => key,
+        name => name,
+    });
+    titles.collect::<Vec<_>>().join(", ")
+}
+
 /// What a setting does, in the reader's language; empty for a key that has no words, which a test refuses.
 fn about(t: Text, key: &str) -> &'static str {
     match key {
@@ -436,6 +445,21 @@ fn about(t: Text, key: &str) -> &'static str {
 mod tests {
     use super::*;
     use crate::doors::text::Language;
+
+    #[test]
+    fn notices_call_a_setting_as_its_row_does() {
+        for language in [Language::English, Language::Korean] {
+            let t = Text::new(language);
+            let told = super::super::notice(t, "/system/settings?notice=setting&of=keep_days")
+                .expect("a notice");
+            assert!(told.contains(t.setting_name_keep_days()), "{told}");
+            assert!(!told.contains("keep_days"), "{told}");
+            let told = super::super::notice(t, "/system/settings?notice=settings&of=cpu%2C+whale")
+                .expect("a notice");
+            let both = format!("{}, whale", t.setting_name_cpu());
+            assert!(told.contains(&both), "{told}");
+        }
+    }
 
     #[test]
     fn every_setting_has_its_words_in_both_languages_and_stands_in_one_group() {
