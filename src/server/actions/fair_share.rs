@@ -9,6 +9,7 @@ use rules::fair_share::MAX_WEIGHT;
 use rules::names::UserId;
 use rules::permissions::{Permission, may};
 use rules::placement::{self, FairAccount};
+use rules::refusal::{FieldError, Refusal};
 use rules::refusals;
 use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::units::Timestamp;
@@ -83,17 +84,15 @@ pub async fn change(
 /// Sets the weight of a domain, a project or a user.
 ///
 /// Errors: `fair-share.weight-out-of-range`, `domain.not-found`, `project.not-found`,
-/// `user.not-found`.
+/// `user.not-found`; where both the weight and the name are wrong, the first with the other at its field.
 pub async fn weigh(
     server: &Server,
     caller: &Caller,
     asked: FairWeightBody,
 ) -> Result<FairShareView, Failure> {
     may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
-    if !(1..=MAX_WEIGHT).contains(&asked.weight) {
-        let refusal = refusals::fair_share_weight_out_of_range(MAX_WEIGHT);
-        return Err(refusal.at("/weight").into());
-    }
+    let wrong_weight = (!(1..=MAX_WEIGHT).contains(&asked.weight))
+        .then(|| refusals::fair_share_weight_out_of_range(MAX_WEIGHT).at("/weight"));
     let caller = caller.clone();
     server
         .catalog()
@@ -102,7 +101,14 @@ pub async fn weigh(
                 level: asked.level.into(),
                 subject: Some(asked.subject),
             };
-            let (id, whose) = subject(rows, &caller, &of)?;
+            let (id, whose) = match (subject(rows, &caller, &of), wrong_weight) {
+                (Ok(found), None) => found,
+                (Ok(_), Some(weight)) => return Err(weight.into()),
+                (Err(Failure::Refusal(name)), Some(weight)) => {
+                    return Err(both(weight, &name).into());
+                }
+                (Err(failure), _) => return Err(failure),
+            };
             let of = WeightOf {
                 level: asked.level,
                 subject: id.unwrap_or_default(),
@@ -128,6 +134,16 @@ pub async fn weigh(
             told(rows, rows.now)
         })
         .await
+}
+
+/// A refusal of the weight that also says at its field what is wrong with the name.
+fn both(mut weight: Refusal, name: &Refusal) -> Refusal {
+    weight.fields.push(FieldError {
+        pointer: "/subject".to_owned(),
+        code: name.code.clone(),
+        text: name.text.clone(),
+    });
+    weight
 }
 
 fn said(rule: QueueRule) -> String {

@@ -71,6 +71,17 @@ async fn an_administrator_sets_order_and_weights_and_users_do_not() {
     ] {
         assert_eq!(code(weigh(&server, &boss, asked).await), expected);
     }
+    // Both are told at once, each at its field.
+    let refused = weigh(&server, &boss, weight(TenantLevel::User, "nobody", 0)).await;
+    let Err(Failure::Refusal(refusal)) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(refusal.pointer.as_deref(), Some("/weight"));
+    let field = &refusal.fields[0];
+    assert_eq!(
+        (field.pointer.as_str(), field.code.as_str()),
+        ("/subject", "user.not-found")
+    );
     weigh(&server, &boss, weight(TenantLevel::Domain, "default", 3))
         .await
         .unwrap();
