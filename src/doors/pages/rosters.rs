@@ -169,15 +169,26 @@ fn past_roster(visit: &RequestContext, roster: &RosterView) -> PastRoster {
     PastRoster {
         id: roster.id.to_string(),
         when: visit.clock.date(roster.applied_at),
-        facts: t.rosters_facts(
-            roster.actor.as_str(),
-            u64::from(roster.creates),
-            u64::from(roster.joins),
-            u64::from(roster.changes),
-        ),
+        facts: t.rosters_facts(roster.actor.as_str(), did(t, roster)),
         undone: roster
             .undone_at
             .map_or_else(String::new, |at| t.rosters_undone(visit.clock.date(at))),
+    }
+}
+
+/// What a roster did, without what it did not: `2 new accounts, 1 changed`.
+fn did(t: Text, roster: &RosterView) -> String {
+    let [creates, joins, changes] = [roster.creates, roster.joins, roster.changes].map(u64::from);
+    let parts = [
+        (creates, t.rosters_new_accounts(creates)),
+        (joins, t.rosters_joined(joins)),
+        (changes, t.rosters_changed(changes)),
+    ];
+    let told = parts.into_iter().filter(|(number, _)| *number > 0);
+    let told: Vec<String> = told.map(|(_, words)| words).collect();
+    match told.is_empty() {
+        true => t.rosters_nothing().to_owned(),
+        false => told.join(", "),
     }
 }
 
@@ -391,11 +402,7 @@ fn shown_slips(visit: &RequestContext, roster: &RosterView, slips: Vec<RosterSli
     let t = visit.text;
     let scheme = if visit.secure { "https" } else { "http" };
     ShownSlips {
-        title: t.rosters_done(
-            u64::from(roster.creates),
-            u64::from(roster.joins),
-            u64::from(roster.changes),
-        ),
+        title: t.rosters_done(did(t, roster)),
         none: match (roster.undone_at, roster.creates) {
             (Some(at), _) => t.rosters_undone(visit.clock.date(at)),
             (None, 0) => t.rosters_no_slips().to_owned(),
@@ -453,5 +460,37 @@ async fn undo(
             responses::see_with(PATH, "roster-undone", &gone)
         }
         Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rules::units::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_roster_is_told_without_what_it_did_not_do() {
+        let t = Text::default();
+        let roster = |creates, joins, changes| RosterView {
+            id: uuid::Uuid::nil(),
+            creates,
+            joins,
+            changes,
+            actor: "boss".into(),
+            applied_at: Timestamp::default(),
+            undone_at: None,
+        };
+        for (of, told) in [
+            (roster(2, 0, 1), "2 new accounts, 1 changed"),
+            (roster(0, 3, 0), "3 joined a project"),
+            (
+                roster(1, 1, 1),
+                "1 new account, 1 joined a project, 1 changed",
+            ),
+            (roster(0, 0, 0), "nothing changed"),
+        ] {
+            assert_eq!(did(t, &of), told);
+        }
     }
 }

@@ -1779,7 +1779,7 @@ fn roster(
     let past = |undone: String| rosters::PastRoster {
         id: "0199f0a3-6c1e-7d40".into(),
         when: "14:22".into(),
-        facts: t.rosters_facts("mina", 79, 1, 0),
+        facts: t.rosters_facts("mina", t.rosters_new_accounts(79)),
         undone,
     };
     rosters::RosterPage {
@@ -1831,7 +1831,7 @@ fn roster_plan(t: Text) -> rosters::ShownPlan {
 fn roster_slips(t: Text) -> rosters::ShownSlips {
     let slip = |name: &str| (name.into(), "Mina Han".into(), "k7mq-x3pd-9rth".into());
     rosters::ShownSlips {
-        title: t.rosters_done(2, 0, 0),
+        title: t.rosters_done(t.rosters_new_accounts(2)),
         slips: vec![slip("mina"), slip("jae")],
         none: String::new(),
         address: "https://gpu.lab".into(),
