@@ -412,12 +412,14 @@ impl BarRow {
             if let Some(href) = link {
                 let _ = write!(out, " href=\"{}\"", escaped(href));
             }
-            if block.href.is_some() || !block.label.is_empty() {
-                // Where a block is too small for words, the title is its name.
+            // Where a block is too small for words, the title is its name, also of what leads nowhere.
+            if width < MIN_WORDS || block.href.is_some() || !block.label.is_empty() {
                 let words = [&block.name, &block.note, &block.label];
                 let words = words.into_iter().filter(|word| !word.is_empty());
                 let title: Vec<&str> = words.map(String::as_str).collect();
-                let _ = write!(out, " title=\"{}\"", escaped(&title.join(", ")));
+                if !title.is_empty() {
+                    let _ = write!(out, " title=\"{}\"", escaped(&title.join(", ")));
+                }
             }
             out.push('>');
             if block.kind == BlockKind::Free {
@@ -680,6 +682,26 @@ mod tests {
         let html = row.rack().to_string();
         assert_eq!(html.matches("<a ").count(), 2, "{html}");
         assert_eq!(html.matches("title=\"s, n, half\"").count(), 3, "{html}");
+    }
+
+    #[test]
+    fn a_block_too_small_for_words_has_them_as_its_title() {
+        let row = BarRow {
+            blocks: vec![
+                Block {
+                    note: "0.05 · jae".into(),
+                    ..Block::plain(BlockKind::Session, "others".into(), 50)
+                },
+                Block::plain(BlockKind::Free, "0.10 free".into(), 100),
+                Block::plain(BlockKind::Session, "large".into(), 850),
+            ],
+            ..BarRow::default()
+        };
+        let html = row.rack().to_string();
+        for title in ["title=\"others, 0.05 · jae\"", "title=\"0.10 free\""] {
+            assert!(html.contains(title), "{title}: {html}");
+        }
+        assert_eq!(html.matches("title=").count(), 2, "{html}");
     }
 
     #[test]

@@ -763,6 +763,11 @@ fn block(t: Text, slice: &GpuSlice, drawing: &Drawing<'_>, weight: u64) -> Block
         },
         (By::Share, ..) => owned(granted, owner),
     };
+    // Of a block whose note says something else, the title still says whose it is.
+    let unsaid = owner.filter(|owner| !note.ends_with(owner));
+    let doing = doing_of(t, slice, drawing.now);
+    let told = [unsaid, Some(doing.as_str())].into_iter().flatten();
+    let told: Vec<&str> = told.filter(|words| !words.is_empty()).collect();
     let known = slice.session.filter(|_| !drawing.small);
     let busy = match drawing.by {
         By::Memory => used.map(|used| components::percent(used.0 as f64, slice.memory.0 as f64)),
@@ -791,7 +796,7 @@ fn block(t: Text, slice: &GpuSlice, drawing: &Drawing<'_>, weight: u64) -> Block
         href: known.map(|id| format!("/sessions/{id}")),
         label: match drawing.small {
             true => String::new(),
-            false => doing_of(t, slice, drawing.now),
+            false => told.join(" · "),
         },
     }
 }
@@ -1037,5 +1042,47 @@ fn line(t: Text, gpu: &Gpu, slice: &GpuSlice, drawing: &Drawing<'_>) -> SliceRow
         doing: doing_of(t, slice, now),
         tone,
         state: state.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::sessions::Owner;
+    use rules::names::{UserId, UserName};
+    use rules::session::SessionState;
+
+    use super::*;
+
+    #[test]
+    fn a_block_says_whose_it_is_whatever_the_plan_shows() {
+        let slice = GpuSlice {
+            session: None,
+            name: Some("vit".into()),
+            owner: Some(Owner {
+                id: UserId(uuid::Uuid::nil()),
+                name: UserName::parse("mina").expect("a name"),
+            }),
+            mine: false,
+            state: SessionState::Running,
+            paused: false,
+            share: GpuShare(5),
+            memory: Bytes::gib(4),
+            sms: 6,
+            profile: None,
+            confirmed: true,
+            load_percent: Some(84.0),
+            memory_in_use: None,
+            idle_since: None,
+        };
+        for by in By::ALL {
+            let drawing = Drawing {
+                by,
+                ..Drawing::at(Timestamp::default())
+            };
+            let block = block(Text::default(), &slice, &drawing, 5);
+            let words = format!("{}, {}", block.note, block.label);
+            assert_eq!(words.matches("mina").count(), 1, "{}: {words}", by.word());
+            assert!(words.contains("84% busy"), "{words}");
+        }
     }
 }
