@@ -432,7 +432,7 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "rename" => t.notice_renamed(of),
         "gpu-cordon" => t.notice_gpu_cordon(of),
         "gpu-uncordon" => t.notice_gpu_uncordon(of),
-        "gpu-drain" => t.notice_gpu_drain(of),
+        "gpu-drain" => gpus::drained(t, &of),
         "gpu-partitions" => t.notice_gpu_partitions(of),
         "gpu-partitions-planned" => t.notice_gpu_partitions_planned(of),
         "limits" => t.notice_limits().to_owned(),

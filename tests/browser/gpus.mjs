@@ -177,6 +177,8 @@ test("a card is closed with a word, cut, made whole and emptied, and whom that e
   await page.click("button[popovertarget=drain]");
   await page.locator("#drain li", { hasText: "half" }).waitFor();
   await Promise.all([page.waitForEvent("framenavigated"), page.click("#drain button.dan")]);
+  const drained = page.locator("[role=status]", { hasText: "GPU 0 takes no new sessions. 1 session is ending." });
+  await drained.first().waitFor();
   await page.locator("#slices .empty").waitFor();
   await sound(seen);
   await seen.context.close();

@@ -354,6 +354,7 @@ pub async fn act(
     }
     let note = Some(said.note.trim().to_owned()).filter(|note| !note.is_empty());
     let server = &console.server;
+    let mut ends = [0, 0];
     let done = match verb.as_str() {
         "cordon" => gpus::cordon(server, &caller, &id, CordonRequest { note })
             .await
@@ -368,13 +369,20 @@ pub async fn act(
             };
             gpus::drain(server, &caller, &id, request)
                 .await
-                .map(|drained| ("gpu-drain", drained.gpu))
+                .map(|drained| {
+                    ends = [drained.ends.len(), drained.requeued.len()];
+                    ("gpu-drain", drained.gpu)
+                })
         }
         _ => Err(refusals::page_unknown().into()),
     };
     match done {
         Ok((word, gpu)) => {
-            responses::see_with(&format!("/gpus/{}", gpu.id), word, &gpu.index.to_string())
+            let of = match word {
+                "gpu-drain" => format!("{} {} {}", gpu.index, ends[0], ends[1]),
+                _ => gpu.index.to_string(),
+            };
+            responses::see_with(&format!("/gpus/{}", gpu.id), word, &of)
         }
         Err(Failure::Refusal(refusal)) => {
             let status = responses::status(&refusal);
@@ -397,6 +405,22 @@ pub async fn act(
         }
         Err(fault) => failed(&console, &visit, &caller, &fault),
     }
+}
+
+/// What a drain did and what remains, from the index of the GPU, the sessions that end, and those of them that start
+/// again: `0 3 1`.
+pub(super) fn drained(t: Text, of: &str) -> String {
+    let mut numbers = of.split(' ').map(|number| number.parse().unwrap_or(0_u64));
+    let mut next = || numbers.next().unwrap_or_default();
+    let (index, ends, again) = (next(), next(), next());
+    let mut said = match ends {
+        0 => t.notice_gpu_drain_none(index),
+        ends => t.notice_gpu_drain(index, ends),
+    };
+    if again > 0 {
+        said = format!("{said} {}", t.notice_gpu_drain_again(again));
+    }
+    format!("{said} {}", t.notice_gpu_drain_after())
 }
 
 async fn read(
@@ -1052,6 +1076,27 @@ mod tests {
     use rules::session::SessionState;
 
     use super::*;
+
+    #[test]
+    fn a_drain_says_what_ends_what_starts_again_and_what_remains() {
+        let t = Text::default();
+        for (of, told) in [
+            (
+                "1 0 0",
+                "GPU 1 takes no new sessions. None ran on it. It stays cordoned until you uncordon it.",
+            ),
+            (
+                "0 1 0",
+                "GPU 0 takes no new sessions. 1 session is ending. It stays cordoned until you uncordon it.",
+            ),
+            (
+                "0 3 2",
+                "GPU 0 takes no new sessions. 3 sessions are ending. Of these, 2 batch jobs wait for another GPU. It stays cordoned until you uncordon it.",
+            ),
+        ] {
+            assert_eq!(drained(t, of), told);
+        }
+    }
 
     #[test]
     fn a_block_says_whose_it_is_whatever_the_plan_shows() {
