@@ -5,7 +5,11 @@
 // Promise (Installation and console): A refused form shows each fault at its field and keeps what was typed.
 
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { image } from "./lib/archive.mjs";
 import { launch, violations } from "./lib/browser.mjs";
 import { open, PERSON, setUp, until } from "./lib/house.mjs";
 
@@ -310,3 +314,48 @@ for (const how of ["typing", "launching"]) {
     await context.close();
   });
 }
+
+test("of twenty images eight environments are shown, and the others are unfolded by key and without script", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "fardel-forms-"));
+  const names = Array.from({ length: 20 }, (_, n) => `lab/image${String(n).padStart(2, "0")}:1`);
+  try {
+    house.command("image", "import", image(folder, names, 1000));
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+  for (const javaScriptEnabled of [true, false]) {
+    const context = await browser.newContext({ storageState: state, locale: "en-US", javaScriptEnabled });
+    const page = await context.newPage();
+    await page.goto(`${house.origin}/sessions/new`);
+    const visible = page.locator("label.opt:visible [name=image]");
+    assert.equal(await visible.count(), 8);
+    await page.locator("summary", { hasText: "13 more images" }).focus();
+    await page.keyboard.press("Enter");
+    await until(() => "the others are unfolded", async () => (await visible.count()) === 21);
+    if (javaScriptEnabled) {
+      // The keyboard goes on where the reader looks, and nothing is chosen by that.
+      const first = page.locator("details [name=image]").first();
+      await until(() => "the first of them has the focus", () => first.evaluate((one) => one === document.activeElement));
+      assert.equal(await page.locator("[name=image]:checked").inputValue(), "host");
+      await page.keyboard.press("Space");
+      assert.equal(await first.isChecked(), true);
+      assert.deepEqual(await violations(page), []);
+    }
+    // A chosen image is never folded away.
+    await page.goto(`${house.origin}/sessions/new?image=${encodeURIComponent(names[17])}`);
+    assert.equal(await page.locator("label.opt:visible [name=image]:checked").inputValue(), names[17]);
+    await context.close();
+  }
+});
+
+test("a weight of nobody and out of range has both faults at their fields", async () => {
+  const context = await browser.newContext({ storageState: state, locale: "en-US" });
+  const page = await context.newPage();
+  await page.goto(`${house.origin}/fair-share`);
+  await page.fill("#subject", "nobody");
+  await page.fill("#weight", "0");
+  await page.locator("form[action$='/weights'] button.btn").click();
+  await page.locator("#fault-subject", { hasText: "no user" }).waitFor();
+  await page.locator("#fault-weight", { hasText: "between 1 and 1000" }).waitFor();
+  await context.close();
+});

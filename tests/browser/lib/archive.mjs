@@ -8,7 +8,7 @@ import { join } from "node:path";
 
 const digest = (bytes) => createHash("sha256").update(bytes).digest("hex");
 
-/// Writes `folder/image.tar` holding `name` with about `bytes` in its layer; gives its path.
+/// Writes `folder/image.tar` holding `name`, or several names of one image, with about `bytes` in its layer; gives its path.
 export function image(folder, name, bytes) {
   const tree = join(folder, "tree");
   const root = join(folder, "root");
@@ -25,7 +25,7 @@ export function image(folder, name, bytes) {
   });
   const configName = `${digest(config)}.json`;
   writeFileSync(join(tree, configName), config);
-  writeFileSync(join(tree, "manifest.json"), JSON.stringify([{ Config: configName, RepoTags: [name], Layers: ["layer.tar"] }]));
+  writeFileSync(join(tree, "manifest.json"), JSON.stringify([{ Config: configName, RepoTags: [name].flat(), Layers: ["layer.tar"] }]));
   const archive = join(folder, "image.tar");
   execFileSync("tar", ["-C", tree, "-cf", archive, "layer.tar", configName, "manifest.json"]);
   return archive;
