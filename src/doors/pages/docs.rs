@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 20] = [
+const MANUAL: [ManualChapter; 21] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -97,6 +97,7 @@ const MANUAL: [ManualChapter; 20] = [
     chapter!("upkeep", Administer),
     chapter!("projects", Administer),
     chapter!("people", Administer),
+    chapter!("limits", Administer),
     chapter!("usage", Administer),
     chapter!("backups", Administer),
     chapter!("trust", Administer),
