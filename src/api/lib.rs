@@ -3,6 +3,7 @@
 //! Pure: reads no clock, file or row, and checks nothing that a type cannot say.
 
 pub mod allowances;
+pub mod announcements;
 pub mod certificates;
 pub mod events;
 pub mod fair_share;

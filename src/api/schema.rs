@@ -8,7 +8,7 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
-    allowances, certificates, events, fair_share, gpus, history, images, invitations, nodes,
+    allowances, announcements, certificates, events, fair_share, gpus, history, images, invitations, nodes,
     notices, operations, policies, problem, rosters, sessions, settings, tenancy, usage, users,
 };
 
@@ -71,6 +71,8 @@ fn named() -> Schemas {
     collect::<fair_share::FairShareView>(&mut all);
     collect::<fair_share::FairSharePatchBody>(&mut all);
     collect::<fair_share::FairWeightBody>(&mut all);
+    collect::<announcements::NewAnnouncementBody>(&mut all);
+    collect::<announcements::AnnouncementPatchBody>(&mut all);
     collect::<invitations::NewInvitationBody>(&mut all);
     collect::<invitations::MadeInvitation>(&mut all);
     collect::<invitations::InvitationCodeBody>(&mut all);
@@ -111,6 +113,7 @@ fn pages(all: &mut Schemas) {
     page::<policies::PolicyView>(all);
     page::<policies::EffectiveLimitView>(all);
     page::<allowances::AllowanceView>(all);
+    page::<announcements::AnnouncementView>(all);
     page::<invitations::InvitationView>(all);
 }
 

@@ -329,8 +329,10 @@ pub struct SessionPatchBody {
 }
 
 /// A value that is there, null or not.
-fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Option<u64>>, D::Error> {
-    Option::<u64>::deserialize(from).map(Some)
+pub(crate) fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::<T>::deserialize(from).map(Some)
 }
 
 /// Amounts a session is to have from now on; what is null stays.

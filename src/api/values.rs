@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use rules::announcement::AnnouncementLevel;
 use rules::blocker::PlacementBlocker;
 use rules::fair_share::QueueOrder;
 use rules::grants::GrantRole;
@@ -348,6 +349,14 @@ words! {
         Lead,
         Auditor,
         Administrator,
+    }
+}
+
+words! {
+    /// How much an announcement matters.
+    AnnouncementLevelShape as AnnouncementLevel of AnnouncementLevel {
+        Info,
+        Warning,
     }
 }
 

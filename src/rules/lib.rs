@@ -3,6 +3,7 @@
 //! Nothing here reads a clock, a file, the environment or random numbers; the caller brings the world,
 //! the time and the random bytes. The lints of this package forbid the rest.
 
+pub mod announcement;
 pub mod assignment;
 pub mod blocker;
 pub mod blockers;

@@ -63,6 +63,8 @@ id!(/// One allowance: limits that are raised for a while.
     AllowanceId, allowance_id_invalid);
 id!(/// One link by which accounts join a project.
     InvitationId, invitation_id_invalid);
+id!(/// One announcement.
+    AnnouncementId, announcement_id_invalid);
 id!(/// One resumable upload.
     UploadId, upload_id_invalid);
 id!(/// One start of a machine's operating system.

@@ -7,6 +7,7 @@
 //! | session, and what happened to it | yes | yes | yes |
 //! | operation, upload, token, sign-in | its user's | none | yes |
 //! | image, user | yes | none | none |
+//! | announcement | of a domain: yes; of the site: none | none | none |
 //! | node, device, backup, setting, certificate | none: the site's | none | none |
 
 use std::fmt;

@@ -14,6 +14,7 @@ use crate::{Failure, ServerFault};
 
 mod accounts;
 pub mod allowances;
+pub mod announcements;
 pub mod attention;
 pub mod backups;
 pub mod certificates;

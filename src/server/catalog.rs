@@ -15,6 +15,7 @@ use crate::{Failure, ServerFault};
 
 pub(crate) mod acceptance;
 pub(crate) mod allowances;
+pub(crate) mod announcements;
 mod containers;
 pub(crate) mod controller_pass;
 pub(crate) mod copy;

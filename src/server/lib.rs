@@ -54,6 +54,7 @@ struct ServerInner {
     backups: appliance::backups::BackupState,
     diagnostics: diagnostics::Diagnostics,
     newest_attention: actions::attention::NewestAttention,
+    kept_announcements: actions::announcements::KeptAnnouncements,
     snapshots: snapshot::Snapshots,
     streams: OnceLock<Arc<dyn base::link::streams::Streams>>,
     under_way: actions::replay::UnderWay,
@@ -161,6 +162,7 @@ impl Server {
             backups: appliance::backups::BackupState::default(),
             diagnostics: diagnostics::Diagnostics::default(),
             newest_attention: Default::default(),
+            kept_announcements: Default::default(),
             snapshots: snapshot::Snapshots::default(),
             streams: OnceLock::new(),
             under_way: actions::replay::UnderWay::default(),
@@ -192,6 +194,10 @@ impl Server {
 
     pub(crate) fn newest_attention(&self) -> &actions::attention::NewestAttention {
         &self.0.newest_attention
+    }
+
+    pub(crate) fn kept_announcements(&self) -> &actions::announcements::KeptAnnouncements {
+        &self.0.kept_announcements
     }
 
     /// Takes up what an earlier run left: open jobs, and bytes whose rows were never written. What cannot be

@@ -254,6 +254,7 @@ impl Rows<'_> {
         let mut gone = self.forget_answers()? + self.forget_old_sign_ins()?;
         gone += self.forget_ended_grants()?;
         gone += self.forget_ended_invitations()?;
+        gone += self.forget_old_announcements()?;
         gone += self.forget_allocations(before, most)?;
         gone += self
             .connection

@@ -37,6 +37,21 @@ CREATE INDEX allowance_ends on allowance (ends_at);
 
 CREATE INDEX allowance_subject on allowance (subject_kind, subject);
 
+CREATE TABLE announcement (
+    id blob primary key,
+    -- Null: of the whole site.
+    domain blob references domain (id),
+    level text not null check (level in ('info', 'warning')),
+    text text not null,
+    -- For readers in Korean; empty: they read the other one.
+    text_ko text not null,
+    begins_at integer not null,
+    -- Null: until it is removed.
+    ends_at integer,
+    before_sign_in integer not null check (before_sign_in in (0, 1)),
+    generation integer not null
+) strict, without rowid;
+
 CREATE TABLE assignment (
     node blob primary key references node (id),
     generation integer not null,
