@@ -8,8 +8,9 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
-    allowances, announcements, certificates, events, fair_share, gpus, history, images, invitations, nodes,
-    notices, operations, policies, problem, rosters, sessions, settings, tenancy, usage, users,
+    allowances, announcements, certificates, events, fair_share, gpus, history, images,
+    invitations, nodes, notices, operations, policies, problem, rosters, sessions, settings,
+    tenancy, usage, users,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;

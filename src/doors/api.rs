@@ -2,6 +2,7 @@
 //! handler a route, one call a handler; every rule about who may do what is behind that call.
 
 mod allowances;
+mod announcements;
 mod authentication;
 mod body;
 mod certificates;
@@ -187,6 +188,17 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             get(fair_share::show).patch(fair_share::change),
         )
         .route("/fair-share/weights", put(fair_share::weigh))
+        .route(
+            "/announcements",
+            get(announcements::list).post(announcements::create),
+        )
+        .route("/announcements/current", get(announcements::current))
+        .route(
+            "/announcements/{id}",
+            get(announcements::get)
+                .patch(announcements::change)
+                .delete(announcements::remove),
+        )
         .route("/invitations/accept", post(invitations::accept))
         .route("/me", get(users::me).patch(users::set_me))
         .route("/me/password", post(users::change_password))

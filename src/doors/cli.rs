@@ -3,6 +3,7 @@
 
 mod address;
 mod allowances;
+mod announcements;
 mod answer;
 pub mod args;
 mod certificates;
@@ -197,6 +198,7 @@ async fn execute(
         Command::User(request) => users::user(&client, view, request).await,
         Command::Policy(request) => policies::policy(&client, view, request).await,
         Command::Allowance(request) => allowances::allowance(&client, view, request).await,
+        Command::Announcement(request) => announcements::announcement(&client, view, request).await,
         Command::FairShare(request) => fair_share::fair_share(&client, view, request).await,
         Command::Limits { user, project } => {
             policies::limits(&client, view, user.as_deref(), project.as_deref()).await

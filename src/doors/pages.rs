@@ -3,6 +3,7 @@
 
 pub mod about;
 pub mod allowances;
+pub mod announcements;
 pub mod assets;
 pub mod attention;
 pub mod authentication;
@@ -237,6 +238,7 @@ pub fn router(
         .merge(allowances::router())
         .merge(policies::router())
         .merge(fair_share::router())
+        .merge(announcements::router())
         .merge(role_forms::router())
         .route("/users/{id}", get(user::show))
         .merge(users::router())
@@ -337,6 +339,8 @@ fn layout(
             .subject
             .can(rules::permissions::Permission::SystemRead),
         projects: sees_projects(&caller.subject),
+        announces: server::actions::announcements::may_list(caller),
+        announcements: announcements::banners(console, visit, Some(caller)),
         here,
         sessions: counts.live,
         waiting: counts.waiting,
@@ -364,6 +368,8 @@ fn guest(console: &PagesContext, visit: &RequestContext) -> PageLayout {
         user: None,
         administrator: false,
         projects: false,
+        announces: false,
+        announcements: announcements::banners(console, visit, None),
         nonce: visit.nonce.clone(),
         path: visit.place().to_owned(),
         sessions: 0,
@@ -413,6 +419,9 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "allowance-ended" => t.allowances_ended_now().to_owned(),
         "fair-changed" => t.fair_changed_now().to_owned(),
         "fair-weighed" => t.fair_weighed_now(of),
+        "announcement-added" => t.announcements_added_now().to_owned(),
+        "announcement-changed" => t.announcements_changed_now().to_owned(),
+        "announcement-removed" => t.announcements_removed_now().to_owned(),
         "policy-changed" => t.policies_changed_now(of),
         "policy-attached" => t.policies_attached_now(of),
         "policy-detached" => t.policies_detached_now(of),

@@ -225,6 +225,9 @@ pub enum Command {
     /// The order of the queue, weights, and where users stand by fair share
     #[command(subcommand)]
     FairShare(FairShareCommand),
+    /// Announcements: texts that users of the console see for a time
+    #[command(subcommand, visible_alias = "announcements")]
+    Announcement(AnnouncementCommand),
     /// Show the limits that hold, and which policy each comes from
     Limits {
         /// Of this user; yourself when left out
@@ -1294,6 +1297,78 @@ pub enum AllowanceCommand {
     Rm {
         #[arg(value_name = "ALLOWANCE", required = true)]
         allowances: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum AnnouncementCommand {
+    /// List announcements, also those to come and those that are over
+    Ls {
+        /// Those that hold for yourself now
+        #[arg(long)]
+        current: bool,
+    },
+    /// Show one
+    Get {
+        #[arg(value_name = "ANNOUNCEMENT")]
+        announcement: String,
+    },
+    /// Announce something to all users, or to those of a domain
+    #[command(after_help = "Examples:\n  \
+        fardel announcement create \"No new sessions on Saturday.\" --level warning --until 3d\n  \
+        fardel announcement create \"Lectures begin.\" --korean \"개강입니다.\" --domain biology")]
+    Create {
+        /// One paragraph of plain text, at most 500 characters
+        #[arg(value_name = "TEXT")]
+        text: String,
+        /// The same for readers in Korean
+        #[arg(long, value_name = "TEXT")]
+        korean: Option<String>,
+        /// How much it matters
+        #[arg(long, default_value = "info", value_parser = ["info", "warning"])]
+        level: String,
+        /// For the users of this domain; for all users when left out
+        #[arg(long, value_name = "DOMAIN")]
+        domain: Option<String>,
+        /// When it begins: 2h from now, a day, or RFC 3339; now when left out
+        #[arg(long, value_name = "TIME")]
+        from: Option<String>,
+        /// When it ends, the same way; until it is removed when left out
+        #[arg(long, value_name = "TIME")]
+        until: Option<String>,
+        /// Show it on the sign-in page as well
+        #[arg(long, conflicts_with = "domain")]
+        before_sign_in: bool,
+    },
+    /// Change an announcement; what is left out stays
+    #[command(after_help = "Example:\n  \
+        fardel announcement set ID --until none")]
+    Set {
+        #[arg(value_name = "ANNOUNCEMENT")]
+        announcement: String,
+        /// One paragraph of plain text, at most 500 characters
+        #[arg(long, value_name = "TEXT")]
+        text: Option<String>,
+        /// The same for readers in Korean; "" takes it away
+        #[arg(long, value_name = "TEXT")]
+        korean: Option<String>,
+        /// How much it matters
+        #[arg(long, value_parser = ["info", "warning"])]
+        level: Option<String>,
+        /// When it begins: 2h from now, a day, or RFC 3339
+        #[arg(long, value_name = "TIME")]
+        from: Option<String>,
+        /// When it ends, the same way; none: until it is removed
+        #[arg(long, value_name = "TIME")]
+        until: Option<String>,
+        /// Whether it is shown on the sign-in page as well
+        #[arg(long, value_parser = ["yes", "no"])]
+        before_sign_in: Option<String>,
+    },
+    /// Remove announcements
+    Rm {
+        #[arg(value_name = "ANNOUNCEMENT", required = true)]
+        announcements: Vec<String>,
     },
 }
 

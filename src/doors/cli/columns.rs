@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use api::allowances::AllowanceView;
+use api::announcements::AnnouncementView;
 use api::events::EventView;
 use api::fair_share::FairShareItem;
 use api::gpus::Gpu;
@@ -350,6 +351,17 @@ pub(super) const ALLOWANCES: &[Column<AllowanceView>] = &[
     column("REASON", 3, |r, _| dash(&r.reason)),
     column("BY", 4, |r, _| r.actor.clone()),
     column("ID", 2, |r, _| r.id.to_string()),
+];
+
+pub(super) const ANNOUNCEMENTS: &[Column<AnnouncementView>] = &[
+    column("ID", 0, |r, _| r.id.to_string()),
+    column("LEVEL", 1, |r, _| r.level.word().to_owned()),
+    column("DOMAIN", 2, |r, _| maybe(r.domain.as_ref())),
+    column("FROM", 3, |r, _| r.from.to_string()),
+    column("UNTIL", 1, |r, _| maybe(r.until.as_ref())),
+    column("TEXT", 0, |r, _| r.text.clone()),
+    column("KOREAN", 9, |r, _| dash(&r.text_ko)),
+    column("BEFORE SIGN-IN", 9, |r, _| r.before_sign_in.to_string()),
 ];
 
 pub(super) const FAIR_SHARE: &[Column<FairShareItem>] = &[

@@ -218,6 +218,21 @@ const SUMMARIES: &[(&str, &str)] = &[
         "초대를 폐기합니다. 그 링크는 더 이상 쓸 수 없습니다",
     ),
     ("invitation accept", "내 계정으로 프로젝트에 참여합니다"),
+    ("announcement", "콘솔의 사용자가 한동안 보는 공지"),
+    (
+        "announcement ls",
+        "공지를 예정된 것과 지난 것까지 나열합니다",
+    ),
+    ("announcement get", "공지 하나를 보여 줍니다"),
+    (
+        "announcement create",
+        "모든 사용자나 한 도메인의 사용자에게 공지합니다",
+    ),
+    (
+        "announcement set",
+        "공지를 바꿉니다. 적지 않은 것은 그대로 둡니다",
+    ),
+    ("announcement rm", "공지를 지웁니다"),
     (
         "fair-share",
         "대기열의 순서, 가중치, 공정 배분에서 사용자의 순위",

@@ -147,6 +147,14 @@ pub(super) fn moment(words: &str, ends: bool, now: Timestamp) -> Result<Timestam
     ))
 }
 
+/// The same for times to come: `2h` or `7d` is after `now`.
+pub(super) fn ahead(words: &str, ends: bool, now: Timestamp) -> Result<Timestamp, CliError> {
+    match seconds(words) {
+        Ok(seconds) => Ok(now.plus_seconds(seconds)),
+        Err(_) => moment(words, ends, now),
+    }
+}
+
 /// The query of a list, without empty parts.
 pub(super) fn query(parts: &[(&str, String)]) -> String {
     let words: Vec<String> = parts
@@ -181,6 +189,14 @@ mod tests {
         for text in ["", "yesterday", "2026-13-01", "-2h", "99999999999999999d"] {
             assert!(moment(text, false, now).is_err(), "{text} was taken");
         }
+        for (text, wanted) in [
+            ("2h", "2026-02-01T14:00:00Z"),
+            ("2026-02-03", "2026-02-03T23:59:59.999Z"),
+            ("2026-02-03T18:00:00Z", "2026-02-03T18:00:00Z"),
+        ] {
+            assert_eq!(ahead(text, true, now).ok(), Some(at(wanted)), "{text}");
+        }
+        assert!(ahead("tomorrow", true, now).is_err());
     }
 
     #[test]

@@ -508,6 +508,9 @@ fn object(event: &EventView, found: &EventPage) -> (String, Option<String>) {
         "system" if event.code.starts_with("allowance.") => {
             (id.clone(), Some("/allowances".to_owned()))
         }
+        "system" if event.code.starts_with("announcement.") => {
+            (id.clone(), Some("/announcements".to_owned()))
+        }
         "system" if event.code == "settings.changed" => {
             (id.clone(), Some(format!("/system/settings#{id}")))
         }
@@ -568,6 +571,9 @@ fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>) {
         "project.invitation-revoked" => t.events_invitation_revoked(),
         "user.joined" => t.events_user_joined(),
         "user.departed" => t.events_user_departed(),
+        "announcement.added" => t.events_announcement_added(),
+        "announcement.changed" => t.events_announcement_changed(),
+        "announcement.removed" => t.events_announcement_removed(),
         "queue.order-changed" => t.events_queue_order(),
         "queue.weight-changed" => t.events_queue_weight(),
         "allowance.added" => t.events_allowance_added(),

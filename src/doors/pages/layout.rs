@@ -25,6 +25,7 @@ pub enum Nav {
     Projects,
     Policies,
     FairShare,
+    Announcements,
     Events,
     Node,
     System,
@@ -61,6 +62,18 @@ impl SignedInUser {
     }
 }
 
+/// An announcement as its reader sees it.
+#[derive(Clone, Debug)]
+pub struct AnnouncementBanner {
+    /// Names this version of it in the cookie of those who closed it.
+    pub key: String,
+    pub is_warning: bool,
+    /// None: it has no end.
+    pub seconds_left: Option<u64>,
+    /// In the reader's language.
+    pub text: String,
+}
+
 /// The surroundings of one answer.
 #[derive(Clone, Debug)]
 pub struct PageLayout {
@@ -77,6 +90,10 @@ pub struct PageLayout {
     pub administrator: bool,
     /// Whether the menu has projects.
     pub projects: bool,
+    /// Whether the menu has announcements.
+    pub announces: bool,
+    /// What the reader is told above the page.
+    pub announcements: Vec<AnnouncementBanner>,
     /// This answer's own number for `<style>` made by the terminal.
     pub nonce: String,
     /// Path and query of this page, so that a switch leads back to it.

@@ -101,6 +101,12 @@ fn places(t: Text) -> Vec<Place> {
             "policies limits quota",
         ),
         system(
+            "/announcements",
+            "megaphone",
+            t.announcements_title(),
+            "announcements banner maintenance",
+        ),
+        system(
             "/nodes",
             "hard-drive",
             t.node_title(),

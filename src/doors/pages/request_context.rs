@@ -24,6 +24,8 @@ pub struct RequestContext {
     pub clock: LocalClock,
     /// Whether single keys are shortcuts.
     pub keys: bool,
+    /// Keys of the announcements that the reader closed, with dots between them; as the browser sent it.
+    pub closed: String,
     /// Path and query.
     pub path: String,
     /// The page's own script asks for one block instead of the page.
@@ -124,6 +126,7 @@ impl RequestContext {
                 .unwrap_or_default(),
             clock: LocalClock::of(text, zone),
             keys: taste("fardel_keys") != Some("off"),
+            closed: taste("fardel_closed").unwrap_or_default().to_owned(),
             path,
             fragment: headers.contains_key("hx-request"),
             authority: headers

@@ -186,6 +186,12 @@ async fn real_answers_have_the_shapes_of_the_document() {
             json!({"name": "waits", "depends_on": [made["id"]], "kind": "batch", "command": ["x"]}),
         )
         .await;
+    let announced = json!({"text": "News.", "until": "2100-01-01T00:00:00Z"});
+    let announced = the_box.post(&the_box.admin, "/api/v1/announcements", announced);
+    assert_eq!(announced.await.status, 422, "it ends within a year");
+    let announced = json!({"text": "News.", "before_sign_in": true});
+    let announced = the_box.post(&the_box.admin, "/api/v1/announcements", announced);
+    assert_eq!(announced.await.status, 201);
     let mut wrong = Vec::new();
     let mut held = 0;
     for (who, path, schema) in [
@@ -215,6 +221,12 @@ async fn real_answers_have_the_shapes_of_the_document() {
         (&the_box.mina, "/api/v1/history", "History"),
         (&the_box.admin, "/api/v1/usage?by=member", "Usage"),
         (&the_box.admin, "/api/v1/fair-share", "FairShare"),
+        (&the_box.admin, "/api/v1/announcements", "AnnouncementPage"),
+        (
+            &the_box.mina,
+            "/api/v1/announcements/current",
+            "AnnouncementPage",
+        ),
         (&the_box.mina, "/api/v1/sessions/nobody", "Problem"),
         (&the_box.mina, "/api/v1/sessions?limit=0", "Problem"),
     ] {
@@ -247,7 +259,7 @@ async fn real_answers_have_the_shapes_of_the_document() {
         held += 1;
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(held, 28);
+    assert_eq!(held, 30);
     // Every reference of the document leads somewhere.
     let text = served.to_string();
     for (at, _) in text.match_indices("#/components/schemas/") {

@@ -68,6 +68,7 @@ fn body(route: &DocumentedRoute) -> String {
         Some("DomainPatch" | "ProjectPatch") => json!({"title": "A title"}).to_string(),
         Some("NewPolicy") => json!({"name": "new"}).to_string(),
         Some("PolicyPatch") => json!({"limits": {"sessions": 3}}).to_string(),
+        Some("NewAnnouncement" | "AnnouncementPatch") => json!({"text": "News."}).to_string(),
         Some("FairSharePatch") => json!({"half_life_hours": 24}).to_string(),
         Some("NewAllowance") => json!({
             "level": "user", "subject": "jae", "limits": {"gpu": 2}, "until": "2999-01-01T00:00:00Z",

@@ -112,6 +112,31 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["getHistory"],
         &["history --of me --range week -o csv"],
     ),
+    (
+        "GET /announcements",
+        &["listAnnouncements"],
+        &["announcement ls"],
+    ),
+    (
+        "POST /announcements",
+        &["createAnnouncement"],
+        &["announcement create x --until 2h --before-sign-in"],
+    ),
+    (
+        "GET /announcements/{id}",
+        &["getAnnouncement", "listCurrentAnnouncements"],
+        &["announcement get x", "announcement ls --current"],
+    ),
+    (
+        "POST /announcements/{id}",
+        &["changeAnnouncement"],
+        &["announcement set x --until none --before-sign-in no"],
+    ),
+    (
+        "POST /announcements/{id}/remove",
+        &["removeAnnouncement"],
+        &["announcement rm x"],
+    ),
     ("GET /fair-share", &["getFairShare"], &["fair-share ls"]),
     (
         "POST /fair-share",
@@ -506,6 +531,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/allowances.rs"),
         include_str!("../../../src/doors/pages/policies.rs"),
         include_str!("../../../src/doors/pages/fair_share.rs"),
+        include_str!("../../../src/doors/pages/announcements.rs"),
         include_str!("../../../src/doors/pages/departure.rs"),
         include_str!("../../../src/doors/pages/invitations.rs"),
         include_str!("../../../src/doors/pages/user_forms.rs"),

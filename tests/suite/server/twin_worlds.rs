@@ -22,7 +22,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 33] = [
+const PAGES: [&str; 34] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -55,6 +55,7 @@ const PAGES: [&str; 33] = [
     "/projects",
     "/projects/PROJECT",
     "/notices",
+    "/announcements",
     "/palette?q=WORD",
 ];
 /// Pages of administrators, and of one user.
@@ -110,6 +111,8 @@ impl World {
         let path = format!("/api/v1/projects/{}/invitations", world.project);
         let invited = json!({"email": format!("{word}.new@lab.example")});
         world.made(&path, invited).await;
+        let announced = json!({"text": word, "text_ko": word, "domain": "default"});
+        world.made("/api/v1/announcements", announced).await;
         let caller = world.the_box.token(&user, &Permission::ALL, None).await;
         let launch = |name: &str, after: Vec<String>| {
             json!({
@@ -136,6 +139,8 @@ impl World {
         for name in LOOKING {
             self.user(name, Some("biology")).await;
         }
+        let announced = json!({"text": "Cells divide.", "domain": "biology"});
+        self.made("/api/v1/announcements", announced).await;
         let cells = self.add_project(Some("biology"), "cells", "Cells").await;
         for (name, role) in [
             ("bio.member", "member"),
@@ -338,6 +343,7 @@ fn masked(text: &str) -> String {
             (r#""waited_seconds":[0-9.]+"#, "AGE"),
             (r#"nonce(="|-)[A-Za-z0-9+/=_-]+"#, "NONCE"),
             (r#"("sequence":|\bid: |data-at=")\d+"#, "NUMBER"),
+            (r#"data-announced="[0-9a-f]+"#, "MARK"),
             (r"mark=[0-9a-f]+|\bq-[0-9a-f]+", "MARK"),
             (
                 r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-…",
@@ -424,7 +430,7 @@ async fn an_answer_without_its_filter_differs_between_twin_worlds() {
 }
 
 /// Answers that hold rows of one domain, so that each shows a missing filter.
-const LEAKING: [&str; 31] = [
+const LEAKING: [&str; 33] = [
     "GET /api/v1/sessions",
     "GET /api/v1/sessions/{id}",
     "GET /api/v1/sessions/{id}/events",
@@ -436,6 +442,8 @@ const LEAKING: [&str; 31] = [
     "GET /api/v1/projects",
     "GET /api/v1/projects/{id}",
     "GET /api/v1/projects/{id}/members",
+    "GET /api/v1/announcements",
+    "/announcements",
     "/",
     "/sessions",
     "/sessions?q=WORD",

@@ -293,8 +293,25 @@ for (const form of all("[popover][data-open]")) {
 
 // The zone is the browser's until the user picks one.
 if (!/(^|; )(__Host-)?fardel_zone=/.test(document.cookie)) {
+  keep("fardel_zone", Intl.DateTimeFormat().resolvedOptions().timeZone);
+}
+
+function keep(name, value) {
   const [own, secure] = location.protocol === "https:" ? ["__Host-", "; secure"] : ["", ""];
-  document.cookie = `${own}fardel_zone=${Intl.DateTimeFormat().resolvedOptions().timeZone}; path=/; max-age=31536000; samesite=lax${secure}`;
+  document.cookie = `${own}${name}=${value}; path=/; max-age=31536000; samesite=lax${secure}`;
+}
+
+// An announcement goes when its time is over, and for this reader when they close it; the server leaves it out then.
+for (const banner of all("[data-announced]")) {
+  one("button", banner).addEventListener("click", () => {
+    const kept = document.cookie.match(/(?:^|; )(?:__Host-)?fardel_closed=([^;]*)/)?.[1] ?? "";
+    keep("fardel_closed", [...kept.split(".").filter(Boolean).slice(-19), banner.dataset.announced].join("."));
+    banner.remove();
+    one("#main").focus({ preventScroll: true });
+  });
+  const left = Number(banner.dataset.left ?? Infinity);
+  // Longer than a timer can wait, the next page knows.
+  if (left < 86400) setTimeout(() => banner.remove(), left * 1000 + 500);
 }
 
 modules();

@@ -1051,6 +1051,71 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/announcements",
+        operation: "listAnnouncements",
+        tag: "system",
+        summary: "List all announcements that you manage, also those that are over",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("AnnouncementPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/announcements/current",
+        operation: "listCurrentAnnouncements",
+        tag: "system",
+        summary: "List the announcements that hold for you now, warnings first",
+        needs: ME,
+        answer: SuccessReply::Schema("AnnouncementPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/announcements",
+        operation: "createAnnouncement",
+        tag: "system",
+        summary: "Announce something to all users, or to those of a domain (with users:write there)",
+        needs: SYSTEM_WRITE,
+        body: Some("NewAnnouncement"),
+        status: 201,
+        answer: SuccessReply::Schema("Announcement"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/announcements/{id}",
+        operation: "getAnnouncement",
+        tag: "system",
+        summary: "Show an announcement",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("Announcement"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PATCH",
+        path: "/api/v1/announcements/{id}",
+        operation: "changeAnnouncement",
+        tag: "system",
+        summary: "Change an announcement; its domain stays",
+        needs: SYSTEM_WRITE,
+        body: Some("AnnouncementPatch"),
+        answer: SuccessReply::Schema("Announcement"),
+        refusals: &[400, 404, 409, 412, 422, 428],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/announcements/{id}",
+        operation: "removeAnnouncement",
+        tag: "system",
+        summary: "Remove an announcement",
+        needs: SYSTEM_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/effective-limits",
         operation: "listLimits",
         tag: "tenancy",

@@ -42,6 +42,24 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     ("getAllowance", "추가 한도 하나 보기"),
     ("removeAllowance", "추가 한도를 일찍 끝내기"),
+    (
+        "listAnnouncements",
+        "관리하는 공지를 지난 것까지 모두 나열합니다",
+    ),
+    (
+        "listCurrentAnnouncements",
+        "지금 나에게 표시되는 공지를 경고부터 나열합니다",
+    ),
+    (
+        "createAnnouncement",
+        "모든 사용자나 한 도메인의 사용자(그 도메인의 users:write)에게 공지합니다",
+    ),
+    ("getAnnouncement", "공지 하나를 보여 줍니다"),
+    (
+        "changeAnnouncement",
+        "공지를 바꿉니다. 도메인은 그대로입니다",
+    ),
+    ("removeAnnouncement", "공지를 지웁니다"),
     ("getFairShare", "대기열의 순서, 가중치, 사용자의 순위"),
     (
         "changeFairShare",

@@ -196,6 +196,8 @@ fn layout(t: Text, here: Nav, live: bool) -> PageLayout {
         waiting: 2,
         unread: 3,
         attention: 2,
+        announces: true,
+        announcements: Vec::new(),
         maintenance: Vec::new(),
         live: live.then(|| "/live".into()),
         notice: None,
