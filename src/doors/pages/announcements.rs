@@ -173,7 +173,7 @@ async fn listed(
             before_sign_in: caller
                 .subject
                 .can(Permission::SystemWrite)
-                .then(|| !typed.before_sign_in.is_empty()),
+                .then_some(!typed.before_sign_in.is_empty()),
             zone: visit.clock.name().to_owned(),
             is_new: true,
         }),
@@ -242,10 +242,10 @@ fn table(
     let t = visit.text;
     let several = all.iter().any(|one| one.domain != all[0].domain);
     let mut columns = vec![
-        TableColumn::new("text", t.announcements_text()).class("first"),
+        TableColumn::new("text", t.announcements_text()).class("first say"),
         TableColumn::new("state", t.announcements_state()),
-        TableColumn::new("from", t.announcements_from()).class("below"),
-        TableColumn::new("until", t.announcements_until()).class("below"),
+        TableColumn::new("from", t.announcements_from()).class("below when"),
+        TableColumn::new("until", t.announcements_until()).class("below when"),
     ];
     if several {
         columns.insert(
@@ -465,7 +465,7 @@ fn page(
             before_sign_in: one
                 .domain
                 .is_none()
-                .then(|| !typed.before_sign_in.is_empty()),
+                .then_some(!typed.before_sign_in.is_empty()),
             zone: visit.clock.name().to_owned(),
             is_new: false,
         },
