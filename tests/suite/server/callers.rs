@@ -161,6 +161,11 @@ fn expected(caller: Caller, route: &DocumentedRoute) -> Option<Came> {
             _ => or_denied(&chiefs),
         },
         Permission::ImagesWrite => or_denied(&chiefs),
+        // Those of a domain belong to its administrators; without a domain it is one of the site.
+        Permission::SystemRead if at("/announcements") => {
+            or_denied(&[&chiefs[..], &[DomainAuditor, SiteAuditor]].concat())
+        }
+        Permission::SystemWrite if at("/announcements/{id}") => or_denied(&chiefs),
         Permission::SystemRead => or_denied(&[SiteAuditor, Administrator]),
         Permission::SystemWrite => or_denied(&[Administrator]),
     })
