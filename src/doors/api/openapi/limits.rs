@@ -319,6 +319,9 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         "cols" | "rows" | "port" => json!({"type": "integer", "minimum": 1, "maximum": 65535}),
         "limit" => json!({"type": "integer", "minimum": 1, "maximum": 500}),
         "patience" => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
+        "by" if path.ends_with("/usage") => {
+            json!({"type": "string", "enum": ["user", "project", "domain", "member"]})
+        }
         "dry_run" => json!({"type": "string", "enum": ["true", "false"]}),
         "command" => json!({
             "type": "array",
