@@ -77,7 +77,7 @@ pub async fn launch(
     let (draft, project, subject) = server.catalog().read_now("understand a launch", |view| {
         let whose = for_whom(view, caller, owner.as_deref(), project, now)?;
         let owner = whose.owner.as_ref().unwrap_or(caller);
-        let draft = look_up(view, owner, validated, device_affinity)?;
+        let draft = look_up(view, [owner, caller], validated, device_affinity)?;
         Ok((draft, whose.project, owner.subject.clone()))
     })?;
     let name = caller.name.clone();
@@ -363,7 +363,7 @@ pub async fn preview(
             let world = &snapshot.world;
             let whose = for_whom(view, &caller, owner.as_deref(), project, now)?;
             let owner = whose.owner.as_ref().unwrap_or(&caller);
-            let draft = look_up(view, owner, validated, None)?;
+            let draft = look_up(view, [owner, &caller], validated, None)?;
             if let Some(name) = &draft.name {
                 for number in 1..=draft.replicas {
                     let name = name.replica(number, draft.replicas)?;
@@ -464,8 +464,8 @@ struct LaunchOwner {
 }
 
 /// Finds whom a launch is for: the caller, or a member of a project whose sessions the caller may change. Where no
-/// project is named, an administrator means the owner's first and a lead their own. What the owner may not do, the
-/// launch may not either: their images, their dependencies, their limits.
+/// project is named, an administrator means the owner's first and a lead their own. The limits are the owner's; images and
+/// dependencies are those that both of them see, so that a launch tells a lead nothing of what a member has elsewhere.
 ///
 /// Errors: `launch.owner-denied`, `launch.owner-unknown`, `project.not-found`, `project.none`.
 fn for_whom(
@@ -560,17 +560,18 @@ fn no_image(reference: &str) -> Refusal {
 }
 
 /// Looks up what a validated launch names: its image, its dependencies, and whether a machine could ever hold it.
+/// What one of `both`, its owner and who asks, does not see is not there.
 ///
 /// Errors: `image.*`, `dependency.*`, `command.missing` where the image runs nothing by itself; what no machine
 /// could ever hold.
 fn look_up(
     view: &ReadTransaction<'_>,
-    caller: &Caller,
+    both: [&Caller; 2],
     launch: ValidatedLaunch,
     device_affinity: Option<String>,
 ) -> Result<CheckedLaunch, Failure> {
-    let (environment, runs_something) = environment(view, caller, &launch.image)?;
-    let depends_on = dependencies(view, caller, &launch.depends_on, launch.name.as_ref())?;
+    let (environment, runs_something) = environment(view, both, &launch.image)?;
+    let depends_on = dependencies(view, both, &launch.depends_on, launch.name.as_ref())?;
     let word = environment.word().to_owned();
     let spec = launch
         .spec
@@ -592,11 +593,11 @@ fn look_up(
     })
 }
 
-/// What a session starts from, and whether that runs something by itself. An image of a domain that the
-/// caller does not reach is not there for them.
+/// What a session starts from, and whether that runs something by itself. An image of a domain that they do not
+/// both reach is not there for them.
 fn environment(
     view: &ReadTransaction<'_>,
-    caller: &Caller,
+    both: [&Caller; 2],
     choice: &ImageChoice,
 ) -> Result<(SessionEnvironment, bool), Failure> {
     let (found, typed) = match choice {
@@ -604,7 +605,7 @@ fn environment(
         ImageChoice::Id { id, typed } => (view.image(*id)?, typed),
         ImageChoice::Reference { reference, typed } => (view.image_called(reference)?, typed),
     };
-    let found = found.filter(|image| caller.subject.reaches(image.domain));
+    let found = found.filter(|image| both.iter().all(|one| one.subject.reaches(image.domain)));
     let image = found.ok_or_else(|| no_image(typed))?;
     let runs_something = !(image.entrypoint.is_empty() && image.command.is_empty());
     Ok((
@@ -620,13 +621,23 @@ fn environment(
 /// cycle can be made here but with itself.
 fn dependencies(
     view: &ReadTransaction<'_>,
-    caller: &Caller,
+    [owner, caller]: [&Caller; 2],
     typed: &[String],
     own_name: Option<&SessionName>,
 ) -> Result<Vec<SessionId>, Failure> {
     let mut ids = Vec::new();
     for text in typed {
-        let found = match find(view, caller, Permission::SessionsRead, text) {
+        let seen =
+            find(view, owner, Permission::SessionsRead, text).and_then(|session| {
+                match owner.subject.user == caller.subject.user {
+                    true => Ok(session),
+                    false => {
+                        let id = session.id.to_string();
+                        find(view, caller, Permission::SessionsRead, &id)
+                    }
+                }
+            });
+        let found = match seen {
             Ok(session) => session,
             Err(Failure::Refusal(refusal)) if refusal.code == rules::codes::SESSION_NOT_FOUND => {
                 let refusal = if own_name.is_some_and(|name| name.as_str() == text) {

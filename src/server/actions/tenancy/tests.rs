@@ -478,6 +478,33 @@ async fn a_lead_launches_for_members_with_their_rights_and_limits_and_nobody_els
         let refused = launch(caller, request("x", owner, project)).await;
         assert_eq!(code(refused), expected, "{owner} in {project:?}");
     }
+    // What mina has elsewhere is not there for the lead, by its name or its id.
+    policies::detach(
+        &server,
+        &boss,
+        "one",
+        Some(rules::quota::PolicyLevel::User),
+        Some("mina".to_owned()),
+    )
+    .await
+    .unwrap();
+    let elsewhere = LaunchRequest {
+        name: Some("elsewhere".to_owned()),
+        ..LaunchRequest::default()
+    };
+    let elsewhere = launch(&mina, elsewhere).await.unwrap();
+    for (after, expected) in [
+        ("elsewhere".to_owned(), "dependency.not-found"),
+        (elsewhere.id.to_string(), "dependency.not-found"),
+        ("own".to_owned(), "dependency.not-found"),
+        ("lesson".to_owned(), "done"),
+    ] {
+        let request = LaunchRequest {
+            depends_on: vec![after.clone()],
+            ..request("after", "mina", Some("vision"))
+        };
+        assert_eq!(code(launch(&jae, request).await), expected, "{after}");
+    }
     // An administrator means the first project of the user.
     let abroad = launch(&boss, request("abroad", "abe", None)).await.unwrap();
     assert_eq!(abroad.owner.name.as_str(), "abe");
