@@ -216,7 +216,7 @@ pub enum Command {
     /// Links by which accounts join a project
     #[command(subcommand, visible_alias = "invitations")]
     Invitation(InvitationCommand),
-    /// Policies: named limits, attached to the site, a domain, a project or a user
+    /// Policies: named limits, attached to the site, a domain, a project, its members or a user
     #[command(subcommand, visible_alias = "policies")]
     Policy(PolicyCommand),
     /// Limits of a domain, a project or a user that are raised for a while

@@ -35,13 +35,13 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("listSamples", "시간에 따른 CPU와 메모리 사용량"),
     ("listGpus", "GPU 목록과 모든 사용자의 조각"),
     ("getHistory", "한 시간부터 한 달까지 할당한 양과 사용한 양"),
-    ("listAllowances", "한동안 올린 한도 목록"),
+    ("listAllowances", "임시 한도 목록"),
     (
         "createAllowance",
-        "정한 때까지 도메인, 프로젝트, 사용자의 한도 올리기",
+        "정한 때까지 도메인, 프로젝트, 사용자의 한도를 올립니다",
     ),
-    ("getAllowance", "추가 한도 하나 보기"),
-    ("removeAllowance", "추가 한도를 일찍 끝내기"),
+    ("getAllowance", "임시 한도 하나를 보여 줍니다"),
+    ("removeAllowance", "임시 한도를 기한 전에 끝냅니다"),
     (
         "listAnnouncements",
         "관리하는 공지를 지난 것까지 모두 나열합니다",
@@ -52,7 +52,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     (
         "createAnnouncement",
-        "모든 사용자나 한 도메인의 사용자(그 도메인의 users:write)에게 공지합니다",
+        "모든 사용자에게 공지합니다. 한 도메인의 사용자에게는 그 도메인의 users:write로 할 수 있습니다",
     ),
     ("getAnnouncement", "공지 하나를 보여 줍니다"),
     (
@@ -148,7 +148,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("removePolicy", "연결되지 않은 정책을 지웁니다"),
     (
         "attachPolicy",
-        "정책을 사이트, 도메인, 프로젝트, 사용자에 연결합니다",
+        "정책을 사이트, 도메인, 프로젝트, 프로젝트의 각 구성원, 사용자에 연결합니다",
     ),
     ("detachPolicy", "정책 연결을 해제합니다"),
     (
@@ -354,7 +354,11 @@ const QUERIES: &[(&str, &str, &str)] = &[
         "dry_run",
         "true면 끝나는 것만 답하고 바꾸지 않음",
     ),
-    ("detachPolicy", "level", "site, domain, project, user"),
+    (
+        "detachPolicy",
+        "level",
+        "site, domain, project, member 또는 user",
+    ),
     (
         "detachPolicy",
         "subject",
