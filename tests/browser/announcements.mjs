@@ -128,7 +128,7 @@ test("who has not signed in sees it where it is meant for them, without script t
 });
 
 test("it goes by itself, on an open page and on the next one", async () => {
-  house.command("announcement", "create", "Gone in a moment.", "--until", "4s");
+  house.command("announcement", "create", "Gone in a moment.", "--until", "10s");
   const context = await browser.newContext({ storageState: state, locale: "en-US" });
   const page = await context.newPage();
   await page.goto(`${house.origin}/queue`);
