@@ -107,7 +107,10 @@ pub(super) fn banners(
     let banners = all.map(|one| AnnouncementBanner {
         key: key(&one),
         is_warning: one.level == AnnouncementLevel::Warning,
-        seconds_left: one.until.map(|until| until.seconds_since(now)),
+        // Rounded up: an open page must not drop it before the next one does.
+        seconds_left: one
+            .until
+            .map(|until| until.millis_since(now).div_ceil(1000)),
         text: in_language(visit.text, one),
     });
     banners
