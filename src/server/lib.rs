@@ -396,6 +396,16 @@ pub enum Failure {
     Fault(#[from] ServerFault),
 }
 
+impl Failure {
+    /// The same with the field that was wrong, as a JSON pointer; a fault stays as it is.
+    pub(crate) fn at(self, pointer: &str) -> Self {
+        match self {
+            Self::Refusal(refusal) => refusal.at(pointer).into(),
+            fault @ Self::Fault(_) => fault,
+        }
+    }
+}
+
 /// An error of ours. Names the work that failed; the cause is its source.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} failed")]

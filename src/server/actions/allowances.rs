@@ -17,7 +17,7 @@ use crate::{Failure, Server};
 
 /// Allowances of a site. Higher: each pass reads more of them. Lower: an exam week of a large class names fewer users.
 const MAX_ALLOWANCES: usize = 500;
-/// Days until one ends at most. Higher: it is a policy that nobody finds. Lower: a project's last year needs several.
+/// Days until one ends at most. Higher: it is a policy that no list of policies shows. Lower: a project's last year needs several.
 const MAX_ALLOWED_DAYS: u64 = 365;
 /// Characters of a reason. Higher: the list is long. Lower: a ticket's title does not fit.
 const MAX_REASON: usize = 200;

@@ -1,5 +1,5 @@
 //! What a user may do with announcements: administrators of the site write those of the site and of domains,
-//! administrators of a domain those of their own; everybody reads those that hold for them.
+//! administrators of a domain those of their own; every user reads those that hold for them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -73,7 +73,7 @@ impl KeptAnnouncements {
 /// beginning first: all for administrators and auditors of the site, else those of the domains that they administer
 /// or audit.
 ///
-/// Errors: `role.administrator-needed` for everybody else.
+/// Errors: `role.administrator-needed` for all other users.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<AnnouncementView>, Failure> {
     let domains = managed(
         &caller.subject,
@@ -161,7 +161,9 @@ pub async fn create(
                 let named = asked.domain.as_deref().map(str::trim);
                 let domain = named
                     .filter(|name| !name.is_empty())
-                    .map(|name| find_domain(rows, subject, name).map_err(at_domain))
+                    .map(|name| {
+                        find_domain(rows, subject, name).map_err(|failure| failure.at("/domain"))
+                    })
                     .transpose()?;
                 let announcement = Announcement {
                     id: AnnouncementId::make(rows.now, base::observe::random()),
@@ -253,7 +255,7 @@ pub async fn change(
         .await
 }
 
-/// Removes an announcement: nobody sees it any more. Errors: `announcement.not-found`, `role.administrator-needed`.
+/// Removes an announcement: no user sees it any more. Errors: `announcement.not-found`, `role.administrator-needed`.
 pub async fn remove(server: &Server, caller: &Caller, id: &str) -> Result<(), Failure> {
     let (kept, caller, id) = (server.clone(), caller.clone(), id.to_owned());
     server
@@ -334,13 +336,6 @@ fn needed(typed: &str) -> Result<String, Refusal> {
     match text.is_empty() {
         true => Err(refusals::announcement_text_missing().at("/text")),
         false => Ok(text),
-    }
-}
-
-fn at_domain(failure: Failure) -> Failure {
-    match failure {
-        Failure::Refusal(refusal) => refusal.at("/domain").into(),
-        fault @ Failure::Fault(_) => fault,
     }
 }
 

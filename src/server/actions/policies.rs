@@ -305,10 +305,7 @@ pub(super) fn subject(
     of: &PolicyUseBody,
 ) -> Result<(Option<Uuid>, String), Failure> {
     let which = of.subject.as_deref().unwrap_or_default().trim();
-    let at = |failure: Failure| match failure {
-        Failure::Refusal(refusal) => Failure::from(refusal.at("/subject")),
-        fault @ Failure::Fault(_) => fault,
-    };
+    let at = |failure: Failure| failure.at("/subject");
     let subject = &caller.subject;
     Ok(match of.level {
         PolicyLevel::Site if which.is_empty() => (None, String::new()),

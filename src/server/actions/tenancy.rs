@@ -496,10 +496,7 @@ pub(super) fn project_for_launch(
             .ok_or_else(|| refusals::project_none().into());
     };
     let found = find_project(view, subject, Permission::ProjectsRead, asked);
-    let project = found.map_err(|failure| match failure {
-        Failure::Refusal(refusal) => refusal.at("/project").into(),
-        fault @ Failure::Fault(_) => fault,
-    })?;
+    let project = found.map_err(|failure| failure.at("/project"))?;
     let launches =
         |grant: &Grant| grant.scope == GrantScope::Project(project.id) && grant.role.launches();
     if !subject.grants.iter().any(launches) {
@@ -524,10 +521,7 @@ pub(super) fn home_of_account(
     let domain = match domain.map(str::trim).filter(|name| !name.is_empty()) {
         Some(name) => {
             find_domain(view, subject, name)
-                .map_err(|failure| match failure {
-                    Failure::Refusal(refusal) => refusal.at("/domain").into(),
-                    fault @ Failure::Fault(_) => fault,
-                })?
+                .map_err(|failure| failure.at("/domain"))?
                 .id
         }
         None => subject.domain,

@@ -11,7 +11,7 @@ use super::value;
 use super::writer::Rows;
 use crate::Failure;
 
-/// Days for which one that is over is kept. Longer: the list is long. Shorter: nobody sees what was announced last.
+/// Days for which one that is over is kept. Longer: the list is long. Shorter: the list does not say what was announced last.
 const KEPT_DAYS: i64 = 30;
 
 /// One announcement, and the name of its domain.

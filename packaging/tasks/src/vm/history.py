@@ -34,7 +34,7 @@ def make(users, events):
         """,
         {"users": users, "begun": begun},
     )
-    # Everybody is a member of the project that the catalog begins with.
+    # Every user is a member of the project that the catalog begins with.
     catalog.execute(
         """
         insert into membership (user, project, role)

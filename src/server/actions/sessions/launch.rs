@@ -59,7 +59,7 @@ const NAMES_TRIED: u32 = 8;
 ///
 /// Errors: what is wrong with the request, by field; `session.name-taken`; what no machine here
 /// could ever hold; `idempotency.key-reused`; `disk.full`; `launch.owner-denied`, `launch.owner-unknown` where it
-/// is for somebody else.
+/// is for another user.
 pub async fn launch(
     server: &Server,
     caller: &Caller,
@@ -487,10 +487,7 @@ fn for_whom(
     let (domain, id) = match named.filter(|name| !name.is_empty()) {
         Some(name) => {
             let found = find_project(view, &caller.subject, Permission::ProjectsRead, name);
-            let found = found.map_err(|failure| match failure {
-                Failure::Refusal(refusal) => refusal.at("/project").into(),
-                fault @ Failure::Fault(_) => fault,
-            })?;
+            let found = found.map_err(|failure| failure.at("/project"))?;
             (found.domain, found.id)
         }
         None => {
