@@ -294,11 +294,17 @@ impl Engine {
             }
             outcome
         };
+        let mut changed = false;
         let answer = match outcome {
             Ok(Committed { revision, heard }) => {
                 if let Some(revision) = revision {
                     self.health.wrote();
-                    self.announce.send_replace(revision);
+                    // Seen by who reads next, so that nobody reads rows from before their own act.
+                    self.announce.send_if_modified(|told| {
+                        *told = revision;
+                        false
+                    });
+                    changed = true;
                 }
                 if heard { Ok(()) } else { Err(Loss::Died) }
             }
@@ -311,6 +317,10 @@ impl Engine {
         };
         for request in batch {
             request.work.answer(request.what, answer.clone());
+        }
+        // Who asked hears first: the others wake all at once and take the cores.
+        if changed {
+            self.announce.send_if_modified(|_| true);
         }
     }
 }

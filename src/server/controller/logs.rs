@@ -14,10 +14,14 @@ use crate::catalog::Catalog;
 /// that may have many thousand entries.
 const MAX_BATCH: u32 = 500;
 
+/// Commits within this time are looked at together. Higher: a deleted log stays as much longer. Lower: each submit of a
+/// session pays for a look at the journal.
+const TOGETHER: Duration = Duration::from_millis(500);
+
 /// When the machine is asked again after it could not do it.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// Runs until it is dropped or the catalog is closed; wakes on commits.
+/// Runs until it is dropped or the catalog is closed; wakes on commits, twice a second at most.
 pub(crate) async fn run(catalog: Catalog, streams: Arc<dyn Streams>) {
     let mut revision = catalog.revision();
     let mut after = 0;
@@ -33,6 +37,7 @@ pub(crate) async fn run(catalog: Catalog, streams: Arc<dyn Streams>) {
                 if revision.changed().await.is_err() {
                     return;
                 }
+                tokio::time::sleep(TOGETHER).await;
             }
             Err(error) => {
                 tracing::warn!(%error, "logs of deleted sessions could not be removed; tried again");
