@@ -10,6 +10,7 @@ use node::runtime::wire::{FrameKind, size_bytes};
 use node::runtime::{ExecOrder, RuntimeName, TerminalSize};
 
 use super::ground::{Ground, hear};
+use crate::programs::install;
 
 const SIZE: TerminalSize = TerminalSize {
     columns: 132,
@@ -375,8 +376,7 @@ fn files_of_the_host_stand_inside_and_allow_no_more_than_told() {
     let place = |name: &str, mode: u32| {
         use std::os::unix::fs::PermissionsExt as _;
         let path = here.path().join(name);
-        let text = "#!/bin/sh\necho it runs\n";
-        fs::write(&path, text).expect("written");
+        install(&path, b"#!/bin/sh\necho it runs\n");
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its mode");
         path
     };

@@ -4,7 +4,6 @@
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use node::runtime::{
@@ -12,6 +11,7 @@ use node::runtime::{
 };
 
 use super::ground::Ground;
+use crate::programs::install;
 
 /// What nobody has to wait for on a loaded machine, and less than the old way took.
 const SOON: Duration = Duration::from_secs(20);
@@ -112,13 +112,7 @@ fn a_start_that_waits_for_its_fork_server_holds_up_nobody_else() {
         asked.display(),
         go.display()
     );
-    fs::write(at("draft"), script).expect("written");
-    // By another process: a program that is still open for writing is not run.
-    let copied = Command::new("install")
-        .args(["-m", "755"])
-        .args([at("draft"), at("slow")])
-        .status();
-    assert!(copied.expect("it runs").success());
+    install(&at("slow"), script.as_bytes());
     let runtime = Runtime::open(RuntimePaths {
         data: at("other/data"),
         run: at("other/run"),

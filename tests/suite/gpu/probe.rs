@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use node::gpu::probe::{PROBE, Probe, ProbeError, ProbeTimeouts, number_of};
 
 use super::rig::{MIB, Rig, state};
+use crate::programs::install;
 
 const TIMEOUTS: ProbeTimeouts = ProbeTimeouts {
     first: Duration::from_secs(20),
@@ -304,10 +305,7 @@ fn without_the_vendors_library_the_helper_says_so_and_the_printed_table_is_read(
          *utilization*) echo '{name}, 3712, 97, 61, 310.52' ;;\n\
          *) echo '{name}, NVIDIA H200, 00000000:41:00.0, 143771, Disabled, 0' ;;\nesac\n"
     );
-    std::fs::write(&smi, table).expect("the place can be written");
-    use std::os::unix::fs::PermissionsExt as _;
-    let mode = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(&smi, mode).expect("its mode");
+    install(&smi, table.as_bytes());
     rig.state.nvml_trouble.store(state::CRASHES, SeqCst);
     let library = rig.place.join("libnvidia-ml.so.1");
     let mut probe = Probe::new(&library, Some(&smi), &copy(&rig)).with_patience(TIMEOUTS);
@@ -431,10 +429,7 @@ fn the_helper_leaves_with_whoever_asked_it() {
     assert!(!Path::new(&format!("/proc/{pid}")).exists());
     // Without a question it ends by itself, with nothing said.
     let file = rig.place.join("gpu_probe");
-    std::fs::write(&file, PROBE).expect("the place can be written");
-    use std::os::unix::fs::PermissionsExt as _;
-    let mode = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(&file, mode).expect("its mode");
+    install(&file, PROBE);
     let ended = Command::new(&file)
         .arg(rig.place.join("libnvidia-ml.so.1"))
         .stdin(std::process::Stdio::null())

@@ -13,6 +13,7 @@ use super::rig::{MIB, Rig, state, works};
 use super::views::Holder;
 use crate::crash::http;
 use crate::crash::installation::Installation;
+use crate::programs::install;
 
 /// Longer than anything here takes on a loaded machine; only a hang reaches it.
 const TIMEOUT: Duration = Duration::from_secs(90);
@@ -29,11 +30,9 @@ struct Whole {
 /// Lays a driver with one card into `root`; its libraries work on the state in `place`.
 fn lay(root: &Path, place: &Path) {
     let file = |path: &str, bytes: &[u8]| {
-        use std::os::unix::fs::PermissionsExt as _;
         let path = root.join(path);
         fs::create_dir_all(path.parent().expect("below the root")).expect("made");
-        fs::write(&path, bytes).expect("written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("its mode");
+        install(&path, bytes);
     };
     let told = format!("NVRM version: NVIDIA UNIX x86_64 Kernel Module  {VERSION}  made up\n");
     file("proc/driver/nvidia/version", told.as_bytes());

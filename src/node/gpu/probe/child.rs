@@ -18,6 +18,8 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 const MAX_SAID: usize = 4 << 20;
 /// Letters of its last words; the loader repeats itself.
 const MAX_LAST_WORDS: usize = 300;
+/// How often a program is tried that somebody still holds open for writing, 10 ms apart.
+const BUSY_TRIES: u32 = 100;
 /// How long a process that was killed is waited for before it counts as stuck.
 const FAREWELL: Duration = Duration::from_millis(200);
 
@@ -74,7 +76,19 @@ impl Child {
         file.write_all(program)?;
         drop(file);
         fs::rename(&fresh, at)?;
-        Self::start(at.as_os_str(), &[argument.as_os_str()])
+        let mut tries = 0;
+        loop {
+            match Self::start(at.as_os_str(), &[argument.as_os_str()]) {
+                // Another thread forked while the file was open for writing, and has not run its own program yet.
+                Err(error)
+                    if error.kind() == io::ErrorKind::ExecutableFileBusy && tries < BUSY_TRIES =>
+                {
+                    tries += 1;
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                ended => return ended,
+            }
+        }
     }
 
     /// Runs a program of the machine's.
