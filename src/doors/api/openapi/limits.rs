@@ -2,6 +2,7 @@
 //! before it asks. Never checks anything: the actions do, and a rule that only they can tell (a name that is
 //! taken, a password that is too common, a length in bytes) is not here.
 
+use rules::announcement::MAX_ANNOUNCEMENT_LENGTH;
 use rules::image::MAX_REFERENCE_LENGTH;
 use rules::permissions::Permission;
 use rules::session::{
@@ -262,6 +263,30 @@ fn all() -> Vec<(&'static str, Value)> {
                 "if": {"properties": {"level": {"const": "site"}}},
                 "then": {"properties": {"subject": {"enum": ["", null]}}},
                 "else": {"required": ["subject"], "properties": {"subject": {"type": "string"}}},
+            }),
+        ),
+        (
+            "/NewAnnouncement/properties/text",
+            json!({"pattern": named(), "maxLength": MAX_ANNOUNCEMENT_LENGTH}),
+        ),
+        (
+            "/NewAnnouncement/properties/text_ko",
+            text(MAX_ANNOUNCEMENT_LENGTH),
+        ),
+        (
+            "/AnnouncementPatch/properties/text",
+            json!({"pattern": named(), "maxLength": MAX_ANNOUNCEMENT_LENGTH}),
+        ),
+        (
+            "/AnnouncementPatch/properties/text_ko",
+            text(MAX_ANNOUNCEMENT_LENGTH),
+        ),
+        (
+            // Before the sign-in nobody has a domain.
+            "/NewAnnouncement",
+            json!({
+                "if": {"required": ["before_sign_in"], "properties": {"before_sign_in": {"const": true}}},
+                "then": {"properties": {"domain": {"type": "null"}}},
             }),
         ),
         (
