@@ -220,7 +220,8 @@ fn keep(
             .as_deref()
             .and_then(|text| Timestamp::parse(text).ok())
             .unwrap_or(record.imported_at),
-        imported_at: record.imported_at,
+        // A second name of an image is as old as its own import.
+        imported_at: rows.now,
         labels: settings.labels.clone(),
         entrypoint: settings.entrypoint.clone(),
         command: settings.cmd.clone(),

@@ -223,6 +223,21 @@ async fn a_name_moves_to_the_newer_image_and_the_old_one_stays_while_it_is_used(
     assert_eq!(kept(&b, 1).await, 1);
 }
 
+#[tokio::test]
+async fn a_second_name_of_an_image_is_as_old_as_its_own_import() {
+    let Some(b) = open("a_second_name_of_an_image_is_as_old_as_its_own_import") else {
+        return;
+    };
+    imported(&b, archive("tiny:1", "one"), None).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let begun = b.server.clock().now();
+    imported(&b, archive("tiny:1", "one"), Some("other:2")).await;
+    let first = get(&b.server, &b.root, "tiny:1").await.unwrap();
+    let second = get(&b.server, &b.root, "other:2").await.unwrap();
+    assert_eq!(first.digest, second.digest);
+    assert!(first.imported_at < begun && begun <= second.imported_at);
+}
+
 /// What an import stored has no row until it ends; to remove another image meanwhile leaves it alone.
 #[tokio::test]
 async fn an_image_that_is_being_imported_stays_when_another_is_removed() {
