@@ -16,6 +16,8 @@ pub const WHOLE: GpuShare = GpuShare(100);
 /// stacks. Taken from published figures ("a few hundred MiB"), not yet measured on hardware. Higher: small
 /// slices are refused that would work. Lower: a slice is given in which nothing starts.
 pub const CONTEXT_OVERHEAD: Bytes = Bytes::mib(512);
+/// The driver gives memory in blocks of this size.
+pub const DRIVER_BLOCK: Bytes = Bytes::mib(2);
 
 /// The known health of a device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::devices::{CONTEXT_OVERHEAD, Health, Hold, MigPart, MigProfile, WHOLE};
+use crate::devices::{CONTEXT_OVERHEAD, DRIVER_BLOCK, Health, Hold, MigPart, MigProfile, WHOLE};
 use crate::refusal::Refusal;
 use crate::refusals;
 use crate::units::{Bytes, CpuShare, GpuShare};
@@ -211,6 +211,17 @@ impl Device {
         !self.mig.is_empty()
     }
 
+    /// Memory beside `used` that a session can have: none where less than a block of the driver is left, as hundredths
+    /// of a device leave it.
+    pub fn memory_left(&self, used: Bytes) -> Bytes {
+        let left = self.memory.saturating_sub(used);
+        if left < DRIVER_BLOCK {
+            Bytes::ZERO
+        } else {
+            left
+        }
+    }
+
     /// The least share whose memory holds a context; None where not even the whole does.
     pub fn least_share(&self) -> Option<GpuShare> {
         (1..=100)
@@ -330,6 +341,17 @@ mod tests {
             gpu_memory: memory,
             ..Demand::default()
         }
+    }
+
+    #[test]
+    fn what_hundredths_leave_of_a_device_is_no_memory_that_anybody_can_have() {
+        let card = card(80);
+        // A hundred hundredths of 80 GiB are 20 bytes short of it.
+        let given = Bytes(card.memory_of(GpuShare(1)).0 * 100);
+        assert!(given < card.memory && given > Bytes(card.memory.0 - 1000));
+        assert_eq!(card.memory_left(given), Bytes::ZERO);
+        assert_eq!(card.memory_left(Bytes::gib(28)), Bytes::gib(52));
+        assert_eq!(card.memory_left(Bytes::gib(81)), Bytes::ZERO);
     }
 
     #[test]

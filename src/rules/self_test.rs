@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::devices::DRIVER_BLOCK;
 use crate::units::{Bytes, GpuShare, Timestamp};
 
 /// The ways in which programs get memory of a card.
@@ -47,8 +48,8 @@ pub const WAYS: [(&str, &[(&str, &str)]); 10] = [
     ),
 ];
 
-/// The driver gives memory in blocks of this size: a limit is exact when no such block is missing.
-const BLOCK: u64 = 2 << 20;
+/// A limit is exact when no block of the driver is missing.
+const BLOCK: u64 = DRIVER_BLOCK.0;
 /// The driver's own word for memory that ran out.
 const OUT_OF_MEMORY: u64 = 2;
 /// What a launch may cost more with our library than without it.

@@ -529,7 +529,7 @@ fn shown(
                 || matches!(gpu.health, Health::Failing { .. });
             if !closed && !device.is_partitioned() {
                 gpu.share_free = rules::devices::WHOLE.saturating_sub(gpu.share_used);
-                gpu.memory_free = device.memory.saturating_sub(gpu.memory_used);
+                gpu.memory_free = device.memory_left(gpu.memory_used);
             }
             gpus.push(gpu);
         }
