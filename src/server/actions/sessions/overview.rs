@@ -61,7 +61,8 @@ pub struct NodeOverview {
     pub cpu: CpuShare,
     /// Given to sessions.
     pub cpu_used: CpuShare,
-    /// Cores that sessions use at this moment; None where nothing was measured.
+    /// Cores that sessions use at this moment: 0 where there is no session; None while none was measured yet, and of a
+    /// node that is not heard from.
     pub cpu_busy: Option<f64>,
     pub memory: Bytes,
     pub memory_used: Bytes,
@@ -159,6 +160,8 @@ pub(in crate::actions) fn summary(
                 rates.get(&s.container_name(container.index))
             };
             let measured: Vec<_> = here().filter_map(rate_of).collect();
+            let silent = node.is_silent(now);
+            let known = !measured.is_empty() || (!silent && here().next().is_none());
             let slices = here()
                 .map(|(s, container)| {
                     let mine = s.owner == caller.subject.user;
@@ -187,17 +190,16 @@ pub(in crate::actions) fn summary(
                 id: node.id,
                 name: node.name.clone(),
                 seen_at: node.seen_at,
-                silent: node.is_silent(now),
+                silent,
                 schedulable: node.schedulable,
                 host_environment: node.host_environment,
                 problems: node.problems.clone(),
                 cpu: node.capacity.cpu,
                 cpu_used: held.cpu,
-                cpu_busy: (!measured.is_empty()).then(|| measured.iter().map(|r| r.cores).sum()),
+                cpu_busy: known.then(|| measured.iter().fold(0.0, |all, rate| all + rate.cores)),
                 memory: node.capacity.memory,
                 memory_used: held.memory,
-                memory_busy: (!measured.is_empty())
-                    .then(|| measured.iter().map(|r| r.memory).sum()),
+                memory_busy: known.then(|| measured.iter().map(|r| r.memory).sum()),
                 devices: node.capacity.devices.clone(),
                 cordoned: node.cordoned.clone(),
                 slices,

@@ -953,6 +953,25 @@ async fn an_overview_shows_others_work_as_room_without_names() {
 }
 
 #[tokio::test]
+async fn a_machine_without_sessions_is_idle_and_not_unknown() {
+    let server = server();
+    let mina = user(&server, "mina", Role::User);
+    let busy = async || {
+        let seen = overview(&server, &mina).await.unwrap();
+        let machine = &seen.machines[0];
+        (machine.cpu_busy, machine.memory_busy)
+    };
+    let over = one(&server, &mina, named("over")).await.unwrap();
+    carry_out(&server, over.id, Some(0));
+    let (cpu, memory) = busy().await;
+    assert_eq!((cpu, memory), (Some(0.0), Some(Bytes::ZERO)));
+    assert!(cpu.is_some_and(f64::is_sign_positive), "no minus before it");
+    let runs = one(&server, &mina, named("runs")).await.unwrap();
+    carry_out(&server, runs.id, None);
+    assert_eq!(busy().await, (None, None), "nothing was measured yet");
+}
+
+#[tokio::test]
 async fn a_history_of_another_user_is_for_those_who_see_their_sessions() {
     use crate::actions::history::{history, recent, users};
     use api::history::HistoryRange;
