@@ -48,6 +48,7 @@ impl DialogPage {
 
 /// One entry of a menu.
 pub struct DialogLink {
+    /// Empty where it cannot be done now: the lead says why.
     pub href: String,
     pub icon: &'static str,
     pub words: String,

@@ -27,7 +27,7 @@ use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::responses::encoded;
 use super::user_roles::{self, RoleRow};
-use super::users::{PATH, failed, role_name, state_name};
+use super::users::{PATH, failed, role_name, state_name, told_kept};
 use super::{PagesContext, layout, policies, presenter, responses};
 use crate::doors::text::Text;
 
@@ -44,6 +44,8 @@ pub struct UserPage {
     pub state: (&'static str, &'static str),
     pub suspended: bool,
     pub may_change: bool,
+    /// Why they can neither be suspended nor removed; empty where nothing keeps the account.
+    pub kept: String,
     pub facts: Vec<(&'static str, String)>,
     /// Of projects, domains and the site.
     pub roles: Vec<RoleRow>,
@@ -201,6 +203,7 @@ async fn read(
         state: state_name(t, &profile.user),
         suspended: profile.user.suspended,
         may_change,
+        kept: told_kept(t, &profile),
         facts: facts(visit, &profile, now),
         roles: roles
             .iter()

@@ -12,7 +12,7 @@ use rules::units::Timestamp;
 use rules::users::{Role, User};
 use server::Failure;
 use server::access::Caller;
-use server::actions::users;
+use server::actions::users::{self, UserProfile};
 
 use super::authentication::PageCaller;
 use super::components;
@@ -27,7 +27,7 @@ use super::table::{
 use super::table_answer::{ListPage, answer, file, shorter};
 use super::table_choices::{FilterWords, filter_bar};
 use super::{PagesContext, layout, responses};
-use crate::doors::text::Text;
+use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/users.html", blocks = ["list"])]
@@ -272,7 +272,6 @@ pub(super) fn role_name(t: Text, role: Role) -> &'static str {
     }
 }
 
-/// A field of an account. Without `now` it is told for a file that is read later.
 /// Tone and word for whether a user may sign in.
 pub(super) fn state_name(t: Text, user: &User) -> (&'static str, &'static str) {
     match (user.departs_at, user.suspended) {
@@ -282,6 +281,13 @@ pub(super) fn state_name(t: Text, user: &User) -> (&'static str, &'static str) {
     }
 }
 
+/// Why an account can neither be suspended nor removed; empty where nothing keeps it.
+pub(super) fn told_kept(t: Text, profile: &UserProfile) -> String {
+    let kept = profile.kept.as_ref();
+    kept.map_or_else(String::new, |kept| codes::refusal(t, kept))
+}
+
+/// A field of an account. Without `now` it is told for a file that is read later.
 fn cell(visit: &RequestContext, key: &str, user: &User, now: Option<Timestamp>) -> TableCell {
     let t = visit.text;
     match key {
@@ -334,11 +340,12 @@ async fn menu(
     Path(id): Path<String>,
 ) -> Response {
     let t = visit.text;
-    let user = match users::get(&console.server, &caller, &id).await {
-        Ok(user) => user,
+    let profile = match users::profile(&console.server, &caller, &id).await {
+        Ok(profile) => profile,
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
-    let mut page = question(&console, &visit, &caller, user.name.to_string(), "");
+    let (user, kept) = (&profile.user, told_kept(t, &profile));
+    let mut page = question(&console, &visit, &caller, user.name.to_string(), &kept);
     page.links.push(DialogLink {
         href: format!("/sessions?q=owner%3A{}", encoded(user.name.as_str())),
         icon: "square-terminal",
@@ -381,6 +388,13 @@ async fn menu(
             .links
             .push(verb("suspend", "ban", t.users_suspend_ask(), true, true)),
     }
+    // What cannot be done stands there inactive, with its reason above.
+    let demotes = profile.last_administrator.then(|| t.users_demote_ask());
+    for link in &mut page.links {
+        if (link.ends && !kept.is_empty()) || demotes == Some(link.words.as_str()) {
+            link.href.clear();
+        }
+    }
     dialog::answer(&console, &visit, Nav::Users, page)
 }
 
@@ -392,14 +406,19 @@ async fn ask(
     Path(id): Path<String>,
 ) -> Response {
     let t = visit.text;
-    let user = match users::get(&console.server, &caller, &id).await {
-        Ok(user) => user,
+    let profile = match users::profile(&console.server, &caller, &id).await {
+        Ok(profile) => profile,
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
+    let (user, kept) = (&profile.user, told_kept(t, &profile));
     let title = t.users_suspend_title(user.name.as_str());
-    let mut page = question(&console, &visit, &caller, title, t.users_suspend_lead());
+    let lead = match kept.as_str() {
+        "" => t.users_suspend_lead(),
+        kept => kept,
+    };
+    let mut page = question(&console, &visit, &caller, title, lead);
     page.back = format!("{PATH}/{}", user.id);
-    page.form = Some(DialogForm {
+    page.form = kept.is_empty().then(|| DialogForm {
         action: format!("{PATH}/{}/suspend", user.id),
         fields: Vec::new(),
         icon: "ban",

@@ -1848,6 +1848,7 @@ fn user_page(t: Text) -> user::UserPage {
         name: "mina".into(),
         full_name: "Mina Han".into(),
         email: "mina@lab.example".into(),
+        kept: String::new(),
         roles: vec![
             user_roles::RoleRow {
                 role: t.projects_role_lead(),

@@ -112,3 +112,67 @@ async fn a_wrong_time_zone_is_refused_in_the_wizard_and_a_right_one_is_kept() {
     assert_eq!(right.status, StatusCode::SEE_OTHER);
     assert!(right.cookie.contains("Asia/Seoul"), "{}", right.cookie);
 }
+
+#[tokio::test]
+async fn the_card_of_what_waits_says_of_how_many_it_shows_five() {
+    let house = PagesFixture::open();
+    let cookie = house.set_up().await;
+    for number in 1..=7 {
+        let name = format!("waits-{number}");
+        let form = [("name", name.as_str()), ("cpu", "1"), ("memory", "1")];
+        house.post(&cookie, "/sessions/new", &form).await;
+        let page = house.get(&cookie, "/").await.body;
+        let (_, card) = page.split_once("id=\"waiting\"").expect("the card");
+        let (card, _) = card.split_once("</section>").expect("its end");
+        let told = card.contains(&format!("<a href=\"/queue\">5 of {number} sessions</a>"));
+        assert_eq!(told, number > 5, "{number} wait: {card}");
+        assert_eq!(card.matches("<li>").count(), number.min(5), "{card}");
+    }
+}
+
+#[tokio::test]
+async fn the_last_administrator_is_not_offered_what_would_be_refused() {
+    const ONLY: &str = "mina is the last administrator of this machine.";
+    const GOOD: &str = "a long walk by the river 8";
+    const OWN: &str = "You cannot suspend or remove your own account.";
+    let house = PagesFixture::open();
+    let cookie = house.set_up().await;
+    let id = {
+        let page = house.get(&cookie, "/users/mina").await.body;
+        let (_, rest) = page.split_once("/users/0").expect("an address with the id");
+        format!("0{}", rest.split('/').next().unwrap_or_default())
+    };
+    let inactive = "aria-disabled=\"true\"";
+    let suspend = format!("href=\"/users/{id}/suspend\"");
+    let remove = format!("href=\"/users/{id}/remove\"");
+    for why in [ONLY, OWN] {
+        let page = house.get(&cookie, "/users/mina").await.body;
+        assert!(page.contains(why) && !page.contains(&suspend), "{page}");
+        assert_eq!(page.matches(inactive).count(), 1);
+        let menu = house.get(&cookie, &format!("/users/{id}/menu")).await.body;
+        assert!(menu.contains(why) && !menu.contains(&suspend), "{menu}");
+        assert!(!menu.contains(&remove), "{menu}");
+        let demote = menu.contains(&format!("href=\"/users/{id}/role\""));
+        assert_eq!(demote, why == OWN, "{menu}");
+        let question = house
+            .get(&cookie, &format!("/users/{id}/suspend"))
+            .await
+            .body;
+        assert!(
+            question.contains(why)
+                && !question.contains(&format!("action=\"/users/{id}/suspend\""))
+        );
+        let second = [
+            ("name", "jae"),
+            ("password", GOOD),
+            ("again", GOOD),
+            ("role", "administrator"),
+        ];
+        house.post(&cookie, "/users/new", &second).await;
+    }
+    let other = house.get(&cookie, "/users/jae").await.body;
+    assert!(
+        other.contains("/suspend\"") && !other.contains(inactive),
+        "{other}"
+    );
+}

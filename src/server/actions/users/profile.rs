@@ -22,6 +22,10 @@ pub struct UserProfile {
     pub gpus: Option<GpuShare>,
     /// What they may have waiting, and how much of it is in use.
     pub limits: Vec<EffectiveLimit>,
+    /// Why the caller can neither suspend nor remove the account; None where nothing keeps it.
+    pub kept: Option<Refusal>,
+    /// It is the only one that administers the site, and has to stay so.
+    pub last_administrator: bool,
 }
 
 /// One user, by id or name, with what belongs to the account. Costs the reads of a page: their browsers, tokens and
@@ -39,6 +43,7 @@ pub async fn profile(server: &Server, caller: &Caller, who: &str) -> Result<User
             .iter()
             .filter(|token| token.expires_at.is_none_or(|end| end > now));
         let browsers = view.browsers(user.id)?;
+        let (last, own) = (last(view, &user)?, user.id == caller.subject.user);
         Ok(UserProfile {
             sign_ins: browsers
                 .into_iter()
@@ -49,9 +54,20 @@ pub async fn profile(server: &Server, caller: &Caller, who: &str) -> Result<User
             token_used_at: tokens.iter().filter_map(|token| token.used_at).max(),
             gpus,
             limits: sessions::limits_of_user(view, user.id, now)?,
+            last_administrator: last.is_some(),
+            kept: last.or_else(|| own.then(|| oneself("suspend or remove"))),
             user,
         })
     })
+}
+
+/// What is said of the last administrator; None of everybody else.
+fn last(view: &ReadTransaction<'_>, user: &User) -> Result<Option<Refusal>, Failure> {
+    match keep_an_administrator(view, user) {
+        Ok(()) => Ok(None),
+        Err(Failure::Refusal(refusal)) => Ok(Some(refusal)),
+        Err(fault) => Err(fault),
+    }
 }
 
 /// A signed-in browser; `caller`'s own is marked.
