@@ -177,10 +177,52 @@ test("a card is closed with a word, cut, made whole and emptied, and whom that e
   await page.click("button[popovertarget=drain]");
   await page.locator("#drain li", { hasText: "half" }).waitFor();
   await Promise.all([page.waitForEvent("framenavigated"), page.click("#drain button.dan")]);
-  const drained = page.locator("[role=status]", { hasText: "GPU 0 takes no new sessions. 1 session is ending." });
+  const drained = page.locator("[role=status]", { hasText: "GPU 0 takes no new sessions. 1 session was asked to end." });
   await drained.first().waitFor();
   await page.locator("#slices .empty").waitFor();
   await sound(seen);
+  await seen.context.close();
+});
+
+test("every partition tells its whole profile, also on a phone, free and taken", async (t) => {
+  const root = process.getuid() === 0;
+  if (root) {
+    house.command("run", "-d", "--mig", "1g.10gb", "--cpu", "0.1", "--mem", "64m", "--name", "a-name-that-is-long", "host", "--", "sleep", "3333");
+    await until(() => "it runs", async () => JSON.parse(house.command("session", "get", "a-name-that-is-long", "-o", "json")).state === "running");
+  } else {
+    t.diagnostic("sessions need root: all partitions are free");
+  }
+  const seen = await visit("/");
+  const { page } = seen;
+  const told = [];
+  for (const width of [1440, 390]) {
+    await page.setViewportSize({ width, height: 900 });
+    for (const path of ["/", "/gpus", "/gpus/SIMULATED-H100-2"]) {
+      await page.goto(house.origin + path);
+      const parts = await page.evaluate(() => [...document.querySelectorAll("main .partitioned .rack .sl")].flatMap((block) => {
+        const profile = block.title.match(/\d+g\.\d+gb/)?.[0];
+        if (!profile) return [];
+        const box = block.getBoundingClientRect();
+        const walker = document.createTreeWalker(block, NodeFilter.SHOW_ELEMENT);
+        for (let part = walker.nextNode(); part; part = walker.nextNode()) {
+          if (!part.textContent.includes(profile) || part.matches(".sr")) continue;
+          const range = document.createRange();
+          range.selectNodeContents(part);
+          const boxes = [...range.getClientRects()];
+          const inside = boxes.every((one) => one.left >= box.left && one.right <= box.right && one.bottom <= box.bottom + 1);
+          const size = parseFloat(getComputedStyle(part).fontSize);
+          return [{ profile, seen: inside && boxes.length > 0, size, width: box.width }];
+        }
+        return [{ profile, seen: false, size: 0, width: box.width }];
+      }));
+      const small = parts.filter(({ profile }) => profile === "1g.10gb");
+      if (small.length !== 1) told.push(`${width} ${path}: ${JSON.stringify(parts)}`);
+      told.push(...parts.filter((part) => !part.seen || part.size < 10).map((part) => `${width} ${path}: ${JSON.stringify(part)}`));
+    }
+    await sound(seen);
+  }
+  assert.deepEqual(told, []);
+  if (root) house.command("session", "kill", "a-name-that-is-long");
   await seen.context.close();
 });
 

@@ -60,6 +60,17 @@ function exact(all) {
   }
 }
 
+/// Words on the plan that are cut off: each has to end in an ellipsis, and to stand in full in the title of its block.
+const clipped = (page) => page.evaluate(() => [...document.querySelectorAll("main .fp .sl")].flatMap((block) => {
+  const words = [...block.querySelectorAll(":scope > b, :scope > span:not(.sr, .u)")];
+  const cut = words.filter((part) => part.scrollWidth > part.clientWidth + 1 || block.scrollWidth > block.clientWidth + 1);
+  return cut.map((part) => ({
+    text: part.textContent,
+    ends: getComputedStyle(part).textOverflow,
+    title: block.title,
+  }));
+}));
+
 async function fill(count) {
   const owned = () => house.command("ps", "-o", "name").split("\n").filter(Boolean);
   const missing = count - owned().length;
@@ -95,6 +106,10 @@ for (const count of [1, 50]) {
       assert.ok(Math.abs(free.width / cpu.width - left / whole) < 0.02, `${free.width} of ${cpu.width} px for ${words}`);
       await page.locator("#planned summary").click();
       await until(() => "every session is in the list", async () => (await page.locator("#rows a.nm").count()) >= Math.min(count, 40));
+      for (const { text, ends, title } of await clipped(page)) {
+        assert.equal(ends, "ellipsis", `${text} is cut off without a sign`);
+        assert.ok(title.includes(text), `${text} stands nowhere in full: ${title}`);
+      }
       assert.equal(await overflow(page), 0);
       assert.deepEqual(await violations(page), []);
       assert.deepEqual(complaints, []);

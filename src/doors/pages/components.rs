@@ -301,6 +301,8 @@ pub struct Block {
     pub href: Option<String>,
     /// What the picture tells besides name and note, in words, for readers of the screen.
     pub label: String,
+    /// The profile of a hardware partition, which no width clips.
+    pub partition: Option<String>,
 }
 
 impl Block {
@@ -316,6 +318,7 @@ impl Block {
             weight,
             href: None,
             label: String::new(),
+            partition: None,
         }
     }
 }
@@ -348,6 +351,14 @@ const MIN_LINK: u16 = 140;
 
 /// Thousandths of a bar from which free room says how much it is.
 const MIN_WORDS: u16 = 140;
+
+/// Thousandths of a bar below which a partition says no more than its profile and whose it is.
+const MIN_NOTE: u16 = 260;
+
+/// A profile that may break behind its dot, and nowhere else: `1g.<wbr>10gb`.
+fn broken(profile: &str) -> String {
+    escaped(profile).replace('.', ".<wbr>")
+}
 
 impl BarRow {
     /// Marks how much of a whole a request that waits would need here.
@@ -390,7 +401,12 @@ impl BarRow {
                 BlockKind::Ghost => "ghost".into(),
                 BlockKind::Needed => "ghost need".into(),
             };
+            let profile = block
+                .partition
+                .as_deref()
+                .filter(|_| (60..MIN_NOTE).contains(&width));
             let tiny = match width {
+                _ if profile.is_some() => " tiny part",
                 _ if block.kind == BlockKind::Free => "",
                 // No letter of a name is better than half of one; it is told all the same.
                 ..60 => " tiny bare",
@@ -412,8 +428,8 @@ impl BarRow {
             if let Some(href) = link {
                 let _ = write!(out, " href=\"{}\"", escaped(href));
             }
-            // Where a block is too small for words, the title is its name, also of what leads nowhere.
-            if width < MIN_WORDS || block.href.is_some() || !block.label.is_empty() {
+            // However wide a block is, a narrow screen may clip its words: the title has all of them.
+            if width < MIN_WORDS || block.kind != BlockKind::Free {
                 let words = [&block.name, &block.note, &block.label];
                 let words = words.into_iter().filter(|word| !word.is_empty());
                 let title: Vec<&str> = words.map(String::as_str).collect();
@@ -422,7 +438,19 @@ impl BarRow {
                 }
             }
             out.push('>');
-            if block.kind == BlockKind::Free {
+            if let Some(profile) = profile {
+                let profile = broken(profile);
+                let _ = match (block.kind, block.partition.as_ref() == Some(&block.name)) {
+                    (BlockKind::Free, _) | (_, true) => {
+                        write!(out, "<b class=\"pf\">{profile}</b>")
+                    }
+                    (_, false) => write!(
+                        out,
+                        "<b>{}</b> <span class=\"pf\">{profile}</span>",
+                        escaped(&block.name)
+                    ),
+                };
+            } else if block.kind == BlockKind::Free {
                 // A sliver of free room has no space for words.
                 if width >= MIN_WORDS {
                     out.push_str(&escaped(&block.name));
@@ -674,6 +702,7 @@ mod tests {
             weight,
             href: Some("/sessions/1".into()),
             label: "half".into(),
+            partition: None,
         };
         let row = BarRow {
             blocks: vec![block(5), block(14), block(81)],
@@ -685,7 +714,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_too_small_for_words_has_them_as_its_title() {
+    fn a_block_has_all_of_its_words_as_its_title() {
         let row = BarRow {
             blocks: vec![
                 Block {
@@ -701,7 +730,33 @@ mod tests {
         for title in ["title=\"others, 0.05 · jae\"", "title=\"0.10 free\""] {
             assert!(html.contains(title), "{title}: {html}");
         }
-        assert_eq!(html.matches("title=").count(), 2, "{html}");
+        // What is wide here may be narrow on a phone.
+        assert!(html.contains("title=\"large\""), "{html}");
+    }
+
+    #[test]
+    fn a_partition_tells_its_profile_in_every_width() {
+        let part = |kind, name: &str, weight| Block {
+            note: "1g.10gb · mina".into(),
+            partition: Some("1g.10gb".into()),
+            ..Block::plain(kind, name.to_owned(), weight)
+        };
+        let row = BarRow {
+            blocks: vec![
+                part(BlockKind::Session, "a-long-name", 125),
+                part(BlockKind::Free, "1g.10gb", 125),
+                part(BlockKind::Session, "wide", 750),
+            ],
+            ..BarRow::default()
+        };
+        let html = row.rack().to_string();
+        for drawn in [
+            "sl p0 tiny part w-12 t-5\" title=\"a-long-name, 1g.10gb · mina\"><b>a-long-name</b> <span class=\"pf\">1g.<wbr>10gb</span>",
+            "sl free tiny part w-12 t-5\" title=\"1g.10gb, 1g.10gb · mina\"><b class=\"pf\">1g.<wbr>10gb</b>",
+            "<b>wide</b> <span>1g.10gb · mina</span>",
+        ] {
+            assert!(html.contains(drawn), "{drawn}: {html}");
+        }
     }
 
     #[test]
@@ -716,6 +771,7 @@ mod tests {
             weight,
             href: None,
             label: "84% busy".into(),
+            partition: None,
         };
         let row = BarRow {
             blocks: vec![
@@ -753,6 +809,7 @@ mod tests {
                 weight: 1,
                 href: Some("/a\"b".into()),
                 label: "<".into(),
+                partition: None,
             }],
             ..BarRow::default()
         };

@@ -692,7 +692,11 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> BarRow {
             let parts = WHOLE.0 * part.sms / gpu.sms.max(1);
             let weight = weigh(GpuShare(parts), part.memory).min(left);
             left -= weight;
-            blocks.push(free(part.profile.to_string(), weight));
+            let profile = part.profile.to_string();
+            blocks.push(Block {
+                partition: Some(profile.clone()),
+                ..free(profile, weight)
+            });
         }
     }
     // What is free beside what is about to be launched; partitions are free or taken as they are.
@@ -822,6 +826,7 @@ fn block(t: Text, slice: &GpuSlice, drawing: &Drawing<'_>, weight: u64) -> Block
             true => String::new(),
             false => told.join(" · "),
         },
+        partition: slice.profile.map(|profile| profile.to_string()),
     }
 }
 
@@ -1087,11 +1092,11 @@ mod tests {
             ),
             (
                 "0 1 0",
-                "GPU 0 takes no new sessions. 1 session is ending. It stays cordoned until you uncordon it.",
+                "GPU 0 takes no new sessions. 1 session was asked to end. It stays cordoned until you uncordon it.",
             ),
             (
                 "0 3 2",
-                "GPU 0 takes no new sessions. 3 sessions are ending. Of these, 2 batch jobs wait for another GPU. It stays cordoned until you uncordon it.",
+                "GPU 0 takes no new sessions. 3 sessions were asked to end. Of these, 2 batch jobs wait for another GPU. It stays cordoned until you uncordon it.",
             ),
         ] {
             assert_eq!(drained(t, of), told);

@@ -226,6 +226,7 @@ fn rack(
                     Some(busy) if !small => t.plan_percent_busy(busy),
                     _ => String::new(),
                 },
+                partition: None,
             };
             OwnedBlock {
                 block,

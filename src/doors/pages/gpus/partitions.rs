@@ -16,7 +16,7 @@ use server::actions::gpus;
 
 use super::super::PagesContext;
 use super::super::authentication::PageCaller;
-use super::super::components::{self, Alert, BarRow, Block, BlockKind, Fill};
+use super::super::components::{self, Alert, BarRow, Block, BlockKind};
 use super::super::request_context::RequestContext;
 use super::super::responses;
 use crate::doors::text::{Text, codes};
@@ -243,17 +243,7 @@ fn told(t: Text, gpu: &Gpu, partitioned: Repartitioned) -> PartitionPreview {
 
 /// The partitions in their places, and what is left between and behind them.
 fn blocks(t: Text, gpu: &Gpu, partitioned: &Repartitioned) -> Vec<Block> {
-    let free = |name: String, weight: u8| Block {
-        kind: BlockKind::Free,
-        name,
-        note: String::new(),
-        hue: 0,
-        busy: None,
-        fill: Fill::Foot,
-        weight: u64::from(weight),
-        href: None,
-        label: String::new(),
-    };
+    let free = |name, weight: u8| Block::plain(BlockKind::Free, name, u64::from(weight));
     if partitioned.partitions.is_empty() {
         return vec![free(t.gpu_partitions_whole().to_owned(), 1)];
     }
@@ -274,6 +264,7 @@ fn blocks(t: Text, gpu: &Gpu, partitioned: &Repartitioned) -> Vec<Block> {
             ),
             // One colour a size, so that equal ones are seen as equal.
             hue: part.profile.compute.clamp(1, 7),
+            partition: Some(part.profile.to_string()),
             ..free(String::new(), part.slices)
         });
     }

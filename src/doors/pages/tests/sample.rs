@@ -225,6 +225,7 @@ fn block(name: &str, note: &str, weight: u64, owner: &str, busy: u8) -> Block {
         weight,
         href: Some("/sessions/0199f0a3".into()),
         label: format!("{busy}%"),
+        partition: None,
     }
 }
 
@@ -517,6 +518,7 @@ fn card(t: Text) -> BarRow {
         weight,
         href: Some("/sessions/x".into()),
         label: String::new(),
+        partition: None,
     };
     BarRow {
         name: "GPU 2".into(),
