@@ -60,7 +60,7 @@ impl SessionTab {
 }
 
 #[derive(Template)]
-#[template(config = "web/askama.toml", path = "pages/session.html", blocks = ["state", "verbs", "strips", "meta", "tabs", "console", "where_it_runs", "timeline", "notice", "restart_place", "remote"])]
+#[template(config = "web/askama.toml", path = "pages/session.html", blocks = ["state", "verbs", "strips", "meta", "tabs", "console", "where_it_runs", "timeline", "notice", "restart_place", "remote", "why_here"])]
 pub struct SessionDetailPage {
     pub t: Text,
     pub f: PageLayout,
@@ -261,6 +261,7 @@ pub async fn show_live(
                 ("notice", page.as_notice().render().ok()?),
                 ("restart-place", page.as_restart_place().render().ok()?),
                 ("remote", page.as_remote().render().ok()?),
+                ("why", page.as_why_here().render().ok()?),
             ];
             Some(stream::LiveParts {
                 fragments,
@@ -453,7 +454,8 @@ async fn read_one(
         why: session
             .reason
             .as_ref()
-            .filter(|reason| reason.code.starts_with(rules::codes::family::PLACEMENT))
+            // Why it had its place is no news of one that has none.
+            .filter(|reason| reason.code.starts_with(rules::codes::family::PLACEMENT) && !ended)
             .map(|reason| CheckRow::new(true, codes::reason(t, reason), ""))
             .into_iter()
             .collect(),
