@@ -284,6 +284,69 @@ test("images sort and filter, names of one digest count once, and marked ones go
   await context.close();
 });
 
+test("the header of the images follows an import and a removal while the page is open", async (t) => {
+  if (process.getuid() !== 0) {
+    t.skip("importing needs root");
+    return;
+  }
+  const { context, page, complaints } = await visit("/images");
+  const told = async () => Number((await page.locator("#summary").innerText()).match(/^\d+/)?.[0]);
+  const before = await told();
+  const folder = mkdtempSync(join(tmpdir(), "fardel-images-"));
+  house.command("image", "import", image(folder, "localhost/followed:1", 4096), "--name", "followed:1");
+  rmSync(folder, { recursive: true });
+  await until(() => "the list follows", async () => (await names(page)).includes("followed:1"));
+  await until(() => `${before} and one more in the header`, async () => (await told()) === before + 1);
+  house.command("image", "rm", "followed:1");
+  await until(() => "the list follows again", async () => !(await names(page)).includes("followed:1"));
+  await until(() => `${before} in the header`, async () => (await told()) === before);
+  assert.deepEqual(complaints, []);
+  await context.close();
+});
+
+test("back from a session keeps the filter, the address and the list", async () => {
+  const { context, page } = await visit("/sessions");
+  await page.fill("#filter [name=q]", "train-1");
+  await page.selectOption("#filter [name=state]", "ended");
+  await until(() => "the list follows", async () => /q=train-1&state=ended$/.test(page.url()) && (await names(page)).length > 0);
+  const before = await names(page);
+  await Promise.all([page.waitForURL(/q=replicas|\/sessions\/\w/), page.locator("#list a.nm").first().click()]);
+  await page.goBack();
+  assert.match(page.url(), /q=train-1&state=ended$/);
+  assert.equal(await page.inputValue("#filter [name=q]"), "train-1");
+  assert.equal(await page.inputValue("#filter [name=state]"), "ended");
+  assert.deepEqual(await names(page), before);
+  await context.close();
+});
+
+test("a date in a table says on a phone what it is the date of", async () => {
+  const day = new Date(Date.now() + 9 * 86_400_000).toISOString();
+  house.command("allowance", "create", "--project", "default", "--gpu", "4", "--for", "3d", "--reason", "a paper");
+  const api = (method, path, body) => house.command("api", method, path, JSON.stringify(body));
+  api("POST", "/users", { name: "jae", password: "another long walk at night 8" });
+  api("PUT", "/projects/default/members/jae", { role: "member", expires_at: day });
+  api("POST", "/announcements", { text: "Maintenance soon", until: day });
+  const { context, page } = await visit("/me", { viewport: { width: 390, height: 844 }, locale: "en-US" });
+  await page.fill("#token-name", "nightly");
+  await Promise.all([page.waitForEvent("framenavigated"), page.locator("form[action='/me/tokens'] button").click()]);
+  const told = [];
+  let seen = 0;
+  for (const path of ["/me", "/allowances", "/projects/default", "/announcements", "/users", "/images", "/sessions?group=off"]) {
+    await page.goto(house.origin + path);
+    const dates = await page.evaluate(() => [...document.querySelectorAll("main :is(.rows, .tbl) tbody td")]
+      .filter((cell) => cell.checkVisibility() && !cell.matches(":first-child, .first, .why"))
+      .filter((cell) => /\d (Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)|\bago$|^\d+ (s|min|h|d)\b/.test(cell.innerText.trim()))
+      .map((cell) => [cell.innerText.trim(), getComputedStyle(cell, "::before").content.replace(/^"|\s*"$/g, "")]));
+    seen += dates.length;
+    told.push(...dates.filter(([, label]) => label === "none" || label === "").map(([date]) => `${path}: ${date}`));
+    if ((await overflow(page)) > 0) told.push(`${path} is too wide`);
+    told.push(...(await violations(page)).map((line) => `${path}: ${line}`));
+  }
+  assert.deepEqual(told, []);
+  assert.ok(seen >= 6, `only ${seen} dates`);
+  await context.close();
+});
+
 test("images, events and the queue sort, filter and ask without script as well", async () => {
   const context = await browser.newContext({ javaScriptEnabled: false });
   const page = await context.newPage();

@@ -213,7 +213,7 @@ fn columns(t: Text) -> Vec<TableColumn> {
             .class("first")
             .display(ColumnDisplay::Fixed),
         TableColumn::new("limits", t.users_limits()).class("why"),
-        TableColumn::new("until", t.allowances_until()),
+        TableColumn::new("until", t.allowances_until()).class("below"),
         TableColumn::new("reason", t.allowances_reason()).class("below"),
         TableColumn::new("actor", t.allowances_by()).class("below"),
     ]

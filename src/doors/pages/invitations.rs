@@ -227,9 +227,9 @@ fn table(
     let here = format!("{project}/invitations");
     let columns = [
         TableColumn::new("whom", t.invitations_whom()).class("first"),
-        TableColumn::new("role", t.users_role()),
-        TableColumn::new("used", t.invitations_used()),
-        TableColumn::new("ends", t.invitations_ends()),
+        TableColumn::new("role", t.users_role()).class("below"),
+        TableColumn::new("used", t.invitations_used()).class("below"),
+        TableColumn::new("ends", t.invitations_ends()).class("below"),
         TableColumn::new("until", t.invitations_until()).class("wide"),
         TableColumn::new("actor", t.invitations_by()).class("wide"),
     ];

@@ -476,8 +476,8 @@ fn member_columns(t: Text) -> Vec<TableColumn> {
         TableColumn::new("name", t.sessions_name())
             .class("first")
             .display(ColumnDisplay::Fixed),
-        TableColumn::new("role", t.users_role()),
-        TableColumn::new("expires", t.projects_until()),
+        TableColumn::new("role", t.users_role()).class("below"),
+        TableColumn::new("expires", t.projects_until()).class("below"),
     ]
 }
 
