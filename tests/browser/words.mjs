@@ -191,3 +191,34 @@ test("the menu has its numbers on every page", async () => {
   await context.close();
 });
 
+test("the column of GPUs stands whichever rows are shown", async () => {
+  const { context, page } = await visit("/sessions?group=off");
+  const heads = () => page.locator("#list thead th").allInnerTexts();
+  const all = await heads();
+  assert.ok(all.includes("GPU"), `${all}`);
+  await page.goto(`${house.origin}/sessions?q=waits-here`);
+  assert.equal(await page.locator("#list tbody tr").count(), 1, "a session without a GPU");
+  assert.deepEqual(await heads(), all);
+  await context.close();
+});
+
+test("a page that is left ends its stream itself, and one that stays has a new one", async () => {
+  const { context, page, complaints } = await visit("/sessions");
+  const streams = [];
+  page.on("request", (request) => request.url().includes("/sessions/live") && streams.push(request));
+  await page.reload({ waitUntil: "load" });
+  await until(() => "its stream", () => streams.length === 1);
+  await page.locator("#live", { hasText: "Live" }).waitFor();
+  await page.evaluate(() => {
+    globalThis.errors = [];
+    document.addEventListener("htmx:sse:error", (event) => globalThis.errors.push(String(event.detail?.error)));
+    // What a browser says before it ends the network of the page; here the page stays.
+    dispatchEvent(new Event("beforeunload"));
+  });
+  await until(() => "the stream is over", () => streams[0].failure()?.errorText === "net::ERR_ABORTED");
+  await until(() => "a new one", () => streams.length === 2);
+  await page.locator("#live", { hasText: "Live" }).waitFor();
+  assert.deepEqual(await page.evaluate(() => globalThis.errors), []);
+  assert.deepEqual(complaints, []);
+  await context.close();
+});

@@ -11,6 +11,10 @@ const sign = one("#live");
 if (sign && one("#stream")) {
   let heard = Date.now();
   let lost = false;
+  // A browser may end the network of a page that is left while the page still listens, and htmx calls that an error. So
+  // the page ends its stream itself; where it stays all the same (a download, a question before leaving), the stream
+  // comes back by itself.
+  for (const name of ["beforeunload", "pagehide"]) addEventListener(name, () => one("#stream")?._htmx?.sse?.abortController?.abort());
   const show = () => {
     const age = Math.round((Date.now() - heard) / 1000);
     sign.classList.toggle("lost", lost);
