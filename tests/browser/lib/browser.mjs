@@ -42,6 +42,16 @@ export async function violations(page) {
   );
 }
 
+/// The theme in which half of the runs look at a thing in a language: by the thing's own name alone, and the other one in
+/// the other language.
+export function half(name, language) {
+  let hash = 7;
+  for (const letter of name) hash = (Math.imul(hash, 31) + letter.codePointAt(0)) >>> 0;
+  // The lowest bit of such a sum follows the last letter; the upper ones are mixed.
+  const dark = ((hash ^ (hash >>> 15)) >>> 7) & 1;
+  return ["light", "dark"][dark ^ (language === "ko" ? 1 : 0)];
+}
+
 /// Answers how many pixels the page can be moved sideways; a page that fits gives 0.
 export function overflow(page) {
   return page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
