@@ -315,6 +315,22 @@ for (const how of ["typing", "launching"]) {
   });
 }
 
+test("back to the launch form finds what was typed in it", async () => {
+  const context = await browser.newContext({ storageState: state });
+  const page = await context.newPage();
+  await page.goto(`${house.origin}/sessions/new`);
+  await page.check("[name=kind][value=batch]", { force: true });
+  await page.fill("#command", "python3 back.py");
+  await page.fill("#cpu", "0.6");
+  await Promise.all([page.waitForURL(`${house.origin}/queue`), page.locator(".frame > .nav a[href='/queue']").click()]);
+  await page.goBack();
+  await page.waitForURL(`${house.origin}/sessions/new`);
+  await until(() => "the command is there", async () => (await page.inputValue("#command")) === "python3 back.py");
+  assert.equal(await page.inputValue("#cpu"), "0.6");
+  assert.equal(await page.locator("[name=kind][value=batch]").isChecked(), true);
+  await context.close();
+});
+
 test("of twenty images eight environments are shown, and the others are unfolded by key and without script", async () => {
   const folder = mkdtempSync(join(tmpdir(), "fardel-forms-"));
   const names = Array.from({ length: 20 }, (_, n) => `lab/image${String(n).padStart(2, "0")}:1`);

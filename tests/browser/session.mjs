@@ -240,3 +240,88 @@ test("processes of a session are listed while they live", async (t) => {
   house.command("session", "stop", "busy");
   await page.locator("#console .empty").waitFor();
 });
+
+test("why a session has its place stands on its page while it runs, and leaves with its end", async (t) => {
+  if (skipped(t)) return;
+  house.command("run", "-d", "--cpu", "0.1", "--mem", "64m", "--name", "placed", "host", "--", "sleep", "3333");
+  await until(() => "it runs", async () => JSON.parse(house.command("session", "get", "placed", "-o", "json")).state === "running");
+  await page.goto(address("placed"));
+  await page.locator("#why li").first().waitFor();
+  house.command("session", "stop", "placed");
+  await until(() => "it has ended", async () => (await page.locator("#state .pill, .pill").first().innerText()) === "Stopped");
+  await page.locator("#why li").first().waitFor({ state: "detached" });
+  await page.reload();
+  assert.equal(await page.locator("#why").isVisible(), false, "nothing stands there of an ended one");
+});
+
+test("a terminal that loses its connection says so, comes back, and takes what was typed meanwhile", async (t) => {
+  if (skipped(t)) return;
+  const own = await browser.newContext({ storageState: state });
+  const page = await own.newPage();
+  const ends = [];
+  await page.routeWebSocket(/\/attach\?/, (client) => ends.push([client, client.connectToServer()]));
+  await enter(page, "term");
+  // What is said when it closes, in the page's own words, however short it stands there.
+  await page.evaluate(() => {
+    globalThis.said = [];
+    const place = document.querySelector("#term-state");
+    new MutationObserver(() => globalThis.said.push(place.textContent)).observe(place, { childList: true, characterData: true, subtree: true });
+  });
+  // The server may also close without a fault of its own, as a proxy does at its own end.
+  for (const [at, code] of [1000, 1011].entries()) {
+    const [client, server] = ends.at(-1);
+    await server.close({ code, reason: "" });
+    await client.close({ code, reason: "" });
+    await page.keyboard.type(`echo back-$((40+${at}))`);
+    await page.keyboard.press("Enter");
+    await says(page, new RegExp(`back-4${at}`));
+    assert.equal(ends.length, at + 2, "one new connection");
+    await until(() => "connected again", async () => (await page.locator("#term-state").innerText()) === "connected");
+  }
+  const said = await page.evaluate(() => globalThis.said);
+  assert.equal(said.filter((words) => /connection lost, trying again/.test(words)).length, 2, `${said}`);
+  assert.ok(!said.some((words) => /ended/.test(words)), `${said}`);
+  await own.close();
+});
+
+test("the terminal of who is suspended says so and takes nothing more, and their pages are not live", async (t) => {
+  if (skipped(t)) return;
+  const password = "another long walk at night 8";
+  house.command("api", "POST", "/users", JSON.stringify({ name: "jae", password }));
+  const own = await browser.newContext({ locale: "en-US" });
+  const page = await own.newPage();
+  await page.goto(`${house.origin}/login`);
+  await page.fill("#name", "jae");
+  await page.fill("#password", password);
+  await Promise.all([page.waitForURL(`${house.origin}/`), page.click("form[action='/login'] button[type=submit]")]);
+  const form = { name: "theirs", image: "host", kind: "interactive", cpu: "0.1", memory: "0.1" };
+  const sent = await own.request.post(`${house.origin}/sessions/new`, { form, headers: { origin: house.origin }, maxRedirects: 0 });
+  assert.equal(sent.status(), 303, await sent.text());
+  const id = sent.headers().location.match(/sessions\/([^?]+)/)[1];
+  await until(() => "it runs", async () => JSON.parse(house.command("session", "get", id, "-o", "json")).state === "running");
+  const list = await own.newPage();
+  await list.goto(`${house.origin}/sessions`);
+  await list.locator("#live", { hasText: "Live" }).waitFor();
+  await page.goto(`${house.origin}/sessions/${id}/terminal`);
+  await until(() => "connected", async () => (await page.locator("#term-state").innerText()) === "connected");
+  await page.locator(".pane:not([hidden]) .xterm-helper-textarea").focus();
+  await page.keyboard.type("echo before-$((40+2))\n");
+  await says(page, /before-42/);
+  house.command("user", "suspend", "jae");
+  const suspended = Date.now();
+  await page.locator("#term-state.off").waitFor();
+  await until(() => "the list is not live", async () => (await list.locator("#live").innerText()) !== "Live");
+  console.log(`suspended: ${Date.now() - suspended} ms until both say so`);
+  assert.doesNotMatch(await page.locator("#term-state").innerText(), /the session has ended|connected/);
+  // The session goes on, and what is typed now reaches nobody.
+  await page.keyboard.type("echo after-$((40+2))\n");
+  await page.waitForTimeout(2_000);
+  assert.equal(JSON.parse(house.command("session", "get", id, "-o", "json")).state, "running");
+  const log = house.command("logs", id);
+  assert.match(log, /before-42/);
+  assert.doesNotMatch(log, /after-42/);
+  assert.notEqual(await list.locator("#live").innerText(), "Live");
+  await list.reload();
+  assert.match(list.url(), /\/login/);
+  await own.close();
+});

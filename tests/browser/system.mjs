@@ -308,6 +308,30 @@ test("an import that is refused says why in the server's words", async () => {
   await context.close();
 });
 
+test("a failed import is called by its file, says why, and is cleared from the list", async (t) => {
+  if (process.getuid() !== 0) {
+    t.skip("importing needs root");
+    return;
+  }
+  const context = await signedIn();
+  const page = await context.newPage();
+  const broken = join(folder, "broken.tar");
+  writeFileSync(broken, "no archive ".repeat(400));
+  await page.goto(`${house.origin}/images`);
+  await page.setInputFiles("input[type=file]", broken);
+  await page.click("form[data-upload] button");
+  const row = page.locator("#jobs li", { hasText: "broken.tar" });
+  await until(() => "it failed", async () => (await row.count()) === 1 && /failed/i.test(await row.innerText()));
+  assert.ok((await row.locator(".help").innerText()).length > 12, "it says why");
+  await Promise.all([page.waitForEvent("framenavigated"), page.click("#jobs form button")]);
+  assert.equal(await row.count(), 0);
+  // Neither the stream nor a reload brings it back.
+  await page.waitForTimeout(2_500);
+  await page.reload();
+  assert.equal(await row.count(), 0);
+  await context.close();
+});
+
 test("each code of a problem has the page that its answer links", async () => {
   const context = await signedIn();
   const answer = await context.request.get(`${house.origin}/api/v1/sessions/nothing`);

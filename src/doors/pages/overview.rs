@@ -651,3 +651,34 @@ fn open_installation(t: Text, place: Option<&str>) -> Option<Attention> {
         href: Some(href.to_owned()),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_legend_names_seven_and_sums_the_others() {
+        let owners = |count: u32| {
+            let one = |number| (Some(format!("user{number:02}")), 100 + number);
+            (0..count).map(one).collect::<Vec<_>>()
+        };
+        let told = |owners| {
+            let legend = legend(Text::default(), &Hues::default(), owners);
+            let words = legend
+                .iter()
+                .map(|one| format!("{} {}", one.name, one.share));
+            (words.collect::<Vec<_>>(), legend.last().map(|one| one.hue))
+        };
+        let (words, _) = told(owners(7));
+        assert_eq!(words.len(), 7);
+        assert_eq!(words[0], "user06 1.06", "most first");
+        let (words, hue) = told(owners(44));
+        assert_eq!(words.len(), 8);
+        // 37 users who hold 1.00 to 1.36.
+        assert_eq!(words[7], "37 others 43.66");
+        assert_eq!(hue, Some(8), "in the colour of nobody");
+        // Whom the reader may not know is one owner without a name.
+        let (words, hue) = told(vec![(None, 50)]);
+        assert_eq!((words, hue), (vec!["others 0.50".to_owned()], Some(8)));
+    }
+}

@@ -723,3 +723,64 @@ pub(super) fn held(t: Text, session: &SessionView, policy: SharePolicy) -> Strin
     }
     words.join(" · ")
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Extensions;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_age_of_what_ended_is_no_run_time_and_a_use_has_its_unit() {
+        let visit = RequestContext::of(&HeaderMap::new(), &Extensions::new(), "/".into());
+        let session = |more: serde_json::Value| -> SessionView {
+            let mut all = json!({
+                "id": "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f", "name": "a",
+                "owner": {"id": "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e40", "name": "kim"},
+                "state": "running", "desired": "run", "kind": "batch", "image": "host", "command": [],
+                "env": {}, "labels": {}, "depends_on": [], "paused": false, "incarnation": 1,
+                "resources": {"cpu": 0.1, "memory": 67_108_864, "shm": 1}, "devices": [],
+                "created_at": "2026-11-22T09:00:00Z", "started_at": "2026-11-22T10:00:00Z",
+                "generation": 1,
+            });
+            let (all_of, more) = (all.as_object_mut(), more.as_object().cloned());
+            all_of.expect("an object").extend(more.unwrap_or_default());
+            serde_json::from_value(all).expect("a session")
+        };
+        let now = Timestamp::parse("2026-11-22T12:00:00Z").expect("a time");
+        let told = |session: &SessionView, key, used: Option<&Use>| {
+            cell(
+                &visit,
+                key,
+                session,
+                SharePolicy::default(),
+                used,
+                None,
+                now,
+            )
+            .plain()
+        };
+        let ended = session(json!({
+            "state": "ended", "ended_at": "2026-11-22T10:00:01Z", "outcome": "failed",
+        }));
+        let words = ["age", "ran"].map(|key| told(&ended, key, None));
+        assert_eq!(words, ["3 h 0 min", "1 s"]);
+        let used = (0.04, Bytes::mib(12));
+        let words = ["cpu", "memory"].map(|key| told(&session(json!({})), key, Some(&used)));
+        assert_eq!(words, ["0.04 / 0.1 cores", "12 MiB / 64 MiB"]);
+        assert_eq!(told(&session(json!({})), "cpu", None), "0.1 cores");
+    }
+
+    #[test]
+    fn the_column_of_gpus_is_there_because_of_the_machines_and_not_of_the_rows() {
+        let shown = |has_devices| {
+            let columns = columns(Text::default(), has_devices);
+            let mut state = TableState::read(PATH, &FILTERS, &[]);
+            let visit = RequestContext::of(&HeaderMap::new(), &Extensions::new(), "/".into());
+            state.choose_columns("sessions", &columns, &[], &HeaderMap::new(), &visit);
+            state.columns.contains(&"gpu")
+        };
+        assert_eq!([shown(true), shown(false)], [true, false]);
+    }
+}

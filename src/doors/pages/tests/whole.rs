@@ -313,7 +313,7 @@ async fn every_page_of_a_real_box_keeps_the_rules_in_both_languages() {
         }
     }
     // What waits says why, wherever it is shown.
-    for path in ["/", "/queue", session.as_str()] {
+    for path in ["/", "/sessions", "/queue", session.as_str()] {
         let page = house.get(&cookie, path).await.body;
         assert!(
             page.contains("No node has reported yet."),
