@@ -27,6 +27,8 @@ const IMAGE: &str = r"^([a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*(:[0-9]+)?/)?[a-z0-9]
 const HOST_NAME: &str = r"^(\*\.)?[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$";
 /// Topics of the journal in either number, and nothing between two commas.
 const TOPICS: &str = "^ *((session|image|user|project|node|gpu|operation|system)s? *)?(, *((session|image|user|project|node|gpu|operation|system)s? *)?)*$";
+/// An address, or nothing.
+const EMAIL: &str = r"^(|[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*)$";
 /// Shares have two decimals and seven digits before them.
 const MAX_SHARE: f64 = 9_999_999.99;
 /// About what a program's context takes of its slice of a device.
@@ -183,6 +185,23 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/ResourcesPatch/properties/cpu", share()),
         ("/ResourcesPatch/properties/gpu", share()),
         ("/UserPatch/properties/full_name", text(254)),
+        ("/UserPatch/properties/email", json!({"pattern": EMAIL})),
+        (
+            "/NewInvitation/properties/email",
+            json!({"pattern": EMAIL, "maxLength": 254}),
+        ),
+        (
+            // An address is one user's.
+            "/NewInvitation",
+            json!({
+                "if": {"required": ["email"], "properties": {"email": {"type": "string", "minLength": 1}}},
+                "then": {"properties": {"max_uses": {"maximum": 1}}},
+            }),
+        ),
+        (
+            "/NewAllowance/properties/limits",
+            json!({"minProperties": 1, "not": {"additionalProperties": {"type": "null"}}}),
+        ),
         ("/NewDomain/properties/title", text(100)),
         ("/DomainPatch/properties/title", text(100)),
         ("/NewProject/properties/title", text(100)),
@@ -344,6 +363,17 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         "cols" | "rows" | "port" => json!({"type": "integer", "minimum": 1, "maximum": 65535}),
         "limit" => json!({"type": "integer", "minimum": 1, "maximum": 500}),
         "patience" => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
+        // An empty word is one that was left out.
+        "month" => {
+            json!({"type": "string", "pattern": "^(|(19[7-9][0-9]|[2-8][0-9]{3})-(0[1-9]|1[0-2]))$"})
+        }
+        "from" | "until" if path.ends_with("/usage") => json!({
+            "type": "string",
+            "anyOf": [{"format": "date"}, {"format": "date-time"}, {"maxLength": 0}],
+        }),
+        "id" if path.contains("/allowances/") || path.contains("/announcements/") => {
+            json!({"type": "string", "format": "uuid"})
+        }
         "by" if path.ends_with("/usage") => {
             json!({"type": "string", "enum": ["user", "project", "domain", "member"]})
         }
@@ -390,7 +420,7 @@ mod tests {
     use super::*;
     use rules::devices::MigProfile;
     use rules::image::parse_reference;
-    use rules::names::SessionName;
+    use rules::names::{EmailAddress, SessionName};
     use rules::session::hidden;
 
     #[test]
@@ -437,6 +467,20 @@ mod tests {
         ] {
             let taken = SessionName::parse(name).is_ok();
             assert_eq!(takes(SESSION_NAME, name), taken, "{name}");
+        }
+        for address in [
+            "",
+            "kim@lab.example",
+            "A.b+c@x",
+            "a@",
+            "@x",
+            "a@-x",
+            "a@x..y",
+            "a b@x",
+            "a@b@c",
+        ] {
+            let taken = address.is_empty() || EmailAddress::parse(address).is_ok();
+            assert_eq!(takes(EMAIL, address), taken, "{address}");
         }
         for image in [
             "python-ml:1.2",
