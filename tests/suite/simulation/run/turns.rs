@@ -39,12 +39,16 @@ impl Run {
         for first in firsts(world, now.wall) {
             let key = (first.id, first.incarnation);
             let mut passed = before.get(&key).cloned().unwrap_or_default();
+            let served = world.served.get(&first.owner).copied();
+            let since = served.unwrap_or_default().max(first.queued_at);
             // Who just got a place begins to wait for the next one.
             if placed.iter().any(|s| s.owner == first.owner) {
                 passed.clear();
             } else if before.contains_key(&key) {
                 for other in &placed {
-                    if !wants_no_less(&other.spec.demand, &first.spec.demand) {
+                    // Places of one moment have no order: the queue tells who came first by these times.
+                    let earlier = other.scheduled_at().is_some_and(|at| at <= since);
+                    if earlier || !wants_no_less(&other.spec.demand, &first.spec.demand) {
                         continue;
                     }
                     let places = passed.entry(other.owner).or_default();
