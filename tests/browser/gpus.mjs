@@ -199,7 +199,7 @@ test("every partition tells its whole profile, also on a phone, free and taken",
     await page.setViewportSize({ width, height: 900 });
     for (const path of ["/", "/gpus", "/gpus/SIMULATED-H100-2"]) {
       await page.goto(house.origin + path);
-      const parts = await page.evaluate(() => [...document.querySelectorAll("main .partitioned .rack .sl")].flatMap((block) => {
+      const parts = await page.evaluate(() => [...document.querySelectorAll("main .rack .sl:not(#partitions *)")].flatMap((block) => {
         const profile = block.title.match(/\d+g\.\d+gb/)?.[0];
         if (!profile) return [];
         const box = block.getBoundingClientRect();
