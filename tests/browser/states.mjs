@@ -89,7 +89,7 @@ function openers(page, selector) {
 
 describe("open states", () => {
   for (const [locale, colorScheme] of PAIRS) {
-    test(`${locale} ${colorScheme}: whatever opens has no violation`, { timeout: 300_000 }, async () => {
+    test(`${locale} ${colorScheme}: whatever opens has no violation`, { timeout: 900_000 }, async () => {
       const context = await visitor({ locale, colorScheme });
       const page = await context.newPage();
       page.setDefaultTimeout(5_000);
