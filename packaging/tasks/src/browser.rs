@@ -12,14 +12,22 @@ const FOLDER: &str = "tests/browser";
 /// The driver's own requirement.
 const OLDEST_NODE: u32 = 20;
 
-/// Runs every `*.mjs` with node's own test runner.
+/// What pages cost in time: a promise of the build that is shipped.
+const COSTS: &str = "figures.mjs";
+
+/// Runs every `*.mjs` but [`COSTS`] with node's own test runner.
 ///
 /// The files read `FARDEL_BINARY`, `FARDEL_PAGES` (every page in every state, as the renderer writes
 /// it), `FARDEL_PAIRS` (`all`, or `half` of the pairs of language and colour scheme), `FARDEL_CARD` (a driver with a
 /// card that is made of files) and `CHROMIUM`. Packages for them (the driver, axe) are pinned in
 /// `tests/browser/package-lock.json` and never reach the product.
 pub(crate) fn run(binary: &Path) -> Result<(), Failure> {
-    suite(binary, |_| true, "half")
+    suite(binary, |file| !file.ends_with(COSTS), "half")
+}
+
+/// Runs [`COSTS`] alone.
+pub(crate) fn costs(binary: &Path) -> Result<(), Failure> {
+    suite(binary, |file| file.ends_with(COSTS), "half")
 }
 
 /// Runs `pages.mjs` alone, with every page in both languages and both colour schemes; `run` shows each page in

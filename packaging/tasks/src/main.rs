@@ -1,4 +1,4 @@
-//! `cargo ci quick | full | nightly`: the stages of the gate, one after the other, each timed.
+//! `cargo ci quick | full | release | nightly`: the stages of the gate, one after the other, each timed.
 //! Knows what is run and in which order; every stage's own file knows how. Never changes the tree.
 
 mod browser;
@@ -32,18 +32,19 @@ use program::Program;
 use stage::{Budget, Gate};
 
 const USAGE: &str = "\
-usage: cargo ci quick | full | nightly [--tested]
+usage: cargo ci quick | full | release | nightly [--tested]
        cargo ci package
        cargo ci twice
        cargo ci vm …
        cargo ci rpm [--check FILE]
        cargo ci deb [--version X] [--binary FILE] [--into FOLDER]
   quick     fmt, clippy with warnings denied, tests, template lint, packages
-  full      quick + list of skips, tests as an ordinary user, release build, static check, Debian
-            roots, the runtime's tests of control groups on cgroup v2 (in the vm), the package and its
-            life in the roots and in the vm, an air gap, a power cut, bytes, browser suite; CPU seconds
-            over their budgets are told
-  nightly   full + every page in every language and colour scheme, all of the runtime's tests under
+  full      quick + list of skips, tests as an ordinary user, static check, bytes of a first visit, browser
+            suite, all on the build that the tests made; CPU seconds over their budgets are told
+  release   release build, static check, Debian roots, bytes, the runtime's tests of control groups on cgroup v2
+            (in the vm), the package and its life in the roots and in the vm, an air gap, a power cut, and what
+            pages cost
+  nightly   full + release + every page in every language and colour scheme, all of the runtime's tests under
             Debian's own kernel, several processors, a cluster of three, the air gap in the next Debian, a lost machine
             of full size, all kinds of trouble in the vm, long simulation, a crowd held to its times, the
             release built twice; CPU seconds are held to their budgets
@@ -126,6 +127,11 @@ fn main() -> ExitCode {
             release(&mut gate, twice_stage);
             return gate.close(Budget::Told);
         }
+        "release" => {
+            let mut gate = Gate::new();
+            release(&mut gate, shipped);
+            return gate.close(Budget::Told);
+        }
         "full" => 1,
         "nightly" => 2,
         _ => {
@@ -170,16 +176,27 @@ fn quick(gate: &mut Gate, tested: bool) {
     }
 }
 
+/// Neither compiles anything again nor starts a machine: the gate has an hour on two slow processors.
 fn full(gate: &mut Gate) {
     gate.stage("list of skips", || skips::compare(skips::Who::Root));
     gate.stage("tests as an ordinary user", user::run_tests);
-    release(gate, |gate, binary| {
-        of_the_binary(gate, binary);
-        gate.stage("runtime on cgroup v2", || vm::suite::stage(binary));
-        package_stages(gate, binary);
-        vm::stages(gate, binary);
-        gate.stage("browser suite", || browser::run(binary));
-    });
+    match program::built("debug") {
+        Ok(binary) => {
+            gate.stage("static binary", || debian::is_static(&binary));
+            gate.stage("first visit", || first_visit::check_visit(&binary));
+            gate.stage("browser suite", || browser::run(&binary));
+        }
+        Err(failure) => gate.stage("find the binary", || Err(failure)),
+    }
+}
+
+/// What is promised of the build that is shipped.
+fn shipped(gate: &mut Gate, binary: &Path) {
+    of_the_binary(gate, binary);
+    gate.stage("runtime on cgroup v2", || vm::suite::stage(binary));
+    package_stages(gate, binary);
+    vm::stages(gate, binary);
+    gate.stage("browser suite, costs", || browser::costs(binary));
 }
 
 /// Builds the product as it is shipped and goes on with what needs it.
@@ -217,6 +234,7 @@ fn twice_stage(gate: &mut Gate, binary: &Path) {
 }
 
 fn nightly(gate: &mut Gate) {
+    release(gate, shipped);
     match program::built("release") {
         Ok(binary) => {
             twice_stage(gate, &binary);

@@ -150,7 +150,7 @@ fn written(promises: &[Promise]) -> String {
          What users and administrators rely on, each with the tests that prove it. Generated from the notes beside\n\
          the tests, and compared in `cargo test`; `{REFRESH}` writes it.\n\
          Tests of real containers run as root in `cargo test`; all others run everywhere. `tests/browser` and\n\
-         `packaging` run in `cargo ci full`, some in `cargo ci nightly`. Terms: [the glossary](../src/GLOSSARY.md).\n"
+         `packaging` run in `cargo ci full`, `cargo ci release` or `cargo ci nightly`. Terms: [the glossary](../src/GLOSSARY.md).\n"
     );
     for section in SECTIONS {
         let _ = write!(
