@@ -1,6 +1,9 @@
 //! The world: everything a decision may look at, read from the catalog in one transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
+use std::slice;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +22,7 @@ pub struct ClusterSnapshot {
     /// The catalog's revision this was read at.
     pub revision: u64,
     /// Live sessions only, oldest first.
-    pub sessions: Vec<Session>,
+    pub sessions: SharedSessions,
     /// Outcome of every ended session that a live one depends on.
     pub ended: BTreeMap<SessionId, Option<Outcome>>,
     pub nodes: Vec<NodeRecord>,
@@ -38,6 +41,69 @@ pub struct ClusterSnapshot {
     /// When a session of each user last got a place; absent where none ever did.
     #[serde(default)]
     pub served: BTreeMap<UserId, Timestamp>,
+}
+
+/// The live sessions of one moment. Clones share one list; whoever changes a list that is shared gets an own one
+/// first, which costs a copy of every session. Empty by default; written and read as a plain list.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(from = "Vec<Session>")]
+pub struct SharedSessions(Arc<Vec<Session>>);
+
+impl SharedSessions {
+    /// The list itself: taken where nobody shares it, copied otherwise.
+    pub fn into_vec(self) -> Vec<Session> {
+        Arc::unwrap_or_clone(self.0)
+    }
+}
+
+impl Serialize for SharedSessions {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.as_slice().serialize(serializer)
+    }
+}
+
+impl From<Vec<Session>> for SharedSessions {
+    fn from(sessions: Vec<Session>) -> Self {
+        Self(Arc::new(sessions))
+    }
+}
+
+impl FromIterator<Session> for SharedSessions {
+    fn from_iter<I: IntoIterator<Item = Session>>(sessions: I) -> Self {
+        Vec::from_iter(sessions).into()
+    }
+}
+
+impl Deref for SharedSessions {
+    type Target = Vec<Session>;
+
+    fn deref(&self) -> &Vec<Session> {
+        &self.0
+    }
+}
+
+impl DerefMut for SharedSessions {
+    fn deref_mut(&mut self) -> &mut Vec<Session> {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl<'s> IntoIterator for &'s SharedSessions {
+    type Item = &'s Session;
+    type IntoIter = slice::Iter<'s, Session>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'s> IntoIterator for &'s mut SharedSessions {
+    type Item = &'s mut Session;
+    type IntoIter = slice::IterMut<'s, Session>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter_mut()
+    }
 }
 
 /// What all nodes have together.

@@ -809,7 +809,7 @@ fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
         // What no ending could mend is refused at its launch.
         let possible = |session: &Session| {
             let mut alone = ClusterSnapshot {
-                sessions: vec![session.clone()],
+                sessions: vec![session.clone()].into(),
                 ..world.clone()
             };
             !agreement::pass(&mut alone, now).is_empty()
@@ -820,7 +820,7 @@ fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
             .filter(|s| possible(s))
             .cloned()
             .collect();
-        world.sessions = launched;
+        world.sessions = launched.into();
         let mut rounds = 0;
         while !world.sessions.is_empty() {
             rounds += 1;

@@ -123,7 +123,7 @@ fn node(id: NodeId) -> NodeRecord {
 
 fn world(session: Session) -> ClusterSnapshot {
     ClusterSnapshot {
-        sessions: vec![session],
+        sessions: vec![session].into(),
         nodes: vec![node(ONE), node(TWO)],
         ..ClusterSnapshot::default()
     }

@@ -1,7 +1,7 @@
 //! Session rows. Every write names the generation it was decided from and raises it; a row that
 //! changed meanwhile is left alone. What a move means is `rules::session`'s.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rules::devices::MigProfile;
 use rules::names::{ImageId, SessionId, SessionName, UserId, UserName};
@@ -18,7 +18,7 @@ use rules::workload::spec::{SessionEnvironment, SessionKind, SessionSpec};
 use rules::workload::state::{
     DesiredState, EndedSession, LastPlace, Lifecycle, PlacedSession, SessionState,
 };
-use rules::world::ClusterSnapshot;
+use rules::world::{ClusterSnapshot, SharedSessions};
 use rusqlite::{OptionalExtension as _, Row};
 
 use super::containers;
@@ -220,7 +220,7 @@ impl ReadTransaction<'_> {
 
     /// Live sessions, oldest first. Of rows that are unchanged since this process
     /// read them, only the generation is read.
-    pub(crate) fn live_sessions(&self) -> Result<Vec<Session>, Failure> {
+    pub(crate) fn live_sessions(&self) -> Result<SharedSessions, Failure> {
         if let Some(live) = self.live {
             let mut statement = self.connection.prepare_cached(
                 "select id, generation
@@ -251,14 +251,18 @@ impl ReadTransaction<'_> {
     pub(crate) fn world(&self) -> Result<ClusterSnapshot, Failure> {
         let sessions = self.live_sessions()?;
         let mut ended = BTreeMap::new();
-        let live: std::collections::BTreeSet<SessionId> = sessions.iter().map(|s| s.id).collect();
+        let needed: BTreeSet<SessionId> = sessions
+            .iter()
+            .flat_map(|s| s.spec.depends_on.iter().copied())
+            .collect();
+        let live: BTreeSet<SessionId> = match needed.is_empty() {
+            true => BTreeSet::new(),
+            false => sessions.iter().map(|s| s.id).collect(),
+        };
         let mut outcome = self
             .connection
             .prepare_cached("select outcome from session where id = ?1 and state = 'ended'")?;
-        for id in sessions.iter().flat_map(|s| &s.spec.depends_on) {
-            if live.contains(id) || ended.contains_key(id) {
-                continue;
-            }
+        for id in needed.difference(&live) {
             let found = outcome
                 .query_row([id.0.as_bytes()], |row| {
                     value::word(row, "outcome", Outcome::parse)

@@ -120,7 +120,7 @@ fn an_answer_survives_a_new_start_on_the_same_files() {
     };
     let catalog = on_disk(&directory);
     let world = catalog.read_now("world", |view| view.world()).unwrap();
-    assert_eq!(world.sessions, vec![written]);
+    assert_eq!(*world.sessions, [written]);
     assert_eq!(*catalog.revision().borrow(), world.revision);
 }
 

@@ -82,10 +82,13 @@ fn report(generation: u64, containers: Vec<ContainerStatus>) -> NodeReport {
     }
 }
 
-fn sight_of(sessions: Vec<Session>, digests: &[(ImageId, &str)]) -> PassSnapshot {
+fn sight_of(
+    sessions: impl Into<rules::world::SharedSessions>,
+    digests: &[(ImageId, &str)],
+) -> PassSnapshot {
     PassSnapshot {
         world: ClusterSnapshot {
-            sessions,
+            sessions: sessions.into(),
             ..ClusterSnapshot::default()
         },
         assigned: BTreeMap::new(),
@@ -149,7 +152,7 @@ fn one_owner_starts_a_few_sessions_at_a_time() {
     let pass = take(&mut controller, sight, &[&report(0, Vec::new())]);
     assert_eq!(scheduled(&pass), [[KIM; 2].as_slice(), &[lee]].concat());
     // Starts that hang keep the others waiting for a moment only.
-    waiting = pass.world.sessions.clone();
+    waiting = pass.world.sessions.to_vec();
     for session in waiting
         .iter_mut()
         .filter(|s| s.state() == SessionState::Scheduled)
@@ -158,7 +161,7 @@ fn one_owner_starts_a_few_sessions_at_a_time() {
         session.place(NODE, Vec::new(), again, at(0));
     }
     let mut sight = written(&pass, &[]);
-    sight.world.sessions = waiting;
+    sight.world.sessions = waiting.into();
     let pass = take(&mut controller, sight, &[&report(0, Vec::new())]);
     assert_eq!(scheduled(&pass).len(), 5);
 }
@@ -457,7 +460,7 @@ fn nothing_is_placed_before_the_machine_was_heard() {
         &[&report(0, Vec::new())],
     );
     let mut later = written(&first, &[]);
-    later.world.sessions = vec![session(1, SessionEnvironment::Host)];
+    later.world.sessions = vec![session(1, SessionEnvironment::Host)].into();
     let pass = take(&mut Controller::default(), later, &[]);
     assert!(pass.writes().is_none(), "{:?}", pass.writes());
 }

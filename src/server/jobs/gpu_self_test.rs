@@ -182,7 +182,7 @@ fn signed(
 /// Ends the sessions of a test; they end with any result of it.
 fn end_sessions(rows: &Rows<'_>, job: OperationId) -> Result<(), Failure> {
     let label = job.to_string();
-    for session in rows.live_sessions()? {
+    for session in &rows.live_sessions()? {
         if session.labels.get(LABEL) == Some(&label) {
             end(rows, session.id)?;
         }

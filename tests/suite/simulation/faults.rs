@@ -141,7 +141,7 @@ pub(super) fn decide(
 
 /// Everybody is decided on as if nobody else waited.
 fn whatever_fits(mut world: ClusterSnapshot, now: Timestamp) -> Vec<Decision> {
-    let mut waiting: Vec<Session> = world.sessions.clone();
+    let mut waiting: Vec<Session> = world.sessions.to_vec();
     waiting.retain(|s| s.state() == SessionState::Pending);
     waiting.sort_by_key(|s| (s.queued_at, s.id));
     world

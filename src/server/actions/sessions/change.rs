@@ -407,6 +407,7 @@ pub async fn delete(server: &Server, caller: &Caller, id: &str) -> Result<Sessio
             }
             let waits = rows
                 .live_sessions()?
+                .into_vec()
                 .into_iter()
                 .find(|live| live.spec.depends_on.contains(&row.id));
             if let Some(waits) = waits {

@@ -108,7 +108,7 @@ fn ends(
     user: &User,
     departs_at: Timestamp,
 ) -> Result<(DepartureView, Vec<Session>), Failure> {
-    let mut live = view.live_sessions()?;
+    let mut live = view.live_sessions()?.into_vec();
     live.retain(|session| session.owner == user.id && session.state() != SessionState::Ended);
     let waits = |session: &&Session| session.state() == SessionState::Pending;
     let waiting = live.iter().filter(waits).count();

@@ -153,7 +153,7 @@ fn what_was_rolled_back_is_no_live_session() {
     insert(&catalog, &written).unwrap();
     let live = || {
         let read = catalog.read_now("live sessions", |view| view.live_sessions());
-        read.unwrap()
+        read.unwrap().into_vec()
     };
     assert_eq!(live(), std::slice::from_ref(&written));
     let change = |desired: DesiredState, fails: bool| {
