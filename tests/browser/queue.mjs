@@ -269,3 +269,11 @@ test("the queue is filtered while one types, leaves as a file, and many are canc
   await page.goto(`${house.origin}/queue?q=many2`);
   await until(() => "two launches less", async () => (await rows.count()) === all - 2);
 });
+
+test("a long name is no wider than a phone", async () => {
+  create("session-of-a-model-with-quite-a-long-name-and-a-number-behind-1", "--gpu", "1");
+  await page.setViewportSize({ width: 360, height: 780 });
+  await page.goto(`${house.origin}/queue?q=session-of`);
+  await page.locator("#queue li").first().waitFor();
+  assert.equal(await overflow(page), 0);
+});

@@ -207,7 +207,7 @@ async fn read(
         facts: facts(visit, &profile, now),
         roles: roles
             .iter()
-            .map(|one| user_roles::row(visit, id, one))
+            .map(|one| user_roles::row(visit, id, one, profile.last_administrator))
             .collect(),
         offered: user_roles::roles(visit),
         scopes: match may_change {

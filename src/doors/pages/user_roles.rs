@@ -20,13 +20,15 @@ pub struct RoleRow {
     pub scope: String,
     /// Empty: until it is taken away.
     pub until: String,
-    /// Where taking it away is asked; empty for a role of a project, which stands on the project's page.
+    /// Where taking it away is asked; empty for the last administrator's, and for a role of a project, which stands on
+    /// the project's page.
     pub revoke: String,
     /// The page of the project; empty for every other role.
     pub project: String,
 }
 
-pub(super) fn row(visit: &RequestContext, user: &str, grant: &GrantView) -> RoleRow {
+/// One row. `kept`: the user is the last administrator of the site, and that role is not offered to be taken away.
+pub(super) fn row(visit: &RequestContext, user: &str, grant: &GrantView, kept: bool) -> RoleRow {
     let t = visit.text;
     let domain = grant.domain.as_deref().unwrap_or_default();
     let (scope, revoke, project) = match &grant.project {
@@ -36,7 +38,11 @@ pub(super) fn row(visit: &RequestContext, user: &str, grant: &GrantView) -> Role
         }
         None => {
             let (role, of) = (grant.role.word(), encoded(domain));
-            let ask = format!("{PATH}/{user}/grants/revoke?role={role}&domain={of}");
+            let stays = kept && domain.is_empty() && grant.role == GrantRole::Administrator;
+            let ask = match stays {
+                true => String::new(),
+                false => format!("{PATH}/{user}/grants/revoke?role={role}&domain={of}"),
+            };
             let scope = match domain {
                 "" => t.users_roles_site().to_owned(),
                 domain => domain.to_owned(),

@@ -149,6 +149,7 @@ async fn the_last_administrator_is_not_offered_what_would_be_refused() {
         let page = house.get(&cookie, "/users/mina").await.body;
         assert!(page.contains(why) && !page.contains(&suspend), "{page}");
         assert_eq!(page.matches(inactive).count(), 1);
+        assert_eq!(page.contains("/grants/revoke?"), why == OWN, "{page}");
         let menu = house.get(&cookie, &format!("/users/{id}/menu")).await.body;
         assert!(menu.contains(why) && !menu.contains(&suspend), "{menu}");
         assert!(!menu.contains(&remove), "{menu}");
