@@ -411,7 +411,8 @@ fn explain(
             answer.reason = Some(reason);
             return answer;
         }
-        order::QueueGate::Held(blocker) => {
+        order::QueueGate::Held(hold) => {
+            let blocker = hold.blocker();
             answer.sentence = blocker.text.clone();
             answer.foresee(outlook::gated(waiting.session, &blocker, now));
             answer.blockers.push(blocker);

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::blocker::PlacementBlocker;
 use crate::blockers;
 use crate::fair_share::QueueOrder;
-use crate::names::{SessionId, UserId};
+use crate::names::{SessionId, UserId, UserName};
 use crate::reason::Reason;
 use crate::reasons;
 use crate::session::{Outcome, Session};
@@ -22,10 +22,29 @@ use crate::world::ClusterSnapshot;
 use fair_share::FairTree;
 
 /// What stands between a waiting session and a look for room.
-pub(super) enum QueueGate {
+pub(super) enum QueueGate<'w> {
     Open,
-    Held(PlacementBlocker),
+    Held(QueueHold<'w>),
     Never(Reason),
+}
+
+/// For what a session waits before it may look for room. A pass asks it of each session, and says it of none.
+pub(super) enum QueueHold<'w> {
+    Dependency(&'w Session),
+    /// Until this user or another releases it.
+    User(&'w UserName),
+    Start(Timestamp),
+}
+
+impl QueueHold<'_> {
+    /// The same in words.
+    pub(super) fn blocker(&self) -> PlacementBlocker {
+        match self {
+            Self::Dependency(other) => blockers::dependency_waiting(&other.name).until(other.id),
+            Self::User(user) => blockers::session_held(user),
+            Self::Start(at) => blockers::start_later(*at),
+        }
+    }
 }
 
 /// One person's turns.
@@ -248,10 +267,14 @@ pub(super) fn joins_at(
     matches!(gate(world, session, start), QueueGate::Open).then_some(start)
 }
 
-pub(super) fn gate(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> QueueGate {
+pub(super) fn gate<'w>(
+    world: &'w ClusterSnapshot,
+    session: &'w Session,
+    now: Timestamp,
+) -> QueueGate<'w> {
     for id in &session.spec.depends_on {
         if let Some(other) = world.session(*id) {
-            return QueueGate::Held(blockers::dependency_waiting(&other.name).until(other.id));
+            return QueueGate::Held(QueueHold::Dependency(other));
         }
         match world.ended.get(id) {
             Some(Some(Outcome::Succeeded)) => {}
@@ -265,12 +288,12 @@ pub(super) fn gate(world: &ClusterSnapshot, session: &Session, now: Timestamp) -
         }
     }
     if let Some(user) = &session.held_by {
-        return QueueGate::Held(blockers::session_held(user));
+        return QueueGate::Held(QueueHold::User(user));
     }
     if let Some(start) = session.spec.start_at
         && start > now
     {
-        return QueueGate::Held(blockers::start_later(start));
+        return QueueGate::Held(QueueHold::Start(start));
     }
     QueueGate::Open
 }

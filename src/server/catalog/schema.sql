@@ -392,6 +392,8 @@ CREATE INDEX session_ended_of on session (owner, document_gone desc, ended_at) w
 CREATE INDEX session_limited on session (owner, started_at)
 where state = 'running' and max_runtime_seconds is not null;
 
+CREATE INDEX session_live on session (created_at, id, generation, state) where state <> 'ended';
+
 CREATE UNIQUE INDEX session_live_name on session (owner, name) where state <> 'ended';
 
 CREATE INDEX session_name on session (lower(name), id);
