@@ -15,28 +15,41 @@ const OLDEST_NODE: u32 = 20;
 /// What pages cost in time: a promise of the build that is shipped.
 const COSTS: &str = "figures.mjs";
 
+/// What opens on pages, each in both languages and both colour schemes: minutes of a slow machine.
+const OPENINGS: &str = "states.mjs";
+
 /// Runs every `*.mjs` but [`COSTS`] with node's own test runner.
 ///
 /// The files read `FARDEL_BINARY`, `FARDEL_PAGES` (every page in every state, as the renderer writes
-/// it), `FARDEL_PAIRS` (`all`, or `half` of the pairs of language and colour scheme), `FARDEL_CARD` (a driver with a
-/// card that is made of files) and `CHROMIUM`. Packages for them (the driver, axe) are pinned in
+/// it), `FARDEL_PAIRS` (`all`, or `half` of the pairs of language and colour scheme), `FARDEL_OPENINGS` (`once`: whatever
+/// opens in one pair alone), `FARDEL_CARD` (a driver with a card that is made of files) and `CHROMIUM`. Packages for them (the driver, axe) are pinned in
 /// `tests/browser/package-lock.json` and never reach the product.
 pub(crate) fn run(binary: &Path) -> Result<(), Failure> {
-    suite(binary, |file| !file.ends_with(COSTS), "half")
+    suite(binary, |file| !file.ends_with(COSTS), "half", "once")
 }
 
 /// Runs [`COSTS`] alone.
 pub(crate) fn costs(binary: &Path) -> Result<(), Failure> {
-    suite(binary, |file| file.ends_with(COSTS), "half")
+    suite(binary, |file| file.ends_with(COSTS), "half", "")
 }
 
 /// Runs `pages.mjs` alone, with every page in both languages and both colour schemes; `run` shows each page in
 /// both, but not in each pair of them.
 pub(crate) fn every_page(binary: &Path) -> Result<(), Failure> {
-    suite(binary, |file| file.ends_with("pages.mjs"), "all")
+    suite(binary, |file| file.ends_with("pages.mjs"), "all", "")
 }
 
-fn suite(binary: &Path, wanted: fn(&Path) -> bool, pairs: &str) -> Result<(), Failure> {
+/// Runs [`OPENINGS`] alone, with whatever opens in both languages and both colour schemes.
+pub(crate) fn openings(binary: &Path) -> Result<(), Failure> {
+    suite(binary, |file| file.ends_with(OPENINGS), "half", "")
+}
+
+fn suite(
+    binary: &Path,
+    wanted: fn(&Path) -> bool,
+    pairs: &str,
+    openings: &str,
+) -> Result<(), Failure> {
     let what = "browser suite";
     let mut tests: Vec<_> = fs::read_dir(FOLDER)
         .into_iter()
@@ -88,6 +101,7 @@ fn suite(binary: &Path, wanted: fn(&Path) -> bool, pairs: &str) -> Result<(), Fa
     }
     node.variable("FARDEL_BINARY", binary)
         .variable("FARDEL_PAIRS", pairs)
+        .variable("FARDEL_OPENINGS", openings)
         .variable("FARDEL_PAGES", &pages.0)
         .variable("FARDEL_CARD", &card.0.0)
         .variable("CHROMIUM", chromium)

@@ -239,6 +239,7 @@ fn nightly(gate: &mut Gate) {
         Ok(binary) => {
             twice_stage(gate, &binary);
             gate.stage("browser suite, every page", || browser::every_page(&binary));
+            gate.stage("browser suite, openings", || browser::openings(&binary));
         }
         Err(failure) => gate.stage("find the binary", || Err(failure)),
     }
