@@ -22,8 +22,8 @@ const OPENINGS: &str = "states.mjs";
 ///
 /// The files read `FARDEL_BINARY`, `FARDEL_PAGES` (every page in every state, as the renderer writes
 /// it), `FARDEL_PAIRS` (`all`, or `half` of the pairs of language and colour scheme), `FARDEL_OPENINGS` (`once`: whatever
-/// opens in one pair alone), `FARDEL_CARD` (a driver with a card that is made of files) and `CHROMIUM`. Packages for them (the driver, axe) are pinned in
-/// `tests/browser/package-lock.json` and never reach the product.
+/// opens in one pair alone), `FARDEL_CARD` (a driver with a card that is made of files) and `CHROMIUM`. Packages for
+/// them (the driver, axe) are pinned in `tests/browser/package-lock.json` and never reach the product.
 pub(crate) fn run(binary: &Path) -> Result<(), Failure> {
     suite(binary, |file| !file.ends_with(COSTS), "half", "once")
 }

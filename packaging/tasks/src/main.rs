@@ -44,7 +44,7 @@ usage: cargo ci quick | full | release | nightly [--tested]
   release   release build, static check, Debian roots, bytes, the runtime's tests of control groups on cgroup v2
             (in the vm), the package and its life in the roots and in the vm, an air gap, a power cut, and what
             pages cost
-  nightly   full + release + every page in every language and colour scheme, all of the runtime's tests under
+  nightly   full + release + every page and whatever opens in every language and colour scheme, all of the runtime's tests under
             Debian's own kernel, several processors, a cluster of three, the air gap in the next Debian, a lost machine
             of full size, all kinds of trouble in the vm, long simulation, a crowd held to its times, the
             release built twice; CPU seconds are held to their budgets
