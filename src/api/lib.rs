@@ -16,6 +16,7 @@ pub mod notices;
 pub mod operations;
 pub mod page;
 pub mod policies;
+pub mod presets;
 pub mod problem;
 pub mod rosters;
 pub mod schema;

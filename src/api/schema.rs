@@ -9,8 +9,8 @@ use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
     allowances, announcements, certificates, events, fair_share, gpus, history, images,
-    invitations, nodes, notices, operations, policies, problem, rosters, sessions, settings,
-    tenancy, usage, users,
+    invitations, nodes, notices, operations, policies, presets, problem, rosters, sessions,
+    settings, tenancy, usage, users,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -72,6 +72,8 @@ fn named() -> Schemas {
     collect::<fair_share::FairShareView>(&mut all);
     collect::<fair_share::FairSharePatchBody>(&mut all);
     collect::<fair_share::FairWeightBody>(&mut all);
+    collect::<presets::NewPresetBody>(&mut all);
+    collect::<presets::PresetPatchBody>(&mut all);
     collect::<announcements::NewAnnouncementBody>(&mut all);
     collect::<announcements::AnnouncementPatchBody>(&mut all);
     collect::<invitations::NewInvitationBody>(&mut all);
@@ -114,6 +116,7 @@ fn pages(all: &mut Schemas) {
     page::<policies::PolicyView>(all);
     page::<policies::EffectiveLimitView>(all);
     page::<allowances::AllowanceView>(all);
+    page::<presets::PresetView>(all);
     page::<announcements::AnnouncementView>(all);
     page::<invitations::InvitationView>(all);
 }

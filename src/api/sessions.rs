@@ -180,6 +180,10 @@ pub struct LaunchRequest {
     pub env: BTreeMap<String, String>,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// Name of a preset of the project, whose amounts hold where none are given here. Its name becomes the label
+    /// `preset`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preset: Option<String>,
     #[serde(default, deserialize_with = "rules::object::read")]
     pub resources: Resources,
     // The aliases: a launch with a key that the version before took is repeated to this one.
@@ -232,6 +236,7 @@ impl Default for LaunchRequest {
             command: Vec::new(),
             env: BTreeMap::new(),
             labels: BTreeMap::new(),
+            preset: None,
             resources: Resources::default(),
             replicas: one(),
             timeout_seconds: None,
@@ -299,16 +304,7 @@ pub struct Resources {
 impl Resources {
     /// What is asked for, with the defaults where nothing is said.
     pub fn demand(&self) -> Demand {
-        let usual = Demand::default();
-        let memory = self.memory.unwrap_or(usual.memory);
-        Demand {
-            cpu: self.cpu.unwrap_or(usual.cpu),
-            memory,
-            shm: self.shm.unwrap_or(usual.shm.min(Bytes(memory.0 / 2))),
-            gpu: self.gpu.unwrap_or(usual.gpu),
-            gpu_memory: self.gpu_memory,
-            mig: self.mig,
-        }
+        self.amounts(None).demand()
     }
 }
 

@@ -28,6 +28,7 @@ pub mod partitioning;
 pub mod permissions;
 pub mod placement;
 pub mod policy;
+pub mod preset;
 pub mod progress;
 pub mod quota;
 pub mod reason;

@@ -31,6 +31,7 @@ pub mod nodes;
 pub mod notices;
 pub mod operations;
 pub mod policies;
+pub mod presets;
 mod query;
 pub mod replay;
 pub mod rosters;

@@ -38,6 +38,7 @@ mod node_cache;
 pub(crate) mod nodes;
 mod open;
 pub(crate) mod policies;
+pub(crate) mod presets;
 mod reach;
 mod reader;
 pub(crate) mod request_key;

@@ -5,6 +5,7 @@ use api::sessions::{LaunchRequest, Resources, SessionView};
 use rules::names::{SessionId, SessionName, UserId};
 use rules::permissions::{Permission, Subject, may, own};
 use rules::placement::{self, Explanation};
+use rules::preset::in_order;
 use rules::quota::{
     self, AttachedPolicy, EffectiveLimit, LimitKey, PolicyLevel, PolicyLimits, UsageByLevel,
 };
@@ -59,7 +60,7 @@ const NAMES_TRIED: u32 = 8;
 ///
 /// Errors: what is wrong with the request, by field; `session.name-taken`; what no machine here
 /// could ever hold; `idempotency.key-reused`; `disk.full`; `launch.owner-denied`, `launch.owner-unknown` where it
-/// is for another user.
+/// is for another user; `preset.unknown`.
 pub async fn launch(
     server: &Server,
     caller: &Caller,
@@ -70,9 +71,10 @@ pub async fn launch(
     let key = own_key(caller, key)?;
     refuse_unwell(server)?;
     refuse_full_queue(server)?;
+    let now = server.clock().now();
+    let request = with_preset(server, caller, request, now)?;
     let device_affinity = request.device_affinity.clone();
     let (project, owner) = (request.project.clone(), request.owner.clone());
-    let now = server.clock().now();
     let validated = RequestedLaunch::from(request).validate(now)?;
     let (draft, project, subject) = server.catalog().read_now("understand a launch", |view| {
         let whose = for_whom(view, caller, owner.as_deref(), project, now)?;
@@ -105,6 +107,56 @@ pub async fn launch(
             })
         })
         .await
+}
+
+/// The request with the amounts of the preset that it names where it gives none itself, and the preset's name as a label.
+/// A time limit of the command takes the place of the preset's time limit.
+///
+/// Errors: `preset.unknown`; those of the project and the owner.
+fn with_preset(
+    server: &Server,
+    caller: &Caller,
+    mut request: LaunchRequest,
+    now: Timestamp,
+) -> Result<LaunchRequest, Failure> {
+    let named = request.preset.take();
+    let Some(name) = named
+        .as_deref()
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+    else {
+        return Ok(request);
+    };
+    let preset = server.catalog().read_now("look up a preset", |view| {
+        let whose = for_whom(
+            view,
+            caller,
+            request.owner.as_deref(),
+            request.project.clone(),
+            now,
+        )?;
+        let subject = &whose.owner.as_ref().unwrap_or(caller).subject;
+        let (domain, project) = project_for_launch(view, subject, whose.project.as_deref(), now)?;
+        let rows = view.presets_for(domain, project)?.into_iter();
+        let mut known = in_order(rows.map(|row| row.preset).collect()).into_iter();
+        known
+            .find(|preset| preset.name.as_str() == name)
+            .ok_or_else(|| {
+                let shown: String = name.chars().take(80).flat_map(char::escape_debug).collect();
+                refusals::preset_unknown(&shown).at("/preset").into()
+            })
+    })?;
+    let given = request.resources.amounts(request.max_runtime_seconds);
+    let amounts = preset.amounts.under(&given);
+    request.resources = amounts.into();
+    if request.timeout_seconds.is_none() {
+        request.max_runtime_seconds = amounts.max_runtime_seconds;
+    }
+    if request.labels.len() < session::MAX_LABELS {
+        let label = request.labels.entry("preset".to_owned());
+        label.or_insert_with(|| preset.name.to_string());
+    }
+    Ok(request)
 }
 
 /// Live sessions the box takes. Every pass reads them all: higher makes decisions slow for everybody
@@ -353,6 +405,7 @@ pub async fn preview(
 ) -> Result<Explanation, Failure> {
     allowed(caller, Permission::SessionsWrite)?;
     let (caller, now) = (caller.clone(), server.clock().now());
+    let request = with_preset(server, &caller, request, now)?;
     let (project, owner) = (request.project.clone(), request.owner.clone());
     let validated = RequestedLaunch::from(request).validate(now)?;
     refuse_full_queue(server)?;
@@ -450,6 +503,7 @@ pub async fn duplicate(
             start_at: None,
             depends_on: Vec::new(),
             owner: None,
+            preset: None,
             device_affinity: None,
         })
     })
