@@ -18,6 +18,7 @@ mod nodes;
 mod notices;
 pub mod openapi;
 mod policies;
+mod presets;
 mod replay;
 mod responses;
 mod rosters;
@@ -188,6 +189,13 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             get(fair_share::show).patch(fair_share::change),
         )
         .route("/fair-share/weights", put(fair_share::weigh))
+        .route("/presets", get(presets::list).post(presets::create))
+        .route(
+            "/presets/{id}",
+            get(presets::get)
+                .patch(presets::change)
+                .delete(presets::remove),
+        )
         .route(
             "/announcements",
             get(announcements::list).post(announcements::create),

@@ -26,6 +26,7 @@ mod nodes;
 mod notices;
 mod output;
 mod policies;
+mod presets;
 pub(crate) mod refused;
 mod rosters;
 mod sessions;
@@ -198,6 +199,7 @@ async fn execute(
         Command::User(request) => users::user(&client, view, request).await,
         Command::Policy(request) => policies::policy(&client, view, request).await,
         Command::Allowance(request) => allowances::allowance(&client, view, request).await,
+        Command::Preset(request) => presets::preset(&client, view, request).await,
         Command::Announcement(request) => announcements::announcement(&client, view, request).await,
         Command::FairShare(request) => fair_share::fair_share(&client, view, request).await,
         Command::Limits { user, project } => {

@@ -39,6 +39,7 @@ pub mod overview;
 pub mod palette;
 pub mod policies;
 pub mod presenter;
+pub mod presets;
 pub mod problem;
 pub mod projects;
 pub mod queue;
@@ -156,6 +157,7 @@ pub fn router(
         .route("/sessions/live", get(sessions::list_live))
         .route("/sessions/new", get(launch::show).post(launch::submit))
         .route("/sessions/new/preview", post(launch::preview))
+        .route("/sessions/new/sizes", post(launch::resize))
         .route("/sessions/new/live", get(launch::live))
         .route("/sessions/{id}", get(session::show))
         .route("/sessions/{id}/live", get(session::show_live))
@@ -237,6 +239,7 @@ pub fn router(
         .merge(invitations::router())
         .merge(allowances::router())
         .merge(policies::router())
+        .merge(presets::router())
         .merge(fair_share::router())
         .merge(announcements::router())
         .merge(role_forms::router())
@@ -340,6 +343,7 @@ fn layout(
             .can(rules::permissions::Permission::SystemRead),
         projects: sees_projects(&caller.subject),
         announces: server::actions::announcements::may_list(caller),
+        presets: server::actions::presets::may_write(caller),
         announcements: announcements::banners(console, visit, Some(caller)),
         here,
         sessions: counts.live,
@@ -369,6 +373,7 @@ fn guest(console: &PagesContext, visit: &RequestContext) -> PageLayout {
         administrator: false,
         projects: false,
         announces: false,
+        presets: false,
         announcements: announcements::banners(console, visit, None),
         nonce: visit.nonce.clone(),
         path: visit.place().to_owned(),
@@ -422,6 +427,9 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "announcement-added" => t.announcements_added_now().to_owned(),
         "announcement-changed" => t.announcements_changed_now().to_owned(),
         "announcement-removed" => t.announcements_removed_now().to_owned(),
+        "preset-added" => t.presets_added_now(of),
+        "preset-changed" => t.presets_changed_now(of),
+        "preset-removed" => t.presets_removed_now().to_owned(),
         "policy-changed" => t.policies_changed_now(of),
         "policy-attached" => t.policies_attached_now(of),
         "policy-detached" => t.policies_detached_now(of),

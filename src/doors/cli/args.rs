@@ -225,6 +225,9 @@ pub enum Command {
     /// The order of the queue, weights, and where users stand by fair share
     #[command(subcommand)]
     FairShare(FairShareCommand),
+    /// Presets: amounts with a name, which launches may ask for
+    #[command(subcommand, visible_alias = "presets")]
+    Preset(PresetCommand),
     /// Announcements: texts that users of the console see for a time
     #[command(subcommand, visible_alias = "announcements")]
     Announcement(AnnouncementCommand),
@@ -373,6 +376,9 @@ pub struct LaunchArguments {
     /// Name of the session; chosen automatically when left out
     #[arg(long)]
     pub name: Option<String>,
+    /// Preset whose amounts hold where none are given here; `fardel preset ls` lists them
+    #[arg(long, value_name = "PRESET", help_heading = "Resources")]
+    pub preset: Option<String>,
     /// Cores, in hundredths: 0.5, 4 [default: 1]
     #[arg(long, value_name = "CORES", help_heading = "Resources")]
     pub cpu: Option<String>,
@@ -1298,6 +1304,97 @@ pub enum AllowanceCommand {
         #[arg(value_name = "ALLOWANCE", required = true)]
         allowances: Vec<String>,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PresetCommand {
+    /// List presets
+    Ls {
+        /// Those that a launch in this project may name, in their order
+        #[arg(long, value_name = "PROJECT")]
+        project: Option<String>,
+    },
+    /// Show one
+    Get {
+        #[arg(value_name = "PRESET")]
+        preset: String,
+    },
+    /// Make a preset of the site, a domain or a project
+    #[command(after_help = "Examples:\n  \
+        fardel preset add small --cpu 2 --mem 4g --default yes\n  \
+        fardel preset add half --cpu 8 --mem 64g --gpu 0.5 --max-runtime 8h --project vision --title \"Half a GPU\"")]
+    Add {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// For launches in this domain alone
+        #[arg(long, value_name = "DOMAIN", conflicts_with = "project")]
+        domain: Option<String>,
+        /// For launches in this project alone: its name or DOMAIN/NAME
+        #[arg(long, value_name = "PROJECT")]
+        project: Option<String>,
+        #[command(flatten)]
+        flags: PresetFlags,
+    },
+    /// Change a preset; what is left out stays
+    #[command(after_help = "Example:\n  \
+        fardel preset edit half --mem 48g --max-runtime none")]
+    Edit {
+        #[arg(value_name = "PRESET")]
+        preset: String,
+        /// A new name
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        #[command(flatten)]
+        flags: PresetFlags,
+    },
+    /// Remove presets
+    Rm {
+        #[arg(value_name = "PRESET", required = true)]
+        presets: Vec<String>,
+    },
+}
+
+/// What a preset says; `none` takes an amount out.
+#[derive(Debug, Clone, Default, Args)]
+pub struct PresetFlags {
+    /// What people read; the name when left out
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+    /// The same for readers in Korean
+    #[arg(long, value_name = "TEXT")]
+    pub korean: Option<String>,
+    /// Cores
+    #[arg(long, value_name = "CORES", help_heading = "Resources")]
+    pub cpu: Option<String>,
+    /// Memory limit
+    #[arg(
+        long,
+        visible_alias = "memory",
+        value_name = "SIZE",
+        help_heading = "Resources"
+    )]
+    pub mem: Option<String>,
+    /// Size of /dev/shm
+    #[arg(long, value_name = "SIZE", help_heading = "Resources")]
+    pub shm: Option<String>,
+    /// Share of a GPU in hundredths
+    #[arg(long, value_name = "SHARE", help_heading = "Resources")]
+    pub gpu: Option<String>,
+    /// GPU memory of the fraction
+    #[arg(long, value_name = "SIZE", help_heading = "Resources")]
+    pub gpu_mem: Option<String>,
+    /// One MIG partition of this profile instead of a share
+    #[arg(long, value_name = "PROFILE", help_heading = "Resources")]
+    pub mig: Option<String>,
+    /// Sessions are stopped after this long
+    #[arg(long, value_name = "TIME", help_heading = "Time")]
+    pub max_runtime: Option<String>,
+    /// Lower ones are shown first
+    #[arg(long, value_name = "NUMBER")]
+    pub position: Option<u32>,
+    /// The launch form begins with it
+    #[arg(long, value_parser = ["yes", "no"])]
+    pub default: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

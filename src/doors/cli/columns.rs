@@ -14,6 +14,7 @@ use api::nodes::NodeView;
 use api::notices::{NoticeView, NoticeWord};
 use api::operations::OperationView;
 use api::policies::{EffectiveLimitView, PolicyView};
+use api::presets::PresetView;
 use api::rosters::{RosterRow, RosterSlip, RosterView};
 use api::sessions::{SessionView, UsageSample, WaitingView};
 use api::settings::SettingView;
@@ -351,6 +352,34 @@ pub(super) const ALLOWANCES: &[Column<AllowanceView>] = &[
     column("REASON", 3, |r, _| dash(&r.reason)),
     column("BY", 4, |r, _| r.actor.clone()),
     column("ID", 2, |r, _| r.id.to_string()),
+];
+
+pub(super) const PRESETS: &[Column<PresetView>] = &[
+    column("NAME", 0, |r, _| r.name.to_string()),
+    column("SCOPE", 1, |r, _| match (&r.domain, &r.project) {
+        (Some(domain), Some(project)) => format!("{domain}/{project}"),
+        (Some(domain), None) => domain.clone(),
+        (None, _) => "site".to_owned(),
+    }),
+    column("CPU", 0, |r, _| maybe(r.resources.cpu.as_ref())),
+    column("MEMORY", 0, |r, _| maybe(r.resources.memory.as_ref())),
+    column("GPU", 0, |r, _| maybe(r.resources.gpu.as_ref())),
+    column("MIG", 3, |r, _| maybe(r.resources.mig.as_ref())),
+    column("MAX RUNTIME", 2, |r, _| {
+        r.max_runtime_seconds.map_or_else(|| dash(""), span)
+    }),
+    column("DEFAULT", 1, |r, _| match r.default {
+        true => "yes".to_owned(),
+        false => dash(""),
+    }),
+    column("TITLE", 3, |r, _| dash(&r.title)),
+    column("SHM", 9, |r, _| maybe(r.resources.shm.as_ref())),
+    column("GPU MEMORY", 9, |r, _| {
+        maybe(r.resources.gpu_memory.as_ref())
+    }),
+    column("KOREAN", 9, |r, _| dash(&r.title_ko)),
+    column("POSITION", 9, |r, _| r.position.to_string()),
+    column("ID", 9, |r, _| r.id.to_string()),
 ];
 
 pub(super) const ANNOUNCEMENTS: &[Column<AnnouncementView>] = &[

@@ -218,6 +218,18 @@ const SUMMARIES: &[(&str, &str)] = &[
         "초대를 폐기합니다. 그 링크는 더 이상 쓸 수 없습니다",
     ),
     ("invitation accept", "내 계정으로 프로젝트에 참여합니다"),
+    ("preset", "세션을 시작할 때 고르는 이름 붙은 크기"),
+    ("preset ls", "프리셋을 나열합니다"),
+    ("preset get", "프리셋 하나를 보여 줍니다"),
+    (
+        "preset add",
+        "사이트나 도메인, 프로젝트의 프리셋을 만듭니다",
+    ),
+    (
+        "preset edit",
+        "프리셋을 바꿉니다. 적지 않은 것은 그대로 둡니다",
+    ),
+    ("preset rm", "프리셋을 지웁니다"),
     ("announcement", "콘솔에 정한 기간 동안 표시되는 공지"),
     (
         "announcement ls",

@@ -326,6 +326,9 @@ pub(super) fn body(
     if let Some(owner) = &order.owner {
         body.insert("owner".into(), owner.clone().into());
     }
+    if let Some(preset) = &order.preset {
+        body.insert("preset".into(), preset.clone().into());
+    }
     let resources = resources(
         order.cpu.as_deref(),
         order.mem.as_deref(),
@@ -393,6 +396,13 @@ mod tests {
                 "timeout_seconds": 5400, "depends_on": ["a", "b"],
             })
         );
+    }
+
+    #[test]
+    fn a_preset_goes_along_with_the_amounts_that_are_given() {
+        let body = ordered("run --preset half --mem 2g host -- x").expect("valid");
+        assert_eq!(body["preset"], "half");
+        assert_eq!(body["resources"], json!({"memory": 2_u64 << 30}));
     }
 
     #[test]

@@ -505,6 +505,7 @@ fn object(event: &EventView, found: &EventPage) -> (String, Option<String>) {
         "system" if event.code.starts_with("policy.") => {
             (id.clone(), Some(format!("/policies/{id}")))
         }
+        "system" if event.code.starts_with("preset.") => (id.clone(), Some("/presets".to_owned())),
         "system" if event.code.starts_with("allowance.") => {
             (id.clone(), Some("/allowances".to_owned()))
         }
@@ -571,6 +572,9 @@ fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>) {
         "project.invitation-revoked" => t.events_invitation_revoked(),
         "user.joined" => t.events_user_joined(),
         "user.departed" => t.events_user_departed(),
+        "preset.added" => t.events_preset_added(),
+        "preset.changed" => t.events_preset_changed(),
+        "preset.removed" => t.events_preset_removed(),
         "announcement.added" => t.events_announcement_added(),
         "announcement.changed" => t.events_announcement_changed(),
         "announcement.removed" => t.events_announcement_removed(),

@@ -2,6 +2,7 @@
 
 mod card;
 mod command_line;
+mod sizes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,9 +43,10 @@ use super::{PagesContext, gpus, images, layout, live as stream, responses};
 use crate::doors::text::{Text, codes};
 
 pub use card::{GpuPicker, NamedShare, PartitionChoice, gib, worth};
+pub use sizes::{NamedSize, SizeOutlook, SizePicker};
 
 #[derive(Template)]
-#[template(config = "web/askama.toml", path = "pages/launch.html", blocks = ["preview"])]
+#[template(config = "web/askama.toml", path = "pages/launch.html", blocks = ["preview", "sizes"])]
 pub struct LaunchPage {
     pub t: Text,
     pub f: PageLayout,
@@ -56,7 +58,7 @@ pub struct LaunchPage {
     pub more_images: Vec<Choice>,
     /// The words on the link to every image.
     pub all_images: String,
-    pub presets: Vec<Preset>,
+    pub sizes: SizePicker,
     pub sliders: Vec<Slider>,
     /// The part about GPUs; none where there is no device.
     pub card: Option<GpuPicker>,
@@ -94,16 +96,6 @@ pub struct RecentLaunch {
     pub href: String,
     pub name: String,
     pub facts: String,
-}
-
-/// A size with a name.
-pub struct Preset {
-    pub value: &'static str,
-    pub name: &'static str,
-    pub note: String,
-    pub cpu: String,
-    pub memory: String,
-    pub chosen: bool,
 }
 
 /// A number with a handle; the number is what counts, the handle needs script.
@@ -144,6 +136,8 @@ pub struct LaunchForm {
     image: String,
     command: String,
     preset: String,
+    /// The same where it was picked from a list.
+    size: String,
     /// A size of the share that was picked without script.
     share: String,
     cpu: String,
@@ -178,7 +172,7 @@ pub struct LaunchQuery {
 }
 
 impl LaunchForm {
-    /// The form as a link fills it; what the link leaves out is as on a new form.
+    /// The form as a link or a preset fills it; what is left out is as on a new form.
     fn filled(self) -> Self {
         let or = |value: String, other: &str| {
             if value.is_empty() {
@@ -212,12 +206,14 @@ pub async fn show(
     Query(asked): Query<LaunchQuery>,
 ) -> Response {
     let sent = if asked.from.is_empty() {
-        Ok((asked.form.filled(), None))
+        begun(&console, &visit, &caller, asked.form)
+            .await
+            .map(|form| (form, None))
     } else {
         duplicated(&console, &visit, &caller, &asked.from).await
     };
     let opened = match sent {
-        Ok((sent, changed)) => page(&console, &visit, &caller, sent, None)
+        Ok((sent, changed)) => page(&console, &visit, &caller, sent, None, LaunchPart::Whole)
             .await
             .map(|page| LaunchPage { changed, ..page }),
         Err(failure) => Err(failure),
@@ -229,6 +225,22 @@ pub async fn show(
             responses::failure(&console, &visit, Some(frame), &failure)
         }
     }
+}
+
+/// A new form: with the size that a link names, or the default of the project where it asks for no amount.
+async fn begun(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    mut form: LaunchForm,
+) -> Result<LaunchForm, Failure> {
+    let named = std::mem::take(&mut form.preset);
+    let t = visit.text;
+    match named.is_empty() {
+        true => sizes::begin(console, caller, t, &mut form).await?,
+        false => sizes::apply(console, caller, t, &[], &mut form, &named).await?,
+    }
+    Ok(form.filled())
 }
 
 /// The form of a session that is launched once more, and what it asks for more of: one that was killed at its memory
@@ -271,6 +283,22 @@ fn more_memory(limit: Bytes, most: Bytes) -> Option<Bytes> {
     (more > limit).then_some(more)
 }
 
+/// `POST /sessions/new/sizes`: the sizes alone, those of another project or with a newer word of the scheduler's.
+pub async fn resize(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Form(sent): Form<LaunchForm>,
+) -> Response {
+    match page(&console, &visit, &caller, sent, None, LaunchPart::Whole).await {
+        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page.as_sizes()),
+        Err(failure) => {
+            let frame = layout(&console, &visit, &caller, Nav::Launch);
+            responses::failure(&console, &visit, Some(frame), &failure)
+        }
+    }
+}
+
 /// `POST /sessions/new/preview`: the scheduler's answer alone.
 pub async fn preview(
     State(console): State<PagesContext>,
@@ -278,7 +306,7 @@ pub async fn preview(
     PageCaller(caller): PageCaller,
     Form(sent): Form<LaunchForm>,
 ) -> Response {
-    match page(&console, &visit, &caller, sent, None).await {
+    match page(&console, &visit, &caller, sent, None, LaunchPart::Preview).await {
         Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page.as_preview()),
         Err(failure) => {
             let frame = layout(&console, &visit, &caller, Nav::Launch);
@@ -292,6 +320,8 @@ pub async fn preview(
 #[serde(default)]
 pub struct LaunchLiveQuery {
     mark: String,
+    /// Not empty: the sizes say whether they would start now.
+    sizes: String,
 }
 
 /// `GET /sessions/new/live`: has the page ask for its preview again whenever the queue or the room changes.
@@ -303,6 +333,7 @@ pub async fn live(
 ) -> Response {
     let (shared, request, reader) = (console.clone(), visit.clone(), caller.clone());
     let known = Arc::new((seen.mark, AtomicBool::new(true)));
+    let sizes = !seen.sizes.is_empty();
     stream::stream(&shared, &request, &reader, move || {
         let (console, caller, known) = (console.clone(), caller.clone(), Arc::clone(&known));
         async move {
@@ -319,10 +350,17 @@ pub async fn live(
                      hx-swap=\"innerMorph\" hx-trigger=\"load\" hx-sync=\"#launch:replace\""
                 }
             };
+            let ask_sizes = match same || !sizes {
+                true => "",
+                false => {
+                    " hx-post=\"/sessions/new/sizes\" hx-include=\"#launch\" hx-target=\"#sizes\" \
+                     hx-swap=\"innerMorph\" hx-trigger=\"load\" hx-sync=\"#sizes:replace\""
+                }
+            };
             let id = if same { "q" } else { mark.as_str() };
             Some(vec![(
                 "queue-mark",
-                format!("<span id=\"q-{id}\"{ask}></span>"),
+                format!("<span id=\"q-{id}\"{ask}></span><span id=\"z-{id}\"{ask_sizes}></span>"),
             )])
         }
     })
@@ -335,19 +373,24 @@ pub async fn submit(
     PageCaller(caller): PageCaller,
     Form(mut sent): Form<LaunchForm>,
 ) -> Response {
-    if !sent.preset.is_empty() {
+    let picked = match sent.act.as_str() {
+        "size" => std::mem::take(&mut sent.size),
+        _ => std::mem::take(&mut sent.preset),
+    };
+    if !picked.is_empty() {
         let machines = sessions::overview(&console.server, &caller)
             .await
             .map(|seen| seen.machines)
             .unwrap_or_default();
-        if let Some(preset) = presets(visit.text, &machines, "", "")
-            .into_iter()
-            .find(|p| p.value == sent.preset)
-        {
-            sent.cpu = preset.cpu;
-            sent.memory = preset.memory;
-        }
-        return form(&console, &visit, &caller, sent, StatusCode::OK, None).await;
+        let t = visit.text;
+        let applied = sizes::apply(&console, &caller, t, &machines, &mut sent, &picked).await;
+        return match applied {
+            Ok(()) => form(&console, &visit, &caller, sent, StatusCode::OK, None).await,
+            Err(failure) => {
+                let frame = layout(&console, &visit, &caller, Nav::Launch);
+                responses::failure(&console, &visit, Some(frame), &failure)
+            }
+        };
     }
     if !sent.share.is_empty() {
         sent.gpu = match std::mem::take(&mut sent.share) {
@@ -356,7 +399,7 @@ pub async fn submit(
         };
         return form(&console, &visit, &caller, sent, StatusCode::OK, None).await;
     }
-    if sent.act == "check" {
+    if matches!(sent.act.as_str(), "check" | "size") {
         return form(&console, &visit, &caller, sent, StatusCode::OK, None).await;
     }
     let launched = match understand(&visit, &sent) {
@@ -391,7 +434,7 @@ async fn form(
     status: StatusCode,
     refusal: Option<Refusal>,
 ) -> Response {
-    match page(console, visit, caller, sent, refusal).await {
+    match page(console, visit, caller, sent, refusal, LaunchPart::Whole).await {
         Ok(page) => responses::page(console, visit, status, &page),
         Err(failure) => {
             let frame = layout(console, visit, caller, Nav::Launch);
@@ -410,7 +453,16 @@ async fn refused(
     refusal: Refusal,
 ) -> Response {
     let faults = faults(visit.text, &refusal);
-    match page(console, visit, caller, sent, Some(refusal)).await {
+    match page(
+        console,
+        visit,
+        caller,
+        sent,
+        Some(refusal),
+        LaunchPart::Whole,
+    )
+    .await
+    {
         Ok(page) => {
             // On top stands only what names no field.
             let page = LaunchPage {
@@ -498,6 +550,7 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
             .collect(),
         project: Some(sent.project.trim().to_owned()).filter(|name| !name.is_empty()),
         owner: Some(sent.owner.trim().to_owned()).filter(|name| !name.is_empty()),
+        preset: None,
         device_affinity: None,
     })
 }
@@ -571,6 +624,20 @@ pub(super) fn span(typed: &str) -> Result<Option<u64>, Refusal> {
     number.checked_mul(seconds).map(Some).ok_or_else(wrong)
 }
 
+/// The same the other way round: `4h`, `30m`, `90s`.
+pub(super) fn typed_span(seconds: u64) -> String {
+    match (seconds % 3600, seconds % 60) {
+        (0, _) => format!("{}h", seconds / 3600),
+        (_, 0) => format!("{}m", seconds / 60),
+        _ => format!("{seconds}s"),
+    }
+}
+
+/// A size in its largest whole unit: `64m`.
+pub(super) fn typed_size(size: Bytes) -> String {
+    command_line::size("", Some(size))
+}
+
 /// One `name=value` a line; empty lines are skipped.
 fn lines(
     typed: &str,
@@ -595,11 +662,6 @@ fn again(request: &LaunchRequest) -> LaunchForm {
             .map(|(name, value)| format!("{name}={value}"))
             .collect::<Vec<_>>()
             .join("\n")
-    };
-    let span = |seconds: u64| match (seconds % 3600, seconds % 60) {
-        (0, _) => format!("{}h", seconds / 3600),
-        (_, 0) => format!("{}m", seconds / 60),
-        _ => format!("{seconds}s"),
     };
     LaunchForm {
         kind: match request.kind {
@@ -639,7 +701,7 @@ fn again(request: &LaunchRequest) -> LaunchForm {
         max_runtime: request
             .max_runtime_seconds
             .or(request.timeout_seconds)
-            .map(span)
+            .map(typed_span)
             .unwrap_or_default(),
         replicas: request.replicas.to_string(),
         // What is given without being asked for stays unasked.
@@ -681,12 +743,21 @@ async fn projects(
     Ok(choices)
 }
 
+/// How much of the page is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LaunchPart {
+    Whole,
+    /// Without the sizes: each of them costs a decision of the scheduler.
+    Preview,
+}
+
 async fn page(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
     sent: LaunchForm,
     refusal: Option<Refusal>,
+    part: LaunchPart,
 ) -> Result<LaunchPage, Failure> {
     let t = visit.text;
     // Before everything else: what changes meanwhile is asked for again.
@@ -704,6 +775,13 @@ async fn page(
         devices: &devices.items,
     };
     let preview = answered(console, visit, caller, &there, &understood, &sent).await?;
+    let sizes = match part {
+        LaunchPart::Preview => SizePicker::default(),
+        LaunchPart::Whole => {
+            let base = understood.clone().unwrap_or_default();
+            sizes::picker(console, caller, t, &seen.machines, &sent, &base).await?
+        }
+    };
     let newest = ListQuery {
         limit: Some(RECENT),
         scope: Some("mine".into()),
@@ -746,7 +824,10 @@ async fn page(
                 + counts.stopping
                 + counts.pending,
             waiting: counts.pending,
-            live: Some(format!("/sessions/new/live?mark={mark:x}")),
+            live: Some(match sizes.are_presets && !sizes.is_list {
+                true => format!("/sessions/new/live?mark={mark:x}&sizes=1"),
+                false => format!("/sessions/new/live?mark={mark:x}"),
+            }),
             ..layout(console, visit, caller, Nav::Launch)
         },
         alert: refusal
@@ -778,7 +859,7 @@ async fn page(
         all_images,
         images: choices,
         more_images,
-        presets: presets(t, &seen.machines, &sent.cpu, &sent.memory),
+        sizes,
         card: card::card(t, &devices, &sent),
         sliders: sliders(t, &seen.machines, &sent),
         name_hint: t.launch_name_hint().to_owned(),
@@ -1055,43 +1136,6 @@ fn field_of(pointer: &str) -> String {
         field => field,
     }
     .to_owned()
-}
-
-/// Sizes that fit this box: three usual ones, and half of the largest machine.
-fn presets(t: Text, machines: &[NodeOverview], cpu: &str, memory: &str) -> Vec<Preset> {
-    let largest = machines.iter().max_by_key(|machine| machine.memory);
-    let half = largest.map(|machine| {
-        let cores = (machine.cpu.0 / 200).max(1);
-        let gib = (machine.memory.0 / 2) >> 30;
-        (
-            "half",
-            t.launch_half(),
-            cores.to_string(),
-            gib.max(1).to_string(),
-        )
-    });
-    let fits = |cpu: u32, gib: u64| {
-        largest
-            .is_none_or(|machine| machine.cpu.0 >= cpu * 100 && machine.memory >= Bytes::gib(gib))
-    };
-    [
-        ("small", t.launch_small(), 1, 1),
-        ("medium", t.launch_medium(), 2, 4),
-        ("large", t.launch_large(), 4, 16),
-    ]
-    .into_iter()
-    .filter(|(_, _, cpu, gib)| fits(*cpu, *gib))
-    .map(|(value, name, cpu, gib)| (value, name, cpu.to_string(), gib.to_string()))
-    .chain(half)
-    .map(|(value, name, cores, gib)| Preset {
-        value,
-        name,
-        note: format!("{cores} CPU · {gib} GiB"),
-        chosen: cores == cpu.trim() && gib == memory.trim(),
-        cpu: cores,
-        memory: gib,
-    })
-    .collect()
 }
 
 fn sliders(t: Text, machines: &[NodeOverview], sent: &LaunchForm) -> Vec<Slider> {

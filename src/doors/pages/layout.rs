@@ -24,6 +24,7 @@ pub enum Nav {
     Users,
     Projects,
     Policies,
+    Presets,
     FairShare,
     Announcements,
     Events,
@@ -92,6 +93,8 @@ pub struct PageLayout {
     pub projects: bool,
     /// Whether the menu has announcements.
     pub announces: bool,
+    /// Whether the menu has presets.
+    pub presets: bool,
     /// What the reader is told above the page.
     pub announcements: Vec<AnnouncementBanner>,
     /// This answer's own number for `<style>` made by the terminal.

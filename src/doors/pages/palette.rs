@@ -100,6 +100,12 @@ fn places(t: Text) -> Vec<Place> {
             t.policies_title(),
             "policies limits quota",
         ),
+        place(
+            "/presets",
+            "boxes",
+            t.presets_title(),
+            "presets sizes flavors",
+        ),
         system(
             "/announcements",
             "megaphone",

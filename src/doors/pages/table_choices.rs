@@ -16,8 +16,9 @@ use super::table::{
 use super::{PagesContext, assets, decoded};
 
 /// Tables whose choices are kept.
-const TABLES: [&str; 9] = [
-    "sessions", "queue", "users", "images", "events", "gpus", "projects", "policies", "fair",
+const TABLES: [&str; 10] = [
+    "sessions", "queue", "users", "images", "events", "gpus", "projects", "policies", "presets",
+    "fair",
 ];
 /// Columns that one choice names. More were never offered.
 const MAX_COLUMNS: usize = 32;

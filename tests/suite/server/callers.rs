@@ -135,7 +135,7 @@ fn expected(caller: Caller, route: &DocumentedRoute) -> Option<Came> {
             }
         }
         Permission::ProjectsWrite => match route.operation {
-            "createDomain" => or_denied(&[Administrator]),
+            "createDomain" | "createPreset" => or_denied(&[Administrator]),
             "createProject" => or_denied(&chiefs),
             // A lead brings users into their own project.
             _ => or_denied(&[&chiefs[..], &[Lead]].concat()),

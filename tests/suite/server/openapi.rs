@@ -192,6 +192,9 @@ async fn real_answers_have_the_shapes_of_the_document() {
     let announced = json!({"text": "News.", "before_sign_in": true});
     let announced = the_box.post(&the_box.admin, "/api/v1/announcements", announced);
     assert_eq!(announced.await.status, 201);
+    let preset = json!({"name": "half", "resources": {"cpu": 4, "gpu": 0.5}, "default": true});
+    let preset = the_box.post(&the_box.admin, "/api/v1/presets", preset);
+    assert_eq!(preset.await.status, 201);
     let mut wrong = Vec::new();
     let mut held = 0;
     for (who, path, schema) in [
@@ -221,6 +224,8 @@ async fn real_answers_have_the_shapes_of_the_document() {
         (&the_box.mina, "/api/v1/history", "History"),
         (&the_box.admin, "/api/v1/usage?by=member", "Usage"),
         (&the_box.admin, "/api/v1/fair-share", "FairShare"),
+        (&the_box.mina, "/api/v1/presets", "PresetPage"),
+        (&the_box.mina, "/api/v1/presets/half", "Preset"),
         (&the_box.admin, "/api/v1/announcements", "AnnouncementPage"),
         (
             &the_box.mina,
@@ -259,7 +264,7 @@ async fn real_answers_have_the_shapes_of_the_document() {
         held += 1;
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(held, 30);
+    assert_eq!(held, 32);
     // Every reference of the document leads somewhere.
     let text = served.to_string();
     for (at, _) in text.match_indices("#/components/schemas/") {

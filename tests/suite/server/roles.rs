@@ -68,6 +68,8 @@ fn body(route: &DocumentedRoute) -> String {
         Some("DomainPatch" | "ProjectPatch") => json!({"title": "A title"}).to_string(),
         Some("NewPolicy") => json!({"name": "new"}).to_string(),
         Some("PolicyPatch") => json!({"limits": {"sessions": 3}}).to_string(),
+        Some("NewPreset") => json!({"name": "new", "resources": {"cpu": 1}}).to_string(),
+        Some("PresetPatch") => json!({"position": 1}).to_string(),
         Some("NewAnnouncement" | "AnnouncementPatch") => json!({"text": "News."}).to_string(),
         Some("FairSharePatch") => json!({"half_life_hours": 24}).to_string(),
         Some("NewAllowance") => json!({

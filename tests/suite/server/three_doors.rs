@@ -113,6 +113,32 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["history --of me --range week -o csv"],
     ),
     (
+        "GET /presets",
+        &["listPresets"],
+        &["preset ls --project default"],
+    ),
+    (
+        "POST /presets",
+        &["createPreset"],
+        &["preset add x --cpu 1 --default yes"],
+    ),
+    ("GET /presets/{id}", &["getPreset"], &["preset get x"]),
+    (
+        "POST /presets/{id}",
+        &["changePreset"],
+        &["preset edit x --mem none --position 3"],
+    ),
+    (
+        "POST /presets/{id}/remove",
+        &["removePreset"],
+        &["preset rm x"],
+    ),
+    (
+        "POST /sessions/new/sizes",
+        &["launch"],
+        &["run --preset x host -- true"],
+    ),
+    (
         "GET /announcements",
         &["listAnnouncements"],
         &["announcement ls"],
@@ -530,6 +556,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/rosters.rs"),
         include_str!("../../../src/doors/pages/allowances.rs"),
         include_str!("../../../src/doors/pages/policies.rs"),
+        include_str!("../../../src/doors/pages/presets.rs"),
         include_str!("../../../src/doors/pages/fair_share.rs"),
         include_str!("../../../src/doors/pages/announcements.rs"),
         include_str!("../../../src/doors/pages/departure.rs"),

@@ -22,7 +22,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 34] = [
+const PAGES: [&str; 36] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -56,6 +56,8 @@ const PAGES: [&str; 34] = [
     "/projects/PROJECT",
     "/notices",
     "/announcements",
+    "/presets",
+    "/presets?q=WORD",
     "/palette?q=WORD",
 ];
 /// Pages of administrators, and of one user.
@@ -113,6 +115,10 @@ impl World {
         world.made(&path, invited).await;
         let announced = json!({"text": word, "text_ko": word, "domain": "default"});
         world.made("/api/v1/announcements", announced).await;
+        for (scope, of) in [("domain", "default"), ("project", world.project.as_str())] {
+            let preset = json!({"name": word, "title": word, "resources": {"cpu": 1}, scope: of});
+            world.made("/api/v1/presets", preset).await;
+        }
         let caller = world.the_box.token(&user, &Permission::ALL, None).await;
         let launch = |name: &str, after: Vec<String>| {
             json!({
@@ -141,6 +147,8 @@ impl World {
         }
         let announced = json!({"text": "Cells divide.", "domain": "biology"});
         self.made("/api/v1/announcements", announced).await;
+        let preset = json!({"name": "cell", "resources": {"cpu": 1}, "domain": "biology"});
+        self.made("/api/v1/presets", preset).await;
         let cells = self.add_project(Some("biology"), "cells", "Cells").await;
         for (name, role) in [
             ("bio.member", "member"),
@@ -451,7 +459,7 @@ async fn an_answer_without_its_filter_differs_between_twin_worlds() {
 }
 
 /// Answers that hold rows of one domain, so that each shows a missing filter.
-const LEAKING: [&str; 33] = [
+const LEAKING: [&str; 35] = [
     "GET /api/v1/sessions",
     "GET /api/v1/sessions/{id}",
     "GET /api/v1/sessions/{id}/events",
@@ -465,6 +473,8 @@ const LEAKING: [&str; 33] = [
     "GET /api/v1/projects/{id}/members",
     "GET /api/v1/announcements",
     "/announcements",
+    "GET /api/v1/presets",
+    "/presets",
     "/",
     "/sessions",
     "/sessions?q=WORD",

@@ -164,13 +164,19 @@ function share() {
   if (typed > 0) { const none = one('[name=mig][value=""]'); if (none) none.checked = true; }
 }
 one("#new-gpu")?.addEventListener("input", share);
+// Which size the form has: the one whose fields all hold what it would put there, as text or as a number.
 function chips() {
-  const [cpu, memory] = ["cpu", "memory"].map((id) => Number(document.getElementById(id)?.value));
-  for (const chip of all("[data-launch] .chip[data-cpu]")) {
-    const on = Number(chip.dataset.cpu) === cpu && Number(chip.dataset.memory) === memory;
+  const form = one("[data-launch]");
+  if (!form) return;
+  const same = (typed, put) => typed === put || (typed !== "" && put !== "" && Number(typed) === Number(put));
+  const holds = (size) => Object.entries(JSON.parse(size.dataset.fill)).every(([name, put]) => same(form.elements.namedItem(name)?.value.trim() ?? "", put));
+  for (const chip of all(".chip[data-fill]", form)) {
+    const on = holds(chip);
     chip.setAttribute("aria-pressed", on);
     chip.classList.toggle("on", on);
   }
+  const list = one("#size", form);
+  if (list) list.value = [...list.options].find((option) => option.dataset.fill && holds(option))?.value ?? "";
 }
 const launch = one("[data-launch]");
 if (launch) {
@@ -180,16 +186,27 @@ if (launch) {
     box.value = value;
     box.dispatchEvent(new Event("input", { bubbles: true }));
   };
+  // All fields of a size; a group of choices takes its value as a field does.
+  const take = (size) => {
+    for (const [name, value] of Object.entries(JSON.parse(size ?? "{}"))) {
+      const field = launch.elements.namedItem(name);
+      if (field instanceof RadioNodeList) field.value = value;
+      else fill(name, value);
+    }
+    chips();
+    launch.dispatchEvent(new Event("change"));
+  };
   launch.addEventListener("click", (event) => {
     const chip = event.target.closest("button.chip");
     if (!chip) return;
     event.preventDefault();
-    const { cpu, memory, share } = chip.dataset;
-    const values = share === undefined ? { cpu, memory } : { gpu: share === "0" ? "" : share };
-    for (const [id, value] of Object.entries(values)) fill(id, value);
+    const { fill: size, share } = chip.dataset;
+    if (share === undefined) take(size);
+    else fill("gpu", share === "0" ? "" : share);
   });
   launch.addEventListener("change", (event) => {
     if (event.target.name === "mig" && event.target.value) fill("gpu", "");
+    if (event.target.id === "size") take(event.target.selectedOptions[0]?.dataset.fill);
   });
   addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {

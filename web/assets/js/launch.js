@@ -68,7 +68,7 @@ function addressOf(form) {
   const url = new URL("/sessions/new", location.href);
   for (const [name, value] of Object.entries(values(form))) {
     const plain = value === "" || (name === "replicas" && value === "1");
-    if (!plain && name !== "name" && name !== "act") url.searchParams.set(name, value);
+    if (!plain && !["name", "act", "size"].includes(name)) url.searchParams.set(name, value);
   }
   return url;
 }

@@ -5,6 +5,7 @@
 use rules::announcement::MAX_ANNOUNCEMENT_LENGTH;
 use rules::image::MAX_REFERENCE_LENGTH;
 use rules::permissions::Permission;
+use rules::preset::MAX_PRESET_TITLE;
 use rules::session::{
     MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS, MAX_DEPENDENCIES, MAX_LABEL_LENGTH, MAX_LABELS,
     MAX_RUN_SECONDS, MAX_VARIABLES,
@@ -131,6 +132,12 @@ fn all() -> Vec<(&'static str, Value)> {
                 },
             }),
         ),
+        ("/NewPreset/properties/title", text(MAX_PRESET_TITLE)),
+        ("/NewPreset/properties/title_ko", text(MAX_PRESET_TITLE)),
+        ("/PresetPatch/properties/title", text(MAX_PRESET_TITLE)),
+        ("/PresetPatch/properties/title_ko", text(MAX_PRESET_TITLE)),
+        ("/NewPreset/properties/max_runtime_seconds", seconds()),
+        ("/PresetPatch/properties/max_runtime_seconds", seconds()),
         ("/LaunchResources/properties/cpu", share()),
         ("/LaunchResources/properties/gpu", share()),
         (

@@ -1051,6 +1051,67 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/presets",
+        operation: "listPresets",
+        tag: "tenancy",
+        summary: "List presets: those you see, or those that a launch in a project may name",
+        needs: PROJECTS_READ,
+        query: &[(
+            "project",
+            "id, name or DOMAIN/NAME: those that a launch there may name, in their order",
+        )],
+        answer: SuccessReply::Schema("PresetPage"),
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/presets",
+        operation: "createPreset",
+        tag: "tenancy",
+        summary: "Make a preset of the site, a domain or a project that you administer or lead",
+        needs: PROJECTS_WRITE,
+        body: Some("NewPreset"),
+        status: 201,
+        answer: SuccessReply::Schema("Preset"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/presets/{id}",
+        operation: "getPreset",
+        tag: "tenancy",
+        summary: "Show a preset, by id or name",
+        needs: PROJECTS_READ,
+        answer: SuccessReply::Schema("Preset"),
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PATCH",
+        path: "/api/v1/presets/{id}",
+        operation: "changePreset",
+        tag: "tenancy",
+        summary: "Change a preset; its scope stays",
+        needs: PROJECTS_WRITE,
+        body: Some("PresetPatch"),
+        answer: SuccessReply::Schema("Preset"),
+        refusals: &[400, 404, 409, 412, 422, 428],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/presets/{id}",
+        operation: "removePreset",
+        tag: "tenancy",
+        summary: "Remove a preset",
+        needs: PROJECTS_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/announcements",
         operation: "listAnnouncements",
         tag: "system",

@@ -76,7 +76,7 @@ pub(super) fn line(visit: &RequestContext, sent: &LaunchForm) -> String {
 }
 
 /// A size in its largest whole unit; as it was typed where it is none.
-fn size(typed: &str, read: Option<Bytes>) -> String {
+pub(super) fn size(typed: &str, read: Option<Bytes>) -> String {
     let Some(Bytes(bytes)) = read else {
         return typed.trim().to_owned();
     };

@@ -43,6 +43,17 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("getAllowance", "임시 한도 하나를 보여 줍니다"),
     ("removeAllowance", "임시 한도를 기한 전에 끝냅니다"),
     (
+        "listPresets",
+        "볼 수 있는 프리셋, 또는 한 프로젝트에서 시작할 때 쓸 수 있는 프리셋",
+    ),
+    (
+        "createPreset",
+        "관리하거나 이끄는 사이트, 도메인, 프로젝트의 프리셋을 만듭니다",
+    ),
+    ("getPreset", "ID나 이름으로 프리셋 하나를 보여 줍니다"),
+    ("changePreset", "프리셋을 바꿉니다. 범위는 그대로입니다"),
+    ("removePreset", "프리셋을 지웁니다"),
+    (
         "listAnnouncements",
         "관리하는 공지를 지난 것까지 모두 나열합니다",
     ),

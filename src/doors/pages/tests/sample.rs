@@ -19,7 +19,7 @@ use super::super::gpus::{self, GpuPage, GpusPage};
 use super::super::history;
 use super::super::hues;
 use super::super::images::{ImageDetailPage, ImageUse, ImagesPage, ImportRow};
-use super::super::launch::{self, LaunchFields, LaunchPage, Preset, Slider};
+use super::super::launch::{self, LaunchFields, LaunchPage, NamedSize, SizePicker, Slider};
 use super::super::layout::{Nav, PageLayout, SignedInUser, Theme};
 use super::super::login::LoginPage;
 use super::super::me::{MePage, OwnTokenRow};
@@ -197,6 +197,7 @@ fn layout(t: Text, here: Nav, live: bool) -> PageLayout {
         unread: 3,
         attention: 2,
         announces: true,
+        presets: true,
         announcements: Vec::new(),
         maintenance: Vec::new(),
         live: live.then(|| "/live".into()),
@@ -1091,21 +1092,25 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
             false,
         )],
         all_images: t.launch_all_images(4),
-        presets: [
-            ("small", t.launch_small(), "1", "2"),
-            ("medium", t.launch_medium(), "2", "8"),
-            ("large", t.launch_large(), "4", "16"),
-            ("half", t.launch_half(), "8", "32"),
-        ]
-        .map(|(value, name, cpu, memory)| Preset {
-            value,
-            name,
-            note: format!("{cpu} CPU · {memory} GiB"),
-            cpu: cpu.into(),
-            memory: memory.into(),
-            chosen: value == "medium",
-        })
-        .into(),
+        sizes: SizePicker {
+            sizes: [
+                ("small", t.launch_small(), "1", "2"),
+                ("medium", t.launch_medium(), "2", "8"),
+                ("large", t.launch_large(), "4", "16"),
+                ("half", t.launch_half(), "8", "32"),
+            ]
+            .map(|(value, name, cpu, memory)| NamedSize {
+                value: value.into(),
+                name: name.into(),
+                note: format!("{cpu} CPU · {memory} GiB"),
+                fill: format!("{{\"cpu\":\"{cpu}\",\"memory\":\"{memory}\"}}"),
+                chosen: value == "medium",
+                outlook: None,
+            })
+            .into(),
+            is_list: false,
+            are_presets: false,
+        },
         sliders: vec![
             Slider {
                 name: "cpu",

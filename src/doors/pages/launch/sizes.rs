@@ -1,0 +1,373 @@
+//! Sizes with a name on the launch form: the presets of the project, or three usual ones and half of the largest machine
+//! where there are none. Beside each preset stands whether it would start now, as the scheduler says. Decides nothing.
+
+use api::presets::PresetView;
+use api::sessions::{LaunchRequest, Resources};
+use rules::placement::Verdict;
+use rules::refusal::{Refusal, RefusalKind};
+use rules::units::Bytes;
+use serde_json::{Map, Value};
+use server::Failure;
+use server::access::Caller;
+use server::actions::presets;
+use server::actions::sessions::{self, NodeOverview};
+
+use super::super::{PagesContext, components, gpus};
+use super::{LaunchForm, typed_memory, typed_size, typed_span, with_command};
+use crate::doors::text::{Language, Text};
+
+/// Sizes that stand side by side; of more, one is picked from a list. Higher: the row of a phone is a page, and each of
+/// them costs a decision of the scheduler. Lower: a usual set needs a click more.
+const MOST_CHIPS: usize = 8;
+
+/// The sizes of a form.
+#[derive(Default)]
+pub struct SizePicker {
+    pub sizes: Vec<NamedSize>,
+    /// There are too many of them to stand side by side.
+    pub is_list: bool,
+    /// They are presets, whose outlook changes with the queue.
+    pub are_presets: bool,
+}
+
+/// A size with a name.
+pub struct NamedSize {
+    pub value: String,
+    pub name: String,
+    pub note: String,
+    /// The fields that it fills, as the page's script takes them.
+    pub fill: String,
+    pub chosen: bool,
+    pub outlook: Option<SizeOutlook>,
+}
+
+/// Whether a size would start now: tone of the word, and the word.
+pub struct SizeOutlook {
+    pub tone: &'static str,
+    pub word: &'static str,
+}
+
+/// The fields of the form that a size fills, with what it puts there.
+type Filling = Vec<(&'static str, String)>;
+
+/// What each size of the project fills, with its name and its facts.
+struct OfferedSize {
+    value: String,
+    name: String,
+    note: String,
+    fills: Filling,
+    /// None for a usual size.
+    preset: Option<PresetView>,
+}
+
+/// Puts the size that is called `value` into the form. Leaves it as it is where there is none.
+pub(super) async fn apply(
+    console: &PagesContext,
+    caller: &Caller,
+    t: Text,
+    machines: &[NodeOverview],
+    sent: &mut LaunchForm,
+    value: &str,
+) -> Result<(), Failure> {
+    let all = named(console, caller, t, machines, sent).await?;
+    if let Some(size) = all.iter().find(|one| one.value == value) {
+        fill(sent, &size.fills);
+    }
+    Ok(())
+}
+
+/// Puts the default of the project into a form that asks for nothing yet.
+pub(super) async fn begin(
+    console: &PagesContext,
+    caller: &Caller,
+    t: Text,
+    sent: &mut LaunchForm,
+) -> Result<(), Failure> {
+    let amounts = [
+        &sent.cpu,
+        &sent.memory,
+        &sent.gpu,
+        &sent.gpu_memory,
+        &sent.mig,
+        &sent.shm,
+        &sent.max_runtime,
+    ];
+    if amounts.into_iter().any(|field| !field.trim().is_empty()) {
+        return Ok(());
+    }
+    let all = presets::for_launch(&console.server, caller, Some(&sent.project)).await?;
+    if let Some(preset) = all.into_iter().find(|preset| preset.default) {
+        fill(sent, &of_preset(t, preset).fills);
+    }
+    Ok(())
+}
+
+/// The sizes of the form; with the scheduler's word beside each where they are few.
+pub(super) async fn picker(
+    console: &PagesContext,
+    caller: &Caller,
+    t: Text,
+    machines: &[NodeOverview],
+    sent: &LaunchForm,
+    base: &LaunchRequest,
+) -> Result<SizePicker, Failure> {
+    let all = named(console, caller, t, machines, sent).await?;
+    let is_list = all.len() > MOST_CHIPS;
+    let are_presets = all.iter().any(|one| one.preset.is_some());
+    let mut sizes = Vec::with_capacity(all.len());
+    for one in all {
+        let outlook = match &one.preset {
+            Some(preset) if !is_list => outlook(console, caller, t, base, preset).await?,
+            _ => None,
+        };
+        let filling = one.fills.iter().map(|(field, text)| {
+            let text: Value = text.clone().into();
+            ((*field).to_owned(), text)
+        });
+        sizes.push(NamedSize {
+            chosen: one
+                .fills
+                .iter()
+                .all(|(name, text)| same(field(sent, name), text)),
+            fill: Value::Object(filling.collect::<Map<_, _>>()).to_string(),
+            value: one.value,
+            name: one.name,
+            note: one.note,
+            outlook,
+        });
+    }
+    Ok(SizePicker {
+        sizes,
+        is_list,
+        are_presets,
+    })
+}
+
+async fn named(
+    console: &PagesContext,
+    caller: &Caller,
+    t: Text,
+    machines: &[NodeOverview],
+    sent: &LaunchForm,
+) -> Result<Vec<OfferedSize>, Failure> {
+    let presets = presets::for_launch(&console.server, caller, Some(&sent.project)).await?;
+    Ok(match presets.is_empty() {
+        true => usual(t, machines),
+        false => presets.into_iter().map(|one| of_preset(t, one)).collect(),
+    })
+}
+
+fn of_preset(t: Text, preset: PresetView) -> OfferedSize {
+    let name = preset.heading(t.language == Language::Korean).to_owned();
+    let Resources {
+        cpu,
+        memory,
+        shm,
+        gpu,
+        gpu_memory,
+        mig,
+    } = preset.resources;
+    let mut note = Vec::new();
+    note.extend(cpu.map(|cpu| format!("{cpu} CPU")));
+    note.extend(memory.map(|memory| components::size(memory.0)));
+    note.extend(gpu.map(|share| format!("{} GPU", gpus::share(share))));
+    note.extend(mig.map(|profile| profile.to_string()));
+    let mut fills = Filling::new();
+    // A size without a GPU asks for none; cores and memory that it says nothing of stay as they are typed.
+    fills.extend(cpu.map(|cpu| ("cpu", cpu.to_string())));
+    fills.extend(memory.map(|memory| ("memory", typed_memory(memory))));
+    let text = |value: Option<String>| value.unwrap_or_default();
+    fills.push(("gpu", text(gpu.map(|gpu| gpu.to_string()))));
+    fills.push(("gpu_memory", text(gpu_memory.map(typed_memory))));
+    fills.push(("mig", text(mig.map(|mig| mig.to_string()))));
+    fills.push(("shm", text(shm.map(typed_size))));
+    let limit = preset.max_runtime_seconds.map(typed_span);
+    fills.push(("max_runtime", text(limit)));
+    OfferedSize {
+        value: preset.name.to_string(),
+        name,
+        note: note.join(" · "),
+        fills,
+        preset: Some(preset),
+    }
+}
+
+/// Sizes that fit this box: three usual ones, and half of the largest machine.
+fn usual(t: Text, machines: &[NodeOverview]) -> Vec<OfferedSize> {
+    let largest = machines.iter().max_by_key(|machine| machine.memory);
+    let half = largest.map(|machine| {
+        let cores = (machine.cpu.0 / 200).max(1);
+        let gib = (machine.memory.0 / 2) >> 30;
+        ("half", t.launch_half(), cores, gib.max(1))
+    });
+    let fits = |cpu: u32, gib: u64| {
+        largest
+            .is_none_or(|machine| machine.cpu.0 >= cpu * 100 && machine.memory >= Bytes::gib(gib))
+    };
+    [
+        ("small", t.launch_small(), 1, 1),
+        ("medium", t.launch_medium(), 2, 4),
+        ("large", t.launch_large(), 4, 16),
+    ]
+    .into_iter()
+    .filter(|(_, _, cpu, gib)| fits(*cpu, *gib))
+    .chain(half)
+    .map(|(value, name, cores, gib)| OfferedSize {
+        value: value.to_owned(),
+        name: name.to_owned(),
+        note: format!("{cores} CPU · {gib} GiB"),
+        fills: vec![("cpu", cores.to_string()), ("memory", gib.to_string())],
+        preset: None,
+    })
+    .collect()
+}
+
+/// What the scheduler says of the request with the amounts of the preset in the place of its own.
+async fn outlook(
+    console: &PagesContext,
+    caller: &Caller,
+    t: Text,
+    base: &LaunchRequest,
+    preset: &PresetView,
+) -> Result<Option<SizeOutlook>, Failure> {
+    let own = base.resources;
+    let request = LaunchRequest {
+        name: None,
+        replicas: 1,
+        start_at: None,
+        depends_on: Vec::new(),
+        resources: Resources {
+            cpu: preset.resources.cpu.or(own.cpu),
+            memory: preset.resources.memory.or(own.memory),
+            ..preset.resources
+        },
+        max_runtime_seconds: preset.max_runtime_seconds,
+        ..with_command(base.clone())
+    };
+    let (tone, word) = match sessions::preview(&console.server, caller, request).await {
+        Ok(answer) => match answer.verdict {
+            Verdict::Now => ("ok", t.presets_now()),
+            Verdict::Wait | Verdict::Settled => ("warn", t.presets_waits()),
+            Verdict::Never => ("bad", t.presets_never()),
+        },
+        Err(Failure::Refusal(refusal)) if is_of_amounts(&refusal) => ("bad", t.presets_never()),
+        // The preview beside the form says what else is wrong.
+        Err(Failure::Refusal(_)) => return Ok(None),
+        Err(fault) => return Err(fault),
+    };
+    Ok(Some(SizeOutlook { tone, word }))
+}
+
+/// Whether a launch was refused for what it asks for: no machine could give it, or a policy does not.
+fn is_of_amounts(refusal: &Refusal) -> bool {
+    let pointer = refusal.pointer.as_deref().unwrap_or_default();
+    refusal.kind == RefusalKind::Capacity
+        || pointer.starts_with("/resources")
+        || pointer == "/max_runtime_seconds"
+}
+
+/// Whether a field holds what a size would put there: the same text, or the same number.
+fn same(typed: &str, put: &str) -> bool {
+    let typed = typed.trim();
+    let number = |text: &str| text.parse::<f64>().ok();
+    typed == put || number(typed).is_some_and(|number_typed| number(put) == Some(number_typed))
+}
+
+fn field<'a>(form: &'a LaunchForm, name: &str) -> &'a str {
+    match name {
+        "cpu" => &form.cpu,
+        "memory" => &form.memory,
+        "gpu" => &form.gpu,
+        "gpu_memory" => &form.gpu_memory,
+        "mig" => &form.mig,
+        "shm" => &form.shm,
+        "max_runtime" => &form.max_runtime,
+        _ => "",
+    }
+}
+
+fn fill(form: &mut LaunchForm, all: &[(&'static str, String)]) {
+    for (name, text) in all {
+        let field = match *name {
+            "cpu" => &mut form.cpu,
+            "memory" => &mut form.memory,
+            "gpu" => &mut form.gpu,
+            "gpu_memory" => &mut form.gpu_memory,
+            "mig" => &mut form.mig,
+            "shm" => &mut form.shm,
+            "max_runtime" => &mut form.max_runtime,
+            _ => continue,
+        };
+        field.clone_from(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rules::preset::{Preset, PresetAmounts, PresetScope};
+    use rules::units::{CpuShare, GpuShare, Timestamp};
+
+    fn preset(amounts: PresetAmounts) -> PresetView {
+        let preset = Preset {
+            id: rules::names::PresetId::make(Timestamp::from_millis(1), [0; 10]),
+            scope: PresetScope::Site,
+            name: rules::names::TenantName::parse("half").expect("a name"),
+            title: "Half".to_owned(),
+            title_ko: "절반".to_owned(),
+            amounts,
+            position: 0,
+            is_default: false,
+            generation: 1,
+        };
+        PresetView::new(preset, None, None)
+    }
+
+    #[test]
+    fn a_preset_fills_its_own_fields_and_empties_those_of_another_size() {
+        let mut form = LaunchForm {
+            cpu: "1".to_owned(),
+            memory: "1".to_owned(),
+            mig: "1g.10gb".to_owned(),
+            max_runtime: "8h".to_owned(),
+            ..LaunchForm::default()
+        };
+        let half = of_preset(
+            Text::new(Language::English),
+            preset(PresetAmounts {
+                memory: Some(Bytes::gib(16)),
+                gpu: Some(GpuShare(50)),
+                ..PresetAmounts::default()
+            }),
+        );
+        assert_eq!(half.name, "Half");
+        fill(&mut form, &half.fills);
+        let filled = [
+            &form.cpu,
+            &form.memory,
+            &form.gpu,
+            &form.mig,
+            &form.max_runtime,
+        ];
+        assert_eq!(filled, ["1", "16", "0.5", "", ""]);
+        let chosen = |form: &LaunchForm| {
+            half.fills
+                .iter()
+                .all(|(name, text)| same(field(form, name), text))
+        };
+        assert!(chosen(&form));
+        form.memory = "16.0".to_owned();
+        assert!(chosen(&form), "the same number");
+        form.gpu = "0.25".to_owned();
+        assert!(!chosen(&form));
+        let cores = of_preset(
+            Text::new(Language::English),
+            preset(PresetAmounts {
+                cpu: Some(CpuShare(400)),
+                ..PresetAmounts::default()
+            }),
+        );
+        fill(&mut form, &cores.fills);
+        assert_eq!((form.cpu.as_str(), form.gpu.as_str()), ("4", ""));
+    }
+}

@@ -1,0 +1,627 @@
+//! `/presets`: the amounts with a name that launches may ask for, and the forms that make and change one. Decides
+//! nothing.
+
+use api::presets::{NewPresetBody, PresetPatchBody, PresetView};
+use api::sessions::Resources;
+use askama::Template;
+use axum::Router;
+use axum::extract::{Form, Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use axum::routing::get;
+use rules::devices::MigProfile;
+use rules::object::Object;
+use rules::permissions::Permission;
+use rules::refusal::Refusal;
+use rules::refusals;
+use rules::units::{Bytes, CpuShare, GpuShare};
+use serde::Deserialize;
+use server::Failure;
+use server::access::Caller;
+use server::actions::presets::{self, WritableScopes};
+
+use super::authentication::PageCaller;
+use super::components::{self, Choice};
+use super::dialog::{self, DialogForm, DialogPage};
+use super::form_faults::RefusedForm;
+use super::layout::{Nav, PageLayout};
+use super::request_context::RequestContext;
+use super::table::{
+    ColumnDisplay, DataTable, EmptyTable, FilterBar, RowAction, TableCell, TableColumn, TableLine,
+    TableState,
+};
+use super::table_answer::{ListPage, answer, shorter};
+use super::table_choices::{FilterWords, filter_bar};
+use super::typed::point;
+use super::{PagesContext, gpus, launch, layout, responses};
+use crate::doors::text::{Language, Text};
+
+const PATH: &str = "/presets";
+const FILTERS: [&str; 1] = ["q"];
+/// Scopes that the form offers in a list; more are typed. Higher: the page of a site with many projects is long.
+const MAX_CHOICES: usize = 100;
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/presets.html", blocks = ["list"])]
+pub struct PresetsPage {
+    pub t: Text,
+    pub f: PageLayout,
+    /// None for those who only look.
+    pub form: Option<PresetForm>,
+    pub filter: FilterBar,
+    pub table: DataTable,
+}
+
+impl ListPage for PresetsPage {
+    fn list(&self) -> askama::Result<String> {
+        self.as_list().render()
+    }
+
+    fn stream(&self) -> Option<&str> {
+        None
+    }
+}
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/preset.html")]
+pub struct PresetPage {
+    pub t: Text,
+    pub f: PageLayout,
+    pub name: String,
+    pub scope: String,
+    pub here: String,
+    pub form: PresetForm,
+}
+
+/// The fields of a preset, as they are or as they were typed.
+pub struct PresetForm {
+    /// Where it is sent.
+    pub action: String,
+    pub typed: TypedPreset,
+    /// Empty where the scope stays, or is typed.
+    pub scopes: Vec<Choice>,
+    /// There are too many scopes for a list.
+    pub scope_typed: bool,
+    pub is_new: bool,
+}
+
+/// What a form sent.
+#[derive(Deserialize, Default, Clone)]
+#[serde(default)]
+pub struct TypedPreset {
+    pub name: String,
+    pub title: String,
+    pub title_ko: String,
+    /// `site`, `domain:NAME` or `project:DOMAIN/NAME`.
+    pub scope: String,
+    pub cpu: String,
+    pub memory: String,
+    pub shm: String,
+    pub gpu: String,
+    pub gpu_memory: String,
+    pub mig: String,
+    pub max_runtime_seconds: String,
+    pub position: String,
+    pub default: String,
+}
+
+pub(super) fn router() -> Router<PagesContext> {
+    Router::new()
+        .route("/presets", get(list).post(create))
+        .route("/presets/{id}", get(show).post(change))
+        .route("/presets/{id}/remove", get(ask_remove).post(remove))
+}
+
+fn failed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    failure: &Failure,
+) -> Response {
+    let frame = layout(console, visit, caller, Nav::Presets);
+    responses::failure(console, visit, Some(frame), failure)
+}
+
+fn title(t: Text, preset: &PresetView) -> String {
+    preset.heading(t.language == Language::Korean).to_owned()
+}
+
+fn scope_name(t: Text, preset: &PresetView) -> String {
+    match (&preset.domain, &preset.project) {
+        (Some(domain), Some(project)) => t.presets_of_project(format!("{domain}/{project}")),
+        (Some(domain), None) => t.presets_of_domain(domain.as_str()),
+        (None, _) => t.presets_of_site().to_owned(),
+    }
+}
+
+fn scope_word(preset: &PresetView) -> &'static str {
+    match (&preset.domain, &preset.project) {
+        (_, Some(_)) => "project",
+        (Some(_), None) => "domain",
+        (None, None) => "site",
+    }
+}
+
+/// `2 CPU · 16 GiB · 0.5 GPU`, only what is said.
+fn amounts(t: Text, of: &Resources) -> String {
+    let mut all = Vec::new();
+    all.extend(of.cpu.map(|cpu| t.presets_cores(cpu)));
+    all.extend(of.memory.map(|memory| components::size(memory.0)));
+    all.extend(of.gpu.map(|share| t.presets_gpus(gpus::share(share))));
+    let memory = of.gpu_memory.map(|memory| components::size(memory.0));
+    all.extend(memory.map(|memory| t.presets_gpu_memory_of(memory)));
+    all.extend(of.mig.map(|profile| profile.to_string()));
+    let shm = of.shm.map(|shm| components::size(shm.0));
+    all.extend(shm.map(|shm| t.presets_shm_of(shm)));
+    all.join(" · ")
+}
+
+/// `GET /presets`: the page, or the list alone for the page's own script.
+async fn list(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    headers: HeaderMap,
+    Query(asked): Query<Vec<(String, String)>>,
+) -> Response {
+    let place = TableState::read(PATH, &FILTERS, &asked);
+    if let Some(short) = shorter(&visit, &place, &asked) {
+        return short;
+    }
+    let typed = TypedPreset::default();
+    let page = listed(&console, &visit, &caller, &headers, &asked, typed).await;
+    answer(&console, &visit, &place, page, |failure| {
+        failed(&console, &visit, &caller, failure)
+    })
+}
+
+async fn listed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    headers: &HeaderMap,
+    asked: &[(String, String)],
+    typed: TypedPreset,
+) -> Result<PresetsPage, Failure> {
+    let t = visit.text;
+    let mut known = presets::list(&console.server, caller, None).await?;
+    let scopes = presets::scopes(&console.server, caller).await?;
+    let none = known.is_empty();
+    let columns = columns(t);
+    let mut state = TableState::read(PATH, &FILTERS, asked);
+    state.choose_columns("presets", &columns, asked, headers, visit);
+    for word in state.filter("q").to_lowercase().split_whitespace() {
+        known.retain(|preset| found(t, preset, word));
+    }
+    match state.sort.as_str() {
+        "name" => known.sort_by(|a, b| a.name.cmp(&b.name)),
+        "-name" => known.sort_by(|a, b| b.name.cmp(&a.name)),
+        _ => {}
+    }
+    let total = known.len() as u64;
+    let page = state.page_of(known);
+    let rows = page
+        .iter()
+        .map(|preset| row(visit, caller, &state, &scopes, preset));
+    let rows = rows.collect();
+    let empty = match none {
+        true => EmptyTable {
+            icon: "boxes",
+            title: t.presets_none().to_owned(),
+            lead: t.presets_none_lead().to_owned(),
+            href: String::new(),
+            go: String::new(),
+        },
+        false => EmptyTable {
+            icon: "search",
+            title: t.presets_no_match().to_owned(),
+            lead: t.sessions_no_match_lead().to_owned(),
+            href: PATH.to_owned(),
+            go: t.sessions_clear().to_owned(),
+        },
+    };
+    let words = FilterWords {
+        table: "presets",
+        path: PATH,
+        hint: t.presets_filter_hint(),
+        label: t.presets_filter(),
+        shipped: &[
+            (t.presets_view_all(), ""),
+            (t.presets_view_site(), "q=scope%3Asite"),
+        ],
+        examples: &[
+            ("half", t.filter_help_name()),
+            ("scope:project", t.presets_help_scope()),
+            ("vision", t.presets_help_place()),
+        ],
+    };
+    Ok(PresetsPage {
+        t,
+        f: layout(console, visit, caller, Nav::Presets),
+        form: presets::may_write(caller).then(|| new_form(t, &scopes, typed)),
+        filter: filter_bar(visit, headers, &state, &columns, &words),
+        table: DataTable::new(t, &state, &columns, "name", rows, total, empty),
+    })
+}
+
+fn row(
+    visit: &RequestContext,
+    caller: &Caller,
+    state: &TableState,
+    scopes: &WritableScopes,
+    preset: &PresetView,
+) -> TableLine {
+    let t = visit.text;
+    let may_change = presets::may_change(caller, preset, scopes);
+    TableLine {
+        id: format!("s-{}", preset.id),
+        mark: None,
+        cells: state
+            .columns
+            .iter()
+            .map(|key| cell(t, key, preset, may_change))
+            .collect(),
+        action: may_change.then(|| RowAction {
+            href: format!("{PATH}/{}/remove", preset.id),
+            icon: "trash-2",
+            label: t.presets_remove_of(preset.name.as_str()),
+            dialog: true,
+        }),
+    }
+}
+
+/// Whether a word of the filter finds the preset: by name, title, domain, project, or `scope:`.
+fn found(t: Text, preset: &PresetView, word: &str) -> bool {
+    let has = |text: &str| text.to_lowercase().contains(word);
+    match word.split_once(':') {
+        Some(("scope", wanted)) => scope_word(preset) == wanted,
+        Some(("name", name)) => preset.name.as_str().contains(name),
+        _ => {
+            let places = [&preset.domain, &preset.project];
+            has(preset.name.as_str())
+                || has(&title(t, preset))
+                || places.into_iter().flatten().any(|place| has(place))
+        }
+    }
+}
+
+fn columns(t: Text) -> Vec<TableColumn> {
+    vec![
+        TableColumn::new("name", t.sessions_name())
+            .sorted_by("name")
+            .class("first")
+            .display(ColumnDisplay::Fixed),
+        TableColumn::new("amounts", t.presets_amounts()).class("why"),
+        TableColumn::new("limit", t.launch_max_runtime()).class("below"),
+        TableColumn::new("scope", t.presets_scope()).class("below"),
+    ]
+}
+
+fn cell(t: Text, key: &str, preset: &PresetView, may_change: bool) -> TableCell {
+    match key {
+        "name" => {
+            let text = title(t, preset);
+            let mut notes = Vec::new();
+            if text != preset.name.as_str() {
+                notes.push(preset.name.to_string());
+            }
+            if preset.default {
+                notes.push(t.presets_is_default().to_owned());
+            }
+            let note = notes.join(" · ");
+            match may_change {
+                true => TableCell::Link {
+                    href: format!("{PATH}/{}", preset.id),
+                    text,
+                    note,
+                },
+                false => TableCell::Text { text, note },
+            }
+        }
+        "amounts" => TableCell::text(amounts(t, &preset.resources)),
+        "limit" => match preset.max_runtime_seconds {
+            Some(seconds) => TableCell::text(components::span(t, seconds)),
+            None => TableCell::Text {
+                text: String::new(),
+                note: t.launch_max_runtime_hint().to_owned(),
+            },
+        },
+        "scope" => TableCell::text(scope_name(t, preset)),
+        _ => TableCell::Empty,
+    }
+}
+
+fn new_form(t: Text, scopes: &WritableScopes, typed: TypedPreset) -> PresetForm {
+    let mut choices = Vec::new();
+    let mut put = |value: String, name: String| {
+        let is_chosen = value == typed.scope;
+        choices.push(Choice::new(&value, &name, is_chosen));
+    };
+    if scopes.site {
+        put("site".to_owned(), t.presets_of_site().to_owned());
+    }
+    for domain in &scopes.domains {
+        put(
+            format!("domain:{domain}"),
+            t.presets_of_domain(domain.as_str()),
+        );
+    }
+    for project in &scopes.projects {
+        put(
+            format!("project:{project}"),
+            t.presets_of_project(project.as_str()),
+        );
+    }
+    let scope_typed = choices.len() > MAX_CHOICES;
+    PresetForm {
+        action: PATH.to_owned(),
+        scopes: match scope_typed {
+            true => Vec::new(),
+            false => choices,
+        },
+        scope_typed,
+        typed,
+        is_new: true,
+    }
+}
+
+impl PresetForm {
+    /// Whether the folded part holds anything.
+    fn folded_open(&self) -> bool {
+        let TypedPreset {
+            shm,
+            gpu_memory,
+            mig,
+            position,
+            ..
+        } = &self.typed;
+        let folded = [shm, gpu_memory, mig];
+        folded.iter().any(|field| !field.is_empty()) || !matches!(position.as_str(), "" | "0")
+    }
+}
+
+impl TypedPreset {
+    fn of(preset: &PresetView) -> Self {
+        let of = &preset.resources;
+        Self {
+            name: preset.name.to_string(),
+            title: preset.title.clone(),
+            title_ko: preset.title_ko.clone(),
+            scope: String::new(),
+            cpu: of.cpu.map_or_else(String::new, |cpu| cpu.to_string()),
+            memory: of.memory.map_or_else(String::new, launch::typed_memory),
+            shm: of.shm.map_or_else(String::new, launch::typed_size),
+            gpu: of.gpu.map_or_else(String::new, |gpu| gpu.to_string()),
+            gpu_memory: of.gpu_memory.map_or_else(String::new, launch::typed_memory),
+            mig: of.mig.map_or_else(String::new, |mig| mig.to_string()),
+            max_runtime_seconds: preset
+                .max_runtime_seconds
+                .map_or_else(String::new, launch::typed_span),
+            position: preset.position.to_string(),
+            default: match preset.default {
+                true => "1".to_owned(),
+                false => String::new(),
+            },
+        }
+    }
+
+    /// The amounts. Errors: what cannot be read, at its field.
+    fn resources(&self) -> Result<Resources, Refusal> {
+        fn read<T>(
+            typed: &str,
+            field: &str,
+            reading: impl Fn(&str) -> Result<T, Refusal>,
+        ) -> Result<Option<T>, Refusal> {
+            match typed.trim() {
+                "" => Ok(None),
+                typed => reading(&point(typed))
+                    .map(Some)
+                    .map_err(|refusal| refusal.at(format!("/resources/{field}"))),
+            }
+        }
+        Ok(Resources {
+            cpu: read(&self.cpu, "cpu", CpuShare::parse)?,
+            memory: read(&self.memory, "memory", launch::memory)?,
+            shm: read(&self.shm, "shm", Bytes::parse)?,
+            gpu: read(&self.gpu, "gpu", GpuShare::parse)?,
+            gpu_memory: read(&self.gpu_memory, "gpu_memory", launch::memory)?,
+            mig: read(&self.mig, "mig", MigProfile::parse)?,
+        })
+    }
+
+    fn limit(&self) -> Result<Option<u64>, Refusal> {
+        launch::span(&self.max_runtime_seconds)
+            .map_err(|refusal| refusal.at("/max_runtime_seconds"))
+    }
+
+    fn number(&self) -> Result<u32, Refusal> {
+        match self.position.trim() {
+            "" => Ok(0),
+            typed => typed.parse().map_err(|_| {
+                refusals::preset_position(rules::preset::MAX_PRESET_POSITION).at("/position")
+            }),
+        }
+    }
+
+    fn body(&self) -> Result<NewPresetBody, Refusal> {
+        let of = |kind: &str| self.scope.trim().strip_prefix(kind).map(str::to_owned);
+        Ok(NewPresetBody {
+            name: self.name.clone(),
+            title: Some(self.title.clone()),
+            title_ko: Some(self.title_ko.clone()),
+            resources: self.resources()?,
+            max_runtime_seconds: self.limit()?,
+            domain: of("domain:"),
+            project: of("project:"),
+            position: self.number()?,
+            default: !self.default.is_empty(),
+        })
+    }
+
+    fn patch(&self) -> Result<PresetPatchBody, Refusal> {
+        Ok(PresetPatchBody {
+            name: Some(self.name.clone()),
+            title: Some(self.title.clone()),
+            title_ko: Some(self.title_ko.clone()),
+            resources: Some(Object(self.resources()?)),
+            max_runtime_seconds: Some(self.limit()?),
+            position: Some(self.number()?),
+            default: Some(!self.default.is_empty()),
+        })
+    }
+}
+
+/// The field of the form that a place in the request is about: the scope is one field here.
+fn refused(visit: &RequestContext, action: &str, refusal: Refusal) -> (RefusedForm, Refusal) {
+    let scope = matches!(refusal.pointer.as_deref(), Some("/domain" | "/project"));
+    let empty = refusal.pointer.as_deref() == Some("/resources");
+    let refusal = match (scope, empty) {
+        (true, _) => refusal.at("/scope"),
+        (_, true) => refusal.at("/cpu"),
+        _ => refusal,
+    };
+    let form = RefusedForm::new(visit.text, action, &refusal).otherwise_at("name");
+    (form, refusal)
+}
+
+async fn create(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    headers: HeaderMap,
+    Form(sent): Form<TypedPreset>,
+) -> Response {
+    let made = async { presets::create(&console.server, &caller, sent.body()?, None).await };
+    let refusal = match made.await {
+        Ok(made) => return responses::see_with(PATH, "preset-added", made.value.name.as_str()),
+        Err(Failure::Refusal(refusal)) if presets::may_write(&caller) => refusal,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let (form, refusal) = refused(&visit, PATH, refusal);
+    let visit = visit.refusing(form);
+    match listed(&console, &visit, &caller, &headers, &[], sent).await {
+        Ok(page) => responses::page(&console, &visit, responses::status(&refusal), &page),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// One that the caller may change.
+async fn own(console: &PagesContext, caller: &Caller, id: &str) -> Result<PresetView, Failure> {
+    let one = presets::get(&console.server, caller, id).await?;
+    let scopes = presets::scopes(&console.server, caller).await?;
+    match presets::may_change(caller, &one, &scopes) {
+        true => Ok(one),
+        false => {
+            let word = Permission::ProjectsWrite.word();
+            Err(refusals::role_permission_missing(word).into())
+        }
+    }
+}
+
+fn page(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    one: &PresetView,
+    typed: TypedPreset,
+) -> PresetPage {
+    let t = visit.text;
+    let here = format!("{PATH}/{}", one.id);
+    PresetPage {
+        t,
+        f: layout(console, visit, caller, Nav::Presets),
+        name: one.name.to_string(),
+        scope: scope_name(t, one),
+        form: PresetForm {
+            action: here.clone(),
+            typed,
+            scopes: Vec::new(),
+            scope_typed: false,
+            is_new: false,
+        },
+        here,
+    }
+}
+
+async fn show(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    match own(&console, &caller, &id).await {
+        Ok(one) => {
+            let page = page(&console, &visit, &caller, &one, TypedPreset::of(&one));
+            responses::page(&console, &visit, StatusCode::OK, &page)
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+async fn change(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(sent): Form<TypedPreset>,
+) -> Response {
+    let one = match own(&console, &caller, &id).await {
+        Ok(one) => one,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let changed = async {
+        let patch = sent.patch()?;
+        presets::change(&console.server, &caller, &id, patch, None).await
+    };
+    match changed.await {
+        Ok(changed) => responses::see_with(PATH, "preset-changed", changed.name.as_str()),
+        Err(Failure::Refusal(refusal)) => {
+            let (form, refusal) = refused(&visit, &format!("{PATH}/{}", one.id), refusal);
+            let visit = visit.refusing(form);
+            let page = page(&console, &visit, &caller, &one, sent);
+            responses::page(&console, &visit, responses::status(&refusal), &page)
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+async fn ask_remove(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    let t = visit.text;
+    let one = match own(&console, &caller, &id).await {
+        Ok(one) => one,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let frame = layout(&console, &visit, &caller, Nav::Presets);
+    let title = t.presets_remove_title(one.name.as_str());
+    let mut page = DialogPage::titled(frame, PATH.to_owned(), title, t.presets_remove_lead());
+    page.items = vec![format!(
+        "{} · {}",
+        amounts(t, &one.resources),
+        scope_name(t, &one)
+    )];
+    page.form = Some(DialogForm {
+        action: format!("{PATH}/{}/remove", one.id),
+        fields: Vec::new(),
+        icon: "trash-2",
+        go: t.presets_remove().to_owned(),
+        force: None,
+    });
+    dialog::answer(&console, &visit, Nav::Presets, page)
+}
+
+async fn remove(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    match presets::remove(&console.server, &caller, &id).await {
+        Ok(()) => responses::see_with(PATH, "preset-removed", ""),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
