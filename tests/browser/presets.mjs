@@ -1,12 +1,12 @@
-// Presets are made in the page, stand on the launch form with the scheduler's word beside each, and fill its fields, with
-// script and without; more than eight of them are a list.
+// Presets are made in the page, stand on the launch form and fill its fields, with script and without; more than eight of
+// them are a list.
 //
-// Promise (Installation and console): Presets stand on the launch form with whether they would start now, and fill it.
+// Promise (Installation and console): Presets stand on the launch form and fill it, with script and without.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { launch, listen, overflow, violations } from "./lib/browser.mjs";
-import { openWith, setUp } from "./lib/house.mjs";
+import { openWith, setUp, until } from "./lib/house.mjs";
 
 let browser;
 let house;
@@ -69,8 +69,8 @@ test("a preset is made, changed and removed in the page", async () => {
   await context.close();
 });
 
-test("a preset says whether it would start, and fills the form", async () => {
-  house.command("preset", "add", "huge", "--cpu", "9999", "--mem", "1g");
+test("a preset fills the form, and what is launched with it says so", async () => {
+  house.command("preset", "add", "cards", "--cpu", "1", "--mem", "1g", "--gpu", "2");
   house.command("preset", "add", "other", "--cpu", "0.2", "--mem", "128m", "--shm", "32m");
   const context = await browser.newContext({ storageState: state, locale: "en-US" });
   const page = await context.newPage();
@@ -81,8 +81,7 @@ test("a preset says whether it would start, and fills the form", async () => {
   assert.equal(await page.inputValue("#max_runtime"), "10m");
   const chip = (name) => page.locator("#sizes .chip", { hasText: name });
   assert.equal(await chip("Tiny one").getAttribute("aria-pressed"), "true");
-  assert.match(await chip("Tiny one").innerText(), /now/);
-  assert.match(await chip("huge").innerText(), /too large/);
+  assert.match(await chip("Tiny one").innerText(), /0\.1 CPU · 64 MiB · 10 min/);
   assert.deepEqual(await violations(page), []);
   await chip("other").click();
   assert.equal(await page.inputValue("#cpu"), "0.2");
@@ -95,6 +94,14 @@ test("a preset says whether it would start, and fills the form", async () => {
   // A link opens the form with a preset.
   await page.goto(`${house.origin}/sessions/new?preset=other`);
   assert.equal(await page.inputValue("#cpu"), "0.2");
+  // This machine has no GPU: the form shows no field of one, and still launches nothing without what was picked.
+  await chip("cards").click();
+  await until(() => "the preview says so", async () => /GPU/.test(await page.locator("#preview .verdict").innerText()));
+  await page.goto(`${house.origin}/sessions/new?preset=other`);
+  await page.fill("#name", "labelled");
+  await page.click("#preview button[value=launch]");
+  await page.waitForURL(/sessions\/0/);
+  assert.equal(JSON.parse(house.command("session", "get", "labelled", "-o", "json")).labels.preset, "other");
   assert.deepEqual(complaints, []);
   await context.close();
   const plain = await browser.newContext({ storageState: state, locale: "en-US", javaScriptEnabled: false });
@@ -129,6 +136,14 @@ test("many presets are a list, on a phone, in Korean and in the dark too", async
   await still.click("button[value=size]");
   assert.equal(await still.inputValue("#cpu"), "0.3");
   assert.equal(await still.inputValue("#size"), "size-30");
+  // Picked and not filled in: the form comes back with its amounts, and nothing is launched yet.
+  await still.selectOption("#size", "size-40");
+  await still.fill("#name", "listed");
+  await still.click("button[value=launch]");
+  assert.equal(await still.inputValue("#cpu"), "0.4");
+  await still.click("button[value=launch]");
+  await still.waitForURL(/sessions\/0/);
+  assert.equal(JSON.parse(house.command("session", "get", "listed", "-o", "json")).labels.preset, "size-40");
   await plain.close();
   const phone = { viewport: { width: 390, height: 844 }, locale: "ko-KR", colorScheme: "dark" };
   const small = await browser.newContext({ storageState: state, ...phone });

@@ -379,7 +379,7 @@ pub(super) const PRESETS: &[Column<PresetView>] = &[
     }),
     column("KOREAN", 9, |r, _| dash(&r.title_ko)),
     column("POSITION", 9, |r, _| r.position.to_string()),
-    column("ID", 9, |r, _| r.id.to_string()),
+    column("ID", 2, |r, _| r.id.to_string()),
 ];
 
 pub(super) const ANNOUNCEMENTS: &[Column<AnnouncementView>] = &[

@@ -43,7 +43,8 @@ use super::{PagesContext, gpus, images, layout, live as stream, responses};
 use crate::doors::text::{Text, codes};
 
 pub use card::{GpuPicker, NamedShare, PartitionChoice, gib, worth};
-pub use sizes::{NamedSize, SizeOutlook, SizePicker};
+pub use sizes::{NamedSize, SizePicker};
+use sizes::PickedSize;
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/launch.html", blocks = ["preview", "sizes"])]
@@ -90,6 +91,10 @@ pub struct LaunchFields {
     pub labels: String,
     /// Whether the folded part holds anything.
     pub advanced: bool,
+    /// What is asked of GPUs, for where the card has no field of it.
+    pub gpu: String,
+    pub gpu_memory: String,
+    pub mig: String,
 }
 
 pub struct RecentLaunch {
@@ -171,6 +176,26 @@ pub struct LaunchQuery {
     form: LaunchForm,
 }
 
+impl LaunchPage {
+    fn has_share(&self) -> bool {
+        self.card.as_ref().is_some_and(|card| card.share.is_some())
+    }
+
+    fn has_partitions(&self) -> bool {
+        let card = self.card.as_ref();
+        card.is_some_and(|card| !card.partitions.is_empty())
+    }
+
+    /// Whether the form carries the field and shows none: this machine has no such device.
+    fn hides(&self, field: &str) -> bool {
+        match field {
+            "gpu" | "gpu_memory" => !self.has_share(),
+            "mig" => !self.has_partitions(),
+            _ => false,
+        }
+    }
+}
+
 impl LaunchForm {
     /// The form as a link or a preset fills it; what is left out is as on a new form.
     fn filled(self) -> Self {
@@ -213,7 +238,7 @@ pub async fn show(
         duplicated(&console, &visit, &caller, &asked.from).await
     };
     let opened = match sent {
-        Ok((sent, changed)) => page(&console, &visit, &caller, sent, None, LaunchPart::Whole)
+        Ok((sent, changed)) => page(&console, &visit, &caller, sent, None)
             .await
             .map(|page| LaunchPage { changed, ..page }),
         Err(failure) => Err(failure),
@@ -238,7 +263,12 @@ async fn begun(
     let t = visit.text;
     match named.is_empty() {
         true => sizes::begin(console, caller, t, &mut form).await?,
-        false => sizes::apply(console, caller, t, &[], &mut form, &named).await?,
+        false => {
+            let picked = sizes::apply(console, caller, t, &[], &mut form, &named).await?;
+            if picked == PickedSize::Unknown {
+                sizes::begin(console, caller, t, &mut form).await?;
+            }
+        }
     }
     Ok(form.filled())
 }
@@ -283,14 +313,14 @@ fn more_memory(limit: Bytes, most: Bytes) -> Option<Bytes> {
     (more > limit).then_some(more)
 }
 
-/// `POST /sessions/new/sizes`: the sizes alone, those of another project or with a newer word of the scheduler's.
+/// `POST /sessions/new/sizes`: the sizes alone, those of another project.
 pub async fn resize(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
     Form(sent): Form<LaunchForm>,
 ) -> Response {
-    match page(&console, &visit, &caller, sent, None, LaunchPart::Whole).await {
+    match page(&console, &visit, &caller, sent, None).await {
         Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page.as_sizes()),
         Err(failure) => {
             let frame = layout(&console, &visit, &caller, Nav::Launch);
@@ -306,7 +336,7 @@ pub async fn preview(
     PageCaller(caller): PageCaller,
     Form(sent): Form<LaunchForm>,
 ) -> Response {
-    match page(&console, &visit, &caller, sent, None, LaunchPart::Preview).await {
+    match page(&console, &visit, &caller, sent, None).await {
         Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page.as_preview()),
         Err(failure) => {
             let frame = layout(&console, &visit, &caller, Nav::Launch);
@@ -320,8 +350,6 @@ pub async fn preview(
 #[serde(default)]
 pub struct LaunchLiveQuery {
     mark: String,
-    /// Not empty: the sizes say whether they would start now.
-    sizes: String,
 }
 
 /// `GET /sessions/new/live`: has the page ask for its preview again whenever the queue or the room changes.
@@ -333,7 +361,6 @@ pub async fn live(
 ) -> Response {
     let (shared, request, reader) = (console.clone(), visit.clone(), caller.clone());
     let known = Arc::new((seen.mark, AtomicBool::new(true)));
-    let sizes = !seen.sizes.is_empty();
     stream::stream(&shared, &request, &reader, move || {
         let (console, caller, known) = (console.clone(), caller.clone(), Arc::clone(&known));
         async move {
@@ -350,17 +377,10 @@ pub async fn live(
                      hx-swap=\"innerMorph\" hx-trigger=\"load\" hx-sync=\"#launch:replace\""
                 }
             };
-            let ask_sizes = match same || !sizes {
-                true => "",
-                false => {
-                    " hx-post=\"/sessions/new/sizes\" hx-include=\"#launch\" hx-target=\"#sizes\" \
-                     hx-swap=\"innerMorph\" hx-trigger=\"load\" hx-sync=\"#sizes:replace\""
-                }
-            };
             let id = if same { "q" } else { mark.as_str() };
             Some(vec![(
                 "queue-mark",
-                format!("<span id=\"q-{id}\"{ask}></span><span id=\"z-{id}\"{ask_sizes}></span>"),
+                format!("<span id=\"q-{id}\"{ask}></span>"),
             )])
         }
     })
@@ -373,24 +393,33 @@ pub async fn submit(
     PageCaller(caller): PageCaller,
     Form(mut sent): Form<LaunchForm>,
 ) -> Response {
-    let picked = match sent.act.as_str() {
-        "size" => std::mem::take(&mut sent.size),
-        _ => std::mem::take(&mut sent.preset),
-    };
+    // A chip sends `preset`, a list `size`. Without script one of a list may be picked and not yet filled in: then the
+    // form comes back with its amounts, and nothing is launched that nobody saw.
+    let chip = std::mem::take(&mut sent.preset);
+    let listed = std::mem::take(&mut sent.size);
+    let picked = if chip.is_empty() { &listed } else { &chip };
     if !picked.is_empty() {
         let machines = sessions::overview(&console.server, &caller)
             .await
             .map(|seen| seen.machines)
             .unwrap_or_default();
         let t = visit.text;
-        let applied = sizes::apply(&console, &caller, t, &machines, &mut sent, &picked).await;
-        return match applied {
-            Ok(()) => form(&console, &visit, &caller, sent, StatusCode::OK, None).await,
+        match sizes::apply(&console, &caller, t, &machines, &mut sent, picked).await {
+            Ok(PickedSize::Held) if chip.is_empty() && sent.act == "launch" => {}
+            Ok(PickedSize::Held | PickedSize::Filled) => {
+                return form(&console, &visit, &caller, sent, StatusCode::OK, None).await;
+            }
+            Ok(PickedSize::Unknown) => {
+                let shown = picked.chars().take(80).flat_map(char::escape_debug);
+                let refusal = refusals::preset_unknown(&shown.collect::<String>());
+                let status = responses::status(&refusal);
+                return refused(&console, &visit, &caller, sent, status, refusal).await;
+            }
             Err(failure) => {
                 let frame = layout(&console, &visit, &caller, Nav::Launch);
-                responses::failure(&console, &visit, Some(frame), &failure)
+                return responses::failure(&console, &visit, Some(frame), &failure);
             }
-        };
+        }
     }
     if !sent.share.is_empty() {
         sent.gpu = match std::mem::take(&mut sent.share) {
@@ -402,11 +431,18 @@ pub async fn submit(
     if matches!(sent.act.as_str(), "check" | "size") {
         return form(&console, &visit, &caller, sent, StatusCode::OK, None).await;
     }
-    let launched = match understand(&visit, &sent) {
-        Ok(request) => sessions::launch(&console.server, &caller, request, None).await,
-        Err(refusal) => Err(refusal.into()),
+    let launched = async {
+        let mut request = understand(&visit, &sent)?;
+        // As the API does for a launch that names its preset, where there is room for a label more.
+        if let Some(preset) = sizes::held(&console, &caller, visit.text, &sent).await?
+            && request.labels.len() < rules::session::MAX_LABELS
+        {
+            let label = request.labels.entry("preset".to_owned());
+            label.or_insert(preset);
+        }
+        sessions::launch(&console.server, &caller, request, None).await
     };
-    match launched {
+    match launched.await {
         Ok(launched) => match &launched.sessions[..] {
             [one] => responses::see_with(
                 &format!("/sessions/{}", one.id),
@@ -434,7 +470,7 @@ async fn form(
     status: StatusCode,
     refusal: Option<Refusal>,
 ) -> Response {
-    match page(console, visit, caller, sent, refusal, LaunchPart::Whole).await {
+    match page(console, visit, caller, sent, refusal).await {
         Ok(page) => responses::page(console, visit, status, &page),
         Err(failure) => {
             let frame = layout(console, visit, caller, Nav::Launch);
@@ -453,20 +489,12 @@ async fn refused(
     refusal: Refusal,
 ) -> Response {
     let faults = faults(visit.text, &refusal);
-    match page(
-        console,
-        visit,
-        caller,
-        sent,
-        Some(refusal),
-        LaunchPart::Whole,
-    )
-    .await
-    {
+    match page(console, visit, caller, sent, Some(refusal)).await {
         Ok(page) => {
-            // On top stands only what names no field.
+            // On top stands only what names no field that is there.
+            let hidden = faults.iter().any(|fault| page.hides(&fault.field));
             let page = LaunchPage {
-                alert: page.alert.filter(|_| faults.is_empty()),
+                alert: page.alert.clone().filter(|_| faults.is_empty() || hidden),
                 ..page
             };
             let form = RefusedForm::with_faults("/sessions/new", faults);
@@ -743,21 +771,12 @@ async fn projects(
     Ok(choices)
 }
 
-/// How much of the page is asked for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum LaunchPart {
-    Whole,
-    /// Without the sizes: each of them costs a decision of the scheduler.
-    Preview,
-}
-
 async fn page(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
     sent: LaunchForm,
     refusal: Option<Refusal>,
-    part: LaunchPart,
 ) -> Result<LaunchPage, Failure> {
     let t = visit.text;
     // Before everything else: what changes meanwhile is asked for again.
@@ -775,13 +794,7 @@ async fn page(
         devices: &devices.items,
     };
     let preview = answered(console, visit, caller, &there, &understood, &sent).await?;
-    let sizes = match part {
-        LaunchPart::Preview => SizePicker::default(),
-        LaunchPart::Whole => {
-            let base = understood.clone().unwrap_or_default();
-            sizes::picker(console, caller, t, &seen.machines, &sent, &base).await?
-        }
-    };
+    let sizes = sizes::picker(console, caller, t, &seen.machines, &sent).await?;
     let newest = ListQuery {
         limit: Some(RECENT),
         scope: Some("mine".into()),
@@ -824,10 +837,7 @@ async fn page(
                 + counts.stopping
                 + counts.pending,
             waiting: counts.pending,
-            live: Some(match sizes.are_presets && !sizes.is_list {
-                true => format!("/sessions/new/live?mark={mark:x}&sizes=1"),
-                false => format!("/sessions/new/live?mark={mark:x}"),
-            }),
+            live: Some(format!("/sessions/new/live?mark={mark:x}")),
             ..layout(console, visit, caller, Nav::Launch)
         },
         alert: refusal
@@ -875,6 +885,9 @@ async fn page(
             after: sent.after,
             env: sent.env,
             labels: sent.labels,
+            gpu: sent.gpu,
+            gpu_memory: sent.gpu_memory,
+            mig: sent.mig,
         },
         preview,
         typed_faults,

@@ -103,6 +103,8 @@ pub struct TypedPreset {
     pub max_runtime_seconds: String,
     pub position: String,
     pub default: String,
+    /// Of the row that the form shows; empty for a new one.
+    pub generation: String,
 }
 
 pub(super) fn router() -> Router<PagesContext> {
@@ -402,6 +404,7 @@ impl TypedPreset {
                 true => "1".to_owned(),
                 false => String::new(),
             },
+            generation: preset.generation.to_string(),
         }
     }
 
@@ -443,16 +446,31 @@ impl TypedPreset {
         }
     }
 
+    /// The domain or the project of the scope; neither for the site.
+    ///
+    /// Errors: `preset.scope-invalid` for anything else, so that no slip makes one of the whole site.
+    fn place(&self) -> Result<(Option<String>, Option<String>), Refusal> {
+        let scope = self.scope.trim();
+        let (kind, name) = scope.split_once(':').unwrap_or((scope, ""));
+        let name = name.trim();
+        match (kind.trim(), name.is_empty()) {
+            ("site", true) => Ok((None, None)),
+            ("domain", false) => Ok((Some(name.to_owned()), None)),
+            ("project", false) => Ok((None, Some(name.to_owned()))),
+            _ => Err(refusals::preset_scope_invalid().at("/scope")),
+        }
+    }
+
     fn body(&self) -> Result<NewPresetBody, Refusal> {
-        let of = |kind: &str| self.scope.trim().strip_prefix(kind).map(str::to_owned);
+        let (domain, project) = self.place()?;
         Ok(NewPresetBody {
             name: self.name.clone(),
             title: Some(self.title.clone()),
             title_ko: Some(self.title_ko.clone()),
             resources: self.resources()?,
             max_runtime_seconds: self.limit()?,
-            domain: of("domain:"),
-            project: of("project:"),
+            domain,
+            project,
             position: self.number()?,
             default: !self.default.is_empty(),
         })
@@ -571,7 +589,8 @@ async fn change(
     };
     let changed = async {
         let patch = sent.patch()?;
-        presets::change(&console.server, &caller, &id, patch, None).await
+        let shown = sent.generation.parse().ok();
+        presets::change(&console.server, &caller, &id, patch, shown).await
     };
     match changed.await {
         Ok(changed) => responses::see_with(PATH, "preset-changed", changed.name.as_str()),

@@ -9,7 +9,8 @@ use rules::preset::{Preset, PresetScope, in_order, preset_title};
 use rules::refusal::Refusal;
 use rules::refusals;
 
-use super::tenancy::{find_domain, find_project, project_for_launch};
+use super::sessions::project_of_launch;
+use super::tenancy::{find_domain, find_project};
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
 use crate::access::Caller;
 use crate::catalog::events::NewEvent;
@@ -42,26 +43,24 @@ pub async fn list(
     })
 }
 
-/// The presets that a launch of the caller's in the project may name, in the order in which they are shown; their first
-/// project where none is named. Empty where they cannot launch there.
+/// The presets that a launch of the caller's in the project may name, in the order in which they are shown; the first
+/// project of whoever the launch is for where none is named. Empty where nobody can launch there.
 pub async fn for_launch(
     server: &Server,
     caller: &Caller,
-    project: Option<&str>,
+    project: &str,
+    owner: &str,
 ) -> Result<Vec<PresetView>, Failure> {
     allowed(caller, Permission::SessionsWrite)?;
     let now = server.clock().now();
     server
         .catalog()
-        .read_now("list presets of a launch", |view| match project_for_launch(
-            view,
-            &caller.subject,
-            project,
-            now,
-        ) {
-            Ok((domain, project)) => Ok(ordered(view.presets_for(domain, project)?)),
-            Err(Failure::Refusal(_)) => Ok(Vec::new()),
-            Err(fault) => Err(fault),
+        .read_now("list presets of a launch", |view| {
+            match project_of_launch(view, caller, Some(owner), Some(project.to_owned()), now) {
+                Ok((domain, project)) => Ok(ordered(view.presets_for(domain, project)?)),
+                Err(Failure::Refusal(_)) => Ok(Vec::new()),
+                Err(fault) => Err(fault),
+            }
         })
 }
 
@@ -271,11 +270,26 @@ fn seen(view: &ReadTransaction<'_>, caller: &Caller) -> Result<Vec<PresetRecord>
 
 /// The preset that is meant among those that the caller sees.
 fn find(view: &ReadTransaction<'_>, caller: &Caller, which: &str) -> Result<PresetRecord, Failure> {
-    let meant = |one: &PresetRecord| match which.parse::<PresetId>() {
-        Ok(id) => one.preset.id == id,
-        Err(_) => one.preset.name.as_str() == which,
-    };
-    let mut found = seen(view, caller)?.into_iter().filter(meant);
+    one_of(called(view, caller, which)?)
+}
+
+/// Those that the caller sees of this id or name.
+fn called(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    which: &str,
+) -> Result<Vec<PresetRecord>, Failure> {
+    let id = which.parse::<PresetId>().ok();
+    let mut found = seen(view, caller)?;
+    found.retain(|one| match id {
+        Some(id) => one.preset.id == id,
+        None => one.preset.name.as_str() == which,
+    });
+    Ok(found)
+}
+
+fn one_of(found: Vec<PresetRecord>) -> Result<PresetRecord, Failure> {
+    let mut found = found.into_iter();
     match (found.next(), found.next()) {
         (None, _) => Err(refusals::preset_not_found().into()),
         (Some(one), None) => Ok(one),
@@ -288,12 +302,17 @@ fn find_to_change(
     caller: &Caller,
     which: &str,
 ) -> Result<PresetRecord, Failure> {
-    let found = find(view, caller, which)?;
-    may(
-        &caller.subject,
-        Permission::ProjectsWrite,
-        &found.preset.scope.scope(),
-    )?;
+    let writes = |one: &PresetRecord| {
+        let scope = one.preset.scope.scope();
+        may(&caller.subject, Permission::ProjectsWrite, &scope)
+    };
+    let mut found = called(view, caller, which)?;
+    // Of several with one name those are not meant that the caller may not write.
+    if found.len() > 1 && found.iter().any(|one| writes(one).is_ok()) {
+        found.retain(|one| writes(one).is_ok());
+    }
+    let found = one_of(found)?;
+    writes(&found)?;
     Ok(found)
 }
 

@@ -37,7 +37,7 @@ pub use change::{
     set_time_limit, stop,
 };
 pub use launch::{Launched, duplicate, launch, preview};
-pub(crate) use launch::{effective_limits, limits_of_user};
+pub(crate) use launch::{effective_limits, limits_of_user, project_of_launch};
 pub use overview::{
     HeldSlice, MenuCounts, NodeOverview, Overview, OwnUsage, StateCounts, menu_counts, overview,
     samples,

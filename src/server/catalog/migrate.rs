@@ -39,7 +39,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("migrations/0028_allowances.sql"),
     include_str!("migrations/0029_announcements.sql"),
     include_str!("migrations/0030_live_sessions.sql"),
-    include_str!("migrations/0033_presets.sql"),
+    include_str!("migrations/0031_presets.sql"),
 ];
 
 /// Marks the file as a catalog of ours: "frdl".

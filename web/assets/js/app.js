@@ -190,8 +190,9 @@ if (launch) {
   const take = (size) => {
     for (const [name, value] of Object.entries(JSON.parse(size ?? "{}"))) {
       const field = launch.elements.namedItem(name);
-      if (field instanceof RadioNodeList) field.value = value;
-      else fill(name, value);
+      if (!(field instanceof RadioNodeList)) fill(name, value);
+      // A partition that is not offered is none: what was chosen before is not meant.
+      else for (const one of field) one.checked = one.value === value;
     }
     chips();
     launch.dispatchEvent(new Event("change"));

@@ -1,23 +1,21 @@
 //! Sizes with a name on the launch form: the presets of the project, or three usual ones and half of the largest machine
-//! where there are none. Beside each preset stands whether it would start now, as the scheduler says. Decides nothing.
+//! where there are none. Whether one would start now says the preview beside the form. Decides nothing.
 
 use api::presets::PresetView;
-use api::sessions::{LaunchRequest, Resources};
-use rules::placement::Verdict;
-use rules::refusal::{Refusal, RefusalKind};
+use api::sessions::Resources;
 use rules::units::Bytes;
 use serde_json::{Map, Value};
 use server::Failure;
 use server::access::Caller;
 use server::actions::presets;
-use server::actions::sessions::{self, NodeOverview};
+use server::actions::sessions::NodeOverview;
 
 use super::super::{PagesContext, components, gpus};
-use super::{LaunchForm, typed_memory, typed_size, typed_span, with_command};
+use super::{LaunchForm, typed_memory, typed_size, typed_span};
 use crate::doors::text::{Language, Text};
 
-/// Sizes that stand side by side; of more, one is picked from a list. Higher: the row of a phone is a page, and each of
-/// them costs a decision of the scheduler. Lower: a usual set needs a click more.
+/// Sizes that stand side by side; of more, one is picked from a list. Higher: the row of a phone is a page. Lower: a
+/// usual set needs a click more.
 const MOST_CHIPS: usize = 8;
 
 /// The sizes of a form.
@@ -26,8 +24,6 @@ pub struct SizePicker {
     pub sizes: Vec<NamedSize>,
     /// There are too many of them to stand side by side.
     pub is_list: bool,
-    /// They are presets, whose outlook changes with the queue.
-    pub are_presets: bool,
 }
 
 /// A size with a name.
@@ -38,13 +34,6 @@ pub struct NamedSize {
     /// The fields that it fills, as the page's script takes them.
     pub fill: String,
     pub chosen: bool,
-    pub outlook: Option<SizeOutlook>,
-}
-
-/// Whether a size would start now: tone of the word, and the word.
-pub struct SizeOutlook {
-    pub tone: &'static str,
-    pub word: &'static str,
 }
 
 /// The fields of the form that a size fills, with what it puts there.
@@ -56,11 +45,28 @@ struct OfferedSize {
     name: String,
     note: String,
     fills: Filling,
-    /// None for a usual size.
-    preset: Option<PresetView>,
+    is_preset: bool,
 }
 
-/// Puts the size that is called `value` into the form. Leaves it as it is where there is none.
+impl OfferedSize {
+    /// Whether the form holds what this size would put there.
+    fn is_held(&self, form: &LaunchForm) -> bool {
+        let mut fills = self.fills.iter();
+        fills.all(|(name, text)| same(field(form, name), text))
+    }
+}
+
+/// What became of a size that was picked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PickedSize {
+    /// There is none of this name: the form is as it was.
+    Unknown,
+    /// The form held it already.
+    Held,
+    Filled,
+}
+
+/// Puts the size that is called `value` into the form, where the form does not hold it yet.
 pub(super) async fn apply(
     console: &PagesContext,
     caller: &Caller,
@@ -68,12 +74,28 @@ pub(super) async fn apply(
     machines: &[NodeOverview],
     sent: &mut LaunchForm,
     value: &str,
-) -> Result<(), Failure> {
+) -> Result<PickedSize, Failure> {
     let all = named(console, caller, t, machines, sent).await?;
-    if let Some(size) = all.iter().find(|one| one.value == value) {
-        fill(sent, &size.fills);
-    }
-    Ok(())
+    Ok(match all.iter().find(|one| one.value == value) {
+        None => PickedSize::Unknown,
+        Some(size) if size.is_held(sent) => PickedSize::Held,
+        Some(size) => {
+            fill(sent, &size.fills);
+            PickedSize::Filled
+        }
+    })
+}
+
+/// The name of the preset whose amounts the form holds: of several the first. None where it holds those of none.
+pub(super) async fn held(
+    console: &PagesContext,
+    caller: &Caller,
+    t: Text,
+    sent: &LaunchForm,
+) -> Result<Option<String>, Failure> {
+    let all = named(console, caller, t, &[], sent).await?.into_iter();
+    let mut held = all.filter(|one| one.is_preset && one.is_held(sent));
+    Ok(held.next().map(|one| one.value))
 }
 
 /// Puts the default of the project into a form that asks for nothing yet.
@@ -95,51 +117,39 @@ pub(super) async fn begin(
     if amounts.into_iter().any(|field| !field.trim().is_empty()) {
         return Ok(());
     }
-    let all = presets::for_launch(&console.server, caller, Some(&sent.project)).await?;
+    let all = presets::for_launch(&console.server, caller, &sent.project, &sent.owner).await?;
     if let Some(preset) = all.into_iter().find(|preset| preset.default) {
         fill(sent, &of_preset(t, preset).fills);
     }
     Ok(())
 }
 
-/// The sizes of the form; with the scheduler's word beside each where they are few.
+/// The sizes of the form.
 pub(super) async fn picker(
     console: &PagesContext,
     caller: &Caller,
     t: Text,
     machines: &[NodeOverview],
     sent: &LaunchForm,
-    base: &LaunchRequest,
 ) -> Result<SizePicker, Failure> {
     let all = named(console, caller, t, machines, sent).await?;
     let is_list = all.len() > MOST_CHIPS;
-    let are_presets = all.iter().any(|one| one.preset.is_some());
-    let mut sizes = Vec::with_capacity(all.len());
-    for one in all {
-        let outlook = match &one.preset {
-            Some(preset) if !is_list => outlook(console, caller, t, base, preset).await?,
-            _ => None,
-        };
+    let sizes = all.into_iter().map(|one| {
         let filling = one.fills.iter().map(|(field, text)| {
             let text: Value = text.clone().into();
             ((*field).to_owned(), text)
         });
-        sizes.push(NamedSize {
-            chosen: one
-                .fills
-                .iter()
-                .all(|(name, text)| same(field(sent, name), text)),
+        NamedSize {
             fill: Value::Object(filling.collect::<Map<_, _>>()).to_string(),
+            chosen: one.is_held(sent),
             value: one.value,
             name: one.name,
             note: one.note,
-            outlook,
-        });
-    }
+        }
+    });
     Ok(SizePicker {
-        sizes,
+        sizes: sizes.collect(),
         is_list,
-        are_presets,
     })
 }
 
@@ -150,7 +160,7 @@ async fn named(
     machines: &[NodeOverview],
     sent: &LaunchForm,
 ) -> Result<Vec<OfferedSize>, Failure> {
-    let presets = presets::for_launch(&console.server, caller, Some(&sent.project)).await?;
+    let presets = presets::for_launch(&console.server, caller, &sent.project, &sent.owner).await?;
     Ok(match presets.is_empty() {
         true => usual(t, machines),
         false => presets.into_iter().map(|one| of_preset(t, one)).collect(),
@@ -168,10 +178,15 @@ fn of_preset(t: Text, preset: PresetView) -> OfferedSize {
         mig,
     } = preset.resources;
     let mut note = Vec::new();
-    note.extend(cpu.map(|cpu| format!("{cpu} CPU")));
+    note.extend(cpu.map(|cpu| t.presets_cores(cpu)));
     note.extend(memory.map(|memory| components::size(memory.0)));
-    note.extend(gpu.map(|share| format!("{} GPU", gpus::share(share))));
+    note.extend(gpu.map(|share| t.presets_gpus(gpus::share(share))));
+    let memory_of_gpu = gpu_memory.map(|memory| components::size(memory.0));
+    note.extend(memory_of_gpu.map(|memory| t.presets_gpu_memory_of(memory)));
     note.extend(mig.map(|profile| profile.to_string()));
+    note.extend(shm.map(|shm| t.presets_shm_of(components::size(shm.0))));
+    let limit = preset.max_runtime_seconds;
+    note.extend(limit.map(|seconds| components::span(t, seconds)));
     let mut fills = Filling::new();
     // A size without a GPU asks for none; cores and memory that it says nothing of stay as they are typed.
     fills.extend(cpu.map(|cpu| ("cpu", cpu.to_string())));
@@ -188,7 +203,7 @@ fn of_preset(t: Text, preset: PresetView) -> OfferedSize {
         name,
         note: note.join(" · "),
         fills,
-        preset: Some(preset),
+        is_preset: true,
     }
 }
 
@@ -217,53 +232,9 @@ fn usual(t: Text, machines: &[NodeOverview]) -> Vec<OfferedSize> {
         name: name.to_owned(),
         note: format!("{cores} CPU · {gib} GiB"),
         fills: vec![("cpu", cores.to_string()), ("memory", gib.to_string())],
-        preset: None,
+        is_preset: false,
     })
     .collect()
-}
-
-/// What the scheduler says of the request with the amounts of the preset in the place of its own.
-async fn outlook(
-    console: &PagesContext,
-    caller: &Caller,
-    t: Text,
-    base: &LaunchRequest,
-    preset: &PresetView,
-) -> Result<Option<SizeOutlook>, Failure> {
-    let own = base.resources;
-    let request = LaunchRequest {
-        name: None,
-        replicas: 1,
-        start_at: None,
-        depends_on: Vec::new(),
-        resources: Resources {
-            cpu: preset.resources.cpu.or(own.cpu),
-            memory: preset.resources.memory.or(own.memory),
-            ..preset.resources
-        },
-        max_runtime_seconds: preset.max_runtime_seconds,
-        ..with_command(base.clone())
-    };
-    let (tone, word) = match sessions::preview(&console.server, caller, request).await {
-        Ok(answer) => match answer.verdict {
-            Verdict::Now => ("ok", t.presets_now()),
-            Verdict::Wait | Verdict::Settled => ("warn", t.presets_waits()),
-            Verdict::Never => ("bad", t.presets_never()),
-        },
-        Err(Failure::Refusal(refusal)) if is_of_amounts(&refusal) => ("bad", t.presets_never()),
-        // The preview beside the form says what else is wrong.
-        Err(Failure::Refusal(_)) => return Ok(None),
-        Err(fault) => return Err(fault),
-    };
-    Ok(Some(SizeOutlook { tone, word }))
-}
-
-/// Whether a launch was refused for what it asks for: no machine could give it, or a policy does not.
-fn is_of_amounts(refusal: &Refusal) -> bool {
-    let pointer = refusal.pointer.as_deref().unwrap_or_default();
-    refusal.kind == RefusalKind::Capacity
-        || pointer.starts_with("/resources")
-        || pointer == "/max_runtime_seconds"
 }
 
 /// Whether a field holds what a size would put there: the same text, or the same number.
@@ -350,11 +321,7 @@ mod tests {
             &form.max_runtime,
         ];
         assert_eq!(filled, ["1", "16", "0.5", "", ""]);
-        let chosen = |form: &LaunchForm| {
-            half.fills
-                .iter()
-                .all(|(name, text)| same(field(form, name), text))
-        };
+        let chosen = |form: &LaunchForm| half.is_held(form);
         assert!(chosen(&form));
         form.memory = "16.0".to_owned();
         assert!(chosen(&form), "the same number");

@@ -1105,11 +1105,9 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
                 note: format!("{cpu} CPU · {memory} GiB"),
                 fill: format!("{{\"cpu\":\"{cpu}\",\"memory\":\"{memory}\"}}"),
                 chosen: value == "medium",
-                outlook: None,
             })
             .into(),
             is_list: false,
-            are_presets: false,
         },
         sliders: vec![
             Slider {

@@ -128,15 +128,8 @@ fn with_preset(
         return Ok(request);
     };
     let preset = server.catalog().read_now("look up a preset", |view| {
-        let whose = for_whom(
-            view,
-            caller,
-            request.owner.as_deref(),
-            request.project.clone(),
-            now,
-        )?;
-        let subject = &whose.owner.as_ref().unwrap_or(caller).subject;
-        let (domain, project) = project_for_launch(view, subject, whose.project.as_deref(), now)?;
+        let (owner, project) = (request.owner.as_deref(), request.project.clone());
+        let (domain, project) = project_of_launch(view, caller, owner, project, now)?;
         let rows = view.presets_for(domain, project)?.into_iter();
         let mut known = in_order(rows.map(|row| row.preset).collect()).into_iter();
         known
@@ -522,6 +515,21 @@ struct LaunchOwner {
 /// dependencies are those that both of them see, so that a launch tells a lead nothing of what a member has elsewhere.
 ///
 /// Errors: `launch.owner-denied`, `launch.owner-unknown`, `project.not-found`, `project.none`.
+/// The project of a launch of the caller's for `owner`, who is the caller where none is named.
+///
+/// Errors: those of the project and the owner, each at its field.
+pub(crate) fn project_of_launch(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    owner: Option<&str>,
+    project: Option<String>,
+    now: Timestamp,
+) -> Result<(DomainId, ProjectId), Failure> {
+    let whose = for_whom(view, caller, owner, project, now)?;
+    let subject = &whose.owner.as_ref().unwrap_or(caller).subject;
+    project_for_launch(view, subject, whose.project.as_deref(), now)
+}
+
 fn for_whom(
     view: &ReadTransaction<'_>,
     caller: &Caller,
