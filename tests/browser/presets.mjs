@@ -1,7 +1,7 @@
 // Presets are made in the page, stand on the launch form and fill its fields, with script and without; more than eight of
 // them are a list.
 //
-// Promise (Installation and console): Presets stand on the launch form and fill it, with script and without.
+// Proves too: `tests/browser/forms.mjs`
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

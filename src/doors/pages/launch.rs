@@ -43,8 +43,8 @@ use super::{PagesContext, gpus, images, layout, live as stream, responses};
 use crate::doors::text::{Text, codes};
 
 pub use card::{GpuPicker, NamedShare, PartitionChoice, gib, worth};
-pub use sizes::{NamedSize, SizePicker};
 use sizes::PickedSize;
+pub use sizes::{NamedSize, SizePicker};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/launch.html", blocks = ["preview", "sizes"])]

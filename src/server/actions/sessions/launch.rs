@@ -12,7 +12,7 @@ use rules::quota::{
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{self, Outcome, SessionEnvironment, SessionState};
-use rules::tenancy::Scope;
+use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::units::{GpuShare, Timestamp};
 use rules::workload::validate::{ImageChoice, RequestedLaunch, ValidatedLaunch};
 use rules::world::ClusterSnapshot;
