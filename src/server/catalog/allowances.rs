@@ -97,6 +97,13 @@ impl ReadTransaction<'_> {
         &self,
         subjects: &PolicySubjects,
     ) -> Result<Vec<Allowance>, Failure> {
+        let any: bool = self
+            .connection
+            .prepare_cached("select exists (select 1 from allowance)")?
+            .query_row([], |row| row.get(0))?;
+        if !any {
+            return Ok(Vec::new());
+        }
         let mut statement = self.connection.prepare_cached(
             "select subject_kind, subject, limits, ends_at
              from allowance

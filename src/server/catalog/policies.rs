@@ -85,6 +85,10 @@ impl ReadTransaction<'_> {
         &self,
         subjects: &PolicySubjects,
     ) -> Result<Vec<AttachedPolicy>, Failure> {
+        // Most catalogs have none, and each launch asks.
+        if !self.has_policies()? {
+            return Ok(Vec::new());
+        }
         let mut statement = self.connection.prepare_cached(
             "select policy_use.subject_kind, policy.name, policy.limits
              from policy_use
@@ -108,6 +112,13 @@ impl ReadTransaction<'_> {
             },
         )?;
         Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    fn has_policies(&self) -> Result<bool, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select exists (select 1 from policy_use)")?
+            .query_row([], |row| row.get(0))?)
     }
 
     /// What the waiting sessions of a user use of the limits. Costs one visit of each, without reading their

@@ -29,7 +29,7 @@ const METER: Duration = Duration::from_secs(300);
 /// Passes that read and decide in this time follow each other at once; after longer ones the loop
 /// rests as long, so that it never has more than half of a core while rows pour in. Waiting for the
 /// disk does not count.
-const SHORT: Duration = Duration::from_millis(5);
+const SHORT: Duration = Duration::from_millis(1);
 
 /// Runs until the task is dropped or the catalog is closed. An error ends a pass, never the loop;
 /// the next pass sees the same rows and tries again.
