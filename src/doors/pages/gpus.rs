@@ -646,6 +646,20 @@ pub fn share(share: GpuShare) -> String {
     format!("{}.{:02}", share.0 / 100, share.0 % 100)
 }
 
+/// Of a partitioned device how many partitions nobody holds, and how many there are; None of a device that is shared.
+fn free_partitions(gpu: &Gpu) -> Option<(usize, usize)> {
+    let free = gpu.partitions.iter().filter(|part| !part.taken).count();
+    (!gpu.partitions.is_empty()).then_some((free, gpu.partitions.len()))
+}
+
+/// What is free of a device, in words: a share, or partitions.
+fn free_words(t: Text, gpu: &Gpu) -> String {
+    match free_partitions(gpu) {
+        Some((free, all)) => t.gpu_partition_free(free, all),
+        None => t.common_free(share(gpu.share_free)),
+    }
+}
+
 /// One device as a bar: a block for each slice, for what is about to be launched, and for what is free.
 pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> BarRow {
     let partitioned = !gpu.partitions.is_empty();
@@ -735,13 +749,13 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> BarRow {
         figure_note: match warmth(t, gpu) {
             Some(warmth) if matches!(gpu.health, Health::Unknown | Health::Well) => warmth,
             // The page says once that devices are simulated.
-            _ if gpu.simulated => t.common_free(share(gpu.share_free)),
+            _ if gpu.simulated => free_words(t, gpu),
             _ => health(t, gpu),
         },
-        left: if free_share == GpuShare::ZERO {
-            "–".to_owned()
-        } else {
-            share(free_share)
+        left: match (free_partitions(gpu), free_share) {
+            (Some((0, _)), _) | (None, GpuShare::ZERO) => "–".to_owned(),
+            (Some((free, all)), _) => format!("{free}/{all}"),
+            (None, free_share) => share(free_share),
         },
         closed: gpu.cordoned
             || gpu.planned.is_some()
@@ -951,11 +965,14 @@ fn facts(t: Text, gpu: &Gpu, context: Bytes) -> Vec<(String, String)> {
         ),
         (
             t.gpu_free().to_owned(),
-            format!(
-                "{} · {}",
-                share(gpu.share_free),
-                components::size(gpu.memory_free.0)
-            ),
+            match free_partitions(gpu) {
+                Some((free, all)) => t.gpu_partition_free(free, all),
+                None => format!(
+                    "{} · {}",
+                    share(gpu.share_free),
+                    components::size(gpu.memory_free.0)
+                ),
+            },
         ),
     ];
     if let Some(socket) = gpu.numa {

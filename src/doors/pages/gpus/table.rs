@@ -42,9 +42,13 @@ fn standing(gpu: &Gpu) -> &'static str {
     if gpu.cordoned || gpu.planned.is_some() || !gpu.answers || failing {
         return "closed";
     }
-    match gpu.share_free {
-        GpuShare::ZERO => "full",
-        _ => "open",
+    let has_room = match super::free_partitions(gpu) {
+        Some((free, _)) => free > 0,
+        None => gpu.share_free > GpuShare::ZERO,
+    };
+    match has_room {
+        true => "open",
+        false => "full",
     }
 }
 
@@ -337,6 +341,27 @@ mod tests {
             planned: None,
             slices: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_partitioned_device_is_full_when_no_partition_is_free_and_says_how_many_are() {
+        let partition = |number: usize, taken| api::gpus::Partition {
+            id: number.to_string(),
+            profile: rules::devices::MigProfile::parse("3g.40gb").expect("a profile"),
+            memory: Bytes::gib(40),
+            sms: 60,
+            taken,
+        };
+        let parts = |taken: [bool; 2]| Gpu {
+            share_free: GpuShare::ZERO,
+            partitions: vec![partition(1, taken[0]), partition(2, taken[1])],
+            ..gpu(0, "H100", 0, false)
+        };
+        let (one, none) = (parts([true, false]), parts([true, true]));
+        assert_eq!((standing(&one), standing(&none)), ("open", "full"));
+        let t = Text::default();
+        assert_eq!(super::super::free_words(t, &one), "1 of 2 free");
+        assert_eq!(super::super::free_words(t, &none), "0 of 2 free");
     }
 
     #[test]
