@@ -9,6 +9,7 @@ pub mod events;
 pub mod fair_share;
 pub mod gpus;
 pub mod history;
+pub mod idle_rules;
 pub mod images;
 pub mod invitations;
 pub mod nodes;

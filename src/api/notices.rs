@@ -19,6 +19,10 @@ pub enum NoticeWord {
     Cancelled,
     /// It uses more memory of a GPU than it was given.
     GpuWarned,
+    /// It is idle, and a rule acts soon.
+    IdleWarned,
+    /// It is idle by a rule, and runs on or was paused.
+    FoundIdle,
     /// Its time limit ends it soon.
     WillEnd,
     /// A node in maintenance: sessions of the user run there, or wait.
@@ -42,7 +46,8 @@ pub struct NoticeView {
     pub outcome: Option<Outcome>,
     #[schema(value_type = Option<ReasonShape>)]
     pub reason: Option<Reason>,
-    /// What the administrator says of the maintenance; null for every other notice.
+    /// What the administrator says of the maintenance; of `idle-warned`, what happens when, such as `stop in 15 min`;
+    /// null for every other notice.
     pub message: Option<String>,
     pub unread: bool,
 }

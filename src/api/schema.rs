@@ -8,7 +8,7 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
-    allowances, announcements, certificates, events, fair_share, gpus, history, images,
+    allowances, announcements, certificates, events, fair_share, gpus, history, idle_rules, images,
     invitations, nodes, notices, operations, policies, presets, problem, rosters, sessions,
     settings, tenancy, usage, users,
 };
@@ -74,6 +74,10 @@ fn named() -> Schemas {
     collect::<fair_share::FairWeightBody>(&mut all);
     collect::<presets::NewPresetBody>(&mut all);
     collect::<presets::PresetPatchBody>(&mut all);
+    collect::<idle_rules::NewIdleRuleBody>(&mut all);
+    collect::<idle_rules::IdleRulePatchBody>(&mut all);
+    collect::<idle_rules::IdleDryRunView>(&mut all);
+    collect::<idle_rules::SessionIdleView>(&mut all);
     collect::<announcements::NewAnnouncementBody>(&mut all);
     collect::<announcements::AnnouncementPatchBody>(&mut all);
     collect::<invitations::NewInvitationBody>(&mut all);
@@ -118,6 +122,7 @@ fn pages(all: &mut Schemas) {
     page::<allowances::AllowanceView>(all);
     page::<presets::PresetView>(all);
     page::<announcements::AnnouncementView>(all);
+    page::<idle_rules::IdleRuleView>(all);
     page::<invitations::InvitationView>(all);
 }
 

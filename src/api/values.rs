@@ -8,6 +8,7 @@ use rules::announcement::AnnouncementLevel;
 use rules::blocker::PlacementBlocker;
 use rules::fair_share::QueueOrder;
 use rules::grants::GrantRole;
+use rules::idleness::{IdleAction, IdleLevel, IdleMatch};
 use rules::image::CatalogImage;
 use rules::messages::DeviceUse;
 use rules::placement::explain::{
@@ -464,4 +465,30 @@ pub(crate) struct GpuHealthShape {
     state: String,
     #[schema(required = false)]
     text: Option<String>,
+}
+
+words! {
+    /// Whose sessions an idle rule judges, the widest first.
+    IdleLevelShape as IdleLevel of IdleLevel {
+        Site,
+        Domain,
+        Project,
+    }
+}
+
+words! {
+    /// Whether all measures or any of them must be below their thresholds.
+    IdleMatchShape as IdleMatch of IdleMatch {
+        All,
+        Any,
+    }
+}
+
+words! {
+    /// What happens to an idle session after both warnings: its owner is told, it is stopped, or it is paused.
+    IdleActionShape as IdleAction of IdleAction {
+        Notice,
+        Stop,
+        Pause,
+    }
 }

@@ -11,6 +11,7 @@ mod fair_share;
 mod followers;
 mod gpus;
 mod history;
+mod idle_rules;
 mod images;
 mod invitations;
 mod middleware;
@@ -74,6 +75,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/sessions/{id}/restart", post(sessions::restart))
         .route("/sessions/{id}/pause", post(sessions::pause))
         .route("/sessions/{id}/resume", post(sessions::resume))
+        .route("/sessions/{id}/keep", post(idle_rules::keep))
         .route("/sessions/{id}/hold", post(sessions::hold))
         .route("/sessions/{id}/release", post(sessions::release))
         .route("/sessions/{id}/duplicate", post(sessions::duplicate))
@@ -184,6 +186,17 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             get(allowances::get).delete(allowances::remove),
         )
         .route("/effective-limits", get(policies::effective))
+        .route(
+            "/idle-rules",
+            get(idle_rules::list).post(idle_rules::create),
+        )
+        .route("/idle-rules/dry-run", post(idle_rules::try_out))
+        .route(
+            "/idle-rules/{id}",
+            get(idle_rules::get)
+                .patch(idle_rules::change)
+                .delete(idle_rules::remove),
+        )
         .route(
             "/fair-share",
             get(fair_share::show).patch(fair_share::change),

@@ -16,6 +16,7 @@ mod fair_share;
 mod format;
 mod gpus;
 mod history;
+mod idle_rules;
 mod images;
 mod invitations;
 mod korean;
@@ -187,6 +188,7 @@ async fn execute(
         Command::Kill(several) => {
             sessions::session(&client, view, around, args::SessionCommand::Kill(several)).await
         }
+        Command::Keep(several) => idle_rules::keep(&client, view, &several.sessions).await,
         Command::Rm(removal) => {
             sessions::session(&client, view, around, args::SessionCommand::Rm(removal)).await
         }
@@ -201,6 +203,7 @@ async fn execute(
         Command::Allowance(request) => allowances::allowance(&client, view, request).await,
         Command::Preset(request) => presets::preset(&client, view, request).await,
         Command::Announcement(request) => announcements::announcement(&client, view, request).await,
+        Command::IdleRule(request) => idle_rules::idle_rule(&client, view, request).await,
         Command::FairShare(request) => fair_share::fair_share(&client, view, request).await,
         Command::Limits { user, project } => {
             policies::limits(&client, view, user.as_deref(), project.as_deref()).await

@@ -23,6 +23,7 @@ pub mod gpus;
 mod gpus_failure;
 pub mod history;
 mod hues;
+pub mod idle_rules;
 pub mod images;
 pub mod invitations;
 mod joined_blocks;
@@ -242,6 +243,7 @@ pub fn router(
         .merge(presets::router())
         .merge(fair_share::router())
         .merge(announcements::router())
+        .merge(idle_rules::router())
         .merge(role_forms::router())
         .route("/users/{id}", get(user::show))
         .merge(users::router())
@@ -424,6 +426,10 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "allowance-ended" => t.allowances_ended_now().to_owned(),
         "fair-changed" => t.fair_changed_now().to_owned(),
         "fair-weighed" => t.fair_weighed_now(of),
+        "idle-rule-added" => t.idle_added_now(of),
+        "idle-rule-changed" => t.idle_changed_now(of),
+        "idle-rule-removed" => t.idle_removed_now().to_owned(),
+        "keep" => t.idle_kept_now(of),
         "announcement-added" => t.announcements_added_now().to_owned(),
         "announcement-changed" => t.announcements_changed_now().to_owned(),
         "announcement-removed" => t.announcements_removed_now().to_owned(),

@@ -16,6 +16,7 @@ pub mod fair_share;
 pub mod findings;
 pub mod grants;
 pub mod housekeeping;
+pub mod idleness;
 pub mod image;
 pub mod incident;
 pub mod messages;

@@ -67,6 +67,8 @@ id!(/// One link by which accounts join a project.
     InvitationId, invitation_id_invalid);
 id!(/// One announcement.
     AnnouncementId, announcement_id_invalid);
+id!(/// One rule that ends idle sessions.
+    IdleRuleId, idle_rule_id_invalid);
 id!(/// One resumable upload.
     UploadId, upload_id_invalid);
 id!(/// One start of a machine's operating system.

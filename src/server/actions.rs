@@ -23,6 +23,7 @@ pub mod diagnostic_check;
 pub mod fair_share;
 pub mod gpus;
 pub mod history;
+pub mod idle_rules;
 pub mod images;
 pub mod installation;
 pub mod invitations;

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use base::observe::Clock;
+use rules::messages::ReportedState;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::units::Timestamp;
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, broadcast, oneshot, watch};
 
 use crate::{Failure, ServerFault};
 
@@ -25,6 +26,7 @@ pub(crate) mod fair_share;
 mod files;
 pub(crate) mod health;
 pub(crate) mod idempotency;
+pub(crate) mod idle_rules;
 pub(crate) mod images;
 pub(crate) mod invitations;
 pub(crate) mod job_kinds;
@@ -92,6 +94,8 @@ struct CatalogInner {
     /// Where the files lie; None in memory.
     data: Option<PathBuf>,
     samples: Arc<samples::Samples>,
+    /// Sessions that were just warned of being idle.
+    idle_news: broadcast::Sender<rules::names::SessionId>,
     clock: Clock,
     founding: Founding,
     seal: sealing::Seal,
@@ -101,6 +105,9 @@ struct CatalogInner {
 
 /// The rows of a catalog in memory as they were at one moment.
 pub(crate) struct RowsCopy(rusqlite::Connection);
+
+/// Warnings that an open terminal may be behind. Higher: more memory. Lower: a terminal misses one that comes with many.
+const IDLE_NEWS: usize = 64;
 
 /// Long reads at once. Higher: single rows wait for a reader. Lower: lists wait for each other.
 const LONG_READS: usize = reader::MAX_READERS / 2;
@@ -159,6 +166,7 @@ impl Catalog {
                 CatalogPlace::Directory(data) => Some(data.clone()),
             },
             samples,
+            idle_news: broadcast::channel(IDLE_NEWS).0,
             clock,
             founding: opened.founding,
             seal: opened.seal,
@@ -352,12 +360,30 @@ impl Catalog {
             .iter()
             .filter_map(|sight| Some((sight.name, sight.usage.clone()?)))
             .collect();
+        let paused = report.containers.iter().filter(|sight| {
+            let state = &sight.state;
+            matches!(state, ReportedState::Running { paused: true, .. })
+        });
+        let paused: Vec<_> = paused.map(|sight| sight.name).collect();
         let (catalog, node) = (self.clone(), report.node);
+        let at = (at, self.0.clock.uptime());
         tokio::task::spawn_blocking(move || {
+            catalog.0.samples.stand_still(paused.into_iter());
             if catalog.0.samples.record(node, at, &used) {
                 catalog.0.measured.send_modify(|version| *version += 1);
             }
         });
+    }
+
+    /// Says to open terminals that a session was warned of being idle.
+    pub(crate) fn tell_idle(&self, session: rules::names::SessionId) {
+        // Nobody may be listening.
+        let _ = self.0.idle_news.send(session);
+    }
+
+    /// Hears of each session that is warned from now on.
+    pub(crate) fn idle_news(&self) -> broadcast::Receiver<rules::names::SessionId> {
+        self.0.idle_news.subscribe()
     }
 
     /// What was drawn once when this box was founded.

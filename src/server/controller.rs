@@ -9,6 +9,7 @@ mod accept;
 mod apply_report;
 mod assign;
 pub(crate) mod driver;
+pub(crate) mod idleness;
 mod limits;
 pub(crate) mod logs;
 mod pass;

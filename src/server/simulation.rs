@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use base::observe::Clock;
 use base::settings::{Settings, SettingsLayer};
-use rules::messages::{Assignment, NodeReport};
-use rules::names::{NodeId, SessionId, UserId};
+use rules::idleness::{IdleRule, IdleStep, IdleTold, SessionQuiet};
+use rules::messages::{Assignment, ContainerUsage, NodeReport};
+use rules::names::{ContainerName, NodeId, SessionId, UserId};
 use rules::placement::Decision;
 use rules::policy::SharePolicy;
 use rules::session::Session;
@@ -22,6 +23,7 @@ use crate::catalog::ledger::LedgerTotals;
 use crate::catalog::request_key::RequestKey;
 use crate::catalog::sessions::ConditionalWrite;
 use crate::catalog::{AtCommit, Catalog, Lane, RowsCopy};
+use crate::controller::idleness::IdleJudge;
 use crate::controller::{Controller, ControllerPass};
 use crate::simulation::fake_node::SimulatedMoment;
 use crate::{Failure, Server, ServerFault};
@@ -40,6 +42,7 @@ pub enum Fate {
 pub struct Simulation {
     server: Server,
     controller: Controller,
+    idle: IdleJudge,
     accepted: bool,
 }
 
@@ -73,6 +76,7 @@ impl Simulation {
         Ok(Self {
             server: Server::in_memory(settings, Clock::set_by_hand(at))?,
             controller: Controller::default(),
+            idle: IdleJudge::default(),
             accepted: false,
         })
     }
@@ -138,7 +142,9 @@ impl Simulation {
     /// The server dies and starts again: everything but the rows is forgotten.
     pub fn crash(&mut self) {
         self.controller = Controller::default();
+        self.idle = IdleJudge::default();
         self.catalog().forget_heard();
+        self.catalog().samples().forget_presence();
     }
 
     /// Copies the catalog as it is.
@@ -242,6 +248,27 @@ impl Simulation {
     pub fn meter(&self) -> Result<(), Failure> {
         self.catalog()
             .write_now(Lane::Loops, "meter sessions", |rows| rows.meter().map(drop))
+    }
+
+    /// Keeps what containers of a node used, as a report tells it; those of paused sessions stand still.
+    pub fn sample(&self, node: NodeId, at: Timestamp, used: &[(ContainerName, ContainerUsage)]) {
+        let is_paused = |name: &ContainerName| {
+            let row = self.session(name.session);
+            matches!(row, Ok(Some(row)) if row.paused)
+        };
+        let paused = used.iter().map(|(name, _)| *name).filter(is_paused);
+        self.catalog().samples().stand_still(paused);
+        let uptime = self.server.clock().uptime();
+        self.catalog().samples().record(node, (at, uptime), used);
+    }
+
+    /// Judges which sessions are idle, as the server does once a minute. `judge` says what is next for each.
+    pub fn judge_idle(
+        &mut self,
+        now: Timestamp,
+        judge: &(dyn Fn(&IdleRule, &IdleTold, SessionQuiet) -> IdleStep + Sync),
+    ) -> Result<(), Failure> {
+        self.idle.round_now(self.server.catalog(), now, judge)
     }
 
     /// What the usage ledger says up to now.

@@ -3,6 +3,8 @@
 //! letter.
 
 mod faults;
+mod idle;
+mod idle_lives;
 mod launches;
 mod nodes;
 mod random;

@@ -12,12 +12,14 @@ use base::link::streams::{ByteStream, ExecRequest, LogStream, TermInput, TermOut
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::stream::{self, SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
+use rules::idleness::IdleAction;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::SessionState;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use server::access::{Caller, InUse, Lease, lease};
+use server::actions::idle_rules::{IdleWarnings, Inside};
 use server::actions::sessions::{self, EntryTicket};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
@@ -29,6 +31,7 @@ use super::body::QueryParameters;
 use super::followers::held;
 use super::responses::ApiResult;
 use crate::doors::problem::ProblemResponse;
+use crate::doors::text::{Language, Text};
 
 /// Terminals: binary messages, first byte the channel.
 pub(super) const TERMINAL: &str = "v1.term";
@@ -70,7 +73,14 @@ pub(super) async fn attach(
     let upgrade = socket(upgrade, TERMINAL)?;
     let size = size(&pairs)?;
     let stream = api.streams.attach(ticket.container, size).await?;
-    Ok(terminal(&api, &caller, upgrade, stream))
+    let inside = Inside::of(&api.server, ticket.container);
+    Ok(terminal(
+        &api,
+        &caller,
+        upgrade,
+        stream,
+        (inside, size.is_some()),
+    ))
 }
 
 pub(super) async fn exec(
@@ -83,8 +93,16 @@ pub(super) async fn exec(
     let ticket = sessions::enter(&api.server, &caller, &id).await?;
     let request = exec_request(&pairs)?;
     let upgrade = socket(upgrade, TERMINAL)?;
+    let has_screen = request.tty.is_some();
     let stream = api.streams.exec(ticket.container, request).await?;
-    Ok(terminal(&api, &caller, upgrade, stream))
+    let inside = Inside::of(&api.server, ticket.container);
+    Ok(terminal(
+        &api,
+        &caller,
+        upgrade,
+        stream,
+        (inside, has_screen),
+    ))
 }
 
 pub(super) async fn port(
@@ -102,7 +120,11 @@ pub(super) async fn port(
     let upgrade = socket(upgrade, PORT)?;
     let stream = api.streams.dial(ticket.container, port).await?;
     let lease = lease(&api.server, &caller);
-    Ok(upgrade.on_upgrade(move |socket| tunnel(socket, stream, lease)))
+    let inside = Inside::of(&api.server, ticket.container);
+    Ok(upgrade.on_upgrade(move |socket| async move {
+        tunnel(socket, stream, lease).await;
+        drop(inside);
+    }))
 }
 
 /// An upgrade that speaks `protocol`, or the refusal of a request that is none.
@@ -189,14 +211,35 @@ fn terminal(
     caller: &Caller,
     upgrade: WebSocketUpgrade,
     stream: TermStream,
+    (inside, has_screen): (Inside, bool),
 ) -> Response {
     let (lease, in_use) = (lease(&api.server, caller), InUse::of(&api.server, caller));
-    upgrade.on_upgrade(move |socket| pump(socket, stream, lease, in_use))
+    let user = TerminalUser {
+        in_use,
+        inside,
+        warned_in: has_screen
+            .then(|| Text::new(Language::from_code(&caller.language).unwrap_or_default())),
+    };
+    upgrade.on_upgrade(move |socket| pump(socket, stream, lease, user))
+}
+
+/// Who sits at a terminal.
+struct TerminalUser {
+    in_use: InUse,
+    inside: Inside,
+    /// The language of warnings; None where output goes to a program, which would take them for its own.
+    warned_in: Option<Text>,
 }
 
 /// Carries a terminal both ways until one side ends. The two directions do not wait for each other: a
 /// program that does not read must not keep its output back.
-async fn pump(socket: WebSocket, stream: TermStream, lease: Lease, mut in_use: InUse) {
+async fn pump(socket: WebSocket, stream: TermStream, lease: Lease, user: TerminalUser) {
+    let TerminalUser {
+        mut in_use,
+        inside,
+        warned_in,
+    } = user;
+    let mut warnings = inside.warnings();
     let (mut to, mut from) = socket.split();
     let TermStream { input, mut output } = stream;
     let (draws, mut drawn) = watch::channel(None::<u64>);
@@ -218,6 +261,7 @@ async fn pump(socket: WebSocket, stream: TermStream, lease: Lease, mut in_use: I
                 continue;
             };
             in_use.note();
+            inside.typed();
             if input.send(sent).await.is_err() {
                 // The process is over; its last words still go out.
                 std::future::pending::<()>().await;
@@ -235,6 +279,7 @@ async fn pump(socket: WebSocket, stream: TermStream, lease: Lease, mut in_use: I
             };
             let message = tokio::select! {
                 out = next => out,
+                line = warned(&mut warnings, warned_in) => Some(TermOutput::Stdout(line)),
                 _ = ping.tick() => {
                     if to.send(Message::Ping(Bytes::new())).await.is_err() {
                         return;
@@ -264,6 +309,25 @@ async fn pump(socket: WebSocket, stream: TermStream, lease: Lease, mut in_use: I
     // connection breaks, and what it has not read yet, the exit code above all, is lost to it.
     let heard_out = async { while let Some(Ok(_)) = from.next().await {} };
     let _ = tokio::time::timeout(FAREWELL, heard_out).await;
+}
+
+/// Waits for the next warning of the session, in the language of who sits there; for ever where there is none.
+async fn warned(warnings: &mut IdleWarnings, language: Option<Text>) -> Bytes {
+    let Some(t) = language else {
+        return std::future::pending().await;
+    };
+    let (action, minutes) = warnings.next().await;
+    warning(t, action, minutes)
+}
+
+/// A line of its own on the screen: the program under it draws itself again when it wants.
+fn warning(t: Text, action: IdleAction, minutes: u64) -> Bytes {
+    let words = match action {
+        IdleAction::Notice => t.idle_terminal_notice().to_owned(),
+        IdleAction::Stop => t.idle_terminal_stop(minutes),
+        IdleAction::Pause => t.idle_terminal_pause(minutes),
+    };
+    format!("\r\n\x1b[7m fardel: {words} \x1b[0m\r\n").into()
 }
 
 /// Waits until a client that tells how much it has drawn has room for more; at once for every other client.

@@ -156,6 +156,8 @@ pub enum Command {
     Stop(Several),
     /// End sessions at once
     Kill(Several),
+    /// Keep sessions that were warned of being idle
+    Keep(Several),
     /// Remove ended sessions and their logs from the list
     Rm(Removal),
     /// Explain why a session waits, where it was placed, or why it ended
@@ -222,6 +224,9 @@ pub enum Command {
     /// Limits of a domain, a project or a user that are raised for a while
     #[command(subcommand, visible_alias = "allowances")]
     Allowance(AllowanceCommand),
+    /// Rules that end idle sessions
+    #[command(subcommand, visible_alias = "idle-rules")]
+    IdleRule(IdleRuleCommand),
     /// The order of the queue, weights, and where users stand by fair share
     #[command(subcommand)]
     FairShare(FairShareCommand),
@@ -1224,6 +1229,114 @@ pub enum PolicyCommand {
         #[command(flatten)]
         place: PolicyPlace,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum IdleRuleCommand {
+    /// List the rules
+    Ls,
+    /// Show one
+    Get {
+        #[arg(value_name = "RULE")]
+        rule: String,
+    },
+    /// Make a rule
+    #[command(
+        visible_alias = "add",
+        after_help = "Example:\n  \
+        fardel idle-rule create idle-gpus --gpu 5 --cpu 0.1 --keys 1 --window 2h"
+    )]
+    Create {
+        #[arg(value_name = "NAME")]
+        name: String,
+        #[command(flatten)]
+        place: IdlePlace,
+        #[command(flatten)]
+        rule: IdleFlags,
+    },
+    /// Change a rule; the value none takes a threshold out
+    #[command(
+        visible_alias = "edit",
+        after_help = "Example:\n  \
+        fardel idle-rule set idle-gpus --window 4h --keys none"
+    )]
+    Set {
+        #[arg(value_name = "RULE")]
+        rule: String,
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        #[command(flatten)]
+        changed: IdleFlags,
+    },
+    /// Remove rules
+    Rm {
+        #[arg(value_name = "RULE", required = true)]
+        rules: Vec<String>,
+    },
+    /// Show what a rule would have done over the last week; changes nothing
+    #[command(after_help = "Examples:\n  \
+        fardel idle-rule try idle-gpus --window 1h\n  \
+        fardel idle-rule try --gpu 5 --window 2h")]
+    Try {
+        /// The flags change it for this once; a new rule of the flags when left out
+        #[arg(value_name = "RULE")]
+        rule: Option<String>,
+        #[command(flatten)]
+        place: IdlePlace,
+        #[command(flatten)]
+        changed: IdleFlags,
+    },
+}
+
+/// Whose sessions a rule judges; those of the site when nothing is named.
+#[derive(Debug, Clone, Default, Args)]
+#[group(multiple = false)]
+pub struct IdlePlace {
+    #[arg(long, value_name = "DOMAIN")]
+    pub domain: Option<String>,
+    #[arg(long, value_name = "PROJECT")]
+    pub project: Option<String>,
+}
+
+/// When a session is idle, and what then happens.
+#[derive(Debug, Clone, Default, Args)]
+pub struct IdleFlags {
+    /// Load of its share of GPUs below this, in per cent
+    #[arg(long, value_name = "PERCENT")]
+    pub gpu: Option<String>,
+    /// Cores in use below this
+    #[arg(long, value_name = "CORES")]
+    pub cpu: Option<String>,
+    /// Fewer open terminals, commands and ports
+    #[arg(long, value_name = "NUMBER")]
+    pub terminals: Option<String>,
+    /// Fewer inputs into terminals a minute
+    #[arg(long, value_name = "NUMBER")]
+    pub keys: Option<String>,
+    /// Whether all of them or any of them must be below
+    #[arg(long = "match", value_name = "WORD", value_parser = ["all", "any"])]
+    pub of: Option<String>,
+    /// How long it must be below, the warnings included; 20m to 72h
+    #[arg(long, value_name = "TIME")]
+    pub window: Option<String>,
+    /// Time after a start in which nothing counts
+    #[arg(long, value_name = "TIME")]
+    pub grace: Option<String>,
+    /// What then happens
+    #[arg(long, value_name = "ACTION", value_parser = ["notice", "stop", "pause"])]
+    pub action: Option<String>,
+    /// How long one keep puts it off
+    #[arg(long, value_name = "TIME")]
+    pub extend: Option<String>,
+    /// How often it may be kept in a row
+    #[arg(long, value_name = "NUMBER")]
+    pub times: Option<u32>,
+    /// Of this kind only; of both with any
+    #[arg(long, value_name = "KIND", value_parser = ["interactive", "batch", "any"])]
+    pub kind: Option<String>,
+    /// Label that exempts: KEY or KEY=VALUE
+    #[arg(long, value_name = "LABEL")]
+    pub exempt: Option<String>,
 }
 
 /// Limits of a policy. Sums are of a user, of each member of a project, or of all members of a project or domain.

@@ -9,6 +9,7 @@ use api::events::EventView;
 use api::fair_share::FairShareItem;
 use api::gpus::Gpu;
 use api::history::HistoryPoint;
+use api::idle_rules::{IdleDryEndView, IdleRuleView};
 use api::invitations::InvitationView;
 use api::nodes::NodeView;
 use api::notices::{NoticeView, NoticeWord};
@@ -22,6 +23,7 @@ use api::tenancy::{DomainView, GrantView, MemberView, ProjectView};
 use api::usage::UsageItem;
 use api::users::{DepartureView, TokenView};
 use rules::grants::GrantRole;
+use rules::idleness::IdleMatch;
 use rules::image::CatalogImage;
 use rules::quota::PolicyLimits;
 use rules::session::SessionState;
@@ -252,6 +254,11 @@ fn told(notice: &NoticeView) -> String {
         (NoticeWord::Ended, None) => "ended".to_owned(),
         (NoticeWord::Cancelled, _) => "cancelled".to_owned(),
         (NoticeWord::GpuWarned, _) => "uses more GPU memory than it was given".to_owned(),
+        (NoticeWord::IdleWarned, _) => match &notice.message {
+            Some(message) => format!("is idle: {message}"),
+            None => "is idle".to_owned(),
+        },
+        (NoticeWord::FoundIdle, _) => "was found idle".to_owned(),
         (NoticeWord::WillEnd, _) => format!("ends at {}", notice.at),
         (NoticeWord::Maintenance, _) => "node in maintenance".to_owned(),
     }
@@ -550,6 +557,55 @@ pub(super) const POLICIES: &[Column<PolicyView>] = &[
         dash(&told.join(", "))
     }),
     column("ID", 9, |r, _| r.id.to_string()),
+];
+
+pub(super) const IDLE_RULES: &[Column<IdleRuleView>] = &[
+    column("NAME", 0, |r, _| r.name.clone()),
+    column("OF", 0, |r, _| {
+        let place = format!("{} {}", r.level.word(), r.subject);
+        place.trim_end().to_owned()
+    }),
+    column("KIND", 1, |r, _| {
+        r.kind.map_or_else(|| "-".to_owned(), format::kind)
+    }),
+    column("BELOW", 0, |r, _| below(r)),
+    column("FOR", 0, |r, _| span(r.window_seconds)),
+    column("THEN", 0, |r, _| r.action.word().to_owned()),
+    column("GRACE", 2, |r, _| span(r.grace_seconds)),
+    column("KEEP", 2, |r, _| {
+        format!("{} × {}", r.extend_times, span(r.extend_seconds))
+    }),
+    column("EXEMPT", 2, |r, _| dash(&r.exempt)),
+    column("ID", 9, |r, _| r.id.to_string()),
+];
+
+/// `gpu 5% and cpu 0.1`
+fn below(rule: &IdleRuleView) -> String {
+    let below = &rule.below;
+    let all = [
+        below.gpu_percent.map(|percent| format!("gpu {percent}%")),
+        below.cpu.map(|cpu| format!("cpu {cpu}")),
+        below.terminals.map(|count| format!("terminals {count}")),
+        below.keys.map(|count| format!("keys {count}")),
+    ];
+    let all: Vec<String> = all.into_iter().flatten().collect();
+    all.join(match rule.of {
+        IdleMatch::All => " and ",
+        IdleMatch::Any => " or ",
+    })
+}
+
+pub(super) const IDLE_DRY_ENDS: &[Column<IdleDryEndView>] = &[
+    column("SESSION", 0, |r, _| r.name.clone()),
+    column("OWNER", 0, |r, _| r.owner.clone()),
+    column("AT", 0, |r, _| r.at.to_string()),
+    column("GPU", 0, |r, _| r.gpu.to_string()),
+    column("GPU HOURS", 0, |r, _| format!("{:.1}", r.gpu_hours)),
+    column("BUSY AGAIN", 0, |r, _| match r.busy_again {
+        true => "within the hour".to_owned(),
+        false => "-".to_owned(),
+    }),
+    column("ID", 9, |r, _| r.session.to_string()),
 ];
 
 pub(super) const LIMITS: &[Column<EffectiveLimitView>] = &[

@@ -199,6 +199,20 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("policy rm", "연결되지 않은 정책을 지웁니다"),
     ("policy attach", "정책을 연결합니다. 있던 정책을 대신합니다"),
     ("policy detach", "정책 연결을 해제합니다"),
+    ("keep", "유휴 경고를 받은 세션을 유지합니다"),
+    ("idle-rule", "유휴 세션을 끝내는 규칙"),
+    ("idle-rule ls", "유휴 규칙을 나열합니다"),
+    ("idle-rule get", "유휴 규칙 하나를 보여 줍니다"),
+    ("idle-rule create", "유휴 규칙을 만듭니다"),
+    (
+        "idle-rule set",
+        "유휴 규칙을 바꿉니다. none을 주면 그 기준이 없어집니다",
+    ),
+    ("idle-rule rm", "유휴 규칙을 지웁니다"),
+    (
+        "idle-rule try",
+        "규칙을 지난 일주일에 적용해 봅니다. 아무것도 바꾸지 않습니다",
+    ),
     (
         "allowance",
         "임시 한도: 도메인, 프로젝트, 사용자의 한도를 정한 때까지 올립니다",

@@ -2,6 +2,7 @@
 //! kept: one word, or a sentence of the catalogue. Names, ids and values of settings stay as they are in any language.
 
 use api::events::EventView;
+use rules::idleness::{IdleAction, read_told};
 use rules::session::SessionState;
 
 use super::presenter;
@@ -12,6 +13,7 @@ pub(super) fn actor(t: Text, event: &EventView) -> String {
     match event.actor.as_str() {
         "access" => t.event_actor_access(),
         "controller" => t.event_actor_controller(),
+        "idle-rules" => t.event_actor_idle_rules(),
         "limits" => t.event_actor_limits(),
         "node" => t.event_actor_node(),
         "retention" => t.event_actor_retention(),
@@ -51,6 +53,7 @@ fn value(t: Text, code: &str, kept: &str) -> String {
         "gpu.cordoned" | "gpu.uncordoned" => cordon(t, kept),
         "gpu.partitioned" if kept == "whole" => Some(t.gpu_partitions_whole().to_owned()),
         "gpu.tested" => tested(t, kept),
+        "session.idle-warned" => idle(t, kept),
         "user.password-set" => tokens(t, kept),
         "user.added" | "user.removed" | "user.role-set" | "project.member-removed" => {
             role(t, kept).map(str::to_owned)
@@ -63,6 +66,16 @@ fn value(t: Text, code: &str, kept: &str) -> String {
         _ => None,
     };
     told.unwrap_or_else(|| presenter::told(t, kept))
+}
+
+/// `stop in 15 min`
+fn idle(t: Text, kept: &str) -> Option<String> {
+    let (action, minutes) = read_told(kept)?;
+    Some(match action {
+        IdleAction::Notice => t.idle_told_notice(minutes),
+        IdleAction::Stop => t.idle_told_stop(minutes),
+        IdleAction::Pause => t.idle_told_pause(minutes),
+    })
 }
 
 /// `cordoned: a fan is loud`

@@ -509,6 +509,9 @@ fn object(event: &EventView, found: &EventPage) -> (String, Option<String>) {
         "system" if event.code.starts_with("allowance.") => {
             (id.clone(), Some("/allowances".to_owned()))
         }
+        "system" if event.code.starts_with("idle-rule.") => {
+            (id.clone(), Some("/idle-rules".to_owned()))
+        }
         "system" if event.code.starts_with("announcement.") => {
             (id.clone(), Some("/announcements".to_owned()))
         }
@@ -575,6 +578,9 @@ fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>) {
         "preset.added" => t.events_preset_added(),
         "preset.changed" => t.events_preset_changed(),
         "preset.removed" => t.events_preset_removed(),
+        "idle-rule.added" => t.events_idle_rule_added(),
+        "idle-rule.changed" => t.events_idle_rule_changed(),
+        "idle-rule.removed" => t.events_idle_rule_removed(),
         "announcement.added" => t.events_announcement_added(),
         "announcement.changed" => t.events_announcement_changed(),
         "announcement.removed" => t.events_announcement_removed(),

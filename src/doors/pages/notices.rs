@@ -5,6 +5,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use rules::idleness::IdleAction;
 use rules::session::Outcome;
 use server::Failure;
 use server::access::Caller;
@@ -121,6 +122,22 @@ fn row(console: &PagesContext, visit: &RequestContext, notice: &OwnNotice) -> No
             "triangle-alert",
             "warn",
             t.gpu_over_warned().to_owned(),
+            String::new(),
+        ),
+        NoticeKind::IdleWarned(action, minutes) => (
+            "hourglass",
+            "warn",
+            match action {
+                IdleAction::Notice => t.idle_notice_notice().to_owned(),
+                IdleAction::Stop => t.idle_notice_stop(*minutes),
+                IdleAction::Pause => t.idle_notice_pause(*minutes),
+            },
+            String::new(),
+        ),
+        NoticeKind::FoundIdle => (
+            "hourglass",
+            "dim",
+            t.idle_notice_idle().to_owned(),
             String::new(),
         ),
         NoticeKind::WillEnd(at) => (

@@ -107,6 +107,12 @@ fn places(t: Text) -> Vec<Place> {
             "presets sizes flavors",
         ),
         system(
+            "/idle-rules",
+            "hourglass",
+            t.idle_title(),
+            "idle rules reclaim unused sessions",
+        ),
+        system(
             "/announcements",
             "megaphone",
             t.announcements_title(),

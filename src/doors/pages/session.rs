@@ -6,6 +6,7 @@ mod figures;
 mod log;
 mod processes;
 
+use api::idle_rules::SessionIdleView;
 use api::sessions::SessionView;
 use askama::Template;
 use axum::extract::{Path, Query, State};
@@ -14,6 +15,7 @@ use axum::response::Response;
 use rules::names::ContainerName;
 use rules::permissions::{Permission as Right, may};
 use rules::session::{SessionKind, SessionState};
+use rules::units::Timestamp;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
@@ -30,7 +32,9 @@ use super::presenter::{SessionEnd, TimelineStep, Wait};
 use super::request_context::RequestContext;
 use super::session_charts::{self, MetricsSpan};
 use super::sessions::failed;
-use super::{PagesContext, gpus, launch, layout, live as stream, presenter, responses, users};
+use super::{
+    PagesContext, gpus, idle_rules, launch, layout, live as stream, presenter, responses, users,
+};
 use crate::doors::text::{Text, codes};
 use facts::{facts, fraction, has_fraction, limits, remote, settings, verbs, watched};
 use figures::strips;
@@ -65,6 +69,8 @@ pub struct SessionDetailPage {
     pub t: Text,
     pub f: PageLayout,
     pub alert: Option<Alert>,
+    /// It was warned of being idle: what happens when, and how often it may still be kept; 0 for who may not.
+    pub idle: Option<IdleNote>,
     /// Why a verb that has no form was refused.
     pub refused: Option<Alert>,
     pub id: String,
@@ -113,6 +119,13 @@ pub struct SessionDetailPage {
     pub settings: Vec<(String, String)>,
     /// Commands that open it from another computer, with their numbers.
     pub remote: Vec<(usize, String)>,
+}
+
+/// What the page says of a session that is idle.
+pub struct IdleNote {
+    pub sentence: String,
+    pub rule: String,
+    pub keeps_left: u32,
 }
 
 #[derive(Clone, Debug, Deserialize, Default)]
@@ -387,6 +400,9 @@ async fn read_one(
                 })
             })
         }),
+        idle: read
+            .idle
+            .map(|idle| idle_note(visit, &idle, may_write, now)),
         refused: None,
         terminal: match session.kind {
             SessionKind::Interactive => format!("/api/v1/sessions/{id}/attach"),
@@ -464,6 +480,30 @@ async fn read_one(
         remote: remote(visit, &session, session.owner.id == caller.subject.user),
         id,
     })
+}
+
+fn idle_note(
+    visit: &RequestContext,
+    idle: &SessionIdleView,
+    may_write: bool,
+    now: Timestamp,
+) -> IdleNote {
+    let t = visit.text;
+    // One that was put off by a gap is due from now on.
+    let time = idle.ends_at.map(|at| visit.clock.near(at.max(now), now));
+    let sentence = match (&time, idle.warnings) {
+        (Some(time), 0) => t.idle_kept_until(idle.rule.as_str(), time.as_str()),
+        (Some(time), _) => idle_rules::ends_sentence(t, idle, time),
+        (None, _) => t.idle_timeline_idle().to_owned(),
+    };
+    IdleNote {
+        sentence,
+        rule: t.idle_by_rule(idle.rule.as_str()),
+        keeps_left: match may_write && idle.warnings > 0 && time.is_some() {
+            true => idle.keeps_left,
+            false => 0,
+        },
+    }
 }
 
 /// Cores and memory of the machine that a session is on; nothing before it has one.

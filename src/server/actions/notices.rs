@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use api::notices::{NoticeView, NoticeWord};
+use rules::idleness::{self, IdleAction};
 use rules::names::SessionId;
 use rules::permissions::Permission;
 use rules::reason::Reason;
@@ -13,6 +14,7 @@ use rules::units::Timestamp;
 use super::allowed;
 use crate::access::Caller;
 use crate::catalog::Lane;
+use crate::catalog::idle_rules::WARNED;
 use crate::catalog::journal::{LimitedSessionRow, MaintenanceRow, ToldEventRow};
 use crate::{Failure, Server};
 
@@ -45,6 +47,10 @@ pub enum NoticeKind {
     Cancelled,
     /// It uses more memory of a GPU than it was given.
     GpuWarned,
+    /// A rule does this to it in so many minutes, as it is idle.
+    IdleWarned(IdleAction, u64),
+    /// It is idle by a rule, and runs on or was paused.
+    FoundIdle,
     /// Its time limit ends it then.
     WillEnd(Timestamp),
     /// A node takes no new sessions.
@@ -107,6 +113,11 @@ fn view(notice: OwnNotice) -> NoticeView {
         NoticeKind::Ended(outcome, reason) => (NoticeWord::Ended, outcome, reason, None),
         NoticeKind::Cancelled => plain(NoticeWord::Cancelled),
         NoticeKind::GpuWarned => plain(NoticeWord::GpuWarned),
+        NoticeKind::IdleWarned(action, minutes) => {
+            let words = idleness::told(action, minutes);
+            (NoticeWord::IdleWarned, None, None, Some(words))
+        }
+        NoticeKind::FoundIdle => plain(NoticeWord::FoundIdle),
         NoticeKind::WillEnd(_) => plain(NoticeWord::WillEnd),
         NoticeKind::Maintenance(of) => (NoticeWord::Maintenance, None, None, Some(of.message)),
     };
@@ -215,6 +226,12 @@ fn happened(row: ToldEventRow, read: u64, is_newest: bool) -> OwnNotice {
         about: match event.code.as_str() {
             "session.running" => NoticeKind::Started,
             "session.gpu-warned" => NoticeKind::GpuWarned,
+            WARNED => {
+                let (action, minutes) =
+                    idleness::read_told(&event.after).unwrap_or((IdleAction::Notice, 0));
+                NoticeKind::IdleWarned(action, minutes)
+            }
+            rules::codes::SESSION_IDLE => NoticeKind::FoundIdle,
             _ if cancelled => NoticeKind::Cancelled,
             _ => NoticeKind::Ended(outcome, reason.filter(|_| outcome.is_some())),
         },

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use api::events::EventView;
 use api::gpus::Gpus;
+use api::idle_rules::SessionIdleView;
 use api::sessions::SessionView;
 use rules::blocker::PlacementBlocker;
 use rules::permissions::Permission;
@@ -13,7 +14,7 @@ use rules::placement::{self, Explanation};
 use super::sessions::find::find;
 use super::sessions::overview::{self, Overview};
 use super::sessions::view::NameCache;
-use super::{allowed, gpus, sessions};
+use super::{allowed, gpus, idle_rules, sessions};
 use crate::access::Caller;
 use crate::snapshot::Snapshot;
 use crate::{Failure, Server, ServerFault};
@@ -32,6 +33,8 @@ pub struct SessionDetail {
     pub events: Vec<EventView>,
     pub overview: Overview,
     pub gpus: Gpus,
+    /// Warnings of being idle that hold now.
+    pub idle: Option<SessionIdleView>,
 }
 
 /// How often a page tries the snapshot that all share before it reads one of its own. Higher: a page waits longer
@@ -107,6 +110,7 @@ async fn read_with(
                 events: sessions::history(view, &row)?,
                 overview: overview::summary(&own, view, &snapshot, &caller, now)?,
                 gpus: gpus::of(&own, &snapshot, &caller, now),
+                idle: idle_rules::state_of(view, &row)?,
             }))
         })
         .await

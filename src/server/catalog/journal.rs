@@ -41,7 +41,8 @@ const NOTICES: &str = concat!(
     " as own
      from event
      where owner = ?1
-     and code in ('session.running', 'session.ended', 'session.gpu-warned')
+     and code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned',
+                    'session.idle')
      order by sequence desc
      limit ?2"
 );
@@ -51,7 +52,8 @@ const UNREAD: &str = concat!(
            from event
            where owner = ?1
            and sequence > ?2
-           and code in ('session.running', 'session.ended', 'session.gpu-warned')
+           and code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned',
+                    'session.idle')
            and not ",
     own_act!(),
     "

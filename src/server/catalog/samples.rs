@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use base::observe::Uptime;
 use rules::messages::{BusyTime, ContainerUsage, SliceUse, Waited};
 use rules::names::{ContainerName, NodeId, SessionId};
 use rules::units::{Bytes, Timestamp};
@@ -16,6 +17,7 @@ use super::{CatalogPlace, files};
 use crate::{Failure, ServerFault};
 
 pub(crate) mod history;
+mod presence;
 
 const FILE: &str = "samples.sqlite";
 /// Raised when the tables change; an older file than `BEFORE` is thrown away, which is what it is for.
@@ -130,6 +132,7 @@ pub(crate) struct Samples {
     /// Samples of the last minutes that were read since the newest were written, by container of a session.
     recent: Mutex<BTreeMap<(SessionId, u32), RecentSamples>>,
     history: Mutex<history::RecentHistory>,
+    presence: Mutex<presence::Presence>,
 }
 
 /// Samples of one container of a session after a moment.
@@ -170,7 +173,15 @@ impl Samples {
             }
         };
         connection
-            .execute_batch(&[made("usage"), made("usage_minute"), history::made()].concat())
+            .execute_batch(
+                &[
+                    made("usage"),
+                    made("usage_minute"),
+                    history::made(),
+                    presence::made().to_owned(),
+                ]
+                .concat(),
+            )
             .and_then(|()| history::complete(&connection))
             .map_err(|error| ServerFault::new("found the samples", error))?;
         Ok(Self {
@@ -178,6 +189,7 @@ impl Samples {
             latest: Mutex::default(),
             recent: Mutex::default(),
             history: Mutex::default(),
+            presence: Mutex::default(),
         })
     }
 
@@ -186,7 +198,7 @@ impl Samples {
     pub(crate) fn record(
         &self,
         node: NodeId,
-        at: Timestamp,
+        (at, uptime): (Timestamp, Uptime),
         used: &[(ContainerName, ContainerUsage)],
     ) -> bool {
         let mut nodes = locked(&self.latest);
@@ -248,8 +260,9 @@ impl Samples {
         if used.is_empty() && !new_minute {
             return changed;
         }
-        if let Err(error) = self.write(at, used, new_minute, &first) {
+        if let Err(error) = self.write((at, uptime), used, new_minute, &first) {
             tracing::warn!(%error, "samples were not written");
+            self.lose_presence();
         }
         locked(&self.recent).clear();
         changed
@@ -257,11 +270,14 @@ impl Samples {
 
     fn write(
         &self,
-        at: Timestamp,
+        (at, uptime): (Timestamp, Uptime),
         used: &[(ContainerName, ContainerUsage)],
         new_minute: bool,
         first: &BTreeSet<ContainerName>,
     ) -> rusqlite::Result<()> {
+        let names = used.iter().map(|(name, _)| *name);
+        let names = names.filter(|name| new_minute || first.contains(name));
+        let minutes = self.presence_minutes(names, uptime);
         let mut connection = locked(&self.connection);
         let transaction = connection.transaction()?;
         // Of each container the first sample is kept as long as its minutes: its charts begin there.
@@ -295,7 +311,12 @@ impl Samples {
                 ))?;
             }
         }
+        presence::write(&transaction, at, &minutes)?;
         if new_minute {
+            presence::forget(
+                &transaction,
+                at.as_millis() - (COARSE_SECONDS * 1000) as i64,
+            )?;
             for (table, seconds) in [("usage", FINE_SECONDS), ("usage_minute", COARSE_SECONDS)] {
                 let before = at.as_millis() - (seconds * 1000) as i64;
                 transaction
@@ -496,6 +517,15 @@ mod tests {
         }
     }
 
+    /// A time of day, and a clock of the machine that runs with it.
+    fn steady(at: Timestamp) -> (Timestamp, Uptime) {
+        let uptime = Uptime {
+            boot: uuid::Uuid::from_u128(1),
+            millis: at.as_millis().unsigned_abs(),
+        };
+        (at, uptime)
+    }
+
     fn usage(cpu_seconds: f64) -> ContainerUsage {
         ContainerUsage {
             cpu_microseconds: (cpu_seconds * 1e6) as u64,
@@ -531,7 +561,7 @@ mod tests {
                 .map(|n| (name(n), usage(second as f64)))
                 .collect();
             assert!(
-                samples.record(NODE, at(second), &used),
+                samples.record(NODE, steady(at(second)), &used),
                 "running sessions have new points"
             );
             for n in 0..sessions {
@@ -543,8 +573,11 @@ mod tests {
             }
             assert_eq!(locked(&samples.recent).len(), MAX_RECENT_CONTAINERS);
         }
-        assert!(samples.record(NODE, at(8), &[]), "the last points are over");
-        assert!(!samples.record(NODE, at(10), &[]), "nothing runs");
+        assert!(
+            samples.record(NODE, steady(at(8)), &[]),
+            "the last points are over"
+        );
+        assert!(!samples.record(NODE, steady(at(10)), &[]), "nothing runs");
     }
 
     #[test]
@@ -562,7 +595,7 @@ mod tests {
                 idle_since: idle_since.map(at),
                 ..slice(0)
             }];
-            samples.record(NODE, at(second), &[(name(1), used)]);
+            samples.record(NODE, steady(at(second)), &[(name(1), used)]);
             samples.rates()[&name(1)].devices[0].idle_since
         };
         let samples = Samples::open(&place).unwrap();
@@ -591,7 +624,7 @@ mod tests {
         let mut used = usage(0.0);
         for second in [0, 2, 4] {
             used.devices = vec![slice(second), slice(second)];
-            samples.record(NODE, at(second as i64), &[(name(1), used.clone())]);
+            samples.record(NODE, steady(at(second as i64)), &[(name(1), used.clone())]);
         }
         let rows = samples
             .of((name(1).session, MAIN), Timestamp::default())
@@ -604,9 +637,9 @@ mod tests {
 
         // One that does not say: then it is unknown of both. A node that begins from zero: no load.
         used.devices[0].worked = None;
-        samples.record(NODE, at(6), &[(name(1), used.clone())]);
+        samples.record(NODE, steady(at(6)), &[(name(1), used.clone())]);
         used.devices = vec![slice(1), slice(1)];
-        samples.record(NODE, at(8), &[(name(1), used)]);
+        samples.record(NODE, steady(at(8)), &[(name(1), used)]);
         let rows = samples
             .of((name(1).session, MAIN), Timestamp::default())
             .unwrap();
@@ -621,7 +654,7 @@ mod tests {
         let start = 1_800_000_000_000;
         for tick in 0..3600_i64 {
             let at = Timestamp::from_millis(start + tick * 1000);
-            samples.record(NODE, at, &[(name(1), usage(tick as f64 * 0.5))]);
+            samples.record(NODE, steady(at), &[(name(1), usage(tick as f64 * 0.5))]);
         }
         let all = samples
             .of((name(1).session, MAIN), Timestamp::default())
@@ -650,7 +683,7 @@ mod tests {
         let samples = Samples::open(&place).unwrap();
         samples.record(
             NODE,
-            Timestamp::from_millis(5_000),
+            steady(Timestamp::from_millis(5_000)),
             &[(name(1), usage(1.0))],
         );
         drop(samples);
@@ -669,9 +702,9 @@ mod tests {
         let other = NodeId(uuid::Uuid::from_u128(101));
         for second in [0, 2, 4] {
             let cores = |each: u32| (of(each), usage(second as f64 * f64::from(each + 1)));
-            assert!(samples.record(NODE, at(second), &[cores(0), cores(1)]));
+            assert!(samples.record(NODE, steady(at(second)), &[cores(0), cores(1)]));
             // At the same moment, from another node.
-            assert!(samples.record(other, at(second), &[cores(2)]));
+            assert!(samples.record(other, steady(at(second)), &[cores(2)]));
         }
         let rates = samples.rates();
         assert_eq!(rates.len(), 3);
@@ -687,7 +720,7 @@ mod tests {
             assert_eq!(cpu, [0, each, 2 * each], "{index}");
         }
         // One node goes on, the other one is silent.
-        samples.record(NODE, at(6), &[(of(0), usage(6.0))]);
+        samples.record(NODE, steady(at(6)), &[(of(0), usage(6.0))]);
         let names: Vec<ContainerName> = samples.rates().into_keys().collect();
         assert_eq!(names, [of(0), of(2)]);
     }
@@ -697,10 +730,10 @@ mod tests {
         let samples = Samples::open(&CatalogPlace::Memory).unwrap();
         let at = |second: i64| Timestamp::from_millis(second * 1_000);
         // Another one ran before, so the session begins within a minute.
-        samples.record(NODE, at(0), &[(name(2), usage(1.0))]);
+        samples.record(NODE, steady(at(0)), &[(name(2), usage(1.0))]);
         for second in (5..5 + 24 * 60).step_by(2) {
             let used = [(name(2), usage(1.0)), (name(1), usage(second as f64))];
-            samples.record(NODE, at(second), &used);
+            samples.record(NODE, steady(at(second)), &used);
         }
         let rows = samples.of((name(1).session, MAIN), Timestamp::default());
         let seconds: Vec<i64> = rows

@@ -122,7 +122,7 @@ CREATE TABLE event (
 CREATE INDEX event_object on event (object, sequence);
 
 CREATE INDEX event_told on event (owner, sequence)
-where code in ('session.running', 'session.ended', 'session.gpu-warned');
+where code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned', 'session.idle');
 
 CREATE TABLE fair_standing (
     domain blob not null,
@@ -151,6 +151,46 @@ CREATE TABLE idempotency (
 ) strict, without rowid;
 
 CREATE INDEX idempotency_created on idempotency (created_at);
+
+CREATE TABLE idle_rule (
+    id blob primary key,
+    name text not null unique,
+    level text not null check (level in ('site', 'domain', 'project')),
+    -- The domain or the project; null for the site.
+    subject blob,
+    -- Null: both kinds.
+    kind text check (kind in ('interactive', 'batch')),
+    -- KEY or KEY=VALUE: sessions with this label are let off; empty: none are.
+    exempt text not null,
+    rule text not null check (json_valid(rule)),
+    generation integer not null,
+    check ((level = 'site') = (subject is null))
+) strict, without rowid;
+
+CREATE TABLE idle_watch (
+    session blob primary key references session (id) on delete cascade,
+    rule blob not null references idle_rule (id) on delete cascade,
+    rule_generation integer not null,
+    incarnation integer not null,
+    -- When the warnings were given, and after how many quiet milliseconds.
+    first_at integer,
+    first_quiet integer,
+    second_at integer,
+    second_quiet integer,
+    kept integer not null,
+    kept_at integer,
+    -- Quiet milliseconds after which the rule acts on what was kept.
+    put_off integer not null,
+    acted integer not null check (acted in (0, 1)),
+    -- By the time of day, for people.
+    due_at integer,
+    check ((first_at is null) = (first_quiet is null)),
+    check ((second_at is null) = (second_quiet is null)),
+    check (second_at is null or first_at is not null),
+    check (acted = 0 or second_at is not null)
+) strict, without rowid;
+
+CREATE INDEX idle_watch_rule on idle_watch (rule);
 
 CREATE TABLE image (
     id blob primary key,

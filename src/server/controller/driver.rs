@@ -13,6 +13,7 @@ use rules::units::Timestamp;
 
 use crate::Failure;
 use crate::catalog::Catalog;
+use crate::controller::idleness::{self, IdleJudge};
 use crate::controller::{Controller, ControllerPass, apply_report, retention};
 use crate::links::Links;
 
@@ -43,6 +44,8 @@ pub(crate) async fn run(catalog: Catalog, mut links: Links, clock: Clock, keep_d
     let mut linked = true;
     let mut tidied: Option<Instant> = None;
     let mut metered: Option<Instant> = None;
+    let mut judged: Option<Instant> = None;
+    let mut idle = IdleJudge::default();
     loop {
         revision.borrow_and_update();
         // A machine that is not led says nothing new, and root may have accepted meanwhile.
@@ -96,6 +99,13 @@ pub(crate) async fn run(catalog: Catalog, mut links: Links, clock: Clock, keep_d
             };
             if let Err(failure) = counted.await {
                 tracing::error!(error = %chain(&failure), "what sessions hold was not counted");
+            }
+        }
+        let is_due = judged.is_none_or(|at| at.elapsed() >= idleness::INTERVAL);
+        if is_due && controller.quarantine().is_none() {
+            judged = Some(Instant::now());
+            if let Err(failure) = idle.round(&catalog, now).await {
+                tracing::error!(error = %chain(&failure), "idle sessions were not looked for");
             }
         }
         if tidied.is_none_or(|at| at.elapsed() >= RETENTION) {

@@ -82,6 +82,7 @@ async fn a_launch_reaches_a_container_on_signals_alone_and_an_idle_loop_writes_n
     let simulation = Simulation {
         server: Server::in_memory(settings, clock.clone()).unwrap(),
         controller: Controller::default(),
+        idle: IdleJudge::default(),
         accepted: false,
     };
     let commits = Arc::new(AtomicUsize::new(0));

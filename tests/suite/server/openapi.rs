@@ -195,6 +195,9 @@ async fn real_answers_have_the_shapes_of_the_document() {
     let preset = json!({"name": "half", "resources": {"cpu": 4, "gpu": 0.5}, "default": true});
     let preset = the_box.post(&the_box.admin, "/api/v1/presets", preset);
     assert_eq!(preset.await.status, 201);
+    let idle = json!({"name": "idle", "below": {"cpu": 0.1, "keys": 1}});
+    let made = the_box.post(&the_box.admin, "/api/v1/idle-rules", idle.clone());
+    assert_eq!(made.await.status, 201);
     let mut wrong = Vec::new();
     let mut held = 0;
     for (who, path, schema) in [
@@ -226,6 +229,8 @@ async fn real_answers_have_the_shapes_of_the_document() {
         (&the_box.admin, "/api/v1/fair-share", "FairShare"),
         (&the_box.mina, "/api/v1/presets", "PresetPage"),
         (&the_box.mina, "/api/v1/presets/half", "Preset"),
+        (&the_box.admin, "/api/v1/idle-rules", "IdleRulePage"),
+        (&the_box.admin, "/api/v1/idle-rules/idle", "IdleRule"),
         (&the_box.admin, "/api/v1/announcements", "AnnouncementPage"),
         (
             &the_box.mina,
@@ -263,8 +268,12 @@ async fn real_answers_have_the_shapes_of_the_document() {
         fits(&served, &reference, &answer.json(), path, &mut wrong);
         held += 1;
     }
+    let dry_run = "/api/v1/idle-rules/dry-run";
+    let answer = the_box.post(&the_box.admin, dry_run, idle).await.json();
+    let reference = json!({"$ref": "#/components/schemas/IdleDryRun"});
+    fits(&served, &reference, &answer, dry_run, &mut wrong);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(held, 32);
+    assert_eq!(held, 34);
     // Every reference of the document leads somewhere.
     let text = served.to_string();
     for (at, _) in text.match_indices("#/components/schemas/") {

@@ -70,6 +70,8 @@ fn body(route: &DocumentedRoute) -> String {
         Some("PolicyPatch") => json!({"limits": {"sessions": 3}}).to_string(),
         Some("NewPreset") => json!({"name": "new", "resources": {"cpu": 1}}).to_string(),
         Some("PresetPatch") => json!({"position": 1}).to_string(),
+        Some("NewIdleRule") => json!({"name": "new", "below": {"cpu": 0.1}}).to_string(),
+        Some("IdleRulePatch") => json!({"window_seconds": 7200}).to_string(),
         Some("NewAnnouncement" | "AnnouncementPatch") => json!({"text": "News."}).to_string(),
         Some("FairSharePatch") => json!({"half_life_hours": 24}).to_string(),
         Some("NewAllowance") => json!({

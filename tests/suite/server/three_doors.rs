@@ -163,6 +163,38 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["removeAnnouncement"],
         &["announcement rm x"],
     ),
+    ("GET /idle-rules", &["listIdleRules"], &["idle-rule ls"]),
+    (
+        "POST /idle-rules",
+        &["createIdleRule"],
+        &["idle-rule create x --gpu 5 --window 2h --project y"],
+    ),
+    (
+        "POST /idle-rules/try",
+        &["tryIdleRule"],
+        &["idle-rule try --gpu 5 --window 2h"],
+    ),
+    (
+        "GET /idle-rules/{id}",
+        &["getIdleRule"],
+        &["idle-rule get x"],
+    ),
+    (
+        "POST /idle-rules/{id}",
+        &["changeIdleRule"],
+        &["idle-rule set x --window 3h --keys none --kind any"],
+    ),
+    (
+        "POST /idle-rules/{id}/try",
+        &["tryIdleRule", "getIdleRule"],
+        &["idle-rule try x --window 1h"],
+    ),
+    (
+        "POST /idle-rules/{id}/remove",
+        &["removeIdleRule"],
+        &["idle-rule rm x"],
+    ),
+    ("POST /sessions/{id}/{verb}", &["keepSession"], &["keep x"]),
     ("GET /fair-share", &["getFairShare"], &["fair-share ls"]),
     (
         "POST /fair-share",
@@ -559,6 +591,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/presets.rs"),
         include_str!("../../../src/doors/pages/fair_share.rs"),
         include_str!("../../../src/doors/pages/announcements.rs"),
+        include_str!("../../../src/doors/pages/idle_rules.rs"),
         include_str!("../../../src/doors/pages/departure.rs"),
         include_str!("../../../src/doors/pages/invitations.rs"),
         include_str!("../../../src/doors/pages/user_forms.rs"),

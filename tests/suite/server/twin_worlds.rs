@@ -61,12 +61,13 @@ const PAGES: [&str; 36] = [
     "/palette?q=WORD",
 ];
 /// Pages of administrators, and of one user.
-const ADMINISTRATION: [&str; 6] = [
+const ADMINISTRATION: [&str; 7] = [
     "/users",
     "/users?q=WORD",
     "/users/WORD.user",
     "/system",
     "/nodes",
+    "/idle-rules",
     "/me",
 ];
 const STREAMS: [&str; 9] = [
@@ -119,6 +120,11 @@ impl World {
             let preset = json!({"name": word, "title": word, "resources": {"cpu": 1}, scope: of});
             world.made("/api/v1/presets", preset).await;
         }
+        let idle = json!({
+            "name": word, "level": "project", "subject": world.project, "exempt": word,
+            "below": {"cpu": 0.1},
+        });
+        world.made("/api/v1/idle-rules", idle).await;
         let caller = world.the_box.token(&user, &Permission::ALL, None).await;
         let launch = |name: &str, after: Vec<String>| {
             json!({

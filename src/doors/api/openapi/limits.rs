@@ -3,6 +3,7 @@
 //! taken, a password that is too common, a length in bytes) is not here.
 
 use rules::announcement::MAX_ANNOUNCEMENT_LENGTH;
+use rules::idleness::MAX_EXEMPT_LENGTH;
 use rules::image::MAX_REFERENCE_LENGTH;
 use rules::permissions::Permission;
 use rules::preset::MAX_PRESET_TITLE;
@@ -132,6 +133,9 @@ fn all() -> Vec<(&'static str, Value)> {
                 },
             }),
         ),
+        ("/NewIdleRule/properties/exempt", text(MAX_EXEMPT_LENGTH)),
+        ("/IdleRulePatch/properties/exempt", text(MAX_EXEMPT_LENGTH)),
+        ("/IdleThresholds/properties/cpu", share()),
         ("/NewPreset/properties/title", text(MAX_PRESET_TITLE)),
         ("/NewPreset/properties/title_ko", text(MAX_PRESET_TITLE)),
         ("/PresetPatch/properties/title", text(MAX_PRESET_TITLE)),

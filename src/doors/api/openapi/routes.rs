@@ -152,6 +152,16 @@ pub const ROUTES: &[DocumentedRoute] = &[
     },
     DocumentedRoute {
         method: "POST",
+        path: "/api/v1/sessions/{id}/keep",
+        operation: "keepSession",
+        summary: "Keep a session that was warned of being idle",
+        needs: WRITE,
+        answer: SuccessReply::Schema("SessionIdle"),
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
         path: "/api/v1/sessions/{id}/resume",
         operation: "resumeSession",
         summary: "Let a frozen session go on",
@@ -1015,6 +1025,75 @@ pub const ROUTES: &[DocumentedRoute] = &[
         status: 204,
         answer: SuccessReply::Nothing,
         refusals: &[400, 404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/idle-rules",
+        operation: "listIdleRules",
+        tag: "tenancy",
+        summary: "List the rules that end idle sessions",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("IdleRulePage"),
+        refusals: &[],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/idle-rules",
+        operation: "createIdleRule",
+        tag: "tenancy",
+        summary: "Make a rule that ends idle sessions of the site, a domain or a project",
+        needs: SYSTEM_WRITE,
+        body: Some("NewIdleRule"),
+        status: 201,
+        answer: SuccessReply::Schema("IdleRule"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/idle-rules/dry-run",
+        operation: "tryIdleRule",
+        tag: "tenancy",
+        summary: "Show what a rule would have done over the samples of the last week",
+        needs: SYSTEM,
+        body: Some("NewIdleRule"),
+        answer: SuccessReply::Schema("IdleDryRun"),
+        refusals: &[400, 404, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/idle-rules/{id}",
+        operation: "getIdleRule",
+        tag: "tenancy",
+        summary: "Show a rule, by id or name",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("IdleRule"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PATCH",
+        path: "/api/v1/idle-rules/{id}",
+        operation: "changeIdleRule",
+        tag: "tenancy",
+        summary: "Change a rule; sessions that it warned are warned anew",
+        needs: SYSTEM_WRITE,
+        body: Some("IdleRulePatch"),
+        answer: SuccessReply::Schema("IdleRule"),
+        refusals: &[400, 404, 409, 412, 422, 428],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/idle-rules/{id}",
+        operation: "removeIdleRule",
+        tag: "tenancy",
+        summary: "Remove a rule",
+        needs: SYSTEM_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404],
         ..ROUTE
     },
     DocumentedRoute {

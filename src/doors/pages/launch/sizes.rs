@@ -16,7 +16,7 @@ use crate::doors::text::{Language, Text};
 
 /// Sizes that stand side by side; of more, one is picked from a list. Higher: the row of a phone is a page. Lower: a
 /// usual set needs a click more.
-const MAX_CHIPS: usize = 8;
+const CHIP_COUNT: usize = 8;
 
 /// The sizes of a form.
 #[derive(Default)]
@@ -133,7 +133,7 @@ pub(super) async fn picker(
     sent: &LaunchForm,
 ) -> Result<SizePicker, Failure> {
     let all = named(console, caller, t, machines, sent).await?;
-    let is_list = all.len() > MAX_CHIPS;
+    let is_list = all.len() > CHIP_COUNT;
     let sizes = all.into_iter().map(|one| {
         let filling = one.fills.iter().map(|(field, text)| {
             let text: Value = text.clone().into();

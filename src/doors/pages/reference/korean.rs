@@ -42,6 +42,19 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     ("getAllowance", "임시 한도 하나를 보여 줍니다"),
     ("removeAllowance", "임시 한도를 기한 전에 끝냅니다"),
+    ("keepSession", "유휴 경고를 받은 세션을 유지합니다"),
+    ("listIdleRules", "유휴 세션을 끝내는 규칙을 나열합니다"),
+    (
+        "createIdleRule",
+        "사이트, 도메인, 프로젝트의 유휴 세션을 끝내는 규칙을 만듭니다",
+    ),
+    ("tryIdleRule", "지난 일주일의 측정값에 규칙을 적용해 봅니다"),
+    ("getIdleRule", "ID나 이름으로 유휴 규칙 하나를 보여 줍니다"),
+    (
+        "changeIdleRule",
+        "유휴 규칙을 바꿉니다. 경고받은 세션에 다시 경고합니다",
+    ),
+    ("removeIdleRule", "유휴 규칙을 지웁니다"),
     (
         "listPresets",
         "볼 수 있는 프리셋, 또는 한 프로젝트에서 시작할 때 쓸 수 있는 프리셋",

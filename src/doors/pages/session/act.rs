@@ -10,7 +10,7 @@ use rules::units::{CpuShare, GpuShare};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::sessions;
+use server::actions::{idle_rules, sessions};
 
 use super::super::authentication::PageCaller;
 use super::super::components::Alert;
@@ -37,7 +37,7 @@ pub struct SessionForm {
     typed: String,
 }
 
-/// `POST /sessions/{id}/{verb}`: stop, pause, resume, restart, rename, limits, remove.
+/// `POST /sessions/{id}/{verb}`: stop, keep, pause, resume, restart, rename, limits, remove.
 pub async fn act(
     State(console): State<PagesContext>,
     visit: RequestContext,
@@ -138,6 +138,10 @@ async fn done(
                 _ => "stop",
             };
             (session, word)
+        }
+        "keep" => {
+            idle_rules::keep(server, caller, id).await?;
+            (sessions::get(server, caller, id).await?, "keep")
         }
         "pause" => (sessions::pause(server, caller, id).await?, "pause"),
         "resume" => (sessions::resume(server, caller, id).await?, "resume"),

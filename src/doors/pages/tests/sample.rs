@@ -1210,6 +1210,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
         t,
         f: layout(t, Nav::Sessions, true),
         alert: None,
+        idle: None,
         refused: None,
         processes: vec![super::super::session::ProcessRow {
             pid: 12,

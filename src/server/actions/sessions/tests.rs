@@ -1048,7 +1048,7 @@ async fn samples_are_rates_of_the_limit() {
         };
         server.catalog().samples().record(
             server.node(),
-            start.plus_seconds(tick * 2),
+            (start.plus_seconds(tick * 2), server.clock().uptime()),
             &[(container, usage)],
         );
     }

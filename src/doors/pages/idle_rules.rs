@@ -1,0 +1,724 @@
+//! `/idle-rules`: the rules that end idle sessions, the forms that write and change one, and what a rule would have done
+//! over the samples of the last week.
+
+use api::idle_rules::{
+    IdleDryRunView, IdleRulePatchBody, IdleRuleView, IdleThresholdsBody, NewIdleRuleBody,
+    SessionIdleView,
+};
+use askama::Template;
+use axum::Router;
+use axum::extract::{Form, Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::{get, post};
+use rules::idleness::{IdleAction, IdleLevel, IdleMatch, MAX_EXTENSIONS};
+use rules::object::Object;
+use rules::permissions::Permission;
+use rules::refusal::Refusal;
+use rules::refusals;
+use rules::session::SessionKind;
+use rules::units::{CpuShare, Timestamp};
+use serde::Deserialize;
+use server::Failure;
+use server::access::Caller;
+use server::actions::idle_rules;
+
+use super::authentication::PageCaller;
+use super::components::{self, Choice};
+use super::dialog::{self, DialogForm, DialogPage};
+use super::form_faults::RefusedForm;
+use super::layout::{Nav, PageLayout};
+use super::request_context::RequestContext;
+use super::table::{
+    DataTable, EmptyTable, RowAction, TableCell, TableColumn, TableLine, TableState,
+};
+use super::typed::point;
+use super::{PagesContext, launch, layout, responses};
+use crate::doors::text::Text;
+
+const PATH: &str = "/idle-rules";
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/idle_rules.html")]
+pub struct IdleRulesPage {
+    pub t: Text,
+    pub f: PageLayout,
+    pub form: IdleRuleForm,
+    pub tried: Option<TriedRule>,
+    pub table: DataTable,
+}
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/idle_rule.html")]
+pub struct IdleRulePage {
+    pub t: Text,
+    pub f: PageLayout,
+    pub here: String,
+    pub name: String,
+    pub form: IdleRuleForm,
+    pub tried: Option<TriedRule>,
+}
+
+/// The fields of a rule, as they are or as they were typed.
+pub struct IdleRuleForm {
+    /// Where it is sent, and where it is tried.
+    pub action: String,
+    pub try_at: String,
+    pub may_change: bool,
+    pub is_new: bool,
+    pub typed: TypedRule,
+    /// Empty where its place stays.
+    pub levels: Vec<Choice>,
+    pub kinds: Vec<Choice>,
+    pub matches: Vec<Choice>,
+    pub actions: Vec<Choice>,
+}
+
+/// What a rule would have done.
+pub struct TriedRule {
+    pub sentence: String,
+    pub of: String,
+    pub rows: Vec<TriedRow>,
+}
+
+/// One session that it would have ended.
+pub struct TriedRow {
+    pub href: String,
+    pub name: String,
+    pub owner: String,
+    pub when: String,
+    pub hours: String,
+    pub busy_again: bool,
+}
+
+/// What a form sent.
+#[derive(Deserialize, Clone)]
+#[serde(default)]
+pub struct TypedRule {
+    pub name: String,
+    pub level: String,
+    pub subject: String,
+    pub kind: String,
+    pub exempt: String,
+    pub gpu_percent: String,
+    pub cpu: String,
+    pub terminals: String,
+    pub keys: String,
+    pub of: String,
+    pub window: String,
+    pub grace: String,
+    pub action: String,
+    pub extend: String,
+    pub times: String,
+    /// Of the row that the form shows; empty for a new one.
+    pub generation: String,
+}
+
+impl Default for TypedRule {
+    /// What an empty form shows: a rule that most sites begin with.
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            level: IdleLevel::Site.word().to_owned(),
+            subject: String::new(),
+            kind: String::new(),
+            exempt: String::new(),
+            gpu_percent: "5".to_owned(),
+            cpu: "0.1".to_owned(),
+            terminals: String::new(),
+            keys: "1".to_owned(),
+            of: IdleMatch::All.word().to_owned(),
+            window: "2h".to_owned(),
+            grace: "10m".to_owned(),
+            action: IdleAction::Stop.word().to_owned(),
+            extend: "1h".to_owned(),
+            times: "3".to_owned(),
+            generation: String::new(),
+        }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct AskedRules {
+    page: String,
+}
+
+pub(super) fn router() -> Router<PagesContext> {
+    Router::new()
+        .route("/idle-rules", get(list).post(create))
+        .route("/idle-rules/try", post(try_new))
+        .route("/idle-rules/{id}", get(show).post(change))
+        .route("/idle-rules/{id}/try", post(try_one))
+        .route("/idle-rules/{id}/remove", get(ask_remove).post(remove))
+}
+
+fn failed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    failure: &Failure,
+) -> Response {
+    let frame = layout(console, visit, caller, Nav::Policies);
+    responses::failure(console, visit, Some(frame), failure)
+}
+
+async fn list(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Query(asked): Query<AskedRules>,
+) -> Response {
+    let typed = TypedRule::default();
+    match listed(&console, &visit, &caller, &asked.page, typed, None).await {
+        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+async fn listed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    page: &str,
+    typed: TypedRule,
+    tried: Option<TriedRule>,
+) -> Result<IdleRulesPage, Failure> {
+    let all = idle_rules::list(&console.server, caller).await?;
+    let may_change = caller.subject.can(Permission::SystemWrite);
+    let action = (PATH.to_owned(), format!("{PATH}/try"));
+    Ok(IdleRulesPage {
+        t: visit.text,
+        f: layout(console, visit, caller, Nav::Policies),
+        form: form(visit.text, action, may_change, true, typed),
+        tried,
+        table: table(visit, page, all, may_change),
+    })
+}
+
+fn form(
+    t: Text,
+    (action, try_at): (String, String),
+    may_change: bool,
+    is_new: bool,
+    typed: TypedRule,
+) -> IdleRuleForm {
+    let levels = IdleLevel::ALL.map(|level| {
+        Choice::new(
+            level.word(),
+            level_name(t, level),
+            level.word() == typed.level,
+        )
+    });
+    let kinds = [
+        ("", t.idle_kind_any()),
+        ("interactive", t.idle_kind_interactive()),
+        ("batch", t.idle_kind_batch()),
+    ];
+    IdleRuleForm {
+        action,
+        try_at,
+        may_change,
+        is_new,
+        levels: match is_new {
+            true => levels.into(),
+            false => Vec::new(),
+        },
+        kinds: kinds
+            .map(|(word, name)| Choice::new(word, name, word == typed.kind))
+            .into(),
+        matches: IdleMatch::ALL
+            .map(|of| {
+                let name = match of {
+                    IdleMatch::All => t.idle_match_all(),
+                    IdleMatch::Any => t.idle_match_any(),
+                };
+                Choice::new(of.word(), name, of.word() == typed.of)
+            })
+            .into(),
+        actions: IdleAction::ALL
+            .map(|action| {
+                let chosen = action.word() == typed.action;
+                Choice::new(action.word(), action_name(t, action), chosen)
+            })
+            .into(),
+        typed,
+    }
+}
+
+fn level_name(t: Text, level: IdleLevel) -> &'static str {
+    match level {
+        IdleLevel::Site => t.idle_level_site(),
+        IdleLevel::Domain => t.idle_level_domain(),
+        IdleLevel::Project => t.idle_level_project(),
+    }
+}
+
+fn action_name(t: Text, action: IdleAction) -> &'static str {
+    match action {
+        IdleAction::Notice => t.idle_action_notice(),
+        IdleAction::Stop => t.idle_action_stop(),
+        IdleAction::Pause => t.idle_action_pause(),
+    }
+}
+
+/// What a session's page says of a warning.
+pub(super) fn ends_sentence(t: Text, idle: &SessionIdleView, time: &str) -> String {
+    match idle.action {
+        IdleAction::Notice => t.idle_ends_notice().to_owned(),
+        IdleAction::Stop => t.idle_ends_stop(time),
+        IdleAction::Pause => t.idle_ends_pause(time),
+    }
+}
+
+fn table(
+    visit: &RequestContext,
+    page: &str,
+    all: Vec<IdleRuleView>,
+    may_change: bool,
+) -> DataTable {
+    let t = visit.text;
+    let columns = [
+        TableColumn::new("name", t.sessions_name()).class("first"),
+        TableColumn::new("below", t.idle_below()).class("why"),
+        TableColumn::new("action", t.idle_action()),
+        TableColumn::new("place", t.idle_level()).class("below"),
+        TableColumn::new("exempt", t.idle_exempt()).class("below"),
+    ];
+    let asked = [("page".to_owned(), page.to_owned())];
+    let mut state = TableState::read(PATH, &[], &asked);
+    state.columns = columns.iter().map(|column| column.key).collect();
+    let total = all.len() as u64;
+    let rows = state
+        .page_of(all)
+        .into_iter()
+        .map(|one| TableLine {
+            id: format!("i-{}", one.id),
+            mark: None,
+            cells: columns
+                .iter()
+                .map(|column| cell(t, column.key, &one))
+                .collect(),
+            action: may_change.then(|| RowAction {
+                href: format!("{PATH}/{}/remove", one.id),
+                icon: "trash-2",
+                label: t.idle_remove_of(one.name.as_str()),
+                dialog: true,
+            }),
+        })
+        .collect();
+    let empty = EmptyTable {
+        icon: "clock",
+        title: t.idle_none().to_owned(),
+        lead: t.idle_none_lead().to_owned(),
+        href: String::new(),
+        go: String::new(),
+    };
+    DataTable::new(t, &state, &columns, "name", rows, total, empty)
+}
+
+fn cell(t: Text, key: &str, one: &IdleRuleView) -> TableCell {
+    match key {
+        "name" => TableCell::Link {
+            href: format!("{PATH}/{}", one.id),
+            text: one.name.clone(),
+            note: String::new(),
+        },
+        "below" => TableCell::Text {
+            text: below(t, one),
+            note: t.idle_for(components::span(t, one.window_seconds)),
+        },
+        "action" => TableCell::text(action_name(t, one.action)),
+        "place" => {
+            let kind = match one.kind {
+                None => String::new(),
+                Some(SessionKind::Interactive) => t.idle_kind_interactive().to_owned(),
+                Some(SessionKind::Batch) => t.idle_kind_batch().to_owned(),
+            };
+            TableCell::Text {
+                text: match one.subject.is_empty() {
+                    true => level_name(t, one.level).to_owned(),
+                    false => format!("{} {}", level_name(t, one.level), one.subject),
+                },
+                note: kind,
+            }
+        }
+        "exempt" => TableCell::text(one.exempt.clone()),
+        _ => TableCell::Empty,
+    }
+}
+
+/// `GPU below 5 %, cores below 0.1`, joined as the rule asks.
+fn below(t: Text, one: &IdleRuleView) -> String {
+    let IdleThresholdsBody {
+        gpu_percent,
+        cpu,
+        terminals,
+        keys,
+    } = one.below;
+    let all = [
+        gpu_percent.map(|percent| t.idle_below_gpu(percent)),
+        cpu.map(|cpu| t.idle_below_cpu(cpu)),
+        terminals.map(|count| t.idle_below_terminals(count)),
+        keys.map(|count| t.idle_below_keys(count)),
+    ];
+    let all: Vec<String> = all.into_iter().flatten().collect();
+    all.join(match one.of {
+        IdleMatch::All => t.idle_and(),
+        IdleMatch::Any => t.idle_or(),
+    })
+}
+
+/// What was typed, as the action takes it. Errors: what is no number or time, at its field.
+fn body(sent: &TypedRule) -> Result<NewIdleRuleBody, Refusal> {
+    let number = |typed: &str, field: &str, otherwise: Refusal| match typed.trim() {
+        "" => Ok(None),
+        typed => match typed.parse::<u32>() {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => Err(otherwise.at(format!("/{field}"))),
+        },
+    };
+    let threshold =
+        |typed: &str, field: &str| number(typed, field, refusals::idle_rule_threshold());
+    let span = |typed: &str, field: &str| {
+        let span = launch::span(typed).map_err(|refusal| refusal.at(format!("/{field}")))?;
+        Ok::<_, Refusal>(span.unwrap_or_default())
+    };
+    let cpu = match sent.cpu.trim() {
+        "" => None,
+        typed => Some(CpuShare::parse(&point(typed)).map_err(|refusal| refusal.at("/cpu"))?),
+    };
+    Ok(NewIdleRuleBody {
+        name: sent.name.trim().to_owned(),
+        level: IdleLevel::parse(&sent.level).unwrap_or(IdleLevel::Site),
+        subject: Some(sent.subject.trim().to_owned()),
+        kind: kind(&sent.kind),
+        exempt: sent.exempt.clone(),
+        below: IdleThresholdsBody {
+            gpu_percent: threshold(&sent.gpu_percent, "gpu_percent")?,
+            cpu,
+            terminals: threshold(&sent.terminals, "terminals")?,
+            keys: threshold(&sent.keys, "keys")?,
+        },
+        of: IdleMatch::parse(&sent.of).unwrap_or(IdleMatch::All),
+        window_seconds: span(&sent.window, "window")?,
+        grace_seconds: span(&sent.grace, "grace")?,
+        action: IdleAction::parse(&sent.action).unwrap_or(IdleAction::Stop),
+        extend_seconds: span(&sent.extend, "extend")?,
+        extend_times: number(
+            &sent.times,
+            "times",
+            refusals::idle_rule_extensions(MAX_EXTENSIONS),
+        )?
+        .unwrap_or_default(),
+    })
+}
+
+fn kind(word: &str) -> Option<SessionKind> {
+    match word {
+        "interactive" => Some(SessionKind::Interactive),
+        "batch" => Some(SessionKind::Batch),
+        _ => None,
+    }
+}
+
+/// A refusal at the field of the form that its pointer means.
+fn at_field(refusal: Refusal) -> Refusal {
+    let field = match refusal.pointer.as_deref() {
+        Some("/below") => "/gpu_percent",
+        Some("/below/gpu_percent") => "/gpu_percent",
+        Some("/below/cpu") => "/cpu",
+        Some("/below/terminals") => "/terminals",
+        Some("/below/keys") => "/keys",
+        Some("/window_seconds") => "/window",
+        Some("/grace_seconds") => "/grace",
+        Some("/extend_seconds") => "/extend",
+        Some("/extend_times") => "/times",
+        _ => return refusal,
+    };
+    refusal.at(field)
+}
+
+async fn create(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Form(sent): Form<TypedRule>,
+) -> Response {
+    let made = match body(&sent) {
+        Ok(asked) => idle_rules::create(&console.server, &caller, asked).await,
+        Err(refusal) => Err(refusal.into()),
+    };
+    match made {
+        Ok(made) => responses::see_with(PATH, "idle-rule-added", &made.name),
+        Err(Failure::Refusal(refusal)) if caller.subject.can(Permission::SystemWrite) => {
+            refused_new(&console, &visit, &caller, PATH, refusal, sent).await
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// The list again, with what was typed and what is wrong with it.
+async fn refused_new(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    action: &str,
+    refusal: Refusal,
+    sent: TypedRule,
+) -> Response {
+    let refusal = at_field(refusal);
+    let form = RefusedForm::new(visit.text, action, &refusal).otherwise_at("name");
+    let visit = visit.refusing(form);
+    match listed(console, &visit, caller, "", sent, None).await {
+        Ok(page) => responses::page(console, &visit, responses::status(&refusal), &page),
+        Err(failure) => failed(console, &visit, caller, &failure),
+    }
+}
+
+/// `POST /idle-rules/try`: what the rule in the form would have done. Saves nothing.
+async fn try_new(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Form(sent): Form<TypedRule>,
+) -> Response {
+    let run = match body(&sent) {
+        Ok(asked) => idle_rules::try_out(&console.server, &caller, asked).await,
+        Err(refusal) => Err(refusal.into()),
+    };
+    let run = match run {
+        Ok(run) => tried(&console, &visit, &run),
+        Err(Failure::Refusal(refusal)) if caller.subject.can(Permission::SystemRead) => {
+            return refused_new(&console, &visit, &caller, PATH, refusal, sent).await;
+        }
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    match listed(&console, &visit, &caller, "", sent, Some(run)).await {
+        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+fn tried(console: &PagesContext, visit: &RequestContext, run: &IdleDryRunView) -> TriedRule {
+    let t = visit.text;
+    let now: Timestamp = console.server.clock().now();
+    let hours = |hours: f64| format!("{hours:.1}");
+    TriedRule {
+        sentence: match run.ended {
+            0 => t.idle_tried_none().to_owned(),
+            _ => t.idle_tried(run.ended, hours(run.gpu_hours), run.busy_again),
+        },
+        of: t.idle_tried_of(run.sessions),
+        rows: run
+            .examples
+            .iter()
+            .map(|one| TriedRow {
+                href: format!("/sessions/{}", one.session),
+                name: one.name.clone(),
+                owner: one.owner.clone(),
+                when: visit.clock.ago(one.at, now),
+                hours: hours(one.gpu_hours),
+                busy_again: one.busy_again,
+            })
+            .collect(),
+    }
+}
+
+fn as_typed(one: &IdleRuleView) -> TypedRule {
+    let count = |count: Option<u32>| count.map_or_else(String::new, |count| count.to_string());
+    TypedRule {
+        name: one.name.clone(),
+        level: one.level.word().to_owned(),
+        subject: one.subject.clone(),
+        kind: match one.kind {
+            None => String::new(),
+            Some(SessionKind::Interactive) => "interactive".to_owned(),
+            Some(SessionKind::Batch) => "batch".to_owned(),
+        },
+        exempt: one.exempt.clone(),
+        gpu_percent: count(one.below.gpu_percent),
+        cpu: one
+            .below
+            .cpu
+            .map_or_else(String::new, |cpu| cpu.to_string()),
+        terminals: count(one.below.terminals),
+        keys: count(one.below.keys),
+        of: one.of.word().to_owned(),
+        window: launch::typed_span(one.window_seconds),
+        grace: launch::typed_span(one.grace_seconds),
+        action: one.action.word().to_owned(),
+        extend: launch::typed_span(one.extend_seconds),
+        times: one.extend_times.to_string(),
+        generation: one.generation.to_string(),
+    }
+}
+
+fn page(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    one: &IdleRuleView,
+    typed: TypedRule,
+    tried: Option<TriedRule>,
+) -> IdleRulePage {
+    let here = format!("{PATH}/{}", one.id);
+    let may_change = caller.subject.can(Permission::SystemWrite);
+    let action = (here.clone(), format!("{here}/try"));
+    IdleRulePage {
+        t: visit.text,
+        f: layout(console, visit, caller, Nav::Policies),
+        form: form(visit.text, action, may_change, false, typed),
+        name: one.name.clone(),
+        here,
+        tried,
+    }
+}
+
+async fn show(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    match idle_rules::get(&console.server, &caller, &id).await {
+        Ok(one) => {
+            let typed = as_typed(&one);
+            let page = page(&console, &visit, &caller, &one, typed, None);
+            responses::page(&console, &visit, StatusCode::OK, &page)
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// The page of one rule again, with what was typed and what is wrong with it.
+fn refused_one(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    one: &IdleRuleView,
+    refusal: Refusal,
+    sent: TypedRule,
+) -> Response {
+    let refusal = at_field(refusal);
+    let action = format!("{PATH}/{}", one.id);
+    let form = RefusedForm::new(visit.text, &action, &refusal).otherwise_at("name");
+    let visit = visit.refusing(form);
+    let page = page(console, &visit, caller, one, sent, None);
+    responses::page(console, &visit, responses::status(&refusal), &page)
+}
+
+async fn change(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(sent): Form<TypedRule>,
+) -> Response {
+    let one = match idle_rules::get(&console.server, &caller, &id).await {
+        Ok(one) => one,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let changed = match body(&sent) {
+        Ok(asked) => {
+            let patch = IdleRulePatchBody {
+                name: Some(asked.name),
+                kind: Some(asked.kind),
+                exempt: Some(asked.exempt),
+                below: Some(Object(asked.below)),
+                of: Some(asked.of),
+                window_seconds: Some(asked.window_seconds),
+                grace_seconds: Some(asked.grace_seconds),
+                action: Some(asked.action),
+                extend_seconds: Some(asked.extend_seconds),
+                extend_times: Some(asked.extend_times),
+            };
+            let shown = sent.generation.parse().ok();
+            idle_rules::change(&console.server, &caller, &id, patch, shown).await
+        }
+        Err(refusal) => Err(refusal.into()),
+    };
+    match changed {
+        Ok(changed) => responses::see_with(PATH, "idle-rule-changed", &changed.name),
+        Err(Failure::Refusal(refusal)) if caller.subject.can(Permission::SystemWrite) => {
+            refused_one(&console, &visit, &caller, &one, refusal, sent)
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// `POST /idle-rules/{id}/try`: what the rule would have done as it stands in the form. Saves nothing.
+async fn try_one(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(sent): Form<TypedRule>,
+) -> Response {
+    let one = match idle_rules::get(&console.server, &caller, &id).await {
+        Ok(one) => one,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let run = match body(&sent) {
+        Ok(asked) => {
+            // Under its own name, so that it is tried in its own place.
+            let of_the_rule = NewIdleRuleBody {
+                name: one.name.clone(),
+                level: one.level,
+                subject: Some(one.subject.clone()),
+                ..asked
+            };
+            idle_rules::try_out(&console.server, &caller, of_the_rule).await
+        }
+        Err(refusal) => Err(refusal.into()),
+    };
+    match run {
+        Ok(run) => {
+            let run = tried(&console, &visit, &run);
+            let page = page(&console, &visit, &caller, &one, sent, Some(run));
+            responses::page(&console, &visit, StatusCode::OK, &page)
+        }
+        Err(Failure::Refusal(refusal)) => {
+            refused_one(&console, &visit, &caller, &one, refusal, sent)
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+async fn ask_remove(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    let t = visit.text;
+    let one = match idle_rules::get(&console.server, &caller, &id).await {
+        Ok(one) => one,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let frame = layout(&console, &visit, &caller, Nav::Policies);
+    let title = t.idle_remove_title(one.name.as_str());
+    let lead = t.idle_remove_lead();
+    let mut page = DialogPage::titled(frame, PATH.to_owned(), title, lead);
+    page.items = vec![below(t, &one)];
+    page.form = Some(DialogForm {
+        action: format!("{PATH}/{}/remove", one.id),
+        fields: Vec::new(),
+        icon: "trash-2",
+        go: t.idle_remove().to_owned(),
+        force: None,
+    });
+    dialog::answer(&console, &visit, Nav::Policies, page)
+}
+
+async fn remove(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    match idle_rules::remove(&console.server, &caller, &id).await {
+        Ok(()) => responses::see_with(PATH, "idle-rule-removed", ""),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
