@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 21] = [
+const MANUAL: [ManualChapter; 22] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -98,6 +98,7 @@ const MANUAL: [ManualChapter; 21] = [
     chapter!("projects", Administer),
     chapter!("people", Administer),
     chapter!("limits", Administer),
+    chapter!("idle", Administer),
     chapter!("usage", Administer),
     chapter!("backups", Administer),
     chapter!("trust", Administer),

@@ -388,6 +388,11 @@ const QUERIES: &[(&str, &str, &str)] = &[
         "subject",
         "도메인, 프로젝트, 사용자의 이름이나 ID",
     ),
+    (
+        "listPresets",
+        "project",
+        "이름이나 ID. 그 프로젝트에서 실행할 때 고를 수 있는 프리셋만",
+    ),
     ("listLimits", "user", "이름이나 ID. 없으면 나"),
     (
         "listLimits",
