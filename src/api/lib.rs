@@ -4,6 +4,7 @@
 
 pub mod allowances;
 pub mod announcements;
+pub mod audit;
 pub mod certificates;
 pub mod events;
 pub mod fair_share;

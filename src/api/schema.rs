@@ -8,8 +8,8 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
-    allowances, announcements, certificates, events, fair_share, gpus, history, idle_rules, images,
-    invitations, nodes, notices, operations, policies, presets, problem, rosters, sessions,
+    allowances, announcements, audit, certificates, events, fair_share, gpus, history, idle_rules,
+    images, invitations, nodes, notices, operations, policies, presets, problem, rosters, sessions,
     settings, tenancy, usage, users,
 };
 
@@ -80,6 +80,7 @@ fn named() -> Schemas {
     collect::<idle_rules::SessionIdleView>(&mut all);
     collect::<announcements::NewAnnouncementBody>(&mut all);
     collect::<announcements::AnnouncementPatchBody>(&mut all);
+    collect::<audit::AuditSearchPage>(&mut all);
     collect::<invitations::NewInvitationBody>(&mut all);
     collect::<invitations::MadeInvitation>(&mut all);
     collect::<invitations::InvitationCodeBody>(&mut all);
@@ -123,6 +124,7 @@ fn pages(all: &mut Schemas) {
     page::<presets::PresetView>(all);
     page::<announcements::AnnouncementView>(all);
     page::<idle_rules::IdleRuleView>(all);
+    page::<audit::AuditCheckpointView>(all);
     page::<invitations::InvitationView>(all);
 }
 

@@ -61,6 +61,8 @@ pub struct Settings {
     pub gpu_each: Option<String>,
     /// Days that logs and rows of ended sessions are kept.
     pub keep_days: u32,
+    /// Days that rows of the audit log are kept.
+    pub audit_keep_days: u32,
     /// Write the log as JSON lines.
     pub log_json: bool,
     /// Where the server puts backups; None: it makes none.
@@ -291,6 +293,15 @@ pub const KEYS: &[SettingKey] = &[
         about: "days that logs and rows of ended sessions are kept",
     },
     SettingKey {
+        key: "audit_keep_days",
+        variable: "FARDEL_AUDIT_KEEP_DAYS",
+        kind: SettingType::Count,
+        default: "1095",
+        example: "",
+        needs_restart: false,
+        about: "days that rows of the audit log are kept",
+    },
+    SettingKey {
         key: "log_json",
         variable: "FARDEL_LOG_JSON",
         kind: SettingType::Flag,
@@ -359,6 +370,7 @@ pub struct SettingsLayer {
     pub gpu_spreading: Option<String>,
     pub gpu_each: Option<String>,
     pub keep_days: Option<u32>,
+    pub audit_keep_days: Option<u32>,
     pub log_json: Option<bool>,
     pub backup_dir: Option<PathBuf>,
     pub backup_every_hours: Option<u32>,
@@ -616,6 +628,7 @@ impl From<Settings> for LoadedSettings {
             gpu_spreading: Some(settings.gpu_spreading.clone()),
             gpu_each: settings.gpu_each.clone(),
             keep_days: Some(settings.keep_days),
+            audit_keep_days: Some(settings.audit_keep_days),
             log_json: Some(settings.log_json),
             backup_dir: settings.backup_dir.clone(),
             backup_every_hours: Some(settings.backup_every_hours),
@@ -855,6 +868,7 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
         gpu_spreading,
         gpu_each: layer.gpu_each,
         keep_days: layer.keep_days.ok_or_else(|| missing("keep_days"))?,
+        audit_keep_days: at_least_one("audit_keep_days", layer.audit_keep_days)?,
         log_json: layer.log_json.ok_or_else(|| missing("log_json"))?,
         backup_dir: layer.backup_dir.map(absolute),
         backup_every_hours: layer

@@ -3,6 +3,7 @@
 
 mod allowances;
 mod announcements;
+mod audit;
 mod authentication;
 mod body;
 mod certificates;
@@ -220,6 +221,12 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
                 .patch(announcements::change)
                 .delete(announcements::remove),
         )
+        .route("/audit", get(audit::list))
+        .route("/audit/export", get(audit::export))
+        .route(
+            "/audit/checkpoints",
+            get(audit::checkpoints).post(audit::sign),
+        )
         .route("/invitations/accept", post(invitations::accept))
         .route("/me", get(users::me).patch(users::set_me))
         .route("/me/password", post(users::change_password))
@@ -273,7 +280,10 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/version", get(system::version))
         .layer(DefaultBodyLimit::max(MAX_JSON_BYTES))
         .layer(CatchPanicLayer::new())
-        .layer(axum::middleware::from_fn(middleware::apply))
+        .layer(axum::middleware::from_fn_with_state(
+            api.clone(),
+            middleware::apply,
+        ))
         .with_state(api)
 }
 

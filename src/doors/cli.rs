@@ -6,6 +6,8 @@ mod allowances;
 mod announcements;
 mod answer;
 pub mod args;
+mod audit;
+mod audit_verify;
 mod certificates;
 mod client;
 mod columns;
@@ -171,6 +173,9 @@ async fn execute(
                 .await
                 .map(|()| 0);
         }
+        Command::Audit(args::AuditCommand::Verify { file, key }) => {
+            return audit::verify(view, &file, &key);
+        }
         Command::Logout => return login::logout(&global, around, view).await.map(|()| 0),
         _ => {}
     }
@@ -219,6 +224,7 @@ async fn execute(
         Command::Drain { timeout } => sessions::drain(&client, view, &timeout).await,
         Command::Gpu(request) => gpus::gpu(&client, view, request).await,
         Command::Top => system::top(&client, view).await,
+        Command::Audit(request) => audit::audit(&client, view, request).await,
         Command::Event(request) => events::event(&client, view, request).await,
         Command::Notices { read } => notices::notices(&client, view, read).await,
         Command::Node(request) => nodes::node(&client, view, request).await,

@@ -1,6 +1,7 @@
 //! Comma-separated values (RFC 4180): lines for any table, and the files of events and of a history, the same through every
 //! door. Decides nothing about who may have them.
 
+use api::audit::AuditSearchPage;
 use api::history::{History, HistoryPoint};
 use api::usage::{Usage, UsageAmounts, UsageGrouping};
 use server::actions::journal::EventPage;
@@ -51,6 +52,39 @@ pub fn events(found: &EventPage) -> String {
             &event.code,
             &event.before,
             &event.after,
+        ];
+        line(&mut body, fields.into_iter());
+    }
+    body
+}
+
+/// Acts for programs: a head, then one line each in the order given, with the names of their objects where known.
+pub fn acts(found: &AuditSearchPage) -> String {
+    let mut body = String::new();
+    let heads = [
+        "sequence", "at", "actor", "via", "address", "act", "topic", "object", "name", "domain",
+        "project", "before", "after", "reason", "request",
+    ];
+    line(&mut body, heads.into_iter());
+    for act in &found.items {
+        let (sequence, at) = (act.sequence.to_string(), act.at.to_string());
+        let name = found.names.get(&act.object).map_or("", String::as_str);
+        let fields = [
+            sequence.as_str(),
+            &at,
+            &act.actor,
+            &act.via,
+            &act.address,
+            &act.act,
+            &act.topic,
+            &act.object,
+            name,
+            act.domain.as_deref().unwrap_or_default(),
+            act.project.as_deref().unwrap_or_default(),
+            &act.before,
+            &act.after,
+            &act.reason,
+            &act.request,
         ];
         line(&mut body, fields.into_iter());
     }

@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use futures_util::{StreamExt as _, stream};
+use futures_util::{Stream, StreamExt as _, stream};
 use server::access::Lease;
 use tokio::io::AsyncReadExt as _;
 
@@ -54,6 +54,28 @@ pub fn file(
     });
     // What compresses an answer asks once more behind its end.
     answer(name, kind, Some(size), Body::from_stream(pieces.fuse()))
+}
+
+/// Text as it comes; it breaks off, and with it the connection, at the first error and where `lease` ends.
+pub fn pieces(
+    name: &str,
+    kind: &'static str,
+    pieces: impl Stream<Item = std::io::Result<String>> + Send + 'static,
+    lease: Lease,
+) -> Response {
+    let begun = (Box::pin(pieces), Some(lease));
+    let checked = stream::unfold(begun, |(mut pieces, lease)| async move {
+        let mut lease = lease?;
+        let piece = tokio::select! {
+            biased;
+            _ = &mut lease => Some(Err(std::io::ErrorKind::PermissionDenied.into())),
+            piece = pieces.next() => piece,
+        }?;
+        let lease = piece.is_ok().then_some(lease);
+        Some((piece.map(Bytes::from), (pieces, lease)))
+    });
+    // What compresses an answer asks once more behind its end.
+    answer(name, kind, None, Body::from_stream(checked.fuse()))
 }
 
 fn answer(name: &str, kind: &'static str, size: Option<u64>, body: Body) -> Response {

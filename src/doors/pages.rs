@@ -6,6 +6,7 @@ pub mod allowances;
 pub mod announcements;
 pub mod assets;
 pub mod attention;
+pub mod audit;
 pub mod authentication;
 pub mod awaited;
 pub mod charts;
@@ -92,6 +93,7 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate as _, SizeAbove};
 
 use super::origin;
+use super::peer::Peer;
 use super::text::Text;
 use layout::{Nav, PageLayout, SignedInUser};
 use request_context::RequestContext;
@@ -244,6 +246,7 @@ pub fn router(
         .merge(fair_share::router())
         .merge(announcements::router())
         .merge(idle_rules::router())
+        .merge(audit::router())
         .merge(role_forms::router())
         .route("/users/{id}", get(user::show))
         .merge(users::router())
@@ -277,8 +280,23 @@ async fn guard(State(console): State<PagesContext>, mut request: Request, next: 
     request
         .extensions_mut()
         .insert(request_context::MenuCell::default());
-    let mut response = match origin::check(request.method(), request.headers()) {
-        Ok(()) => next.run(request).await,
+    let act = super::problem::act(&request);
+    let nowhere = std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+    let source = request.extensions().get::<Peer>().map(|p| p.address());
+    let checked = origin::check(request.method(), request.headers());
+    let mut response = match checked {
+        Ok(()) => {
+            let answered = async {
+                let response = next.run(request).await;
+                if let Some(act) = act
+                    && let Some(code) = responses::refused_code(&response)
+                {
+                    server::access::refused(&console.server, &act, &code);
+                }
+                response
+            };
+            server::access::as_request(source.unwrap_or(nowhere), &id, answered).await
+        }
         Err(refusal) => {
             let path = request.uri().path().to_owned();
             let visit = RequestContext {
@@ -344,6 +362,7 @@ fn layout(
             .subject
             .can(rules::permissions::Permission::SystemRead),
         projects: sees_projects(&caller.subject),
+        audits: server::actions::audit::sees_others(caller),
         announces: server::actions::announcements::may_list(caller),
         presets: server::actions::presets::may_write(caller),
         announcements: announcements::banners(console, visit, Some(caller)),
@@ -374,6 +393,7 @@ fn guest(console: &PagesContext, visit: &RequestContext) -> PageLayout {
         user: None,
         administrator: false,
         projects: false,
+        audits: false,
         announces: false,
         presets: false,
         announcements: announcements::banners(console, visit, None),

@@ -1,7 +1,8 @@
 //! Refusals and faults as `application/problem+json` (RFC 9457): the status of each sort, the stable
 //! code, what would work, and the id of the request. Pages put the same parts into words of their own.
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::extract::Request;
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rules::refusal::{Refusal, RefusalKind};
 use rules::refusals;
@@ -51,6 +52,17 @@ impl IntoResponse for ProblemResponse {
         response.extensions_mut().insert(self);
         response
     }
+}
+
+/// What a request is to change: its method and its path. None for one that only reads, a preview too.
+pub fn act(request: &Request) -> Option<String> {
+    let (method, uri) = (request.method(), request.uri());
+    let reads = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+        || uri.path().ends_with("/preview")
+        || uri
+            .query()
+            .is_some_and(|query| query.contains("dry_run=true"));
+    (!reads).then(|| format!("{method} {}", uri.path()))
 }
 
 /// The HTTP status of a sort of refusal. What never fits any machine is the request's meaning (422),

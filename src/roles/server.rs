@@ -189,6 +189,7 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     })
     .await;
     let _ = tokio::time::timeout(FAREWELL, server::stop_jobs(&server)).await;
+    let _ = tokio::time::timeout(FAREWELL, server::close_audit(&server)).await;
     // The controller holds the other end of the machine's link: without it the machine lets go too.
     controller.abort();
     house.abort();

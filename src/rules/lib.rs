@@ -5,6 +5,7 @@
 
 pub mod announcement;
 pub mod assignment;
+pub mod audit;
 pub mod blocker;
 pub mod blockers;
 pub mod checks;

@@ -25,6 +25,8 @@ pub enum Permission {
     ProjectsWrite,
     /// Own password, tokens, language.
     Me,
+    /// What users did, as the audit log has it.
+    AuditRead,
     /// Health in detail, metrics, settings, findings.
     SystemRead,
     /// Settings, backups, certificates, upgrades: what changes the box itself.
@@ -32,7 +34,7 @@ pub enum Permission {
 }
 
 impl Permission {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::SessionsRead,
         Self::SessionsWrite,
         Self::SessionsEnter,
@@ -43,6 +45,7 @@ impl Permission {
         Self::ProjectsRead,
         Self::ProjectsWrite,
         Self::Me,
+        Self::AuditRead,
         Self::SystemRead,
         Self::SystemWrite,
     ];
@@ -59,6 +62,7 @@ impl Permission {
             Self::ProjectsRead => "projects:read",
             Self::ProjectsWrite => "projects:write",
             Self::Me => "me",
+            Self::AuditRead => "audit:read",
             Self::SystemRead => "system:read",
             Self::SystemWrite => "system:write",
         }
@@ -90,6 +94,7 @@ impl Subject {
             | Permission::SessionsWrite
             | Permission::SessionsEnter
             | Permission::ProjectsRead
+            | Permission::AuditRead
             | Permission::Me => Scope::user(self.user),
             Permission::ImagesRead
             | Permission::ImagesWrite
@@ -167,12 +172,14 @@ fn gives(grant: Grant, permission: Permission) -> bool {
                 | Permission::SessionsWrite
                 | Permission::ProjectsRead
                 | Permission::ProjectsWrite
+                | Permission::AuditRead
         ),
         GrantRole::Auditor => match permission {
             Permission::SessionsRead
             | Permission::ImagesRead
             | Permission::UsersRead
-            | Permission::ProjectsRead => true,
+            | Permission::ProjectsRead
+            | Permission::AuditRead => true,
             Permission::SystemRead => site,
             Permission::SessionsWrite
             | Permission::SessionsEnter
@@ -190,7 +197,8 @@ fn gives(grant: Grant, permission: Permission) -> bool {
             | Permission::UsersRead
             | Permission::UsersWrite
             | Permission::ProjectsRead
-            | Permission::ProjectsWrite => true,
+            | Permission::ProjectsWrite
+            | Permission::AuditRead => true,
             Permission::SessionsEnter
             | Permission::Me
             | Permission::SystemRead
@@ -246,6 +254,10 @@ pub fn may(subject: &Subject, permission: Permission, scope: &Scope) -> Result<(
                 false => Err(refusals::project_not_found()),
             }
         }
+        Permission::AuditRead => match own {
+            true => Ok(()),
+            false => Err(refusals::role_permission_missing(permission.word())),
+        },
         Permission::Me => Ok(()),
         Permission::ImagesWrite
         | Permission::UsersRead
@@ -349,7 +361,8 @@ pub fn reach(subject: &Subject, permission: Permission) -> Reach {
         Permission::SessionsRead
         | Permission::SessionsWrite
         | Permission::SessionsEnter
-        | Permission::ProjectsRead => Some(subject.user),
+        | Permission::ProjectsRead
+        | Permission::AuditRead => Some(subject.user),
         Permission::ImagesRead => {
             domains.push(subject.domain);
             None

@@ -2,6 +2,7 @@
 //! machine, the one-time setup code. Never says what a caller may do; that is `rules::permissions`.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use api::secret::SecretText;
 use rules::grants::{Grant, HeldGrant};
@@ -9,10 +10,13 @@ use rules::names::{EmailAddress, TokenId, UserId, UserName};
 use rules::permissions::Subject;
 use rules::refusal::Refusal;
 use rules::refusals;
+use rules::tenancy::Scope;
 use rules::units::Timestamp;
 use rules::users::{DEFAULT_MEMBER, Role, User};
 use uuid::Uuid;
 
+use crate::catalog::audit::{ActingUser, NewAct};
+use crate::catalog::origin::{self, ProvenCaller, RequestOrigin};
 use crate::catalog::users::{BrowserRow, IDLE_HOURS, ROOT};
 use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
@@ -21,6 +25,7 @@ mod attempts;
 mod invitation;
 mod lease;
 pub(crate) mod password;
+pub(crate) mod repeated;
 pub mod secret;
 mod setup;
 
@@ -32,6 +37,7 @@ pub(crate) use invitation::{
 };
 pub(crate) use lease::OpenStreams;
 pub use lease::{InUse, Lease, lease};
+pub use repeated::refused;
 pub use setup::{set_up, setup_link, setup_open};
 
 use attempts::{Attempt, KnownBrowser};
@@ -93,6 +99,30 @@ const TOUCH_SECONDS: u64 = 60;
 /// What every token begins with, so that scanners find one that leaked.
 pub const TOKEN_PREFIX: &str = "fardel_";
 
+/// Runs `work` as one request of the client at `source`: what it writes into the audit log says so, and who proved to be
+/// its caller.
+pub async fn as_request<T>(source: IpAddr, id: &str, work: impl Future<Output = T>) -> T {
+    let request = RequestOrigin::new(source.to_string(), id.to_owned());
+    origin::within(Arc::new(request), work).await
+}
+
+/// Tells the request that this task works for whose it is.
+fn told(caller: Caller) -> Caller {
+    let (via, credential) = match caller.via {
+        Via::Browser { session } => ("browser", Some(session.0)),
+        Via::Token { id } => ("token", Some(id.0)),
+        Via::LocalRoot => ("socket", None),
+    };
+    origin::proven(ProvenCaller {
+        user: caller.subject.user,
+        name: caller.name.to_string(),
+        domain: caller.subject.domain,
+        via,
+        credential,
+    });
+    caller
+}
+
 /// The user of this cookie; None where it is not valid any more.
 ///
 /// Moves the idle limit on, at most once a minute. Costs two rows by key.
@@ -126,7 +156,7 @@ pub async fn by_cookie(server: &Server, cookie: &str) -> Result<Option<Caller>, 
     let via = Via::Browser {
         session: BrowserSessionId(browser.id),
     };
-    Ok(Some(caller(&user, None, via, now)))
+    Ok(Some(told(caller(&user, None, via, now))))
 }
 
 /// Who is behind this bearer token; None where it is none of ours.
@@ -168,13 +198,13 @@ pub async fn by_token(
             });
     }
     let via = Via::Token { id: token.id };
-    Ok(Some(caller(&user, Some(token.scopes), via, now)))
+    Ok(Some(told(caller(&user, Some(token.scopes), via, now))))
 }
 
 /// Root on this machine, or the user that runs the server: the caller that doors let in through the local
 /// socket after looking at the peer's uid. An administrator who needs no sign-in.
 pub fn local_root(_server: &Server) -> Caller {
-    Caller {
+    told(Caller {
         subject: Subject {
             user: ROOT,
             grants: root_grants(),
@@ -188,7 +218,7 @@ pub fn local_root(_server: &Server) -> Caller {
         via: Via::LocalRoot,
         must_change_password: false,
         request: String::new(),
-    }
+    })
 }
 
 /// Signs a user in by password.
@@ -235,7 +265,12 @@ pub async fn sign_in_by(
         (None, Err(_)) => name.to_owned(),
     };
     let attempt = Attempt::of(server, &counted, known, source, device);
-    let _slowed = attempt.begin().await?;
+    let owner = found.as_ref().map(|(user, _)| user.clone());
+    let failed = |failure: Failure| {
+        repeated::sign_in_failed(server, owner.as_ref(), &failure);
+        failure
+    };
+    let _slowed = attempt.begin().await.map_err(&failed)?;
     let stored = found.as_ref().and_then(|(_, stored)| stored.clone());
     let checked = match server.hasher().check(&password, stored).await {
         Ok(checked) => checked,
@@ -247,28 +282,42 @@ pub async fn sign_in_by(
     let user = match (checked, found) {
         (PasswordCheck::Right | PasswordCheck::RightButOld, Some((user, _))) => user,
         _ => {
-            return Err(refusals::sign_in_wrong().into());
+            return Err(failed(refusals::sign_in_wrong().into()));
         }
     };
     attempt.forgiven();
     if user.suspended {
-        return Err(suspended().into());
+        return Err(failed(suspended().into()));
     }
     let renewed = match checked {
         PasswordCheck::RightButOld => Some(server.hasher().hash(&password).await?),
         PasswordCheck::Right | PasswordCheck::Wrong => None,
     };
-    admit(
-        server,
-        user,
-        source,
-        device,
-        move |rows, user| match &renewed {
+    admit(server, user, source, device, move |rows, user| {
+        record_sign_in(rows, user)?;
+        match &renewed {
             Some(hash) => rows.put_password(user.id, hash),
             None => Ok(()),
-        },
-    )
+        }
+    })
     .await
+}
+
+fn record_sign_in(rows: &Rows<'_>, user: &User) -> Result<(), Failure> {
+    rows.record(NewAct {
+        actor: ActingUser::Known {
+            user: user.id,
+            name: user.name.as_str(),
+            domain: user.domain,
+        },
+        act: "sign-in.succeeded",
+        topic: "users",
+        object: &user.id.to_string(),
+        scope: Scope::user(user.id),
+        before: "",
+        after: "",
+        reason: "",
+    })
 }
 
 /// Signs the caller's browser out; other browsers stay. Does nothing for tokens and local root.
@@ -276,11 +325,28 @@ pub async fn sign_out(server: &Server, caller: &Caller) -> Result<(), Failure> {
     let Via::Browser { session } = caller.via else {
         return Ok(());
     };
-    let user = caller.subject.user;
+    let (user, name) = (caller.subject.user, caller.name.clone());
+    let domain = caller.subject.domain;
     server
         .catalog()
         .write(Lane::Requests, "sign out", move |rows| {
-            rows.forget_browser(session.0, user).map(|_| ())
+            if !rows.forget_browser(session.0, user)? {
+                return Ok(());
+            }
+            rows.record(NewAct {
+                actor: ActingUser::Known {
+                    user,
+                    name: name.as_str(),
+                    domain,
+                },
+                act: "sign-in.ended",
+                topic: "users",
+                object: &user.to_string(),
+                scope: Scope::user(user),
+                before: "",
+                after: "",
+                reason: "",
+            })
         })
         .await
 }

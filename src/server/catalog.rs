@@ -17,6 +17,7 @@ use crate::{Failure, ServerFault};
 pub(crate) mod acceptance;
 pub(crate) mod allowances;
 pub(crate) mod announcements;
+pub(crate) mod audit;
 mod containers;
 pub(crate) mod controller_pass;
 pub(crate) mod copy;
@@ -39,6 +40,7 @@ mod migrate;
 mod node_cache;
 pub(crate) mod nodes;
 mod open;
+pub(crate) mod origin;
 pub(crate) mod policies;
 pub(crate) mod presets;
 mod reach;
@@ -184,8 +186,28 @@ impl Catalog {
         what: &'static str,
         work: impl FnOnce(&Rows<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
+        self.write_of(lane, what, origin::current(), work).await
+    }
+
+    /// As `write`, of the server itself whosever request asks for it.
+    pub(crate) async fn write_of_server<T: Send + 'static>(
+        &self,
+        lane: Lane,
+        what: &'static str,
+        work: impl FnOnce(&Rows<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        self.write_of(lane, what, None, work).await
+    }
+
+    async fn write_of<T: Send + 'static>(
+        &self,
+        lane: Lane,
+        what: &'static str,
+        origin: Option<Arc<origin::RequestOrigin>>,
+        work: impl FnOnce(&Rows<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
         let (send, answer) = oneshot::channel();
-        let request = writer::request(what, work, move |result| {
+        let request = writer::request(what, origin, work, move |result| {
             // The caller may have gone away; the commit stands all the same.
             let _ = send.send(result);
         });
@@ -204,8 +226,18 @@ impl Catalog {
         what: &'static str,
         work: impl FnOnce(&Rows<'_>) -> Result<(), Failure> + Send + 'static,
     ) {
+        self.later(lane, what, None, work);
+    }
+
+    fn later(
+        &self,
+        lane: Lane,
+        what: &'static str,
+        origin: Option<Arc<origin::RequestOrigin>>,
+        work: impl FnOnce(&Rows<'_>) -> Result<(), Failure> + Send + 'static,
+    ) {
         let health = self.0.health.clone();
-        let request = writer::request(what, work, move |result| {
+        let request = writer::request(what, origin, work, move |result| {
             if let Err(failure) = health.heed(result) {
                 tracing::warn!(what, error = %base::observe::chain(&failure), "not written");
             }
@@ -213,6 +245,16 @@ impl Catalog {
         if let Err(failure) = self.enter(lane, request) {
             tracing::warn!(what, error = %failure, "not written");
         }
+    }
+
+    /// Queues the row of an act that no caller waits for, as part of the request of this task and in its lane: rows stand in
+    /// the order of what was asked, and a flood finds the room that requests have. Lost with the server; a failure is logged.
+    pub(crate) fn record_later(
+        &self,
+        what: &'static str,
+        work: impl FnOnce(&Rows<'_>) -> Result<(), Failure> + Send + 'static,
+    ) {
+        self.later(Lane::Requests, what, origin::current(), work);
     }
 
     /// As `write`, but waits on this thread. For passes, which are synchronous.
@@ -223,7 +265,7 @@ impl Catalog {
         work: impl FnOnce(&Rows<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
         let (send, answer) = std::sync::mpsc::sync_channel(1);
-        let request = writer::request(what, work, move |result| {
+        let request = writer::request(what, origin::current(), work, move |result| {
             let _ = send.send(result);
         });
         self.enter(lane, request)?;

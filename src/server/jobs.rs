@@ -1,6 +1,7 @@
 //! Long work of the server: one runner, and a file for each kind with its own work alone. What is asked for
 //! is checked and written by `actions`; the rows of operations are the queue.
 
+pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod gpu_self_test;
 pub(crate) mod import;

@@ -49,6 +49,7 @@ struct ServerInner {
     catalog: catalog::Catalog,
     hasher: access::password::Hasher,
     sign_in_counts: access::AttemptCounts,
+    repeated_acts: access::repeated::RepeatedActs,
     open_streams: Arc<access::OpenStreams>,
     settings: appliance::settings::EffectiveSettings,
     backups: appliance::backups::BackupState,
@@ -157,6 +158,7 @@ impl Server {
             catalog,
             hasher,
             sign_in_counts: access::AttemptCounts::default(),
+            repeated_acts: access::repeated::RepeatedActs::default(),
             open_streams: Arc::default(),
             settings: appliance::settings::EffectiveSettings::new(reading),
             backups: appliance::backups::BackupState::default(),
@@ -318,6 +320,10 @@ impl Server {
         &self.0.sign_in_counts
     }
 
+    pub(crate) fn repeated_acts(&self) -> &access::repeated::RepeatedActs {
+        &self.0.repeated_acts
+    }
+
     pub(crate) fn open_streams(&self) -> &Arc<access::OpenStreams> {
         &self.0.open_streams
     }
@@ -350,8 +356,9 @@ pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let backups = jobs::backup::keep_making(server.clone());
     let pages = keep_looking(server.clone());
     let history = history::keep(server.clone());
+    let audit = jobs::audit::keep(server.clone());
     async {
-        tokio::join!(backups, pages, history);
+        tokio::join!(backups, pages, history, audit);
     }
 }
 
@@ -359,6 +366,11 @@ pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
 /// backup under way is not broken off.
 pub async fn stop_jobs(server: &Server) {
     server.jobs().stop().await;
+}
+
+/// Writes what of the audit log is still in memory, and signs it up to its newest row.
+pub async fn close_audit(server: &Server) {
+    jobs::audit::close(server).await;
 }
 
 /// Ends when nothing can be written any more, because the catalog's writer panicked: then the process must

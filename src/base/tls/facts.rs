@@ -62,7 +62,7 @@ fn read(certificate: &[u8]) -> Result<X509Certificate<'_>, Refusal> {
     }
 }
 
-fn unreadable() -> Refusal {
+pub(super) fn unreadable() -> Refusal {
     refusals::tls_certificate_unreadable().at("/certificate")
 }
 

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use axum::extract::FromRequestParts;
-use axum::http::header;
 use axum::http::request::Parts;
+use axum::http::{Extensions, header};
 use rules::permissions::Subject;
 use rules::refusals;
 use server::access::{self, Caller};
@@ -95,9 +95,12 @@ impl<S: Send + Sync> FromRequestParts<S> for ApiPeer {
 }
 
 fn peer(parts: &Parts) -> Peer {
+    peer_of(&parts.extensions)
+}
+
+pub(super) fn peer_of(extensions: &Extensions) -> Peer {
     let nowhere = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
-    parts
-        .extensions
+    extensions
         .get::<Peer>()
         .copied()
         .unwrap_or(Peer::Tcp(nowhere))

@@ -1,13 +1,16 @@
 //! Middleware of every answer of the API: the id of its request, a body for every problem, no caching.
 //! Never decides anything.
 
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use rules::refusal::Refusal;
 use rules::refusals;
+use server::access;
 
+use super::ApiContext;
+use super::authentication;
 use crate::doors::problem::{self, ProblemResponse};
 use crate::doors::text::Language;
 
@@ -16,8 +19,13 @@ use crate::doors::text::Language;
 pub(super) struct RequestId(pub String);
 
 /// Middleware: gives every request an id, keeps a client's own where it is harmless, and turns every
-/// refusal, also those of the router itself, into a problem document.
-pub(super) async fn apply(mut request: Request, next: Next) -> Response {
+/// refusal, also those of the router itself, into a problem document. What it does is written down as part of that
+/// request, a refused act too.
+pub(super) async fn apply(
+    State(api): State<ApiContext>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let id = request
         .headers()
         .get("x-request-id")
@@ -31,11 +39,22 @@ pub(super) async fn apply(mut request: Request, next: Next) -> Response {
         .and_then(|v| v.to_str().ok())
         .map_or(Language::English, Language::accepted);
     request.extensions_mut().insert(RequestId(id.clone()));
-    let mut response = next.run(request).await;
-    let problem = response
-        .extensions_mut()
-        .remove::<ProblemResponse>()
-        .or_else(|| bare(&response));
+    let source = authentication::peer_of(request.extensions()).address();
+    let act = problem::act(&request);
+    let answered = async {
+        let mut response = next.run(request).await;
+        let problem = response
+            .extensions_mut()
+            .remove::<ProblemResponse>()
+            .or_else(|| bare(&response));
+        if let (Some(act), Some(problem)) = (act, &problem)
+            && problem.status.is_client_error()
+        {
+            access::refused(&api.server, &act, &problem.refusal.code);
+        }
+        (response, problem)
+    };
+    let (mut response, problem) = access::as_request(source, &id, answered).await;
     if let Some(problem) = problem {
         let allow = response.headers_mut().remove(header::ALLOW);
         let tag = response.headers_mut().remove(header::ETAG);

@@ -175,6 +175,9 @@ pub enum Command {
     /// Events: search what happened, follow changes live
     #[command(subcommand, visible_alias = "events")]
     Event(EventCommand),
+    /// The audit log: what users did, its export, and the proof that nothing of it was changed
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Your notices: sessions that started, ended, or soon end by their time limit
     Notices {
         /// Mark them as read afterwards
@@ -930,6 +933,79 @@ pub enum EventCommand {
 }
 
 #[derive(Debug, Subcommand)]
+pub enum AuditCommand {
+    /// Search acts, newest first: your own, or those of your projects, your domain or the site
+    #[command(after_help = "Examples:\n  \
+        fardel audit ls --user mina --since 30d -n 500\n  \
+        fardel audit ls --act sign-in.failed --since 2026-01-31 -o csv")]
+    Ls(AuditLs),
+    /// Write the audit log into a file: statements of what you may read, digests of the rest
+    #[command(after_help = "Example:\n  \
+        fardel audit export november.jsonl --since 2026-11-01 --until 2026-11-30")]
+    Export {
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// From then on: 2h, 7d ago, 2026-01-31, or 2026-01-31T18:00:00Z; days are those of UTC
+        #[arg(long, value_name = "TIME")]
+        since: Option<String>,
+        /// Up to then, written the same way; a day counts to its end
+        #[arg(long, value_name = "TIME")]
+        until: Option<String>,
+    },
+    /// Check an export, without a server: is each row what was written, and in its place?
+    #[command(after_help = "Example:\n  \
+        fardel audit verify november.jsonl --key fardel.pem   # of `fardel trust > fardel.pem`")]
+    Verify {
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Certificate of the authority of the server that made the export
+        #[arg(long, value_name = "KEY")]
+        key: PathBuf,
+    },
+    /// List the signed checkpoints, newest first
+    Checkpoints,
+    /// Sign the audit log up to its newest row
+    Sign,
+}
+
+#[derive(Debug, Args)]
+pub struct AuditLs {
+    /// Who acted
+    #[arg(
+        long,
+        value_name = "USER",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub user: String,
+    /// An act such as session.stopping, or its beginning such as session
+    #[arg(
+        long,
+        value_name = "ACT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub act: String,
+    /// Id of a thing, or name of a session or a user
+    #[arg(
+        long,
+        value_name = "OBJECT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub object: String,
+    /// From then on: 2h, 7d ago, 2026-01-31, or 2026-01-31T18:00:00Z; days are those of UTC
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Up to then, written the same way; a day counts to its end
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// Maximum number of acts
+    #[arg(short = 'n', long, value_name = "NUMBER", default_value_t = 50)]
+    pub limit: u32,
+}
+
+#[derive(Debug, Subcommand)]
 pub enum JobCommand {
     /// List jobs, newest first
     Ls,
@@ -1672,7 +1748,7 @@ pub enum TokenCommand {
         #[arg(value_name = "NAME")]
         name: String,
         /// What it may do: sessions:read, sessions:write, sessions:enter, images:read, images:write,
-        /// users:read, users:write, system:read, system:write, me; everything you may when left out
+        /// users:read, users:write, audit:read, system:read, system:write, me; everything you may when left out
         #[arg(long, value_name = "SCOPES", value_delimiter = ',')]
         scope: Vec<String>,
         /// Ends after this long: 8h, 30d

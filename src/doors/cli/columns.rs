@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use api::allowances::AllowanceView;
 use api::announcements::AnnouncementView;
+use api::audit::{AuditCheckpointView, AuditEntryView};
 use api::events::EventView;
 use api::fair_share::FairShareItem;
 use api::gpus::Gpu;
@@ -213,6 +214,41 @@ pub(super) const FOUND_EVENTS: &[Column<FoundEvent>] = &[
     column("NUMBER", 9, |r, _| r.event.sequence.to_string()),
     column("TOPIC", 9, |r, _| dash(&r.event.topic)),
     column("ID", 9, |r, _| dash(&r.event.object)),
+];
+
+/// An act that a search found, with the name of its object where there is one.
+#[derive(serde::Deserialize)]
+pub(super) struct FoundAct {
+    #[serde(flatten)]
+    act: AuditEntryView,
+    #[serde(default)]
+    name: Option<String>,
+}
+
+pub(super) const FOUND_ACTS: &[Column<FoundAct>] = &[
+    column("AT", 0, |r, _| r.act.at.to_string()),
+    column("ACT", 1, |r, _| dash(&r.act.act)),
+    column("OBJECT", 3, |r, _| {
+        dash(r.name.as_deref().unwrap_or(&r.act.object))
+    }),
+    column("WHO", 2, |r, _| dash(&r.act.actor)),
+    column("FROM", 4, |r, _| dash(&r.act.address)),
+    column("REFUSED", 5, |r, _| dash(&r.act.reason)),
+    column("NUMBER", 9, |r, _| r.act.sequence.to_string()),
+    column("VIA", 9, |r, _| dash(&r.act.via)),
+    column("BEFORE", 9, |r, _| dash(&r.act.before)),
+    column("AFTER", 9, |r, _| dash(&r.act.after)),
+    column("DOMAIN", 9, |r, _| maybe(r.act.domain.as_ref())),
+    column("PROJECT", 9, |r, _| maybe(r.act.project.as_ref())),
+    column("ID", 9, |r, _| dash(&r.act.object)),
+    column("REQUEST", 9, |r, _| dash(&r.act.request)),
+];
+
+pub(super) const AUDIT_CHECKPOINTS: &[Column<AuditCheckpointView>] = &[
+    column("ROW", 0, |r, _| r.sequence.to_string()),
+    column("AT", 1, |r, _| r.at.to_string()),
+    column("HASH", 2, |r, _| r.hash.clone()),
+    column("SIGNATURE", 9, |r, _| r.signature.clone()),
 ];
 
 /// `8`, `8, 1 cordoned`, `8 (simulated)`.

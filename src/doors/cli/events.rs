@@ -45,18 +45,17 @@ async fn search(client: &HttpClient, view: &OutputStyle, wanted: &EventLs) -> Re
         ("until", time(&wanted.until, true)?),
         ("q", quoted(&wanted.words)),
     ];
-    let body = found(client, &asked, wanted.limit).await?;
+    let mut body = found(client, &asked, wanted.limit).await?;
     let none = body["items"].as_array().is_none_or(Vec::is_empty);
     if view.for_humans() && none {
         complain("No events match.\n");
         return Ok(0);
     }
     let for_tables = matches!(view.format, Format::Table | Format::Wide | Format::Csv);
-    let shown = match for_tables && !view.quiet {
-        true => named(body),
-        false => body,
-    };
-    print(&view.list(&shown, columns::FOUND_EVENTS)?);
+    if for_tables && !view.quiet {
+        values::named(&mut body);
+    }
+    print(&view.list(&body, columns::FOUND_EVENTS)?);
     Ok(0)
 }
 
@@ -78,7 +77,7 @@ async fn found(
         left = left.saturating_sub(u32::try_from(read.items.len()).unwrap_or(u32::MAX));
         let joined = match all.take() {
             None => body,
-            Some(before) => joined(before, body),
+            Some(before) => values::joined(before, body),
         };
         match read.next_cursor {
             Some(next) if left > 0 => cursor = next,
@@ -86,34 +85,6 @@ async fn found(
         }
         all = Some(joined);
     }
-}
-
-/// Two pages as one: the events and names of both, the total of the first and the cursor of the second.
-fn joined(mut first: Value, mut second: Value) -> Value {
-    if let (Some(all), Some(more)) = (
-        first["items"].as_array_mut(),
-        second["items"].as_array_mut(),
-    ) {
-        all.append(more);
-    }
-    if let (Some(all), Some(more)) = (
-        first["names"].as_object_mut(),
-        second["names"].as_object_mut(),
-    ) {
-        all.append(more);
-    }
-    first["next_cursor"] = second["next_cursor"].take();
-    first
-}
-
-/// Puts the name of its object into each event, for tables.
-fn named(mut body: Value) -> Value {
-    let names = body["names"].take();
-    for event in body["items"].as_array_mut().into_iter().flatten() {
-        let name = event["object"].as_str().map(|id| names[id].clone());
-        event["name"] = name.unwrap_or_default();
-    }
-    body
 }
 
 /// Words as the API takes them: what holds blanks stands in quotation marks.
@@ -226,14 +197,14 @@ mod tests {
                 "estimated_total": sequence,
             })
         };
-        let all = joined(page(9, "a", "c".into()), page(4, "b", Value::Null));
+        let mut all = values::joined(page(9, "a", "c".into()), page(4, "b", Value::Null));
         assert_eq!(
             (&all["estimated_total"], &all["next_cursor"]),
             (&json!(9), &Value::Null)
         );
-        let shown = named(all);
-        assert_eq!(shown["items"][0]["name"], "a-1");
-        assert_eq!(shown["items"][1]["name"], "b-1");
+        values::named(&mut all);
+        assert_eq!(all["items"][0]["name"], "a-1");
+        assert_eq!(all["items"][1]["name"], "b-1");
         let words = ["oom".to_owned(), "two words".to_owned()];
         assert_eq!(quoted(&words), "oom \"two words\"");
     }

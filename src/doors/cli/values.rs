@@ -169,6 +169,33 @@ pub(super) fn query(parts: &[(&str, String)]) -> String {
     }
 }
 
+/// Two pages as one: the items and names of both, the total of the first and the cursor of the second.
+pub(super) fn joined(mut first: Value, mut second: Value) -> Value {
+    if let (Some(all), Some(more)) = (
+        first["items"].as_array_mut(),
+        second["items"].as_array_mut(),
+    ) {
+        all.append(more);
+    }
+    if let (Some(all), Some(more)) = (
+        first["names"].as_object_mut(),
+        second["names"].as_object_mut(),
+    ) {
+        all.append(more);
+    }
+    first["next_cursor"] = second["next_cursor"].take();
+    first
+}
+
+/// Puts the name of its object into each item, for tables.
+pub(super) fn named(body: &mut Value) {
+    let names = body["names"].take();
+    for event in body["items"].as_array_mut().into_iter().flatten() {
+        let name = event["object"].as_str().map(|id| names[id].clone());
+        event["name"] = name.unwrap_or_default();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 22] = [
+const MANUAL: [ManualChapter; 23] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -100,6 +100,7 @@ const MANUAL: [ManualChapter; 22] = [
     chapter!("limits", Administer),
     chapter!("idle", Administer),
     chapter!("usage", Administer),
+    chapter!("audit", Administer),
     chapter!("backups", Administer),
     chapter!("trust", Administer),
     chapter!("gpu-care", Administer),

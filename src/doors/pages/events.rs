@@ -114,7 +114,12 @@ fn wanted(
 }
 
 /// A time as users write it: `30m`, `2h` or `7d` ago, a day, or a day with a time. A day alone as an end is its end.
-fn moment(visit: &RequestContext, typed: &str, ends: bool, now: Timestamp) -> Option<Timestamp> {
+pub(super) fn moment(
+    visit: &RequestContext,
+    typed: &str,
+    ends: bool,
+    now: Timestamp,
+) -> Option<Timestamp> {
     let seconds = |unit| match unit {
         'm' => Some(60),
         'h' => Some(3600),
@@ -407,7 +412,7 @@ fn kinds(t: Text, chosen: &str) -> Vec<Choice> {
     kinds
 }
 
-fn times(t: Text, chosen: &str) -> Vec<Choice> {
+pub(super) fn times(t: Text, chosen: &str) -> Vec<Choice> {
     let mut times = vec![Choice::new("", t.events_any_time(), chosen.is_empty())];
     let known = [
         t.events_hour(),
@@ -452,7 +457,7 @@ fn cell(visit: &RequestContext, key: &str, event: &EventView, found: &EventPage)
                 note: event.code.clone(),
             }
         }
-        "object" => match object(event, found) {
+        "object" => match object(event, &found.names) {
             (text, Some(href)) => TableCell::Link {
                 href,
                 text,
@@ -470,10 +475,13 @@ fn cell(visit: &RequestContext, key: &str, event: &EventView, found: &EventPage)
 }
 
 /// The name of what an event is about, and where it is shown.
-fn object(event: &EventView, found: &EventPage) -> (String, Option<String>) {
+pub(super) fn object(
+    event: &EventView,
+    names: &BTreeMap<String, String>,
+) -> (String, Option<String>) {
     let id = &event.object;
     match event.topic.as_str() {
-        "sessions" => match found.names.get(id) {
+        "sessions" => match names.get(id) {
             Some(name) => (name.clone(), Some(format!("/sessions/{id}"))),
             None => (short(id), None),
         },
@@ -483,7 +491,7 @@ fn object(event: &EventView, found: &EventPage) -> (String, Option<String>) {
             Some(format!("/nodes/{}", responses::encoded(id))),
         ),
         "images" => {
-            let name = found.names.get(id).cloned();
+            let name = names.get(id).cloned();
             let place = match event.code.as_str() {
                 "image.removed" => "/images".to_owned(),
                 _ => format!("/images/{}", responses::encoded(id)),
@@ -491,12 +499,12 @@ fn object(event: &EventView, found: &EventPage) -> (String, Option<String>) {
             (name.unwrap_or_else(|| short(id)), Some(place))
         }
         // An account that the reader may look at is a link, which the caller of this makes.
-        "users" => match found.names.get(id) {
+        "users" => match names.get(id) {
             Some(name) => (name.clone(), None),
             None => (short(id), None),
         },
         "projects" if event.code.starts_with("project.") => {
-            let name = found.names.get(id).cloned();
+            let name = names.get(id).cloned();
             (
                 name.unwrap_or_else(|| short(id)),
                 Some(format!("/projects/{id}")),
@@ -530,7 +538,7 @@ fn short(id: &str) -> String {
     }
 }
 
-fn detail(t: Text, event: &EventView) -> String {
+pub(super) fn detail(t: Text, event: &EventView) -> String {
     let all = event_words::detail(t, event);
     match all.char_indices().nth(DETAIL) {
         Some((at, _)) => format!("{}…", &all[..at]),
@@ -539,7 +547,7 @@ fn detail(t: Text, event: &EventView) -> String {
 }
 
 /// The tone and the words of a code; None where no catalogue has it.
-fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>) {
+pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>) {
     if let Some((tone, what)) = presenter::happening(t, code) {
         return (tone, Some(what));
     }
@@ -696,9 +704,9 @@ mod tests {
             (of("images", "image.removed"), Some("/images")),
             (of("users", "user.removed"), None),
         ] {
-            let (name, href) = object(&event, &found);
+            let (name, href) = object(&event, &found.names);
             assert_eq!((name.as_str(), href.as_deref()), ("called", place));
-            let unknown = object(&event, &EventPage::default()).0;
+            let unknown = object(&event, &BTreeMap::new()).0;
             assert_eq!(unknown, event.object);
         }
     }

@@ -27,6 +27,7 @@ pub enum Nav {
     Presets,
     FairShare,
     Announcements,
+    Audit,
     Events,
     Node,
     System,
@@ -91,6 +92,8 @@ pub struct PageLayout {
     pub administrator: bool,
     /// Whether the menu has projects.
     pub projects: bool,
+    /// Whether the menu has the audit log.
+    pub audits: bool,
     /// Whether the menu has announcements.
     pub announces: bool,
     /// Whether the menu has presets.

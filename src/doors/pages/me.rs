@@ -15,9 +15,10 @@ use rules::refusals;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::policies;
 use server::actions::users::{self, tokens};
+use server::actions::{audit, policies};
 
+use super::audit as acts_page;
 use super::authentication::{OptionalPageCaller, PageCaller};
 use super::components::{self, Alert, Choice};
 use super::dialog::{self, DialogForm, DialogPage};
@@ -52,8 +53,18 @@ pub struct MePage {
     pub zones: Vec<Choice>,
     pub zone_note: String,
     pub keys: bool,
+    /// The newest acts in the user's name: when, what, of what or why, from where.
+    pub acts: Vec<OwnActRow>,
     /// What bounds the user in their first project: name, amount and rule.
     pub limits: Vec<(&'static str, String)>,
+}
+
+/// One act in the access log of a user.
+pub struct OwnActRow {
+    pub when: String,
+    pub what: String,
+    pub detail: String,
+    pub address: String,
 }
 
 pub struct OwnTokenRow {
@@ -64,6 +75,9 @@ pub struct OwnTokenRow {
     pub ends: String,
     pub used: String,
 }
+
+/// Acts in the access log of this page.
+const SHOWN_ACTS: u32 = 10;
 
 /// Days a token may be good for; none is for ever.
 const LIFETIMES: [u64; 4] = [7, 30, 90, 365];
@@ -153,6 +167,10 @@ async fn shown(
     // Who is in no project has none.
     let limits = policies::effective(&console.server, caller, None, None);
     let limits = limits.await.unwrap_or_default();
+    let acts = match audit::own(&console.server, caller, SHOWN_ACTS).await {
+        Ok(acts) => acts,
+        Err(failure) => return responses::failure(console, visit, Some(f), &failure),
+    };
     let role = f
         .user
         .as_ref()
@@ -187,6 +205,15 @@ async fn shown(
             })
             .collect(),
         pager,
+        acts: acts
+            .iter()
+            .map(|act| OwnActRow {
+                when: acts_page::when(visit, act),
+                what: acts_page::what(t, act).1,
+                detail: acts_page::detail(t, act),
+                address: act.address.clone(),
+            })
+            .collect(),
         token_name: part.name,
         scopes: vec![
             Choice::new("all", t.me_scope_all(), true),

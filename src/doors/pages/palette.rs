@@ -81,11 +81,12 @@ fn places(t: Text) -> Vec<Place> {
             t.nav_history(),
             "history usage statistics charts",
         ),
+        place("/events", "history", t.events_title(), "events journal"),
         place(
-            "/events",
-            "history",
-            t.events_title(),
-            "events journal audit",
+            "/audit",
+            "notebook-pen",
+            t.audit_title(),
+            "audit log acts access",
         ),
         place(
             "/notices",

@@ -104,6 +104,22 @@ pub fn encoded(text: &str) -> String {
     out
 }
 
+/// Why an answer is none: the code of its refusal, or its status where no code is known. None for a success.
+pub(super) fn refused_code(response: &Response) -> Option<String> {
+    if !response.status().is_client_error() {
+        return None;
+    }
+    let known = response.extensions().get::<RefusedCode>();
+    Some(match known {
+        Some(RefusedCode(code)) => code.clone(),
+        None => format!("http.{}", response.status().as_u16()),
+    })
+}
+
+/// The code of the refusal that a page tells.
+#[derive(Debug, Clone)]
+struct RefusedCode(String);
+
 /// The status a browser gets for a refusal.
 pub fn status(refusal: &Refusal) -> StatusCode {
     crate::doors::problem::status(refusal.kind)
@@ -167,7 +183,7 @@ pub fn refused(
         RefusalKind::Conflict | RefusalKind::Stale => ("rotate-ccw", t.problem_conflict()),
         _ => ("triangle-alert", t.problem_refused()),
     };
-    problem(
+    let mut response = problem(
         console,
         visit,
         frame,
@@ -176,7 +192,10 @@ pub fn refused(
         title,
         detail,
         &refusal.code,
-    )
+    );
+    let code = RefusedCode(refusal.code.clone());
+    response.extensions_mut().insert(code);
+    response
 }
 
 /// The page for an address that takes forms only; `Allow` is set by the router.

@@ -73,7 +73,13 @@ pub struct SettingRow {
 const GROUPS: [(&str, &[&str]); 5] = [
     (
         "sessions",
-        &["cpu", "memory", "host_environment", "keep_days"],
+        &[
+            "cpu",
+            "memory",
+            "host_environment",
+            "keep_days",
+            "audit_keep_days",
+        ],
     ),
     (
         "gpus",
@@ -393,6 +399,7 @@ fn name(t: Text, key: &str) -> &'static str {
         "gpu_spreading" => t.setting_name_gpu_spreading(),
         "gpu_each" => t.setting_name_gpu_each(),
         "keep_days" => t.setting_name_keep_days(),
+        "audit_keep_days" => t.setting_name_audit_keep_days(),
         "log_json" => t.setting_name_log_json(),
         "backup_dir" => t.setting_name_backup_dir(),
         "backup_every_hours" => t.setting_name_backup_every_hours(),
@@ -432,6 +439,7 @@ fn about(t: Text, key: &str) -> &'static str {
         "gpu_spreading" => t.setting_gpu_spreading(),
         "gpu_each" => t.setting_gpu_each(),
         "keep_days" => t.setting_keep_days(),
+        "audit_keep_days" => t.setting_audit_keep_days(),
         "log_json" => t.setting_log_json(),
         "backup_dir" => t.setting_backup_dir(),
         "backup_every_hours" => t.setting_backup_every_hours(),

@@ -16,9 +16,9 @@ use super::table::{
 use super::{PagesContext, assets, decoded};
 
 /// Tables whose choices are kept.
-const TABLES: [&str; 10] = [
+const TABLES: [&str; 11] = [
     "sessions", "queue", "users", "images", "events", "gpus", "projects", "policies", "presets",
-    "fair",
+    "fair", "audit",
 ];
 /// Columns that one choice names. More were never offered.
 const MAX_COLUMNS: usize = 32;

@@ -17,6 +17,7 @@ use crate::appliance::backups;
 pub use crate::appliance::backups::{BackupFailure, BackupFile, BackupStanding};
 use crate::backup::Passphrase;
 use crate::catalog::Lane;
+use crate::catalog::audit::{ActingUser, NewAct};
 use crate::catalog::events::NewEvent;
 use crate::{Failure, Server, ServerFault};
 
@@ -70,15 +71,48 @@ pub async fn schedule(
 ) -> Result<(), Failure> {
     allowed(caller, Permission::SystemWrite)?;
     let work = server.clone();
+    let has_passphrase = !wanted.passphrase.reveal().is_empty();
     let changes = tokio::task::spawn_blocking(move || scheduled(&work, &wanted))
         .await
         .map_err(|ended| ServerFault::new("schedule backups", ended))??;
     for (key, change) in changes {
         settings_actions::note(server, caller, key, &change).await?;
     }
+    if has_passphrase {
+        // No setting tells it: its file has the same name as before.
+        record_passphrase(server, caller).await?;
+    }
     // What failed before was another directory or passphrase.
     server.backups().set_failure(None);
     Ok(())
+}
+
+async fn record_passphrase(server: &Server, caller: &Caller) -> Result<(), Failure> {
+    let (name, user) = (caller.name.clone(), caller.subject.user);
+    let domain = caller.subject.domain;
+    server
+        .catalog()
+        .write(
+            Lane::Requests,
+            "note a passphrase of backups",
+            move |rows| {
+                rows.record(NewAct {
+                    actor: ActingUser::Known {
+                        user,
+                        name: name.as_str(),
+                        domain,
+                    },
+                    act: "backup.passphrase-set",
+                    topic: "system",
+                    object: "backup",
+                    scope: rules::tenancy::Scope::SITE,
+                    before: "",
+                    after: "",
+                    reason: "",
+                })
+            },
+        )
+        .await
 }
 
 /// Turns scheduled backups off. Directory, passphrase and the backups that are there stay.

@@ -264,7 +264,7 @@ async fn found(
         .await
 }
 
-fn names(
+pub(super) fn names(
     view: &ReadTransaction<'_>,
     events: &[EventView],
 ) -> Result<BTreeMap<String, String>, Failure> {

@@ -162,6 +162,8 @@ pub async fn mark_read(server: &Server, caller: &Caller) -> Result<(), Failure> 
     server
         .catalog()
         .write(Lane::Requests, "mark notices as read", move |rows| {
+            // To read is no act.
+            rows.mute_acts();
             rows.read_notices(user)
         })
         .await

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{IdempotencyKey, own_key};
 use crate::access::Caller;
 use crate::catalog::Lane;
+use crate::catalog::origin;
 use crate::catalog::request_key::RequestKey;
 use crate::{Failure, Server, ServerFault};
 
@@ -84,7 +85,11 @@ pub async fn complete<T: Send + 'static>(
     act: impl Future<Output = T> + Send + 'static,
 ) -> T {
     let user = caller.subject.user;
-    server.under_way().acts.complete(user, act).await
+    server
+        .under_way()
+        .acts
+        .complete(user, origin::carried(act))
+        .await
 }
 
 /// Waits until every act under a key has ended.
@@ -147,6 +152,8 @@ impl KeyPermit {
         self.server
             .catalog()
             .write(Lane::Requests, "keep a first answer", move |rows| {
+                // The act has its row.
+                rows.mute_acts();
                 rows.remember_answer(&key, &text)
             })
             .await

@@ -12,11 +12,12 @@ use rules::placement::{self, Explanation};
 use rules::reasons;
 use rules::refusals;
 use rules::session::{Session, SessionKind, SessionState};
+use rules::tenancy::Scope;
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
 
 use super::{allowed, cursor, query};
-use crate::access::Caller;
+use crate::access::{Caller, repeated};
 use crate::catalog::ReadTransaction;
 use crate::catalog::listing::ListOrder;
 use crate::snapshot::Snapshot;
@@ -253,12 +254,19 @@ pub struct EntryTicket {
 /// Checks that the caller may enter a session: its terminal, commands in it, its ports. The state is
 /// given, not checked: the node refuses what is not running.
 pub async fn enter(server: &Server, caller: &Caller, id: &str) -> Result<EntryTicket, Failure> {
-    ticket(server, caller, Permission::SessionsEnter, id)
+    let (ticket, scope) = ticket(server, caller, Permission::SessionsEnter, id)?;
+    repeated::entered(server, caller, ticket.session.to_string(), scope);
+    Ok(ticket)
 }
 
-/// Checks that the caller may read a session's log, which stays after its end.
+/// Checks that the caller may read a session's log, which stays after its end. Who reads that of another has a row of the
+/// audit log.
 pub async fn read_logs(server: &Server, caller: &Caller, id: &str) -> Result<EntryTicket, Failure> {
-    ticket(server, caller, Permission::SessionsRead, id)
+    let (ticket, scope) = ticket(server, caller, Permission::SessionsRead, id)?;
+    if scope.owner != Some(caller.subject.user) {
+        repeated::read_log(server, caller, ticket.session.to_string(), scope);
+    }
+    Ok(ticket)
 }
 
 fn ticket(
@@ -266,16 +274,18 @@ fn ticket(
     caller: &Caller,
     verb: Permission,
     id: &str,
-) -> Result<EntryTicket, Failure> {
+) -> Result<(EntryTicket, Scope), Failure> {
     server.catalog().read_now("enter a session", |view| {
         let row = find(view, caller, verb, id)?;
-        Ok(EntryTicket {
+        let scope = row.scope();
+        let ticket = EntryTicket {
             container: row.container(),
             session: row.id,
             state: row.state(),
             name: row.name,
             kind: row.spec.kind,
-        })
+        };
+        Ok((ticket, scope))
     })
 }
 

@@ -389,6 +389,29 @@ async fn every_act_asks_for_its_capability_first() {
         (SessionsRead, "journal.search_all", |s, c| {
             any_event_file(s, c)
         }),
+        (AuditRead, "audit.list", |s, c| audit::list(
+            s,
+            c,
+            &Default::default()
+        )),
+        (AuditRead, "audit.page", |s, c| audit::page(
+            s,
+            c,
+            &Default::default(),
+            Default::default()
+        )),
+        (AuditRead, "audit.table", |s, c| audit::table(
+            s,
+            c,
+            &Default::default()
+        )),
+        (AuditRead, "audit.checkpoints", |s, c| audit::checkpoints(
+            s, c
+        )),
+        (AuditRead, "audit.newest_checkpoint", |s, c| {
+            audit::newest_checkpoint(s, c)
+        }),
+        (Me, "audit.own", |s, c| audit::own(s, c, 1)),
         (Me, "notices.list", |s, c| notices::list(s, c)),
         (Me, "notices.views", |s, c| notices::views(s, c)),
         (Me, "notices.mark_read", |s, c| notices::mark_read(s, c)),
@@ -449,6 +472,8 @@ async fn every_act_asks_for_its_capability_first() {
         installation::test(&server, &user, "host").await.map(|_| ()),
         installation::done(&server, &user, installation::Step::Time).await,
         installation::finish(&server, &user).await,
+        // With the authority's key, which lies in a file.
+        audit::sign(&server, &user).await.map(|_| ()),
     ] {
         match refused {
             Err(Failure::Refusal(refusal)) => {

@@ -20,6 +20,7 @@ use super::tenancy::home_of_account;
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
 use crate::access::password::{self, PasswordCheck};
 use crate::access::{self, Caller, Via};
+use crate::catalog::audit::{ActingUser, NewAct};
 use crate::catalog::events::NewEvent;
 use crate::catalog::users::ROOT;
 use crate::catalog::{Lane, ReadTransaction, Rows};
@@ -502,11 +503,29 @@ pub async fn sign_ins(server: &Server, caller: &Caller) -> Result<Vec<SignIn>, F
 /// Ends one signed-in browser of the caller. Errors: `sign-in.not-found`.
 pub async fn end_sign_in(server: &Server, caller: &Caller, id: Uuid) -> Result<(), Failure> {
     allowed(caller, Permission::Me)?;
-    let user = caller.subject.user;
+    let (user, domain) = (caller.subject.user, caller.subject.domain);
+    let name = caller.name.clone();
     let ended = server
         .catalog()
         .write(Lane::Requests, "end a sign-in", move |rows| {
-            rows.forget_browser(id, user)
+            if !rows.forget_browser(id, user)? {
+                return Ok(false);
+            }
+            rows.record(NewAct {
+                actor: ActingUser::Known {
+                    user,
+                    name: name.as_str(),
+                    domain,
+                },
+                act: "sign-in.ended",
+                topic: "users",
+                object: &user.to_string(),
+                scope: Scope::user(user),
+                before: "",
+                after: &id.to_string(),
+                reason: "",
+            })?;
+            Ok(true)
         })
         .await?;
     if ended {

@@ -7,9 +7,11 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use rules::tenancy::Scope;
 use uuid::Uuid;
 
-use super::Catalog;
+use super::audit::{ActingUser, NewAct};
+use super::{Catalog, Lane};
 
 fn file(data: &Path) -> PathBuf {
     data.join("state.accepted")
@@ -47,13 +49,29 @@ impl Catalog {
             .is_some_and(|data| is_accepted(data, state))
     }
 
-    /// The machine obeys: what root said was carried out.
+    /// The machine obeys: what root said was carried out, which has a row of the audit log. Where a backup was restored, the
+    /// chain of that log begins another branch there.
     pub(crate) fn forget_acceptance(&self) {
-        if let Some(data) = &self.0.data
-            && let Err(error) = fs::remove_file(file(data))
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::warn!(%error, "the accepted state is in force, and its marker could not be removed");
+        let Some(data) = &self.0.data else {
+            return;
+        };
+        match fs::remove_file(file(data)) {
+            Ok(()) => self.write_later(Lane::Loops, "note an accepted state", |rows| {
+                rows.record(NewAct {
+                    actor: ActingUser::Named("root"),
+                    act: "state.accepted",
+                    topic: "system",
+                    object: "state",
+                    scope: Scope::SITE,
+                    before: "",
+                    after: "",
+                    reason: "",
+                })
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                tracing::warn!(%error, "the accepted state is in force, and its marker could not be removed");
+            }
         }
     }
 }

@@ -101,6 +101,7 @@ impl Rows<'_> {
     /// Errors: `controller.moved-on` where a row of it was written since it was read; then the pass must be taken
     /// again from the rows as they are.
     pub(crate) fn record_turn(&self, writes: &PassChanges) -> Result<(), Failure> {
+        self.mute_acts();
         for session in &writes.sessions {
             let of_it = || writes.happened.iter().filter(|h| h.session == session.id);
             let last = of_it().next_back();

@@ -65,7 +65,7 @@ impl Rows<'_> {
                      where id = ?1",
                 )?
                 .execute([id.0.as_bytes()])?;
-            self.note(NewEvent {
+            self.note_alone(NewEvent {
                 actor: ACTOR,
                 topic: "sessions",
                 object: &id.to_string(),

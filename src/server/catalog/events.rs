@@ -7,6 +7,7 @@ use rules::tenancy::Scope;
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::audit::{ActingUser, NewAct};
 use super::reach::{EVENT, condition};
 use super::reader::ReadTransaction;
 use super::value;
@@ -47,8 +48,23 @@ pub(crate) struct NewEvent<'a> {
 }
 
 impl Rows<'_> {
-    /// Appends one event.
+    /// Appends the event of an act, and its row of the audit log.
     pub(crate) fn note(&self, note: NewEvent<'_>) -> Result<(), Failure> {
+        self.record(NewAct {
+            actor: ActingUser::Named(note.actor),
+            act: note.code,
+            topic: note.topic,
+            object: note.object,
+            scope: note.scope,
+            before: note.before,
+            after: note.after,
+            reason: "",
+        })?;
+        self.note_alone(note)
+    }
+
+    /// Appends one event that is no act: it follows from rows.
+    pub(crate) fn note_alone(&self, note: NewEvent<'_>) -> Result<(), Failure> {
         self.connection
             .prepare_cached(
                 "insert into event

@@ -41,6 +41,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("migrations/0030_live_sessions.sql"),
     include_str!("migrations/0031_presets.sql"),
     include_str!("migrations/0032_idle_rules.sql"),
+    include_str!("migrations/0033_audit.sql"),
 ];
 
 /// Marks the file as a catalog of ours: "frdl".

@@ -81,6 +81,12 @@ pub(super) const SESSION: ReachedTable = ReachedTable {
     project: Some("project"),
 };
 pub(super) const EVENT: ReachedTable = SESSION;
+/// The actor is whose an act is.
+pub(super) const AUDIT: ReachedTable = ReachedTable {
+    owner: "actor",
+    has_domain: true,
+    project: Some("project"),
+};
 pub(super) const OPERATION: ReachedTable = ReachedTable {
     owner: "user",
     has_domain: false,

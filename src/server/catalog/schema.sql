@@ -58,6 +58,42 @@ CREATE TABLE assignment (
     containers text not null
 , partitions text not null default '[]') strict;
 
+CREATE TABLE audit (
+    sequence integer primary key,
+    -- JSON, byte for byte what the digest is of.
+    statement text not null,
+    digest blob not null check (length(digest) = 32),
+    hash blob not null check (length(hash) = 32),
+    -- Said by the statement too, to be found by.
+    at integer not null,
+    actor blob,
+    act text not null,
+    object text not null,
+    domain blob,
+    project blob
+) strict;
+
+CREATE INDEX audit_actor on audit (actor, at);
+
+CREATE INDEX audit_at on audit (at);
+
+CREATE INDEX audit_domain on audit (domain, at)
+where domain is not null;
+
+CREATE INDEX audit_object on audit (object, at);
+
+CREATE INDEX audit_project on audit (project, at)
+where project is not null;
+
+CREATE TABLE audit_checkpoint (
+    sequence integer primary key,
+    at integer not null,
+    hash blob not null check (length(hash) = 32),
+    -- JSON, byte for byte what was signed.
+    statement text not null,
+    signature blob not null
+) strict;
+
 CREATE TABLE browser_session (
     id blob primary key,
     hash blob not null unique,

@@ -42,7 +42,11 @@ impl Catalog {
             Ok(Ok(())) if troubled => {
                 // Its success ends the trouble, its failure notes it again.
                 let _ = self
-                    .write(Lane::Requests, "try the disk again", |rows| rows.touch())
+                    .write(Lane::Requests, "try the disk again", |rows| {
+                        // Whoever asked whether the server is well changed nothing.
+                        rows.mute_acts();
+                        rows.touch()
+                    })
                     .await;
             }
             Ok(Ok(())) => {}

@@ -1,5 +1,6 @@
 //! The catalog's promises: durable, all or nothing, conditional, one server at a time.
 
+mod audit;
 mod containers;
 mod edges;
 mod ended;
@@ -639,7 +640,7 @@ async fn a_writer_that_panics_is_heard_of_and_keeps_nobody_waiting() {
     let directory = tempfile::tempdir().unwrap();
     let catalog = on_disk(&directory);
     let owner = owner(&catalog);
-    let panics = super::writer::request("panic", |_| Ok(()), |_| panic!("on purpose"));
+    let panics = super::writer::request("panic", None, |_| Ok(()), |_| panic!("on purpose"));
     catalog.enter(Lane::Requests, panics).unwrap();
     let patience = std::time::Duration::from_secs(60);
     let ended = tokio::time::timeout(patience, catalog.writer_ended());

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 use super::health::{self, CatalogHealth};
 use super::node_cache::NodeCache;
+use super::origin::{ActRecorder, RequestOrigin};
 use super::reader::ReadTransaction;
 use super::reserve::Reserve;
 use super::sealing::Seal;
@@ -58,6 +59,7 @@ pub(crate) struct Rows<'c> {
     pub(crate) now: Timestamp,
     /// How long the machine has run at `now`.
     pub(crate) uptime: Uptime,
+    pub(super) acts: ActRecorder,
 }
 
 impl<'c> Deref for Rows<'c> {
@@ -110,12 +112,15 @@ impl Loss {
 /// One named piece of work that waits for its turn.
 pub(super) struct WriteRequest {
     what: &'static str,
+    /// Whose request it is part of.
+    origin: Option<Arc<RequestOrigin>>,
     work: Box<dyn WriteWork>,
 }
 
 trait WriteWork: Send {
-    /// Runs it; true where what it wrote is to be kept.
-    fn run(&mut self, what: &'static str, rows: &Rows<'_>) -> bool;
+    /// Runs it; true where what it wrote is to be kept. What a request changed has a row of the audit log: where the
+    /// work named no act, one without a name.
+    fn run(&mut self, what: &'static str, rows: &Rows<'_>, changed: &dyn Fn() -> bool) -> bool;
     /// Why SQLite gave the transaction up inside this work.
     fn loss(&self) -> Loss;
     fn answer(self: Box<Self>, what: &'static str, commit: Result<(), Loss>);
@@ -133,12 +138,19 @@ where
     F: FnOnce(&Rows<'_>) -> Result<T, Failure> + Send,
     A: FnOnce(Result<T, Failure>) + Send,
 {
-    fn run(&mut self, what: &'static str, rows: &Rows<'_>) -> bool {
+    fn run(&mut self, what: &'static str, rows: &Rows<'_>, changed: &dyn Fn() -> bool) -> bool {
         let Some(work) = self.work.take() else {
             return false;
         };
         // A broken assertion ends this request, not the writer.
-        let result = catch_unwind(AssertUnwindSafe(|| work(rows))).unwrap_or_else(|_| {
+        let audited = || -> Result<T, Failure> {
+            let value = work(rows)?;
+            if rows.acts.needs_a_row() && changed() {
+                rows.record_unnamed(what)?;
+            }
+            Ok(value)
+        };
+        let result = catch_unwind(AssertUnwindSafe(audited)).unwrap_or_else(|_| {
             Err(ServerFault::new(what, "it panicked; the log above has the place").into())
         });
         let keep = result.is_ok();
@@ -172,11 +184,13 @@ where
 
 pub(super) fn request<T: Send + 'static>(
     what: &'static str,
+    origin: Option<Arc<RequestOrigin>>,
     work: impl FnOnce(&Rows<'_>) -> Result<T, Failure> + Send + 'static,
     answer: impl FnOnce(Result<T, Failure>) + Send + 'static,
 ) -> WriteRequest {
     WriteRequest {
         what,
+        origin,
         work: Box::new(WorkOf {
             work: Some(work),
             result: None,
@@ -351,22 +365,24 @@ fn transact(
             .map_err(|error| Loss::of(&error))
     };
     sql("begin immediate")?;
-    let rows = Rows {
-        view: ReadTransaction::new(connection, heard, seal),
-        now,
-        uptime,
-    };
     let mut changed = false;
     for request in batch.iter_mut() {
         sql("savepoint request")?;
         let before = connection.total_changes();
-        let keep = request.work.run(request.what, &rows);
+        let rows = Rows {
+            view: ReadTransaction::new(connection, heard, seal),
+            now,
+            uptime,
+            acts: ActRecorder::of(request.origin.take()),
+        };
+        let changes = || connection.total_changes() != before;
+        let keep = request.work.run(request.what, &rows, &changes);
         if connection.is_autocommit() {
             // SQLite gave the whole transaction up inside the request: the disk is full or broken.
             return Err(request.work.loss());
         }
         if keep {
-            changed |= connection.total_changes() != before;
+            changed |= changes();
         } else {
             sql("rollback to request")?;
         }

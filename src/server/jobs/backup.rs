@@ -13,8 +13,8 @@ use super::outcome::PANICKED;
 use super::runner::UnrecordedKind;
 use crate::appliance::backups::{BackupFailure, BackupFile, files, standing};
 use crate::backup::{self, BackupPaths, Passphrase};
-use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
+use crate::catalog::{Lane, origin};
 use crate::{Failure, Server, ServerFault};
 
 #[cfg(test)]
@@ -41,9 +41,8 @@ pub(crate) async fn make(server: &Server, actor: &str) -> Result<BackupFile, Fai
         return Err(refusals::backup_not_configured().into());
     };
     let (work, actor) = (server.clone(), actor.to_owned());
-    let begun = server
-        .jobs()
-        .run_unrecorded(BACKUP, move || make_and_note(&work, &directory, &actor))?;
+    let making = origin::carried_along(move || make_and_note(&work, &directory, &actor));
+    let begun = server.jobs().run_unrecorded(BACKUP, making)?;
     let Some(answer) = begun else {
         return Err(refusals::backup_under_way().into());
     };

@@ -219,6 +219,12 @@ async fn real_answers_have_the_shapes_of_the_document() {
         (&the_box.mina, "/api/v1/me/tokens", "TokenPage"),
         (&the_box.admin, "/api/v1/operations", "OperationPage"),
         (&the_box.mina, "/api/v1/events/search", "EventSearch"),
+        (&the_box.mina, "/api/v1/audit", "AuditPage"),
+        (
+            &the_box.admin,
+            "/api/v1/audit/checkpoints",
+            "AuditCheckpointPage",
+        ),
         (&the_box.mina, "/api/v1/me/notices", "NoticePage"),
         (&the_box.mina, "/api/v1/nodes", "NodePage"),
         (&the_box.admin, "/api/v1/nodes/box", "NodeDetail"),

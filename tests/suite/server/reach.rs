@@ -4,12 +4,14 @@
 use std::path::{Path, PathBuf};
 
 /// Rows that belong to a user, a project or a domain.
-const OWNED: [&str; 5] = [
+const OWNED: [&str; 7] = [
     "Session",
     "EventRow",
     "OperationRow",
     "CatalogImage",
     "User",
+    "AuditRow",
+    "ChainRow",
 ];
 
 /// Lists that no caller gets as they are, and why.

@@ -242,6 +242,10 @@ impl Caller {
                     Expected::Refused(403, "role.permission-missing")
                 }
                 Permission::ProjectsWrite => Expected::Refused(403, "role.administrator-needed"),
+                // Their own acts are no export.
+                Permission::AuditRead if route.operation != "listAudit" => {
+                    Expected::Refused(403, "audit.export-own")
+                }
                 _ if of_a_session => Expected::Refused(404, "session.not-found"),
                 _ => Expected::AllowedOrNothingThere,
             },

@@ -139,6 +139,17 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["run --preset x host -- true"],
     ),
     (
+        "GET /audit",
+        &["listAudit", "listAuditCheckpoints", "signAudit"],
+        &["audit ls --user x -n 9", "audit checkpoints", "audit sign"],
+    ),
+    ("GET /audit.csv", &["listAudit"], &["audit ls -o csv"]),
+    (
+        "GET /audit/export",
+        &["exportAudit"],
+        &["audit export x --since 2h"],
+    ),
+    (
         "GET /announcements",
         &["listAnnouncements"],
         &["announcement ls"],
@@ -506,6 +517,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
             "console power off",
             "backup create x",
             "backup verify x",
+            "audit verify x --key y",
             "backup restore x",
             "upgrade status",
             "upgrade rollback",
@@ -592,6 +604,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/fair_share.rs"),
         include_str!("../../../src/doors/pages/announcements.rs"),
         include_str!("../../../src/doors/pages/idle_rules.rs"),
+        include_str!("../../../src/doors/pages/audit.rs"),
         include_str!("../../../src/doors/pages/departure.rs"),
         include_str!("../../../src/doors/pages/invitations.rs"),
         include_str!("../../../src/doors/pages/user_forms.rs"),

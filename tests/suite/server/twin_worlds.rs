@@ -22,7 +22,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 36] = [
+const PAGES: [&str; 40] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -58,6 +58,10 @@ const PAGES: [&str; 36] = [
     "/announcements",
     "/presets",
     "/presets?q=WORD",
+    "/audit",
+    "/audit?q=user:WORD.user",
+    "/audit.csv",
+    "/audit/export",
     "/palette?q=WORD",
 ];
 /// Pages of administrators, and of one user.
@@ -354,6 +358,11 @@ fn masked(text: &str) -> String {
         [
             // Made with a key of the site.
             (r#""digest":"[0-9a-f]+""#, "DIGEST"),
+            // The chain of the audit log, which random bytes go into.
+            (r#""(hash|previous)":"[0-9a-f]{64}""#, "HASH"),
+            (r#"\\"(salt|hash)\\":\\"[0-9a-f]+\\""#, "SALT"),
+            (r#""signature":"[A-Za-z0-9+/=]+""#, "SIGNATURE"),
+            (r#"sequence\\":\d+"#, "NUMBER"),
             (r"[0-9.]+ [KMGT]iB is free on the disk", "DISK"),
             (r"([0-9A-F]{2}:){31}[0-9A-F]{2}", "FINGERPRINT"),
             (r"(?s)-----BEGIN CERTIFICATE-----.*?-----END", "PEM"),
@@ -363,7 +372,7 @@ fn masked(text: &str) -> String {
             (r"\b\d+ (ms|s|min)( ago)?\b|\bjust now\b", "AGE"),
             (r#""waited_seconds":[0-9.]+"#, "AGE"),
             (r#"nonce(="|-)[A-Za-z0-9+/=_-]+"#, "NONCE"),
-            (r#"("sequence":|\bid: |data-at=")\d+"#, "NUMBER"),
+            (r#"("sequence":|id="a-|\bid: |data-at=")\d+"#, "NUMBER"),
             (r#"data-announced="[0-9a-f]+"#, "MARK"),
             (r"mark=[0-9a-f]+|\bq-[0-9a-f]+", "MARK"),
             (
@@ -465,7 +474,7 @@ async fn an_answer_without_its_filter_differs_between_twin_worlds() {
 }
 
 /// Answers that hold rows of one domain, so that each shows a missing filter.
-const LEAKING: [&str; 35] = [
+const LEAKING: [&str; 40] = [
     "GET /api/v1/sessions",
     "GET /api/v1/sessions/{id}",
     "GET /api/v1/sessions/{id}/events",
@@ -481,6 +490,11 @@ const LEAKING: [&str; 35] = [
     "/announcements",
     "GET /api/v1/presets",
     "/presets",
+    "GET /api/v1/audit",
+    "GET /api/v1/audit/export",
+    "/audit",
+    "/audit.csv",
+    "/audit/export",
     "/",
     "/sessions",
     "/sessions?q=WORD",

@@ -395,7 +395,11 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
             "not": {"minItems": 1, "prefixItems": [{"const": ""}]},
         }),
         "env" => json!({"type": "array", "items": {"type": "string", "pattern": VARIABLE}}),
-        "kind" | "object" | "user" if path.ends_with("/search") => words(),
+        "kind" | "act" | "object" | "user"
+            if path.ends_with("/search") || path.ends_with("/audit") =>
+        {
+            words()
+        }
         "cwd" | "user" => json!({"type": "string", "pattern": NO_NUL}),
         "wait" => json!({"type": "string", "enum": ["running", "ended"]}),
         "q" => words(),
@@ -413,7 +417,11 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
             json!({"type": "string", "pattern": "^[0-9]{0,19}$"})
         }
         "cursor" => json!({"type": "string", "pattern": "^[A-Za-z0-9_-]*$", "maxLength": 2048}),
-        "since" | "until" if path.ends_with("/metrics") || path.ends_with("/search") => {
+        "since" | "until"
+            if path.ends_with("/metrics")
+                || path.ends_with("/search")
+                || path.contains("/audit") =>
+        {
             json!({"type": "string", "format": "date-time"})
         }
         "since" | "Upload-Offset" => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),

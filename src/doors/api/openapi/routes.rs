@@ -31,6 +31,7 @@ const IMAGES_WRITE: Needs = Needs::Verb(Permission::ImagesWrite);
 const PROJECTS_READ: Needs = Needs::Verb(Permission::ProjectsRead);
 const PROJECTS_WRITE: Needs = Needs::Verb(Permission::ProjectsWrite);
 const ME: Needs = Needs::Verb(Permission::Me);
+const AUDIT: Needs = Needs::Verb(Permission::AuditRead);
 const SYSTEM: Needs = Needs::Verb(Permission::SystemRead);
 const SYSTEM_WRITE: Needs = Needs::Verb(Permission::SystemWrite);
 
@@ -1434,6 +1435,62 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ],
         answer: SuccessReply::SchemaOrCsv("EventSearch"),
         refusals: &[400, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/audit",
+        operation: "listAudit",
+        tag: "system",
+        summary: "Search the audit log, newest first: your own acts, or those of your projects, your domain or the site; as text/csv all that is found, at most 10,000 acts",
+        needs: AUDIT,
+        query: &[
+            ("user", "who acted"),
+            (
+                "act",
+                "an act such as session.stopping, or its beginning such as session",
+            ),
+            ("object", "id of a thing, or name of a session or a user"),
+            ("since", "RFC 3339; from then on"),
+            ("until", "RFC 3339; up to then"),
+            ("limit", "1 to 500, 50 when left out"),
+            ("cursor", "from the page before"),
+        ],
+        answer: SuccessReply::SchemaOrCsv("AuditPage"),
+        refusals: &[400, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/audit/export",
+        operation: "exportAudit",
+        tag: "system",
+        summary: "Take the audit log as JSON lines that verify without this server: what you may read, and digests of the rest",
+        needs: AUDIT,
+        query: &[
+            ("since", "RFC 3339; from then on"),
+            ("until", "RFC 3339; up to then"),
+        ],
+        answer: SuccessReply::File("application/jsonl"),
+        refusals: &[400, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/audit/checkpoints",
+        operation: "listAuditCheckpoints",
+        tag: "system",
+        summary: "List the signed checkpoints of the audit log, newest first",
+        needs: AUDIT,
+        answer: SuccessReply::Schema("AuditCheckpointPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/audit/checkpoints",
+        operation: "signAudit",
+        tag: "system",
+        summary: "Sign the audit log up to its newest row",
+        needs: SYSTEM_WRITE,
+        status: 201,
+        answer: SuccessReply::Schema("AuditCheckpoint"),
         ..ROUTE
     },
     DocumentedRoute {

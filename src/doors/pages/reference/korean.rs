@@ -262,6 +262,19 @@ const SUMMARIES: &[(&str, &str)] = &[
         "searchEvents",
         "이벤트를 찾습니다. Accept: text/csv면 파일로 답합니다",
     ),
+    (
+        "listAudit",
+        "감사 로그를 최신순으로 찾습니다. 자신의 행위, 또는 맡은 프로젝트, 도메인, 사이트의 행위. Accept: text/csv면 파일로 답합니다",
+    ),
+    (
+        "exportAudit",
+        "이 서버 없이 검증할 수 있는 JSON 줄로 감사 로그를 받습니다. 볼 수 있는 행은 내용을, 나머지는 다이제스트만",
+    ),
+    (
+        "listAuditCheckpoints",
+        "감사 로그의 서명된 체크포인트를 최신순으로 나열합니다",
+    ),
+    ("signAudit", "감사 로그를 최신 행까지 서명합니다"),
     ("listNodes", "노드 목록"),
     ("getNode", "노드 하나와 커널이 알려 주는 정보를 보여 줍니다"),
     (
@@ -367,6 +380,23 @@ const QUERIES: &[(&str, &str, &str)] = &[
     ("searchEvents", "q", "낱말"),
     ("searchEvents", "limit", "1부터 500까지, 없으면 50"),
     ("searchEvents", "cursor", "앞 쪽의 응답에 있는 값"),
+    ("listAudit", "user", "행위를 한 사용자"),
+    (
+        "listAudit",
+        "act",
+        "session.stopping 같은 행위, 또는 session 같은 앞부분",
+    ),
+    (
+        "listAudit",
+        "object",
+        "대상의 ID, 또는 세션이나 사용자의 이름",
+    ),
+    ("listAudit", "since", "RFC 3339, 이때부터"),
+    ("listAudit", "until", "RFC 3339, 이때까지"),
+    ("listAudit", "limit", "1부터 500까지, 없으면 50"),
+    ("listAudit", "cursor", "앞 쪽의 응답에 있는 값"),
+    ("exportAudit", "since", "RFC 3339, 이때부터"),
+    ("exportAudit", "until", "RFC 3339, 이때까지"),
     ("setSetting", "dry_run", "true면 확인만 하고 쓰지 않음"),
     ("unsetSetting", "dry_run", "true면 확인만 하고 쓰지 않음"),
     ("undoSetting", "dry_run", "true면 확인만 하고 쓰지 않음"),

@@ -22,7 +22,7 @@ use super::super::images::{ImageDetailPage, ImageUse, ImagesPage, ImportRow};
 use super::super::launch::{self, LaunchFields, LaunchPage, NamedSize, SizePicker, Slider};
 use super::super::layout::{Nav, PageLayout, SignedInUser, Theme};
 use super::super::login::LoginPage;
-use super::super::me::{MePage, OwnTokenRow};
+use super::super::me::{MePage, OwnActRow, OwnTokenRow};
 use super::super::overview::{
     self, Attention, Figure, FloorPlanRow, Legend, NodeRow, OverviewEvent, OverviewPage,
 };
@@ -196,6 +196,7 @@ fn layout(t: Text, here: Nav, live: bool) -> PageLayout {
         waiting: 2,
         unread: 3,
         attention: 2,
+        audits: true,
         announces: true,
         presets: true,
         announcements: Vec::new(),
@@ -1567,6 +1568,12 @@ fn me(t: Text) -> MePage {
         shortest: 10,
         password_first: false,
         limits: vec![(t.policies_gpu(), t.common_of_two("0.5", "2"))],
+        acts: vec![OwnActRow {
+            when: "2026-11-27 09:41:12".into(),
+            what: t.audit_signed_in().into(),
+            detail: String::new(),
+            address: "192.0.2.7".into(),
+        }],
         new_token: Some("fardel_3kQ9sample".into()),
         tokens: vec![OwnTokenRow {
             id: "1".into(),
