@@ -22,6 +22,7 @@ pub mod openapi;
 mod policies;
 mod presets;
 mod replay;
+mod request_id;
 mod responses;
 mod rosters;
 mod sessions;

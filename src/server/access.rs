@@ -339,7 +339,7 @@ pub async fn sign_out(server: &Server, caller: &Caller) -> Result<(), Failure> {
                     name: name.as_str(),
                     domain,
                 },
-                act: "sign-in.ended",
+                act: rules::codes::SIGN_IN_ENDED,
                 topic: "users",
                 object: &user.to_string(),
                 scope: Scope::user(user),

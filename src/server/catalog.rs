@@ -56,7 +56,7 @@ pub(crate) mod sessions;
 mod state_checks;
 pub(crate) mod tenancy;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub(crate) mod users;
 mod value;
 pub(crate) mod writer;

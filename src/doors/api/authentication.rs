@@ -11,7 +11,7 @@ use rules::refusals;
 use server::access::{self, Caller};
 
 use super::ApiContext;
-use super::middleware::RequestId;
+use super::request_id::RequestId;
 use crate::doors::admission;
 use crate::doors::origin;
 use crate::doors::peer::Peer;

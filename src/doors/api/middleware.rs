@@ -11,12 +11,9 @@ use server::access;
 
 use super::ApiContext;
 use super::authentication;
+use super::request_id::RequestId;
 use crate::doors::problem::{self, ProblemResponse};
 use crate::doors::text::Language;
-
-/// The id of one request: for the log, the answer, and the user who reports trouble.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct RequestId(pub String);
 
 /// Middleware: gives every request an id, keeps a client's own where it is harmless, and turns every
 /// refusal, also those of the router itself, into a problem document. What it does is written down as part of that

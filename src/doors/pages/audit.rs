@@ -451,7 +451,7 @@ pub(super) fn what(t: Text, act: &AuditEntryView) -> (&'static str, String) {
     let own = match act.act.as_str() {
         "sign-in.succeeded" => Some(("ok", t.audit_signed_in())),
         "sign-in.failed" => Some(("err", t.audit_sign_in_failed())),
-        "sign-in.ended" => Some(("i", t.audit_signed_out())),
+        rules::codes::SIGN_IN_ENDED => Some(("i", t.audit_signed_out())),
         "session.entered" => Some(("i", t.audit_entered())),
         "session.log-read" => Some(("i", t.audit_log_read())),
         "request.refused" => Some(("warn", t.audit_refused())),

@@ -556,4 +556,6 @@ fn line(text: &mut String, value: &impl Serialize) -> Result<(), Failure> {
 }
 
 #[cfg(test)]
+mod at_size;
+#[cfg(test)]
 mod tests;

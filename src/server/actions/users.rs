@@ -517,7 +517,7 @@ pub async fn end_sign_in(server: &Server, caller: &Caller, id: Uuid) -> Result<(
                     name: name.as_str(),
                     domain,
                 },
-                act: "sign-in.ended",
+                act: rules::codes::SIGN_IN_ENDED,
                 topic: "users",
                 object: &user.to_string(),
                 scope: Scope::user(user),

@@ -1,6 +1,6 @@
 //! The catalog's promises: durable, all or nothing, conditional, one server at a time.
 
-mod audit;
+pub(crate) mod audit;
 mod containers;
 mod edges;
 mod ended;
