@@ -22,6 +22,7 @@ pub mod presets;
 pub mod problem;
 pub mod rosters;
 pub mod schema;
+pub mod second_factor;
 pub mod secret;
 pub mod sessions;
 pub mod settings;

@@ -9,8 +9,8 @@ use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
     allowances, announcements, audit, certificates, events, fair_share, gpus, history, idle_rules,
-    images, invitations, nodes, notices, operations, policies, presets, problem, rosters, sessions,
-    settings, tenancy, usage, users,
+    images, invitations, nodes, notices, operations, policies, presets, problem, rosters,
+    second_factor, sessions, settings, tenancy, usage, users,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -58,6 +58,11 @@ fn named() -> Schemas {
     collect::<users::UserPreferences>(&mut all);
     collect::<users::PasswordChangeBody>(&mut all);
     collect::<users::NewTokenBody>(&mut all);
+    collect::<second_factor::SecondFactorView>(&mut all);
+    collect::<second_factor::SecondFactorProofBody>(&mut all);
+    collect::<second_factor::SecondFactorOffer>(&mut all);
+    collect::<second_factor::SecondFactorConfirmBody>(&mut all);
+    collect::<second_factor::RecoveryCodes>(&mut all);
     collect::<tenancy::NewDomainBody>(&mut all);
     collect::<tenancy::DomainPatchBody>(&mut all);
     collect::<tenancy::NewProjectBody>(&mut all);
@@ -113,6 +118,7 @@ fn pages(all: &mut Schemas) {
     page::<operations::OperationView>(all);
     page::<UserShape>(all);
     page::<users::TokenView>(all);
+    page::<users::SignInView>(all);
     page::<tenancy::DomainView>(all);
     page::<tenancy::ProjectView>(all);
     page::<tenancy::MemberView>(all);

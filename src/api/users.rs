@@ -5,6 +5,7 @@ use rules::units::Timestamp;
 use rules::users::Role;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 use crate::secret::SecretText;
 use crate::sessions::Owner;
@@ -116,6 +117,9 @@ pub struct UserPatchBody {
     /// Signs in as the name does; empty: none.
     #[schema(max_length = 254)]
     pub email: Option<String>,
+    /// Networks that they may come from, such as `10.1.0.0/16`; an empty list: everywhere.
+    #[schema(max_items = 16)]
+    pub networks: Option<Vec<String>>,
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -165,11 +169,36 @@ pub struct SignInBody {
     pub name: String,
     #[schema(value_type = String, format = Password)]
     pub password: SecretText,
+    /// Of an account with a second factor: the code that the app shows, or a recovery code.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = Password)]
+    pub code: Option<SecretText>,
     /// What the token will be called.
     #[serde(default = "some_client")]
     pub token_name: String,
     #[serde(default)]
     pub expires_seconds: Option<u64>,
+}
+
+/// One signed-in browser.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = SignIn)]
+pub struct SignInView {
+    pub id: Uuid,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// To the minute.
+    #[schema(value_type = String, format = DateTime)]
+    pub used_at: Timestamp,
+    /// Ends then in any case, and after 12 hours without a request.
+    #[schema(value_type = String, format = DateTime)]
+    pub ends_at: Timestamp,
+    /// Address it signed in from.
+    pub source: String,
+    /// Program and system, such as `Firefox, Windows`; empty where they are not known.
+    pub browser: String,
+    /// The caller's own browser.
+    pub current: bool,
 }
 
 /// What a token is called whose client gives it no name.

@@ -411,6 +411,8 @@ structure! {
         email: Option<String>,
         /// The password is an initial one: the user sets their own before anything else.
         must_change_password: bool,
+        /// Signs in with a code beside the password.
+        second_factor: bool,
         role: RoleShape,
         /// `en`, `ko`, or empty for what the browser asks.
         language: String,
@@ -419,6 +421,8 @@ structure! {
         /// IANA name; empty means UTC.
         time_zone: String,
         suspended: bool,
+        /// Networks that they may come from, such as `10.1.0.0/16`; none: everywhere.
+        networks: Vec<String>,
         /// The account is removed from then on, once its last session is over; null: it stays.
         #[schema(format = DateTime)]
         departs_at: Option<String>,
@@ -426,7 +430,7 @@ structure! {
         created_at: String,
         /// Version, and ETag.
         generation: u64,
-    } without domain, grants
+    } without domain, grants, password_set_at
 }
 
 structure! {

@@ -59,6 +59,22 @@ pub struct Settings {
     pub gpu_spreading: String,
     /// The most of devices that one person holds at once, as text like `2`; None: no limit.
     pub gpu_each: Option<String>,
+    /// Whether every user has a second factor: `optional` or `required`.
+    pub second_factor: String,
+    /// Browsers that one user may be signed in with at once; 0: no rule.
+    pub sign_ins: u32,
+    /// What becomes of a sign-in beyond that: `end-oldest` or `refuse`.
+    pub sign_ins_full: String,
+    /// Fewest characters of a new password.
+    pub password_length: u32,
+    /// Kinds of characters that a new password has to have; 0: any.
+    pub password_classes: u32,
+    /// Days after which a user chooses a new password; 0: never.
+    pub password_days: u32,
+    /// Last passwords of a user that are refused as new ones; 0: none.
+    pub password_history: u32,
+    /// Users change a password that an administrator set before anything else.
+    pub password_change_first: bool,
     /// Days that logs and rows of ended sessions are kept.
     pub keep_days: u32,
     /// Days that rows of the audit log are kept.
@@ -284,6 +300,78 @@ pub const KEYS: &[SettingKey] = &[
         about: "maximum of GPUs that one user may hold at once; unset: no limit",
     },
     SettingKey {
+        key: "second_factor",
+        variable: "FARDEL_SECOND_FACTOR",
+        kind: SettingType::Text,
+        default: "\"optional\"",
+        example: "",
+        needs_restart: false,
+        about: "second factor of users: optional, or required three days after this was set",
+    },
+    SettingKey {
+        key: "sign_ins",
+        variable: "FARDEL_SIGN_INS",
+        kind: SettingType::Count,
+        default: "0",
+        example: "",
+        needs_restart: false,
+        about: "browsers that one user may be signed in with at once; 0: 100, of which the oldest ends",
+    },
+    SettingKey {
+        key: "sign_ins_full",
+        variable: "FARDEL_SIGN_INS_FULL",
+        kind: SettingType::Text,
+        default: "\"end-oldest\"",
+        example: "",
+        needs_restart: false,
+        about: "a sign-in beyond that number: end-oldest (the oldest browser is signed out) or refuse",
+    },
+    SettingKey {
+        key: "password_length",
+        variable: "FARDEL_PASSWORD_LENGTH",
+        kind: SettingType::Count,
+        default: "10",
+        example: "",
+        needs_restart: false,
+        about: "fewest characters of a new password, 10 to 64",
+    },
+    SettingKey {
+        key: "password_classes",
+        variable: "FARDEL_PASSWORD_CLASSES",
+        kind: SettingType::Count,
+        default: "0",
+        example: "",
+        needs_restart: false,
+        about: "kinds of characters in a new password, of small letters, capital letters, digits and others; 0: any",
+    },
+    SettingKey {
+        key: "password_days",
+        variable: "FARDEL_PASSWORD_DAYS",
+        kind: SettingType::Count,
+        default: "0",
+        example: "",
+        needs_restart: false,
+        about: "days after which users choose a new password; 0: never",
+    },
+    SettingKey {
+        key: "password_history",
+        variable: "FARDEL_PASSWORD_HISTORY",
+        kind: SettingType::Count,
+        default: "0",
+        example: "",
+        needs_restart: false,
+        about: "last passwords that a user may not choose again, at most 10; 0: any",
+    },
+    SettingKey {
+        key: "password_change_first",
+        variable: "FARDEL_PASSWORD_CHANGE_FIRST",
+        kind: SettingType::Flag,
+        default: "false",
+        example: "",
+        needs_restart: false,
+        about: "users change a password that an administrator set before anything else",
+    },
+    SettingKey {
         key: "keep_days",
         variable: "FARDEL_KEEP_DAYS",
         kind: SettingType::Count,
@@ -369,6 +457,14 @@ pub struct SettingsLayer {
     pub gpu_step: Option<String>,
     pub gpu_spreading: Option<String>,
     pub gpu_each: Option<String>,
+    pub second_factor: Option<String>,
+    pub sign_ins: Option<u32>,
+    pub sign_ins_full: Option<String>,
+    pub password_length: Option<u32>,
+    pub password_classes: Option<u32>,
+    pub password_days: Option<u32>,
+    pub password_history: Option<u32>,
+    pub password_change_first: Option<bool>,
     pub keep_days: Option<u32>,
     pub audit_keep_days: Option<u32>,
     pub log_json: Option<bool>,
@@ -627,6 +723,14 @@ impl From<Settings> for LoadedSettings {
             gpu_step: Some(settings.gpu_step.clone()),
             gpu_spreading: Some(settings.gpu_spreading.clone()),
             gpu_each: settings.gpu_each.clone(),
+            second_factor: Some(settings.second_factor.clone()),
+            sign_ins: Some(settings.sign_ins),
+            sign_ins_full: Some(settings.sign_ins_full.clone()),
+            password_length: Some(settings.password_length),
+            password_classes: Some(settings.password_classes),
+            password_days: Some(settings.password_days),
+            password_history: Some(settings.password_history),
+            password_change_first: Some(settings.password_change_first),
             keep_days: Some(settings.keep_days),
             audit_keep_days: Some(settings.audit_keep_days),
             log_json: Some(settings.log_json),
@@ -671,6 +775,11 @@ impl Settings {
             each: self.gpu_each.as_deref().and_then(share),
             ..usual
         }
+    }
+
+    /// Whether every user has to have a second factor.
+    pub fn requires_second_factor(&self) -> bool {
+        self.second_factor == "required"
     }
 
     /// Whether pages and API are served encrypted.
@@ -843,6 +952,31 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
             format_args!("{gpu_mode:?}"),
         ));
     }
+    let second_factor = layer
+        .second_factor
+        .ok_or_else(|| missing("second_factor"))?;
+    if !matches!(second_factor.as_str(), "optional" | "required") {
+        return Err(refusals::setting_second_factor_invalid(
+            from("second_factor"),
+            format_args!("{second_factor:?}"),
+        ));
+    }
+    let sign_ins_full = layer
+        .sign_ins_full
+        .ok_or_else(|| missing("sign_ins_full"))?;
+    if !matches!(sign_ins_full.as_str(), "end-oldest" | "refuse") {
+        return Err(refusals::setting_sign_ins_full_invalid(
+            from("sign_ins_full"),
+            format_args!("{sign_ins_full:?}"),
+        ));
+    }
+    let within = |key: &str, value: Option<u32>, least: u32, most: u32| {
+        let value = value.ok_or_else(|| missing(key))?;
+        match (least..=most).contains(&value) {
+            true => Ok(value),
+            false => Err(refusals::setting_beyond(from(key), key, value, least, most)),
+        }
+    };
     let gpu_units = layer.gpu_units.ok_or_else(|| missing("gpu_units"))?;
     if !(1..=100).contains(&gpu_units) {
         return Err(refusals::setting_out_of_range(from("gpu_units"), gpu_units));
@@ -867,6 +1001,16 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
         gpu_step: layer.gpu_step.ok_or_else(|| missing("gpu_step"))?,
         gpu_spreading,
         gpu_each: layer.gpu_each,
+        second_factor,
+        sign_ins: within("sign_ins", layer.sign_ins, 0, 100)?,
+        sign_ins_full,
+        password_length: within("password_length", layer.password_length, 10, 64)?,
+        password_classes: within("password_classes", layer.password_classes, 0, 4)?,
+        password_days: within("password_days", layer.password_days, 0, 3650)?,
+        password_history: within("password_history", layer.password_history, 0, 10)?,
+        password_change_first: layer
+            .password_change_first
+            .ok_or_else(|| missing("password_change_first"))?,
         keep_days: layer.keep_days.ok_or_else(|| missing("keep_days"))?,
         audit_keep_days: at_least_one("audit_keep_days", layer.audit_keep_days)?,
         log_json: layer.log_json.ok_or_else(|| missing("log_json"))?,

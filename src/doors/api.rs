@@ -25,8 +25,10 @@ mod replay;
 mod request_id;
 mod responses;
 mod rosters;
+mod second_factors;
 mod sessions;
 mod settings;
+mod sign_ins;
 mod streams;
 mod system;
 mod tenancy;
@@ -124,6 +126,9 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             get(users::get).patch(users::patch).delete(users::remove),
         )
         .route("/users/{id}/password", post(users::set_password))
+        .route("/users/{id}/sign-ins", get(sign_ins::list_of))
+        .route("/users/{id}/sign-ins/{sign_in}", delete(sign_ins::end_of))
+        .route("/users/{id}/second-factor", delete(second_factors::reset))
         .route("/users/{id}/suspend", post(users::suspend))
         .route("/users/{id}/depart", post(users::depart))
         .route(
@@ -231,6 +236,18 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/invitations/accept", post(invitations::accept))
         .route("/me", get(users::me).patch(users::set_me))
         .route("/me/password", post(users::change_password))
+        .route("/me/sign-ins", get(sign_ins::list))
+        .route("/me/sign-ins/{sign_in}", delete(sign_ins::end))
+        .route(
+            "/me/second-factor",
+            get(second_factors::get).post(second_factors::begin),
+        )
+        .route("/me/second-factor/confirm", post(second_factors::confirm))
+        .route("/me/second-factor/remove", post(second_factors::turn_off))
+        .route(
+            "/me/second-factor/recovery-codes",
+            post(second_factors::renew_recovery_codes),
+        )
         .route(
             "/me/tokens",
             get(users::list_tokens).post(users::create_token),

@@ -32,6 +32,7 @@ mod policies;
 mod presets;
 pub(crate) mod refused;
 mod rosters;
+mod second_factor;
 mod sessions;
 mod settings;
 mod system;
@@ -219,6 +220,7 @@ async fn execute(
         Command::Project(request) => tenancy::project(&client, view, request).await,
         Command::Role(request) => tenancy::role(&client, view, request).await,
         Command::Token(request) => users::token(&client, view, request).await,
+        Command::SignIn(request) => users::sign_in(&client, view, request).await,
         Command::Me(request) => users::me(&client, view, request).await,
         Command::SetupLink => users::setup_link(&client, view).await,
         Command::Drain { timeout } => sessions::drain(&client, view, &timeout).await,

@@ -79,6 +79,13 @@ pub fn device(headers: &HeaderMap, encrypted: Option<Encrypted>) -> Option<&str>
     by_name(headers, DEVICES, encrypted.as_ref())
 }
 
+/// What the other end calls itself; empty where it says nothing that can be read.
+pub fn agent(headers: &HeaderMap) -> &str {
+    let said = headers.get(axum::http::header::USER_AGENT);
+    said.and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+}
+
 fn by_name<'a>(
     headers: &'a HeaderMap,
     [over_tls, plain]: [&str; 2],

@@ -44,12 +44,14 @@ pub mod presenter;
 pub mod presets;
 pub mod problem;
 pub mod projects;
+mod qr;
 pub mod queue;
 pub mod reference;
 pub mod request_context;
 pub mod responses;
 pub mod role_forms;
 pub mod rosters;
+pub mod second_factor;
 pub mod self_tests;
 pub mod session;
 pub mod session_charts;
@@ -57,6 +59,7 @@ mod session_verbs;
 pub mod sessions;
 pub mod settings;
 pub mod setup;
+pub mod sign_ins;
 pub mod system;
 pub mod table;
 mod table_answer;
@@ -153,6 +156,7 @@ pub fn router(
         .route("/setup/{step}", get(wizard::show).post(wizard::submit))
         .route("/setup/test/run", post(wizard::run))
         .route("/login", get(login::show).post(login::submit))
+        .route("/login/code", post(login::submit_code))
         .route("/logout", post(login::leave))
         .route("/preferences", post(me::preferences))
         .route("/palette", get(palette::show))
@@ -253,6 +257,8 @@ pub fn router(
         .merge(projects::router())
         .merge(images::router())
         .merge(me::router())
+        .merge(second_factor::router())
+        .merge(sign_ins::router())
         .fallback(nothing_here)
         .method_not_allowed_fallback(no_page_here)
         .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
@@ -365,7 +371,10 @@ fn layout(
         audits: server::actions::audit::sees_others(caller),
         announces: server::actions::announcements::may_list(caller),
         presets: server::actions::presets::may_write(caller),
-        announcements: announcements::banners(console, visit, Some(caller)),
+        announcements: second_factor::demanded(console, visit, caller)
+            .into_iter()
+            .chain(announcements::banners(console, visit, Some(caller)))
+            .collect(),
         here,
         sessions: counts.live,
         waiting: counts.waiting,
@@ -488,6 +497,9 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "cancel-n" => t.queue_cancelled_n(of),
         "import" => t.notice_import().to_owned(),
         "password" => t.me_password_done().to_owned(),
+        "sign-in-ended" => t.users_sign_in_ended().to_owned(),
+        "factor-off" => t.factor_off_now().to_owned(),
+        "factor-reset" => t.factor_reset_now(of),
         "token-gone" => t.me_token_gone().to_owned(),
         "settings" => t.notice_settings(settings::titles(t, &of)),
         "backup" => t.notice_backup(of),

@@ -64,6 +64,12 @@ pub struct User {
     /// The password is an initial one: the user sets their own before anything else.
     #[serde(default)]
     pub must_change_password: bool,
+    /// Signs in with a code beside the password.
+    #[serde(default)]
+    pub second_factor: bool,
+    /// None: as long ago as the account was made.
+    #[serde(skip)]
+    pub password_set_at: Option<Timestamp>,
     /// Home domain; no answer names it while a site has one.
     #[serde(skip)]
     pub domain: DomainId,
@@ -79,6 +85,9 @@ pub struct User {
     /// IANA name such as `Asia/Seoul`; empty means UTC.
     pub time_zone: String,
     pub suspended: bool,
+    /// Networks that they may come from, such as `10.1.0.0/16`; none: everywhere.
+    #[serde(default)]
+    pub networks: Vec<String>,
     /// The account is removed from then on, once its last session is over; None: it stays.
     pub departs_at: Option<Timestamp>,
     pub created_at: Timestamp,

@@ -17,17 +17,21 @@ use uuid::Uuid;
 
 use crate::catalog::audit::{ActingUser, NewAct};
 use crate::catalog::origin::{self, ProvenCaller, RequestOrigin};
-use crate::catalog::users::{BrowserRow, IDLE_HOURS, ROOT};
+use crate::catalog::users::{BrowserRow, FullSignIns, IDLE_HOURS, ROOT};
 use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
 
 mod attempts;
 mod invitation;
 mod lease;
+pub(crate) mod networks;
 pub(crate) mod password;
 pub(crate) mod repeated;
+pub(crate) mod second_factor;
 pub mod secret;
 mod setup;
+mod ticket;
+pub(crate) mod totp;
 
 pub(crate) use attempts::{AttemptCounts, unlock};
 pub use invitation::{NewMember, join, offer};
@@ -38,6 +42,7 @@ pub(crate) use invitation::{
 pub(crate) use lease::OpenStreams;
 pub use lease::{InUse, Lease, lease};
 pub use repeated::refused;
+pub use second_factor::finish_sign_in;
 pub use setup::{set_up, setup_link, setup_open};
 
 use attempts::{Attempt, KnownBrowser};
@@ -55,10 +60,28 @@ pub struct Caller {
     /// IANA name; empty means UTC.
     pub time_zone: String,
     pub via: Via,
+    /// Where the request comes from; None for root on the machine.
+    pub source: Option<IpAddr>,
     /// The password is an initial one: doors let the user do nothing but set their own.
     pub must_change_password: bool,
+    /// The site demands a second factor and the user has none: from then on doors let them do nothing but set one up.
+    pub second_factor_due: Option<Timestamp>,
     /// Id of the request, for the log; doors fill it in.
     pub request: String,
+}
+
+impl Caller {
+    /// Whether doors let the user do nothing but set up a second factor.
+    pub fn must_set_up_second_factor(&self, now: Timestamp) -> bool {
+        self.second_factor_due.is_some_and(|due| due <= now)
+    }
+
+    fn with_due(self, server: &Server, user: &User, since: Option<Timestamp>) -> Self {
+        Self {
+            second_factor_due: second_factor::due(server, user, since),
+            ..self
+        }
+    }
 }
 
 /// By what a caller proved who they are.
@@ -79,9 +102,8 @@ pub enum Via {
 pub struct BrowserSessionId(pub Uuid);
 
 /// A fresh sign-in.
-#[derive(Debug)]
 pub struct NewSignIn {
-    /// The value of the browser's cookie. Stored nowhere else.
+    /// The value of the browser's cookie. Stored nowhere else; of no use where a token was wanted.
     pub cookie: String,
     /// The value of the cookie by which the browser is known again, by its failures alone. Authenticates no user.
     pub device: String,
@@ -90,10 +112,18 @@ pub struct NewSignIn {
     pub caller: Caller,
 }
 
+impl std::fmt::Debug for NewSignIn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NewSignIn of {}", self.caller.name)
+    }
+}
+
 /// Days after which it has to in any case.
 const MAX_TOKEN_DAYS: u64 = 7;
 /// Seconds that a browser is known again by its device: as long as browsers keep a cookie.
 pub const DEVICE_SECONDS: u64 = 400 * 86_400;
+/// Letters that are kept of what a browser calls itself; today's have some 120.
+const MAX_AGENT: usize = 200;
 /// A last use is written at most this often, so that reading pages costs no commits.
 const TOUCH_SECONDS: u64 = 60;
 /// What every token begins with, so that scanners find one that leaked.
@@ -126,7 +156,13 @@ fn told(caller: Caller) -> Caller {
 /// The user of this cookie; None where it is not valid any more.
 ///
 /// Moves the idle limit on, at most once a minute. Costs two rows by key.
-pub async fn by_cookie(server: &Server, cookie: &str) -> Result<Option<Caller>, Failure> {
+///
+/// Errors: `sign-in.address-refused`.
+pub async fn by_cookie(
+    server: &Server,
+    cookie: &str,
+    source: IpAddr,
+) -> Result<Option<Caller>, Failure> {
     // 43 characters carry 32 bytes; anything else was never ours.
     if cookie.len() != 43 {
         return Ok(None);
@@ -134,8 +170,13 @@ pub async fn by_cookie(server: &Server, cookie: &str) -> Result<Option<Caller>, 
     let hash = secret::hash(&SecretText::from(cookie));
     let found = server
         .catalog()
-        .read_now("find a browser's sign-in", |view| view.browser(&hash))?;
-    let Some((browser, user)) = found else {
+        .read_now("find a browser's sign-in", |view| {
+            let Some(found) = view.browser(&hash)? else {
+                return Ok(None);
+            };
+            Ok(Some((found, view.second_factor_required_since()?)))
+        })?;
+    let Some(((browser, user), since)) = found else {
         return Ok(None);
     };
     let now = server.clock().now();
@@ -145,6 +186,7 @@ pub async fn by_cookie(server: &Server, cookie: &str) -> Result<Option<Caller>, 
     {
         return Ok(None);
     }
+    from_own_network(&user, source)?;
     if now.seconds_since(browser.used_at) >= TOUCH_SECONDS {
         let id = browser.id;
         server
@@ -156,12 +198,23 @@ pub async fn by_cookie(server: &Server, cookie: &str) -> Result<Option<Caller>, 
     let via = Via::Browser {
         session: BrowserSessionId(browser.id),
     };
-    Ok(Some(told(caller(&user, None, via, now))))
+    let caller = Caller {
+        must_change_password: user.must_change_password || is_aged(server, &user),
+        ..caller(&user, None, via, source, now)
+    };
+    Ok(Some(told(caller.with_due(server, &user, since))))
+}
+
+/// Whether the password of a user is older than the site allows. Tokens do not age with it.
+fn is_aged(server: &Server, user: &User) -> bool {
+    let days = u64::from(server.settings().password_days);
+    let set_at = user.password_set_at.unwrap_or(user.created_at);
+    days > 0 && set_at.plus_seconds(days * 86_400) <= server.clock().now()
 }
 
 /// Who is behind this bearer token; None where it is none of ours.
 ///
-/// Errors: `token.expired`, `user.suspended`, both unauthenticated.
+/// Errors: `token.expired`, `user.suspended`, both unauthenticated; `sign-in.address-refused`.
 pub async fn by_token(
     server: &Server,
     bearer: &str,
@@ -171,10 +224,13 @@ pub async fn by_token(
         return Ok(None);
     }
     let hash = secret::hash(&SecretText::from(bearer));
-    let found = server
-        .catalog()
-        .read_now("find a token", |view| view.token(&hash))?;
-    let Some((token, user)) = found else {
+    let found = server.catalog().read_now("find a token", |view| {
+        let Some(found) = view.token(&hash)? else {
+            return Ok(None);
+        };
+        Ok(Some((found, view.second_factor_required_since()?)))
+    })?;
+    let Some(((token, user), since)) = found else {
         return Ok(None);
     };
     let now = server.clock().now();
@@ -186,6 +242,7 @@ pub async fn by_token(
     if user.suspended {
         return Err(suspended().into());
     }
+    from_own_network(&user, source)?;
     if token
         .used_at
         .is_none_or(|used| now.seconds_since(used) >= TOUCH_SECONDS)
@@ -198,7 +255,8 @@ pub async fn by_token(
             });
     }
     let via = Via::Token { id: token.id };
-    Ok(Some(told(caller(&user, Some(token.scopes), via, now))))
+    let caller = caller(&user, Some(token.scopes), via, source, now);
+    Ok(Some(told(caller.with_due(server, &user, since))))
 }
 
 /// Root on this machine, or the user that runs the server: the caller that doors let in through the local
@@ -216,35 +274,89 @@ pub fn local_root(_server: &Server) -> Caller {
         theme: "system".to_owned(),
         time_zone: String::new(),
         via: Via::LocalRoot,
+        source: None,
         must_change_password: false,
+        second_factor_due: None,
         request: String::new(),
     })
 }
 
-/// Signs a user in by password.
+/// Where a sign-in comes from.
+#[derive(Debug, Clone, Copy)]
+pub struct SignInFrom<'a> {
+    pub source: IpAddr,
+    /// The cookie of an earlier sign-in of the same browser: where it is this user's, failures elsewhere cause no delay
+    /// here.
+    pub device: Option<&'a str>,
+    /// What the browser calls itself; empty for none.
+    pub agent: &'a str,
+    pub use_of: SignInUse,
+}
+
+/// What a sign-in is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignInUse {
+    /// A browser goes on with it: it counts among those of its user.
+    Browser,
+    /// A program trades it for a token at once: no cookie of it is kept.
+    Token,
+}
+
+impl From<IpAddr> for SignInFrom<'_> {
+    fn from(source: IpAddr) -> Self {
+        Self {
+            source,
+            device: None,
+            agent: "",
+            use_of: SignInUse::Browser,
+        }
+    }
+}
+
+/// How far a sign-in came by the password.
+pub enum SignInStep {
+    Done(NewSignIn),
+    /// The user has a second factor: this ticket and a code go to `finish_sign_in`.
+    CodeNeeded(String),
+}
+
+impl std::fmt::Debug for SignInStep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Done(_) => "Done",
+            Self::CodeNeeded(_) => "CodeNeeded",
+        })
+    }
+}
+
+/// Signs in a user without a second factor by password.
 ///
-/// Errors: `sign-in.wrong` (the same words and the same cost whether the name exists or not),
-/// `sign-in.locked` while this name has to wait after failures from this address, `sign-in.busy` while too
-/// many passwords are being checked, `user.suspended`.
+/// Errors: `second-factor.needed` for one with a second factor; as `begin_sign_in`.
 pub async fn sign_in(
     server: &Server,
     name: &str,
     password: impl Into<SecretText>,
-    source: IpAddr,
+    from: impl Into<SignInFrom<'_>>,
 ) -> Result<NewSignIn, Failure> {
-    sign_in_by(server, name, password, source, None).await
+    match begin_sign_in(server, name, password, from).await? {
+        SignInStep::Done(signed_in) => Ok(signed_in),
+        SignInStep::CodeNeeded(_) => Err(refusals::second_factor_needed().at("/code").into()),
+    }
 }
 
-/// As `sign_in`, from a browser that sends the cookie `device` of an earlier sign-in: where it is this
-/// user's, failures elsewhere cause no delay here.
-pub async fn sign_in_by(
+/// Signs a user in by password, or gives a ticket for the second step.
+///
+/// Errors: `sign-in.wrong` (the same words and the same cost whether the name exists or not),
+/// `sign-in.locked` while this name has to wait after failures from this address, `sign-in.busy` while too
+/// many passwords are being checked, `user.suspended`, `sign-in.address-refused`,
+/// `sign-in.too-many`, `password.change-needed` for a token by a password that is too old.
+pub async fn begin_sign_in(
     server: &Server,
     name: &str,
     password: impl Into<SecretText>,
-    source: IpAddr,
-    device: Option<&str>,
-) -> Result<NewSignIn, Failure> {
-    let password = password.into();
+    from: impl Into<SignInFrom<'_>>,
+) -> Result<SignInStep, Failure> {
+    let (password, from) = (password.into(), from.into());
     let found = server.catalog().read_now("find a user", |view| {
         let found = match EmailAddress::parse(name) {
             Ok(email) => view.user_by_email(&email)?,
@@ -254,17 +366,22 @@ pub async fn sign_in_by(
             return Ok(None);
         };
         let stored = view.password(user.id)?;
-        Ok(Some((user, stored)))
+        let factor = view.second_factor_since(user.id)?;
+        Ok(Some((user, stored, factor)))
     })?;
+    let (found, factor) = match found {
+        Some((user, stored, factor)) => (Some((user, stored)), factor),
+        None => (None, None),
+    };
     let known = found.as_ref().map(|(user, _)| user.id);
-    let device = known.and_then(|user| KnownBrowser::read(server, device?, user));
+    let device = known.and_then(|user| KnownBrowser::read(server, from.device?, user, factor));
     // Tries by name and by address are of one account, however the address is written.
     let counted = match (&found, EmailAddress::parse(name)) {
         (Some((user, _)), _) => user.name.to_string(),
         (None, Ok(email)) => email.to_string(),
         (None, Err(_)) => name.to_owned(),
     };
-    let attempt = Attempt::of(server, &counted, known, source, device);
+    let attempt = Attempt::of(server, &counted, known, from.source, device);
     let owner = found.as_ref().map(|(user, _)| user.clone());
     let failed = |failure: Failure| {
         repeated::sign_in_failed(server, owner.as_ref(), &failure);
@@ -279,30 +396,93 @@ pub async fn sign_in_by(
             return Err(failure);
         }
     };
-    let user = match (checked, found) {
-        (PasswordCheck::Right | PasswordCheck::RightButOld, Some((user, _))) => user,
+    let (user, stored) = match (checked, found) {
+        (PasswordCheck::Right | PasswordCheck::RightButOld, Some((user, Some(stored)))) => {
+            (user, stored)
+        }
         _ => {
             return Err(failed(refusals::sign_in_wrong().into()));
         }
     };
-    attempt.forgiven();
     if user.suspended {
         return Err(failed(suspended().into()));
     }
-    let renewed = match checked {
-        PasswordCheck::RightButOld => Some(server.hasher().hash(&password).await?),
-        PasswordCheck::Right | PasswordCheck::Wrong => None,
-    };
-    admit(server, user, source, device, move |rows, user| {
-        record_sign_in(rows, user)?;
-        match &renewed {
-            Some(hash) => rows.put_password(user.id, hash),
-            None => Ok(()),
+    from_own_network(&user, from.source).map_err(|refusal| failed(refusal.into()))?;
+    // Not before: from elsewhere a right guess counts as a wrong one does, and waits for it.
+    attempt.forgiven();
+    // A token does not age, so none is given for a password that did.
+    if from.use_of == SignInUse::Token && is_aged(server, &user) {
+        return Err(failed(refusals::password_change_needed().into()));
+    }
+    let stored = match checked {
+        PasswordCheck::RightButOld => {
+            let renewed = renew(server, user.id, &password, stored).await;
+            renewed.map_err(&failed)?
         }
-    })
-    .await
+        PasswordCheck::Right | PasswordCheck::Wrong => stored,
+    };
+    if user.second_factor {
+        let ticket = second_factor::second_step(server, &user, &stored);
+        return Ok(SignInStep::CodeNeeded(ticket));
+    }
+    let signed_in = admit(server, user, from, move |rows, user| {
+        if !still_proves(rows, user, &stored)? {
+            return Err(refusals::sign_in_wrong().into());
+        }
+        // Another browser may have set one up meanwhile.
+        match rows.second_factor_since(user.id)? {
+            None => record_sign_in(rows, user),
+            Some(_) => Err(refusals::second_factor_needed().at("/code").into()),
+        }
+    });
+    signed_in.await.map(SignInStep::Done).map_err(&failed)
 }
 
+/// Whether a password that was right a moment ago, kept as `stored`, is still the user's: an administrator may have
+/// set another one, which ends all sign-ins, this one too.
+///
+/// Errors: `user.suspended`.
+fn still_proves(rows: &Rows<'_>, user: &User, stored: &str) -> Result<bool, Failure> {
+    if rows.user(user.id)?.is_some_and(|user| user.suspended) {
+        return Err(suspended().into());
+    }
+    Ok(rows.password(user.id)?.as_deref() == Some(stored))
+}
+
+/// Hashes a right password by today's costs; gives what is kept of it now.
+///
+/// Errors: `sign-in.wrong` where it is another one by now.
+async fn renew(
+    server: &Server,
+    user: UserId,
+    password: &SecretText,
+    stored: String,
+) -> Result<String, Failure> {
+    let renewed = server.hasher().hash(password).await?;
+    let kept = server
+        .catalog()
+        .write(Lane::Requests, "renew a password's hash", move |rows| {
+            // The password stays; the sign-in has its row.
+            rows.mute_acts();
+            match rows.renew_password(user, &stored, &renewed)? {
+                true => Ok((Some(renewed), true)),
+                false => Ok((rows.password(user)?, false)),
+            }
+        })
+        .await?;
+    match kept {
+        (Some(renewed), true) => Ok(renewed),
+        // Another sign-in renewed it at the same moment, or it was changed.
+        (other, _) => match server.hasher().check(password, other.clone()).await? {
+            PasswordCheck::Wrong => Err(refusals::sign_in_wrong().into()),
+            PasswordCheck::Right | PasswordCheck::RightButOld => {
+                other.ok_or_else(|| refusals::sign_in_wrong().into())
+            }
+        },
+    }
+}
+
+/// The row of a sign-in, in the commit that admits.
 fn record_sign_in(rows: &Rows<'_>, user: &User) -> Result<(), Failure> {
     rows.record(NewAct {
         actor: ActingUser::Known {
@@ -330,7 +510,7 @@ pub async fn sign_out(server: &Server, caller: &Caller) -> Result<(), Failure> {
     server
         .catalog()
         .write(Lane::Requests, "sign out", move |rows| {
-            if !rows.forget_browser(session.0, user)? {
+            if rows.forget_browser(session.0, user)?.is_none() {
                 return Ok(());
             }
             rows.record(NewAct {
@@ -352,7 +532,8 @@ pub async fn sign_out(server: &Server, caller: &Caller) -> Result<(), Failure> {
 }
 
 /// Checks the password that a signed-in user was asked for again. Its failures are counted by this
-/// sign-in alone, so that a thief of an open browser guesses slowly and no other sign-in waits for it.
+/// sign-in alone, so that a thief of an open browser guesses slowly and no other sign-in waits for it. All tokens of a
+/// user have one count: whoever has one makes others.
 ///
 /// Errors: `sign-in.locked` while it has to wait, `sign-in.busy`.
 pub(crate) async fn prove_again(
@@ -363,7 +544,7 @@ pub(crate) async fn prove_again(
 ) -> Result<PasswordCheck, Failure> {
     let by = match caller.via {
         Via::Browser { session } => session.0.into_bytes(),
-        Via::Token { id } => id.0.into_bytes(),
+        Via::Token { .. } => caller.subject.user.0.into_bytes(),
         Via::LocalRoot => [0; 16],
     };
     let attempt = Attempt::of_own(server, caller.name.as_str(), caller.subject.user, &by);
@@ -378,11 +559,12 @@ pub(crate) async fn prove_again(
 }
 
 /// Writes a sign-in and gives its cookie. `also` is written with it, or neither is.
+///
+/// Errors: `sign-in.too-many`.
 async fn admit(
     server: &Server,
     user: User,
-    source: IpAddr,
-    device: Option<KnownBrowser>,
+    from: SignInFrom<'_>,
     also: impl FnOnce(&Rows<'_>, &User) -> Result<(), Failure> + Send + 'static,
 ) -> Result<NewSignIn, Failure> {
     let cookie = secret::draw("");
@@ -394,18 +576,50 @@ async fn admit(
         created_at: now,
         used_at: now,
         ends_at: now.plus_seconds(MAX_TOKEN_DAYS * 86_400),
-        source: source.to_string(),
+        source: from.source.to_string(),
+        agent: from
+            .agent
+            .chars()
+            .filter(|c| c.is_ascii_graphic() || *c == ' ')
+            .take(MAX_AGENT)
+            .collect(),
     };
     let via = Via::Browser {
         session: BrowserSessionId(browser.id),
     };
-    let (ends_at, caller) = (browser.ends_at, caller(&user, None, via, now));
-    let device = device.unwrap_or_else(|| KnownBrowser::draw(user.id));
+    let ends_at = browser.ends_at;
+    let caller = caller(&user, None, via, from.source, now);
+    // Of who signs in now, or of nobody yet: whoever has one proved it.
+    let factor = server
+        .catalog()
+        .read_now("look at a second factor", |view| {
+            view.second_factor_since(user.id)
+        })?;
+    let device = from
+        .device
+        .and_then(|device| KnownBrowser::read(server, device, user.id, factor))
+        .filter(|device| device.proved(factor))
+        .unwrap_or_else(|| KnownBrowser::draw(user.id, factor));
+    let settings = server.settings();
+    let full = match settings.sign_ins_full.as_str() {
+        "refuse" => FullSignIns::Refuse,
+        _ => FullSignIns::EndOldest,
+    };
+    let counted = from.use_of;
+    let bounded = counted == SignInUse::Browser && settings.sign_ins > 0;
+    let room = bounded.then_some((settings.sign_ins, full));
     server
         .catalog()
         .write(Lane::Requests, "sign in", move |rows| {
             also(rows, &user)?;
-            rows.insert_browser(&browser, &hash)
+            if let Some((most, full)) = room {
+                rows.make_room_for_browser(user.id, most, full)?;
+            }
+            match counted {
+                SignInUse::Browser => rows.insert_browser(&browser, &hash),
+                // Nobody goes on with it: it must not take the place of a browser, whatever happens next.
+                SignInUse::Token => Ok(()),
+            }
         })
         .await?;
     Ok(NewSignIn {
@@ -420,6 +634,7 @@ fn caller(
     user: &User,
     scopes: Option<Vec<rules::permissions::Permission>>,
     via: Via,
+    source: IpAddr,
     now: Timestamp,
 ) -> Caller {
     Caller {
@@ -434,13 +649,23 @@ fn caller(
         theme: user.theme.clone(),
         time_zone: user.time_zone.clone(),
         via,
+        source: Some(source),
         must_change_password: user.must_change_password,
+        second_factor_due: None,
         request: String::new(),
     }
 }
 
 fn token_expired(end: Timestamp) -> Refusal {
     refusals::token_expired(end)
+}
+
+/// Errors: `sign-in.address-refused` for who comes from none of their networks.
+fn from_own_network(user: &User, source: IpAddr) -> Result<(), Refusal> {
+    match networks::admit(&user.networks, source) {
+        true => Ok(()),
+        false => Err(refusals::sign_in_address_refused(source)),
+    }
 }
 
 fn suspended() -> Refusal {
@@ -466,6 +691,8 @@ pub(crate) fn new_user(name: UserName, role: Role, now: Timestamp) -> User {
         full_name: String::new(),
         email: None,
         must_change_password: false,
+        second_factor: false,
+        password_set_at: None,
         domain: rules::tenancy::DomainId::DEFAULT,
         role,
         grants,
@@ -473,6 +700,7 @@ pub(crate) fn new_user(name: UserName, role: Role, now: Timestamp) -> User {
         theme: "system".to_owned(),
         time_zone: String::new(),
         suspended: false,
+        networks: Vec::new(),
         departs_at: None,
         created_at: now,
         generation: 1,

@@ -50,6 +50,7 @@ mod reserve;
 pub(crate) mod rosters;
 pub(crate) mod samples;
 pub(crate) mod sealing;
+pub(crate) mod second_factors;
 pub(crate) mod self_tests;
 pub(crate) mod session_table;
 pub(crate) mod sessions;

@@ -81,6 +81,7 @@ impl Server {
             tracing::warn!(code = finding.code, "{}", finding.text);
         }
         let server = Self::around(catalog, reading, access::password::Hasher::default());
+        access::second_factor::note_demand(&server);
         server.go_on()?;
         Ok(server)
     }
@@ -273,11 +274,14 @@ impl Server {
     /// what waits for a restart goes to the log.
     pub fn read_settings_again(&self) {
         match self.0.settings.read_again() {
-            Ok(done) => tracing::info!(
-                changed = done.changed.join(", "),
-                needs_restart = done.needs_restart.join(", "),
-                "settings reloaded"
-            ),
+            Ok(done) => {
+                tracing::info!(
+                    changed = done.changed.join(", "),
+                    needs_restart = done.needs_restart.join(", "),
+                    "settings reloaded"
+                );
+                access::second_factor::note_demand(self);
+            }
             Err(refusal) => tracing::error!(
                 code = refusal.code,
                 "the settings were not taken up, the old ones stay: {refusal}"

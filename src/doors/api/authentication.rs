@@ -62,6 +62,11 @@ impl FromRequestParts<ApiContext> for ApiCaller {
         if caller.must_change_password && !is_open(parts.uri.path()) {
             return Err(refusals::password_change_needed().into());
         }
+        if caller.must_set_up_second_factor(api.server.clock().now())
+            && !sets_up_second_factor(parts.uri.path())
+        {
+            return Err(refusals::second_factor_set_up_needed().into());
+        }
         parts.extensions.insert(Proven {
             subject: caller.subject.clone(),
             at: Instant::now(),
@@ -78,6 +83,12 @@ impl FromRequestParts<ApiContext> for ApiCaller {
 /// What is open to a user who has to choose their own password first.
 fn is_open(path: &str) -> bool {
     ["/me", "/me/password"].contains(&path.strip_prefix("/api/v1").unwrap_or(path))
+}
+
+/// What is open to a user who has to set up a second factor first.
+fn sets_up_second_factor(path: &str) -> bool {
+    let path = path.strip_prefix("/api/v1").unwrap_or(path);
+    is_open(path) || ["/me/second-factor", "/me/second-factor/confirm"].contains(&path)
 }
 
 /// The other end of the connection. Unknown means somewhere else.
@@ -122,7 +133,7 @@ async fn prove(api: &ApiContext, parts: &Parts, peer: Peer) -> Result<Caller, Pr
     }
     if let Some(cookie) = origin::cookie(&parts.headers, &parts.extensions) {
         origin::check(&parts.method, &parts.headers)?;
-        if let Some(caller) = access::by_cookie(&api.server, cookie).await? {
+        if let Some(caller) = access::by_cookie(&api.server, cookie, peer.address()).await? {
             return Ok(caller);
         }
     }

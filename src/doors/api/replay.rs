@@ -20,17 +20,24 @@ const IN_THEIR_COMMIT: [&str; 3] = ["/sessions", "/users", "/images/import"];
 /// Routes without a sign-in, and one that changes nothing and answers a file.
 const NEVER: [&str; 3] = ["/sign-in", "/setup", "/support-bundles"];
 /// Routes whose answer is a secret: it is shown once, and the key tells only that it was.
-const SECRET: [&str; 4] = [
+const SECRET: [&str; 7] = [
+    "/me/second-factor",
+    "/me/second-factor/confirm",
+    "/me/second-factor/recovery-codes",
     "/me/tokens",
     "/rosters",
     "/setup/link",
     "/projects/{id}/invitations",
 ];
 /// Routes whose body holds a password or a code.
-const PASSWORDS: [&str; 4] = [
+const PASSWORDS: [&str; 8] = [
     "/users/{id}/password",
     "/rosters",
     "/me/password",
+    "/me/second-factor",
+    "/me/second-factor/confirm",
+    "/me/second-factor/recovery-codes",
+    "/me/second-factor/remove",
     "/invitations/accept",
 ];
 /// Headers that say what a request means, as its body does: an upload is all in its headers.

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use rules::names::TokenId;
 use rules::permissions::Permission;
 use rules::refusals;
-use server::access::{self, NewSignIn};
+use server::access::{self, NewSignIn, SignInFrom, SignInStep, SignInUse};
 use server::actions::users::{self, TokensAfterReset, departure, tokens};
 
 use super::ApiContext;
@@ -233,10 +233,23 @@ pub(super) async fn sign_in(
     let SignInBody {
         name,
         password,
+        code,
         token_name,
         expires_seconds,
     } = sent.value;
-    let signed_in = access::sign_in(&api.server, &name, password, peer.address()).await?;
+    let server = &api.server;
+    let from = SignInFrom {
+        use_of: SignInUse::Token,
+        ..peer.address().into()
+    };
+    let signed_in = match access::begin_sign_in(server, &name, password, from).await? {
+        SignInStep::Done(signed_in) => signed_in,
+        SignInStep::CodeNeeded(ticket) => {
+            let needed = || refusals::second_factor_needed().at("/code");
+            let code = code.ok_or_else(needed)?;
+            access::finish_sign_in(server, &ticket, code.reveal(), from).await?
+        }
+    };
     token_instead(&api, signed_in, &token_name, expires_seconds).await
 }
 
@@ -251,8 +264,11 @@ pub(super) async fn set_up(
         name,
         password,
     } = sent.value;
-    let source = peer.address();
-    let signed_in = access::set_up(&api.server, code.reveal(), &name, password, source).await?;
+    let from = SignInFrom {
+        use_of: SignInUse::Token,
+        ..peer.address().into()
+    };
+    let signed_in = access::set_up(&api.server, code.reveal(), &name, password, from).await?;
     token_instead(&api, signed_in, &api::users::some_client(), None).await
 }
 
@@ -270,7 +286,7 @@ pub(super) async fn setup_links(
     ))
 }
 
-/// Gives a token with everything the user may, and ends the browser's sign-in that proved them.
+/// Gives a token with everything the user may, instead of a cookie.
 async fn token_instead(
     api: &ApiContext,
     signed_in: NewSignIn,
@@ -284,9 +300,8 @@ async fn token_instead(
         .collect();
     let seconds = expires_seconds.unwrap_or(USUAL_TOKEN_SECONDS);
     let ends = api.server.clock().now().plus_seconds(seconds);
-    let made = tokens::create(&api.server, &caller, token_name, &scopes, Some(ends)).await;
-    access::sign_out(&api.server, &caller).await?;
-    let (token, secret) = made?;
+    let made = tokens::create(&api.server, &caller, token_name, &scopes, Some(ends));
+    let (token, secret) = made.await?;
     let body = SignedIn {
         user: Owner {
             id: caller.subject.user,

@@ -254,6 +254,9 @@ pub enum Command {
     /// Your API tokens
     #[command(subcommand, visible_alias = "tokens")]
     Token(TokenCommand),
+    /// Browsers that are signed in
+    #[command(subcommand)]
+    SignIn(SignInCommand),
     /// Your own account
     #[command(subcommand)]
     Me(Me),
@@ -1053,7 +1056,7 @@ pub enum UserCommand {
         #[command(flatten)]
         password: Password,
     },
-    /// Change a user's full name or e-mail address
+    /// Change a user's full name, e-mail address or networks
     Set {
         #[arg(value_name = "USER")]
         user: String,
@@ -1063,6 +1066,9 @@ pub enum UserCommand {
         /// Signs in as the name does; empty for none
         #[arg(long, value_name = "ADDRESS")]
         email: Option<String>,
+        /// Networks that they may come from, with commas between; empty for everywhere
+        #[arg(long, value_name = "NETWORKS")]
+        networks: Option<String>,
     },
     /// Give a user another role
     Role {
@@ -1080,6 +1086,9 @@ pub enum UserCommand {
         #[arg(long)]
         undo: bool,
     },
+    /// Second factors of users
+    #[command(subcommand)]
+    SecondFactor(UserSecondFactor),
     /// Remove a user with their sessions, sign-ins and tokens
     #[command(after_help = "Example:\n  \
         fardel user depart mina --finish-within 7d")]
@@ -1097,6 +1106,15 @@ pub enum UserCommand {
     Rm {
         #[arg(value_name = "USER", required = true)]
         users: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum UserSecondFactor {
+    /// Take away the second factor of a user who lost it, and end their sign-ins and tokens
+    Reset {
+        #[arg(value_name = "USER")]
+        user: String,
     },
 }
 
@@ -1763,6 +1781,24 @@ pub enum TokenCommand {
 }
 
 #[derive(Debug, Subcommand)]
+pub enum SignInCommand {
+    /// List the browsers that you, or a user, are signed in with
+    Ls {
+        /// Of this user; for administrators
+        #[arg(long, value_name = "USER")]
+        of: Option<String>,
+    },
+    /// Sign browsers out
+    Rm {
+        #[arg(value_name = "ID", required = true)]
+        ids: Vec<String>,
+        /// Of this user; for administrators
+        #[arg(long, value_name = "USER")]
+        of: Option<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
 pub enum Me {
     /// Show your account
     Get,
@@ -1784,6 +1820,33 @@ pub enum Me {
         #[arg(long)]
         stdin: bool,
     },
+    /// Your second factor: codes of an app beside the password
+    #[command(subcommand)]
+    SecondFactor(SecondFactorCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum SecondFactorCommand {
+    /// Show whether you have one
+    Get,
+    /// Set one up, or replace it: prints the key for the app, then asks for its first code
+    ///
+    /// The first code is read from standard input, after the password where that is there. Recovery codes are printed
+    /// once.
+    On(SecondFactorProof),
+    /// Turn it off
+    Off(SecondFactorProof),
+    /// Make new recovery codes; the old ones are void
+    RecoveryCodes(SecondFactorProof),
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct SecondFactorProof {
+    #[command(flatten)]
+    pub password: Password,
+    /// The code that the app shows now, or a recovery code; asked when left out
+    #[arg(long, value_name = "CODE")]
+    pub code: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -1922,6 +1985,9 @@ pub struct Login {
     pub name: Option<String>,
     #[command(flatten)]
     pub password: Password,
+    /// Code of the second factor, or a recovery code; asked when left out
+    #[arg(long, value_name = "CODE")]
+    pub code: Option<String>,
     /// Time after which the token of this client expires
     #[arg(long, value_name = "TIME", default_value = "90d")]
     pub expires: String,

@@ -18,11 +18,12 @@ use api::operations::OperationView;
 use api::policies::{EffectiveLimitView, PolicyView};
 use api::presets::PresetView;
 use api::rosters::{RosterRow, RosterSlip, RosterView};
+use api::second_factor::SecondFactorView;
 use api::sessions::{SessionView, UsageSample, WaitingView};
 use api::settings::SettingView;
 use api::tenancy::{DomainView, GrantView, MemberView, ProjectView};
 use api::usage::UsageItem;
-use api::users::{DepartureView, TokenView};
+use api::users::{DepartureView, SignInView, TokenView};
 use rules::grants::GrantRole;
 use rules::idleness::IdleMatch;
 use rules::image::CatalogImage;
@@ -506,9 +507,29 @@ pub(super) const USERS: &[Column<User>] = &[
         false => "active".to_owned(),
     }),
     column("SINCE", 3, |r, v| age(r.created_at, v.now)),
+    column("SECOND FACTOR", 9, |r, _| {
+        if r.second_factor { "yes" } else { "no" }.to_owned()
+    }),
+    column("NETWORKS", 9, |r, _| dash(&r.networks.join(" "))),
     column("LANGUAGE", 9, |r, _| dash(&r.language)),
     column("TIME ZONE", 9, |r, _| dash(&r.time_zone)),
     column("ID", 9, |r, _| r.id.to_string()),
+];
+
+pub(super) const SIGN_INS: &[Column<SignInView>] = &[
+    column("ADDRESS", 0, |r, _| r.source.clone()),
+    column("BROWSER", 1, |r, _| dash(&r.browser)),
+    column("SINCE", 2, |r, v| age(r.created_at, v.now)),
+    column("LAST SEEN", 1, |r, v| age(r.used_at, v.now)),
+    column("ID", 0, |r, _| r.id.to_string()),
+];
+
+pub(super) const SECOND_FACTORS: &[Column<SecondFactorView>] = &[
+    column("ENABLED", 0, |r, _| {
+        if r.enabled { "yes" } else { "no" }.to_owned()
+    }),
+    column("SINCE", 1, |r, _| maybe(r.since)),
+    column("RECOVERY CODES", 1, |r, _| r.recovery_codes.to_string()),
 ];
 
 pub(super) const ROSTERS: &[Column<RosterView>] = &[

@@ -1,7 +1,7 @@
 //! Which server the command line talks to, as whom, and whom it believes: flags, variables, the remembered
 //! sign-in, the local socket, in this order. Never writes a secret to anything but the one file it keeps.
 
-use std::io::{BufRead, IsTerminal, Read, Write};
+use std::io::{BufRead, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use rules::refusals;
 use rules::users::User;
 use rustls::ClientConfig;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::address::ServerAddress;
 use super::answer::Answer;
@@ -252,16 +252,25 @@ pub(super) async fn login(
         };
         let password = password(&request.password, "Password: ")?;
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let body = json!({
+        let mut body = json!({
             "name": name,
             "password": password,
+            "code": request.code,
             "token_name": format!("cli on {}", host.trim()),
             "expires_seconds": super::values::seconds(&request.expires)?,
         });
-        let answer = client
-            .call(Method::POST, "/api/v1/sign-in", Extra::json(&body))
-            .await?
-            .json()?;
+        let post = async |body: &Value| {
+            let sent = Extra::json(body);
+            client.call(Method::POST, "/api/v1/sign-in", sent).await
+        };
+        let answer = match post(&body).await {
+            Err(needed) if needed.code == rules::codes::SECOND_FACTOR_NEEDED => {
+                body["code"] = code("Code: ")?.into();
+                post(&body).await?
+            }
+            answer => answer?,
+        }
+        .json()?;
         let signed_in = Answer::<SignedIn>::of(answer)?.read;
         (signed_in.secret, signed_in.token.id.to_string())
     };
@@ -331,13 +340,25 @@ pub(super) fn password(from: &Password, prompt: &str) -> Result<String, CliError
         return secret_from(file);
     }
     if from.password_stdin || !std::io::stdin().is_terminal() {
-        let mut text = String::new();
+        // One line: what follows may be a code.
+        let mut line = String::new();
         std::io::stdin()
-            .read_to_string(&mut text)
+            .lock()
+            .read_line(&mut line)
             .map_err(|e| CliError::usage(format!("Standard input cannot be read: {e}.")))?;
-        return Ok(text.lines().next().unwrap_or_default().to_owned());
+        return Ok(line.trim_end_matches(['\r', '\n']).to_owned());
     }
     typed_unseen(prompt)
+}
+
+/// The code of a second factor from the keyboard.
+pub(super) fn code(prompt: &str) -> Result<String, CliError> {
+    if !std::io::stdin().is_terminal() {
+        return Err(
+            CliError::usage("A code of the second factor is needed.").hint("Give it with --code.")
+        );
+    }
+    asked(prompt)
 }
 
 /// Asks twice where a user types a new password.

@@ -7,11 +7,11 @@ use rules::permissions::Permission;
 use rules::users::User;
 use serde_json::{Map, Value, json};
 
-use super::args::{Me, TokenCommand, UserCommand};
+use super::args::{Me, SignInCommand, TokenCommand, UserCommand, UserSecondFactor};
 use super::client::{Extra, HttpClient, encoded};
 use super::error::CliError;
 use super::output::OutputStyle;
-use super::{columns, complain, login, print, values};
+use super::{columns, complain, login, print, second_factor, values};
 
 /// Prints the links that the server gives, one a line.
 pub(super) async fn setup_link(client: &HttpClient, view: &OutputStyle) -> Result<u8, CliError> {
@@ -104,13 +104,18 @@ pub(super) async fn user(
             user,
             full_name,
             email,
+            networks,
         } => {
             let mut body = Map::new();
             for (name, value) in [("full_name", full_name), ("email", email)] {
                 body.extend(value.map(|value| (name.to_owned(), Value::from(value))));
             }
+            if let Some(networks) = networks {
+                let words = networks.split([',', ' ']).filter(|word| !word.is_empty());
+                body.insert("networks".to_owned(), words.collect());
+            }
             if body.is_empty() {
-                return Err(CliError::usage("Say --full-name, --email or both."));
+                return Err(CliError::usage("Say --full-name, --email or --networks."));
             }
             let changed = patch(client, &user, &Value::Object(body)).await?;
             print(&view.said(&changed, &format!("{user}  changed"))?);
@@ -125,6 +130,14 @@ pub(super) async fn user(
             let changed = client.post(&path, &body).await?;
             let state = if undo { "active" } else { "suspended" };
             print(&view.said(&changed, &format!("{user}  {state}"))?);
+        }
+        UserCommand::SecondFactor(UserSecondFactor::Reset { user }) => {
+            let path = format!("{}/second-factor", user_path(&user));
+            let answer = client
+                .call(Method::DELETE, &path, Extra::default())
+                .await?
+                .json()?;
+            print(&view.said(&answer, &format!("{user}  second factor taken away"))?);
         }
         UserCommand::Depart {
             user,
@@ -197,6 +210,32 @@ pub(super) async fn token(
     Ok(0)
 }
 
+pub(super) async fn sign_in(
+    client: &HttpClient,
+    view: &OutputStyle,
+    request: SignInCommand,
+) -> Result<u8, CliError> {
+    let whose = |of: Option<String>| match of {
+        Some(user) => format!("{}/sign-ins", user_path(&user)),
+        None => "/api/v1/me/sign-ins".to_owned(),
+    };
+    match request {
+        SignInCommand::Ls { of } => {
+            let body = client.get(&whose(of)).await?;
+            print(&view.list(&body, columns::SIGN_INS)?);
+        }
+        SignInCommand::Rm { ids, of } => {
+            let path = whose(of);
+            for id in ids {
+                let one = format!("{path}/{}", encoded(&id));
+                client.call(Method::DELETE, &one, Extra::default()).await?;
+                print(&view.said(&json!({"id": id}), &format!("{id}  signed out"))?);
+            }
+        }
+    }
+    Ok(0)
+}
+
 pub(super) async fn me(
     client: &HttpClient,
     view: &OutputStyle,
@@ -252,6 +291,7 @@ pub(super) async fn me(
             let answer = client.post("/api/v1/me/password", &body).await?;
             print(&view.said(&answer, "New password set.")?);
         }
+        Me::SecondFactor(request) => second_factor::run(request, client, view).await?,
     }
     Ok(0)
 }

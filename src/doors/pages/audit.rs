@@ -459,6 +459,7 @@ pub(super) fn what(t: Text, act: &AuditEntryView) -> (&'static str, String) {
         "audit.exported" => Some(("i", t.audit_exported())),
         "audit.signed" => Some(("i", t.audit_signed_now())),
         "backup.passphrase-set" => Some(("i", t.audit_passphrase_set())),
+        "user.second-factor-begun" => Some(("i", t.audit_factor_begun())),
         "state.accepted" => Some(("warn", t.audit_state_accepted())),
         _ => None,
     };

@@ -29,6 +29,14 @@ impl FromRequestParts<PagesContext> for PageCaller {
                 let visit = RequestContext::in_parts(parts);
                 Err(led(&visit, "/me"))
             }
+            Ok(Some(caller))
+                if !caller.must_change_password
+                    && caller.must_set_up_second_factor(console.server.clock().now())
+                    && !sets_up_second_factor(parts.uri.path()) =>
+            {
+                let visit = RequestContext::in_parts(parts);
+                Err(led(&visit, "/me/second-factor"))
+            }
             Ok(Some(caller)) => {
                 // So that the menu's number is of now. A fault shows on the page that reads the same rows.
                 let _ = server::actions::attention::recount(&console.server, &caller).await;
@@ -69,22 +77,23 @@ impl<S: Send + Sync> FromRequestParts<S> for PagePeer {
         parts: &mut Parts,
         _: &S,
     ) -> Result<Self, std::convert::Infallible> {
-        let nowhere = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
-        Ok(PagePeer(
-            parts
-                .extensions
-                .get::<Peer>()
-                .copied()
-                .unwrap_or(Peer::Tcp(nowhere)),
-        ))
+        Ok(PagePeer(peer(parts)))
     }
+}
+
+/// The other end of the connection. Unknown means somewhere else.
+fn peer(parts: &Parts) -> Peer {
+    let nowhere = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
+    let known = parts.extensions.get::<Peer>().copied();
+    known.unwrap_or(Peer::Tcp(nowhere))
 }
 
 async fn prove(parts: &Parts, console: &PagesContext) -> Result<Option<Caller>, server::Failure> {
     let Some(cookie) = origin::cookie(&parts.headers, &parts.extensions) else {
         return Ok(None);
     };
-    let mut caller = access::by_cookie(&console.server, cookie).await?;
+    let source = peer(parts).address();
+    let mut caller = access::by_cookie(&console.server, cookie, source).await?;
     if let Some(caller) = &caller {
         crate::doors::admission::proven(&parts.extensions, caller.subject.user);
     }
@@ -125,6 +134,12 @@ fn sign_in_first(parts: &Parts, console: &PagesContext) -> Response {
 /// What is open to a user who has to choose their own password first.
 fn is_open(path: &str) -> bool {
     ["/me", "/me/password", "/preferences", "/logout"].contains(&path)
+}
+
+/// What is open to a user who has to set up a second factor first, and owes no password: that one is chosen before.
+fn sets_up_second_factor(path: &str) -> bool {
+    let own = ["/me/second-factor", "/me/second-factor/confirm"];
+    own.contains(&path) || (is_open(path) && path != "/me") || path == "/me/password"
 }
 
 fn led(visit: &RequestContext, gate: &str) -> Response {

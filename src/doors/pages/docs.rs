@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 23] = [
+const MANUAL: [ManualChapter; 24] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -92,6 +92,7 @@ const MANUAL: [ManualChapter; 23] = [
     chapter!("images", Use),
     chapter!("cli", Use),
     chapter!("rest", Use),
+    chapter!("sign-in", Use),
     chapter!("troubleshooting", Use),
     chapter!("box", Administer),
     chapter!("upkeep", Administer),

@@ -6,7 +6,7 @@ use api::secret::SecretText;
 use askama::Template;
 use axum::Router;
 use axum::extract::{Form, Path, Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
 use rules::grants::GrantRole;
@@ -14,7 +14,7 @@ use rules::refusal::Refusal;
 use rules::refusals;
 use rules::units::Timestamp;
 use serde::Deserialize;
-use server::access::{self, Caller};
+use server::access::{self, Caller, SignInFrom};
 use server::actions::{invitations, rosters, tenancy};
 use server::{Failure, access::NewMember};
 use uuid::Uuid;
@@ -27,11 +27,11 @@ use super::layout::{Attribute, Nav, PageLayout};
 use super::projects::{address, failed, heading, question, role_name};
 use super::request_context::RequestContext;
 use super::responses::encoded;
-use super::setup::MIN_PASSWORD;
 use super::table::{
     DataTable, EmptyTable, RowAction, TableCell, TableColumn, TableLine, TableState,
 };
 use super::{PagesContext, guest, layout, responses};
+use crate::doors::origin;
 use crate::doors::text::{Text, codes};
 
 const JOIN: &str = "/join";
@@ -201,18 +201,7 @@ fn made_link(visit: &RequestContext, code: &SecretText) -> MadeLink {
         visit.authority,
         code.reveal()
     );
-    let picture = qrcode::QrCode::new(&link).map_or_else(
-        |_| String::new(),
-        |drawn| {
-            let svg = drawn
-                .render::<qrcode::render::svg::Color<'_>>()
-                .min_dimensions(160, 160)
-                .build();
-            // Inside a page there is no declaration.
-            svg.find("<svg")
-                .map_or_else(String::new, |at| svg[at..].to_owned())
-        },
-    );
+    let picture = super::qr::picture(&link);
     MadeLink { link, picture }
 }
 
@@ -480,7 +469,7 @@ fn joining(
         code: typed.code,
         name: typed.name,
         full_name: typed.full_name,
-        shortest: MIN_PASSWORD,
+        shortest: console.server.settings().password_length as usize,
         alert,
         refused: visit.refused.is_some(),
     };
@@ -492,6 +481,7 @@ async fn join(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PagePeer(peer): PagePeer,
+    headers: HeaderMap,
     Form(typed): Form<JoinForm>,
 ) -> Response {
     let t = visit.text;
@@ -500,8 +490,12 @@ async fn join(
         full_name: typed.full_name.clone(),
         password: SecretText::new(typed.password.clone()),
     };
+    let from = SignInFrom {
+        agent: origin::agent(&headers),
+        ..peer.address().into()
+    };
     let joined = match typed.password == typed.again {
-        true => access::join(&console.server, &typed.code, new, peer.address()).await,
+        true => access::join(&console.server, &typed.code, new, from).await,
         false => Err(refusals::password_differs().at("/again").into()),
     };
     let refusal = match joined {

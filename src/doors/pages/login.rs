@@ -1,11 +1,13 @@
-//! `/login` and `/logout`.
+//! `/login`, its second step, and `/logout`.
 
 use askama::Template;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use axum::{Extension, Form};
+use rules::refusal::Refusal;
 use serde::Deserialize;
+use server::access::{SignInFrom, SignInStep};
 use server::{Failure, access};
 
 use super::authentication::{self, OptionalPageCaller, PageCaller, PagePeer};
@@ -124,16 +126,25 @@ pub async fn submit(
         return again(typed, None, missing, StatusCode::UNPROCESSABLE_ENTITY);
     }
     let encrypted = encrypted.map(|Extension(encrypted)| encrypted);
-    let signed_in = access::sign_in_by(
-        &console.server,
-        typed.name.trim(),
-        typed.password.clone(),
-        peer.address(),
-        origin::device(&headers, encrypted),
-    )
-    .await;
-    let refusal = match signed_in {
-        Ok(signed_in) => {
+    let from = SignInFrom {
+        device: origin::device(&headers, encrypted),
+        agent: origin::agent(&headers),
+        ..peer.address().into()
+    };
+    let (name, password) = (typed.name.trim(), typed.password.clone());
+    let refusal = match access::begin_sign_in(&console.server, name, password, from).await {
+        Ok(SignInStep::CodeNeeded(ticket)) => {
+            let page = LoginCodePage {
+                t,
+                f: guest(&console, &visit),
+                ticket,
+                next: typed.next,
+                alert: None,
+                refused: false,
+            };
+            return responses::page(&console, &visit, StatusCode::OK, &page);
+        }
+        Ok(SignInStep::Done(signed_in)) => {
             let response = responses::see(responses::own_place(&typed.next));
             return authentication::with_sign_in(&console, &visit, response, &signed_in);
         }
@@ -146,19 +157,106 @@ pub async fn submit(
             (None, vec![wrong])
         }
         (rules::codes::SIGN_IN_LOCKED, Some(seconds)) => {
-            let until = console.server.clock().now().plus_seconds(seconds);
-            let locked = Alert::warning(t.login_locked(visit.clock.second(until)));
-            (Some(locked), Vec::new())
+            (Some(locked(&console, &visit, seconds)), Vec::new())
         }
         _ => (Some(Alert::bad(codes::refusal(t, &refusal))), Vec::new()),
     };
-    let mut response = again(typed, alert, faults, responses::status(&refusal));
+    let response = again(typed, alert, faults, responses::status(&refusal));
+    waiting(response, &refusal)
+}
+
+fn locked(console: &PagesContext, visit: &RequestContext, seconds: u64) -> Alert {
+    let until = console.server.clock().now().plus_seconds(seconds);
+    Alert::warning(visit.text.login_locked(visit.clock.second(until)))
+}
+
+/// The answer with the time after which another try is looked at.
+fn waiting(mut response: Response, refusal: &Refusal) -> Response {
     if let Some(seconds) = refusal.retry_after_seconds {
         response
             .headers_mut()
             .insert(header::RETRY_AFTER, seconds.into());
     }
     response
+}
+
+/// The second step: the password was right, and the account has a second factor.
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/login_code.html")]
+pub struct LoginCodePage {
+    pub t: Text,
+    pub f: PageLayout,
+    /// Proves the first step for some minutes.
+    pub ticket: String,
+    pub next: String,
+    pub alert: Option<Alert>,
+    pub refused: bool,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct CodeForm {
+    ticket: String,
+    code: String,
+    next: String,
+}
+
+/// `POST /login/code`
+pub async fn submit_code(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PagePeer(peer): PagePeer,
+    encrypted: Option<Extension<Encrypted>>,
+    headers: HeaderMap,
+    Form(typed): Form<CodeForm>,
+) -> Response {
+    let t = visit.text;
+    let from = SignInFrom {
+        device: origin::device(&headers, encrypted.map(|Extension(encrypted)| encrypted)),
+        agent: origin::agent(&headers),
+        ..peer.address().into()
+    };
+    let signed_in = access::finish_sign_in(&console.server, &typed.ticket, &typed.code, from);
+    let refusal = match signed_in.await {
+        Ok(signed_in) => {
+            let response = responses::see(responses::own_place(&typed.next));
+            return authentication::with_sign_in(&console, &visit, response, &signed_in);
+        }
+        Err(Failure::Refusal(refusal)) => refusal,
+        Err(fault) => return responses::failure(&console, &visit, None, &fault),
+    };
+    let status = responses::status(&refusal);
+    let at_code = refusal.pointer.as_deref() == Some("/code");
+    let alert = match refusal.retry_after_seconds {
+        _ if at_code => None,
+        Some(seconds) => Some(locked(&console, &visit, seconds).detail(t.factor_step_locked())),
+        None => Some(Alert::bad(codes::refusal(t, &refusal))),
+    };
+    // Nothing but a new sign-in helps where the first step proves nothing any more.
+    if !at_code && refusal.retry_after_seconds.is_none() {
+        let page = LoginPage {
+            t,
+            f: guest(&console, &visit),
+            name: String::new(),
+            next: typed.next,
+            alert,
+            refused: false,
+        };
+        return responses::page(&console, &visit, status, &page);
+    }
+    let visit = match at_code {
+        true => visit.refusing(RefusedForm::new(t, "/login/code", &refusal)),
+        false => visit,
+    };
+    let page = LoginCodePage {
+        t,
+        f: guest(&console, &visit),
+        ticket: typed.ticket,
+        next: typed.next,
+        alert,
+        refused: at_code,
+    };
+    waiting(responses::page(&console, &visit, status, &page), &refusal)
 }
 
 /// `POST /logout`

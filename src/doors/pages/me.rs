@@ -15,7 +15,7 @@ use rules::refusals;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::users::{self, tokens};
+use server::actions::users::{self, second_factor, tokens};
 use server::actions::{audit, policies};
 
 use super::audit as acts_page;
@@ -25,7 +25,7 @@ use super::dialog::{self, DialogForm, DialogPage};
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout, Theme};
 use super::request_context::{RequestContext, taste, zones};
-use super::setup::MIN_PASSWORD;
+use super::sign_ins::{self, SignInRow};
 use super::table::{self, Pager, TableState};
 use super::{PagesContext, layout, responses};
 use crate::doors::text::{Language, Text};
@@ -41,6 +41,10 @@ pub struct MePage {
     pub shortest: usize,
     /// The password is an initial one: nothing else is shown until the user set their own.
     pub password_first: bool,
+    /// Their signed-in browsers, newest first.
+    pub sign_ins: Vec<SignInRow>,
+    /// They sign in with a code too.
+    pub second_factor: bool,
     pub new_token: Option<String>,
     /// The tokens of this page.
     pub tokens: Vec<OwnTokenRow>,
@@ -171,6 +175,11 @@ async fn shown(
         Ok(acts) => acts,
         Err(failure) => return responses::failure(console, visit, Some(f), &failure),
     };
+    let account = users::me(&console.server, caller).await;
+    let initial = account.is_ok_and(|account| account.must_change_password);
+    let signed_in = users::sign_ins(&console.server, caller).await;
+    let signed_in = signed_in.unwrap_or_default();
+    let factor = second_factor::show(&console.server, caller).await;
     let role = f
         .user
         .as_ref()
@@ -182,11 +191,17 @@ async fn shown(
         password_first: caller.must_change_password,
         alert: alert.or_else(|| {
             let first = caller.must_change_password;
-            first.then(|| Alert::warning(t.me_password_first()))
+            let why = match initial {
+                true => t.me_password_first(),
+                false => t.me_password_aged(),
+            };
+            first.then(|| Alert::warning(why))
         }),
         who: format!("{} · {role}", caller.name),
         user: caller.name.to_string(),
-        shortest: MIN_PASSWORD,
+        sign_ins: sign_ins::rows(visit, "/me", &signed_in, now),
+        second_factor: factor.is_ok_and(|factor| factor.enabled),
+        shortest: console.server.settings().password_length as usize,
         new_token,
         tokens: known
             .into_iter()

@@ -70,7 +70,7 @@ pub struct SettingRow {
 }
 
 /// The groups, in their order, with their keys.
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     (
         "sessions",
         &[
@@ -101,6 +101,19 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "backup_every_hours",
             "backup_keep",
             "backup_passphrase_file",
+        ],
+    ),
+    (
+        "sign_in",
+        &[
+            "second_factor",
+            "sign_ins",
+            "sign_ins_full",
+            "password_length",
+            "password_classes",
+            "password_days",
+            "password_history",
+            "password_change_first",
         ],
     ),
     ("network", &["listen", "listen_http", "listen_apps", "tls"]),
@@ -323,7 +336,9 @@ fn row(t: Text, standing: &SettingStanding, typed: Option<String>) -> SettingRow
     let choices: &[&'static str] = match *key {
         "gpu_mode" => &["hard", "elastic"],
         "gpu_spreading" => &["pack", "spread"],
-        "log_json" => &["true", "false"],
+        "second_factor" => &["optional", "required"],
+        "sign_ins_full" => &["end-oldest", "refuse"],
+        "log_json" | "password_change_first" => &["true", "false"],
         _ => &[],
     };
     SettingRow {
@@ -373,6 +388,7 @@ fn group(t: Text, name: &str) -> &'static str {
         "sessions" => t.nav_sessions(),
         "gpus" => t.nav_gpus(),
         "backups" => t.backups_title(),
+        "sign_in" => t.setting_group_sign_in(),
         "network" => t.setting_group_network(),
         _ => t.setting_group_server(),
     }
@@ -398,6 +414,14 @@ fn name(t: Text, key: &str) -> &'static str {
         "gpu_step" => t.setting_name_gpu_step(),
         "gpu_spreading" => t.setting_name_gpu_spreading(),
         "gpu_each" => t.setting_name_gpu_each(),
+        "second_factor" => t.setting_name_second_factor(),
+        "sign_ins" => t.setting_name_sign_ins(),
+        "sign_ins_full" => t.setting_name_sign_ins_full(),
+        "password_length" => t.setting_name_password_length(),
+        "password_classes" => t.setting_name_password_classes(),
+        "password_days" => t.setting_name_password_days(),
+        "password_history" => t.setting_name_password_history(),
+        "password_change_first" => t.setting_name_password_change_first(),
         "keep_days" => t.setting_name_keep_days(),
         "audit_keep_days" => t.setting_name_audit_keep_days(),
         "log_json" => t.setting_name_log_json(),
@@ -438,6 +462,14 @@ fn about(t: Text, key: &str) -> &'static str {
         "gpu_step" => t.setting_gpu_step(),
         "gpu_spreading" => t.setting_gpu_spreading(),
         "gpu_each" => t.setting_gpu_each(),
+        "second_factor" => t.setting_second_factor(),
+        "sign_ins" => t.setting_sign_ins(),
+        "sign_ins_full" => t.setting_sign_ins_full(),
+        "password_length" => t.setting_password_length(),
+        "password_classes" => t.setting_password_classes(),
+        "password_days" => t.setting_password_days(),
+        "password_history" => t.setting_password_history(),
+        "password_change_first" => t.setting_password_change_first(),
         "keep_days" => t.setting_keep_days(),
         "audit_keep_days" => t.setting_audit_keep_days(),
         "log_json" => t.setting_log_json(),

@@ -3,10 +3,11 @@
 use askama::Template;
 use axum::Form;
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use rules::refusal::Refusal;
 use serde::Deserialize;
+use server::access::SignInFrom;
 use server::actions::installation;
 use server::{Failure, access};
 
@@ -16,6 +17,7 @@ use super::form_faults::RefusedForm;
 use super::layout::{Attribute, PageLayout};
 use super::request_context::RequestContext;
 use super::{PagesContext, guest, responses, wizard};
+use crate::doors::origin;
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
@@ -163,6 +165,7 @@ pub async fn submit(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PagePeer(peer): PagePeer,
+    headers: HeaderMap,
     Form(typed): Form<SetupForm>,
 ) -> Response {
     let t = visit.text;
@@ -178,12 +181,16 @@ pub async fn submit(
         let status = StatusCode::UNPROCESSABLE_ENTITY;
         return form(&console, &visit, status, outcome);
     }
+    let from = SignInFrom {
+        agent: origin::agent(&headers),
+        ..peer.address().into()
+    };
     let made = access::set_up(
         &console.server,
         &typed.code,
         typed.name.trim(),
         typed.password,
-        peer.address(),
+        from,
     )
     .await;
     let refusal = match made {

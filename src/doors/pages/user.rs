@@ -26,8 +26,9 @@ use super::history::{HistoryParts, HistoryView};
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::responses::encoded;
+use super::sign_ins::{self, SignInRow};
 use super::user_roles::{self, RoleRow};
-use super::users::{PATH, failed, role_name, state_name, told_kept};
+use super::users::{PATH, failed, password_href, role_name, state_name, told_kept};
 use super::{PagesContext, layout, policies, presenter, responses};
 use crate::doors::text::Text;
 
@@ -40,10 +41,16 @@ pub struct UserPage {
     pub name: String,
     pub full_name: String,
     pub email: String,
+    /// Networks that they may come from, with blanks between.
+    pub networks: String,
+    /// The version that the form was made of.
+    pub generation: String,
     /// Tone and word for whether they may sign in.
     pub state: (&'static str, &'static str),
     pub suspended: bool,
     pub may_change: bool,
+    /// Where their password is set; of one's own on the page of the account, with the old one.
+    pub password_href: String,
     /// Why they can neither be suspended nor removed; empty where nothing keeps the account.
     pub kept: String,
     pub facts: Vec<(&'static str, String)>,
@@ -72,14 +79,6 @@ pub struct UserSessionRow {
     pub state: &'static str,
     pub asked: String,
     pub since: String,
-}
-
-/// A browser that is signed in.
-pub struct SignInRow {
-    pub source: String,
-    pub since: String,
-    pub used: String,
-    pub own: bool,
 }
 
 /// Live sessions that the page lists; the sessions page has the others.
@@ -115,6 +114,10 @@ fn told(email: Option<&EmailAddress>) -> String {
 pub(super) struct ProfileForm {
     full_name: String,
     email: String,
+    /// None: as they are. A form that lacks the field must not let anybody in from everywhere.
+    networks: Option<String>,
+    /// The version that the form was made of.
+    generation: String,
 }
 
 /// `POST /users/{id}/profile`: what a user is called, and their address.
@@ -129,17 +132,29 @@ pub(super) async fn set_profile(
         role: None,
         full_name: Some(sent.full_name.clone()),
         email: Some(sent.email.clone()),
+        networks: sent.networks.as_deref().map(|text| {
+            text.split([' ', ',', ';', '\n', '\r', '\t'])
+                .filter(|word| !word.is_empty())
+                .map(str::to_owned)
+                .collect()
+        }),
     };
-    match users::patch(&console.server, &caller, &id, patch, None).await {
+    let seen = sent.generation.parse().ok();
+    match users::patch(&console.server, &caller, &id, patch, seen).await {
         Ok(user) => {
             let place = format!("{PATH}/{}", encoded(user.name.as_str()));
             responses::see_with(&place, "user-changed", user.name.as_str())
         }
         Err(Failure::Refusal(refusal)) => {
-            let typed = [
+            let mut typed = vec![
                 ("full_name", sent.full_name.as_str()),
-                ("email", &sent.email),
+                ("email", sent.email.as_str()),
             ];
+            typed.extend(sent.networks.as_deref().map(|text| ("networks", text)));
+            if refusal.code == rules::codes::USER_STALE {
+                // What stands there now is to be read before it is changed.
+                typed.clear();
+            }
             let form = format!("{PATH}/{id}/profile");
             let form = (form.as_str(), "full_name");
             refused(&console, &visit, &caller, &id, form, &typed, refusal).await
@@ -200,9 +215,12 @@ async fn read(
         id: profile.user.id.to_string(),
         full_name: profile.user.full_name.clone(),
         email: told(profile.user.email.as_ref()),
+        networks: profile.user.networks.join(" "),
+        generation: profile.user.generation.to_string(),
         state: state_name(t, &profile.user),
         suspended: profile.user.suspended,
         may_change,
+        password_href: password_href(caller, &profile.user),
         kept: told_kept(t, &profile),
         facts: facts(visit, &profile, now),
         roles: roles
@@ -223,16 +241,12 @@ async fn read(
             .collect(),
         sessions_href: format!("/sessions?q=owner%3A{}", encoded(&name)),
         events_href: format!("/events?q=user%3A{}", encoded(&name)),
-        sign_ins: profile
-            .sign_ins
-            .iter()
-            .map(|one| SignInRow {
-                source: one.source.clone(),
-                since: visit.clock.date(one.created_at),
-                used: visit.clock.ago(one.used_at, now),
-                own: one.current,
-            })
-            .collect(),
+        sign_ins: sign_ins::rows(
+            visit,
+            &format!("{PATH}/{}", profile.user.id),
+            &profile.sign_ins,
+            now,
+        ),
         view: super::history::view(t, &visit.clock, &used, HistoryParts::All),
         ranges: super::history::ranges(t, &of, range)
             .into_iter()
@@ -277,6 +291,13 @@ fn facts(
         (t.users_role(), role_name(t, user.role).to_owned()),
         (t.users_created(), visit.clock.day(user.created_at)),
         (t.me_tokens(), tokens),
+        (
+            t.factor_title(),
+            match user.second_factor {
+                true => t.factor_on().to_owned(),
+                false => t.factor_off().to_owned(),
+            },
+        ),
         (
             t.me_zone(),
             match user.time_zone.as_str() {

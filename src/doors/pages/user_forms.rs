@@ -101,7 +101,7 @@ fn new_page(
         lead: t.users_add_lead().to_owned(),
         action: CREATE.to_owned(),
         go: t.users_add().to_owned(),
-        shortest: MIN_PASSWORD,
+        shortest: console.server.settings().password_length as usize,
         account: None,
         name: typed.name.clone(),
         focus: visit.refused.is_none(),
@@ -178,7 +178,7 @@ fn password_page(
         lead: t.users_password_lead().to_owned(),
         action: format!("{PATH}/{}/password", user.id),
         go: t.users_password_go().to_owned(),
-        shortest: MIN_PASSWORD,
+        shortest: console.server.settings().password_length as usize,
         account: Some(user.name.to_string()),
         name: String::new(),
         focus: false,
@@ -195,6 +195,7 @@ async fn show_password(
     Path(id): Path<String>,
 ) -> Response {
     match users::get(&console.server, &caller, &id).await {
+        Ok(user) if user.id == caller.subject.user => responses::see("/me"),
         Ok(user) => {
             let page = password_page(&console, &visit, &caller, &user, false);
             responses::page(&console, &visit, StatusCode::OK, &page)

@@ -281,6 +281,14 @@ pub(super) fn state_name(t: Text, user: &User) -> (&'static str, &'static str) {
     }
 }
 
+/// Where the password of a user is set. One's own is changed with the old one.
+pub(super) fn password_href(caller: &Caller, user: &User) -> String {
+    match user.id == caller.subject.user {
+        true => "/me".to_owned(),
+        false => format!("{PATH}/{}/password", user.id),
+    }
+}
+
 /// Why an account can neither be suspended nor removed; empty where nothing keeps it.
 pub(super) fn told_kept(t: Text, profile: &UserProfile) -> String {
     let kept = profile.kept.as_ref();
@@ -361,19 +369,25 @@ async fn menu(
         ends,
     };
     page.links.extend([
-        verb(
-            "password",
-            "key-round",
-            t.users_password_ask(),
-            false,
-            false,
-        ),
+        DialogLink {
+            href: password_href(&caller, user),
+            icon: "key-round",
+            words: t.users_password_ask().to_owned(),
+            asks: false,
+            ends: false,
+        },
         match user.role {
             Role::User => verb("role", "shield-check", t.users_promote_ask(), true, false),
             Role::Administrator => verb("role", "user", t.users_demote_ask(), true, false),
         },
-        verb("remove", "trash-2", t.users_remove_ask(), false, true),
     ]);
+    if user.second_factor && user.id != caller.subject.user {
+        let words = t.factor_reset_ask();
+        page.links
+            .push(verb("second-factor", "key-round", words, true, false));
+    }
+    page.links
+        .push(verb("remove", "trash-2", t.users_remove_ask(), false, true));
     match user.suspended {
         true => {
             page.form = Some(DialogForm {

@@ -4,7 +4,10 @@
 //! - a name from one address: after some failures each further try waits, at most half a minute;
 //! - a name from a browser that signed in by it before (`KnownBrowser`), and the own password asked for again:
 //!   apart from everybody else's, at most a quarter of an hour;
-//! - a name from anywhere, and an address for any name: tries are slowed, never refused.
+//! - codes of a second factor: by their user alone, wherever they come from, at most a quarter of an hour, and for a
+//!   day. Only who knows the password can try one. A browser that is signed in, or gave a code of this second factor
+//!   before, has a count of its own, so that who knows the password keeps its user out of nothing;
+//! - a name from anywhere, and an address for any name or code: tries are slowed, never refused.
 //!
 //! Root on this machine does not sign in, and a right setup code is never asked to wait.
 
@@ -43,6 +46,9 @@ const SLOWED: Duration = Duration::from_secs(1);
 const MAX_SLOWED: usize = 64;
 /// Quiet seconds after which failures are no longer counted.
 const FORGIVEN_AFTER_SECONDS: u64 = 3600;
+/// The same of wrong codes of a second factor. Shorter: who knows many passwords rests between guesses and has the
+/// free ones again each time.
+const CODES_FORGIVEN_AFTER_SECONDS: u64 = 86_400;
 /// Counts kept at once, some 100 bytes each; the one that rested longest goes first. Each costs the caller that makes
 /// it the time of a password's check.
 const MAX_COUNTS: usize = 10_000;
@@ -60,6 +66,16 @@ struct AttemptCount {
     free_at: Timestamp,
     /// Whose name it is about, so that an administrator can lift it.
     name: AttemptKey,
+    of: CountOf,
+}
+
+/// Who can make a count. Where they are too many, those of anybody go first: a flood of invented names must not make
+/// the guesses at somebody's codes forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum CountOf {
+    Anybody,
+    /// Only who gave the right password of a user.
+    ProvenUser,
 }
 
 /// The counts of one server.
@@ -93,14 +109,14 @@ impl AttemptCounts {
     /// Err: until when the next try waits.
     fn begin(
         &self,
-        subject: AttemptKey,
+        (subject, of): (AttemptKey, CountOf),
         name: AttemptKey,
         longest: u64,
         now: Timestamp,
     ) -> Result<u32, Timestamp> {
         let mut rows = self.locked();
         if rows.len() >= MAX_COUNTS && !rows.contains_key(&subject) {
-            let oldest = rows.iter().min_by_key(|(_, row)| row.failed_at);
+            let oldest = rows.iter().min_by_key(|(_, row)| (row.of, row.failed_at));
             if let Some(oldest) = oldest.map(|(subject, _)| *subject) {
                 rows.remove(&oldest);
             }
@@ -110,6 +126,7 @@ impl AttemptCounts {
             failed_at: now,
             free_at: now,
             name,
+            of,
         });
         if row.forgiven(now) {
             row.failures = 0;
@@ -139,7 +156,11 @@ impl AttemptCounts {
 
 impl AttemptCount {
     fn forgiven(&self, now: Timestamp) -> bool {
-        now.seconds_since(self.failed_at.max(self.free_at)) >= FORGIVEN_AFTER_SECONDS
+        let quiet = match self.of {
+            CountOf::Anybody => FORGIVEN_AFTER_SECONDS,
+            CountOf::ProvenUser => CODES_FORGIVEN_AFTER_SECONDS,
+        };
+        now.seconds_since(self.failed_at.max(self.free_at)) >= quiet
     }
 }
 
@@ -160,7 +181,8 @@ pub(super) struct Attempt<'s> {
     /// Slowed by these; empty for a known browser.
     shared: Vec<(AttemptKey, u32)>,
     name: AttemptKey,
-    what: String,
+    /// What has to wait, in words; None for codes of a second factor.
+    what: Option<String>,
     /// Who the journal says it was about.
     known: Option<UserId>,
 }
@@ -198,12 +220,12 @@ impl<'s> Attempt<'s> {
                 ]
             },
             name,
-            what: format!("Sign-in for {}", short.escape_debug()),
+            what: Some(format!("Sign-in for {}", short.escape_debug())),
             known,
         }
     }
 
-    /// A signed-in user is asked for their password again, by this sign-in or token.
+    /// A signed-in user is asked for their password again, by this sign-in, or by any token of theirs.
     pub(super) fn of_own(server: &'s Server, name: &str, user: UserId, by: &[u8; 16]) -> Self {
         Self {
             server,
@@ -211,7 +233,30 @@ impl<'s> Attempt<'s> {
             longest: MAX_OWN_WAIT_SECONDS,
             shared: Vec::new(),
             name: subject("name", name.as_bytes(), &[]),
-            what: format!("Sign-in for {}", name.escape_debug()),
+            what: Some(format!("Sign-in for {}", name.escape_debug())),
+            known: Some(user),
+        }
+    }
+
+    /// A code of a user's second factor, wherever it comes from; `browser` is one that proved this factor before.
+    pub(super) fn of_code(
+        server: &'s Server,
+        name: &str,
+        user: UserId,
+        source: Option<IpAddr>,
+        browser: Option<[u8; 16]>,
+    ) -> Self {
+        let address = |source| (subject("address", &network(source), &[]), FREE_OF_ADDRESS);
+        Self {
+            server,
+            own: match browser {
+                Some(browser) => subject("own code", &browser, user.0.as_bytes()),
+                None => subject("code", user.0.as_bytes(), &[]),
+            },
+            longest: MAX_OWN_WAIT_SECONDS,
+            shared: source.map(address).into_iter().collect(),
+            name: subject("name", name.as_bytes(), &[]),
+            what: None,
             known: Some(user),
         }
     }
@@ -224,7 +269,7 @@ impl<'s> Attempt<'s> {
             longest: MAX_WAIT_SECONDS,
             shared: Vec::new(),
             name: subject("setup", &[], &[]),
-            what: "Setup".to_owned(),
+            what: Some("Setup".to_owned()),
             known: None,
         }
     }
@@ -236,7 +281,7 @@ impl<'s> Attempt<'s> {
     pub(super) async fn begin(&self) -> Result<Option<OwnedSemaphorePermit>, Failure> {
         let (counts, now) = (self.server.sign_in_counts(), self.server.clock().now());
         let failures = counts
-            .begin(self.own, self.name, self.longest, now)
+            .begin((self.own, self.counted()), self.name, self.longest, now)
             .map_err(|until| self.locked(until, now))?;
         if failures == FREE + 1 {
             self.note(now.plus_seconds(wait(failures, self.longest)));
@@ -245,7 +290,7 @@ impl<'s> Attempt<'s> {
         let slowed = self.shared.iter().any(many);
         for (subject, _) in &self.shared {
             // It delays no try by itself: no wait is counted for it.
-            let _ = counts.begin(*subject, self.name, 0, now);
+            let _ = counts.begin((*subject, CountOf::Anybody), self.name, 0, now);
         }
         if slowed {
             let Ok(held) = Arc::clone(&counts.slowed).try_acquire_owned() else {
@@ -258,6 +303,13 @@ impl<'s> Attempt<'s> {
             return Ok(Some(held));
         }
         Ok(None)
+    }
+
+    fn counted(&self) -> CountOf {
+        match self.what {
+            Some(_) => CountOf::Anybody,
+            None => CountOf::ProvenUser,
+        }
     }
 
     /// It was no failure, and no success either.
@@ -280,7 +332,11 @@ impl<'s> Attempt<'s> {
     }
 
     fn locked(&self, until: Timestamp, now: Timestamp) -> Failure {
-        refusals::sign_in_locked(&self.what, until)
+        let refusal = match &self.what {
+            Some(what) => refusals::sign_in_locked(what, until),
+            None => refusals::sign_in_codes_locked(until),
+        };
+        refusal
             .retry_after(until.millis_since(now).div_ceil(1000).max(1))
             .into()
     }
@@ -329,11 +385,20 @@ pub(crate) fn unlock(server: &Server, name: &str) {
 pub(super) struct KnownBrowser {
     id: [u8; 16],
     user: [u8; 16],
+    /// The second factor that was proven there, by when it was confirmed. Who had the password alone can have made as
+    /// many browsers known as they liked: those say nothing about codes.
+    factor: Option<Timestamp>,
 }
 
 impl KnownBrowser {
-    /// The device behind this cookie, where the box signed it for this user.
-    pub(super) fn read(server: &Server, cookie: &str, user: UserId) -> Option<Self> {
+    /// The device behind this cookie, where the box signed it for this user, with their present second factor or
+    /// without any.
+    pub(super) fn read(
+        server: &Server,
+        cookie: &str,
+        user: UserId,
+        factor: Option<Timestamp>,
+    ) -> Option<Self> {
         // 86 characters carry 64 bytes; anything else was never ours.
         if cookie.len() != 86 {
             return None;
@@ -341,20 +406,35 @@ impl KnownBrowser {
         let bytes = URL_SAFE_NO_PAD.decode(cookie).ok()?;
         let (id, rest) = bytes.split_first_chunk::<16>()?;
         let (whose, signature) = rest.split_first_chunk::<16>()?;
-        let device = Self {
-            id: *id,
-            user: *whose,
-        };
         let signature: [u8; 32] = signature.try_into().ok()?;
-        (same(&device.signature(server), &signature) && device.user == user.0.into_bytes())
-            .then_some(device)
+        let known = |factor| {
+            let device = Self {
+                id: *id,
+                user: *whose,
+                factor,
+            };
+            (same(&device.signature(server), &signature) && device.user == user.0.into_bytes())
+                .then_some(device)
+        };
+        known(factor).or_else(|| known(None))
     }
 
-    pub(super) fn draw(user: UserId) -> Self {
+    pub(super) fn draw(user: UserId, factor: Option<Timestamp>) -> Self {
         Self {
             id: base::observe::random(),
             user: user.0.into_bytes(),
+            factor,
         }
+    }
+
+    /// Whether it proved this second factor, or there was none to prove.
+    pub(super) fn proved(&self, factor: Option<Timestamp>) -> bool {
+        self.factor == factor
+    }
+
+    /// What its wrong codes are counted by; None where it proved no second factor.
+    pub(super) fn of_codes(&self) -> Option<[u8; 16]> {
+        self.factor.map(|_| self.id)
     }
 
     /// The value of its cookie.
@@ -367,7 +447,10 @@ impl KnownBrowser {
     fn signature(&self, server: &Server) -> [u8; 32] {
         let key = server.catalog().founding().cursor_key;
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &key);
-        let message = [&b"sign-in device: "[..], &self.id, &self.user].concat();
+        let mut message = [&b"sign-in device: "[..], &self.id, &self.user].concat();
+        if let Some(since) = self.factor {
+            message.extend(since.as_millis().to_be_bytes());
+        }
         let mut signature = [0; 32];
         signature.copy_from_slice(ring::hmac::sign(&key, &message).as_ref());
         signature
@@ -400,13 +483,19 @@ mod tests {
         let counts = AttemptCounts::default();
         let now = Timestamp::from_millis(1_000_000);
         let numbered = |n: usize| subject("test", &n.to_be_bytes(), &[]);
+        let code = (subject("code", &[], &[]), CountOf::ProvenUser);
+        let _ = counts.begin(code, code.0, 900, now);
         for n in 0..MAX_COUNTS + 100 {
             let later = now.plus_seconds(n as u64 / 1000);
-            let _ = counts.begin(numbered(n), numbered(n), 30, later);
+            let _ = counts.begin((numbered(n), CountOf::Anybody), numbered(n), 30, later);
         }
         let rows = counts.locked();
         assert_eq!(rows.len(), MAX_COUNTS);
         assert!(rows.contains_key(&numbered(MAX_COUNTS + 99)));
+        assert!(
+            rows.contains_key(&code.0),
+            "guesses at a code are forgotten"
+        );
     }
 
     #[test]

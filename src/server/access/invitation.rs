@@ -1,8 +1,6 @@
 //! Invitations as proofs: the holder of a code may make an account in its project. An invitation holds only
 //! while its maker may still choose members of the project.
 
-use std::net::IpAddr;
-
 use api::invitations::OfferView;
 use api::secret::SecretText;
 use rules::grants::{Grant, GrantScope, HeldGrant};
@@ -13,8 +11,9 @@ use rules::tenancy::{Project, Scope, TenantState};
 use rules::users::{Role, User, full_name};
 
 use super::attempts::Attempt;
+use super::password::{self, PasswordRules};
 use super::secret::{draw, hash};
-use super::{NewSignIn, admit, local_root, new_user, password};
+use super::{NewSignIn, SignInFrom, admit, local_root, new_user};
 use crate::catalog::events::NewEvent;
 use crate::catalog::invitations::InvitationRecord;
 use crate::catalog::users::ROOT;
@@ -103,8 +102,9 @@ pub async fn join(
     server: &Server,
     code: &str,
     new: NewMember,
-    source: IpAddr,
+    from: impl Into<SignInFrom<'_>>,
 ) -> Result<NewSignIn, Failure> {
+    let from = from.into();
     let name = UserName::parse(new.name.trim())?;
     let full_name = full_name(&new.full_name)?;
     let ((invitation, project), taken) =
@@ -114,12 +114,17 @@ pub async fn join(
         })?;
     if taken {
         // Names are of the whole site: a caller that tries many is slowed down.
-        Attempt::of_setup(server, source).begin().await?;
+        Attempt::of_setup(server, from.source).begin().await?;
         return Err(refusals::user_name_taken(&name).at("/name").into());
     }
     // An address that was not verified would block the account of its owner.
     let email = invitation.email.clone();
-    password::check_new(&new.password, name.as_str(), "/password")?;
+    password::check_new(
+        PasswordRules::of(server),
+        &new.password,
+        name.as_str(),
+        "/password",
+    )?;
     let hashed = server.hasher().hash(&new.password).await?;
     let member = membership(&invitation);
     let user = User {
@@ -130,7 +135,7 @@ pub async fn join(
         ..new_user(name, Role::User, server.clock().now())
     };
     let (code, held) = (code.to_owned(), server.clone());
-    admit(server, user, source, None, move |rows, user| {
+    admit(server, user, from, move |rows, user| {
         // Meanwhile it may have been revoked, or used by others.
         let (invitation, project) = holding(&held, rows, &code)?;
         if let Some(email) = &email

@@ -12,7 +12,9 @@ use rules::refusals;
 use rules::units::Timestamp;
 use rules::users::User;
 
-use super::{Caller, TOUCH_SECONDS, Via, suspended, token_expired};
+use super::{
+    Caller, TOUCH_SECONDS, Via, from_own_network, second_factor, suspended, token_expired,
+};
 use crate::catalog::Lane;
 use crate::{Failure, Server};
 
@@ -78,8 +80,10 @@ impl Drop for StreamPermit {
 
 /// The lease of a stream that `caller` opens: one a stream, kept and asked for as long as it is open.
 ///
-/// Ends with `token.revoked`, `token.expired`, `sign-in.ended`, `user.suspended` or `role.changed`, at most
-/// a second after the commit; at once with `stream.too-many` where the user has too many streams open. Costs two rows by key for each commit, at most three times in two seconds.
+/// Ends with `token.revoked`, `token.expired`, `sign-in.ended`, `user.suspended`, `sign-in.address-refused`,
+/// `second-factor.set-up-needed` or `role.changed`, at most a second after the commit; at once with `stream.too-many`
+/// where the user has too many streams open. Costs three rows by key for each commit, at most three times in two
+/// seconds.
 pub fn lease(server: &Server, caller: &Caller) -> Lease {
     let (server, caller) = (server.clone(), caller.clone());
     if caller.via == Via::LocalRoot {
@@ -129,43 +133,55 @@ fn proven(server: &Server, caller: &Caller) -> Result<Option<Timestamp>, Failure
     server
         .catalog()
         .read_now("check the permission of a stream", |view| {
+            let since = view.second_factor_required_since()?;
+            let due = |user: &User| second_factor::due(server, user, since);
             match caller.via {
                 Via::LocalRoot => Ok(None),
                 Via::Browser { session } => {
                     let Some((browser, user)) = view.browser_by_id(session.0)? else {
                         return Err(signed_out().into());
                     };
-                    let role_end = same(caller, &user, now)?;
+                    let end = same(caller, &user, due(&user), now)?;
                     if browser.ends_at <= now {
                         return Err(signed_out().into());
                     }
-                    Ok(Some(
-                        role_end.unwrap_or(browser.ends_at).min(browser.ends_at),
-                    ))
+                    Ok(Some(end.unwrap_or(browser.ends_at).min(browser.ends_at)))
                 }
                 Via::Token { id } => {
                     let Some((token, user)) = view.token_by_id(id)? else {
                         return Err(refusals::token_revoked().into());
                     };
-                    let role_end = same(caller, &user, now)?;
+                    let user_end = same(caller, &user, due(&user), now)?;
                     match token.expires_at {
                         Some(end) if end <= now => Err(token_expired(end).into()),
-                        end => Ok(end.into_iter().chain(role_end).min()),
+                        end => Ok(end.into_iter().chain(user_end).min()),
                     }
                 }
             }
         })
 }
 
-/// When the next role of the user ends. Errors: the user may less than when the stream was opened.
-fn same(caller: &Caller, user: &User, now: Timestamp) -> Result<Option<Timestamp>, Refusal> {
+/// When the next role of the user ends, or a second factor is due. Errors: the user may less than when the stream was
+/// opened.
+fn same(
+    caller: &Caller,
+    user: &User,
+    due: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, Refusal> {
     if user.suspended {
         return Err(suspended());
+    }
+    if let Some(source) = caller.source {
+        from_own_network(user, source)?;
     }
     if caller.subject.exceeds(&user.grants_at(now)) {
         return Err(refusals::role_changed());
     }
-    Ok(user.next_grant_end(now))
+    if due.is_some_and(|due| due <= now) {
+        return Err(refusals::second_factor_set_up_needed());
+    }
+    Ok(user.next_grant_end(now).into_iter().chain(due).min())
 }
 
 fn too_many() -> Refusal {

@@ -10,7 +10,7 @@ use rules::refusals;
 use subtle::ConstantTimeEq as _;
 use tokio::sync::Semaphore;
 
-use crate::{Failure, ServerFault};
+use crate::{Failure, Server, ServerFault};
 
 /// What one hash costs: memory in KiB, passes, lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,6 @@ const MAX_CONCURRENT: usize = 2;
 /// that signs in at once is told to come back.
 const MAX_WAITING: usize = 256;
 
-const MIN_LENGTH: usize = 10;
 const MAX_LENGTH: usize = 1024;
 
 /// Passwords that everybody tries first; only those long enough to pass otherwise.
@@ -180,12 +179,74 @@ impl Stored {
     }
 }
 
-/// Refuses a password that is too short, too long, too common, or the user's own name.
-pub(crate) fn check_new(password: &SecretText, name: &str, pointer: &str) -> Result<(), Refusal> {
+/// What the site asks of a new password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PasswordRules {
+    /// Fewest characters.
+    length: u32,
+    /// Kinds of characters.
+    classes: u32,
+    /// Last passwords that are refused.
+    pub(crate) history: u32,
+}
+
+impl PasswordRules {
+    pub(crate) fn of(server: &Server) -> Self {
+        let settings = server.settings();
+        Self {
+            length: settings.password_length,
+            classes: settings.password_classes,
+            history: settings.password_history,
+        }
+    }
+}
+
+/// How many kinds of characters there are: small letters, capitals, digits, and all others. Letters without a size,
+/// such as those of Korean, are others.
+fn classes(text: &str) -> u32 {
+    let kinds = [
+        char::is_lowercase as fn(char) -> bool,
+        char::is_uppercase,
+        char::is_numeric,
+        |letter| !letter.is_lowercase() && !letter.is_uppercase() && !letter.is_numeric(),
+    ];
+    kinds
+        .into_iter()
+        .map(|kind| u32::from(text.chars().any(kind)))
+        .sum()
+}
+
+/// Refuses a password that was one of the user's last ones, the present one among them. Costs a hash for each.
+pub(crate) async fn check_unused(
+    server: &Server,
+    password: &SecretText,
+    stored: &[String],
+    pointer: &str,
+) -> Result<(), Failure> {
+    let most = PasswordRules::of(server).history;
+    for one in stored.iter().take(most as usize) {
+        let checked = server.hasher().check(password, Some(one.clone())).await?;
+        if checked != PasswordCheck::Wrong {
+            return Err(refusals::password_used(most).at(pointer).into());
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a password that is too short, too long, too plain, too common, or the user's own name.
+pub(crate) fn check_new(
+    rules: PasswordRules,
+    password: &SecretText,
+    name: &str,
+    pointer: &str,
+) -> Result<(), Refusal> {
     let text = password.reveal();
     let characters = text.chars().count();
-    if characters < MIN_LENGTH {
-        return Err(refusals::password_too_short(MIN_LENGTH).at(pointer));
+    if characters < rules.length as usize {
+        return Err(refusals::password_too_short(rules.length).at(pointer));
+    }
+    if classes(text) < rules.classes {
+        return Err(refusals::password_too_plain(rules.classes).at(pointer));
     }
     if text.len() > MAX_LENGTH {
         return Err(refusals::password_too_long(MAX_LENGTH).at(pointer));
@@ -261,10 +322,41 @@ mod tests {
         );
     }
 
+    const USUAL: PasswordRules = PasswordRules {
+        length: 10,
+        classes: 0,
+        history: 0,
+    };
+
+    #[test]
+    fn kinds_of_characters_are_counted_in_any_script() {
+        for (text, kinds) in [
+            ("correcthorse", 1),
+            ("correct horse", 2),
+            ("Correct horse 9", 4),
+            ("물고기가 하늘을", 1),
+            ("물고기9", 2),
+        ] {
+            assert_eq!(classes(text), kinds, "{text}");
+        }
+        let strict = PasswordRules {
+            length: 12,
+            classes: 3,
+            ..USUAL
+        };
+        let code = |text: &str| {
+            let checked = check_new(strict, &SecretText::from(text), "mina", "/password");
+            checked.map_or_else(|refusal| refusal.code, |()| "fine".to_owned())
+        };
+        assert_eq!(code("Ab3 defghij"), "password.too-short");
+        assert_eq!(code("correct horse battery"), "password.too-plain");
+        assert_eq!(code("correct horse 9"), "fine");
+    }
+
     #[test]
     fn weak_passwords_are_refused_by_name() {
         let code = |text: &str| {
-            check_new(&SecretText::from(text), "mina", "/password")
+            check_new(USUAL, &SecretText::from(text), "mina", "/password")
                 .map(|()| "fine".to_owned())
                 .unwrap_or_else(|refusal| refusal.code)
         };

@@ -12,6 +12,36 @@ pub(crate) fn draw(prefix: &str) -> SecretText {
     SecretText::new(format!("{prefix}{}", URL_SAFE_NO_PAD.encode(bytes)))
 }
 
+/// Letters of codes: none that are mistaken for another when read aloud.
+const LETTERS: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
+/// Letters of a code, 5 bits each: not guessed in a life.
+pub(super) const CODE_LETTERS: usize = 16;
+
+/// A code that people type: four times four letters, with hyphens between.
+pub(super) fn draw_code() -> String {
+    let letters: String = base::observe::random::<CODE_LETTERS>()
+        .iter()
+        .map(|byte| char::from(LETTERS[usize::from(byte & 31)]))
+        .collect();
+    let parts = [
+        &letters[..4],
+        &letters[4..8],
+        &letters[8..12],
+        &letters[12..],
+    ];
+    parts.join("-")
+}
+
+/// A code as it is compared: without hyphens and blanks, in capitals.
+pub(super) fn plain_code(typed: &str) -> String {
+    typed
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .take(64)
+        .map(|letter| letter.to_ascii_uppercase())
+        .collect()
+}
+
 /// What is stored instead of a secret. Right for random secrets only; passwords go through argon2.
 pub(crate) fn hash(secret: &SecretText) -> [u8; 32] {
     Sha256::digest(secret.reveal().as_bytes()).into()

@@ -1,26 +1,22 @@
 //! The first administrator: made once, by the holder of the code that the server printed at its
 //! start. There is no default account.
 
-use std::net::IpAddr;
-
 use api::secret::SecretText;
-use base::observe::random;
 use rules::names::UserName;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::users::Role;
 
 use super::attempts::Attempt;
-use super::secret::{hash, same};
-use super::{NewSignIn, admit, new_user, password};
+use super::password::{self, PasswordRules};
+use super::secret::{draw_code, hash, plain_code, same};
+use super::{NewSignIn, SignInFrom, admit, new_user};
 use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
 use crate::{Failure, Server};
 
 /// Seconds that a code is good.
 const GOOD_SECONDS: u64 = 3600;
-/// Letters of a code: none that are mistaken for another when read aloud.
-const LETTERS: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 
 /// Draws a new setup code and voids the one before it; None once setup is done, or where the code
 /// could not be kept (logged). Good for one hour. The caller prints it once and forgets it.
@@ -28,19 +24,8 @@ pub fn setup_link(server: &Server) -> Option<String> {
     if !setup_open(server) {
         return None;
     }
-    // 16 letters of 5 bits each: not guessed in an hour.
-    let letters: String = random::<16>()
-        .iter()
-        .map(|byte| char::from(LETTERS[usize::from(byte & 31)]))
-        .collect();
-    let code = format!(
-        "{}-{}-{}-{}",
-        &letters[..4],
-        &letters[4..8],
-        &letters[8..12],
-        &letters[12..]
-    );
-    let hash = hash(&SecretText::new(plain(&code)));
+    let code = draw_code();
+    let hash = hash(&SecretText::new(plain_code(&code)));
     let ends = server.clock().now().plus_seconds(GOOD_SECONDS);
     let kept = server
         .catalog()
@@ -73,20 +58,20 @@ pub async fn set_up(
     code: &str,
     name: &str,
     password: impl Into<SecretText>,
-    source: IpAddr,
+    from: impl Into<SignInFrom<'_>>,
 ) -> Result<NewSignIn, Failure> {
-    let password = password.into();
+    let (password, from) = (password.into(), from.into());
     let setup = server
         .catalog()
         .read_now("look at setup", |view| view.setup())?;
     if setup.done_at.is_some() {
         return Err(done().into());
     }
-    let given = hash(&SecretText::new(plain(code)));
+    let given = hash(&SecretText::new(plain_code(code)));
     let right = setup.hash.is_some_and(|hash| same(&hash, &given));
     if !right {
         // Eighty bits cannot be guessed: only the wrong ones wait.
-        Attempt::of_setup(server, source).begin().await?;
+        Attempt::of_setup(server, from.source).begin().await?;
         return Err(refusals::setup_code_wrong().at("/code").into());
     }
     let now = server.clock().now();
@@ -94,10 +79,15 @@ pub async fn set_up(
         return Err(refusals::setup_code_expired().at("/code").into());
     }
     let name = UserName::parse(name)?;
-    password::check_new(&password, name.as_str(), "/password")?;
+    password::check_new(
+        PasswordRules::of(server),
+        &password,
+        name.as_str(),
+        "/password",
+    )?;
     let hash = server.hasher().hash(&password).await?;
     let user = new_user(name, Role::Administrator, now);
-    admit(server, user, source, None, move |rows, user| {
+    admit(server, user, from, move |rows, user| {
         // Two browsers with the same code: the first one wins.
         let setup = rows.setup()?;
         if setup.done_at.is_some() {
@@ -120,13 +110,4 @@ pub async fn set_up(
 
 fn done() -> Refusal {
     refusals::setup_done()
-}
-
-/// A code as it is compared: without hyphens and blanks, in capitals.
-fn plain(code: &str) -> String {
-    code.chars()
-        .filter(char::is_ascii_alphanumeric)
-        .take(64)
-        .map(|letter| letter.to_ascii_uppercase())
-        .collect()
 }

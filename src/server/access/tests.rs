@@ -1,9 +1,14 @@
 //! Who gets in and who does not, with a clock set by hand.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::pin::Pin;
+use std::task::Poll;
 
 use super::*;
 use crate::code;
+
+mod second_factor;
+mod site_rules;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 const GOOD: &str = "correct horse battery";
@@ -18,11 +23,29 @@ fn later(server: &Server, seconds: u64) {
         .set(server.clock().now().plus_seconds(seconds));
 }
 
+/// Looks at what is to come once, so that a password is being hashed from then on; what was read before stays read.
+async fn begun<F: Future>(mut work: Pin<&mut F>) -> Poll<F::Output> {
+    std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await
+}
+
 async fn with_mina() -> (Server, NewSignIn) {
     let server = server();
     let code = setup_link(&server).unwrap();
     let signed_in = set_up(&server, &code, "mina", GOOD, HERE).await.unwrap();
     (server, signed_in)
+}
+
+/// A server that reads a settings file, with an administrator.
+async fn with_settings(folder: &std::path::Path) -> (Server, Caller) {
+    let config = folder.join("fardel.toml").display().to_string();
+    let sources = base::settings::SettingsSources::new(Default::default(), move |name| {
+        (name == "FARDEL_CONFIG").then(|| config.clone())
+    });
+    let clock = base::observe::Clock::set_by_hand(Timestamp::from_millis(1_800_000_000_000));
+    let server = Server::in_memory(sources.read().unwrap(), clock).unwrap();
+    let setup = setup_link(&server).unwrap();
+    let signed_in = set_up(&server, &setup, "mina", GOOD, HERE).await;
+    (server, signed_in.unwrap().caller)
 }
 
 #[tokio::test]
@@ -73,12 +96,12 @@ async fn wrong_setup_codes_wait_and_the_right_one_never_does() {
 async fn a_cookie_lives_while_it_is_used_and_a_week_at_most() {
     let (server, signed_in) = with_mina().await;
     let cookie = &signed_in.cookie;
-    let known = async || by_cookie(&server, cookie).await.unwrap().is_some();
+    let known = async || by_cookie(&server, cookie, HERE).await.unwrap().is_some();
     assert!(known().await);
-    assert!(by_cookie(&server, "nobody").await.unwrap().is_none());
+    assert!(by_cookie(&server, "nobody", HERE).await.unwrap().is_none());
     let mut forged = cookie.clone();
     forged.replace_range(0..1, if cookie.starts_with('A') { "B" } else { "A" });
-    assert!(by_cookie(&server, &forged).await.unwrap().is_none());
+    assert!(by_cookie(&server, &forged, HERE).await.unwrap().is_none());
     for _ in 0..15 {
         later(&server, 11 * 3600);
         assert!(known().await);
@@ -92,27 +115,39 @@ async fn a_cookie_that_rests_twelve_hours_is_void_and_signing_out_ends_it_at_onc
     let (server, signed_in) = with_mina().await;
     let second = sign_in(&server, "mina", GOOD, HERE).await.unwrap();
     sign_out(&server, &second.caller).await.unwrap();
-    assert!(by_cookie(&server, &second.cookie).await.unwrap().is_none());
     assert!(
-        by_cookie(&server, &signed_in.cookie)
+        by_cookie(&server, &second.cookie, HERE)
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert!(
+        by_cookie(&server, &signed_in.cookie, HERE)
             .await
             .unwrap()
             .is_some()
     );
     later(&server, 12 * 3600);
     assert!(
-        by_cookie(&server, &signed_in.cookie)
+        by_cookie(&server, &signed_in.cookie, HERE)
             .await
             .unwrap()
             .is_none()
     );
 }
 
+fn by(source: IpAddr, device: Option<&str>) -> SignInFrom<'_> {
+    SignInFrom {
+        device,
+        ..source.into()
+    }
+}
+
 /// Guesses until it has to wait; gives how many were looked at, and the seconds of the wait.
 async fn guess(server: &Server, from: IpAddr, device: Option<&str>) -> (u32, u64) {
     let mut looked_at = 0;
     loop {
-        let wrong = sign_in_by(server, "mina", "wrong wrong wrong", from, device).await;
+        let wrong = sign_in(server, "mina", "wrong wrong wrong", by(from, device)).await;
         match wrong {
             Err(Failure::Refusal(refusal)) if refusal.code == "sign-in.wrong" => looked_at += 1,
             Err(Failure::Refusal(refusal)) => {
@@ -165,8 +200,8 @@ async fn many_guesses_at_once_are_as_slow_as_one_after_the_other() {
     assert_eq!(looked_at, 6);
 }
 
-/// Promise (Isolation and access): Wrong passwords and setup codes cause delays and lock no user out. Root on
-/// the server never waits.
+/// Promise (Isolation and access): Wrong passwords, setup codes and codes of a second factor cause delays and lock no
+/// user out; a code works once. Root on the server never waits.
 #[tokio::test]
 async fn a_stranger_shuts_nobody_out() {
     let (server, signed_in) = with_mina().await;
@@ -177,7 +212,7 @@ async fn a_stranger_shuts_nobody_out() {
     }
     guess(&server, HERE, None).await;
     let device = Some(signed_in.device.as_str());
-    let known = sign_in_by(&server, "mina", GOOD, HERE, device).await;
+    let known = sign_in(&server, "mina", GOOD, by(HERE, device)).await;
     assert_eq!(code(known), "done");
     // From a fresh address it is held for a moment and then let in.
     assert_eq!(
@@ -206,16 +241,16 @@ async fn a_known_browser_has_its_own_count_and_waits_longer() {
     assert_eq!(code(sign_in(&server, "mina", GOOD, HERE).await), "done");
     // A cookie of somebody else, or one that was changed, is no known browser.
     let jae = UserId::make(server.clock().now(), base::observe::random());
-    let theirs = KnownBrowser::draw(jae).cookie(&server);
-    assert!(KnownBrowser::read(&server, &theirs, jae).is_some());
-    let other = KnownBrowser::read(&server, &theirs, signed_in.caller.subject.user);
+    let theirs = KnownBrowser::draw(jae, None).cookie(&server);
+    assert!(KnownBrowser::read(&server, &theirs, jae, None).is_some());
+    let other = KnownBrowser::read(&server, &theirs, signed_in.caller.subject.user, None);
     assert_eq!(other, None);
     let mut forged = signed_in.device.clone();
     let flipped = if forged.starts_with('A') { "B" } else { "A" };
     forged.replace_range(0..1, flipped);
     let mina = signed_in.caller.subject.user;
-    assert_eq!(KnownBrowser::read(&server, &forged, mina), None);
-    assert!(KnownBrowser::read(&server, &signed_in.device, mina).is_some());
+    assert_eq!(KnownBrowser::read(&server, &forged, mina, None), None);
+    assert!(KnownBrowser::read(&server, &signed_in.device, mina, None).is_some());
 }
 
 #[tokio::test]
@@ -266,11 +301,14 @@ async fn the_oldest_of_a_hundred_sign_ins_of_a_user_ends() {
     for _ in 0..100 {
         later(&server, 1);
         later_ones.push(sign_in(&server, "mina", GOOD, HERE).await.unwrap().cookie);
-        let known = by_cookie(&server, &first.cookie).await.unwrap().is_some();
+        let known = by_cookie(&server, &first.cookie, HERE)
+            .await
+            .unwrap()
+            .is_some();
         assert_eq!(known, later_ones.len() < 100, "{}", later_ones.len());
     }
     for cookie in &later_ones {
-        assert!(by_cookie(&server, cookie).await.unwrap().is_some());
+        assert!(by_cookie(&server, cookie, HERE).await.unwrap().is_some());
     }
 }
 

@@ -18,6 +18,7 @@ use rules::users::{Role, User};
 use super::accounts::{find, keep_an_administrator};
 use super::somewhere;
 use super::users::called;
+use crate::access::password::PasswordRules;
 use crate::access::{self, Caller, Via};
 use crate::catalog::events::NewEvent;
 use crate::catalog::rosters::{RosterChange, RosterRecord};
@@ -43,13 +44,13 @@ pub async fn plan(
     somewhere(caller, Permission::ProjectsWrite)?;
     let lines = read::read(bytes)?;
     let (subject, project) = (caller.subject.clone(), project.map(str::to_owned));
-    let now = server.clock().now();
+    let at = (server.clock().now(), PasswordRules::of(server));
     let key = server.catalog().founding().cursor_key;
     let zone = caller.time_zone.clone();
     server
         .catalog()
         .read("plan a roster", move |view| {
-            let planned = plan::plan(view, &subject, &lines, project.as_deref(), &zone, now)?;
+            let planned = plan::plan(view, &subject, &lines, project.as_deref(), &zone, at)?;
             Ok(plan::shown(planned, &key))
         })
         .await
@@ -69,14 +70,14 @@ pub async fn apply(
     somewhere(caller, Permission::ProjectsWrite)?;
     let lines = read::read(bytes)?;
     let (subject, project) = (caller.subject.clone(), project.map(str::to_owned));
-    let now = server.clock().now();
+    let at = (server.clock().now(), PasswordRules::of(server));
     let read = (lines.clone(), project.clone(), subject.clone());
     let zone = caller.time_zone.clone();
     let planned = server
         .catalog()
         .read("plan a roster", move |view| {
             let (lines, project, subject) = read;
-            plan::plan(view, &subject, &lines, project.as_deref(), &zone, now)
+            plan::plan(view, &subject, &lines, project.as_deref(), &zone, at)
         })
         .await?;
     let key = server.catalog().founding().cursor_key;
@@ -93,7 +94,7 @@ pub async fn apply(
                 &lines,
                 project.as_deref(),
                 &caller.time_zone,
-                now,
+                at,
             )?;
             sound(&planned, &digest, &key)?;
             taken(rows, &caller, planned, passwords)

@@ -11,7 +11,7 @@ use rules::permissions::Permission;
 use rules::refusals;
 
 use super::allowed;
-use crate::access::Caller;
+use crate::access::{self, Caller};
 use crate::appliance::settings::Reloaded;
 use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
@@ -272,6 +272,7 @@ async fn written(
         tokio::task::spawn_blocking(move || again.in_force().change(key, value.as_deref()))
             .await
             .map_err(|ended| ServerFault::new("change a setting", ended))??;
+    access::second_factor::note_demand(server);
     if change.before != change.after {
         note(server, caller, key, &change).await?;
     }

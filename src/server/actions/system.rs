@@ -426,6 +426,7 @@ pub async fn reload_settings(server: &Server, caller: &Caller) -> Result<Reloade
     let done = tokio::task::spawn_blocking(move || again.in_force().read_again())
         .await
         .map_err(|ended| crate::ServerFault::new("read the settings again", ended))??;
+    access::second_factor::note_demand(server);
     if !done.changed.is_empty() {
         let (actor, changed) = (caller.name.to_string(), done.changed.join(", "));
         let work = move |rows: &crate::catalog::Rows<'_>| {

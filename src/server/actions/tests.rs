@@ -84,6 +84,8 @@ pub(super) fn caller_of(server: &Server, name: &str, role: Role) -> Caller {
         time_zone: String::new(),
         via: Via::LocalRoot,
         must_change_password: false,
+        second_factor_due: None,
+        source: None,
         request: String::new(),
     }
 }
@@ -302,9 +304,36 @@ async fn every_act_asks_for_its_capability_first() {
             s, c, "x", "short"
         )),
         (Me, "users.sign_ins", |s, c| users::sign_ins(s, c)),
+        (UsersRead, "users.sign_ins_of", |s, c| {
+            users::sign_ins_of(s, c, "x")
+        }),
+        (UsersWrite, "users.end_sign_in_of", |s, c| {
+            users::end_sign_in_of(s, c, "x", NOBODY)
+        }),
         (Me, "users.end_sign_in", |s, c| users::end_sign_in(
             s, c, NOBODY
         )),
+        (Me, "second_factor.show", |s, c| {
+            users::second_factor::show(s, c)
+        }),
+        (Me, "second_factor.begin", |s, c| {
+            users::second_factor::begin(s, c, "x", None)
+        }),
+        (Me, "second_factor.confirm", |s, c| {
+            users::second_factor::confirm(s, c, "x", "x")
+        }),
+        (Me, "second_factor.renew_recovery_codes", |s, c| {
+            users::second_factor::renew_recovery_codes(s, c, "x", None)
+        }),
+        (Me, "second_factor.turn_off", |s, c| {
+            users::second_factor::turn_off(s, c, "x", None)
+        }),
+        (UsersWrite, "second_factor.resettable", |s, c| {
+            users::second_factor::resettable(s, c, "x")
+        }),
+        (UsersWrite, "second_factor.reset", |s, c| {
+            users::second_factor::reset(s, c, "x")
+        }),
         (Me, "tokens.list", |s, c| users::tokens::list(s, c)),
         (Me, "tokens.create", |s, c| users::tokens::create(
             s,

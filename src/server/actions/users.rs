@@ -2,7 +2,7 @@
 //! The last administrator can be neither suspended, demoted nor removed.
 
 use api::secret::SecretText;
-use api::users::{UserPatchBody, UserPreferences};
+use api::users::{SignInView, UserPatchBody, UserPreferences};
 use rules::grants::{Grant, HeldGrant};
 use rules::names::{EmailAddress, UserName};
 use rules::permissions::{self, Permission};
@@ -12,14 +12,14 @@ use rules::session::{SessionState, plain, text};
 use rules::tenancy::Scope;
 use rules::units::Timestamp;
 use rules::users::{Role, User, full_name};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use uuid::Uuid;
 
 use super::accounts::{find, keep_an_administrator};
 use super::tenancy::home_of_account;
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
-use crate::access::password::{self, PasswordCheck};
-use crate::access::{self, Caller, Via};
+use crate::access::password::{self, PasswordCheck, PasswordRules};
+use crate::access::{self, Caller, Via, networks};
 use crate::catalog::audit::{ActingUser, NewAct};
 use crate::catalog::events::NewEvent;
 use crate::catalog::users::ROOT;
@@ -28,24 +28,12 @@ use crate::{Failure, Server};
 
 pub mod departure;
 mod profile;
+pub mod second_factor;
 #[cfg(test)]
 mod tests;
 pub mod tokens;
 
 pub use profile::{UserProfile, profile};
-
-/// One signed-in browser of the caller.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SignIn {
-    pub id: Uuid,
-    pub created_at: Timestamp,
-    pub used_at: Timestamp,
-    pub ends_at: Timestamp,
-    /// Address it signed in from.
-    pub source: String,
-    /// The caller's own browser.
-    pub current: bool,
-}
 
 /// How the first administrator is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -137,7 +125,12 @@ pub async fn create_once(
     // Its body holds a password, whose plain digest is not to be kept.
     let key = own_key(caller, key.map(|key| key.blinded(server)))?;
     let name = UserName::parse(name.trim())?;
-    password::check_new(&password, name.as_str(), "/password")?;
+    password::check_new(
+        PasswordRules::of(server),
+        &password,
+        name.as_str(),
+        "/password",
+    )?;
     // A name that is taken is said before the costly part.
     let taken = server.catalog().read_now("look for a name", |view| {
         Ok(view.user_named(name.as_str())?.is_some())
@@ -149,6 +142,7 @@ pub async fn create_once(
     };
     let user = User {
         time_zone: caller.time_zone.clone(),
+        must_change_password: server.settings().password_change_first,
         ..access::new_user(name, role, server.clock().now())
     };
     let (actor, subject) = (caller.name.clone(), caller.subject.clone());
@@ -184,8 +178,11 @@ pub enum TokensAfterReset {
     Kept,
 }
 
-/// Sets a user's password, ends their sign-ins, revokes their tokens unless they are kept, and lifts a lock on
-/// their name.
+/// Sets the password of another user, ends their sign-ins, revokes their tokens unless they are kept, and lifts a lock
+/// on their name.
+///
+/// Errors: `user.self`: whoever has only an open browser of an administrator must not choose their password;
+/// `password.…`; those of finding a user.
 pub async fn set_password(
     server: &Server,
     caller: &Caller,
@@ -195,23 +192,40 @@ pub async fn set_password(
 ) -> Result<User, Failure> {
     let password = password.into();
     somewhere(caller, Permission::UsersWrite)?;
-    let user = server.catalog().read_now("show a user", |view| {
-        find(view, &caller.subject, Permission::UsersWrite, who)
+    let (user, last) = server.catalog().read_now("show a user", |view| {
+        let user = find(view, &caller.subject, Permission::UsersWrite, who)?;
+        let mut last: Vec<String> = view.password(user.id)?.into_iter().collect();
+        last.extend(view.past_passwords(user.id)?);
+        Ok((user, last))
     })?;
-    password::check_new(&password, user.name.as_str(), "/password")?;
+    if user.id == caller.subject.user {
+        return Err(refusals::user_self_password().into());
+    }
+    password::check_new(
+        PasswordRules::of(server),
+        &password,
+        user.name.as_str(),
+        "/password",
+    )?;
+    password::check_unused(server, &password, &last, "/password").await?;
     let hash = server.hasher().hash(&password).await?;
     let who = user.id.to_string();
+    let history = PasswordRules::of(server).history;
+    let first = server.settings().password_change_first;
     let user = change(
         server,
         caller,
         who,
         "set a password",
         move |rows, user, actor| {
-            rows.put_password(user.id, &hash)?;
+            rows.put_password(user.id, &hash, history)?;
+            if first {
+                rows.demand_password(user.id)?;
+            }
             rows.forget_browsers(user.id, None)?;
             let after = match tokens {
                 TokensAfterReset::Revoked => {
-                    rows.forget_tokens(user.id)?;
+                    rows.forget_tokens(user.id, None)?;
                     rows.forget_invitations_of(user.id)?;
                     "tokens revoked"
                 }
@@ -242,9 +256,10 @@ pub async fn set_role(
     self::patch(server, caller, who, patch, if_match).await
 }
 
-/// Changes an account's role, full name or address; what is None stays. All of it in one commit, or nothing.
+/// Changes an account's role, full name, address or networks; what is None stays. All of it in one commit, or nothing.
 ///
-/// Errors: `user.last-administrator`, `user.full-name-invalid`, `user.email-invalid`, `user.email-taken`; `user.stale`
+/// Errors: `user.last-administrator`, `user.full-name-invalid`, `user.email-invalid`, `user.email-taken`;
+/// `network.invalid`, `network.too-many`, `network.own-address` where the caller would lock themselves out; `user.stale`
 /// where `if_match` is not their version.
 pub async fn patch(
     server: &Server,
@@ -263,6 +278,8 @@ pub async fn patch(
         Some(text) => Some(Some(EmailAddress::parse(text)?)),
         None => None,
     };
+    let networks = patch.networks.as_deref().map(networks::parse).transpose()?;
+    let (own, source) = (caller.subject.user, caller.source);
     change(
         server,
         caller,
@@ -276,7 +293,15 @@ pub async fn patch(
                     return Err(refusals::user_email_taken(email).at("/email").into());
                 }
             }
+            if let Some(networks) = &networks
+                && let Some(source) = source
+                && user.id == own
+                && !networks::admit(networks, source)
+            {
+                return Err(refusals::network_own_address(source).at("/networks").into());
+            }
             let changed = User {
+                networks: networks.unwrap_or_else(|| user.networks.clone()),
                 full_name: full_name.unwrap_or_else(|| user.full_name.clone()),
                 email: email.unwrap_or_else(|| user.email.clone()),
                 ..user.clone()
@@ -287,12 +312,16 @@ pub async fn patch(
                 let (before, after) = (user.role.word(), role.word());
                 note(rows, actor, user, "user.role-set", before, after)?;
             }
-            let renamed = changed != *user;
+            let renamed = called(user) != called(&changed);
+            if changed.networks != user.networks {
+                let [before, after] = [user, &changed].map(|one| one.networks.join(" "));
+                note(rows, actor, user, "user.networks-set", &before, &after)?;
+            }
             if renamed {
                 let (before, after) = (called(user), called(&changed));
                 note(rows, actor, user, "user.changed", &before, &after)?;
             }
-            match renamed || role.is_some() {
+            match changed != *user || role.is_some() {
                 true => put(rows, &changed),
                 false => Ok(()),
             }
@@ -442,7 +471,8 @@ pub async fn set_me(
 
 /// Changes the caller's password and ends every other sign-in of theirs.
 ///
-/// Errors: `password.wrong`, `password.…` for a bad new one, `sign-in.locked` after some wrong ones.
+/// Errors: `password.wrong`, also where it was changed meanwhile; `password.…` for a bad new one; `sign-in.locked`
+/// after some wrong ones.
 pub async fn change_password(
     server: &Server,
     caller: &Caller,
@@ -454,18 +484,23 @@ pub async fn change_password(
     if caller.subject.user == ROOT {
         return Err(not_an_account().into());
     }
-    let (user, stored) = server.catalog().read_now("show an account", |view| {
+    let (user, stored, past) = server.catalog().read_now("show an account", |view| {
         let user = own(view, caller)?;
         let stored = view.password(user.id)?;
-        Ok((user, stored))
+        let past = view.past_passwords(user.id)?;
+        Ok((user, stored, past))
     })?;
-    if access::prove_again(server, caller, &old, stored).await? == PasswordCheck::Wrong {
+    let last: Vec<String> = stored.iter().cloned().chain(past).collect();
+    let checked = access::prove_again(server, caller, &old, stored.clone()).await?;
+    if checked == PasswordCheck::Wrong {
         return Err(refusals::password_wrong().at("/old").into());
     }
-    password::check_new(&new, user.name.as_str(), "/new")?;
-    if user.must_change_password && old.reveal() == new.reveal() {
+    password::check_new(PasswordRules::of(server), &new, user.name.as_str(), "/new")?;
+    if caller.must_change_password && old.reveal() == new.reveal() {
         return Err(refusals::password_unchanged().at("/new").into());
     }
+    password::check_unused(server, &new, &last, "/new").await?;
+    let history = PasswordRules::of(server).history;
     let hash = server.hasher().hash(&new).await?;
     let keep = match caller.via {
         Via::Browser { session } => Some(session.0),
@@ -474,10 +509,14 @@ pub async fn change_password(
     server
         .catalog()
         .write(Lane::Requests, "change a password", move |rows| {
-            rows.put_password(user.id, &hash)?;
+            if rows.password(user.id)? != stored {
+                // An administrator has set another one.
+                return Err(refusals::password_wrong().at("/old").into());
+            }
+            rows.put_password(user.id, &hash, history)?;
             if user.must_change_password {
                 // The holder of the initial password may have signed in with it.
-                rows.forget_tokens(user.id)?;
+                rows.forget_tokens(user.id, None)?;
                 rows.own_password(user.id)?;
             }
             rows.forget_browsers(user.id, keep)?;
@@ -487,52 +526,87 @@ pub async fn change_password(
 }
 
 /// The caller's signed-in browsers, newest first.
-pub async fn sign_ins(server: &Server, caller: &Caller) -> Result<Vec<SignIn>, Failure> {
+pub async fn sign_ins(server: &Server, caller: &Caller) -> Result<Vec<SignInView>, Failure> {
     allowed(caller, Permission::Me)?;
     let rows = server
         .catalog()
         .read_now("list sign-ins", |view| view.browsers(caller.subject.user))?;
     let now = server.clock().now();
-    Ok(rows
-        .into_iter()
-        .filter(|row| row.ends_at > now)
-        .map(|row| profile::sign_in(row, caller))
-        .collect())
+    Ok(profile::open_sign_ins(rows, caller, now))
+}
+
+/// The signed-in browsers of a user, newest first.
+///
+/// Errors: `denied` without `users:read`; `user.not-found`.
+pub async fn sign_ins_of(
+    server: &Server,
+    caller: &Caller,
+    who: &str,
+) -> Result<Vec<SignInView>, Failure> {
+    somewhere(caller, Permission::UsersRead)?;
+    let rows = server.catalog().read_now("list sign-ins", |view| {
+        let user = find(view, &caller.subject, Permission::UsersRead, who)?;
+        view.browsers(user.id)
+    })?;
+    Ok(profile::open_sign_ins(rows, caller, server.clock().now()))
 }
 
 /// Ends one signed-in browser of the caller. Errors: `sign-in.not-found`.
 pub async fn end_sign_in(server: &Server, caller: &Caller, id: Uuid) -> Result<(), Failure> {
     allowed(caller, Permission::Me)?;
-    let (user, domain) = (caller.subject.user, caller.subject.domain);
-    let name = caller.name.clone();
-    let ended = server
+    let caller = caller.clone();
+    server
         .catalog()
         .write(Lane::Requests, "end a sign-in", move |rows| {
-            if !rows.forget_browser(id, user)? {
-                return Ok(false);
-            }
-            rows.record(NewAct {
-                actor: ActingUser::Known {
-                    user,
-                    name: name.as_str(),
-                    domain,
-                },
-                act: rules::codes::SIGN_IN_ENDED,
-                topic: "users",
-                object: &user.to_string(),
-                scope: Scope::user(user),
-                before: "",
-                after: &id.to_string(),
-                reason: "",
-            })?;
-            Ok(true)
+            end_browser(rows, &own(rows, &caller)?, id, &caller.name)
         })
-        .await?;
-    if ended {
-        Ok(())
-    } else {
-        Err(refusals::sign_in_not_found().into())
-    }
+        .await
+}
+
+/// Ends one signed-in browser of a user, with all that is open in it. Errors: `sign-in.not-found`; those of finding a
+/// user.
+pub async fn end_sign_in_of(
+    server: &Server,
+    caller: &Caller,
+    who: &str,
+    id: Uuid,
+) -> Result<(), Failure> {
+    somewhere(caller, Permission::UsersWrite)?;
+    change(
+        server,
+        caller,
+        who.to_owned(),
+        "end a sign-in",
+        move |rows, user, actor| end_browser(rows, user, id, actor),
+    )
+    .await
+    .map(drop)
+}
+
+fn end_browser(rows: &Rows<'_>, user: &User, id: Uuid, actor: &UserName) -> Result<(), Failure> {
+    let source = rows
+        .forget_browser(id, user.id)?
+        .ok_or_else(refusals::sign_in_not_found)?;
+    rows.record(NewAct {
+        actor: ActingUser::Named(actor.as_str()),
+        act: rules::codes::SIGN_IN_ENDED,
+        topic: "users",
+        object: &user.id.to_string(),
+        scope: Scope::user(user.id),
+        before: "",
+        after: &id.to_string(),
+        reason: "",
+    })?;
+    // The act has its row, under the name that every end of a sign-in has.
+    rows.note_alone(NewEvent {
+        actor: actor.as_str(),
+        topic: "users",
+        object: &user.id.to_string(),
+        scope: Scope::domain(user.domain),
+        code: "user.sign-in-ended",
+        before: "",
+        after: &source,
+    })
 }
 
 /// Refuses who may not change accounts of the whole site, such as its administrators.

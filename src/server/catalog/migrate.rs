@@ -42,6 +42,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("migrations/0031_presets.sql"),
     include_str!("migrations/0032_idle_rules.sql"),
     include_str!("migrations/0033_audit.sql"),
+    include_str!("migrations/0034_signing_in.sql"),
 ];
 
 /// Marks the file as a catalog of ours: "frdl".

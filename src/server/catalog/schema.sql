@@ -102,7 +102,7 @@ CREATE TABLE browser_session (
     used_at integer not null,
     ends_at integer not null,
     source text not null
-) strict;
+, agent text not null default '') strict;
 
 CREATE INDEX browser_session_user on browser_session (user);
 
@@ -256,7 +256,7 @@ CREATE TABLE "installation" (
     setup_hash blob,
     setup_expires_at integer,
     revision integer not null
-, seal_key blob, sealed_at integer) strict;
+, seal_key blob, sealed_at integer, second_factor_since integer) strict;
 
 CREATE TABLE invitation (
     id blob primary key,
@@ -326,6 +326,13 @@ CREATE TABLE operation (
 
 CREATE INDEX operation_open on operation (created_at) where state in ('pending', 'running');
 
+CREATE TABLE password_past (
+    user blob not null references user (id),
+    at integer not null,
+    password text not null,
+    primary key (user, at)
+) strict, without rowid;
+
 CREATE TABLE policy (
     id blob primary key,
     name text not null unique,
@@ -378,6 +385,12 @@ CREATE TABLE queue_rule (
     generation integer not null
 ) strict;
 
+CREATE TABLE recovery_code (
+    user blob not null references user (id),
+    hash blob not null,
+    primary key (user, hash)
+) strict, without rowid;
+
 CREATE TABLE role_grant (
     user blob not null references user (id),
     role text not null check (role in ('auditor', 'administrator')),
@@ -398,6 +411,15 @@ CREATE TABLE roster (
     -- Each row with what it was before, as JSON.
     changes text not null
 ) strict;
+
+CREATE TABLE second_factor (
+    user blob primary key references user (id),
+    -- The secret of its codes, sealed.
+    secret text not null,
+    confirmed_at integer not null,
+    -- The last time step whose code was taken; codes of it and of earlier ones prove nothing.
+    used_step integer not null
+) strict, without rowid;
 
 CREATE TABLE "self_test_report" (
     id blob primary key,
@@ -547,7 +569,7 @@ CREATE TABLE "user" (
     created_at integer not null,
     removed_at integer,
     generation integer not null
-, served_at integer, ended_bytes integer not null default 0, ended_rows integer not null default 0, domain blob not null default x'00000000000070008000000000000001', notices_read integer not null default 0, notices_read_at integer not null default 0, full_name text not null default '', email text, must_change integer not null default 0 check (must_change in (0, 1)), departs_at integer) strict;
+, served_at integer, ended_bytes integer not null default 0, ended_rows integer not null default 0, domain blob not null default x'00000000000070008000000000000001', notices_read integer not null default 0, notices_read_at integer not null default 0, full_name text not null default '', email text, must_change integer not null default 0 check (must_change in (0, 1)), departs_at integer, networks text not null default '[]' check (json_valid(networks)), password_set_at integer) strict;
 
 CREATE INDEX user_departs on user (departs_at)
 where departs_at is not null;

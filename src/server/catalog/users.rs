@@ -32,6 +32,13 @@ pub(crate) const IDLE_HOURS: u64 = 12;
 /// signs in without end fills the catalog. Lower: a user with many machines is signed out on the first.
 const MAX_BROWSERS: u32 = 100;
 
+/// What becomes of a sign-in of a user who has as many as one may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FullSignIns {
+    EndOldest,
+    Refuse,
+}
+
 /// One signed-in browser.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BrowserRow {
@@ -43,6 +50,8 @@ pub(crate) struct BrowserRow {
     pub(crate) ends_at: Timestamp,
     /// Address it signed in from.
     pub(crate) source: String,
+    /// What the browser called itself; empty for none.
+    pub(crate) agent: String,
 }
 
 /// One API token.
@@ -67,12 +76,13 @@ pub(crate) struct SetupRow {
 }
 
 const USER: &str =
-    "id, name, full_name, email, must_change, domain, language, theme, time_zone, suspended, departs_at, created_at, generation,
+    "id, name, full_name, email, must_change, password_set_at, domain, language, theme, time_zone, suspended, networks, departs_at, created_at, generation,
      exists (
          select 1
          from role_grant
          where role_grant.user = user.id and role_grant.domain = x'' and role = 'administrator'
-     ) as administrator";
+     ) as administrator,
+     exists (select 1 from second_factor where second_factor.user = user.id) as second_factor";
 
 fn user_row(row: &Row<'_>) -> rusqlite::Result<User> {
     Ok(User {
@@ -81,6 +91,8 @@ fn user_row(row: &Row<'_>) -> rusqlite::Result<User> {
         full_name: row.get("full_name")?,
         email: value::word_or_none(row, "email", |text| EmailAddress::parse(text).ok())?,
         must_change_password: row.get("must_change")?,
+        second_factor: row.get("second_factor")?,
+        password_set_at: value::time_or_none(row, "password_set_at")?,
         domain: DomainId(value::id(row, "domain")?),
         role: match row.get("administrator")? {
             true => Role::Administrator,
@@ -91,6 +103,7 @@ fn user_row(row: &Row<'_>) -> rusqlite::Result<User> {
         theme: row.get("theme")?,
         time_zone: row.get("time_zone")?,
         suspended: row.get("suspended")?,
+        networks: value::json(row, "networks")?,
         departs_at: value::time_or_none(row, "departs_at")?,
         created_at: value::time(row, "created_at")?,
         generation: value::unsigned(row, "generation")?,
@@ -105,6 +118,7 @@ fn browser_row(row: &Row<'_>) -> rusqlite::Result<BrowserRow> {
         used_at: value::time(row, "used_at")?,
         ends_at: value::time(row, "ends_at")?,
         source: row.get("source")?,
+        agent: row.get("agent")?,
     })
 }
 
@@ -236,6 +250,15 @@ impl ReadTransaction<'_> {
             .optional()?)
     }
 
+    /// Hashes of passwords that a user had before, newest first.
+    pub(crate) fn past_passwords(&self, id: UserId) -> Result<Vec<String>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select password from password_past where user = ?1 order by at desc",
+        )?;
+        let rows = statement.query_map([id.0.as_bytes()], |row| row.get(0))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// When a session of each user last got a place; absent where none ever did.
     pub(crate) fn served(&self) -> Result<BTreeMap<UserId, Timestamp>, Failure> {
         let mut statement = self
@@ -273,7 +296,7 @@ impl ReadTransaction<'_> {
         let found = self
             .connection
             .prepare_cached(
-                "select id, user, created_at, used_at, ends_at, source
+                "select id, user, created_at, used_at, ends_at, source, agent
                  from browser_session
                  where hash = ?1",
             )?
@@ -290,7 +313,7 @@ impl ReadTransaction<'_> {
         let found = self
             .connection
             .prepare_cached(
-                "select id, user, created_at, used_at, ends_at, source
+                "select id, user, created_at, used_at, ends_at, source, agent
                  from browser_session
                  where id = ?1",
             )?
@@ -322,7 +345,7 @@ impl ReadTransaction<'_> {
     /// Sign-ins of one user, newest first.
     pub(crate) fn browsers(&self, user: UserId) -> Result<Vec<BrowserRow>, Failure> {
         let mut statement = self.connection.prepare_cached(
-            "select id, user, created_at, used_at, ends_at, source
+            "select id, user, created_at, used_at, ends_at, source, agent
              from browser_session
              where user = ?1
              order by created_at desc, id desc",
@@ -446,7 +469,8 @@ impl Rows<'_> {
             .prepare_cached(
                 "update user
                  set language = ?2, theme = ?3, time_zone = ?4, suspended = ?5,
-                     full_name = ?7, email = ?8, departs_at = ?9, generation = generation + 1
+                     full_name = ?7, email = ?8, departs_at = ?9, networks = ?10,
+                     generation = generation + 1
                  where id = ?1 and generation = ?6 and removed_at is null",
             )?
             .execute((
@@ -459,6 +483,7 @@ impl Rows<'_> {
                 &user.full_name,
                 user.email.as_ref().map(EmailAddress::as_str),
                 user.departs_at.map(Timestamp::as_millis),
+                value::text(&user.networks),
             ))?;
         Ok(written == 1)
     }
@@ -471,15 +496,58 @@ impl Rows<'_> {
         Ok(())
     }
 
-    pub(crate) fn put_password(&self, id: UserId, password: &str) -> Result<(), Failure> {
+    /// Sets a password, and keeps so many hashes of those before it.
+    pub(crate) fn put_password(
+        &self,
+        id: UserId,
+        password: &str,
+        kept: u32,
+    ) -> Result<(), Failure> {
+        let key = (id.0.as_bytes(), self.now.as_millis());
+        self.connection
+            .prepare_cached(
+                "insert or replace into password_past (user, at, password)
+                 select id, ?2, password from user where id = ?1",
+            )?
+            .execute(key)?;
+        self.connection
+            .prepare_cached(
+                "delete from password_past
+                 where user = ?1
+                 and at not in (
+                     select at
+                     from password_past
+                     where user = ?1
+                     order by at desc
+                     limit ?2
+                 )",
+            )?
+            .execute((id.0.as_bytes(), kept))?;
         self.connection
             .prepare_cached(
                 "update user
-                 set password = ?2, generation = generation + 1
+                 set password = ?3, password_set_at = ?2, generation = generation + 1
                  where id = ?1",
             )?
-            .execute((id.0.as_bytes(), password))?;
+            .execute((key.0, key.1, password))?;
         Ok(())
+    }
+
+    /// The user has to choose a password before anything else.
+    pub(crate) fn demand_password(&self, id: UserId) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("update user set must_change = 1 where id = ?1")?
+            .execute([id.0.as_bytes()])?;
+        Ok(())
+    }
+
+    /// Keeps the password that `old` is a hash of under another hash; false where it was changed meanwhile.
+    pub(crate) fn renew_password(&self, id: UserId, old: &str, new: &str) -> Result<bool, Failure> {
+        let kept = self
+            .connection
+            .prepare_cached("update user set password = ?3 where id = ?1 and password = ?2")?
+            .execute((id.0.as_bytes(), old, new))?;
+        Ok(kept == 1)
     }
 
     /// The user chose their password themselves.
@@ -493,7 +561,7 @@ impl Rows<'_> {
     /// Ends what proves that a user is who they are, and what they offered others: sign-ins, tokens, invitations.
     pub(crate) fn forget_proofs(&self, id: UserId) -> Result<(), Failure> {
         self.forget_browsers(id, None)?;
-        self.forget_tokens(id)?;
+        self.forget_tokens(id, None)?;
         self.forget_invitations_of(id)
     }
 
@@ -531,6 +599,10 @@ impl Rows<'_> {
     /// owned keeps its owner's name.
     pub(crate) fn remove_user(&self, id: UserId) -> Result<(), Failure> {
         self.forget_proofs(id)?;
+        self.forget_second_factor(id)?;
+        self.connection
+            .prepare_cached("delete from password_past where user = ?1")?
+            .execute([id.0.as_bytes()])?;
         self.forget_grants(id)?;
         self.forget_policy_use(rules::quota::PolicyLevel::User, Some(id.0))?;
         self.forget_allowances_of(id.0)?;
@@ -553,8 +625,8 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "insert into browser_session
-                     (id, hash, user, created_at, used_at, ends_at, source)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                     (id, hash, user, created_at, used_at, ends_at, source, agent)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             )?
             .execute((
                 browser.id.as_bytes(),
@@ -564,6 +636,7 @@ impl Rows<'_> {
                 browser.used_at.as_millis(),
                 browser.ends_at.as_millis(),
                 &browser.source,
+                &browser.agent,
             ))?;
         self.connection
             .prepare_cached(
@@ -584,6 +657,48 @@ impl Rows<'_> {
         Ok(())
     }
 
+    /// Makes room for one more sign-in of a user who has `most` or more: ends the oldest ones, or refuses. Sign-ins that
+    /// ended by rest do not count.
+    ///
+    /// Errors: `sign-in.too-many`.
+    pub(crate) fn make_room_for_browser(
+        &self,
+        user: UserId,
+        most: u32,
+        full: FullSignIns,
+    ) -> Result<(), Failure> {
+        let now = self.now.as_millis();
+        let unused_since = now - (IDLE_HOURS * 3_600_000) as i64;
+        let key = (user.0.as_bytes(), now, unused_since);
+        let open: u32 = self
+            .connection
+            .prepare_cached(
+                "select count(*)
+                 from browser_session
+                 where user = ?1 and ends_at > ?2 and used_at > ?3",
+            )?
+            .query_row(key, |row| row.get(0))?;
+        match full {
+            _ if open < most => Ok(()),
+            FullSignIns::Refuse => Err(refusals::sign_in_too_many(most).into()),
+            FullSignIns::EndOldest => {
+                self.connection
+                    .prepare_cached(
+                        "delete from browser_session
+                         where id in (
+                             select id
+                             from browser_session
+                             where user = ?1 and ends_at > ?2 and used_at > ?3
+                             order by created_at, id
+                             limit ?4
+                         )",
+                    )?
+                    .execute((key.0, key.1, key.2, open + 1 - most))?;
+                Ok(())
+            }
+        }
+    }
+
     pub(crate) fn touch_browser(&self, id: Uuid) -> Result<(), Failure> {
         self.connection
             .prepare_cached("update browser_session set used_at = ?2 where id = ?1")?
@@ -591,13 +706,15 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Ends one sign-in of a user; false where there was none.
-    pub(crate) fn forget_browser(&self, id: Uuid, user: UserId) -> Result<bool, Failure> {
-        let gone = self
+    /// Ends one sign-in of a user, and gives the address that it came from; None where there was none.
+    pub(crate) fn forget_browser(&self, id: Uuid, user: UserId) -> Result<Option<String>, Failure> {
+        Ok(self
             .connection
-            .prepare_cached("delete from browser_session where id = ?1 and user = ?2")?
-            .execute((id.as_bytes(), user.0.as_bytes()))?;
-        Ok(gone == 1)
+            .prepare_cached(
+                "delete from browser_session where id = ?1 and user = ?2 returning source",
+            )?
+            .query_row((id.as_bytes(), user.0.as_bytes()), |row| row.get(0))
+            .optional()?)
     }
 
     /// Ends every sign-in of a user but one.
@@ -657,11 +774,11 @@ impl Rows<'_> {
         Ok(gone == 1)
     }
 
-    /// Revokes all tokens of a user.
-    pub(crate) fn forget_tokens(&self, user: UserId) -> Result<(), Failure> {
+    /// Revokes every token of a user but one.
+    pub(crate) fn forget_tokens(&self, user: UserId, but: Option<TokenId>) -> Result<(), Failure> {
         self.connection
-            .prepare_cached("delete from token where user = ?1")?
-            .execute([user.0.as_bytes()])?;
+            .prepare_cached("delete from token where user = ?1 and (?2 is null or id <> ?2)")?
+            .execute((user.0.as_bytes(), but.map(|id| id.0.into_bytes())))?;
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! The real binary as a client of the box: what it prints, what it returns, what it says about
 //! mistakes. The server answers over a socket, the machine is a fake.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -14,9 +15,9 @@ struct Said {
     err: String,
 }
 
-/// Runs `fardel` with the words of `line` (single quotes keep blanks together), away from any settings
+/// `fardel` with the words of `line` (single quotes keep blanks together), away from any settings
 /// and sign-in of whoever runs the tests.
-fn fardel(folder: &Path, line: &str, more: &[(&str, &str)]) -> Said {
+fn command(folder: &Path, line: &str, more: &[(&str, &str)]) -> Command {
     let mut words = Vec::new();
     for (at, part) in line.split('\'').enumerate() {
         if at % 2 == 1 {
@@ -39,7 +40,14 @@ fn fardel(folder: &Path, line: &str, more: &[(&str, &str)]) -> Said {
     if more.iter().any(|(name, _)| *name == "ELSEWHERE") {
         command.env_remove("FARDEL_RUN");
     }
-    let output = command.output().expect("the binary of this build starts");
+    command
+}
+
+/// Runs it to its end.
+fn fardel(folder: &Path, line: &str, more: &[(&str, &str)]) -> Said {
+    let output = command(folder, line, more)
+        .output()
+        .expect("the binary of this build starts");
     Said {
         code: output.status.code().unwrap_or(-1),
         out: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -267,6 +275,46 @@ async fn sign_in_is_remembered_and_forgotten() {
     assert!(!file.exists());
     let wrong = format!("login http://{address} --name mina --password-file /dev/null");
     assert_eq!(say_with(&the_box, &wrong, &elsewhere).await.code, 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_on_standard_input_leaves_the_first_code_of_a_second_factor_there() {
+    let the_box = TheBox::open().await;
+    let (address, _) = the_box.serve().await;
+    let secret = the_box.folder.path().join("password");
+    std::fs::write(&secret, format!("{PASSWORD}\n")).expect("written");
+    let login = format!(
+        "login http://{address} --name mina --password-file {}",
+        secret.display()
+    );
+    let signed_in = say_with(&the_box, &login, &[("ELSEWHERE", "1")]).await;
+    assert_eq!(signed_in.code, 0, "{}", signed_in.err);
+    let folder = the_box.folder.path().to_owned();
+    let (key, answer) = tokio::task::spawn_blocking(move || {
+        let line = "me second-factor on --password-stdin";
+        let mut on = command(&folder, line, &[("ELSEWHERE", "1")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary of this build starts");
+        let mut input = on.stdin.take().expect("a pipe");
+        let mut told = BufReader::new(on.stderr.take().expect("a pipe"));
+        writeln!(input, "{PASSWORD}").expect("written");
+        // The key comes while the input is open: whoever reads it then knows the code.
+        let mut key = String::new();
+        while !key.contains("otpauth://") && told.read_line(&mut key).expect("text") > 0 {}
+        writeln!(input, "no code").expect("written");
+        drop(input);
+        let mut answer = String::new();
+        told.read_to_string(&mut answer).expect("text");
+        on.wait().expect("it ends");
+        (key, answer)
+    })
+    .await
+    .expect("the thread ends");
+    assert!(key.contains("otpauth://totp/"), "{key}");
+    assert!(answer.contains("second-factor.wrong"), "{answer}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

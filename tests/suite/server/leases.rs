@@ -284,7 +284,7 @@ async fn pages_and_journals_of_a_browser_end_when_it_signs_out() {
         open.push((path, Open::of(&pages, page(path)).await));
     }
     // Another browser of the same person goes on: a changed password ends all but the one that changed it.
-    let here = std::net::Ipv4Addr::LOCALHOST.into();
+    let here: std::net::IpAddr = std::net::Ipv4Addr::LOCALHOST.into();
     let second = server::access::sign_in(&the_box.server, "ada", PASSWORD, here)
         .await
         .expect("the password is right");

@@ -228,6 +228,12 @@ async fn every_post_that_acts_does_so_once_a_key() {
     let tokens = the_box.get(&the_box.mina, "/api/v1/me/tokens").await.json();
     let named = tokens["items"].as_array().expect("a list").iter();
     assert_eq!(named.filter(|token| token["name"] == "night").count(), 1);
+    // So is the key of a second factor.
+    let proof = json!({"password": super::the_box::PASSWORD}).to_string();
+    let first = post("f", "/api/v1/me/second-factor", &proof).await;
+    assert_eq!(first.status, 200, "{}", first.json());
+    let again = post("f", "/api/v1/me/second-factor", &proof).await;
+    assert_eq!(again.short(), "409 idempotency.secret-shown");
     // Repeated in vain it would say that the old password is wrong.
     let change = json!({"old": super::the_box::PASSWORD, "new": "another-good-one-9"}).to_string();
     for _ in 0..2 {

@@ -31,6 +31,7 @@ fn filled(route: &DocumentedRoute, things: &Things<'_>) -> String {
         .replace("/projects/{id}", &format!("/projects/{project}"))
         .replace("/domains/{id}", "/domains/default")
         .replace("{user}", user)
+        .replace("{sign_in}", "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")
         .replace("{invitation}", "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")
         .replace("/users/{id}", &format!("/users/{user}"))
         .replace("/tokens/{id}", "/tokens/no-such-token")
@@ -54,6 +55,8 @@ fn body(route: &DocumentedRoute) -> String {
         Some("PasswordChange") => {
             json!({"old": "wrong-password-1", "new": "another-good-one-9"}).to_string()
         }
+        Some("SecondFactorProof") => json!({"password": "wrong-password-1"}).to_string(),
+        Some("SecondFactorConfirmation") => json!({"ticket": "x", "code": "000000"}).to_string(),
         Some("SignInRequest") => json!({"name": "ada", "password": "wrong-password-1"}).to_string(),
         Some("SetupRequest") => json!({"code": "wrong", "name": "x", "password": "y"}).to_string(),
         Some("ImportRequest") => {

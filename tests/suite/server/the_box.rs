@@ -166,7 +166,7 @@ impl TheBox {
         }
         tokio::spawn(machine.run(node_end, now));
 
-        let here = std::net::Ipv4Addr::LOCALHOST.into();
+        let here: std::net::IpAddr = std::net::Ipv4Addr::LOCALHOST.into();
         let link = access::setup_link(&server).expect("nobody has set it up");
         let code = link.rsplit(['=', '/']).next().expect("a code").to_owned();
         let signed_in = access::set_up(&server, &code, "ada", PASSWORD, here)
@@ -222,7 +222,7 @@ impl TheBox {
         scopes: &[Permission],
         expires_at: Option<Timestamp>,
     ) -> As {
-        let here = std::net::Ipv4Addr::LOCALHOST.into();
+        let here: std::net::IpAddr = std::net::Ipv4Addr::LOCALHOST.into();
         let signed_in = access::sign_in(&self.server, name, PASSWORD, here)
             .await
             .expect("the password is right");

@@ -436,6 +436,50 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["me set --language ko"],
     ),
     ("POST /me/password", &["changePassword"], &["me passwd"]),
+    ("GET /me", &["listSignIns"], &["sign-in ls"]),
+    (
+        "POST /me/sign-ins/{sign_in}/end",
+        &["endSignIn"],
+        &["sign-in rm x"],
+    ),
+    (
+        "GET /users/{id}",
+        &["listUserSignIns"],
+        &["sign-in ls --of x"],
+    ),
+    (
+        "POST /users/{id}/sign-ins/{sign_in}/end",
+        &["endUserSignIn"],
+        &["sign-in rm x --of y"],
+    ),
+    (
+        "GET /me/second-factor",
+        &["getSecondFactor"],
+        &["me second-factor get"],
+    ),
+    (
+        "POST /me/second-factor",
+        &[
+            "beginSecondFactor",
+            "removeSecondFactor",
+            "renewRecoveryCodes",
+        ],
+        &[
+            "me second-factor off",
+            "me second-factor recovery-codes --code 123456",
+        ],
+    ),
+    (
+        "POST /me/second-factor/confirm",
+        &["confirmSecondFactor"],
+        &["me second-factor on"],
+    ),
+    (
+        "GET /users/{id}/second-factor",
+        &["resetSecondFactor"],
+        &["user second-factor reset x"],
+    ),
+    ("POST /login/code", &["signIn"], &["login --code 123456"]),
     ("GET /me", &["listTokens"], &["token ls"]),
     ("POST /me/tokens", &["createToken"], &["token create x"]),
     (
@@ -594,6 +638,8 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages.rs"),
         include_str!("../../../src/doors/pages/events.rs"),
         include_str!("../../../src/doors/pages/me.rs"),
+        include_str!("../../../src/doors/pages/second_factor.rs"),
+        include_str!("../../../src/doors/pages/sign_ins.rs"),
         include_str!("../../../src/doors/pages/images.rs"),
         include_str!("../../../src/doors/pages/queue.rs"),
         include_str!("../../../src/doors/pages/projects.rs"),

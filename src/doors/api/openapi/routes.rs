@@ -598,7 +598,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/users/{id}",
         operation: "changeUser",
         tag: "users",
-        summary: "Change a user's role, full name or e-mail address (needs If-Match)",
+        summary: "Change a user's role, full name, e-mail address or networks (needs If-Match)",
         needs: USERS_WRITE,
         body: Some("UserPatch"),
         answer: SuccessReply::Schema("User"),
@@ -610,11 +610,44 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/users/{id}/password",
         operation: "setPassword",
         tag: "users",
-        summary: "Set a user's password; ends their sign-ins and revokes their tokens",
+        summary: "Set another user's password; ends their sign-ins and revokes their tokens",
         needs: USERS_WRITE,
         body: Some("NewPassword"),
         answer: SuccessReply::Schema("User"),
-        refusals: &[400, 404, 422],
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/users/{id}/sign-ins",
+        operation: "listUserSignIns",
+        tag: "users",
+        summary: "List the browsers that a user is signed in with",
+        needs: USERS_READ,
+        answer: SuccessReply::Schema("SignInPage"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/users/{id}/sign-ins/{sign_in}",
+        operation: "endUserSignIn",
+        tag: "users",
+        summary: "Sign one browser of a user out",
+        needs: USERS_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/users/{id}/second-factor",
+        operation: "resetSecondFactor",
+        tag: "users",
+        summary: "Take away the second factor of a user who lost it; ends their sign-ins and tokens",
+        needs: USERS_WRITE,
+        answer: SuccessReply::Schema("User"),
+        refusals: &[404, 409],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1305,6 +1338,85 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/me/sign-ins",
+        operation: "listSignIns",
+        tag: "users",
+        summary: "List the browsers that you are signed in with",
+        needs: ME,
+        answer: SuccessReply::Schema("SignInPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/me/sign-ins/{sign_in}",
+        operation: "endSignIn",
+        tag: "users",
+        summary: "Sign one of your browsers out",
+        needs: ME,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/me/second-factor",
+        operation: "getSecondFactor",
+        tag: "users",
+        summary: "Show whether you have a second factor",
+        needs: ME,
+        answer: SuccessReply::Schema("SecondFactor"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/me/second-factor",
+        operation: "beginSecondFactor",
+        tag: "users",
+        summary: "Draw a second factor; nothing changes until it is confirmed",
+        needs: ME,
+        body: Some("SecondFactorProof"),
+        answer: SuccessReply::Schema("SecondFactorOffer"),
+        refusals: &[400, 409, 422, 429],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/me/second-factor/confirm",
+        operation: "confirmSecondFactor",
+        tag: "users",
+        summary: "Confirm a second factor by its first code; gives recovery codes once",
+        needs: ME,
+        body: Some("SecondFactorConfirmation"),
+        answer: SuccessReply::Schema("RecoveryCodes"),
+        refusals: &[400, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/me/second-factor/remove",
+        operation: "removeSecondFactor",
+        tag: "users",
+        summary: "Turn your second factor off",
+        needs: ME,
+        body: Some("SecondFactorProof"),
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[400, 409, 422, 429],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/me/second-factor/recovery-codes",
+        operation: "renewRecoveryCodes",
+        tag: "users",
+        summary: "Make new recovery codes; the old ones are void",
+        needs: ME,
+        body: Some("SecondFactorProof"),
+        answer: SuccessReply::Schema("RecoveryCodes"),
+        refusals: &[400, 409, 422, 429],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/me/tokens",
         operation: "listTokens",
         tag: "users",
@@ -1368,7 +1480,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         body: Some("SignInRequest"),
         status: 201,
         answer: SuccessReply::Schema("SignedIn"),
-        refusals: &[400, 401, 409, 422, 429],
+        refusals: &[400, 401, 403, 409, 422, 429],
         ..ROUTE
     },
     DocumentedRoute {

@@ -137,6 +137,12 @@ const SUMMARIES: &[(&str, &str)] = &[
         "setPassword",
         "사용자의 비밀번호를 정합니다. 로그인은 끝나고 토큰은 폐기됩니다",
     ),
+    ("listUserSignIns", "사용자가 로그인한 브라우저 목록"),
+    ("endUserSignIn", "사용자의 브라우저 하나를 로그아웃합니다"),
+    (
+        "resetSecondFactor",
+        "기기를 잃어버린 사용자의 2단계 인증을 초기화하고 로그인과 토큰을 모두 끝냅니다",
+    ),
     ("suspendUser", "사용자를 정지하거나 정지를 풉니다"),
     (
         "departUser",
@@ -192,6 +198,22 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("getMe", "호출한 사용자"),
     ("changeMe", "언어, 테마, 시간대를 정합니다"),
     ("changePassword", "내 비밀번호를 바꿉니다"),
+    ("listSignIns", "로그인한 자신의 브라우저 목록"),
+    ("endSignIn", "자신의 브라우저 하나를 로그아웃합니다"),
+    ("getSecondFactor", "자신의 2단계 인증을 보여 줍니다"),
+    (
+        "beginSecondFactor",
+        "2단계 인증의 키를 새로 만듭니다. 확인하기 전에는 바뀌는 것이 없습니다",
+    ),
+    (
+        "confirmSecondFactor",
+        "첫 코드로 2단계 인증을 확인합니다. 복구 코드를 한 번만 보여 줍니다",
+    ),
+    ("removeSecondFactor", "자신의 2단계 인증을 해제합니다"),
+    (
+        "renewRecoveryCodes",
+        "복구 코드를 새로 만듭니다. 이전 것은 쓸 수 없게 됩니다",
+    ),
     ("listTokens", "내 토큰 목록"),
     (
         "createToken",

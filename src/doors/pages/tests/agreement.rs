@@ -66,6 +66,8 @@ fn caller(user: UserId, name: &str) -> Caller {
         time_zone: String::new(),
         via: Via::LocalRoot,
         must_change_password: false,
+        second_factor_due: None,
+        source: None,
         request: String::new(),
     }
 }

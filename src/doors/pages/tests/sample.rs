@@ -21,7 +21,7 @@ use super::super::hues;
 use super::super::images::{ImageDetailPage, ImageUse, ImagesPage, ImportRow};
 use super::super::launch::{self, LaunchFields, LaunchPage, NamedSize, SizePicker, Slider};
 use super::super::layout::{Nav, PageLayout, SignedInUser, Theme};
-use super::super::login::LoginPage;
+use super::super::login::{LoginCodePage, LoginPage};
 use super::super::me::{MePage, OwnActRow, OwnTokenRow};
 use super::super::overview::{
     self, Attention, Figure, FloorPlanRow, Legend, NodeRow, OverviewEvent, OverviewPage,
@@ -31,11 +31,13 @@ use super::super::presenter::{SessionEnd, TimelineStep, Wait};
 use super::super::problem::{BareProblemPage, ProblemPage};
 use super::super::queue::{self, PlanRow, QueuePage};
 use super::super::rosters;
+use super::super::second_factor::{OfferedKey, SecondFactorPage};
 use super::super::self_tests::{self, SelfTestPage};
 use super::super::session::{SessionDetailPage, SessionTab, Strip, Verbs};
 use super::super::sessions::SessionsPage;
 use super::super::settings;
 use super::super::setup::SetupPage;
+use super::super::sign_ins::SignInRow;
 use super::super::system::{self, SystemPage};
 use super::super::table::{
     self, DataTable, EmptyTable, FilterBar, FilterExample, FilterPicker, RowAction, RowMark,
@@ -144,6 +146,10 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         ("wizard-environment", wizard_page(t, 2).render()),
         ("wizard-test", wizard_page(t, 3).render()),
         ("wizard-report", wizard_page(t, 4).render()),
+        ("second-factor", factor_page(t, 0).render()),
+        ("second-factor-key", factor_page(t, 1).render()),
+        ("second-factor-codes", factor_page(t, 2).render()),
+        ("second-factor-on", factor_page(t, 3).render()),
         ("problem", problem(t).render()),
     ];
     let bare = |refused| LoginPage {
@@ -156,6 +162,18 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
     };
     all.push(("login", bare(false).render()));
     all.push(("login-refused", bare(true).render()));
+    all.push((
+        "login-code",
+        LoginCodePage {
+            t,
+            f: stranger(t),
+            ticket: "AZp".into(),
+            next: "/".into(),
+            alert: None,
+            refused: false,
+        }
+        .render(),
+    ));
     all.push(("setup", setup(t, false).render()));
     all.push(("setup-closed", setup(t, true).render()));
     let f = stranger(t);
@@ -1567,6 +1585,8 @@ fn me(t: Text) -> MePage {
         user: "mina.park".into(),
         shortest: 10,
         password_first: false,
+        second_factor: true,
+        sign_ins: signed_in(t),
         limits: vec![(t.policies_gpu(), t.common_of_two("0.5", "2"))],
         acts: vec![OwnActRow {
             when: "2026-11-27 09:41:12".into(),
@@ -1605,6 +1625,32 @@ fn me(t: Text) -> MePage {
         ],
         zone_note: t.me_zone_note("23:05"),
         keys: true,
+    }
+}
+
+/// Off, with a key that waits for its first code, with new recovery codes, on.
+fn factor_page(t: Text, stage: u8) -> SecondFactorPage {
+    SecondFactorPage {
+        t,
+        f: layout(t, Nav::Me, false),
+        alert: None,
+        user: "mina.park".into(),
+        enabled: stage > 1,
+        required: false,
+        since: "21 Nov 14:02".into(),
+        left: "9".into(),
+        offer: (stage == 1).then(|| OfferedKey {
+            key: "GEZD GNBV GY3T QOJQ GEZD GNBV GY3T QOJQ".into(),
+            picture: super::super::qr::picture(
+                "otpauth://totp/fardel:mina?secret=GEZDGNBVGY3TQOJQ",
+            ),
+            ticket: "AZp".into(),
+            until: "14:17".into(),
+        }),
+        codes: match stage {
+            2 => vec!["ABCD-EFGH-JKLM-NPQR".into(); 10],
+            _ => Vec::new(),
+        },
     }
 }
 
@@ -1887,6 +1933,7 @@ fn user_page(t: Text) -> user::UserPage {
         state: ("ok", t.users_active()),
         suspended: false,
         may_change: true,
+        password_href: "/users/0199f0a3-6c1e-7d40/password".into(),
         facts: vec![(t.users_role(), t.me_role_user().into())],
         limits: vec![(t.users_limit_gpus(), t.gpu_no_limit().into())],
         live: vec![user::UserSessionRow {
@@ -1900,16 +1947,28 @@ fn user_page(t: Text) -> user::UserPage {
         more: 4,
         sessions_href: "/sessions?q=owner%3Amina".into(),
         events_href: "/events?q=user%3Amina".into(),
-        sign_ins: vec![user::SignInRow {
-            source: "10.1.4.20".into(),
-            since: "21 Nov 14:02".into(),
-            used: t.common_ago("3 min"),
-            own: true,
-        }],
+        networks: "10.1.0.0/16".into(),
+        generation: "3".into(),
+        sign_ins: signed_in(t),
         view: charted(t),
         ranges: history::ranges(t, "user:mina", Default::default()),
         csv: "/history/export?of=user%3Amina".into(),
     }
+}
+
+fn signed_in(t: Text) -> Vec<SignInRow> {
+    let row = |own: bool| SignInRow {
+        source: "10.1.4.20".into(),
+        browser: "Firefox, Windows".into(),
+        since: "21 Nov 14:02".into(),
+        used: t.common_ago("3 min"),
+        own,
+        end: match own {
+            true => String::new(),
+            false => "/me/sign-ins/x/end".into(),
+        },
+    };
+    vec![row(true), row(false)]
 }
 
 fn settings_page(t: Text) -> settings::SettingsPage {

@@ -14,6 +14,7 @@ use base::settings::{Settings, SettingsLayer};
 use http_body_util::BodyExt as _;
 use rules::names::ContainerName;
 use rules::refusal::Refusal;
+use rules::units::Timestamp;
 use server::Server;
 use tower::ServiceExt as _;
 
@@ -66,15 +67,20 @@ pub(super) struct PageAnswer {
 
 impl PagesFixture {
     pub(super) fn open() -> PagesFixture {
+        Self::with(SettingsLayer::default(), Clock::system())
+    }
+
+    /// With other settings than those that ship, and a clock.
+    fn with(layer: SettingsLayer, clock: Clock) -> PagesFixture {
         let folder = tempfile::tempdir().expect("a folder");
         let layer = SettingsLayer {
             data: Some(folder.path().join("data")),
             run: Some(folder.path().join("run")),
             tls: Some("on".into()),
-            ..SettingsLayer::default()
+            ..layer
         };
         let settings = Settings::read(layer, |_| None).expect("settings");
-        let server = Server::in_memory(settings, Clock::system()).expect("a server in memory");
+        let server = Server::in_memory(settings, clock).expect("a server in memory");
         let router = super::super::router(
             server.clone(),
             Arc::new(NoNode),
@@ -257,6 +263,100 @@ async fn strangers_are_led_to_the_door() {
         house.get("fardel=nonsense", "/me").await.status,
         StatusCode::SEE_OTHER
     );
+}
+
+#[tokio::test]
+async fn who_owes_a_password_and_a_second_factor_comes_to_one_form_after_the_other() {
+    let layer = SettingsLayer {
+        second_factor: Some("required".into()),
+        password_days: Some(10),
+        ..SettingsLayer::default()
+    };
+    let clock = Clock::set_by_hand(Timestamp::from_millis(1_800_000_000_000));
+    let house = PagesFixture::with(layer, clock);
+    let cookie = house.set_up().await;
+    assert_eq!(house.get(&cookie, "/me").await.status, StatusCode::OK);
+    // Written after what the first look noted in the background.
+    house
+        .post(&cookie, "/preferences", &[("theme", "dark")])
+        .await;
+    let clock = house.server.clock();
+    clock.set(clock.now().plus_seconds(10 * 86_400));
+    let form = [("name", "mina"), ("password", PASSWORD)];
+    let cookie = house.post("", "/login", &form).await.cookie;
+    let cookie = cookie.split(';').next().unwrap_or_default();
+    for path in ["/", "/me/second-factor"] {
+        assert_eq!(house.get(cookie, path).await.location, "/me", "{path}");
+    }
+    assert_eq!(house.get(cookie, "/me").await.status, StatusCode::OK);
+    let other = "another long walk 8";
+    let form = [("old", PASSWORD), ("new", other), ("again", other)];
+    let changed = house.post(cookie, "/me/password", &form).await;
+    assert_eq!(changed.location, "/me?notice=password");
+    let led = house.get(cookie, "/me").await;
+    assert_eq!(led.location, "/me/second-factor");
+    let form = house.get(cookie, "/me/second-factor").await;
+    assert_eq!(form.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn the_form_of_a_second_factor_does_what_it_says_and_nothing_by_mistake() {
+    let layer = SettingsLayer {
+        second_factor: Some("required".into()),
+        ..SettingsLayer::default()
+    };
+    let house = PagesFixture::with(layer, Clock::system());
+    let cookie = house.set_up().await;
+    let path = "/me/second-factor";
+    for word in ["", "on"] {
+        let form = [("do", word), ("password", PASSWORD)];
+        let answer = house.post(&cookie, path, &form).await;
+        assert_eq!(answer.status, StatusCode::NOT_FOUND, "{word}");
+        assert!(!answer.body.contains("name=\"ticket\""), "{word}");
+    }
+    let form = [("do", "replace"), ("password", PASSWORD)];
+    let offered = house.post(&cookie, path, &form).await;
+    assert!(offered.body.contains("name=\"ticket\""), "{}", offered.body);
+    // One's own is not reset, and the question is not asked.
+    let own = house.get(&cookie, "/users/mina/second-factor").await;
+    assert_eq!(own.status, StatusCode::CONFLICT);
+}
+
+#[tokio::test]
+async fn an_old_form_of_a_user_widens_no_networks() {
+    let house = PagesFixture::open();
+    let cookie = house.set_up().await;
+    let form = [
+        ("name", "jae"),
+        ("role", "user"),
+        ("password", PASSWORD),
+        ("again", PASSWORD),
+    ];
+    let made = house.post(&cookie, "/users/new", &form).await;
+    assert_eq!(made.status, StatusCode::SEE_OTHER, "{}", made.body);
+    let page = house.get(&cookie, "/users/jae").await.body;
+    let (_, rest) = page
+        .split_once("name=\"generation\" value=\"")
+        .expect("a version");
+    let seen = rest.split('"').next().unwrap_or_default();
+    let path = "/users/jae/profile";
+    let form = [("generation", seen), ("networks", "10.1.0.0/16")];
+    let limited = house.post(&cookie, path, &form).await;
+    assert_eq!(limited.status, StatusCode::SEE_OTHER, "{}", limited.body);
+    let form = [("generation", seen), ("full_name", "Jae"), ("networks", "")];
+    let stale = house.post(&cookie, path, &form).await;
+    assert_eq!(stale.status, StatusCode::PRECONDITION_FAILED);
+    assert!(
+        stale.body.contains("value=\"10.1.0.0/16\""),
+        "{}",
+        stale.body
+    );
+    // A form from before there were networks.
+    let form = [("full_name", "Jae"), ("email", "jae@lab.example")];
+    let older = house.post(&cookie, path, &form).await;
+    assert_eq!(older.status, StatusCode::SEE_OTHER, "{}", older.body);
+    let page = house.get(&cookie, "/users/jae").await.body;
+    assert!(page.contains("value=\"10.1.0.0/16\"") && page.contains("jae@lab.example"));
 }
 
 #[tokio::test]

@@ -229,7 +229,10 @@ async fn a_row_says_who_acted_by_what_and_from_where() {
     let server = &site.server;
     let cookie = sign_in(server, "chief", GOOD, HERE).await.unwrap().cookie;
     access::as_request(HERE, "request-1", async {
-        let caller = access::by_cookie(server, &cookie).await.unwrap().unwrap();
+        let caller = access::by_cookie(server, &cookie, HERE)
+            .await
+            .unwrap()
+            .unwrap();
         let body = serde_json::json!({"text": "Cells divide.", "domain": "biology"});
         let body: NewAnnouncementBody = serde_json::from_value(body).unwrap();
         announcements::create(server, &caller, body, None)
@@ -307,13 +310,13 @@ async fn an_action_that_forgets_its_act_has_a_row_all_the_same() {
         let changed = server
             .catalog()
             .write(Lane::Requests, "a planted action", move |rows| {
-                rows.put_password(mina, "!")
+                rows.put_password(mina, "!", 0)
             });
         changed.await.unwrap();
         let undone: Result<(), Failure> = server
             .catalog()
             .write(Lane::Requests, "a refused action", move |rows| {
-                rows.put_password(mina, "?")?;
+                rows.put_password(mina, "?", 0)?;
                 Err(refusals::sign_in_wrong().into())
             })
             .await;
@@ -363,4 +366,22 @@ async fn failed_sign_ins_are_rows_of_the_account_and_no_name_that_was_typed_is_k
             .iter()
             .all(|act| act.actor != "mina")
     );
+}
+
+#[tokio::test]
+async fn a_sign_in_that_an_administrator_ends_is_one_act() {
+    let site = Site::open().await;
+    let (server, boss) = (&site.server, site.caller("boss"));
+    let open = users::sign_ins_of(server, boss, "lee").await.unwrap();
+    let before = site.all("boss").await.len();
+    users::end_sign_in_of(server, boss, "lee", open[0].id)
+        .await
+        .unwrap();
+    let all = site.all("boss").await;
+    assert_eq!(all.len(), before + 1);
+    assert_eq!(
+        (all[0].act.as_str(), all[0].actor.as_str()),
+        ("sign-in.ended", "boss")
+    );
+    assert_eq!(all[0].after, open[0].id.to_string());
 }

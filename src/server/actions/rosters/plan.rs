@@ -16,7 +16,7 @@ use rules::users::User;
 
 use super::read::{Column, RosterLine};
 use crate::Failure;
-use crate::access::password;
+use crate::access::password::{self, PasswordRules};
 use crate::actions::tenancy::find_project;
 use crate::catalog::ReadTransaction;
 
@@ -69,7 +69,7 @@ pub(super) fn plan(
     lines: &[RosterLine],
     project: Option<&str>,
     zone: &str,
-    now: Timestamp,
+    (now, passwords): (Timestamp, PasswordRules),
 ) -> Result<Vec<PlannedRow>, Failure> {
     let mut planner = Planner {
         view,
@@ -77,6 +77,7 @@ pub(super) fn plan(
         usual: project.unwrap_or_default(),
         zone,
         now,
+        passwords,
         projects: BTreeMap::new(),
         names: BTreeSet::new(),
         addresses: BTreeSet::new(),
@@ -140,6 +141,7 @@ struct Planner<'a> {
     usual: &'a str,
     zone: &'a str,
     now: Timestamp,
+    passwords: PasswordRules,
     projects: BTreeMap<String, Result<Project, Refusal>>,
     /// Of the rows before.
     names: BTreeSet<String>,
@@ -408,7 +410,7 @@ impl Planner<'_> {
             "" => None,
             text => {
                 let password = SecretText::from(text.to_owned());
-                let checked = password::check_new(&password, name.as_str(), "");
+                let checked = password::check_new(self.passwords, &password, name.as_str(), "");
                 told(checked, Column::Password, faults);
                 Some(password)
             }

@@ -63,6 +63,8 @@ fn user(server: &Server, name: &str, role: Role) -> Caller {
         time_zone: String::new(),
         via: Via::LocalRoot,
         must_change_password: false,
+        second_factor_due: None,
+        source: None,
         request: String::new(),
     }
 }

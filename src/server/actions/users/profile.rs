@@ -6,14 +6,14 @@ use rules::units::GpuShare;
 
 use super::*;
 use crate::actions::sessions;
-use crate::catalog::users::BrowserRow;
+use crate::catalog::users::{BrowserRow, IDLE_HOURS};
 
 /// What is known of one user.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UserProfile {
     pub user: User,
     /// Browsers that are signed in now, newest first.
-    pub sign_ins: Vec<SignIn>,
+    pub sign_ins: Vec<SignInView>,
     /// Access tokens that have not ended.
     pub tokens: usize,
     /// When one of them was last used.
@@ -45,11 +45,7 @@ pub async fn profile(server: &Server, caller: &Caller, who: &str) -> Result<User
         let browsers = view.browsers(user.id)?;
         let (last, own) = (last(view, &user)?, user.id == caller.subject.user);
         Ok(UserProfile {
-            sign_ins: browsers
-                .into_iter()
-                .filter(|row| row.ends_at > now)
-                .map(|row| sign_in(row, caller))
-                .collect(),
+            sign_ins: open_sign_ins(browsers, caller, now),
             tokens: open.count(),
             token_used_at: tokens.iter().filter_map(|token| token.used_at).max(),
             gpus,
@@ -70,9 +66,22 @@ fn last(view: &ReadTransaction<'_>, user: &User) -> Result<Option<Refusal>, Fail
     }
 }
 
+/// Those that have not ended.
+pub(super) fn open_sign_ins(
+    rows: Vec<BrowserRow>,
+    caller: &Caller,
+    now: Timestamp,
+) -> Vec<SignInView> {
+    let idle = |row: &BrowserRow| row.used_at.plus_seconds(IDLE_HOURS * 3600) <= now;
+    rows.into_iter()
+        .filter(|row| row.ends_at > now && !idle(row))
+        .map(|row| sign_in(row, caller))
+        .collect()
+}
+
 /// A signed-in browser; `caller`'s own is marked.
-pub(super) fn sign_in(row: BrowserRow, caller: &Caller) -> SignIn {
-    SignIn {
+fn sign_in(row: BrowserRow, caller: &Caller) -> SignInView {
+    SignInView {
         current: match caller.via {
             Via::Browser { session } => session.0 == row.id,
             Via::Token { .. } | Via::LocalRoot => false,
@@ -82,5 +91,63 @@ pub(super) fn sign_in(row: BrowserRow, caller: &Caller) -> SignIn {
         used_at: row.used_at,
         ends_at: row.ends_at,
         source: row.source,
+        browser: browser(&row.agent),
+    }
+}
+
+/// `Firefox, Windows`: what a browser's own long name says in two words; empty where it says neither.
+fn browser(agent: &str) -> String {
+    // Each of them calls itself by the names behind it too.
+    let programs = [
+        ("Edg", "Edge"),
+        ("OPR/", "Opera"),
+        ("SamsungBrowser/", "Samsung Internet"),
+        ("Whale/", "Whale"),
+        ("Firefox/", "Firefox"),
+        ("FxiOS/", "Firefox"),
+        ("Chrome/", "Chrome"),
+        ("CriOS/", "Chrome"),
+        ("Safari/", "Safari"),
+    ];
+    let systems = [
+        ("Android", "Android"),
+        ("iPhone", "iOS"),
+        ("iPad", "iOS"),
+        ("Windows", "Windows"),
+        ("Mac OS X", "macOS"),
+        ("CrOS", "ChromeOS"),
+        ("Linux", "Linux"),
+    ];
+    let named = |known: &[(&str, &'static str)]| {
+        let mut known = known.iter();
+        known
+            .find(|(part, _)| agent.contains(part))
+            .map(|(_, name)| *name)
+    };
+    let words: Vec<&str> = [named(&programs), named(&systems)]
+        .into_iter()
+        .flatten()
+        .collect();
+    words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn browsers_are_called_by_two_words() {
+        let firefox =
+            "Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:145.0) Gecko/20100101 Firefox/145.0";
+        let edge = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36 Edg/142.0";
+        let phone = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Version/18.0 Mobile/15E148 Safari/604.1";
+        for (agent, words) in [
+            (firefox, "Firefox, Windows"),
+            (edge, "Edge, Linux"),
+            (phone, "Safari, iOS"),
+            ("<script>", ""),
+        ] {
+            assert_eq!(browser(agent), words);
+        }
     }
 }

@@ -129,7 +129,7 @@ async fn suspension_and_removal_end_every_way_in() {
     let (_, secret) = tokens::create(&server, &mina, "robot", &["me".into()], None)
         .await
         .unwrap();
-    let known = async || by_cookie(&server, &cookie).await.unwrap().is_some();
+    let known = async || by_cookie(&server, &cookie, HERE).await.unwrap().is_some();
     assert!(known().await);
     suspend(&server, &boss, "mina", true, None).await.unwrap();
     assert!(!known().await);
@@ -180,7 +180,12 @@ async fn a_new_password_ends_other_sign_ins_and_lifts_a_lock() {
     change_password(&server, &mina, GOOD, "another good phrase")
         .await
         .unwrap();
-    assert!(by_cookie(&server, &other.cookie).await.unwrap().is_none());
+    assert!(
+        by_cookie(&server, &other.cookie, HERE)
+            .await
+            .unwrap()
+            .is_none()
+    );
     let left = sign_ins(&server, &mina).await.unwrap();
     assert_eq!((left.len(), left[0].current), (1, true));
     for _ in 0..10 {
@@ -220,13 +225,32 @@ async fn a_password_that_an_administrator_sets_ends_sign_ins_and_tokens_unless_k
     set_password(&server, &boss, "mina", GOOD, TokensAfterReset::Kept)
         .await
         .unwrap();
-    assert!(by_cookie(&server, &cookie).await.unwrap().is_none());
+    assert!(by_cookie(&server, &cookie, HERE).await.unwrap().is_none());
     assert!(valid(&secret).await, "it was to be kept");
     set_password(&server, &boss, "mina", GOOD, TokensAfterReset::Revoked)
         .await
         .unwrap();
     assert!(!valid(&secret).await);
     assert!(valid(&other).await, "another's token is not hers");
+}
+
+#[tokio::test]
+async fn an_administrator_changes_their_own_password_with_the_old_one_alone() {
+    let (server, boss, _) = with_two().await;
+    let (_, secret) = tokens::create(&server, &boss, "t", &["users:write".into()], None)
+        .await
+        .unwrap();
+    let robot = by_token(&server, secret.reveal(), HERE).await.unwrap();
+    for caller in [&boss, &robot.unwrap()] {
+        let kept = TokensAfterReset::Kept;
+        let set = set_password(&server, caller, "boss", "another good phrase", kept).await;
+        assert_eq!(code(set), "user.self");
+    }
+    assert_eq!(code(sign_in(&server, "boss", GOOD, HERE).await), "done");
+    let root = local_root(&server);
+    let kept = TokensAfterReset::Kept;
+    let set = set_password(&server, &root, "boss", "another good phrase", kept).await;
+    assert_eq!(code(set), "done");
 }
 
 #[tokio::test]
@@ -245,6 +269,26 @@ async fn guessing_the_old_password_from_inside_locks_too() {
         );
     }
     // Whoever has the password signs in all the same.
+    assert_eq!(code(sign_in(&server, "mina", GOOD, HERE).await), "done");
+}
+
+#[tokio::test]
+async fn a_new_token_buys_no_more_guesses_of_the_password() {
+    let (server, _, mina) = with_two().await;
+    let mut came = Vec::new();
+    for n in 0..8 {
+        let (_, secret) = tokens::create(&server, &mina, &format!("t{n}"), &["me".into()], None)
+            .await
+            .unwrap();
+        let robot = by_token(&server, secret.reveal(), HERE).await.unwrap();
+        let tried = change_password(&server, &robot.unwrap(), "no no no no", GOOD).await;
+        came.push(code(tried));
+    }
+    assert_eq!(came.iter().filter(|c| *c == "password.wrong").count(), 6);
+    assert_eq!(came.last().unwrap(), "sign-in.locked");
+    // The browser, and whoever has the password, do not wait for it.
+    let own = change_password(&server, &mina, "no no no no", GOOD).await;
+    assert_eq!(code(own), "password.wrong");
     assert_eq!(code(sign_in(&server, "mina", GOOD, HERE).await), "done");
 }
 

@@ -1,0 +1,302 @@
+//! What a site sets of signing in: networks, how many browsers, and passwords.
+
+use api::users::UserPatchBody;
+use rules::users::Role;
+
+use super::*;
+use crate::actions::users::{self, TokensAfterReset, change_password};
+use crate::catalog::Lane;
+
+fn there(n: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(198, 51, 100, n))
+}
+
+async fn only_from(
+    server: &Server,
+    by: &Caller,
+    who: &str,
+    networks: &[&str],
+) -> Result<(), Failure> {
+    let networks = networks.iter().map(|text| (*text).to_owned()).collect();
+    let patch = UserPatchBody {
+        networks: Some(networks),
+        ..UserPatchBody::default()
+    };
+    users::patch(server, by, who, patch, None).await.map(drop)
+}
+
+/// A user who may come from some networks only is refused from elsewhere, on each request and whatever they prove; what
+/// is open ends.
+///
+/// Proves too: `everything_that_a_token_opened_ends_when_it_is_revoked`
+#[tokio::test]
+async fn a_user_is_refused_from_elsewhere_on_each_request() {
+    let (server, boss) = with_mina().await;
+    let boss = boss.caller;
+    users::create(&server, &boss, "jae", Role::User, GOOD)
+        .await
+        .unwrap();
+    let jae = sign_in(&server, "jae", GOOD, HERE).await.unwrap();
+    let (_, token) = users::tokens::create(&server, &jae.caller, "t", &["me".into()], None)
+        .await
+        .unwrap();
+    let elsewhere = sign_in(&server, "jae", GOOD, there(9)).await.unwrap();
+    let stream = lease(&server, &elsewhere.caller);
+    let own = lease(&server, &jae.caller);
+
+    only_from(&server, &boss, "jae", &["192.0.2.0/24"])
+        .await
+        .unwrap();
+    let ended = stream.await;
+    assert_eq!(ended.code, "sign-in.address-refused");
+    let still = tokio::time::timeout(std::time::Duration::from_secs(2), own).await;
+    assert!(still.is_err(), "a stream from an own network ended");
+    let token = token.reveal();
+    assert_eq!(code(by_cookie(&server, &jae.cookie, HERE).await), "done");
+    assert_eq!(code(by_token(&server, token, HERE).await), "done");
+    for refused in [
+        code(by_cookie(&server, &jae.cookie, there(9)).await),
+        code(by_token(&server, token, there(9)).await),
+        code(sign_in(&server, "jae", GOOD, there(9)).await),
+    ] {
+        assert_eq!(refused, "sign-in.address-refused");
+    }
+    // Who does not know the password learns nothing of it, and guesses no faster by a right one.
+    let wrong = async || code(sign_in(&server, "jae", "wrong wrong wrong", there(9)).await);
+    for _ in 0..4 {
+        assert_eq!(wrong().await, "sign-in.wrong");
+    }
+    let right = sign_in(&server, "jae", GOOD, there(9)).await;
+    assert_eq!(code(right), "sign-in.address-refused");
+    assert_eq!(wrong().await, "sign-in.locked");
+
+    // Nobody locks themselves out; another administrator, or root, may do as they like.
+    let own = only_from(&server, &boss, "mina", &["10.0.0.0/8"]).await;
+    assert_eq!(code(own), "network.own-address");
+    let own = only_from(&server, &boss, "mina", &["10.0.0.0/8", "192.0.2.7"]).await;
+    assert_eq!(code(own), "done");
+    let root = local_root(&server);
+    assert_eq!(
+        code(only_from(&server, &root, "mina", &["10.0.0.0/8"]).await),
+        "done"
+    );
+    assert_eq!(code(only_from(&server, &root, "mina", &[]).await), "done");
+    assert_eq!(code(by_cookie(&server, &jae.cookie, HERE).await), "done");
+}
+
+#[tokio::test]
+async fn what_is_under_way_with_an_old_password_does_not_outlive_a_reset() {
+    let (server, boss) = with_mina().await;
+    let boss = boss.caller;
+    users::create(&server, &boss, "jae", Role::User, GOOD)
+        .await
+        .unwrap();
+    let jae = sign_in(&server, "jae", GOOD, HERE).await.unwrap().caller;
+    let reset = async |password: &str| {
+        let tokens = TokensAfterReset::Revoked;
+        users::set_password(&server, &boss, "jae", password, tokens)
+            .await
+            .unwrap();
+    };
+    // The old password is looked at while the new one is set.
+    let mut late = std::pin::pin!(sign_in(&server, "jae", GOOD, HERE));
+    let early = begun(late.as_mut()).await;
+    reset("another good one 9").await;
+    if early.is_pending() {
+        let _ = late.await;
+    }
+    let open = users::sign_ins(&server, &jae).await.unwrap();
+    assert!(open.is_empty(), "by the old password: {open:?}");
+    let (old, new) = ("another good one 9", "third good one 3");
+    let mut late = std::pin::pin!(change_password(&server, &jae, old, new));
+    let early = begun(late.as_mut()).await;
+    reset("fourth good one 4").await;
+    if early.is_pending() {
+        let _ = late.await;
+    }
+    let signed_in = sign_in(&server, "jae", "fourth good one 4", HERE).await;
+    assert_eq!(code(signed_in), "done", "what was reset is overwritten");
+}
+
+/// A hash of `GOOD` by other costs than today's.
+const OLD: &str = "$argon2id$v=19$m=1024,t=2,p=2$c2FsdHNhbHRzYWx0c2FsdA$mn3XPgj0CbEwW76thPIB6ZXETK7E2PdA7VcZE6LmhzU";
+
+#[tokio::test]
+async fn of_two_sign_ins_that_renew_an_old_hash_both_are_good() {
+    let (server, signed_in) = with_mina().await;
+    let mina = signed_in.caller.subject.user;
+    server
+        .catalog()
+        .write_now(Lane::Requests, "keep an old hash", move |rows| {
+            rows.put_password(mina, OLD, 0)
+        })
+        .unwrap();
+    let (one, other) = tokio::join!(
+        sign_in(&server, "mina", GOOD, HERE),
+        sign_in(&server, "mina", GOOD, HERE)
+    );
+    assert_eq!([code(one), code(other)], ["done", "done"]);
+    assert_eq!(code(sign_in(&server, "mina", GOOD, HERE).await), "done");
+}
+
+/// Where a site bounds the browsers of a user, one too many ends the oldest or is refused, also when many sign in at the
+/// same moment; tokens do not count.
+#[tokio::test]
+async fn a_sign_in_too_many_ends_the_oldest_or_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, _) = with_settings(folder.path()).await;
+    let set = |key: &str, value: &str| server.in_force().change(key, Some(value)).unwrap();
+    set("sign_ins", "2");
+    let open = |server: &Server| {
+        let user = server
+            .catalog()
+            .read_now("count", |view| {
+                let user = view.user_named("mina")?.unwrap();
+                view.browsers(user.id)
+            })
+            .unwrap();
+        user.len()
+    };
+    let mut tries = Vec::new();
+    for _ in 0..6 {
+        let server = server.clone();
+        tries.push(tokio::spawn(async move {
+            code(sign_in(&server, "mina", GOOD, HERE).await)
+        }));
+    }
+    for one in tries {
+        assert_eq!(one.await.unwrap(), "done");
+    }
+    assert_eq!(open(&server), 2);
+    later(&server, 10);
+    let oldest = sign_in(&server, "mina", GOOD, HERE).await.unwrap().cookie;
+    later(&server, 10);
+    let newer = sign_in(&server, "mina", GOOD, HERE).await.unwrap().cookie;
+    later(&server, 10);
+    let known = async |cookie: &str| by_cookie(&server, cookie, HERE).await.unwrap().is_some();
+    assert!(known(&oldest).await && known(&newer).await);
+    let token = SignInFrom {
+        use_of: SignInUse::Token,
+        ..HERE.into()
+    };
+    let traded = sign_in(&server, "mina", GOOD, token).await.unwrap();
+    assert!(known(&oldest).await, "a token ended a browser");
+    // A server that dies before the token is made leaves no browser that nobody has.
+    assert_eq!(open(&server), 2);
+    let made = users::tokens::create(&server, &traded.caller, "t", &["me".into()], None).await;
+    assert_eq!(code(made), "done");
+    let newest = sign_in(&server, "mina", GOOD, HERE).await.unwrap().cookie;
+    assert!(!known(&oldest).await && known(&newer).await && known(&newest).await);
+
+    set("sign_ins_full", "\"refuse\"");
+    let mut tries = Vec::new();
+    for _ in 0..4 {
+        let server = server.clone();
+        tries.push(tokio::spawn(async move {
+            code(sign_in(&server, "mina", GOOD, HERE).await)
+        }));
+    }
+    for one in tries {
+        assert_eq!(one.await.unwrap(), "sign-in.too-many");
+    }
+    assert!(known(&newer).await && known(&newest).await);
+    // What rested for twelve hours does not count.
+    later(&server, 12 * 3600);
+    assert_eq!(code(sign_in(&server, "mina", GOOD, HERE).await), "done");
+}
+
+/// Passwords follow what the site sets: length, kinds of characters, age, the last ones, and a change of one that was
+/// given.
+#[tokio::test]
+async fn passwords_follow_what_the_site_sets() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, boss) = with_settings(folder.path()).await;
+    let set = |key: &str, value: &str| server.in_force().change(key, Some(value)).unwrap();
+    for (key, value) in [
+        ("password_length", "65"),
+        ("password_length", "9"),
+        ("password_classes", "5"),
+        ("password_days", "3651"),
+        ("password_history", "11"),
+        ("sign_ins", "101"),
+    ] {
+        let refused = server.in_force().change(key, Some(value)).unwrap_err();
+        assert_eq!(refused.code, "setting.beyond", "{key} {value}");
+    }
+    set("password_length", "12");
+    set("password_classes", "3");
+    let change = async |old: &str, new: &str| {
+        let caller = &boss;
+        code(change_password(&server, caller, old, new).await)
+    };
+    assert_eq!(change(GOOD, "Ab3 defghij").await, "password.too-short");
+    assert_eq!(
+        change(GOOD, "another good battery").await,
+        "password.too-plain"
+    );
+    let made = users::create(&server, &boss, "jae", Role::User, "only small").await;
+    assert_eq!(code(made), "password.too-short");
+
+    set("password_history", "2");
+    let (one, two, three) = ("first good one 1", "second good one 2", "third good one 3");
+    assert_eq!(change(GOOD, one).await, "done");
+    assert_eq!(change(one, one).await, "password.used");
+    assert_eq!(change(one, two).await, "done");
+    assert_eq!(change(two, one).await, "password.used");
+    assert_eq!(change(two, three).await, "done");
+    assert_eq!(change(three, one).await, "done", "older than the last two");
+
+    set("password_days", "90");
+    let due = async |cookie: &str| {
+        let known = by_cookie(&server, cookie, HERE).await.unwrap().unwrap();
+        known.must_change_password
+    };
+    let cookie = async || sign_in(&server, "mina", one, HERE).await.unwrap().cookie;
+    later(&server, 90 * 86_400 - 1);
+    assert!(!due(&cookie().await).await);
+    later(&server, 1);
+    let old = cookie().await;
+    assert!(due(&old).await);
+    let aged = by_cookie(&server, &old, HERE).await.unwrap().unwrap();
+    let (token, secret) = users::tokens::create(&server, &aged, "t", &["me".into()], None)
+        .await
+        .unwrap();
+    let by_secret = by_token(&server, secret.reveal(), HERE)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(!by_secret.must_change_password, "a token aged: {token:?}");
+    let traded = SignInFrom {
+        use_of: SignInUse::Token,
+        ..HERE.into()
+    };
+    let traded = sign_in(&server, "mina", one, traded).await;
+    assert_eq!(code(traded), "password.change-needed");
+    change_password(&server, &aged, one, two).await.unwrap();
+    assert!(!due(&old).await);
+
+    set("password_change_first", "true");
+    users::create(&server, &boss, "jae", Role::User, three)
+        .await
+        .unwrap();
+    let jae = async |password: &str| sign_in(&server, "jae", password, HERE).await.unwrap();
+    assert!(jae(three).await.caller.must_change_password);
+    let first = jae(three).await.caller;
+    change_password(&server, &first, three, one).await.unwrap();
+    assert!(!jae(one).await.caller.must_change_password);
+    let reset = TokensAfterReset::Kept;
+    let again = users::set_password(&server, &boss, "jae", three, reset).await;
+    assert_eq!(code(again), "password.used");
+    users::set_password(&server, &boss, "jae", two, reset)
+        .await
+        .unwrap();
+    assert!(jae(two).await.caller.must_change_password);
+    // Nobody finds the passwords before in the answers of a user that was removed.
+    users::remove(&server, &boss, "jae", None).await.unwrap();
+    let left = server
+        .catalog()
+        .write_now(Lane::Requests, "look", move |rows| {
+            rows.past_passwords(first.subject.user)
+        });
+    assert!(left.unwrap().is_empty());
+}
