@@ -41,6 +41,9 @@ test("an idle rule is tried, added, changed and removed", async () => {
   assert.equal(await page.inputValue("#window"), "3h");
   await page.locator(".empty", { hasText: "No idle rules" }).waitFor();
   assert.deepEqual(await violations(page), []);
+  // Its answer has no address of its own.
+  await page.goto(`${house.origin}/idle-rules/try`);
+  assert.equal(page.url(), `${house.origin}/idle-rules`);
 
   // What was refused stands at its field.
   await page.fill("#name", "idle-gpus");

@@ -1331,6 +1331,7 @@ pub enum IdleRuleCommand {
     Ls,
     /// Show one
     Get {
+        /// Name or id of a rule
         #[arg(value_name = "RULE")]
         rule: String,
     },
@@ -1341,6 +1342,7 @@ pub enum IdleRuleCommand {
         fardel idle-rule create idle-gpus --gpu 5 --cpu 0.1 --keys 1 --window 2h"
     )]
     Create {
+        /// Name of the rule
         #[arg(value_name = "NAME")]
         name: String,
         #[command(flatten)]
@@ -1355,8 +1357,10 @@ pub enum IdleRuleCommand {
         fardel idle-rule set idle-gpus --window 4h --keys none"
     )]
     Set {
+        /// Name or id of a rule
         #[arg(value_name = "RULE")]
         rule: String,
+        /// New name
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
         #[command(flatten)]
@@ -1364,6 +1368,7 @@ pub enum IdleRuleCommand {
     },
     /// Remove rules
     Rm {
+        /// Name or id of a rule
         #[arg(value_name = "RULE", required = true)]
         rules: Vec<String>,
     },
@@ -1372,7 +1377,7 @@ pub enum IdleRuleCommand {
         fardel idle-rule try idle-gpus --window 1h\n  \
         fardel idle-rule try --gpu 5 --window 2h")]
     Try {
-        /// The flags change it for this once; a new rule of the flags when left out
+        /// Name or id of a rule, which the flags change for this once; a new rule of the flags when left out
         #[arg(value_name = "RULE")]
         rule: Option<String>,
         #[command(flatten)]
@@ -1386,8 +1391,10 @@ pub enum IdleRuleCommand {
 #[derive(Debug, Clone, Default, Args)]
 #[group(multiple = false)]
 pub struct IdlePlace {
+    /// Sessions of this domain only
     #[arg(long, value_name = "DOMAIN")]
     pub domain: Option<String>,
+    /// Sessions of this project only: NAME or DOMAIN/NAME; neither flag: the whole site
     #[arg(long, value_name = "PROJECT")]
     pub project: Option<String>,
 }
@@ -1407,22 +1414,22 @@ pub struct IdleFlags {
     /// Fewer inputs into terminals a minute
     #[arg(long, value_name = "NUMBER")]
     pub keys: Option<String>,
-    /// Whether all of them or any of them must be below
+    /// Whether all of them or any of them must be below [default of a new rule: all]
     #[arg(long = "match", value_name = "WORD", value_parser = ["all", "any"])]
     pub of: Option<String>,
-    /// How long it must be below, the warnings included; 20m to 72h
+    /// How long it must be below, the warnings included; 20m to 72h [default of a new rule: 1h]
     #[arg(long, value_name = "TIME")]
     pub window: Option<String>,
-    /// Time after a start in which nothing counts
+    /// Time after a start in which nothing counts, at most 24h [default of a new rule: 10m]
     #[arg(long, value_name = "TIME")]
     pub grace: Option<String>,
-    /// What then happens
+    /// What then happens [default of a new rule: stop]
     #[arg(long, value_name = "ACTION", value_parser = ["notice", "stop", "pause"])]
     pub action: Option<String>,
-    /// How long one keep puts it off
+    /// How long one keep puts it off, 20m to 24h [default of a new rule: 1h]
     #[arg(long, value_name = "TIME")]
     pub extend: Option<String>,
-    /// How often it may be kept in a row
+    /// How often it may be kept in a row, 0 to 20 [default of a new rule: 3]
     #[arg(long, value_name = "NUMBER")]
     pub times: Option<u32>,
     /// Of this kind only; of both with any

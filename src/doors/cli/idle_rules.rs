@@ -2,7 +2,8 @@
 
 use api::idle_rules::{IdleRuleView, SessionIdleView};
 use hyper::Method;
-use rules::units::CpuShare;
+use rules::idleness::IdleAction;
+use rules::units::{CpuShare, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::args::{IdleFlags, IdlePlace, IdleRuleCommand};
@@ -109,6 +110,10 @@ async fn try_out(
 /// `Would have acted 14 times and freed 61.0 GPU hours; 2 were busy again within the hour.`
 fn sentence(run: &Value) -> String {
     let count = |field: &str| run[field].as_u64().unwrap_or_default();
+    if count("sessions") == 0 {
+        return "No session with samples falls under this rule. A closer or older rule may cover them."
+            .to_owned();
+    }
     let hours = run["gpu_hours"].as_f64().unwrap_or_default();
     format!(
         "Of {} sessions it would have acted {} times and freed {hours:.1} GPU hours; {} were busy again within the hour.",
@@ -129,15 +134,26 @@ pub(super) async fn keep(
         let until = kept.read.ends_at.map_or_else(
             || format!("{session}  kept"),
             |at| {
-                format!(
-                    "{session}  kept; {} at {at} without work in it",
-                    kept.read.action.word()
-                )
+                let then = match kept.read.action {
+                    IdleAction::Notice => "its owner is told",
+                    IdleAction::Stop => "stopped",
+                    IdleAction::Pause => "paused",
+                };
+                format!("{session}  kept until {}, then {then} if idle", second(at))
             },
         );
         print(&view.said(&kept.body, &until)?);
     }
     Ok(0)
+}
+
+/// `2026-11-28T03:56:02Z`: a time without its milliseconds.
+fn second(at: Timestamp) -> String {
+    let at = at.to_string();
+    match at.split_once('.') {
+        Some((second, _)) => format!("{second}Z"),
+        None => at,
+    }
 }
 
 fn path(rule: &str) -> String {

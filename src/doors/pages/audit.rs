@@ -420,7 +420,7 @@ fn cell(visit: &RequestContext, key: &str, act: &AuditEntryView, found: &FoundAu
             },
             (text, None) => TableCell::Code(text),
         },
-        "detail" => TableCell::text(detail(t, act)),
+        "detail" => TableCell::text(detail(visit, act)),
         "address" => TableCell::text(act.address.clone()),
         "via" => TableCell::text(via(t, &act.via)),
         "domain" => TableCell::text(act.domain.clone().unwrap_or_default()),
@@ -471,7 +471,8 @@ pub(super) fn what(t: Text, act: &AuditEntryView) -> (&'static str, String) {
 }
 
 /// What changed, or why it was refused and how often.
-pub(super) fn detail(t: Text, act: &AuditEntryView) -> String {
+pub(super) fn detail(visit: &RequestContext, act: &AuditEntryView) -> String {
+    let t = visit.text;
     match (act.reason.as_str(), act.after.as_str()) {
         ("", times) if COUNTED.contains(&act.act.as_str()) && !times.is_empty() => {
             t.audit_more(times)
@@ -481,7 +482,7 @@ pub(super) fn detail(t: Text, act: &AuditEntryView) -> String {
         }
         // The one request that often changes rows without an act of its own.
         ("", "set preferences") => t.me_preferences().to_owned(),
-        ("", _) => events::detail(t, &audit::as_event(act)),
+        ("", _) => events::detail(visit, &audit::as_event(act)),
         (reason, "") => reason.to_owned(),
         (reason, times) => format!("{reason} · {}", t.audit_more(times)),
     }

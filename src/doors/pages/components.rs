@@ -644,6 +644,22 @@ pub fn span(text: Text, seconds: u64) -> String {
     }
 }
 
+/// A span to the second, in hours and less, without parts that are zero: `2 h`, `24 h 30 min`.
+pub fn exact_span(text: Text, seconds: u64) -> String {
+    let (hours, minutes, rest) = (seconds / 3600, seconds % 3600 / 60, seconds % 60);
+    let mut parts = Vec::new();
+    if hours > 0 {
+        parts.push(text.common_hours(hours));
+    }
+    if minutes > 0 {
+        parts.push(text.common_minutes(minutes));
+    }
+    if rest > 0 || parts.is_empty() {
+        parts.push(text.common_seconds(rest));
+    }
+    parts.join(" ")
+}
+
 /// How long a step took, finer than `span`: `4 ms`, `1.8 s`, then as `span`.
 pub fn took(text: Text, milliseconds: u64) -> String {
     match milliseconds {
@@ -686,6 +702,15 @@ mod tests {
         assert_eq!(size(512 << 20), "512 MiB");
         assert_eq!(size(1_610_612_736), "1.5 GiB");
         assert_eq!(span(text, 11_520), "3 h 12 min");
+        for (seconds, told) in [
+            (0, "0 s"),
+            (1_201, "20 min 1 s"),
+            (7_200, "2 h"),
+            (7_260, "2 h 1 min"),
+            (88_200, "24 h 30 min"),
+        ] {
+            assert_eq!(exact_span(text, seconds), told);
+        }
         assert_eq!(took(text, 4), "4 ms");
         assert_eq!(took(text, 1_800), "1.8 s");
     }

@@ -4,8 +4,10 @@
 use api::events::EventView;
 use rules::idleness::{IdleAction, read_told};
 use rules::session::SessionState;
+use rules::units::Timestamp;
 
 use super::presenter;
+use super::request_context::LocalClock;
 use crate::doors::text::{Language, Text};
 
 /// Who did it: a user by name, or the part of the server.
@@ -27,25 +29,25 @@ pub(super) fn actor(t: Text, event: &EventView) -> String {
 
 /// What changed, or why: before and after with an arrow between them where there are both. A reason is no state: the
 /// state before stands apart from it.
-pub(super) fn detail(t: Text, event: &EventView) -> String {
+pub(super) fn detail(t: Text, clock: &LocalClock, event: &EventView) -> String {
     let is_state = |words| SessionState::parse(words).is_some();
+    let value = |kept: &str| value(t, clock, &event.code, kept);
     match (event.before.as_str(), event.after.as_str()) {
-        ("", after) => value(t, &event.code, after),
-        (before, "") => value(t, &event.code, before),
-        (before, reason) if is_state(before) && !is_state(reason) => format!(
-            "{} · {}",
-            value(t, &event.code, reason),
-            t.event_before(value(t, &event.code, before))
-        ),
-        (before, after) => format!(
-            "{} → {}",
-            value(t, &event.code, before),
-            value(t, &event.code, after)
-        ),
+        ("", after) => value(after),
+        (before, "") => value(before),
+        (before, reason) if is_state(before) && !is_state(reason) => {
+            format!("{} · {}", value(reason), t.event_before(value(before)))
+        }
+        (before, after) => format!("{} → {}", value(before), value(after)),
     }
 }
 
-fn value(t: Text, code: &str, kept: &str) -> String {
+fn value(t: Text, clock: &LocalClock, code: &str, kept: &str) -> String {
+    if code == "session.idle-kept"
+        && let Ok(until) = Timestamp::parse(kept)
+    {
+        return t.idle_told_kept(clock.date(until));
+    }
     if t.language == Language::English {
         return kept.to_owned();
     }
@@ -165,9 +167,23 @@ fn operation(t: Text, kept: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use rules::units::Timestamp;
-
     use super::*;
+
+    fn value(t: Text, code: &str, kept: &str) -> String {
+        super::value(t, &LocalClock::of(t, "UTC"), code, kept)
+    }
+
+    #[test]
+    fn a_time_that_an_event_keeps_is_told_by_the_clock_of_the_reader() {
+        let kept = "2026-11-28T03:56:02.123Z";
+        let told = |language| {
+            let t = Text::new(language);
+            let clock = LocalClock::of(t, "Asia/Seoul");
+            super::value(t, &clock, "session.idle-kept", kept)
+        };
+        assert_eq!(told(Language::English), "until 28 Nov 12:56");
+        assert_eq!(told(Language::Korean), "11월 28일 12:56까지");
+    }
 
     #[test]
     fn what_an_event_keeps_in_words_is_told_in_korean() {
@@ -225,8 +241,9 @@ mod tests {
                 before: before.into(),
                 after: after.into(),
             };
-            assert_eq!(detail(Text::default(), &event), english);
-            let told = detail(Text::new(Language::Korean), &event);
+            let told = |t| detail(t, &LocalClock::of(t, "UTC"), &event);
+            assert_eq!(told(Text::default()), english);
+            let told = told(Text::new(Language::Korean));
             assert!(told.contains(korean), "{told}");
         }
     }

@@ -466,7 +466,7 @@ fn cell(visit: &RequestContext, key: &str, event: &EventView, found: &EventPage)
             (text, None) => TableCell::Code(text),
         },
         "user" => TableCell::text(event_words::actor(visit.text, event)),
-        "detail" => TableCell::text(detail(visit.text, event)),
+        "detail" => TableCell::text(detail(visit, event)),
         "kind" => TableCell::text(topic_word(visit.text, &event.topic)),
         "id" => TableCell::Code(event.object.clone()),
         "number" => TableCell::text(event.sequence.to_string()),
@@ -538,8 +538,8 @@ fn short(id: &str) -> String {
     }
 }
 
-pub(super) fn detail(t: Text, event: &EventView) -> String {
-    let all = event_words::detail(t, event);
+pub(super) fn detail(visit: &RequestContext, event: &EventView) -> String {
+    let all = event_words::detail(visit.text, &visit.clock, event);
     match all.char_indices().nth(DETAIL) {
         Some((at, _)) => format!("{}…", &all[..at]),
         None => all,

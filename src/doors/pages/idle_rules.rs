@@ -55,6 +55,8 @@ pub struct IdleRulePage {
     pub f: PageLayout,
     pub here: String,
     pub name: String,
+    /// Whose sessions it judges.
+    pub place: String,
     pub form: IdleRuleForm,
     pub tried: Option<TriedRule>,
 }
@@ -147,9 +149,9 @@ struct AskedRules {
 pub(super) fn router() -> Router<PagesContext> {
     Router::new()
         .route("/idle-rules", get(list).post(create))
-        .route("/idle-rules/try", post(try_new))
+        .route("/idle-rules/try", get(to_list).post(try_new))
         .route("/idle-rules/{id}", get(show).post(change))
-        .route("/idle-rules/{id}/try", post(try_one))
+        .route("/idle-rules/{id}/try", get(to_rule).post(try_one))
         .route("/idle-rules/{id}/remove", get(ask_remove).post(remove))
 }
 
@@ -262,6 +264,15 @@ fn action_name(t: Text, action: IdleAction) -> &'static str {
     }
 }
 
+/// What a session's page says of one that was kept.
+pub(super) fn kept_sentence(t: Text, idle: &SessionIdleView, time: &str) -> String {
+    match idle.action {
+        IdleAction::Notice => t.idle_kept_notice(time),
+        IdleAction::Stop => t.idle_kept_stop(time),
+        IdleAction::Pause => t.idle_kept_pause(time),
+    }
+}
+
 /// What a session's page says of a warning.
 pub(super) fn ends_sentence(t: Text, idle: &SessionIdleView, time: &str) -> String {
     match idle.action {
@@ -281,7 +292,7 @@ fn table(
     let columns = [
         TableColumn::new("name", t.sessions_name()).class("first"),
         TableColumn::new("below", t.idle_below()).class("why"),
-        TableColumn::new("action", t.idle_action()),
+        TableColumn::new("action", t.idle_action()).class("nw"),
         TableColumn::new("place", t.idle_level()).class("below"),
         TableColumn::new("exempt", t.idle_exempt()).class("below"),
     ];
@@ -326,26 +337,44 @@ fn cell(t: Text, key: &str, one: &IdleRuleView) -> TableCell {
         },
         "below" => TableCell::Text {
             text: below(t, one),
-            note: t.idle_for(components::span(t, one.window_seconds)),
+            note: lasting(t, one),
         },
         "action" => TableCell::text(action_name(t, one.action)),
         "place" => {
-            let kind = match one.kind {
-                None => String::new(),
-                Some(SessionKind::Interactive) => t.idle_kind_interactive().to_owned(),
-                Some(SessionKind::Batch) => t.idle_kind_batch().to_owned(),
-            };
-            TableCell::Text {
-                text: match one.subject.is_empty() {
-                    true => level_name(t, one.level).to_owned(),
-                    false => format!("{} {}", level_name(t, one.level), one.subject),
-                },
-                note: kind,
-            }
+            let (text, note) = place(t, one);
+            TableCell::Text { text, note }
         }
         "exempt" => TableCell::text(one.exempt.clone()),
         _ => TableCell::Empty,
     }
+}
+
+/// Whose sessions it judges, and of which kind where it is not both.
+fn place(t: Text, one: &IdleRuleView) -> (String, String) {
+    let level = level_name(t, one.level);
+    let whose = match one.subject.as_str() {
+        "" => level.to_owned(),
+        subject => format!("{level} {subject}"),
+    };
+    let kind = match one.kind {
+        None => "",
+        Some(SessionKind::Interactive) => t.idle_kind_interactive(),
+        Some(SessionKind::Batch) => t.idle_kind_batch(),
+    };
+    (whose, kind.to_owned())
+}
+
+/// The same in one line.
+fn placed(t: Text, one: &IdleRuleView) -> String {
+    match place(t, one) {
+        (whose, kind) if kind.is_empty() => whose,
+        (whose, kind) => format!("{whose} · {kind}"),
+    }
+}
+
+/// `for 2 h`
+fn lasting(t: Text, one: &IdleRuleView) -> String {
+    t.idle_for(components::exact_span(t, one.window_seconds))
 }
 
 /// `GPU below 5 %, cores below 0.1`, joined as the rule asks.
@@ -359,8 +388,14 @@ fn below(t: Text, one: &IdleRuleView) -> String {
     let all = [
         gpu_percent.map(|percent| t.idle_below_gpu(percent)),
         cpu.map(|cpu| t.idle_below_cpu(cpu)),
-        terminals.map(|count| t.idle_below_terminals(count)),
-        keys.map(|count| t.idle_below_keys(count)),
+        terminals.map(|count| match count {
+            1 => t.idle_below_no_terminals().to_owned(),
+            _ => t.idle_below_terminals(count),
+        }),
+        keys.map(|count| match count {
+            1 => t.idle_below_no_keys().to_owned(),
+            _ => t.idle_below_keys(count),
+        }),
     ];
     let all: Vec<String> = all.into_iter().flatten().collect();
     all.join(match one.of {
@@ -422,8 +457,11 @@ fn kind(word: &str) -> Option<SessionKind> {
     }
 }
 
-/// A refusal at the field of the form that its pointer means.
+/// A refusal at the field of the form that its pointer means. One of no field is at none, and stands over the form.
 fn at_field(refusal: Refusal) -> Refusal {
+    if refusal.code == rules::codes::IDLE_RULE_TOO_MANY {
+        return refusal.at("/rules");
+    }
     let field = match refusal.pointer.as_deref() {
         Some("/below") => "/gpu_percent",
         Some("/below/gpu_percent") => "/gpu_percent",
@@ -476,6 +514,16 @@ async fn refused_new(
     }
 }
 
+/// `GET /idle-rules/try`: the answer of a try has no address of its own.
+async fn to_list(PageCaller(_): PageCaller) -> Response {
+    responses::see(PATH)
+}
+
+/// `GET /idle-rules/{id}/try`
+async fn to_rule(PageCaller(_): PageCaller, Path(id): Path<String>) -> Response {
+    responses::see(&format!("{PATH}/{}", responses::encoded(&id)))
+}
+
 /// `POST /idle-rules/try`: what the rule in the form would have done. Saves nothing.
 async fn try_new(
     State(console): State<PagesContext>,
@@ -505,11 +553,15 @@ fn tried(console: &PagesContext, visit: &RequestContext, run: &IdleDryRunView) -
     let now: Timestamp = console.server.clock().now();
     let hours = |hours: f64| format!("{hours:.1}");
     TriedRule {
-        sentence: match run.ended {
-            0 => t.idle_tried_none().to_owned(),
-            _ => t.idle_tried(run.ended, hours(run.gpu_hours), run.busy_again),
+        sentence: match (run.sessions, run.ended) {
+            (0, _) => t.idle_tried_nobody().to_owned(),
+            (_, 0) => t.idle_tried_none().to_owned(),
+            (_, ended) => t.idle_tried(ended, hours(run.gpu_hours), run.busy_again),
         },
-        of: t.idle_tried_of(run.sessions),
+        of: match run.sessions {
+            0 => t.idle_tried_nobody_why().to_owned(),
+            sessions => t.idle_tried_of(sessions),
+        },
         rows: run
             .examples
             .iter()
@@ -570,6 +622,7 @@ fn page(
         f: layout(console, visit, caller, Nav::Policies),
         form: form(visit.text, action, may_change, false, typed),
         name: one.name.clone(),
+        place: placed(visit.text, one),
         here,
         tried,
     }
@@ -700,7 +753,10 @@ async fn ask_remove(
     let title = t.idle_remove_title(one.name.as_str());
     let lead = t.idle_remove_lead();
     let mut page = DialogPage::titled(frame, PATH.to_owned(), title, lead);
-    page.items = vec![below(t, &one)];
+    page.items = vec![
+        placed(t, &one),
+        format!("{} {}", below(t, &one), lasting(t, &one)),
+    ];
     page.form = Some(DialogForm {
         action: format!("{PATH}/{}/remove", one.id),
         fields: Vec::new(),

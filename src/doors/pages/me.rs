@@ -225,7 +225,7 @@ async fn shown(
             .map(|act| OwnActRow {
                 when: acts_page::when(visit, act),
                 what: acts_page::what(t, act).1,
-                detail: acts_page::detail(t, act),
+                detail: acts_page::detail(visit, act),
                 address: act.address.clone(),
             })
             .collect(),

@@ -492,13 +492,16 @@ fn idle_note(
     // One that was put off by a gap is due from now on.
     let time = idle.ends_at.map(|at| visit.clock.near(at.max(now), now));
     let sentence = match (&time, idle.warnings) {
-        (Some(time), 0) => t.idle_kept_until(idle.rule.as_str(), time.as_str()),
+        (Some(time), 0) => idle_rules::kept_sentence(t, idle, time),
         (Some(time), _) => idle_rules::ends_sentence(t, idle, time),
         (None, _) => t.idle_timeline_idle().to_owned(),
     };
     IdleNote {
         sentence,
-        rule: t.idle_by_rule(idle.rule.as_str()),
+        rule: match idle.warnings {
+            0 => String::new(),
+            _ => t.idle_by_rule(idle.rule.as_str()),
+        },
         keeps_left: match may_write && idle.warnings > 0 && time.is_some() {
             true => idle.keeps_left,
             false => 0,

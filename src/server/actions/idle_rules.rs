@@ -305,7 +305,7 @@ fn standing(
 
 /// Keeps a session that was warned: its end is put off, and both warnings are given again before it.
 ///
-/// Errors: `session.not-found`, `session.not-warned`, `session.keep-used-up`.
+/// Errors: `session.not-found`, `session.not-warned`, `session.kept-already`, `session.keep-used-up`.
 pub async fn keep(server: &Server, caller: &Caller, id: &str) -> Result<SessionIdleView, Failure> {
     let (caller, id) = (caller.clone(), id.to_owned());
     server
@@ -317,10 +317,14 @@ pub async fn keep(server: &Server, caller: &Caller, id: &str) -> Result<SessionI
             let of = &rule.scoped.rule;
             let due = watch.due_at.unwrap_or(rows.now);
             let kept = watch.told.keep(of, rows.now.millis_since(due));
-            let told = kept.ok_or_else(refusals::session_not_warned)?;
-            if watch.told.kept >= of.extend_times {
+            let was_kept = watch.told.kept > 0 && !watch.told.acted;
+            if (kept.is_some() || was_kept) && watch.told.kept >= of.extend_times {
                 return Err(refusals::session_keep_used_up(of.extend_times).into());
             }
+            let told = kept.ok_or_else(|| match was_kept {
+                true => refusals::session_kept_already(),
+                false => refusals::session_not_warned(),
+            })?;
             let kept = IdleWatch {
                 told,
                 due_at: Some(due.max(rows.now).plus_seconds(of.extend_seconds)),
@@ -450,6 +454,10 @@ fn asked_for(
         IdleLevel::Site if which.is_empty() => None,
         IdleLevel::Site => {
             let refusal = refusals::idle_rule_subject_unwanted();
+            return Err(refusal.at("/subject").into());
+        }
+        IdleLevel::Domain | IdleLevel::Project if which.is_empty() => {
+            let refusal = refusals::idle_rule_subject_missing();
             return Err(refusal.at("/subject").into());
         }
         IdleLevel::Domain => Some(find_domain(view, &caller.subject, which).map_err(at)?.id.0),

@@ -180,6 +180,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["createIdleRule"],
         &["idle-rule create x --gpu 5 --window 2h --project y"],
     ),
+    ("GET /idle-rules/try", &["listIdleRules"], &["idle-rule ls"]),
     (
         "POST /idle-rules/try",
         &["tryIdleRule"],
@@ -194,6 +195,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         "POST /idle-rules/{id}",
         &["changeIdleRule"],
         &["idle-rule set x --window 3h --keys none --kind any"],
+    ),
+    (
+        "GET /idle-rules/{id}/try",
+        &["getIdleRule"],
+        &["idle-rule get x"],
     ),
     (
         "POST /idle-rules/{id}/try",

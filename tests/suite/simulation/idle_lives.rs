@@ -207,6 +207,35 @@ async fn a_session_that_is_left_is_warned_twice_kept_once_and_stopped() {
 }
 
 #[tokio::test]
+async fn what_was_kept_is_kept_again_after_the_next_warning_alone() {
+    let mut played = Played::new();
+    let server = played.simulation.server().clone();
+    let boss = local_root(&server);
+    let mina = played.user("mina");
+    let rule = NewIdleRuleBody {
+        extend_times: 2,
+        ..cpu_rule("idle")
+    };
+    create(&server, &boss, rule).await.unwrap();
+    let session = played.running(&mina, "notebook");
+    let id = session.id.to_string();
+    for _ in 0..57 {
+        played.minute(&[(&session, 0)]);
+    }
+    assert_eq!(played.warnings(&mina, &session).await, 2);
+    for code_then in ["done", "session.kept-already"] {
+        assert_eq!(code(keep(&server, &mina, &id).await), code_then);
+    }
+    while played.warnings(&mina, &session).await == 0 {
+        played.minute(&[(&session, 0)]);
+        assert_eq!(played.row(&session).desired, DesiredState::Run);
+    }
+    for code_then in ["done", "session.keep-used-up"] {
+        assert_eq!(code(keep(&server, &mina, &id).await), code_then);
+    }
+}
+
+#[tokio::test]
 async fn a_crash_neither_warns_twice_nor_forgets() {
     let mut played = Played::new();
     let server = played.simulation.server().clone();

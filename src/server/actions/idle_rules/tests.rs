@@ -133,6 +133,12 @@ async fn what_is_no_idle_rule_is_refused_by_name() {
         refused(&|r| r.subject = Some("x".into())).await,
         "idle-rule.subject-unwanted"
     );
+    for level in [IdleLevel::Domain, IdleLevel::Project] {
+        assert_eq!(
+            refused(&move |r| r.level = level).await,
+            "idle-rule.subject-missing"
+        );
+    }
     let domain = |r: &mut NewIdleRuleBody| {
         r.level = IdleLevel::Domain;
         r.subject = Some("nowhere".into());
