@@ -30,7 +30,7 @@ pub(crate) mod repeated;
 pub(crate) mod second_factor;
 pub mod secret;
 mod setup;
-mod ticket;
+pub(crate) mod ticket;
 pub(crate) mod totp;
 
 pub(crate) use attempts::{AttemptCounts, unlock};
@@ -708,4 +708,4 @@ pub(crate) fn new_user(name: UserName, role: Role, now: Timestamp) -> User {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::extract::{Form, Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::get;
 use rules::idleness::{IdleAction, IdleLevel, IdleMatch, MAX_EXTENSIONS};
 use rules::object::Object;
 use rules::permissions::Permission;

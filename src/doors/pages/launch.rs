@@ -411,7 +411,7 @@ pub async fn submit(
             }
             Ok(PickedSize::Unknown) => {
                 let shown = picked.chars().take(80).flat_map(char::escape_debug);
-                let refusal = refusals::preset_unknown(&shown.collect::<String>());
+                let refusal = refusals::preset_unknown(shown.collect::<String>());
                 let status = responses::status(&refusal);
                 return refused(&console, &visit, &caller, sent, status, refusal).await;
             }

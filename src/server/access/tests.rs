@@ -7,28 +7,25 @@ use std::task::Poll;
 use super::*;
 use crate::code;
 
-mod second_factor;
-mod site_rules;
+pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
+pub(crate) const GOOD: &str = "correct horse battery";
 
-const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
-const GOOD: &str = "correct horse battery";
-
-fn server() -> Server {
+pub(crate) fn server() -> Server {
     Server::for_tests()
 }
 
-fn later(server: &Server, seconds: u64) {
+pub(crate) fn later(server: &Server, seconds: u64) {
     server
         .clock()
         .set(server.clock().now().plus_seconds(seconds));
 }
 
 /// Looks at what is to come once, so that a password is being hashed from then on; what was read before stays read.
-async fn begun<F: Future>(mut work: Pin<&mut F>) -> Poll<F::Output> {
+pub(crate) async fn begun<F: Future>(mut work: Pin<&mut F>) -> Poll<F::Output> {
     std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await
 }
 
-async fn with_mina() -> (Server, NewSignIn) {
+pub(crate) async fn with_mina() -> (Server, NewSignIn) {
     let server = server();
     let code = setup_link(&server).unwrap();
     let signed_in = set_up(&server, &code, "mina", GOOD, HERE).await.unwrap();
@@ -36,7 +33,7 @@ async fn with_mina() -> (Server, NewSignIn) {
 }
 
 /// A server that reads a settings file, with an administrator.
-async fn with_settings(folder: &std::path::Path) -> (Server, Caller) {
+pub(crate) async fn with_settings(folder: &std::path::Path) -> (Server, Caller) {
     let config = folder.join("fardel.toml").display().to_string();
     let sources = base::settings::SettingsSources::new(Default::default(), move |name| {
         (name == "FARDEL_CONFIG").then(|| config.clone())
@@ -136,7 +133,7 @@ async fn a_cookie_that_rests_twelve_hours_is_void_and_signing_out_ends_it_at_onc
     );
 }
 
-fn by(source: IpAddr, device: Option<&str>) -> SignInFrom<'_> {
+pub(crate) fn by(source: IpAddr, device: Option<&str>) -> SignInFrom<'_> {
     SignInFrom {
         device,
         ..source.into()

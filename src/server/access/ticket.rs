@@ -23,11 +23,11 @@ pub(super) enum TicketPurpose {
 const MAX_TICKET: usize = 200;
 
 /// A ticket as it came, not proven yet.
-pub(super) struct Ticket {
+pub(crate) struct Ticket {
     pub(super) user: UserId,
     pub(super) ends_at: Timestamp,
     /// What it carries, readable for its holder.
-    pub(super) body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
     signature: [u8; 32],
 }
 
@@ -63,7 +63,7 @@ pub(super) fn issue(
 
 impl Ticket {
     /// None for what is no ticket at all.
-    pub(super) fn read(text: &str) -> Option<Self> {
+    pub(crate) fn read(text: &str) -> Option<Self> {
         if text.len() > MAX_TICKET {
             return None;
         }

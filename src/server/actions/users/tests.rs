@@ -6,6 +6,9 @@ use super::*;
 use crate::access::{by_cookie, by_token, local_root, set_up, setup_link, sign_in};
 use crate::code;
 
+mod second_factor;
+mod site_rules;
+
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 const GOOD: &str = "correct horse battery";
 

@@ -1,11 +1,15 @@
 //! What a site sets of signing in: networks, how many browsers, and passwords.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use api::users::UserPatchBody;
 use rules::users::Role;
 
-use super::*;
+use crate::access::tests::*;
+use crate::access::*;
 use crate::actions::users::{self, TokensAfterReset, change_password};
 use crate::catalog::Lane;
+use crate::{Failure, Server, code};
 
 fn there(n: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(198, 51, 100, n))

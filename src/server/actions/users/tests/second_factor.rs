@@ -1,13 +1,19 @@
 //! The second factor as its user and as an attacker meet it, with a clock set by hand.
 
-use api::audit::AuditQuery;
+use std::net::{IpAddr, Ipv4Addr};
+use std::task::Poll;
 
-use super::*;
+use api::audit::AuditQuery;
+use rules::units::Timestamp;
+
+use crate::access::tests::*;
 use crate::access::ticket::Ticket;
 use crate::access::totp::shown_at;
+use crate::access::*;
 use crate::actions::audit;
 use crate::actions::users::{self, second_factor as own};
 use crate::catalog::Lane;
+use crate::{Failure, Server, code};
 
 /// A user with a second factor: what the app and the sheet of paper hold.
 struct Mina {
