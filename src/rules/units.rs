@@ -98,7 +98,8 @@ impl fmt::Display for Bytes {
     }
 }
 
-fn quoted(text: &str) -> String {
+/// What was typed as refusals show it: in quotes, shortened, with nothing hidden.
+pub fn quoted(text: &str) -> String {
     let mut short: String = text.chars().take(40).flat_map(char::escape_debug).collect();
     if text.chars().count() > 40 {
         short.push('…');

@@ -50,6 +50,10 @@ async function previewed(page, path, act) {
 test("a share is picked by its size, told in GiB and SMs, and drawn where it would go", async () => {
   const seen = await visit("/sessions/new");
   const { page } = seen;
+  // An empty box asks for none: the handle stands at its left end.
+  await page.fill("#gpu", "0.35");
+  await previewed(page, "/sessions/new/preview", () => page.fill("#gpu", ""));
+  assert.equal(await page.inputValue("[data-for=gpu]"), "0");
   await previewed(page, "/sessions/new/preview", () => page.click("button[data-share='0.5']"));
   assert.equal(await page.inputValue("#gpu"), "0.5");
   assert.equal(await page.innerText("#share-note"), "40 GiB, 66 of 132 SMs");

@@ -41,6 +41,7 @@ test("a preset is made, changed and removed in the page", async () => {
   await page.fill("#memory", "lots");
   await page.click("button:has-text('Create preset')");
   await page.locator("#memory[aria-invalid=true]").waitFor();
+  await page.locator("form .fault", { hasText: "a number of GiB" }).waitFor();
   assert.equal(await page.inputValue("#cpu"), "0.1");
   await page.fill("#memory", "0.0625");
   await page.fill("#title", "Tiny one");
@@ -94,6 +95,10 @@ test("a preset fills the form, and what is launched with it says so", async () =
   // A link opens the form with a preset.
   await page.goto(`${house.origin}/sessions/new?preset=other`);
   assert.equal(await page.inputValue("#cpu"), "0.2");
+  assert.equal(await page.locator("#changed").count(), 0);
+  await page.goto(`${house.origin}/sessions/new?preset=nope`);
+  await page.locator("#changed", { hasText: "There is no preset nope" }).waitFor();
+  assert.equal(await page.inputValue("#cpu"), "0.1");
   // This machine has no GPU: the form shows no field of one, and still launches nothing without what was picked.
   await chip("cards").click();
   await until(() => "the preview says so", async () => /GPU/.test(await page.locator("#preview .verdict").innerText()));

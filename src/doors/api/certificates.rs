@@ -14,7 +14,7 @@ use super::responses::{self, ApiResult};
 
 /// Needs no sign-in: users compare before they trust.
 pub(super) async fn trust(State(api): State<ApiContext>) -> ApiResult {
-    let authority = certificates::trust(&api.server).await?;
+    let authority = certificates::signing_authority(&api.server).await?;
     responses::plain(StatusCode::OK, &authority)
 }
 

@@ -23,7 +23,7 @@ use rules::refusals;
 use rules::resources::Demand;
 use rules::session::SessionKind;
 use rules::tenancy::TenantState;
-use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use rules::units::{Bytes, CpuShare, GpuShare, Timestamp, quoted};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
@@ -72,7 +72,7 @@ pub struct LaunchPage {
     pub preview: Preview,
     /// What is wrong with the fields as they are typed now.
     pub typed_faults: Vec<FormFieldError>,
-    /// That the form asks for more than the session it came from had, and why.
+    /// That the form asks for more than the session it came from had, and why; or that there is no such preset.
     pub changed: Option<String>,
 }
 
@@ -231,9 +231,7 @@ pub async fn show(
     Query(asked): Query<LaunchQuery>,
 ) -> Response {
     let sent = if asked.from.is_empty() {
-        begun(&console, &visit, &caller, asked.form)
-            .await
-            .map(|form| (form, None))
+        begun(&console, &visit, &caller, asked.form).await
     } else {
         duplicated(&console, &visit, &caller, &asked.from).await
     };
@@ -252,25 +250,33 @@ pub async fn show(
     }
 }
 
-/// A new form: with the size that a link names, or the default of the project where it asks for no amount.
+/// A new form: with the size that a link names, or the default of the project where it asks for no amount. Beside it,
+/// that there is no such size.
 async fn begun(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
     mut form: LaunchForm,
-) -> Result<LaunchForm, Failure> {
+) -> Result<(LaunchForm, Option<String>), Failure> {
     let named = std::mem::take(&mut form.preset);
     let t = visit.text;
+    let mut unknown = None;
     match named.is_empty() {
         true => sizes::begin(console, caller, t, &mut form).await?,
         false => {
             let picked = sizes::apply(console, caller, t, &[], &mut form, &named).await?;
             if picked == PickedSize::Unknown {
                 sizes::begin(console, caller, t, &mut form).await?;
+                unknown = Some(t.launch_preset_unknown(shown(&named)));
             }
         }
     }
-    Ok(form.filled())
+    Ok((form.filled(), unknown))
+}
+
+/// The name of a preset that there is not, as it was sent: short, and with nothing hidden.
+fn shown(name: &str) -> String {
+    name.chars().take(80).flat_map(char::escape_debug).collect()
 }
 
 /// The form of a session that is launched once more, and what it asks for more of: one that was killed at its memory
@@ -410,8 +416,7 @@ pub async fn submit(
                 return form(&console, &visit, &caller, sent, StatusCode::OK, None).await;
             }
             Ok(PickedSize::Unknown) => {
-                let shown = picked.chars().take(80).flat_map(char::escape_debug);
-                let refusal = refusals::preset_unknown(shown.collect::<String>());
+                let refusal = refusals::preset_unknown(shown(picked));
                 let status = responses::status(&refusal);
                 return refused(&console, &visit, &caller, sent, status, refusal).await;
             }
@@ -583,14 +588,22 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
     })
 }
 
+/// The most memory that a box takes: 1 PiB. Higher: a number of bytes without its unit counts as so many GiB. Lower:
+/// no machine has as much.
+const MOST_TYPED: Bytes = Bytes::gib(1 << 20);
+
 /// Memory from a box labelled GiB: a bare number counts in GiB, anything else brings its unit.
+///
+/// Errors: `size.invalid` for what is no amount, or one above 1 PiB.
 pub(super) fn memory(typed: &str) -> Result<Bytes, Refusal> {
-    let typed = point(typed.trim());
-    if !typed.is_empty() && typed.chars().all(|c| c.is_ascii_digit() || c == '.') {
-        Bytes::parse(&format!("{typed}g"))
+    let number = point(typed.trim());
+    let read = if number.chars().all(|c| c.is_ascii_digit() || c == '.') {
+        Bytes::parse(&format!("{number}g"))
     } else {
-        Bytes::parse(&typed)
-    }
+        Bytes::parse(&number)
+    };
+    let read = read.ok().filter(|size| *size <= MOST_TYPED);
+    read.ok_or_else(|| refusals::memory_gib_invalid(quoted(typed)))
 }
 
 /// The same the other way round and exactly: `0.25`, and with a unit where hundredths cannot say it.
@@ -1237,7 +1250,11 @@ mod tests {
     fn a_bare_number_of_memory_counts_in_gib() {
         assert_eq!(memory("1.5"), Ok(Bytes::mib(1536)));
         assert_eq!(memory("512m"), Ok(Bytes::mib(512)));
-        assert!(memory("much").is_err());
+        assert_eq!(memory("1024t"), Ok(Bytes::gib(1 << 20)));
+        for typed in ["", "much", "268435456", "1025t"] {
+            let refusal = memory(typed).expect_err(typed);
+            assert!(refusal.to_string().contains("a number of GiB"), "{refusal}");
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! `/presets`: the amounts with a name that launches may ask for, and the forms that make and change one. Decides
 //! nothing.
 
+use std::cmp::Reverse;
+
 use api::presets::{NewPresetBody, PresetPatchBody, PresetView};
 use api::sessions::Resources;
 use askama::Template;
@@ -14,7 +16,7 @@ use rules::object::Object;
 use rules::permissions::Permission;
 use rules::refusal::Refusal;
 use rules::refusals;
-use rules::units::{Bytes, CpuShare, GpuShare};
+use rules::units::{CpuShare, GpuShare};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
@@ -33,7 +35,7 @@ use super::table::{
 use super::table_answer::{ListPage, answer, shorter};
 use super::table_choices::{FilterWords, filter_bar};
 use super::typed::point;
-use super::{PagesContext, gpus, launch, layout, responses};
+use super::{PagesContext, launch, layout, responses};
 use crate::doors::text::{Language, Text};
 
 const PATH: &str = "/presets";
@@ -48,6 +50,8 @@ pub struct PresetsPage {
     pub f: PageLayout,
     /// None for those who only look.
     pub form: Option<PresetForm>,
+    /// Above the list: there is nothing to list yet, or the form was refused.
+    pub is_form_first: bool,
     pub filter: FilterBar,
     pub table: DataTable,
 }
@@ -149,7 +153,7 @@ fn amounts(t: Text, of: &Resources) -> String {
     let mut all = Vec::new();
     all.extend(of.cpu.map(|cpu| t.presets_cores(cpu)));
     all.extend(of.memory.map(|memory| components::size(memory.0)));
-    all.extend(of.gpu.map(|share| t.presets_gpus(gpus::share(share))));
+    all.extend(of.gpu.map(|share| t.presets_gpus(share)));
     let memory = of.gpu_memory.map(|memory| components::size(memory.0));
     all.extend(memory.map(|memory| t.presets_gpu_memory_of(memory)));
     all.extend(of.mig.map(|profile| profile.to_string()));
@@ -170,8 +174,7 @@ async fn list(
     if let Some(short) = shorter(&visit, &place, &asked) {
         return short;
     }
-    let typed = TypedPreset::default();
-    let page = listed(&console, &visit, &caller, &headers, &asked, typed).await;
+    let page = listed(&console, &visit, &caller, &headers, &asked, None).await;
     answer(&console, &visit, &place, page, |failure| {
         failed(&console, &visit, &caller, failure)
     })
@@ -183,7 +186,7 @@ async fn listed(
     caller: &Caller,
     headers: &HeaderMap,
     asked: &[(String, String)],
-    typed: TypedPreset,
+    refused: Option<TypedPreset>,
 ) -> Result<PresetsPage, Failure> {
     let t = visit.text;
     let mut known = presets::list(&console.server, caller, None).await?;
@@ -193,11 +196,13 @@ async fn listed(
     let mut state = TableState::read(PATH, &FILTERS, asked);
     state.choose_columns("presets", &columns, asked, headers, visit);
     for word in state.filter("q").to_lowercase().split_whitespace() {
-        known.retain(|preset| found(t, preset, word));
+        known.retain(|preset| found(preset, word));
     }
+    let by_title = |preset: &PresetView| (title(t, preset).to_lowercase(), preset.name.to_string());
     match state.sort.as_str() {
-        "name" => known.sort_by(|a, b| a.name.cmp(&b.name)),
-        "-name" => known.sort_by(|a, b| b.name.cmp(&a.name)),
+        "name" => known.sort_by_cached_key(by_title),
+        "-name" => known.sort_by_cached_key(|preset| Reverse(by_title(preset))),
+        "-position" => known.reverse(),
         _ => {}
     }
     let total = known.len() as u64;
@@ -232,7 +237,8 @@ async fn listed(
             (t.presets_view_site(), "q=scope%3Asite"),
         ],
         examples: &[
-            ("half", t.filter_help_name()),
+            ("half", t.presets_help_word()),
+            ("name:half", t.filter_help_name()),
             ("scope:project", t.presets_help_scope()),
             ("vision", t.presets_help_place()),
         ],
@@ -240,9 +246,10 @@ async fn listed(
     Ok(PresetsPage {
         t,
         f: layout(console, visit, caller, Nav::Presets),
-        form: presets::may_write(caller).then(|| new_form(t, &scopes, typed)),
+        is_form_first: none || refused.is_some(),
+        form: presets::may_write(caller).then(|| new_form(t, &scopes, refused.unwrap_or_default())),
         filter: filter_bar(visit, headers, &state, &columns, &words),
-        table: DataTable::new(t, &state, &columns, "name", rows, total, empty),
+        table: DataTable::new(t, &state, &columns, "position", rows, total, empty),
     })
 }
 
@@ -272,8 +279,8 @@ fn row(
     }
 }
 
-/// Whether a word of the filter finds the preset: by name, title, domain, project, or `scope:`.
-fn found(t: Text, preset: &PresetView, word: &str) -> bool {
+/// Whether a word of the filter finds the preset: by name, either title, domain, project, or `scope:`.
+fn found(preset: &PresetView, word: &str) -> bool {
     let has = |text: &str| text.to_lowercase().contains(word);
     match word.split_once(':') {
         Some(("scope", wanted)) => scope_word(preset) == wanted,
@@ -281,7 +288,8 @@ fn found(t: Text, preset: &PresetView, word: &str) -> bool {
         _ => {
             let places = [&preset.domain, &preset.project];
             has(preset.name.as_str())
-                || has(&title(t, preset))
+                || has(&preset.title)
+                || has(&preset.title_ko)
                 || places.into_iter().flatten().any(|place| has(place))
         }
     }
@@ -296,6 +304,9 @@ fn columns(t: Text) -> Vec<TableColumn> {
         TableColumn::new("amounts", t.presets_amounts()).class("why"),
         TableColumn::new("limit", t.launch_max_runtime()).class("below"),
         TableColumn::new("scope", t.presets_scope()).class("below"),
+        TableColumn::new("position", t.presets_position())
+            .sorted_by("position")
+            .class("below"),
     ]
 }
 
@@ -320,7 +331,13 @@ fn cell(t: Text, key: &str, preset: &PresetView, may_change: bool) -> TableCell 
                 false => TableCell::Text { text, note },
             }
         }
-        "amounts" => TableCell::text(amounts(t, &preset.resources)),
+        "amounts" => match amounts(t, &preset.resources) {
+            none if none.is_empty() => TableCell::Text {
+                text: String::new(),
+                note: t.presets_only_limit().to_owned(),
+            },
+            amounts => TableCell::text(amounts),
+        },
         "limit" => match preset.max_runtime_seconds {
             Some(seconds) => TableCell::text(components::span(t, seconds)),
             None => TableCell::Text {
@@ -329,6 +346,7 @@ fn cell(t: Text, key: &str, preset: &PresetView, may_change: bool) -> TableCell 
             },
         },
         "scope" => TableCell::text(scope_name(t, preset)),
+        "position" => TableCell::text(preset.position.to_string()),
         _ => TableCell::Empty,
     }
 }
@@ -392,7 +410,7 @@ impl TypedPreset {
             scope: String::new(),
             cpu: of.cpu.map_or_else(String::new, |cpu| cpu.to_string()),
             memory: of.memory.map_or_else(String::new, launch::typed_memory),
-            shm: of.shm.map_or_else(String::new, launch::typed_size),
+            shm: of.shm.map_or_else(String::new, launch::typed_memory),
             gpu: of.gpu.map_or_else(String::new, |gpu| gpu.to_string()),
             gpu_memory: of.gpu_memory.map_or_else(String::new, launch::typed_memory),
             mig: of.mig.map_or_else(String::new, |mig| mig.to_string()),
@@ -425,7 +443,7 @@ impl TypedPreset {
         Ok(Resources {
             cpu: read(&self.cpu, "cpu", CpuShare::parse)?,
             memory: read(&self.memory, "memory", launch::memory)?,
-            shm: read(&self.shm, "shm", Bytes::parse)?,
+            shm: read(&self.shm, "shm", launch::memory)?,
             gpu: read(&self.gpu, "gpu", GpuShare::parse)?,
             gpu_memory: read(&self.gpu_memory, "gpu_memory", launch::memory)?,
             mig: read(&self.mig, "mig", MigProfile::parse)?,
@@ -517,7 +535,7 @@ async fn create(
     };
     let (form, refusal) = refused(&visit, PATH, refusal);
     let visit = visit.refusing(form);
-    match listed(&console, &visit, &caller, &headers, &[], sent).await {
+    match listed(&console, &visit, &caller, &headers, &[], Some(sent)).await {
         Ok(page) => responses::page(&console, &visit, responses::status(&refusal), &page),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
@@ -618,11 +636,12 @@ async fn ask_remove(
     let frame = layout(&console, &visit, &caller, Nav::Presets);
     let title = t.presets_remove_title(one.name.as_str());
     let mut page = DialogPage::titled(frame, PATH.to_owned(), title, t.presets_remove_lead());
-    page.items = vec![format!(
-        "{} · {}",
-        amounts(t, &one.resources),
-        scope_name(t, &one)
-    )];
+    let mut facts = Vec::new();
+    facts.extend(Some(amounts(t, &one.resources)).filter(|amounts| !amounts.is_empty()));
+    let limit = one.max_runtime_seconds;
+    facts.extend(limit.map(|seconds| components::span(t, seconds)));
+    facts.push(scope_name(t, &one));
+    page.items = vec![facts.join(" · ")];
     page.form = Some(DialogForm {
         action: format!("{PATH}/{}/remove", one.id),
         fields: Vec::new(),

@@ -29,6 +29,11 @@ pub async fn trust(server: &Server) -> Result<CertificateAuthority, Failure> {
     at_work(server, |keeper| Ok(authority(keeper.authority()))).await
 }
 
+/// The machine's own authority, also where nothing is encrypted: it signs the audit log too. Public as `trust`.
+pub async fn signing_authority(server: &Server) -> Result<CertificateAuthority, Failure> {
+    with_keeper(server, |keeper| Ok(authority(keeper.authority()))).await
+}
+
 /// What is served now. Errors: `tls.off`.
 pub async fn show(server: &Server, caller: &Caller) -> Result<CertificateStatus, Failure> {
     allowed(caller, Permission::SystemRead)?;
@@ -174,6 +179,13 @@ async fn at_work<T: Send + 'static>(
     if !server.settings().encrypted() {
         return Err(refusals::tls_off().into());
     }
+    with_keeper(server, act).await
+}
+
+async fn with_keeper<T: Send + 'static>(
+    server: &Server,
+    act: impl FnOnce(&Keeper) -> Result<T, base::tls::TlsError> + Send + 'static,
+) -> Result<T, Failure> {
     let keeper: Arc<Keeper> = server.certificates()?;
     tokio::task::spawn_blocking(move || act(&keeper).map_err(tls_failure))
         .await

@@ -146,7 +146,7 @@ function sliders() {
     range.dataset.ready = "1";
     const box = document.getElementById(range.dataset.for);
     range.addEventListener("input", () => { box.value = String(Number(range.value)); paint(); chips(); share(); });
-    box.addEventListener("input", () => { if (!Number.isNaN(Number(box.value))) range.value = box.value; paint(); chips(); share(); });
+    box.addEventListener("input", () => { if (!Number.isNaN(Number(box.value))) range.value = box.value.trim() || range.min; paint(); chips(); share(); });
   }
   share();
 }

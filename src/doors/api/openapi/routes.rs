@@ -1786,7 +1786,6 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "This machine's own certificate authority, and its fingerprint",
         needs: Needs::Nothing,
         answer: SuccessReply::Schema("Authority"),
-        refusals: &[409],
         ..ROUTE
     },
     DocumentedRoute {
