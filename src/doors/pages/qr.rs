@@ -10,8 +10,10 @@ pub(super) fn picture(text: &str) -> String {
                 .min_dimensions(160, 160)
                 .build();
             // Inside a page there is no declaration.
-            svg.find("<svg")
-                .map_or_else(String::new, |at| svg[at..].to_owned())
+            svg.find("<svg").map_or_else(String::new, |at| {
+                // Its frame says in words what it is.
+                format!("<svg aria-hidden=\"true\"{}", &svg[at + 4..])
+            })
         },
     )
 }
