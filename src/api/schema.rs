@@ -59,7 +59,7 @@ fn named() -> Schemas {
     collect::<users::PasswordChangeBody>(&mut all);
     collect::<users::NewTokenBody>(&mut all);
     collect::<second_factor::SecondFactorView>(&mut all);
-    collect::<second_factor::SecondFactorProofBody>(&mut all);
+    collect::<second_factor::SecondFactorCredentialsBody>(&mut all);
     collect::<second_factor::SecondFactorOffer>(&mut all);
     collect::<second_factor::SecondFactorConfirmBody>(&mut all);
     collect::<second_factor::RecoveryCodes>(&mut all);

@@ -20,9 +20,9 @@ pub struct SecondFactorView {
 
 /// What proves the user once more.
 #[derive(Deserialize, ToSchema)]
-#[schema(as = SecondFactorProof)]
+#[schema(as = SecondFactorCredentials)]
 #[serde(deny_unknown_fields)]
-pub struct SecondFactorProofBody {
+pub struct SecondFactorCredentialsBody {
     #[schema(value_type = String, format = Password)]
     pub password: SecretText,
     /// Where there is a second factor: the code that the app shows, or a recovery code.

@@ -1,6 +1,6 @@
 //! The caller's second factor over REST, and taking that of a user away. Secrets go out once and are never logged.
 
-use api::second_factor::{SecondFactorConfirmBody, SecondFactorProofBody};
+use api::second_factor::{SecondFactorConfirmBody, SecondFactorCredentialsBody};
 use api::secret::SecretText;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -26,9 +26,9 @@ pub(super) async fn get(
 pub(super) async fn begin(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,
-    sent: JsonBody<SecondFactorProofBody>,
+    sent: JsonBody<SecondFactorCredentialsBody>,
 ) -> ApiResult {
-    let SecondFactorProofBody { password, code } = sent.value;
+    let SecondFactorCredentialsBody { password, code } = sent.value;
     let code = code.as_ref().map(SecretText::reveal);
     let offer = second_factor::begin(&api.server, &caller, password, code).await?;
     secret(&offer)
@@ -48,9 +48,9 @@ pub(super) async fn confirm(
 pub(super) async fn renew_recovery_codes(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,
-    sent: JsonBody<SecondFactorProofBody>,
+    sent: JsonBody<SecondFactorCredentialsBody>,
 ) -> ApiResult {
-    let SecondFactorProofBody { password, code } = sent.value;
+    let SecondFactorCredentialsBody { password, code } = sent.value;
     let code = code.as_ref().map(SecretText::reveal);
     let codes = second_factor::renew_recovery_codes(&api.server, &caller, password, code).await?;
     secret(&codes)
@@ -59,9 +59,9 @@ pub(super) async fn renew_recovery_codes(
 pub(super) async fn turn_off(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,
-    sent: JsonBody<SecondFactorProofBody>,
+    sent: JsonBody<SecondFactorCredentialsBody>,
 ) -> ApiResult {
-    let SecondFactorProofBody { password, code } = sent.value;
+    let SecondFactorCredentialsBody { password, code } = sent.value;
     let code = code.as_ref().map(SecretText::reveal);
     second_factor::turn_off(&api.server, &caller, password, code).await?;
     responses::nothing()

@@ -1840,15 +1840,15 @@ pub enum SecondFactorCommand {
     ///
     /// The first code is read from standard input, after the password where that is there. Recovery codes are printed
     /// once.
-    On(SecondFactorProof),
+    On(SecondFactorCredentials),
     /// Turn it off
-    Off(SecondFactorProof),
+    Off(SecondFactorCredentials),
     /// Make new recovery codes; the old ones are void
-    RecoveryCodes(SecondFactorProof),
+    RecoveryCodes(SecondFactorCredentials),
 }
 
 #[derive(Debug, Clone, Args)]
-pub struct SecondFactorProof {
+pub struct SecondFactorCredentials {
     #[command(flatten)]
     pub password: Password,
     /// The code that the app shows now, or a recovery code; asked when left out

@@ -7,7 +7,7 @@ use api::second_factor::{RecoveryCodes, SecondFactorOffer, SecondFactorView};
 use serde_json::{Value, json};
 
 use super::answer::Answer;
-use super::args::{SecondFactorCommand, SecondFactorProof};
+use super::args::{SecondFactorCommand, SecondFactorCredentials};
 use super::client::HttpClient;
 use super::error::CliError;
 use super::output::OutputStyle;
@@ -56,7 +56,7 @@ pub(super) async fn run(
 }
 
 /// Password, and the code where there is a second factor already.
-async fn proven(client: &HttpClient, proof: &SecondFactorProof) -> Result<Value, CliError> {
+async fn proven(client: &HttpClient, proof: &SecondFactorCredentials) -> Result<Value, CliError> {
     let password = login::password(&proof.password, "Password: ")?;
     let code = match &proof.code {
         Some(code) => Some(code.clone()),

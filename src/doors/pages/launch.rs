@@ -590,7 +590,7 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
 
 /// The most memory that a box takes: 1 PiB. Higher: a number of bytes without its unit counts as so many GiB. Lower:
 /// no machine has as much.
-const MOST_TYPED: Bytes = Bytes::gib(1 << 20);
+const PEBIBYTE: Bytes = Bytes::gib(1 << 20);
 
 /// Memory from a box labelled GiB: a bare number counts in GiB, anything else brings its unit.
 ///
@@ -602,7 +602,7 @@ pub(super) fn memory(typed: &str) -> Result<Bytes, Refusal> {
     } else {
         Bytes::parse(&number)
     };
-    let read = read.ok().filter(|size| *size <= MOST_TYPED);
+    let read = read.ok().filter(|size| *size <= PEBIBYTE);
     read.ok_or_else(|| refusals::memory_gib_invalid(quoted(typed)))
 }
 

@@ -55,7 +55,7 @@ fn body(route: &DocumentedRoute) -> String {
         Some("PasswordChange") => {
             json!({"old": "wrong-password-1", "new": "another-good-one-9"}).to_string()
         }
-        Some("SecondFactorProof") => json!({"password": "wrong-password-1"}).to_string(),
+        Some("SecondFactorCredentials") => json!({"password": "wrong-password-1"}).to_string(),
         Some("SecondFactorConfirmation") => json!({"ticket": "x", "code": "000000"}).to_string(),
         Some("SignInRequest") => json!({"name": "ada", "password": "wrong-password-1"}).to_string(),
         Some("SetupRequest") => json!({"code": "wrong", "name": "x", "password": "y"}).to_string(),

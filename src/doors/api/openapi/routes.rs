@@ -1374,7 +1374,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         tag: "users",
         summary: "Draw a second factor; nothing changes until it is confirmed",
         needs: ME,
-        body: Some("SecondFactorProof"),
+        body: Some("SecondFactorCredentials"),
         answer: SuccessReply::Schema("SecondFactorOffer"),
         refusals: &[400, 409, 422, 429],
         ..ROUTE
@@ -1398,7 +1398,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         tag: "users",
         summary: "Turn your second factor off",
         needs: ME,
-        body: Some("SecondFactorProof"),
+        body: Some("SecondFactorCredentials"),
         status: 204,
         answer: SuccessReply::Nothing,
         refusals: &[400, 409, 422, 429],
@@ -1411,7 +1411,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         tag: "users",
         summary: "Make new recovery codes; the old ones are void",
         needs: ME,
-        body: Some("SecondFactorProof"),
+        body: Some("SecondFactorCredentials"),
         answer: SuccessReply::Schema("RecoveryCodes"),
         refusals: &[400, 409, 422, 429],
         ..ROUTE
