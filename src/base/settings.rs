@@ -315,7 +315,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "0",
         example: "",
         needs_restart: false,
-        about: "browsers that one user may be signed in with at once; 0: 100, of which the oldest ends",
+        about: "browsers that one user may be signed in with at once; 0: at most 100, and a further sign-in ends the oldest",
     },
     SettingKey {
         key: "sign_ins_full",
@@ -342,7 +342,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "0",
         example: "",
         needs_restart: false,
-        about: "kinds of characters in a new password, of small letters, capital letters, digits and others; 0: any",
+        about: "kinds of characters in a new password, of lower-case letters, upper-case letters, digits and others; 0: any",
     },
     SettingKey {
         key: "password_days",
@@ -360,7 +360,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "0",
         example: "",
         needs_restart: false,
-        about: "last passwords that a user may not choose again, at most 10; 0: any",
+        about: "last passwords that a user may not choose again, at most 10; 0: none",
     },
     SettingKey {
         key: "password_change_first",

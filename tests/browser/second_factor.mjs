@@ -78,7 +78,7 @@ test("a second factor is set up with the password, a picture and the first code"
   recovery = (await page.locator("#codes").innerText()).trim().split(/\s+/);
   assert.equal(recovery.length, 10);
   assert.deepEqual(await violations(page), []);
-  await page.click("a:has-text('I have kept them')");
+  await page.click("a:has-text('I have saved them')");
   await page.locator("#p5 ~ .r .pill.ok").waitFor();
   assert.deepEqual(complaints.filter((line) => !/422/.test(line)), []);
   await context.close();
