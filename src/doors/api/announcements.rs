@@ -34,9 +34,7 @@ pub(super) async fn create(
 ) -> ApiResult {
     let made = announcements::create(&api.server, &caller, sent.value, sent.key).await?;
     let location = format!("/api/v1/announcements/{}", made.value.id);
-    let tag = format!("\"{}\"", made.value.generation);
-    let response = responses::made(&made.value, &location)?;
-    let response = responses::with_header(response, "etag", &tag);
+    let response = responses::made_version(&made.value, &location, made.value.generation)?;
     Ok(responses::replayed(response, made.replayed))
 }
 

@@ -25,9 +25,7 @@ pub(super) async fn create(
 ) -> ApiResult {
     let made = idle_rules::create(&api.server, &caller, sent.value).await?;
     let location = format!("/api/v1/idle-rules/{}", made.id);
-    let tag = format!("\"{}\"", made.generation);
-    let response = responses::made(&made, &location)?;
-    Ok(responses::with_header(response, "etag", &tag))
+    responses::made_version(&made, &location, made.generation)
 }
 
 pub(super) async fn get(

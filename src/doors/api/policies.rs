@@ -27,9 +27,7 @@ pub(super) async fn create(
 ) -> ApiResult {
     let made = policies::create(&api.server, &caller, sent.value).await?;
     let location = format!("/api/v1/policies/{}", made.id);
-    let tag = format!("\"{}\"", made.generation);
-    let response = responses::made(&made, &location)?;
-    Ok(responses::with_header(response, "etag", &tag))
+    responses::made_version(&made, &location, made.generation)
 }
 
 pub(super) async fn get(

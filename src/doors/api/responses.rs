@@ -107,6 +107,12 @@ pub(super) fn made<T: Serialize>(body: &T, location: &str) -> ApiResult {
     Ok(response)
 }
 
+/// Something new with a version, and where it is.
+pub(super) fn made_version<T: Serialize>(body: &T, location: &str, generation: u64) -> ApiResult {
+    let response = made(body, location)?;
+    Ok(with_header(response, "etag", &format!("\"{generation}\"")))
+}
+
 /// Work that goes on, and where to look at it.
 pub(super) fn accepted<T: Serialize>(body: &T, location: &str) -> ApiResult {
     let mut response = json(StatusCode::ACCEPTED, written(body)?);

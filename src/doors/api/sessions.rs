@@ -68,8 +68,7 @@ pub(super) async fn launch(
     let response = match launched.sessions.as_slice() {
         [one] => {
             let location = format!("/api/v1/sessions/{}", one.id);
-            let made = responses::made(one, &location)?;
-            responses::with_header(made, "etag", &format!("\"{}\"", one.generation))
+            responses::made_version(one, &location, one.generation)?
         }
         several => {
             let body = ListPage {

@@ -64,8 +64,8 @@ pub(super) async fn create(
     )
     .await?;
     let user = made.value;
-    let response = responses::made(&user, &format!("/api/v1/users/{}", user.id))?;
-    let response = responses::with_header(response, "etag", &format!("\"{}\"", user.generation));
+    let location = format!("/api/v1/users/{}", user.id);
+    let response = responses::made_version(&user, &location, user.generation)?;
     Ok(responses::replayed(response, made.replayed))
 }
 

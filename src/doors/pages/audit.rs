@@ -378,12 +378,8 @@ fn filter(
 }
 
 fn acts(t: Text, chosen: &str) -> Vec<Choice> {
-    let mut acts = vec![Choice::new("", t.audit_every_act(), chosen.is_empty())];
-    acts.extend(ACTS.map(|act| Choice::new(act, act_group(t, act), chosen == act)));
-    if !chosen.is_empty() && !ACTS.contains(&chosen) {
-        acts.push(Choice::new(chosen, chosen, true));
-    }
-    acts
+    let offered = ACTS.map(|act| (act, act_group(t, act)));
+    Choice::of_filter(t.audit_every_act(), offered, chosen)
 }
 
 fn act_group(t: Text, act: &str) -> &'static str {

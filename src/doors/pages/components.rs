@@ -199,6 +199,24 @@ pub struct Choice {
 }
 
 impl Choice {
+    /// All values, then the offered ones with their words; a chosen value that is not offered stands last.
+    pub fn of_filter<'a>(
+        all: &str,
+        offered: impl IntoIterator<Item = (&'a str, &'a str)>,
+        chosen: &str,
+    ) -> Vec<Choice> {
+        let mut choices = vec![Choice::new("", all, chosen.is_empty())];
+        choices.extend(
+            offered
+                .into_iter()
+                .map(|(value, words)| Choice::new(value, words, chosen == value)),
+        );
+        if !choices.iter().any(|choice| choice.chosen) {
+            choices.push(Choice::new(chosen, chosen, true));
+        }
+        choices
+    }
+
     pub fn new(value: impl Into<String>, name: impl Into<String>, chosen: bool) -> Choice {
         Choice {
             value: value.into(),

@@ -404,28 +404,18 @@ fn filter(
 }
 
 fn kinds(t: Text, chosen: &str) -> Vec<Choice> {
-    let mut kinds = vec![Choice::new("", t.events_every_kind(), chosen.is_empty())];
-    kinds.extend(TOPICS.map(|topic| Choice::new(topic, topic_word(t, topic), chosen == topic)));
-    if !chosen.is_empty() && !TOPICS.contains(&chosen) {
-        kinds.push(Choice::new(chosen, chosen, true));
-    }
-    kinds
+    let offered = TOPICS.map(|topic| (topic, topic_word(t, topic)));
+    Choice::of_filter(t.events_every_kind(), offered, chosen)
 }
 
 pub(super) fn times(t: Text, chosen: &str) -> Vec<Choice> {
-    let mut times = vec![Choice::new("", t.events_any_time(), chosen.is_empty())];
-    let known = [
+    let words = [
         t.events_hour(),
         t.events_day(),
         t.events_week(),
         t.events_month(),
     ];
-    let known = SINCE.into_iter().zip(known);
-    times.extend(known.map(|(value, words)| Choice::new(value, words, chosen == value)));
-    if !chosen.is_empty() && !SINCE.contains(&chosen) {
-        times.push(Choice::new(chosen, chosen, true));
-    }
-    times
+    Choice::of_filter(t.events_any_time(), SINCE.into_iter().zip(words), chosen)
 }
 
 fn topic_word(t: Text, topic: &str) -> &'static str {

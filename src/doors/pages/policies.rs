@@ -217,13 +217,7 @@ async fn listed(
             action: None,
         })
         .collect();
-    let empty = EmptyTable {
-        icon: "search",
-        title: t.policies_none().to_owned(),
-        lead: t.sessions_no_match_lead().to_owned(),
-        href: PATH.to_owned(),
-        go: t.sessions_clear().to_owned(),
-    };
+    let empty = EmptyTable::no_match(t, t.policies_none(), PATH);
     let words = FilterWords {
         table: "policies",
         path: PATH,

@@ -219,13 +219,7 @@ async fn listed(
             href: String::new(),
             go: String::new(),
         },
-        false => EmptyTable {
-            icon: "search",
-            title: t.presets_no_match().to_owned(),
-            lead: t.sessions_no_match_lead().to_owned(),
-            href: PATH.to_owned(),
-            go: t.sessions_clear().to_owned(),
-        },
+        false => EmptyTable::no_match(t, t.presets_no_match(), PATH),
     };
     let words = FilterWords {
         table: "presets",

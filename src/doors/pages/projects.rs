@@ -197,13 +197,7 @@ async fn read(
         })
         .collect();
     let empty = match state.filtered() {
-        true => EmptyTable {
-            icon: "search",
-            title: t.projects_no_match().to_owned(),
-            lead: t.sessions_no_match_lead().to_owned(),
-            href: PATH.to_owned(),
-            go: t.sessions_clear().to_owned(),
-        },
+        true => EmptyTable::no_match(t, t.projects_no_match(), PATH),
         false => EmptyTable {
             icon: "users",
             title: t.projects_none().to_owned(),

@@ -333,16 +333,13 @@ fn empty(t: Text, state: &TableState, refused: bool) -> EmptyTable {
             href: PATH.to_owned(),
             go: t.sessions_clear().to_owned(),
         },
-        (false, true) => EmptyTable {
-            icon: "search",
-            title: match state.filter("q") {
+        (false, true) => {
+            let title = match state.filter("q") {
                 "" => t.sessions_no_match_plain().to_owned(),
                 typed => t.sessions_no_match(typed),
-            },
-            lead: t.sessions_no_match_lead().to_owned(),
-            href: PATH.to_owned(),
-            go: t.sessions_clear().to_owned(),
-        },
+            };
+            EmptyTable::no_match(t, title, PATH)
+        }
         (false, false) => EmptyTable {
             icon: "square-terminal",
             title: t.sessions_none().to_owned(),

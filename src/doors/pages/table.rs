@@ -168,6 +168,19 @@ pub struct EmptyTable {
     pub go: String,
 }
 
+impl EmptyTable {
+    /// No row matches the filter; the way out clears it.
+    pub fn no_match(t: Text, title: impl Into<String>, path: &str) -> EmptyTable {
+        EmptyTable {
+            icon: "search",
+            title: title.into(),
+            lead: t.sessions_no_match_lead().to_owned(),
+            href: path.to_owned(),
+            go: t.sessions_clear().to_owned(),
+        }
+    }
+}
+
 /// Where a page of a table is: what its address says.
 #[derive(Clone, Debug, Default)]
 pub struct TableState {

@@ -167,13 +167,7 @@ async fn read(
             }),
         })
         .collect();
-    let empty = EmptyTable {
-        icon: "search",
-        title: t.users_none().to_owned(),
-        lead: t.sessions_no_match_lead().to_owned(),
-        href: PATH.to_owned(),
-        go: t.sessions_clear().to_owned(),
-    };
+    let empty = EmptyTable::no_match(t, t.users_none(), PATH);
     let mut table = DataTable::new(t, &state, &columns, "name", rows, total, empty);
     table.csv = (!table.rows.is_empty()).then(|| state.beside("/users.csv"));
     let filter = filter_bar(

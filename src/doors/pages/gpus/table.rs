@@ -187,13 +187,7 @@ pub(super) fn read(
         cells: state.columns.iter().map(|key| cell(t, key, gpu)).collect(),
         action: None,
     });
-    let empty = EmptyTable {
-        icon: "search",
-        title: t.gpu_no_match().to_owned(),
-        lead: t.sessions_no_match_lead().to_owned(),
-        href: PATH.to_owned(),
-        go: t.sessions_clear().to_owned(),
-    };
+    let empty = EmptyTable::no_match(t, t.gpu_no_match(), PATH);
     let total = found.len() as u64;
     let mut table = DataTable::new(t, &state, &columns, "place", rows.collect(), total, empty);
     table.csv = (!table.rows.is_empty()).then(|| state.beside("/gpus.csv"));

@@ -250,13 +250,7 @@ pub(super) async fn read(
             }
         })
         .collect();
-    let empty = EmptyTable {
-        icon: "search",
-        title: t.images_no_match().to_owned(),
-        lead: t.sessions_no_match_lead().to_owned(),
-        href: PATH.to_owned(),
-        go: t.sessions_clear().to_owned(),
-    };
+    let empty = EmptyTable::no_match(t, t.images_no_match(), PATH);
     let mut table = DataTable::new(t, &state, &columns, "host", rows, total, empty);
     table.csv = (!table.rows.is_empty()).then(|| state.beside("/images.csv"));
     let summary = t.images_summary(count, components::size(size));
