@@ -36,7 +36,7 @@ pub const STALE_MILLIS: u64 = 150_000;
 const MAX_STEP: u64 = 150_000;
 /// How far the time of day may be off what the steady clock says between two samples.
 const MAX_DRIFT: u64 = 5_000;
-/// Unmeasured milliseconds in a row after which quiet time begins anew. Longer: work that nobody measured may be
+/// Unmeasured milliseconds in a row after which the idle time starts over. Longer: work that nobody measured may be
 /// forgotten. Shorter: each upgrade of the server lets idle sessions off.
 const MAX_UNMEASURED: u64 = 900_000;
 /// How much quiet time a crash may lose without taking a warning back.
@@ -253,7 +253,7 @@ pub struct SteadyMoment {
 }
 
 impl SteadyMoment {
-    /// Milliseconds from an earlier moment; None where the machine started anew between, or where it is later.
+    /// Milliseconds from an earlier moment; None where the machine rebooted in between, or where it is later.
     fn since(self, earlier: Self) -> Option<u64> {
         match self.boot == earlier.boot {
             true => self.millis.checked_sub(earlier.millis),
@@ -315,7 +315,7 @@ impl IdleProgress {
         self.busy_at
     }
 
-    /// Takes in the next sample. One of another start, or from before the last, begins anew; so does one between which and
+    /// Takes in the next sample. One of another start, or from before the last, starts over; so does one between which and
     /// the last a clock was set, for rows of another time may stand between.
     pub fn take(&mut self, rule: &IdleRule, sample: &IdleSample) {
         let Some((last, passed)) = self

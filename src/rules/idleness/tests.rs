@@ -505,7 +505,7 @@ fn a_dry_run_says_who_worked_again_and_what_was_freed() {
         busy_again: true,
     };
     assert_eq!(dry_run(&rule(), &[samples.clone()]), [end]);
-    // Another start of it is judged anew, and rests for too short a time.
+    // Another start of it is judged from zero, and rests for too short a time.
     let again = (151..=200).map(|minute| IdleSample {
         incarnation: 2,
         ..sample(minute, 0, 0)

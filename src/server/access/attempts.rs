@@ -69,11 +69,11 @@ struct AttemptCount {
     of: CountOf,
 }
 
-/// Who can make a count. Where they are too many, those of anybody go first: a flood of invented names must not make
+/// Who can make a count. Beyond the bound, unauthenticated ones are dropped first: a flood of invented names must not make
 /// the guesses at somebody's codes forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum CountOf {
-    Anybody,
+    Unauthenticated,
     /// Only who gave the right password of a user.
     ProvenUser,
 }
@@ -157,7 +157,7 @@ impl AttemptCounts {
 impl AttemptCount {
     fn forgiven(&self, now: Timestamp) -> bool {
         let quiet = match self.of {
-            CountOf::Anybody => FORGIVEN_AFTER_SECONDS,
+            CountOf::Unauthenticated => FORGIVEN_AFTER_SECONDS,
             CountOf::ProvenUser => CODES_FORGIVEN_AFTER_SECONDS,
         };
         now.seconds_since(self.failed_at.max(self.free_at)) >= quiet
@@ -290,7 +290,7 @@ impl<'s> Attempt<'s> {
         let slowed = self.shared.iter().any(many);
         for (subject, _) in &self.shared {
             // It delays no try by itself: no wait is counted for it.
-            let _ = counts.begin((*subject, CountOf::Anybody), self.name, 0, now);
+            let _ = counts.begin((*subject, CountOf::Unauthenticated), self.name, 0, now);
         }
         if slowed {
             let Ok(held) = Arc::clone(&counts.slowed).try_acquire_owned() else {
@@ -307,7 +307,7 @@ impl<'s> Attempt<'s> {
 
     fn counted(&self) -> CountOf {
         match self.what {
-            Some(_) => CountOf::Anybody,
+            Some(_) => CountOf::Unauthenticated,
             None => CountOf::ProvenUser,
         }
     }
@@ -487,7 +487,12 @@ mod tests {
         let _ = counts.begin(code, code.0, 900, now);
         for n in 0..MAX_COUNTS + 100 {
             let later = now.plus_seconds(n as u64 / 1000);
-            let _ = counts.begin((numbered(n), CountOf::Anybody), numbered(n), 30, later);
+            let _ = counts.begin(
+                (numbered(n), CountOf::Unauthenticated),
+                numbered(n),
+                30,
+                later,
+            );
         }
         let rows = counts.locked();
         assert_eq!(rows.len(), MAX_COUNTS);

@@ -116,7 +116,7 @@ impl RepeatedAct {
                     name,
                     domain: *domain,
                 },
-                None => ActingUser::Nobody,
+                None => ActingUser::Unauthenticated,
             },
             act: self.act,
             topic: self.topic,

@@ -85,7 +85,7 @@ pub async fn create(
         .await
 }
 
-/// Changes a rule. Sessions that were warned by it are warned anew.
+/// Changes a rule. Its warnings start over.
 ///
 /// Errors: as `create`; `idle-rule.not-found`, `idle-rule.stale`.
 pub async fn change(

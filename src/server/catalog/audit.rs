@@ -55,8 +55,8 @@ pub(crate) enum ActingUser<'a> {
         name: &'a str,
         domain: DomainId,
     },
-    /// Nobody who was proven.
-    Nobody,
+    /// No user was authenticated.
+    Unauthenticated,
 }
 
 /// One row.
@@ -202,7 +202,7 @@ impl Rows<'_> {
         self.record(NewAct {
             actor: match &caller {
                 Some(caller) => ActingUser::Named(&caller.name),
-                None => ActingUser::Nobody,
+                None => ActingUser::Unauthenticated,
             },
             act: UNNAMED,
             topic: "system",
@@ -220,7 +220,7 @@ impl Rows<'_> {
         caller: Option<&ProvenCaller>,
     ) -> Result<ActorFacts, Failure> {
         let name = match actor {
-            ActingUser::Nobody => return Ok(ActorFacts::default()),
+            ActingUser::Unauthenticated => return Ok(ActorFacts::default()),
             ActingUser::Known { user, name, domain } => {
                 return Ok(ActorFacts {
                     name: name.to_owned(),

@@ -226,7 +226,7 @@ impl Rows<'_> {
         known_or_taken(written, &row.name)
     }
 
-    /// Writes all of it; raises the generation, so that sessions are warned anew. Errors: `idle-rule.name-taken`.
+    /// Writes all of it; raises the generation, so that warnings start over. Errors: `idle-rule.name-taken`.
     pub(crate) fn put_idle_rule(&self, row: &IdleRuleRecord) -> Result<(), Failure> {
         let scoped = &row.scoped;
         let written = self

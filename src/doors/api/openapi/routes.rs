@@ -1111,7 +1111,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/idle-rules/{id}",
         operation: "changeIdleRule",
         tag: "tenancy",
-        summary: "Change a rule; sessions that it warned are warned anew",
+        summary: "Change a rule; its warnings start over",
         needs: SYSTEM_WRITE,
         body: Some("IdleRulePatch"),
         answer: SuccessReply::Schema("IdleRule"),

@@ -43,8 +43,8 @@ pub(super) struct PresenceMinute {
 }
 
 impl Presence {
-    /// What was counted since the last sample of a container; counting begins anew. None where it was paused meanwhile:
-    /// without its row the minute has no length, and idleness begins anew after it.
+    /// What was counted since the last sample of a container; counting starts over. None where it was paused meanwhile:
+    /// without its row the minute has no length, and the idle time starts over after it.
     fn minute(&mut self, name: ContainerName, now: Uptime) -> Option<PresenceMinute> {
         let before = self.sampled.insert(name, now);
         let counted = self.counted.entry(name).or_default();

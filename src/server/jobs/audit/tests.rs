@@ -13,7 +13,7 @@ fn act(server: &Server) {
         .catalog()
         .write_now(Lane::Requests, "an act", |rows| {
             rows.record(NewAct {
-                actor: ActingUser::Nobody,
+                actor: ActingUser::Unauthenticated,
                 act: "test.act",
                 topic: "system",
                 object: "x",

@@ -537,7 +537,7 @@ async fn a_demanded_factor_is_due_after_three_days_and_is_not_turned_off() {
         .unwrap();
     let jae = sign_in(&server, "jae", GOOD, HERE).await.unwrap().cookie;
     assert_eq!(due(&jae).await, (Some(3 * day), false));
-    // Demanded no longer, and later again: the three days begin anew.
+    // Demanded no longer, and later again: the three days start over.
     demand(None);
     assert_eq!(due(&cookie().await).await, (None, false));
     demand(Some("\"required\""));
