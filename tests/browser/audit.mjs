@@ -54,7 +54,7 @@ test("an administrator finds acts, takes them as a file, and an export that veri
   assert.equal(await overflow(page), 0);
   // The second page has the oldest: the setup.
   await page.click("#list a[rel=next]");
-  await rows(page).filter({ hasText: "was set up" }).waitFor();
+  await rows(page).filter({ hasText: "set up the server" }).waitFor();
   await page.goto(`${house.origin}/audit`);
   await page.selectOption("#filter [name=act]", "user");
   await until(() => "one act", async () => (await rows(page).count()) === 1);
