@@ -71,19 +71,22 @@ CREATE TABLE audit (
     object text not null,
     domain blob,
     project blob
-) strict;
+, in_index integer not null default 0 check (in_index in (0, 1))) strict;
 
-CREATE INDEX audit_actor on audit (actor, at);
+CREATE INDEX audit_actor on audit (actor, at)
+where in_index = 1;
 
-CREATE INDEX audit_at on audit (at);
+CREATE INDEX audit_at on audit (at)
+where in_index = 1;
 
 CREATE INDEX audit_domain on audit (domain, at)
-where domain is not null;
+where in_index = 1 and domain is not null;
 
-CREATE INDEX audit_object on audit (object, at);
+CREATE INDEX audit_object on audit (object, at)
+where in_index = 1;
 
 CREATE INDEX audit_project on audit (project, at)
-where project is not null;
+where in_index = 1 and project is not null;
 
 CREATE TABLE audit_checkpoint (
     sequence integer primary key,

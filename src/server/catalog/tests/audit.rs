@@ -9,7 +9,7 @@ use rules::units::Timestamp;
 use rusqlite::Connection;
 use uuid::Uuid;
 
-use super::super::audit::sha256;
+use super::super::audit::{INDEX_BATCH, sha256};
 use super::super::{files, value};
 
 const USERS: u64 = 2_000;
@@ -41,8 +41,9 @@ pub(crate) fn fill(data: &Path, rows: u64, end: i64) {
             let mut insert = transaction
                 .prepare(
                     "insert into audit
-                         (sequence, statement, digest, hash, at, actor, act, object, domain, project)
-                     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                         (sequence, statement, digest, hash, at, actor, act, object, domain, project,
+                          in_index)
+                     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
                 )
                 .unwrap();
             for _ in 0..100_000.min(rows - sequence) {
@@ -85,6 +86,7 @@ pub(crate) fn fill(data: &Path, rows: u64, end: i64) {
                         &told.object,
                         of.0.as_bytes(),
                         None::<[u8; 16]>,
+                        sequence <= rows - rows % INDEX_BATCH,
                     ))
                     .unwrap();
             }
