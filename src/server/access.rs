@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::secret::SecretText;
+use api::users::TokenView;
 use rules::grants::{Grant, HeldGrant};
 use rules::names::{EmailAddress, TokenId, UserId, UserName};
 use rules::permissions::Subject;
@@ -31,6 +32,7 @@ pub(crate) mod second_factor;
 pub mod secret;
 mod setup;
 pub(crate) mod ticket;
+pub(crate) mod tokens;
 pub(crate) mod totp;
 
 pub(crate) use attempts::{AttemptCounts, unlock};
@@ -44,6 +46,7 @@ pub use lease::{InUse, Lease, lease};
 pub use repeated::refused;
 pub use second_factor::finish_sign_in;
 pub use setup::{set_up, setup_link, setup_open};
+pub use tokens::NewToken;
 
 use attempts::{Attempt, KnownBrowser};
 use password::PasswordCheck;
@@ -110,6 +113,8 @@ pub struct NewSignIn {
     /// The cookie is of no use after this.
     pub ends_at: Timestamp,
     pub caller: Caller,
+    /// What a program traded it for, and the secret of that, this once.
+    pub token: Option<(TokenView, SecretText)>,
 }
 
 impl std::fmt::Debug for NewSignIn {
@@ -290,16 +295,16 @@ pub struct SignInFrom<'a> {
     pub device: Option<&'a str>,
     /// What the browser calls itself; empty for none.
     pub agent: &'a str,
-    pub use_of: SignInUse,
+    pub use_of: SignInUse<'a>,
 }
 
 /// What a sign-in is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SignInUse {
+pub enum SignInUse<'a> {
     /// A browser goes on with it: it counts among those of its user.
     Browser,
-    /// A program trades it for a token at once: no cookie of it is kept.
-    Token,
+    /// A program trades it for this token in the same commit: no cookie of it is kept.
+    Token(&'a NewToken),
 }
 
 impl From<IpAddr> for SignInFrom<'_> {
@@ -411,7 +416,7 @@ pub async fn begin_sign_in(
     // Not before: from elsewhere a right guess counts as a wrong one does, and waits for it.
     attempt.forgiven();
     // A token does not age, so none is given for a password that did.
-    if from.use_of == SignInUse::Token && is_aged(server, &user) {
+    if matches!(from.use_of, SignInUse::Token(_)) && is_aged(server, &user) {
         return Err(failed(refusals::password_change_needed().into()));
     }
     let stored = match checked {
@@ -558,9 +563,9 @@ pub(crate) async fn prove_again(
     checked
 }
 
-/// Writes a sign-in and gives its cookie. `also` is written with it, or neither is.
+/// Writes a sign-in and gives its cookie, or the token that it is traded for. `also` is written with it, or neither is.
 ///
-/// Errors: `sign-in.too-many`.
+/// Errors: `sign-in.too-many`, `token.too-many`.
 async fn admit(
     server: &Server,
     user: User,
@@ -584,11 +589,26 @@ async fn admit(
             .take(MAX_AGENT)
             .collect(),
     };
-    let via = Via::Browser {
-        session: BrowserSessionId(browser.id),
+    let drawn = match from.use_of {
+        SignInUse::Browser => None,
+        SignInUse::Token(new) => Some(new.draw(user.id, now)),
+    };
+    let (via, scopes) = match &drawn {
+        Some(drawn) => (
+            Via::Token { id: drawn.row.id },
+            Some(drawn.row.scopes.clone()),
+        ),
+        None => {
+            let session = BrowserSessionId(browser.id);
+            (Via::Browser { session }, None)
+        }
+    };
+    let (token, secret) = match drawn {
+        Some(drawn) => (Some((drawn.row, drawn.hash)), Some(drawn.secret)),
+        None => (None, None),
     };
     let ends_at = browser.ends_at;
-    let caller = caller(&user, None, via, from.source, now);
+    let caller = caller(&user, scopes, via, from.source, now);
     // Of who signs in now, or of nobody yet: whoever has one proved it.
     let factor = server
         .catalog()
@@ -605,20 +625,22 @@ async fn admit(
         "refuse" => FullSignIns::Refuse,
         _ => FullSignIns::EndOldest,
     };
-    let counted = from.use_of;
-    let bounded = counted == SignInUse::Browser && settings.sign_ins > 0;
+    let bounded = token.is_none() && settings.sign_ins > 0;
     let room = bounded.then_some((settings.sign_ins, full));
-    server
+    let token = server
         .catalog()
         .write(Lane::Requests, "sign in", move |rows| {
             also(rows, &user)?;
             if let Some((most, full)) = room {
                 rows.make_room_for_browser(user.id, most, full)?;
             }
-            match counted {
-                SignInUse::Browser => rows.insert_browser(&browser, &hash),
-                // Nobody goes on with it: it must not take the place of a browser, whatever happens next.
-                SignInUse::Token => Ok(()),
+            // Nobody goes on with a sign-in that is traded: it must not take the place of a browser.
+            match token {
+                None => rows.insert_browser(&browser, &hash).map(|()| None),
+                Some((row, hash)) => {
+                    tokens::insert(rows, &user.name, &row, &hash)?;
+                    Ok(Some(tokens::shown(row)))
+                }
             }
         })
         .await?;
@@ -627,6 +649,7 @@ async fn admit(
         device: device.cookie(server),
         ends_at,
         caller,
+        token: token.zip(secret),
     })
 }
 

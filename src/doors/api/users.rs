@@ -8,19 +8,14 @@ use api::users::{
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use rules::names::TokenId;
-use rules::permissions::Permission;
 use rules::refusals;
-use server::access::{self, NewSignIn, SignInFrom, SignInStep, SignInUse};
+use server::access::{self, NewSignIn, NewToken, SignInFrom, SignInStep, SignInUse};
 use server::actions::users::{self, TokensAfterReset, departure, tokens};
 
 use super::ApiContext;
 use super::authentication::{ApiCaller, ApiPeer};
 use super::body::{JsonBody, QueryParameters};
 use super::responses::{self, ApiResult};
-use crate::doors::problem::ProblemResponse;
-
-/// How long a token made by signing in is good, unless the client says otherwise: 90 days.
-const USUAL_TOKEN_SECONDS: u64 = 90 * 86_400;
 
 pub(super) async fn list(
     State(api): State<ApiContext>,
@@ -238,8 +233,10 @@ pub(super) async fn sign_in(
         expires_seconds,
     } = sent.value;
     let server = &api.server;
+    // Before a code of the second factor is spent on it.
+    let wanted = NewToken::by_sign_in(server, &token_name, expires_seconds)?;
     let from = SignInFrom {
-        use_of: SignInUse::Token,
+        use_of: SignInUse::Token(&wanted),
         ..peer.address().into()
     };
     let signed_in = match access::begin_sign_in(server, &name, password, from).await? {
@@ -250,7 +247,7 @@ pub(super) async fn sign_in(
             access::finish_sign_in(server, &ticket, code.reveal(), from).await?
         }
     };
-    token_instead(&api, signed_in, &token_name, expires_seconds).await
+    token_instead(signed_in)
 }
 
 /// Makes the first administrator; works once.
@@ -264,12 +261,13 @@ pub(super) async fn set_up(
         name,
         password,
     } = sent.value;
+    let wanted = NewToken::by_sign_in(&api.server, &api::users::some_client(), None)?;
     let from = SignInFrom {
-        use_of: SignInUse::Token,
+        use_of: SignInUse::Token(&wanted),
         ..peer.address().into()
     };
     let signed_in = access::set_up(&api.server, code.reveal(), &name, password, from).await?;
-    token_instead(&api, signed_in, &api::users::some_client(), None).await
+    token_instead(signed_in)
 }
 
 /// For root on the machine, and for the text console: the link that makes the first administrator.
@@ -286,22 +284,14 @@ pub(super) async fn setup_links(
     ))
 }
 
-/// Gives a token with everything the user may, instead of a cookie.
-async fn token_instead(
-    api: &ApiContext,
-    signed_in: NewSignIn,
-    token_name: &str,
-    expires_seconds: Option<u64>,
-) -> Result<axum::response::Response, ProblemResponse> {
+/// Gives the token that a sign-in was traded for, instead of a cookie.
+fn token_instead(signed_in: NewSignIn) -> ApiResult {
     let caller = signed_in.caller;
-    let scopes: Vec<String> = Permission::ALL
-        .into_iter()
-        .map(|verb| verb.word().to_owned())
-        .collect();
-    let seconds = expires_seconds.unwrap_or(USUAL_TOKEN_SECONDS);
-    let ends = api.server.clock().now().plus_seconds(seconds);
-    let made = tokens::create(&api.server, &caller, token_name, &scopes, Some(ends));
-    let (token, secret) = made.await?;
+    let traded = signed_in.token.ok_or_else(|| {
+        let failure = server::ServerFault::new("trade a sign-in for a token", "it has none");
+        server::Failure::from(failure)
+    });
+    let (token, secret) = traded?;
     let body = SignedIn {
         user: Owner {
             id: caller.subject.user,

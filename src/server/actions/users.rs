@@ -8,7 +8,7 @@ use rules::names::{EmailAddress, UserName};
 use rules::permissions::{self, Permission};
 use rules::refusal::Refusal;
 use rules::refusals;
-use rules::session::{SessionState, plain, text};
+use rules::session::SessionState;
 use rules::tenancy::Scope;
 use rules::units::Timestamp;
 use rules::users::{Role, User, full_name};

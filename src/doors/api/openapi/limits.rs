@@ -321,7 +321,7 @@ fn all() -> Vec<(&'static str, Value)> {
         ),
         (
             "/SignInRequest/properties/expires_seconds",
-            json!({"minimum": 1}),
+            json!({"minimum": 1, "maximum": 315_360_000}),
         ),
         (
             "/SignInRequest/properties/token_name",

@@ -295,6 +295,30 @@ async fn a_new_token_buys_no_more_guesses_of_the_password() {
     assert_eq!(code(sign_in(&server, "mina", GOOD, HERE).await), "done");
 }
 
+/// What proved a caller at the beginning of a request may be ended before the token that it asks for is written.
+#[tokio::test]
+async fn nothing_that_has_ended_makes_a_token() {
+    let (server, boss, mina) = with_two().await;
+    let make = async |caller: &Caller| {
+        code(tokens::create(&server, caller, "late", &["me".into()], None).await)
+    };
+    let (token, secret) = tokens::create(&server, &mina, "t", &["me".into()], None)
+        .await
+        .unwrap();
+    let by_secret = by_token(&server, secret.reveal(), HERE).await.unwrap();
+    let robot = by_secret.unwrap();
+    assert_eq!(make(&robot).await, "done");
+    suspend(&server, &boss, "mina", true, None).await.unwrap();
+    assert_eq!(make(&robot).await, "user.suspended");
+    assert_eq!(make(&mina).await, "sign-in.ended");
+    suspend(&server, &boss, "mina", false, None).await.unwrap();
+    let again = sign_in(&server, "mina", GOOD, HERE).await.unwrap().caller;
+    tokens::revoke(&server, &again, token.id).await.unwrap();
+    assert_eq!(make(&robot).await, "token.revoked");
+    access::sign_out(&server, &again).await.unwrap();
+    assert_eq!(make(&again).await, "sign-in.ended");
+}
+
 #[tokio::test]
 async fn a_token_is_shown_once_expires_and_can_be_revoked() {
     let (server, _, mina) = with_two().await;

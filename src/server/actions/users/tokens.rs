@@ -1,37 +1,14 @@
 //! The caller's API tokens. The secret is shown once and kept as a hash; what a token may do is never
 //! more than what its maker may.
 
-use std::net::IpAddr;
-
 use api::users::TokenView;
 use rules::names::TokenId;
 use rules::permissions::Permission;
 use rules::refusals;
 
 use super::*;
-use crate::access::{TOKEN_PREFIX, secret};
-use crate::catalog::users::TokenRow;
-
-/// Tokens one user may have. More would be a leak in a script.
-const MAX_TOKENS: usize = 100;
-const MAX_NAME_LENGTH: usize = 64;
-
-/// A row as the API says it.
-fn view(row: TokenRow) -> TokenView {
-    TokenView {
-        id: row.id,
-        name: row.name,
-        scopes: row
-            .scopes
-            .iter()
-            .map(|verb| verb.word().to_owned())
-            .collect(),
-        created_at: row.created_at,
-        expires_at: row.expires_at,
-        used_at: row.used_at,
-        used_from: row.used_from.filter(|from| from.parse::<IpAddr>().is_ok()),
-    }
-}
+use crate::access::NewToken;
+use crate::access::tokens::{self as made, DrawnToken, shown};
 
 /// The caller's tokens, newest first.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<TokenView>, Failure> {
@@ -39,13 +16,14 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<TokenView>, Fa
     let rows = server
         .catalog()
         .read_now("list tokens", |view| view.tokens(caller.subject.user))?;
-    Ok(rows.into_iter().map(view).collect())
+    Ok(rows.into_iter().map(shown).collect())
 }
 
 /// Makes a token and gives its secret, this once.
 ///
 /// Errors: `token.name-…`, `scope.unknown`, `scope.missing` where none is given, `scope.wider` for a
-/// token that would make a stronger one, `expires-at.past`, `token.too-many`.
+/// token that would make a stronger one, `expires-at.past`, `token.too-many`; `sign-in.ended`, `token.revoked` and
+/// `user.suspended` where what the caller asks by has ended meanwhile.
 pub async fn create(
     server: &Server,
     caller: &Caller,
@@ -57,44 +35,21 @@ pub async fn create(
     if caller.subject.user == ROOT {
         return Err(not_an_account().into());
     }
-    let name = name.trim().to_owned();
-    text(
-        rules::session::TextField::Token,
-        "/name",
-        &name,
-        MAX_NAME_LENGTH,
-    )?;
-    plain(rules::session::TextField::Token, "/name", &name)?;
-    if name.is_empty() {
-        return Err(refusals::token_name_missing().at("/name").into());
-    }
-    let scopes = read_scopes(caller, scopes)?;
+    let name = made::token_name("/name", name)?;
+    let wanted = NewToken::new(name, read_scopes(caller, scopes)?, expires_at);
     let now = server.clock().now();
     if expires_at.is_some_and(|end| end <= now) {
         return Err(refusals::expires_at_past().at("/expires_at").into());
     }
-    let secret = secret::draw(TOKEN_PREFIX);
-    let hash = secret::hash(&secret);
-    let row = TokenRow {
-        id: TokenId::make(now, base::observe::random()),
-        user: caller.subject.user,
-        name,
-        scopes,
-        created_at: now,
-        expires_at,
-        used_at: None,
-        used_from: None,
-    };
-    let actor = caller.name.clone();
+    let DrawnToken { row, hash, secret } = wanted.draw(caller.subject.user, now);
+    let caller = caller.clone();
     let token = server
         .catalog()
         .write(Lane::Requests, "make a token", move |rows| {
-            if rows.tokens(row.user)?.len() >= MAX_TOKENS {
-                return Err(refusals::token_too_many(MAX_TOKENS).into());
-            }
-            rows.insert_token(&row, &hash)?;
-            token_note(rows, &actor, &row, "token.made")?;
-            Ok(view(row))
+            // What the caller asks by may have been ended since: nothing that it makes outlives it.
+            made::still_admitted(rows, &caller)?;
+            made::insert(rows, &caller.name, &row, &hash)?;
+            Ok(shown(row))
         })
         .await?;
     Ok((token, secret))
@@ -113,8 +68,8 @@ pub async fn revoke(server: &Server, caller: &Caller, id: TokenId) -> Result<Tok
                 .find(|row| row.id == id)
                 .ok_or_else(refusals::token_not_found)?;
             rows.forget_token(id, user)?;
-            token_note(rows, &actor, &row, rules::codes::TOKEN_REVOKED)?;
-            Ok(view(row))
+            made::note(rows, &actor, &row, rules::codes::TOKEN_REVOKED)?;
+            Ok(shown(row))
         })
         .await
 }
@@ -140,21 +95,4 @@ fn read_scopes(caller: &Caller, words: &[String]) -> Result<Vec<Permission>, Ref
         }
     }
     Ok(scopes)
-}
-
-fn token_note(
-    rows: &Rows<'_>,
-    actor: &UserName,
-    row: &TokenRow,
-    code: &str,
-) -> Result<(), Failure> {
-    rows.note(NewEvent {
-        actor: actor.as_str(),
-        topic: "users",
-        object: &row.id.to_string(),
-        scope: rules::tenancy::Scope::user(row.user),
-        code,
-        before: "",
-        after: &row.name,
-    })
 }

@@ -190,6 +190,37 @@ async fn a_used_code_stays_used_after_a_restart_and_no_file_holds_its_secret() {
     }
 }
 
+/// A sign-in and the token that it is traded for are one commit: a token that cannot be made spends no code.
+#[tokio::test]
+async fn a_token_that_cannot_be_made_spends_no_code() {
+    let mina = Mina::with_factor().await;
+    let server = &mina.server;
+    for _ in 0..100 {
+        token(server, &mina.caller).await;
+    }
+    for seconds in [0, 3_650 * 86_400 + 1, u64::MAX] {
+        let refused = NewToken::by_sign_in(server, "client", Some(seconds)).unwrap_err();
+        assert_eq!(refused.code, "expires-seconds.out-of-range");
+    }
+    let wanted = NewToken::by_sign_in(server, "client", Some(60)).unwrap();
+    let from = SignInFrom {
+        use_of: SignInUse::Token(&wanted),
+        ..HERE.into()
+    };
+    let (ticket, typed) = (mina.ticket().await, mina.recovery[0].as_str());
+    let full = finish_sign_in(server, &ticket, typed, from).await;
+    assert_eq!(code(full), "token.too-many");
+    let listed = users::tokens::list(server, &mina.caller).await.unwrap();
+    users::tokens::revoke(server, &mina.caller, listed[0].id)
+        .await
+        .unwrap();
+    let traded = finish_sign_in(server, &ticket, typed, from).await.unwrap();
+    let (made, secret) = traded.token.unwrap();
+    assert_eq!(made.name, "client");
+    let known = by_token(server, secret.reveal(), HERE).await.unwrap();
+    assert_eq!(known.unwrap().via, Via::Token { id: made.id });
+}
+
 /// Wrong codes of a user wait, wherever they come from, a quarter of an hour at most; a right recovery code never waits,
 /// so that who knows a password shuts nobody out.
 ///
