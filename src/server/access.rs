@@ -379,7 +379,9 @@ pub async fn begin_sign_in(
         None => (None, None),
     };
     let known = found.as_ref().map(|(user, _)| user.id);
-    let device = known.and_then(|user| KnownBrowser::read(server, from.device?, user, factor));
+    let device = found.as_ref().and_then(|(user, stored)| {
+        KnownBrowser::read(server, from.device?, user.id, factor, stored.as_deref()?)
+    });
     // Tries by name and by address are of one account, however the address is written.
     let counted = match (&found, EmailAddress::parse(name)) {
         (Some((user, _)), _) => user.name.to_string(),
@@ -609,17 +611,7 @@ async fn admit(
     };
     let ends_at = browser.ends_at;
     let caller = caller(&user, scopes, via, from.source, now);
-    // Of who signs in now, or of nobody yet: whoever has one proved it.
-    let factor = server
-        .catalog()
-        .read_now("look at a second factor", |view| {
-            view.second_factor_since(user.id)
-        })?;
-    let device = from
-        .device
-        .and_then(|device| KnownBrowser::read(server, device, user.id, factor))
-        .filter(|device| device.proved(factor))
-        .unwrap_or_else(|| KnownBrowser::draw(user.id, factor));
+    let id = user.id;
     let settings = server.settings();
     let full = match settings.sign_ins_full.as_str() {
         "refuse" => FullSignIns::Refuse,
@@ -627,23 +619,35 @@ async fn admit(
     };
     let bounded = token.is_none() && settings.sign_ins > 0;
     let room = bounded.then_some((settings.sign_ins, full));
-    let token = server
+    let (token, factor, stored) = server
         .catalog()
         .write(Lane::Requests, "sign in", move |rows| {
             also(rows, &user)?;
+            // What was proven just now: whoever has a second factor proved it too.
+            let factor = rows.second_factor_since(user.id)?;
+            let stored = rows.password(user.id)?.unwrap_or_default();
             if let Some((most, full)) = room {
                 rows.make_room_for_browser(user.id, most, full)?;
             }
             // Nobody goes on with a sign-in that is traded: it must not take the place of a browser.
-            match token {
-                None => rows.insert_browser(&browser, &hash).map(|()| None),
+            let token = match token {
+                None => {
+                    rows.insert_browser(&browser, &hash)?;
+                    None
+                }
                 Some((row, hash)) => {
                     tokens::insert(rows, &user.name, &row, &hash)?;
-                    Ok(Some(tokens::shown(row)))
+                    Some(tokens::shown(row))
                 }
-            }
+            };
+            Ok((token, factor, stored))
         })
         .await?;
+    let device = from
+        .device
+        .and_then(|device| KnownBrowser::read(server, device, id, factor, &stored))
+        .filter(|device| device.proved(factor))
+        .unwrap_or_else(|| KnownBrowser::draw(id, factor, &stored));
     Ok(NewSignIn {
         cookie: cookie.reveal().to_owned(),
         device: device.cookie(server),

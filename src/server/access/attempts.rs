@@ -388,16 +388,19 @@ pub(super) struct KnownBrowser {
     /// The second factor that was proven there, by when it was confirmed. Who had the password alone can have made as
     /// many browsers known as they liked: those say nothing about codes.
     factor: Option<Timestamp>,
+    /// Digest of what is stored of the password that was right there: a new one is not known there yet.
+    password: [u8; 32],
 }
 
 impl KnownBrowser {
-    /// The device behind this cookie, where the box signed it for this user, with their present second factor or
-    /// without any.
+    /// The device behind this cookie, where the box signed it for this user and their present password, kept as
+    /// `stored`, with their present second factor or without any.
     pub(super) fn read(
         server: &Server,
         cookie: &str,
         user: UserId,
         factor: Option<Timestamp>,
+        stored: &str,
     ) -> Option<Self> {
         // 86 characters carry 64 bytes; anything else was never ours.
         if cookie.len() != 86 {
@@ -407,11 +410,13 @@ impl KnownBrowser {
         let (id, rest) = bytes.split_first_chunk::<16>()?;
         let (whose, signature) = rest.split_first_chunk::<16>()?;
         let signature: [u8; 32] = signature.try_into().ok()?;
+        let password: [u8; 32] = Sha256::digest(stored).into();
         let known = |factor| {
             let device = Self {
                 id: *id,
                 user: *whose,
                 factor,
+                password,
             };
             (same(&device.signature(server), &signature) && device.user == user.0.into_bytes())
                 .then_some(device)
@@ -419,11 +424,12 @@ impl KnownBrowser {
         known(factor).or_else(|| known(None))
     }
 
-    pub(super) fn draw(user: UserId, factor: Option<Timestamp>) -> Self {
+    pub(super) fn draw(user: UserId, factor: Option<Timestamp>, stored: &str) -> Self {
         Self {
             id: base::observe::random(),
             user: user.0.into_bytes(),
             factor,
+            password: Sha256::digest(stored).into(),
         }
     }
 
@@ -447,7 +453,8 @@ impl KnownBrowser {
     fn signature(&self, server: &Server) -> [u8; 32] {
         let key = server.catalog().founding().cursor_key;
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &key);
-        let mut message = [&b"sign-in device: "[..], &self.id, &self.user].concat();
+        let name = &b"sign-in device: "[..];
+        let mut message = [name, &self.id, &self.user, &self.password].concat();
         if let Some(since) = self.factor {
             message.extend(since.as_millis().to_be_bytes());
         }

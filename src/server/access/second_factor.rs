@@ -175,7 +175,8 @@ async fn take_second_step(
         return Err(late().into());
     }
     let device = from.device;
-    let device = device.and_then(|device| KnownBrowser::read(server, device, user.id, factor));
+    let device =
+        device.and_then(|device| KnownBrowser::read(server, device, user.id, factor, &stored));
     let browser = device.and_then(|device| device.of_codes());
     let code = prove_code(server, &user, code, Some(from.source), browser).await?;
     admit(server, user, from, move |rows, user| {

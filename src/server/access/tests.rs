@@ -238,16 +238,24 @@ async fn a_known_browser_has_its_own_count_and_waits_longer() {
     assert_eq!(code(sign_in(&server, "mina", GOOD, HERE).await), "done");
     // A cookie of somebody else, or one that was changed, is no known browser.
     let jae = UserId::make(server.clock().now(), base::observe::random());
-    let theirs = KnownBrowser::draw(jae, None).cookie(&server);
-    assert!(KnownBrowser::read(&server, &theirs, jae, None).is_some());
-    let other = KnownBrowser::read(&server, &theirs, signed_in.caller.subject.user, None);
+    let theirs = KnownBrowser::draw(jae, None, "hash").cookie(&server);
+    assert!(KnownBrowser::read(&server, &theirs, jae, None, "hash").is_some());
+    let mina = signed_in.caller.subject.user;
+    let other = KnownBrowser::read(&server, &theirs, mina, None, "hash");
     assert_eq!(other, None);
+    let reset = KnownBrowser::read(&server, &theirs, jae, None, "another hash");
+    assert_eq!(reset, None, "another password is known there");
     let mut forged = signed_in.device.clone();
     let flipped = if forged.starts_with('A') { "B" } else { "A" };
     forged.replace_range(0..1, flipped);
-    let mina = signed_in.caller.subject.user;
-    assert_eq!(KnownBrowser::read(&server, &forged, mina, None), None);
-    assert!(KnownBrowser::read(&server, &signed_in.device, mina, None).is_some());
+    let stored = server
+        .catalog()
+        .read_now("look", |view| view.password(mina))
+        .unwrap()
+        .unwrap();
+    let read = |cookie: &str| KnownBrowser::read(&server, cookie, mina, None, &stored);
+    assert_eq!(read(&forged), None);
+    assert!(read(&signed_in.device).is_some());
 }
 
 #[tokio::test]

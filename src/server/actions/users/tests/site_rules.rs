@@ -122,6 +122,38 @@ async fn what_is_under_way_with_an_old_password_does_not_outlive_a_reset() {
     assert_eq!(code(signed_in), "done", "what was reset is overwritten");
 }
 
+/// A browser where the password before was right is a stranger to the one that was set since: it has no count of its own.
+#[tokio::test]
+async fn a_new_password_is_known_in_no_browser_yet() {
+    let (server, signed_in) = with_mina().await;
+    let guess = async |device: &str| {
+        let from = by(HERE, Some(device));
+        code(sign_in(&server, "mina", "wrong wrong wrong", from).await)
+    };
+    let old = signed_in.device;
+    for _ in 0..3 {
+        assert_eq!(guess(&old).await, "sign-in.wrong");
+    }
+    let new = "another good one 9";
+    change_password(&server, &signed_in.caller, GOOD, new)
+        .await
+        .unwrap();
+    // As everybody who comes from there, known or not.
+    for _ in 0..6 {
+        assert_eq!(guess("").await, "sign-in.wrong");
+    }
+    assert_eq!(guess(&old).await, "sign-in.locked");
+    later(&server, 3_601);
+    let again = sign_in(&server, "mina", new, by(HERE, Some(&old))).await;
+    let again = again.unwrap().device;
+    assert_ne!(again, old);
+    for _ in 0..6 {
+        assert_eq!(guess("").await, "sign-in.wrong");
+    }
+    assert_eq!(guess("").await, "sign-in.locked");
+    assert_eq!(guess(&again).await, "sign-in.wrong");
+}
+
 /// A hash of `GOOD` by other costs than today's.
 const OLD: &str = "$argon2id$v=19$m=1024,t=2,p=2$c2FsdHNhbHRzYWx0c2FsdA$mn3XPgj0CbEwW76thPIB6ZXETK7E2PdA7VcZE6LmhzU";
 
