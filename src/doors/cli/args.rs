@@ -1821,7 +1821,7 @@ pub enum Me {
         #[arg(long)]
         time_zone: Option<String>,
     },
-    /// Change your own password
+    /// Change your own password; your other tokens and your browsers end
     Passwd {
         /// Read old and new password, one a line, from standard input
         #[arg(long)]

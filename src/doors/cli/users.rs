@@ -289,7 +289,10 @@ pub(super) async fn me(
             };
             let body = json!({"old": old, "new": new});
             let answer = client.post("/api/v1/me/password", &body).await?;
-            print(&view.said(&answer, "New password set.")?);
+            print(&view.said(
+                &answer,
+                "New password set. Your other tokens and your browsers ended.",
+            )?);
         }
         Me::SecondFactor(request) => second_factor::run(request, client, view).await?,
     }

@@ -56,7 +56,7 @@ fn value(t: Text, clock: &LocalClock, code: &str, kept: &str) -> String {
         "gpu.partitioned" if kept == "whole" => Some(t.gpu_partitions_whole().to_owned()),
         "gpu.tested" => tested(t, kept),
         "session.idle-warned" => idle(t, kept),
-        "user.password-set" => tokens(t, kept),
+        "user.password-set" | "user.password-changed" => tokens(t, kept),
         "user.added" | "user.removed" | "user.role-set" | "project.member-removed" => {
             role(t, kept).map(str::to_owned)
         }
@@ -194,6 +194,7 @@ mod tests {
             ("gpu.partitioned", "whole"),
             ("user.password-set", "tokens revoked"),
             ("user.password-set", "tokens kept"),
+            ("user.password-changed", "tokens revoked"),
             ("user.role-set", "administrator"),
             ("user.added", "user"),
             ("user.role-granted", "auditor site"),

@@ -4,7 +4,7 @@
 use api::secret::SecretText;
 use api::users::{SignInView, UserPatchBody, UserPreferences};
 use rules::grants::{Grant, HeldGrant};
-use rules::names::{EmailAddress, UserName};
+use rules::names::{EmailAddress, TokenId, UserName};
 use rules::permissions::{self, Permission};
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -469,7 +469,8 @@ pub async fn set_me(
         .await
 }
 
-/// Changes the caller's password and ends every other sign-in of theirs.
+/// Changes the caller's password and ends every other sign-in and token of theirs: who knew the old one may have made
+/// them.
 ///
 /// Errors: `password.wrong`, also where it was changed meanwhile; `password.…` for a bad new one; `sign-in.locked`
 /// after some wrong ones.
@@ -502,10 +503,7 @@ pub async fn change_password(
     password::check_unused(server, &new, &last, "/new").await?;
     let history = PasswordRules::of(server).history;
     let hash = server.hasher().hash(&new).await?;
-    let keep = match caller.via {
-        Via::Browser { session } => Some(session.0),
-        Via::Token { .. } | Via::LocalRoot => None,
-    };
+    let (browser, token) = (own_browser(caller), own_token(caller));
     server
         .catalog()
         .write(Lane::Requests, "change a password", move |rows| {
@@ -515,12 +513,12 @@ pub async fn change_password(
             }
             rows.put_password(user.id, &hash, history)?;
             if user.must_change_password {
-                // The holder of the initial password may have signed in with it.
-                rows.forget_tokens(user.id, None)?;
                 rows.own_password(user.id)?;
             }
-            rows.forget_browsers(user.id, keep)?;
-            note(rows, &user.name, &user, "user.password-changed", "", "")
+            rows.forget_tokens(user.id, token)?;
+            rows.forget_browsers(user.id, browser)?;
+            let after = "tokens revoked";
+            note(rows, &user.name, &user, "user.password-changed", "", after)
         })
         .await
 }
@@ -612,6 +610,20 @@ fn end_browser(rows: &Rows<'_>, user: &User, id: Uuid, actor: &UserName) -> Resu
 /// Refuses who may not change accounts of the whole site, such as its administrators.
 fn of_the_site(caller: &Caller) -> Result<(), Failure> {
     permissions::may(&caller.subject, Permission::UsersWrite, &Scope::SITE).map_err(Failure::from)
+}
+
+fn own_browser(caller: &Caller) -> Option<Uuid> {
+    match caller.via {
+        Via::Browser { session } => Some(session.0),
+        Via::Token { .. } | Via::LocalRoot => None,
+    }
+}
+
+fn own_token(caller: &Caller) -> Option<TokenId> {
+    match caller.via {
+        Via::Token { id } => Some(id),
+        Via::Browser { .. } | Via::LocalRoot => None,
+    }
 }
 
 fn own(view: &ReadTransaction<'_>, caller: &Caller) -> Result<User, Failure> {

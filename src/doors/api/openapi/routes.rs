@@ -1329,7 +1329,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/me/password",
         operation: "changePassword",
         tag: "users",
-        summary: "Change your own password",
+        summary: "Change your own password; your other tokens and sign-ins end",
         needs: ME,
         body: Some("PasswordChange"),
         status: 204,

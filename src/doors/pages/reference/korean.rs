@@ -197,7 +197,10 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     ("getMe", "호출한 사용자"),
     ("changeMe", "언어, 테마, 시간대를 정합니다"),
-    ("changePassword", "내 비밀번호를 바꿉니다"),
+    (
+        "changePassword",
+        "내 비밀번호를 바꿉니다. 다른 토큰과 로그인은 끝납니다",
+    ),
     ("listSignIns", "로그인한 자신의 브라우저 목록"),
     ("endSignIn", "자신의 브라우저 하나를 로그아웃합니다"),
     ("getSecondFactor", "자신의 2단계 인증을 보여 줍니다"),

@@ -3,7 +3,7 @@
 
 use api::second_factor::{RecoveryCodes, SecondFactorOffer, SecondFactorView};
 use api::secret::SecretText;
-use rules::names::{TokenId, UserId};
+use rules::names::UserId;
 use rules::permissions::Permission;
 use rules::refusals;
 
@@ -285,19 +285,5 @@ fn offer(offered: OfferedFactor) -> SecondFactorOffer {
         address,
         ticket,
         ends_at,
-    }
-}
-
-fn own_browser(caller: &Caller) -> Option<Uuid> {
-    match caller.via {
-        Via::Browser { session } => Some(session.0),
-        Via::Token { .. } | Via::LocalRoot => None,
-    }
-}
-
-fn own_token(caller: &Caller) -> Option<TokenId> {
-    match caller.via {
-        Via::Token { id } => Some(id),
-        Via::Browser { .. } | Via::LocalRoot => None,
     }
 }

@@ -211,6 +211,39 @@ async fn a_new_password_ends_other_sign_ins_and_lifts_a_lock() {
     );
 }
 
+/// Who knew the old password may have made tokens and signed in: all of it ends but what asks, whichever that is.
+#[tokio::test]
+async fn a_changed_password_ends_every_token_and_browser_but_the_one_that_asks() {
+    let (server, boss, mina) = with_two().await;
+    let make = async |name: &str, caller: &Caller| {
+        let made = tokens::create(&server, caller, name, &["me".into()], None).await;
+        made.unwrap().1
+    };
+    let known = async |secret: &SecretText| by_token(&server, secret.reveal(), HERE).await.unwrap();
+    let (first, second) = (make("first", &mina).await, make("second", &mina).await);
+    let another = make("another", &boss).await;
+    let (two, three) = ("another good phrase", "a third good phrase");
+    let robot = known(&first).await.unwrap();
+    change_password(&server, &robot, GOOD, two).await.unwrap();
+    assert!(known(&first).await.is_some(), "the one that asked ended");
+    assert!(known(&second).await.is_none());
+    assert!(known(&another).await.is_some(), "of another user");
+    assert!(sign_ins(&server, &mina).await.unwrap().is_empty());
+    let mina = sign_in(&server, "mina", two, HERE).await.unwrap().caller;
+    change_password(&server, &mina, two, three).await.unwrap();
+    assert!(known(&first).await.is_none());
+    assert_eq!(sign_ins(&server, &mina).await.unwrap().len(), 1);
+    let whose = mina.subject.user.to_string();
+    let told = server
+        .catalog()
+        .read_now("look at events", |view| view.events_of(&whose, 1))
+        .unwrap();
+    assert_eq!(
+        (told[0].code.as_str(), told[0].after.as_str()),
+        ("user.password-changed", "tokens revoked")
+    );
+}
+
 #[tokio::test]
 async fn a_password_that_an_administrator_sets_ends_sign_ins_and_tokens_unless_kept() {
     let (server, boss, mina) = with_two().await;
