@@ -188,15 +188,17 @@ pub(super) struct Attempt<'s> {
 }
 
 impl<'s> Attempt<'s> {
-    /// A sign-in by a name; `device` where their browser did so before.
+    /// A sign-in by a name, which may have been `typed` in other words, such as an address; `device` where their browser
+    /// did so before.
     pub(super) fn of(
         server: &'s Server,
-        name: &str,
+        (name, typed): (&str, &str),
         known: Option<UserId>,
         source: IpAddr,
         device: Option<KnownBrowser>,
     ) -> Self {
-        let short: String = name.chars().take(MAX_NAME_LENGTH).collect();
+        let cut = |text: &str| text.chars().take(MAX_NAME_LENGTH).collect::<String>();
+        let (short, typed) = (cut(name), cut(typed));
         let address = network(source);
         let own = match device {
             Some(device) => subject("device", &device.id, &device.user),
@@ -220,7 +222,8 @@ impl<'s> Attempt<'s> {
                 ]
             },
             name,
-            what: Some(format!("Sign-in for {}", short.escape_debug())),
+            // Whoever typed an address is not told whose it is.
+            what: Some(format!("Sign-in for {}", typed.escape_debug())),
             known,
         }
     }

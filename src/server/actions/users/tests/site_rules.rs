@@ -122,6 +122,36 @@ async fn what_is_under_way_with_an_old_password_does_not_outlive_a_reset() {
     assert_eq!(code(signed_in), "done", "what was reset is overwritten");
 }
 
+/// Tries by name and by address are counted together, and the refusal says what was typed: not whose an address is.
+#[tokio::test]
+async fn who_types_an_address_is_not_told_whose_it_is() {
+    let (server, signed_in) = with_mina().await;
+    let patch = UserPatchBody {
+        email: Some("office@lab.example".to_owned()),
+        ..UserPatchBody::default()
+    };
+    users::patch(&server, &signed_in.caller, "mina", patch, None)
+        .await
+        .unwrap();
+    for _ in 0..6 {
+        let wrong = sign_in(&server, "mina", "wrong wrong wrong", HERE).await;
+        assert_eq!(code(wrong), "sign-in.wrong");
+    }
+    for (typed, said) in [
+        ("office@lab.example", true),
+        ("Office@lab.example", true),
+        ("mina", false),
+    ] {
+        let Err(Failure::Refusal(refusal)) = sign_in(&server, typed, GOOD, HERE).await else {
+            panic!("{typed} was let in");
+        };
+        assert_eq!(refusal.code, "sign-in.locked");
+        assert!(refusal.text.contains(typed), "{}", refusal.text);
+        let told = serde_json::to_string(&refusal).unwrap();
+        assert_eq!(!told.contains("mina"), said, "{told}");
+    }
+}
+
 /// A browser where the password before was right is a stranger to the one that was set since: it has no count of its own.
 #[tokio::test]
 async fn a_new_password_is_known_in_no_browser_yet() {
