@@ -135,7 +135,15 @@ pub async fn finish_sign_in(
             factor,
         }))
     })?;
-    let owner = found.as_ref().map(|first| first.user.clone());
+    // Whoever knows an id writes no failures into another's acts: only a ticket of ours says whose it is.
+    let owner = ticket
+        .as_ref()
+        .zip(found.as_ref())
+        .filter(|(ticket, first)| {
+            let purpose = TicketPurpose::SecondStep;
+            ticket.is_signed(server, purpose, first.stored.as_bytes())
+        })
+        .map(|(_, first)| first.user.clone());
     let signed_in = match ticket.zip(found) {
         Some((ticket, first)) => take_second_step(server, &ticket, first, code, from).await,
         None => Err(refusals::second_factor_late().into()),

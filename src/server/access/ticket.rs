@@ -81,8 +81,12 @@ impl Ticket {
 
     /// Whether the box issued it for this purpose, it has not ended, and `bound` is still the same.
     pub(super) fn holds(&self, server: &Server, purpose: TicketPurpose, bound: &[u8]) -> bool {
+        self.is_signed(server, purpose, bound) && server.clock().now() < self.ends_at
+    }
+
+    /// Whether the box issued it for this purpose and `bound` is still the same, whether it has ended or not.
+    pub(super) fn is_signed(&self, server: &Server, purpose: TicketPurpose, bound: &[u8]) -> bool {
         same(&self.signature, &self.sign(server, purpose, bound))
-            && server.clock().now() < self.ends_at
     }
 
     fn sign(&self, server: &Server, purpose: TicketPurpose, bound: &[u8]) -> [u8; 32] {

@@ -533,6 +533,34 @@ async fn each_sign_in_and_each_refused_code_is_one_act() {
     );
 }
 
+/// Ids of users are no secret: a ticket that somebody made up says nothing of the user whose id it has.
+#[tokio::test]
+async fn a_ticket_that_was_made_up_is_no_act_of_its_user() {
+    let mina = Mina::with_factor().await;
+    let mut ticket = mina.ticket().await;
+    ticket.truncate(ticket.len() - 8);
+    ticket.push_str("AAAAAAAA");
+    let forged = finish_sign_in(&mina.server, &ticket, &mina.code(), HERE).await;
+    assert_eq!(code(forged), "second-factor.late");
+    // The row is written in the background, before what is written next.
+    let wait = mina
+        .server
+        .catalog()
+        .write(Lane::Requests, "wait", |_| Ok(()));
+    wait.await.unwrap();
+    let wanted = AuditQuery {
+        limit: Some(1),
+        ..AuditQuery::default()
+    };
+    let found = audit::list(&mina.server, &local_root(&mina.server), &wanted).await;
+    let act = &found.unwrap().items[0];
+    assert_eq!(
+        (act.act.as_str(), act.reason.as_str()),
+        ("sign-in.failed", "second-factor.late")
+    );
+    assert_eq!((act.actor.as_str(), act.object.as_str()), ("", ""));
+}
+
 /// Where a second factor is demanded of everybody, a user without one has three days and then sets one up before
 /// anything else; nobody turns theirs off.
 #[tokio::test]
