@@ -87,7 +87,8 @@ pub(crate) async fn prove_code(
     // Read after the try was counted: tries at the same time each see the step that the first one took.
     let factor = server
         .catalog()
-        .read_now("read a second factor", |view| view.second_factor(user.id))?;
+        .read_now("read a second factor", |view| view.second_factor(user.id))
+        .inspect_err(|_| attempt.undone())?;
     let Some(factor) = factor else {
         attempt.undone();
         return Err(refusals::second_factor_none().into());
