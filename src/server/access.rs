@@ -191,6 +191,15 @@ pub async fn by_cookie(
     {
         return Ok(None);
     }
+    let via = Via::Browser {
+        session: BrowserSessionId(browser.id),
+    };
+    let caller = Caller {
+        must_change_password: user.must_change_password || is_aged(server, &user),
+        ..caller(&user, None, via, source, now)
+    };
+    // A request that is refused from here on is one of theirs.
+    let caller = told(caller.with_due(server, &user, since));
     from_own_network(&user, source)?;
     if now.seconds_since(browser.used_at) >= TOUCH_SECONDS {
         let id = browser.id;
@@ -200,14 +209,7 @@ pub async fn by_cookie(
                 rows.touch_browser(id)
             });
     }
-    let via = Via::Browser {
-        session: BrowserSessionId(browser.id),
-    };
-    let caller = Caller {
-        must_change_password: user.must_change_password || is_aged(server, &user),
-        ..caller(&user, None, via, source, now)
-    };
-    Ok(Some(told(caller.with_due(server, &user, since))))
+    Ok(Some(caller))
 }
 
 /// Whether the password of a user is older than the site allows. Tokens do not age with it.
@@ -247,6 +249,9 @@ pub async fn by_token(
     if user.suspended {
         return Err(suspended().into());
     }
+    let via = Via::Token { id: token.id };
+    let caller = caller(&user, Some(token.scopes), via, source, now);
+    let caller = told(caller.with_due(server, &user, since));
     from_own_network(&user, source)?;
     if token
         .used_at
@@ -259,9 +264,7 @@ pub async fn by_token(
                 rows.touch_token(id, source)
             });
     }
-    let via = Via::Token { id: token.id };
-    let caller = caller(&user, Some(token.scopes), via, source, now);
-    Ok(Some(told(caller.with_due(server, &user, since))))
+    Ok(Some(caller))
 }
 
 /// Root on this machine, or the user that runs the server: the caller that doors let in through the local

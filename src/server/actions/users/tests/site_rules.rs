@@ -2,17 +2,32 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use api::audit::{AuditEntryView, AuditQuery};
 use api::users::UserPatchBody;
 use rules::users::Role;
 
 use crate::access::tests::*;
 use crate::access::*;
+use crate::actions::audit;
 use crate::actions::users::{self, TokensAfterReset, change_password};
 use crate::catalog::Lane;
 use crate::{Failure, Server, code};
 
 fn there(n: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(198, 51, 100, n))
+}
+
+/// The newest acts with this name, newest first.
+async fn acts(server: &Server, act: &str) -> Vec<AuditEntryView> {
+    // Some rows are written in the background, before what is written next.
+    let wait = server.catalog().write(Lane::Requests, "wait", |_| Ok(()));
+    wait.await.unwrap();
+    let wanted = AuditQuery {
+        act: act.to_owned(),
+        ..AuditQuery::default()
+    };
+    let found = audit::list(server, &local_root(server), &wanted).await;
+    found.unwrap().items
 }
 
 async fn only_from(
@@ -86,6 +101,48 @@ async fn a_user_is_refused_from_elsewhere_on_each_request() {
     );
     assert_eq!(code(only_from(&server, &root, "mina", &[]).await), "done");
     assert_eq!(code(by_cookie(&server, &jae.cookie, HERE).await), "done");
+}
+
+/// A cookie or a token that is used from a network that is not its user's may be stolen: the acts of the user say so.
+#[tokio::test]
+async fn a_request_from_elsewhere_is_an_act_of_its_user() {
+    let (server, boss) = with_mina().await;
+    users::create(&server, &boss.caller, "jae", Role::User, GOOD)
+        .await
+        .unwrap();
+    let jae = sign_in(&server, "jae", GOOD, HERE).await.unwrap();
+    let (_, token) = users::tokens::create(&server, &jae.caller, "t", &["me".into()], None)
+        .await
+        .unwrap();
+    only_from(&server, &boss.caller, "jae", &["192.0.2.0/24"])
+        .await
+        .unwrap();
+    let reason = "sign-in.address-refused";
+    let by_browser = async {
+        let came = code(by_cookie(&server, &jae.cookie, there(9)).await);
+        refused(&server, "POST /sessions", &came);
+    };
+    as_request(there(9), "request-1", by_browser).await;
+    let by_program = async {
+        let came = code(by_token(&server, token.reveal(), there(9)).await);
+        refused(&server, "POST /api/v1/sessions", &came);
+    };
+    as_request(there(9), "request-2", by_program).await;
+    let told = acts(&server, "request.refused").await;
+    let told: Vec<(&str, &str, &str, &str)> = told
+        .iter()
+        .map(|act| {
+            let (actor, via) = (act.actor.as_str(), act.via.as_str());
+            (actor, via, act.object.as_str(), act.reason.as_str())
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("jae", "token", "POST /api/v1/sessions", reason),
+            ("jae", "browser", "POST /sessions", reason),
+        ]
+    );
 }
 
 #[tokio::test]
