@@ -214,9 +214,14 @@ pub async fn by_cookie(
 
 /// Whether the password of a user is older than the site allows. Tokens do not age with it.
 fn is_aged(server: &Server, user: &User) -> bool {
+    ages_at(server, user).is_some_and(|end| end <= server.clock().now())
+}
+
+/// When the password of a user is too old; None where the site allows any age.
+fn ages_at(server: &Server, user: &User) -> Option<Timestamp> {
     let days = u64::from(server.settings().password_days);
     let set_at = user.password_set_at.unwrap_or(user.created_at);
-    days > 0 && set_at.plus_seconds(days * 86_400) <= server.clock().now()
+    (days > 0).then(|| set_at.plus_seconds(days * 86_400))
 }
 
 /// Who is behind this bearer token; None where it is none of ours.

@@ -13,7 +13,7 @@ use rules::units::Timestamp;
 use rules::users::User;
 
 use super::{
-    Caller, TOUCH_SECONDS, Via, from_own_network, second_factor, suspended, token_expired,
+    Caller, TOUCH_SECONDS, Via, ages_at, from_own_network, second_factor, suspended, token_expired,
 };
 use crate::catalog::Lane;
 use crate::{Failure, Server};
@@ -81,9 +81,9 @@ impl Drop for StreamPermit {
 /// The lease of a stream that `caller` opens: one a stream, kept and asked for as long as it is open.
 ///
 /// Ends with `token.revoked`, `token.expired`, `sign-in.ended`, `user.suspended`, `sign-in.address-refused`,
-/// `second-factor.set-up-needed` or `role.changed`, at most a second after the commit; at once with `stream.too-many`
-/// where the user has too many streams open. Costs three rows by key for each commit, at most three times in two
-/// seconds.
+/// `password.change-needed`, `second-factor.set-up-needed` or `role.changed`, at most a second after the commit; at once
+/// with `stream.too-many` where the user has too many streams open. Costs three rows by key for each commit, at most three
+/// times in two seconds.
 pub fn lease(server: &Server, caller: &Caller) -> Lease {
     let (server, caller) = (server.clone(), caller.clone());
     if caller.via == Via::LocalRoot {
@@ -141,7 +141,7 @@ fn proven(server: &Server, caller: &Caller) -> Result<Option<Timestamp>, Failure
                     let Some((browser, user)) = view.browser_by_id(session.0)? else {
                         return Err(signed_out().into());
                     };
-                    let end = same(caller, &user, due(&user), now)?;
+                    let end = same(server, caller, &user, due(&user), now)?;
                     if browser.ends_at <= now {
                         return Err(signed_out().into());
                     }
@@ -151,7 +151,7 @@ fn proven(server: &Server, caller: &Caller) -> Result<Option<Timestamp>, Failure
                     let Some((token, user)) = view.token_by_id(id)? else {
                         return Err(refusals::token_revoked().into());
                     };
-                    let user_end = same(caller, &user, due(&user), now)?;
+                    let user_end = same(server, caller, &user, due(&user), now)?;
                     match token.expires_at {
                         Some(end) if end <= now => Err(token_expired(end).into()),
                         end => Ok(end.into_iter().chain(user_end).min()),
@@ -161,9 +161,10 @@ fn proven(server: &Server, caller: &Caller) -> Result<Option<Timestamp>, Failure
         })
 }
 
-/// When the next role of the user ends, or a second factor is due. Errors: the user may less than when the stream was
-/// opened.
+/// When the next role of the user ends, their password is too old, or a second factor is due. Errors: the user may less
+/// than when the stream was opened.
 fn same(
+    server: &Server,
     caller: &Caller,
     user: &User,
     due: Option<Timestamp>,
@@ -178,10 +179,21 @@ fn same(
     if caller.subject.exceeds(&user.grants_at(now)) {
         return Err(refusals::role_changed());
     }
+    let aged = match caller.via {
+        Via::Browser { .. } => ages_at(server, user),
+        Via::Token { .. } | Via::LocalRoot => None,
+    };
+    let must_change = user.must_change_password || aged.is_some_and(|end| end <= now);
+    // What is open where the user sets another one stays open.
+    if must_change && !caller.must_change_password {
+        return Err(refusals::password_change_needed());
+    }
     if due.is_some_and(|due| due <= now) {
         return Err(refusals::second_factor_set_up_needed());
     }
-    Ok(user.next_grant_end(now).into_iter().chain(due).min())
+    let aged = aged.filter(|end| *end > now);
+    let ends = user.next_grant_end(now).into_iter().chain(due).chain(aged);
+    Ok(ends.min())
 }
 
 fn too_many() -> Refusal {

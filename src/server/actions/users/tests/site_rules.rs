@@ -241,6 +241,55 @@ async fn a_new_password_is_known_in_no_browser_yet() {
     assert_eq!(guess(&again).await, "sign-in.wrong");
 }
 
+/// A user who has to set a password before anything else goes on with nothing that was open: by a token after a reset
+/// that kept it, by a browser after the age that the site allows.
+///
+/// Proves too: `everything_that_a_token_opened_ends_when_it_is_revoked`
+#[tokio::test]
+async fn what_is_open_ends_where_a_password_has_to_be_set_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, boss) = with_settings(folder.path()).await;
+    let set = |key: &str, value: &str| server.in_force().change(key, Some(value)).unwrap();
+    let soon = async |stream: Lease| {
+        let ended = tokio::time::timeout(std::time::Duration::from_secs(2), stream).await;
+        ended.map_or_else(|_| "open".to_owned(), |refusal| refusal.code)
+    };
+    let robot = async |caller: &Caller| {
+        let made = users::tokens::create(&server, caller, "t", &["me".into()], None).await;
+        let known = by_token(&server, made.unwrap().1.reveal(), HERE).await;
+        known.unwrap().unwrap()
+    };
+    users::create(&server, &boss, "jae", Role::User, GOOD)
+        .await
+        .unwrap();
+    let jae = sign_in(&server, "jae", GOOD, HERE).await.unwrap().caller;
+    let by_program = robot(&jae).await;
+    set("password_change_first", "true");
+    assert_eq!(soon(lease(&server, &by_program)).await, "open");
+    let kept = TokensAfterReset::Kept;
+    users::set_password(&server, &boss, "jae", "another good one 9", kept)
+        .await
+        .unwrap();
+    let ended = soon(lease(&server, &by_program)).await;
+    assert_eq!(ended, "password.change-needed");
+
+    set("password_days", "90");
+    later(&server, 89 * 86_400);
+    let mina = sign_in(&server, "mina", GOOD, HERE).await.unwrap().caller;
+    let by_program = robot(&mina).await;
+    assert_eq!(soon(lease(&server, &mina)).await, "open");
+    later(&server, 86_400);
+    let ended = soon(lease(&server, &mina)).await;
+    assert_eq!(ended, "password.change-needed");
+    assert_eq!(soon(lease(&server, &by_program)).await, "open");
+    // On the page that sets another one, what is open stays.
+    let led = Caller {
+        must_change_password: true,
+        ..mina
+    };
+    assert_eq!(soon(lease(&server, &led)).await, "open");
+}
+
 /// A hash of `GOOD` by other costs than today's.
 const OLD: &str = "$argon2id$v=19$m=1024,t=2,p=2$c2FsdHNhbHRzYWx0c2FsdA$mn3XPgj0CbEwW76thPIB6ZXETK7E2PdA7VcZE6LmhzU";
 
