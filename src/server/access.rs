@@ -515,6 +515,24 @@ fn record_sign_in(rows: &Rows<'_>, user: &User) -> Result<(), Failure> {
     })
 }
 
+/// The row of a browser that ends because another one of its user signs in.
+fn record_end(rows: &Rows<'_>, user: &User, browser: Uuid) -> Result<(), Failure> {
+    rows.record(NewAct {
+        actor: ActingUser::Known {
+            user: user.id,
+            name: user.name.as_str(),
+            domain: user.domain,
+        },
+        act: rules::codes::SIGN_IN_ENDED,
+        topic: "users",
+        object: &user.id.to_string(),
+        scope: Scope::user(user.id),
+        before: "",
+        after: &browser.to_string(),
+        reason: "",
+    })
+}
+
 /// Signs the caller's browser out; other browsers stay. Does nothing for tokens and local root.
 pub async fn sign_out(server: &Server, caller: &Caller) -> Result<(), Failure> {
     let Via::Browser { session } = caller.via else {
@@ -634,13 +652,14 @@ async fn admit(
             // What was proven just now: whoever has a second factor proved it too.
             let factor = rows.second_factor_since(user.id)?;
             let stored = rows.password(user.id)?.unwrap_or_default();
-            if let Some((most, full)) = room {
-                rows.make_room_for_browser(user.id, most, full)?;
-            }
+            let mut ended = match room {
+                Some((most, full)) => rows.make_room_for_browser(user.id, most, full)?,
+                None => Vec::new(),
+            };
             // Nobody goes on with a sign-in that is traded: it must not take the place of a browser.
             let token = match token {
                 None => {
-                    rows.insert_browser(&browser, &hash)?;
+                    ended.extend(rows.insert_browser(&browser, &hash)?);
                     None
                 }
                 Some((row, hash)) => {
@@ -648,6 +667,9 @@ async fn admit(
                     Some(tokens::shown(row))
                 }
             };
+            for browser in ended {
+                record_end(rows, &user, browser)?;
+            }
             Ok((token, factor, stored))
         })
         .await?;

@@ -122,6 +122,10 @@ fn browser_row(row: &Row<'_>) -> rusqlite::Result<BrowserRow> {
     })
 }
 
+fn ended_row(row: &Row<'_>) -> rusqlite::Result<Uuid> {
+    value::id(row, "id")
+}
+
 fn token_row(row: &Row<'_>) -> rusqlite::Result<TokenRow> {
     // A scope that this version does not know gives nothing; it must never give everything.
     let words: Vec<String> = value::json(row, "scopes")?;
@@ -616,12 +620,12 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Keeps a sign-in, and ends the oldest of its user where they are too many.
+    /// Keeps a sign-in, and ends the oldest of its user where they are too many; gives those that ended.
     pub(crate) fn insert_browser(
         &self,
         browser: &BrowserRow,
         hash: &[u8; 32],
-    ) -> Result<(), Failure> {
+    ) -> Result<Vec<Uuid>, Failure> {
         self.connection
             .prepare_cached(
                 "insert into browser_session
@@ -638,27 +642,24 @@ impl Rows<'_> {
                 &browser.source,
                 &browser.agent,
             ))?;
-        self.connection
-            .prepare_cached(
-                "delete from browser_session
-                 where id in (
-                     select id
-                     from browser_session
-                     where user = ?1
-                     order by id = ?2 desc, created_at desc, id
-                     limit -1 offset ?3
-                 )",
-            )?
-            .execute((
-                browser.user.0.as_bytes(),
-                browser.id.as_bytes(),
-                MAX_BROWSERS,
-            ))?;
-        Ok(())
+        let mut statement = self.connection.prepare_cached(
+            "delete from browser_session
+             where id in (
+                 select id
+                 from browser_session
+                 where user = ?1
+                 order by id = ?2 desc, created_at desc, id
+                 limit -1 offset ?3
+             )
+             returning id",
+        )?;
+        let (user, own) = (browser.user.0.as_bytes(), browser.id.as_bytes());
+        let ended = statement.query_map((user, own, MAX_BROWSERS), ended_row)?;
+        Ok(ended.collect::<Result<_, _>>()?)
     }
 
-    /// Makes room for one more sign-in of a user who has `most` or more: ends the oldest ones, or refuses. Sign-ins that
-    /// ended by rest do not count.
+    /// Makes room for one more sign-in of a user who has `most` or more: ends the oldest ones and gives them, or refuses.
+    /// Sign-ins that ended by rest do not count.
     ///
     /// Errors: `sign-in.too-many`.
     pub(crate) fn make_room_for_browser(
@@ -666,7 +667,7 @@ impl Rows<'_> {
         user: UserId,
         most: u32,
         full: FullSignIns,
-    ) -> Result<(), Failure> {
+    ) -> Result<Vec<Uuid>, Failure> {
         let now = self.now.as_millis();
         let unused_since = now - (IDLE_HOURS * 3_600_000) as i64;
         let key = (user.0.as_bytes(), now, unused_since);
@@ -679,22 +680,23 @@ impl Rows<'_> {
             )?
             .query_row(key, |row| row.get(0))?;
         match full {
-            _ if open < most => Ok(()),
+            _ if open < most => Ok(Vec::new()),
             FullSignIns::Refuse => Err(refusals::sign_in_too_many(most).into()),
             FullSignIns::EndOldest => {
-                self.connection
-                    .prepare_cached(
-                        "delete from browser_session
-                         where id in (
-                             select id
-                             from browser_session
-                             where user = ?1 and ends_at > ?2 and used_at > ?3
-                             order by created_at, id
-                             limit ?4
-                         )",
-                    )?
-                    .execute((key.0, key.1, key.2, open + 1 - most))?;
-                Ok(())
+                let mut statement = self.connection.prepare_cached(
+                    "delete from browser_session
+                     where id in (
+                         select id
+                         from browser_session
+                         where user = ?1 and ends_at > ?2 and used_at > ?3
+                         order by created_at, id
+                         limit ?4
+                     )
+                     returning id",
+                )?;
+                let ended = (key.0, key.1, key.2, open + 1 - most);
+                let ended = statement.query_map(ended, ended_row)?;
+                Ok(ended.collect::<Result<_, _>>()?)
             }
         }
     }

@@ -30,6 +30,14 @@ async fn acts(server: &Server, act: &str) -> Vec<AuditEntryView> {
     found.unwrap().items
 }
 
+/// The id of the browser that a caller has.
+fn browser_of(caller: &Caller) -> String {
+    match caller.via {
+        Via::Browser { session } => session.0.to_string(),
+        Via::Token { .. } | Via::LocalRoot => String::new(),
+    }
+}
+
 async fn only_from(
     server: &Server,
     by: &Caller,
@@ -341,7 +349,8 @@ async fn a_sign_in_too_many_ends_the_oldest_or_is_refused() {
     }
     assert_eq!(open(&server), 2);
     later(&server, 10);
-    let oldest = sign_in(&server, "mina", GOOD, HERE).await.unwrap().cookie;
+    let ended = sign_in(&server, "mina", GOOD, HERE).await.unwrap();
+    let oldest = ended.cookie;
     later(&server, 10);
     let newer = sign_in(&server, "mina", GOOD, HERE).await.unwrap().cookie;
     later(&server, 10);
@@ -360,6 +369,11 @@ async fn a_sign_in_too_many_ends_the_oldest_or_is_refused() {
     assert_eq!(by_secret.unwrap().via, traded.caller.via);
     let newest = sign_in(&server, "mina", GOOD, HERE).await.unwrap().cookie;
     assert!(!known(&oldest).await && known(&newer).await && known(&newest).await);
+    let told = acts(&server, "sign-in.ended").await;
+    assert_eq!(
+        (told[0].actor.as_str(), told[0].after.clone()),
+        ("mina", browser_of(&ended.caller))
+    );
 
     set("sign_ins_full", "\"refuse\"");
     let mut tries = Vec::new();
