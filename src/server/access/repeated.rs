@@ -23,8 +23,14 @@ const ENTRY_SECONDS: u64 = 3_600;
 const ENTERED: &str = "session.entered";
 /// A user read the log of a session of another.
 const LOG_READ: &str = "session.log-read";
-/// Kinds that are counted at once, some 200 bytes each; more are counted as one. Higher: a flood of kinds writes more rows.
+/// Kinds that are counted at once, some 200 bytes each, of failed sign-ins and of all else; more are counted as one of each
+/// actor and act. Higher: a flood of kinds writes more rows.
 const MAX_KINDS: usize = 1_000;
+/// The same of one actor and one act, so that nobody fills the room of others. Higher: one user writes more rows. Lower: the
+/// log keeps fewer of the objects of a busy program.
+const MAX_KINDS_OF_ACTOR: usize = 50;
+/// A sign-in failed.
+const FAILED: &str = "sign-in.failed";
 /// Letters of an object that a client chose.
 const MAX_OBJECT_LENGTH: usize = 200;
 /// What kinds beyond the bound are counted as.
@@ -60,14 +66,14 @@ impl RepeatedActs {
     /// The act that is to be written now: this one, or none where it was counted.
     fn count(&self, act: RepeatedAct, now: Timestamp) -> Option<RepeatedAct> {
         let mut kinds = self.locked();
-        let act = match kinds.len() >= MAX_KINDS && !kinds.contains_key(&act) {
-            true => RepeatedAct {
-                actor: None,
-                object: OTHERS.to_owned(),
-                scope: Scope::SITE,
-                reason: OTHERS.to_owned(),
-                ..act
-            },
+        // What anybody can make without signing in takes no room of what users do.
+        let beside = |kind: &&RepeatedAct| (kind.act == FAILED) == (act.act == FAILED);
+        let own = |kind: &&RepeatedAct| kind.act == act.act && kind.actor == act.actor;
+        let full = !kinds.contains_key(&act)
+            && (kinds.keys().filter(beside).count() >= MAX_KINDS
+                || kinds.keys().filter(own).count() >= MAX_KINDS_OF_ACTOR);
+        let act = match full {
+            true => act.among_others(),
             false => act,
         };
         if let Some(count) = kinds.get_mut(&act) {
@@ -105,6 +111,20 @@ impl RepeatedAct {
         match self.act {
             ENTERED | LOG_READ => ENTRY_SECONDS,
             _ => SUMMED_SECONDS,
+        }
+    }
+
+    /// What it is counted as beyond the bounds: of whom it is and what was done is still said.
+    fn among_others(self) -> Self {
+        let scope = match &self.actor {
+            Some((user, _, _)) => Scope::user(*user),
+            None => Scope::SITE,
+        };
+        Self {
+            object: OTHERS.to_owned(),
+            scope,
+            reason: OTHERS.to_owned(),
+            ..self
         }
     }
 
@@ -165,7 +185,7 @@ pub(super) fn sign_in_failed(server: &Server, known: Option<&User>, failure: &Fa
         server,
         RepeatedAct {
             actor: known.map(|user| (user.id, user.name.to_string(), user.domain)),
-            act: "sign-in.failed",
+            act: FAILED,
             topic: "users",
             object: known.map_or_else(String::new, |user| user.id.to_string()),
             scope: known.map_or(Scope::SITE, |user| Scope::user(user.id)),
@@ -284,17 +304,51 @@ mod tests {
         assert_eq!(acts.due(at(0), false).len(), 1);
     }
 
+    /// A user by number.
+    fn actor(number: u64) -> Option<(UserId, String, DomainId)> {
+        let id = UserId(uuid::Uuid::from_u128(u128::from(number)));
+        Some((id, format!("user{number}"), DomainId::DEFAULT))
+    }
+
     #[test]
     fn kinds_beyond_the_bound_are_counted_together_and_none_is_lost() {
         let acts = RepeatedActs::default();
+        let (most, each) = (MAX_KINDS as u64, MAX_KINDS_OF_ACTOR as u64);
+        // Of one user the bound is reached first, and the others have their room yet.
         let mut written = 0;
-        for number in 0..2 * MAX_KINDS {
-            let act = acts.count(refusal(&number.to_string()), at(0));
-            written += u64::from(act.is_some());
+        for number in 0..2 * most {
+            let act = RepeatedAct {
+                actor: actor(0),
+                ..refusal(&number.to_string())
+            };
+            written += u64::from(acts.count(act, at(0)).is_some());
         }
-        assert_eq!(written, MAX_KINDS as u64 + 1);
+        assert_eq!(written, each + 1);
+        for number in 1..=most {
+            let act = RepeatedAct {
+                actor: actor(number),
+                ..refusal("a")
+            };
+            let kind = acts.count(act, at(0)).expect("the first of its actor");
+            assert_eq!(kind.actor, actor(number));
+            let whole = number < most - each;
+            assert_eq!(kind.object == "a", whole, "{number}");
+        }
+        // Failed sign-ins have a place of their own.
+        let failed = RepeatedAct {
+            actor: actor(7),
+            act: FAILED,
+            ..refusal("a")
+        };
+        assert_eq!(acts.count(failed.clone(), at(0)), Some(failed));
         let due = acts.due(at(0), true);
-        let more: u64 = due.iter().map(|(_, more)| more).sum();
-        assert_eq!((due.len(), written + more), (1, 2 * MAX_KINDS as u64));
+        let [(others, more)] = due.as_slice() else {
+            panic!("{due:?}");
+        };
+        assert_eq!(
+            (others.actor.clone(), others.object.as_str()),
+            (actor(0), OTHERS)
+        );
+        assert_eq!(written + more, 2 * most);
     }
 }
