@@ -196,7 +196,28 @@ read_by_parsing!(EmailAddress);
 #[serde(transparent)]
 pub struct UserName(String);
 
+/// What parts of the server are called where they act by themselves. No new user is called so: their acts would be taken for
+/// those of the server.
+pub const PARTS_OF_SERVER: [&str; 5] = ["access", "controller", "schedule", "server", "system"];
+
 impl UserName {
+    /// The name of a new user.
+    ///
+    /// Errors: `user.name-invalid`, `user.name-reserved`.
+    pub fn of_new_user(text: &str) -> Result<Self, Refusal> {
+        let name = Self::parse(text)?;
+        name.for_new_user()?;
+        Ok(name)
+    }
+
+    /// Whether a new user may be called so. Errors: `user.name-reserved`.
+    pub fn for_new_user(&self) -> Result<(), Refusal> {
+        match PARTS_OF_SERVER.contains(&self.as_str()) {
+            true => Err(refusals::user_name_reserved(self).at("/name")),
+            false => Ok(()),
+        }
+    }
+
     pub fn parse(text: &str) -> Result<Self, Refusal> {
         let good = !text.is_empty()
             && text.len() <= MAX_NAME_LENGTH
@@ -337,6 +358,17 @@ mod tests {
             let text = format!("{before}{bad}");
             assert!(text.parse::<ContainerName>().is_err(), "{text} was taken");
         }
+    }
+
+    #[test]
+    fn a_part_of_the_server_gives_its_name_to_no_new_user() {
+        for part in PARTS_OF_SERVER {
+            let refused = UserName::of_new_user(part).map_err(|refusal| refusal.code);
+            assert_eq!(refused, Err("user.name-reserved".to_owned()));
+            assert!(UserName::parse(part).is_ok(), "one who was there before");
+        }
+        assert!(UserName::of_new_user("system2").is_ok());
+        assert!(UserName::of_new_user("System").is_err());
     }
 
     #[test]

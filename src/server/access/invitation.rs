@@ -105,7 +105,7 @@ pub async fn join(
     from: impl Into<SignInFrom<'_>>,
 ) -> Result<NewSignIn, Failure> {
     let from = from.into();
-    let name = UserName::parse(new.name.trim())?;
+    let name = UserName::of_new_user(new.name.trim())?;
     let full_name = full_name(&new.full_name)?;
     let ((invitation, project), taken) =
         server.catalog().read_now("look at an invitation", |view| {

@@ -78,7 +78,7 @@ pub async fn set_up(
     if setup.expires_at.is_none_or(|end| end <= now) {
         return Err(refusals::setup_code_expired().at("/code").into());
     }
-    let name = UserName::parse(name)?;
+    let name = UserName::of_new_user(name)?;
     password::check_new(
         PasswordRules::of(server),
         &password,

@@ -59,6 +59,10 @@ async fn the_setup_code_works_once_and_for_one_hour() {
         code(set_up(&server, &fresh, "mina", "short", HERE).await),
         "password.too-short"
     );
+    assert_eq!(
+        code(set_up(&server, &fresh, "system", GOOD, HERE).await),
+        "user.name-reserved"
+    );
     assert!(setup_open(&server));
     assert_eq!(
         try_with(&fresh.to_lowercase().replace('-', " ")).await,

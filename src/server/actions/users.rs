@@ -91,7 +91,7 @@ pub async fn get(server: &Server, caller: &Caller, who: &str) -> Result<User, Fa
 
 /// Makes an account.
 ///
-/// Errors: `user.name-invalid`, `user.name-taken`, `password.…`. The first administrator made here
+/// Errors: `user.name-invalid`, `user.name-reserved`, `user.name-taken`, `password.…`. The first administrator made here
 /// closes setup as well.
 pub async fn create(
     server: &Server,
@@ -124,7 +124,7 @@ pub async fn create_once(
     }
     // Its body holds a password, whose plain digest is not to be kept.
     let key = own_key(caller, key.map(|key| key.blinded(server)))?;
-    let name = UserName::parse(name.trim())?;
+    let name = UserName::of_new_user(name.trim())?;
     password::check_new(
         PasswordRules::of(server),
         &password,

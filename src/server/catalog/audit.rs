@@ -3,7 +3,7 @@
 
 use base::observe::random;
 use rules::audit::{AuditHash, AuditStatement, NO_HASH, hex, linked};
-use rules::names::UserId;
+use rules::names::{PARTS_OF_SERVER, UserId};
 use rules::permissions::{Extent, Reach};
 use rules::tenancy::{DomainId, Scope};
 use rules::units::Timestamp;
@@ -35,9 +35,6 @@ const NOT_IN_INDEX: &str =
 
 /// How a request that changes rows without an act of its own is called; what it was doing stands behind it.
 pub(crate) const UNNAMED: &str = "server.changed";
-
-/// Parts of the server that act by themselves, as events call them.
-const PARTS: [&str; 5] = ["access", "controller", "schedule", "server", "system"];
 
 /// What an act is, before it has a row.
 #[derive(Debug, Clone, Copy)]
@@ -253,8 +250,8 @@ impl Rows<'_> {
                 domain: Some(caller.domain),
             });
         }
-        if PARTS.contains(&name) {
-            // A user of this name acts in a request, or not at all.
+        if PARTS_OF_SERVER.contains(&name) {
+            // A user of this name, who is from before such names were refused, acts in a request, or not at all.
             return Ok(ActorFacts {
                 name: name.to_owned(),
                 ..ActorFacts::default()

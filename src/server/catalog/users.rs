@@ -427,8 +427,9 @@ impl ReadTransaction<'_> {
 impl Rows<'_> {
     /// Writes a new user with their grants.
     ///
-    /// Errors: `user.name-taken`.
+    /// Errors: `user.name-taken`, `user.name-reserved`.
     pub(crate) fn insert_user(&self, user: &User, password: &str) -> Result<(), Failure> {
+        user.name.for_new_user()?;
         if self.user_named(user.name.as_str())?.is_some() {
             return Err(refusals::user_name_taken(&user.name).at("/name").into());
         }

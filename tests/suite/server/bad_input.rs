@@ -436,6 +436,11 @@ async fn wrong_users_passwords_tokens_and_imports_are_refused() {
         ),
         (
             "/api/v1/users",
+            json!({"name": "server", "password": "long-enough-for-all-7"}),
+            "422 user.name-reserved",
+        ),
+        (
+            "/api/v1/users",
             json!({"name": "mina", "password": "long-enough-for-all-7"}),
             "409 user.name-taken",
         ),

@@ -70,6 +70,8 @@ async fn a_link_makes_as_many_accounts_as_it_says_and_each_is_a_member() {
         (&*offered.project, &*offered.invited_by),
         ("Vision Lab", "lea")
     );
+    let reserved = join(&server, &made.code, new("access"), HERE).await;
+    assert_eq!(code(reserved), "user.name-reserved");
     let first = join(&server, &made.code, new("minji"), HERE).await.unwrap();
     assert_eq!(first.caller.name.as_str(), "minji");
     let open = list(&server, &lea, "vision").await.unwrap();

@@ -335,6 +335,9 @@ impl Planner<'_> {
                 faults.push(fault(Some(Column::Name), refusal));
                 return Ok(None);
             }
+            if let Err(refusal) = name.for_new_user() {
+                faults.push(fault(Some(Column::Name), refusal));
+            }
             return Ok(Some(PlannedAct::Create {
                 member: read.member(scope),
                 account: self.new_account(line, name, project, read, faults),

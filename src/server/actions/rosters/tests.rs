@@ -247,6 +247,17 @@ async fn empty_cells_keep_what_a_member_has() {
 }
 
 #[tokio::test]
+async fn a_roster_makes_no_account_that_is_called_like_a_part_of_the_server() {
+    let (server, boss) = a_server().await;
+    let text = "name,email,project\nschedule,,vision\n,system@lab.example,vision\n";
+    let reserved = (RosterAction::Fault, "name user.name-reserved".to_owned());
+    assert_eq!(
+        told(&server, &boss, text).await,
+        [reserved.clone(), reserved]
+    );
+}
+
+#[tokio::test]
 async fn undoing_asks_for_the_rights_that_each_change_needs_now() {
     let (server, boss) = a_server().await;
     users::create(&server, &boss, "chief", Role::User, GOOD)

@@ -63,6 +63,10 @@ async fn accounts_are_for_administrators_and_ones_own_for_everybody() {
         "user.name-invalid"
     );
     assert_eq!(
+        code(create(&server, &boss, "controller", Role::User, GOOD).await),
+        "user.name-reserved"
+    );
+    assert_eq!(
         code(create(&server, &boss, "jae", Role::User, "1234567890").await),
         "password.too-common"
     );
