@@ -396,7 +396,7 @@ pub async fn begin_sign_in(
         (None, Ok(email)) => email.to_string(),
         (None, Err(_)) => name.to_owned(),
     };
-    let attempt = Attempt::of(server, (&counted, name), known, from.source, device);
+    let attempt = Attempt::of(server, (counted.as_str(), name), known, from.source, device);
     let owner = found.as_ref().map(|(user, _)| user.clone());
     let failed = |failure: Failure| {
         repeated::sign_in_failed(server, owner.as_ref(), &failure);

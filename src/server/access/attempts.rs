@@ -2,8 +2,8 @@
 //! What is counted, and kept in memory only:
 //!
 //! - a name from one address: after some failures each further try waits, at most half a minute;
-//! - a name from a browser that signed in by it before (`KnownBrowser`), and the own password asked for again:
-//!   apart from everybody else's, at most a quarter of an hour;
+//! - a name from a browser that signed in by it and its present password before (`KnownBrowser`), and the own password
+//!   asked for again: apart from everybody else's, at most a quarter of an hour;
 //! - codes of a second factor: by their user alone, wherever they come from, at most a quarter of an hour, and for a
 //!   day. Only who knows the password can try one. A browser that is signed in, or gave a code of this second factor
 //!   before, has a count of its own, so that who knows the password keeps its user out of nothing;

@@ -259,7 +259,7 @@ async fn what_is_open_ends_where_a_password_has_to_be_set_first() {
     let (server, boss) = with_settings(folder.path()).await;
     let set = |key: &str, value: &str| server.in_force().change(key, Some(value)).unwrap();
     let soon = async |stream: Lease| {
-        let ended = tokio::time::timeout(std::time::Duration::from_secs(2), stream).await;
+        let ended = tokio::time::timeout(std::time::Duration::from_secs(1), stream).await;
         ended.map_or_else(|_| "open".to_owned(), |refusal| refusal.code)
     };
     let robot = async |caller: &Caller| {
