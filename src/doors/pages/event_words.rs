@@ -48,6 +48,14 @@ fn value(t: Text, clock: &LocalClock, code: &str, kept: &str) -> String {
     {
         return t.idle_told_kept(clock.date(until));
     }
+    let timed = match code.split_once('.') {
+        Some(("announcement", _)) => announced(t, clock, kept),
+        Some(("allowance", _)) => allowed(t, clock, kept),
+        _ => None,
+    };
+    if let Some(told) = timed {
+        return told;
+    }
     if t.language == Language::English {
         return kept.to_owned();
     }
@@ -68,6 +76,25 @@ fn value(t: Text, clock: &LocalClock, code: &str, kept: &str) -> String {
         _ => None,
     };
     told.unwrap_or_else(|| presenter::told(t, kept))
+}
+
+/// `2026-11-28T03:00:00Z/2026-11-28T05:00:00Z No new sessions`: from when until when, and the beginning of the text.
+fn announced(t: Text, clock: &LocalClock, kept: &str) -> Option<String> {
+    let (times, text) = kept.split_once(' ')?;
+    let (from, until) = times.split_once('/')?;
+    let from = clock.date(Timestamp::parse(from).ok()?);
+    let span = match until {
+        "" => t.event_from(from),
+        until => format!("{from} – {}", clock.date(Timestamp::parse(until).ok()?)),
+    };
+    Some(format!("{span} · {text}"))
+}
+
+/// `4 GPUs until 2026-11-28T03:00:00Z`: limits, and until when they hold.
+fn allowed(t: Text, clock: &LocalClock, kept: &str) -> Option<String> {
+    let (limits, until) = kept.rsplit_once(" until ")?;
+    let until = clock.date(Timestamp::parse(until).ok()?);
+    Some(format!("{limits} · {}", t.idle_told_kept(until)))
 }
 
 /// `stop in 15 min`
@@ -183,6 +210,43 @@ mod tests {
         };
         assert_eq!(told(Language::English), "until 28 Nov 12:56");
         assert_eq!(told(Language::Korean), "11월 28일 12:56까지");
+    }
+
+    #[test]
+    fn the_times_of_an_announcement_and_of_an_allowance_are_told_by_the_same_clock() {
+        let told = |language, code, kept| {
+            let t = Text::new(language);
+            super::value(t, &LocalClock::of(t, "Asia/Seoul"), code, kept)
+        };
+        for (code, kept, english, korean) in [
+            (
+                "announcement.added",
+                "2026-11-28T03:00:00Z/2026-11-28T05:00:00Z Down at noon.",
+                "28 Nov 12:00 – 28 Nov 14:00 · Down at noon.",
+                "11월 28일 12:00 – 11월 28일 14:00 · Down at noon.",
+            ),
+            (
+                "announcement.changed",
+                "2026-11-28T03:00:00.5Z/ New disks.",
+                "from 28 Nov 12:00 · New disks.",
+                "11월 28일 12:00부터 · New disks.",
+            ),
+            (
+                "announcement.removed",
+                "no time/ New disks.",
+                "no time/ New disks.",
+                "no time/ New disks.",
+            ),
+            (
+                "allowance.added",
+                "gpu 2 until 2026-11-28T03:00:00Z",
+                "gpu 2 · until 28 Nov 12:00",
+                "gpu 2 · 11월 28일 12:00까지",
+            ),
+        ] {
+            assert_eq!(told(Language::English, code, kept), english);
+            assert_eq!(told(Language::Korean, code, kept), korean);
+        }
     }
 
     #[test]
