@@ -94,7 +94,7 @@ test("a user reads their own acts alone, on a phone and in Korean too", async ()
   assert.notEqual(wrong.status, 303);
   const cookie = await cookieOf(house.origin, MEMBER.name, MEMBER.password);
   const [name, value] = [cookie.slice(0, cookie.indexOf("=")), cookie.slice(cookie.indexOf("=") + 1)];
-  for (const [locale, colorScheme, width, failed] of [["en-US", "dark", 1280, "failed to sign in"], ["ko-KR", "light", 390, "로그인 실패"]]) {
+  for (const [locale, colorScheme, width, failed] of [["en-US", "dark", 1280, "failed to sign in"], ["ko-KR", "light", 360, "로그인 실패"]]) {
     const context = await browser.newContext({ locale, colorScheme, viewport: { width, height: 844 } });
     await context.addCookies([{ name, value, url: house.origin }]);
     const page = await context.newPage();
@@ -109,6 +109,17 @@ test("a user reads their own acts alone, on a phone and in Korean too", async ()
     assert.equal(await page.locator("main a[href^='/audit/export']").count(), 0);
     assert.deepEqual(await violations(page), []);
     assert.equal(await overflow(page), 0);
+    // On a phone the code of an act stands below its words, in one line.
+    const codes = await page.locator("#list td.first .mono").evaluateAll((all) =>
+      all.map((one) => {
+        const range = document.createRange();
+        range.selectNodeContents(one);
+        const tops = [...range.getClientRects()].map((line) => Math.round(line.top));
+        return { lines: new Set(tops).size, below: one.getBoundingClientRect().top > one.parentElement.querySelector(".dot").getBoundingClientRect().bottom };
+      }),
+    );
+    assert.equal(codes.length, 2);
+    assert.ok(width > 400 || codes.every((code) => code.lines === 1 && code.below), JSON.stringify(codes));
     const refused = await page.goto(`${house.origin}/audit/export`);
     assert.equal(refused.status(), 403);
     await context.close();
