@@ -96,6 +96,7 @@ test("a preset fills the form, and what is launched with it says so", async () =
   await page.goto(`${house.origin}/sessions/new?preset=other`);
   assert.equal(await page.inputValue("#cpu"), "0.2");
   assert.equal(await page.locator("#changed").count(), 0);
+  assert.equal(await page.locator("#sizes .chip.on").count(), 1);
   await page.goto(`${house.origin}/sessions/new?preset=nope`);
   await page.locator("#changed", { hasText: "There is no preset nope" }).waitFor();
   assert.equal(await page.inputValue("#cpu"), "0.1");

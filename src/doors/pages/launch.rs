@@ -143,6 +143,8 @@ pub struct LaunchForm {
     preset: String,
     /// The same where it was picked from a list.
     size: String,
+    /// The preset that was picked before, which the form keeps.
+    picked: String,
     /// A size of the share that was picked without script.
     share: String,
     cpu: String,
@@ -197,6 +199,14 @@ impl LaunchPage {
 }
 
 impl LaunchForm {
+    /// The size that was picked last; empty where none was.
+    fn picked(&self) -> &str {
+        match self.size.is_empty() {
+            true => &self.picked,
+            false => &self.size,
+        }
+    }
+
     /// The form as a link or a preset fills it; what is left out is as on a new form.
     fn filled(self) -> Self {
         let or = |value: String, other: &str| {
@@ -754,6 +764,7 @@ fn again(request: &LaunchRequest) -> LaunchForm {
             .unwrap_or_default(),
         env: listed(&request.env),
         labels: listed(&request.labels),
+        picked: request.labels.get("preset").cloned().unwrap_or_default(),
         ..LaunchForm::default()
     }
 }

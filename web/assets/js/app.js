@@ -164,19 +164,22 @@ function share() {
   if (typed > 0) { const none = one('[name=mig][value=""]'); if (none) none.checked = true; }
 }
 one("#new-gpu")?.addEventListener("input", share);
-// Which size the form has: the one whose fields all hold what it would put there, as text or as a number.
+// Which size the form has: its fields all hold what it would put there, as text or as a number. Of presets only the one
+// that was picked: others may have the same amounts.
 function chips() {
   const form = one("[data-launch]");
   if (!form) return;
   const same = (typed, put) => typed === put || (typed !== "" && put !== "" && Number(typed) === Number(put));
   const holds = (size) => Object.entries(JSON.parse(size.dataset.fill)).every(([name, put]) => same(form.elements.namedItem(name)?.value.trim() ?? "", put));
+  const picked = form.elements.namedItem("picked");
+  const chosen = (size) => (!picked || picked.value === size.value) && holds(size);
   for (const chip of all(".chip[data-fill]", form)) {
-    const on = holds(chip);
+    const on = chosen(chip);
     chip.setAttribute("aria-pressed", on);
     chip.classList.toggle("on", on);
   }
   const list = one("#size", form);
-  if (list) list.value = [...list.options].find((option) => option.dataset.fill && holds(option))?.value ?? "";
+  if (list) list.value = [...list.options].find((option) => option.dataset.fill && chosen(option))?.value ?? "";
 }
 const launch = one("[data-launch]");
 if (launch) {
@@ -188,7 +191,9 @@ if (launch) {
   };
   // All fields of a size; a group of choices takes its value as a field does.
   const take = (size) => {
-    for (const [name, value] of Object.entries(JSON.parse(size ?? "{}"))) {
+    const picked = launch.elements.namedItem("picked");
+    if (picked) picked.value = size.value;
+    for (const [name, value] of Object.entries(JSON.parse(size.dataset.fill ?? "{}"))) {
       const field = launch.elements.namedItem(name);
       if (!(field instanceof RadioNodeList)) fill(name, value);
       // A partition that is not offered is none: what was chosen before is not meant.
@@ -201,14 +206,16 @@ if (launch) {
     const chip = event.target.closest("button.chip");
     if (!chip) return;
     event.preventDefault();
-    const { fill: size, share } = chip.dataset;
-    if (share === undefined) take(size);
+    const { share } = chip.dataset;
+    if (share === undefined) take(chip);
     else fill("gpu", share === "0" ? "" : share);
   });
   launch.addEventListener("change", (event) => {
     if (event.target.name === "mig" && event.target.value) fill("gpu", "");
-    if (event.target.id === "size") take(event.target.selectedOptions[0]?.dataset.fill);
+    if (event.target.id === "size") take(event.target.selectedOptions[0]);
   });
+  // A list that is being picked from says what it has at its change.
+  launch.addEventListener("input", (event) => { if (event.target.id !== "size") chips(); });
   addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();

@@ -126,7 +126,7 @@ export function attach(form) {
           one.checked = one.value === value;
           if (one.checked && one.closest("details")) one.closest("details").open = true;
         }
-      } else if (field && field.type !== "hidden") {
+      } else if (field && (field.type !== "hidden" || name === "picked")) {
         field.value = value;
         if (value && field.closest("details")) field.closest("details").open = true;
       }

@@ -24,6 +24,8 @@ pub struct SizePicker {
     pub sizes: Vec<NamedSize>,
     /// There are too many of them to stand side by side.
     pub is_list: bool,
+    /// The preset that was picked, for the form to send again; empty where none was. None where there are no presets.
+    pub picked: Option<String>,
 }
 
 /// A size with a name.
@@ -54,6 +56,12 @@ impl OfferedSize {
         let mut fills = self.fills.iter();
         fills.all(|(name, text)| same(field(form, name), text))
     }
+
+    /// Whether the form is said to have this size: a preset only where it was picked.
+    fn is_chosen(&self, form: &LaunchForm) -> bool {
+        let picked = !self.is_preset || self.value == form.picked();
+        picked && self.is_held(form)
+    }
 }
 
 /// What became of a size that was picked.
@@ -76,25 +84,30 @@ pub(super) async fn apply(
     value: &str,
 ) -> Result<PickedSize, Failure> {
     let all = named(console, caller, t, machines, sent).await?;
-    Ok(match all.iter().find(|one| one.value == value) {
-        None => PickedSize::Unknown,
-        Some(size) if size.is_held(sent) => PickedSize::Held,
-        Some(size) => {
-            fill(sent, &size.fills);
-            PickedSize::Filled
-        }
-    })
+    let Some(size) = all.iter().find(|one| one.value == value) else {
+        return Ok(PickedSize::Unknown);
+    };
+    value.clone_into(&mut sent.picked);
+    if size.is_held(sent) {
+        return Ok(PickedSize::Held);
+    }
+    fill(sent, &size.fills);
+    Ok(PickedSize::Filled)
 }
 
-/// The name of the preset whose amounts the form holds: of several the first. None where it holds those of none.
+/// The name of the preset that was picked, where the form still holds its amounts. Others may have the same: equal
+/// amounts alone name none.
 pub(super) async fn held(
     console: &PagesContext,
     caller: &Caller,
     t: Text,
     sent: &LaunchForm,
 ) -> Result<Option<String>, Failure> {
+    if sent.picked().is_empty() {
+        return Ok(None);
+    }
     let all = named(console, caller, t, &[], sent).await?.into_iter();
-    let mut held = all.filter(|one| one.is_preset && one.is_held(sent));
+    let mut held = all.filter(|one| one.is_preset && one.is_chosen(sent));
     Ok(held.next().map(|one| one.value))
 }
 
@@ -119,7 +132,9 @@ pub(super) async fn begin(
     }
     let all = presets::for_launch(&console.server, caller, &sent.project, &sent.owner).await?;
     if let Some(preset) = all.into_iter().find(|preset| preset.default) {
-        fill(sent, &of_preset(t, preset).fills);
+        let size = of_preset(t, preset);
+        fill(sent, &size.fills);
+        sent.picked = size.value;
     }
     Ok(())
 }
@@ -134,6 +149,11 @@ pub(super) async fn picker(
 ) -> Result<SizePicker, Failure> {
     let all = named(console, caller, t, machines, sent).await?;
     let is_list = all.len() > CHIP_COUNT;
+    let picked = all.iter().any(|one| one.is_preset).then(|| {
+        let mut known = all.iter().map(|one| &one.value);
+        let known = known.find(|value| *value == sent.picked());
+        known.cloned().unwrap_or_default()
+    });
     let sizes = all.into_iter().map(|one| {
         let filling = one.fills.iter().map(|(field, text)| {
             let text: Value = text.clone().into();
@@ -141,7 +161,7 @@ pub(super) async fn picker(
         });
         NamedSize {
             fill: Value::Object(filling.collect::<Map<_, _>>()).to_string(),
-            chosen: one.is_held(sent),
+            chosen: one.is_chosen(sent),
             value: one.value,
             name: one.name,
             note: one.note,
@@ -150,6 +170,7 @@ pub(super) async fn picker(
     Ok(SizePicker {
         sizes: sizes.collect(),
         is_list,
+        picked,
     })
 }
 
@@ -336,5 +357,32 @@ mod tests {
         );
         fill(&mut form, &cores.fills);
         assert_eq!((form.cpu.as_str(), form.gpu.as_str()), ("4", ""));
+    }
+
+    #[test]
+    fn a_preset_is_chosen_where_it_was_picked_and_is_still_held() {
+        let one = of_preset(
+            Text::new(Language::English),
+            preset(PresetAmounts {
+                cpu: Some(CpuShare(100)),
+                ..PresetAmounts::default()
+            }),
+        );
+        let form = |cpu: &str, size: &str, picked: &str| LaunchForm {
+            cpu: cpu.to_owned(),
+            size: size.to_owned(),
+            picked: picked.to_owned(),
+            ..LaunchForm::default()
+        };
+        for (cpu, size, picked, chosen) in [
+            ("1", "", "", false),
+            ("1", "", "half", true),
+            ("1", "half", "", true),
+            ("1", "other", "half", false),
+            ("2", "half", "half", false),
+        ] {
+            let is_chosen = one.is_chosen(&form(cpu, size, picked));
+            assert_eq!(is_chosen, chosen, "{cpu} {size:?} {picked:?}");
+        }
     }
 }

@@ -1127,6 +1127,7 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
             })
             .into(),
             is_list: false,
+            picked: None,
         },
         sliders: vec![
             Slider {
