@@ -3,6 +3,7 @@
 
 pub mod about;
 pub mod allowances;
+pub mod announced;
 pub mod announcements;
 pub mod assets;
 pub mod attention;
@@ -248,6 +249,7 @@ pub fn router(
         .merge(policies::router())
         .merge(presets::router())
         .merge(fair_share::router())
+        .merge(announced::router())
         .merge(announcements::router())
         .merge(idle_rules::router())
         .merge(audit::router())
@@ -358,6 +360,7 @@ fn layout(
 ) -> PageLayout {
     let t = visit.text;
     let counts = visit.counts.get();
+    let banners = announced::banners(console, visit, Some(caller));
     let role = match caller.subject.is_site_administrator() {
         true => t.me_role_administrator(),
         false => t.me_role_user(),
@@ -373,8 +376,9 @@ fn layout(
         presets: server::actions::presets::may_write(caller),
         announcements: second_factor::demanded(console, visit, caller)
             .into_iter()
-            .chain(announcements::banners(console, visit, Some(caller)))
+            .chain(banners.shown)
             .collect(),
+        more_announcements: banners.more,
         here,
         sessions: counts.live,
         waiting: counts.waiting,
@@ -392,6 +396,7 @@ fn layout(
 
 /// The surroundings for everybody else.
 fn guest(console: &PagesContext, visit: &RequestContext) -> PageLayout {
+    let banners = announced::banners(console, visit, None);
     PageLayout {
         text: visit.text,
         theme: visit.theme,
@@ -405,7 +410,8 @@ fn guest(console: &PagesContext, visit: &RequestContext) -> PageLayout {
         audits: false,
         announces: false,
         presets: false,
-        announcements: announcements::banners(console, visit, None),
+        announcements: banners.shown,
+        more_announcements: banners.more,
         nonce: visit.nonce.clone(),
         path: visit.place().to_owned(),
         sessions: 0,

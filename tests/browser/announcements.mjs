@@ -141,3 +141,35 @@ test("it goes by itself, on an open page and on the next one", async () => {
   await page.locator("tbody tr", { hasText: "Gone in a moment." }).filter({ hasText: "Over" }).waitFor();
   await context.close();
 });
+
+test("many of them are three and a link, on a phone, in Korean and before sign-in too", async () => {
+  for (let n = 1; n <= 40; n += 1) house.command("announcement", "create", `Notice number ${n}`, "--before-sign-in");
+  for (const [locale, storageState, path] of [["en-US", state, "/queue"], ["ko-KR", state, "/sessions"], ["ko-KR", undefined, "/login"]]) {
+    const context = await browser.newContext({ storageState, locale, viewport: { width: 360, height: 740 } });
+    const page = await context.newPage();
+    const complaints = listen(page);
+    await page.goto(`${house.origin}${path}`);
+    assert.equal(await page.locator(".announced .banner").count(), 3);
+    assert.equal(await banner(page, "Notice number 40").count(), 1, "the newest");
+    assert.ok((await page.locator("main").boundingBox()).y < 600, "the page begins on the screen");
+    assert.deepEqual(await violations(page), []);
+    assert.equal(await overflow(page), 0);
+    await banner(page, "Notice number 40").locator("button").click();
+    await page.reload();
+    assert.equal(await banner(page, "Notice number 40").count(), 0);
+    assert.equal(await page.locator(".announced .banner").count(), 3);
+    await page.click(".announced .all a");
+    await page.waitForURL(`${house.origin}/announcements/current`);
+    assert.ok((await page.locator(".told li").count()) >= 41, "all of them");
+    assert.equal(await page.locator(".announced .banner").count(), 0);
+    assert.deepEqual(await violations(page), []);
+    assert.equal(await overflow(page), 0);
+    await page.locator(".told li", { hasText: "Notice number 7" }).locator("button").click();
+    await page.reload();
+    const closed = page.locator(".told li", { hasText: "Notice number 7" });
+    assert.equal(await closed.count(), 1, "it holds still");
+    assert.equal(await closed.locator("button").count(), 0);
+    assert.deepEqual(complaints, []);
+    await context.close();
+  }
+});

@@ -1,5 +1,4 @@
-//! `/announcements`: what was announced, the forms that write and change one, and the banners that every page shows
-//! to its reader.
+//! `/announcements`: what was announced, and the forms that write and change one.
 
 use api::announcements::{AnnouncementPatchBody, AnnouncementView, NewAnnouncementBody};
 use askama::Template;
@@ -23,7 +22,7 @@ use super::authentication::PageCaller;
 use super::components::{self, Choice};
 use super::dialog::{self, DialogForm, DialogPage};
 use super::form_faults::RefusedForm;
-use super::layout::{AnnouncementBanner, Nav, PageLayout};
+use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::table::{
     DataTable, EmptyTable, RowAction, TableCell, TableColumn, TableLine, TableState,
@@ -96,35 +95,8 @@ pub(super) fn router() -> Router<PagesContext> {
         .route("/announcements/{id}/remove", get(ask_remove).post(remove))
 }
 
-/// What holds now for the reader and was not closed by them.
-pub(super) fn banners(
-    console: &PagesContext,
-    visit: &RequestContext,
-    caller: Option<&Caller>,
-) -> Vec<AnnouncementBanner> {
-    let now = console.server.clock().now();
-    let all = announcements::around(&console.server, caller).into_iter();
-    let banners = all.map(|one| AnnouncementBanner {
-        key: key(&one),
-        is_warning: one.level == AnnouncementLevel::Warning,
-        // Rounded up: an open page must not drop it before the next one does.
-        seconds_left: one
-            .until
-            .map(|until| until.millis_since(now).div_ceil(1000)),
-        text: in_language(visit.text, one),
-    });
-    banners
-        .filter(|banner| !visit.closed.split('.').any(|key| key == banner.key))
-        .collect()
-}
-
-/// Short, for a cookie. Another version of the text has another key: who closed the one sees the other.
-fn key(one: &AnnouncementView) -> String {
-    let id = one.id.simple().to_string();
-    format!("{}-{}", &id[20..], one.generation)
-}
-
-fn in_language(t: Text, one: AnnouncementView) -> String {
+/// The text in the language of the reader.
+pub(super) fn in_language(t: Text, one: AnnouncementView) -> String {
     match t.language {
         Language::Korean if !one.text_ko.is_empty() => one.text_ko,
         Language::Korean | Language::English => one.text,

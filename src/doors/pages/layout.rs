@@ -100,6 +100,8 @@ pub struct PageLayout {
     pub presets: bool,
     /// What the reader is told above the page.
     pub announcements: Vec<AnnouncementBanner>,
+    /// How many more there are behind a link.
+    pub more_announcements: usize,
     /// This answer's own number for `<style>` made by the terminal.
     pub nonce: String,
     /// Path and query of this page, so that a switch leads back to it.

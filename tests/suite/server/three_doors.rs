@@ -161,8 +161,13 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ),
     (
         "GET /announcements/{id}",
-        &["getAnnouncement", "listCurrentAnnouncements"],
-        &["announcement get x", "announcement ls --current"],
+        &["getAnnouncement"],
+        &["announcement get x"],
+    ),
+    (
+        "GET /announcements/current",
+        &["listCurrentAnnouncements"],
+        &["announcement ls --current"],
     ),
     (
         "POST /announcements/{id}",
@@ -654,6 +659,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/policies.rs"),
         include_str!("../../../src/doors/pages/presets.rs"),
         include_str!("../../../src/doors/pages/fair_share.rs"),
+        include_str!("../../../src/doors/pages/announced.rs"),
         include_str!("../../../src/doors/pages/announcements.rs"),
         include_str!("../../../src/doors/pages/idle_rules.rs"),
         include_str!("../../../src/doors/pages/audit.rs"),

@@ -22,7 +22,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 40] = [
+const PAGES: [&str; 41] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -56,6 +56,7 @@ const PAGES: [&str; 40] = [
     "/projects/PROJECT",
     "/notices",
     "/announcements",
+    "/announcements/current",
     "/presets",
     "/presets?q=WORD",
     "/audit",

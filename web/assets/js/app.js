@@ -334,7 +334,8 @@ function keep(name, value) {
 for (const banner of all("[data-announced]")) {
   one("button", banner).addEventListener("click", () => {
     const kept = document.cookie.match(/(?:^|; )(?:__Host-)?fardel_closed=([^;]*)/)?.[1] ?? "";
-    keep("fardel_closed", [...kept.split(".").filter(Boolean).slice(-19), banner.dataset.announced].join("."));
+    // As many as hold at once for one reader: those of the site and of a domain.
+    keep("fardel_closed", [...kept.split(".").filter(Boolean).slice(-99), banner.dataset.announced].join("."));
     banner.remove();
     one("#main").focus({ preventScroll: true });
   });

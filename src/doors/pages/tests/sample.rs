@@ -7,6 +7,7 @@ use server::actions::settings::SettingStanding;
 use server::actions::system::Diagnostic;
 
 use super::super::about::AboutPage;
+use super::super::announced::{AnnouncedPage, AnnouncedRow, BareAnnouncedPage};
 use super::super::attention;
 use super::super::awaited::{AwaitedSession, AwaitedSessions};
 use super::super::charts;
@@ -20,7 +21,7 @@ use super::super::history;
 use super::super::hues;
 use super::super::images::{ImageDetailPage, ImageUse, ImagesPage, ImportRow};
 use super::super::launch::{self, LaunchFields, LaunchPage, NamedSize, SizePicker, Slider};
-use super::super::layout::{Nav, PageLayout, SignedInUser, Theme};
+use super::super::layout::{AnnouncementBanner, Nav, PageLayout, SignedInUser, Theme};
 use super::super::login::{LoginCodePage, LoginPage};
 use super::super::me::{MePage, OwnActRow, OwnTokenRow};
 use super::super::overview::{
@@ -137,6 +138,8 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             roster(t, None, Some(roster_slips(t))).render(),
         ),
         ("about", about(t).render()),
+        ("announced", announced(t).render()),
+        ("announced-bare", announced_bare(t).render()),
         ("trust", trust_page(t, true).render()),
         ("trust-off", trust_page(t, false).render()),
         ("tls", tls_page(t, false).render()),
@@ -218,6 +221,7 @@ fn layout(t: Text, here: Nav, live: bool) -> PageLayout {
         announces: true,
         presets: true,
         announcements: Vec::new(),
+        more_announcements: 0,
         maintenance: Vec::new(),
         live: live.then(|| "/live".into()),
         notice: None,
@@ -1668,6 +1672,43 @@ fn about(t: Text) -> AboutPage {
 }
 
 const PRINT: &str = "9F:2C:7A:41:03:BB:60:12:9F:2C:7A:41:03:BB:60:12:9F:2C:7A:41:03:BB:60:12:9F:2C:7A:41:03:BB:60:12";
+
+fn announced_rows(t: Text) -> Vec<AnnouncedRow> {
+    let row = |key: &str, is_warning, is_closed| AnnouncedRow {
+        banner: AnnouncementBanner {
+            key: key.into(),
+            is_warning,
+            seconds_left: is_warning.then_some(7_200),
+            text: t.launch_on_disk("412 MiB"),
+        },
+        when: "21:00 – 23:00".into(),
+        is_closed,
+    };
+    vec![row("a-1", true, false), row("b-1", false, true)]
+}
+
+fn announced(t: Text) -> AnnouncedPage {
+    AnnouncedPage {
+        t,
+        f: layout(t, Nav::Nowhere, false),
+        all: announced_rows(t),
+    }
+}
+
+fn announced_bare(t: Text) -> BareAnnouncedPage {
+    BareAnnouncedPage {
+        t,
+        f: PageLayout {
+            announcements: announced_rows(t)
+                .into_iter()
+                .map(|row| row.banner)
+                .collect(),
+            more_announcements: 47,
+            ..stranger(t)
+        },
+        all: Vec::new(),
+    }
+}
 
 fn trust_page(t: Text, encrypted: bool) -> TrustPage {
     TrustPage {

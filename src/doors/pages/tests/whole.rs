@@ -1,6 +1,7 @@
 //! The console with a real catalog in memory and no machine: sessions wait, everything else is as it ships.
 //! Every page is asked for as a page and as a fragment, signed in and not, and refused forms keep what was typed.
 
+mod announced;
 mod refused;
 mod sizes;
 
