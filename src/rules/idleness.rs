@@ -144,48 +144,57 @@ pub struct IdleRule {
 }
 
 impl IdleRule {
-    /// Refuses what would judge nobody, or everybody at once.
+    /// Refuses what would judge nobody, or everybody at once: the first of `faults`.
     ///
     /// Errors: `idle-rule.empty`, `idle-rule.threshold`, `idle-rule.window`, `idle-rule.grace`, `idle-rule.extend`.
     pub fn check(&self) -> Result<(), Refusal> {
+        match self.faults().into_iter().next() {
+            Some(refusal) => Err(refusal),
+            None => Ok(()),
+        }
+    }
+
+    /// Everything that `check` refuses, each at its field.
+    pub fn faults(&self) -> Vec<Refusal> {
         let IdleThresholds {
             gpu_percent,
             cpu,
             terminals,
             keys,
         } = self.below;
-        let (least, most) = (*WINDOW_SECONDS.start(), *WINDOW_SECONDS.end());
-        let counts = [terminals, keys];
-        if gpu_percent.is_none() && cpu.is_none() && counts == [None, None] {
-            return Err(refusals::idle_rule_empty().at("/below"));
+        let mut faults = Vec::new();
+        if gpu_percent.is_none() && cpu.is_none() && terminals.is_none() && keys.is_none() {
+            faults.push(refusals::idle_rule_empty().at("/below"));
         }
         if gpu_percent.is_some_and(|percent| !(1..=100).contains(&percent)) {
-            return Err(refusals::idle_rule_threshold().at("/below/gpu_percent"));
+            faults.push(refusals::idle_rule_threshold().at("/below/gpu_percent"));
         }
         if cpu == Some(CpuShare(0)) {
-            return Err(refusals::idle_rule_threshold().at("/below/cpu"));
+            faults.push(refusals::idle_rule_threshold().at("/below/cpu"));
         }
-        if let Some(at) = counts.iter().position(|count| *count == Some(0)) {
-            let field = ["/below/terminals", "/below/keys"][at];
-            return Err(refusals::idle_rule_threshold().at(field));
+        for (count, field) in [(terminals, "/below/terminals"), (keys, "/below/keys")] {
+            if count == Some(0) {
+                faults.push(refusals::idle_rule_threshold().at(field));
+            }
         }
         if !WINDOW_SECONDS.contains(&self.window_seconds) {
-            let (least, most) = (least / 60, most / 3_600);
-            return Err(refusals::idle_rule_window(least, most).at("/window_seconds"));
+            let (least, most) = (WINDOW_SECONDS.start() / 60, WINDOW_SECONDS.end() / 3_600);
+            faults.push(refusals::idle_rule_window(least, most).at("/window_seconds"));
         }
         if self.grace_seconds > MAX_GRACE_SECONDS {
-            return Err(refusals::idle_rule_grace(MAX_GRACE_SECONDS / 3_600).at("/grace_seconds"));
+            let refusal = refusals::idle_rule_grace(MAX_GRACE_SECONDS / 3_600);
+            faults.push(refusal.at("/grace_seconds"));
         }
         if self.extend_times > MAX_EXTENSIONS {
             let refusal = refusals::idle_rule_extensions(MAX_EXTENSIONS);
-            return Err(refusal.at("/extend_times"));
+            faults.push(refusal.at("/extend_times"));
         }
         let is_kept = self.extend_times > 0 && !EXTEND_SECONDS.contains(&self.extend_seconds);
         if is_kept || self.extend_seconds > *EXTEND_SECONDS.end() {
             let (least, most) = (EXTEND_SECONDS.start() / 60, EXTEND_SECONDS.end() / 3_600);
-            return Err(refusals::idle_rule_extend(least, most).at("/extend_seconds"));
+            faults.push(refusals::idle_rule_extend(least, most).at("/extend_seconds"));
         }
-        Ok(())
+        faults
     }
 
     /// Quiet milliseconds after which it acts on a session that nobody keeps.

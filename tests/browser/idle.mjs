@@ -48,11 +48,14 @@ test("an idle rule is tried, added, changed and removed", async () => {
   // What was refused stands at its field.
   await page.fill("#name", "idle-gpus");
   await page.fill("#window", "5m");
+  await page.fill("#keys", "many");
   await page.click("button:has-text('Add rule')");
   await page.locator("#window[aria-invalid=true]").waitFor();
+  assert.equal(await page.locator("main [aria-invalid=true]").count(), 2, "both faults at once");
   assert.equal(await page.inputValue("#name"), "idle-gpus");
   assert.deepEqual(await violations(page), []);
   await page.fill("#window", "2h");
+  await page.fill("#keys", "");
   await page.click("button:has-text('Add rule')");
   await page.locator("main [role=status]", { hasText: "idle-gpus was added" }).waitFor();
   await page.locator("tbody tr", { hasText: "GPU below 5% and cores below 0.1" }).waitFor();

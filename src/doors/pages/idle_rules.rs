@@ -26,7 +26,7 @@ use server::actions::idle_rules;
 use super::authentication::PageCaller;
 use super::components::{self, Choice};
 use super::dialog::{self, DialogForm, DialogPage};
-use super::form_faults::RefusedForm;
+use super::form_faults::{RefusedForm, field_faults};
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::table::{
@@ -404,49 +404,81 @@ fn below(t: Text, one: &IdleRuleView) -> String {
     })
 }
 
-/// What was typed, as the action takes it. Errors: what is no number or time, at its field.
-fn body(sent: &TypedRule) -> Result<NewIdleRuleBody, Refusal> {
-    let number = |typed: &str, field: &str, otherwise: Refusal| match typed.trim() {
-        "" => Ok(None),
-        typed => match typed.parse::<u32>() {
-            Ok(number) => Ok(Some(number)),
-            Err(_) => Err(otherwise.at(format!("/{field}"))),
-        },
+/// What was typed, as the action takes it, and everything that is wrong with it, each at its field of the form. What
+/// cannot be read counts as left out.
+fn understood(sent: &TypedRule) -> (NewIdleRuleBody, Vec<Refusal>) {
+    let mut unread = Vec::new();
+    let below = IdleThresholdsBody {
+        gpu_percent: noted(&mut unread, "gpu_percent", threshold(&sent.gpu_percent)).flatten(),
+        cpu: noted(&mut unread, "cpu", cores(&sent.cpu)).flatten(),
+        terminals: noted(&mut unread, "terminals", threshold(&sent.terminals)).flatten(),
+        keys: noted(&mut unread, "keys", threshold(&sent.keys)).flatten(),
     };
-    let threshold =
-        |typed: &str, field: &str| number(typed, field, refusals::idle_rule_threshold());
-    let span = |typed: &str, field: &str| {
-        let span = launch::span(typed).map_err(|refusal| refusal.at(format!("/{field}")))?;
-        Ok::<_, Refusal>(span.unwrap_or_default())
+    let mut span = |typed: &str, field: &str| {
+        let read = noted(&mut unread, field, launch::span(typed));
+        read.flatten().unwrap_or_default()
     };
-    let cpu = match sent.cpu.trim() {
-        "" => None,
-        typed => Some(CpuShare::parse(&point(typed)).map_err(|refusal| refusal.at("/cpu"))?),
-    };
-    Ok(NewIdleRuleBody {
+    let asked = NewIdleRuleBody {
         name: sent.name.trim().to_owned(),
         level: IdleLevel::parse(&sent.level).unwrap_or(IdleLevel::Site),
         subject: Some(sent.subject.trim().to_owned()),
         kind: kind(&sent.kind),
         exempt: sent.exempt.clone(),
-        below: IdleThresholdsBody {
-            gpu_percent: threshold(&sent.gpu_percent, "gpu_percent")?,
-            cpu,
-            terminals: threshold(&sent.terminals, "terminals")?,
-            keys: threshold(&sent.keys, "keys")?,
-        },
+        below,
         of: IdleMatch::parse(&sent.of).unwrap_or(IdleMatch::All),
-        window_seconds: span(&sent.window, "window")?,
-        grace_seconds: span(&sent.grace, "grace")?,
+        window_seconds: span(&sent.window, "window"),
+        grace_seconds: span(&sent.grace, "grace"),
         action: IdleAction::parse(&sent.action).unwrap_or(IdleAction::Stop),
-        extend_seconds: span(&sent.extend, "extend")?,
-        extend_times: number(
-            &sent.times,
-            "times",
-            refusals::idle_rule_extensions(MAX_EXTENSIONS),
-        )?
-        .unwrap_or_default(),
-    })
+        extend_seconds: span(&sent.extend, "extend"),
+        extend_times: noted(&mut unread, "times", times(&sent.times))
+            .flatten()
+            .unwrap_or_default(),
+    };
+    let mut faults = unread;
+    let some_unread = !faults.is_empty();
+    for fault in idle_rules::faults(&asked).into_iter().map(at_field) {
+        // Of a field that cannot be read it is said once, and a threshold that cannot be read is one.
+        let is_said = faults.iter().any(|known| known.pointer == fault.pointer);
+        let is_of_unread = some_unread && fault.code == rules::codes::IDLE_RULE_EMPTY;
+        if !is_said && !is_of_unread {
+            faults.push(fault);
+        }
+    }
+    (asked, faults)
+}
+
+/// What was read; what could not be is noted at its field.
+fn noted<T>(unread: &mut Vec<Refusal>, field: &str, read: Result<T, Refusal>) -> Option<T> {
+    match read {
+        Ok(value) => Some(value),
+        Err(refusal) => {
+            unread.push(refusal.at(format!("/{field}")));
+            None
+        }
+    }
+}
+
+/// A whole number; None for nothing. Errors: `otherwise`.
+fn number(typed: &str, otherwise: Refusal) -> Result<Option<u32>, Refusal> {
+    match typed.trim() {
+        "" => Ok(None),
+        typed => typed.parse().map(Some).map_err(|_| otherwise),
+    }
+}
+
+fn threshold(typed: &str) -> Result<Option<u32>, Refusal> {
+    number(typed, refusals::idle_rule_threshold())
+}
+
+fn times(typed: &str) -> Result<Option<u32>, Refusal> {
+    number(typed, refusals::idle_rule_extensions(MAX_EXTENSIONS))
+}
+
+fn cores(typed: &str) -> Result<Option<CpuShare>, Refusal> {
+    match typed.trim() {
+        "" => Ok(None),
+        typed => CpuShare::parse(&point(typed)).map(Some),
+    }
 }
 
 fn kind(word: &str) -> Option<SessionKind> {
@@ -477,20 +509,42 @@ fn at_field(refusal: Refusal) -> Refusal {
     refusal.at(field)
 }
 
+/// The same with what is wrong with the name, before everything else.
+fn named(sent: &TypedRule) -> (NewIdleRuleBody, Vec<Refusal>) {
+    let (asked, faults) = understood(sent);
+    let mut all = Vec::from_iter(idle_rules::name_fault(&asked.name));
+    all.extend(faults);
+    (asked, all)
+}
+
+/// The form at `action` with each of these at its field.
+fn refused_form(t: Text, action: &str, refusals: Vec<Refusal>) -> RefusedForm {
+    let refusals = refusals.into_iter().map(at_field);
+    let faults = refusals.flat_map(|refusal| field_faults(t, &refusal));
+    RefusedForm::with_faults(action, faults.collect()).otherwise_at("name")
+}
+
+/// The status of the first.
+fn status(refusals: &[Refusal]) -> StatusCode {
+    let first = refusals.first();
+    first.map_or(StatusCode::UNPROCESSABLE_ENTITY, responses::status)
+}
+
 async fn create(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
     Form(sent): Form<TypedRule>,
 ) -> Response {
-    let made = match body(&sent) {
-        Ok(asked) => idle_rules::create(&console.server, &caller, asked).await,
-        Err(refusal) => Err(refusal.into()),
-    };
-    match made {
+    let may_write = caller.subject.can(Permission::SystemWrite);
+    let (asked, faults) = named(&sent);
+    if may_write && !faults.is_empty() {
+        return refused_new(&console, &visit, &caller, faults, sent).await;
+    }
+    match idle_rules::create(&console.server, &caller, asked).await {
         Ok(made) => responses::see_with(PATH, "idle-rule-added", &made.name),
-        Err(Failure::Refusal(refusal)) if caller.subject.can(Permission::SystemWrite) => {
-            refused_new(&console, &visit, &caller, PATH, refusal, sent).await
+        Err(Failure::Refusal(refusal)) if may_write => {
+            refused_new(&console, &visit, &caller, vec![refusal], sent).await
         }
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
@@ -501,15 +555,13 @@ async fn refused_new(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
-    action: &str,
-    refusal: Refusal,
+    refusals: Vec<Refusal>,
     sent: TypedRule,
 ) -> Response {
-    let refusal = at_field(refusal);
-    let form = RefusedForm::new(visit.text, action, &refusal).otherwise_at("name");
-    let visit = visit.refusing(form);
+    let status = status(&refusals);
+    let visit = visit.refusing(refused_form(visit.text, PATH, refusals));
     match listed(console, &visit, caller, "", sent, None).await {
-        Ok(page) => responses::page(console, &visit, responses::status(&refusal), &page),
+        Ok(page) => responses::page(console, &visit, status, &page),
         Err(failure) => failed(console, &visit, caller, &failure),
     }
 }
@@ -531,14 +583,15 @@ async fn try_new(
     PageCaller(caller): PageCaller,
     Form(sent): Form<TypedRule>,
 ) -> Response {
-    let run = match body(&sent) {
-        Ok(asked) => idle_rules::try_out(&console.server, &caller, asked).await,
-        Err(refusal) => Err(refusal.into()),
-    };
-    let run = match run {
+    let may_read = caller.subject.can(Permission::SystemRead);
+    let (asked, faults) = understood(&sent);
+    if may_read && !faults.is_empty() {
+        return refused_new(&console, &visit, &caller, faults, sent).await;
+    }
+    let run = match idle_rules::try_out(&console.server, &caller, asked).await {
         Ok(run) => tried(&console, &visit, &run),
-        Err(Failure::Refusal(refusal)) if caller.subject.can(Permission::SystemRead) => {
-            return refused_new(&console, &visit, &caller, PATH, refusal, sent).await;
+        Err(Failure::Refusal(refusal)) if may_read => {
+            return refused_new(&console, &visit, &caller, vec![refusal], sent).await;
         }
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
@@ -650,15 +703,14 @@ fn refused_one(
     visit: &RequestContext,
     caller: &Caller,
     one: &IdleRuleView,
-    refusal: Refusal,
+    refusals: Vec<Refusal>,
     sent: TypedRule,
 ) -> Response {
-    let refusal = at_field(refusal);
+    let status = status(&refusals);
     let action = format!("{PATH}/{}", one.id);
-    let form = RefusedForm::new(visit.text, &action, &refusal).otherwise_at("name");
-    let visit = visit.refusing(form);
+    let visit = visit.refusing(refused_form(visit.text, &action, refusals));
     let page = page(console, &visit, caller, one, sent, None);
-    responses::page(console, &visit, responses::status(&refusal), &page)
+    responses::page(console, &visit, status, &page)
 }
 
 async fn change(
@@ -672,29 +724,28 @@ async fn change(
         Ok(one) => one,
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
-    let changed = match body(&sent) {
-        Ok(asked) => {
-            let patch = IdleRulePatchBody {
-                name: Some(asked.name),
-                kind: Some(asked.kind),
-                exempt: Some(asked.exempt),
-                below: Some(Object(asked.below)),
-                of: Some(asked.of),
-                window_seconds: Some(asked.window_seconds),
-                grace_seconds: Some(asked.grace_seconds),
-                action: Some(asked.action),
-                extend_seconds: Some(asked.extend_seconds),
-                extend_times: Some(asked.extend_times),
-            };
-            let shown = sent.generation.parse().ok();
-            idle_rules::change(&console.server, &caller, &id, patch, shown).await
-        }
-        Err(refusal) => Err(refusal.into()),
+    let may_write = caller.subject.can(Permission::SystemWrite);
+    let (asked, faults) = named(&sent);
+    if may_write && !faults.is_empty() {
+        return refused_one(&console, &visit, &caller, &one, faults, sent);
+    }
+    let patch = IdleRulePatchBody {
+        name: Some(asked.name),
+        kind: Some(asked.kind),
+        exempt: Some(asked.exempt),
+        below: Some(Object(asked.below)),
+        of: Some(asked.of),
+        window_seconds: Some(asked.window_seconds),
+        grace_seconds: Some(asked.grace_seconds),
+        action: Some(asked.action),
+        extend_seconds: Some(asked.extend_seconds),
+        extend_times: Some(asked.extend_times),
     };
-    match changed {
+    let shown = sent.generation.parse().ok();
+    match idle_rules::change(&console.server, &caller, &id, patch, shown).await {
         Ok(changed) => responses::see_with(PATH, "idle-rule-changed", &changed.name),
-        Err(Failure::Refusal(refusal)) if caller.subject.can(Permission::SystemWrite) => {
-            refused_one(&console, &visit, &caller, &one, refusal, sent)
+        Err(Failure::Refusal(refusal)) if may_write => {
+            refused_one(&console, &visit, &caller, &one, vec![refusal], sent)
         }
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
@@ -712,27 +763,25 @@ async fn try_one(
         Ok(one) => one,
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
-    let run = match body(&sent) {
-        Ok(asked) => {
-            // Under its own name, so that it is tried in its own place.
-            let of_the_rule = NewIdleRuleBody {
-                name: one.name.clone(),
-                level: one.level,
-                subject: Some(one.subject.clone()),
-                ..asked
-            };
-            idle_rules::try_out(&console.server, &caller, of_the_rule).await
-        }
-        Err(refusal) => Err(refusal.into()),
+    let (asked, faults) = understood(&sent);
+    if !faults.is_empty() {
+        return refused_one(&console, &visit, &caller, &one, faults, sent);
+    }
+    // Under its own name, so that it is tried in its own place.
+    let of_the_rule = NewIdleRuleBody {
+        name: one.name.clone(),
+        level: one.level,
+        subject: Some(one.subject.clone()),
+        ..asked
     };
-    match run {
+    match idle_rules::try_out(&console.server, &caller, of_the_rule).await {
         Ok(run) => {
             let run = tried(&console, &visit, &run);
             let page = page(&console, &visit, &caller, &one, sent, Some(run));
             responses::page(&console, &visit, StatusCode::OK, &page)
         }
         Err(Failure::Refusal(refusal)) => {
-            refused_one(&console, &visit, &caller, &one, refusal, sent)
+            refused_one(&console, &visit, &caller, &one, vec![refusal], sent)
         }
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
@@ -776,5 +825,61 @@ async fn remove(
     match idle_rules::remove(&console.server, &caller, &id).await {
         Ok(()) => responses::see_with(PATH, "idle-rule-removed", ""),
         Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The fields that are marked.
+    fn marked(change: impl Fn(&mut TypedRule)) -> Vec<String> {
+        let mut typed = TypedRule {
+            name: "idle-gpus".to_owned(),
+            ..TypedRule::default()
+        };
+        change(&mut typed);
+        let (_, faults) = named(&typed);
+        faults.into_iter().filter_map(|one| one.pointer).collect()
+    }
+
+    #[test]
+    fn a_form_with_several_faults_marks_each_field_once() {
+        assert_eq!(marked(|_| {}), Vec::<String>::new());
+        let fields = marked(|typed| {
+            typed.name = "No Such Name!".to_owned();
+            typed.level = "project".to_owned();
+            typed.gpu_percent = "much".to_owned();
+            typed.keys = "0".to_owned();
+            typed.window = "5m".to_owned();
+            typed.grace = "soon".to_owned();
+            typed.times = "many".to_owned();
+        });
+        let wanted = [
+            "/name",
+            "/gpu_percent",
+            "/grace",
+            "/times",
+            "/keys",
+            "/window",
+            "/subject",
+        ];
+        assert_eq!(fields, wanted);
+    }
+
+    #[test]
+    fn a_threshold_that_cannot_be_read_is_no_rule_without_one() {
+        let fields = marked(|typed| {
+            typed.gpu_percent = "much".to_owned();
+            typed.cpu = String::new();
+            typed.keys = String::new();
+        });
+        assert_eq!(fields, ["/gpu_percent"]);
+        let fields = marked(|typed| {
+            typed.gpu_percent = String::new();
+            typed.cpu = String::new();
+            typed.keys = String::new();
+        });
+        assert_eq!(fields, ["/gpu_percent"], "a rule without a threshold");
     }
 }

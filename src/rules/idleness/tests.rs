@@ -306,6 +306,29 @@ fn rules_that_cannot_be_are_refused_by_name() {
     }
 }
 
+#[test]
+fn every_fault_of_a_rule_stands_at_its_field() {
+    let faults = IdleRule {
+        below: IdleThresholds {
+            gpu_percent: Some(101),
+            keys: Some(0),
+            ..IdleThresholds::default()
+        },
+        window_seconds: 60,
+        grace_seconds: 86_401,
+        ..rule()
+    }
+    .faults();
+    let fields: Vec<Option<&str>> = faults.iter().map(|one| one.pointer.as_deref()).collect();
+    let wanted = [
+        "/below/gpu_percent",
+        "/below/keys",
+        "/window_seconds",
+        "/grace_seconds",
+    ];
+    assert_eq!(fields, wanted.map(Some));
+}
+
 /// SplitMix64.
 struct Dice(u64);
 

@@ -85,6 +85,20 @@ pub async fn create(
         .await
 }
 
+/// What is wrong with a rule by itself, each fault at its field, so that a form marks all of them at once; its name is
+/// for `name_fault`. Reads no rows: a name that is taken and a project that is not there `create` refuses.
+pub fn faults(asked: &NewIdleRuleBody) -> Vec<Refusal> {
+    let mut faults = asked.rule().faults();
+    faults.extend(subject_fault(asked));
+    faults.extend(exempt_of(&asked.exempt).err());
+    faults
+}
+
+/// What is wrong with the name of a rule by itself.
+pub fn name_fault(name: &str) -> Option<Refusal> {
+    name_of(name).err()
+}
+
 /// Changes a rule. Its warnings start over.
 ///
 /// Errors: as `create`; `idle-rule.not-found`, `idle-rule.stale`.
@@ -448,18 +462,13 @@ fn asked_for(
 ) -> Result<IdleRuleRecord, Failure> {
     let rule = asked.rule();
     rule.check()?;
-    let which = asked.subject.as_deref().unwrap_or_default().trim();
+    if let Some(refusal) = subject_fault(asked) {
+        return Err(refusal.into());
+    }
+    let which = subject_of(asked);
     let at = |failure: Failure| failure.at("/subject");
     let subject = match asked.level {
-        IdleLevel::Site if which.is_empty() => None,
-        IdleLevel::Site => {
-            let refusal = refusals::idle_rule_subject_unwanted();
-            return Err(refusal.at("/subject").into());
-        }
-        IdleLevel::Domain | IdleLevel::Project if which.is_empty() => {
-            let refusal = refusals::idle_rule_subject_missing();
-            return Err(refusal.at("/subject").into());
-        }
+        IdleLevel::Site => None,
         IdleLevel::Domain => Some(find_domain(view, &caller.subject, which).map_err(at)?.id.0),
         IdleLevel::Project => {
             let permission = Permission::ProjectsRead;
@@ -480,6 +489,20 @@ fn asked_for(
         name: String::new(),
         whose: String::new(),
     })
+}
+
+fn subject_of(asked: &NewIdleRuleBody) -> &str {
+    asked.subject.as_deref().unwrap_or_default().trim()
+}
+
+/// A name where there is none to give, or none where one is needed.
+fn subject_fault(asked: &NewIdleRuleBody) -> Option<Refusal> {
+    let refusal = match (asked.level, subject_of(asked).is_empty()) {
+        (IdleLevel::Site, true) | (IdleLevel::Domain | IdleLevel::Project, false) => return None,
+        (IdleLevel::Site, false) => refusals::idle_rule_subject_unwanted(),
+        (IdleLevel::Domain | IdleLevel::Project, true) => refusals::idle_rule_subject_missing(),
+    };
+    Some(refusal.at("/subject"))
 }
 
 fn name_of(typed: &str) -> Result<String, Refusal> {
