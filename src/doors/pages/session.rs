@@ -36,7 +36,10 @@ use super::{
     PagesContext, gpus, idle_rules, launch, layout, live as stream, presenter, responses, users,
 };
 use crate::doors::text::{Text, codes};
-use facts::{facts, fraction, has_fraction, limits, remote, settings, verbs, watched};
+use facts::{
+    facts, fraction, has_fraction, limits, no_processes, no_terminal, remote, settings, verbs,
+    watched,
+};
 use figures::strips;
 use log::{filtered, last_lines, read_log};
 
@@ -92,6 +95,9 @@ pub struct SessionDetailPage {
     pub tab: SessionTab,
     /// Whether a terminal can be opened now.
     pub attachable: bool,
+    /// Why there is no terminal, and no list of processes, in two sentences each.
+    pub no_terminal: (&'static str, &'static str),
+    pub no_processes: (&'static str, &'static str),
     /// The terminal is the session's own shell, which outlives the page.
     pub own_shell: bool,
     pub waiting: Option<Wait>,
@@ -358,6 +364,7 @@ async fn read_one(
     let scope = session.scope();
     let may_write = may(&caller.subject, Right::SessionsWrite, &scope).is_ok();
     let may_enter = may(&caller.subject, Right::SessionsEnter, &scope).is_ok();
+    let attachable = running && !session.paused && may_enter;
     let shown_log = filtered(&log, q);
     let counts = seen.counts;
     let hues = Hues::on(&seen.machines);
@@ -426,7 +433,9 @@ async fn read_one(
             Vec::new()
         },
         tab,
-        attachable: running && !session.paused && may_enter,
+        attachable,
+        no_terminal: no_terminal(t, &session, may_enter),
+        no_processes: no_processes(t, &session, may_enter),
         own_shell: session.kind == SessionKind::Interactive,
         waiting: (session.state == SessionState::Pending)
             .then(|| presenter::wait(t, clock, &why, devices.policy, now)),
@@ -477,7 +486,10 @@ async fn read_one(
             .collect(),
         kept: session.document_kept,
         settings: settings(t, &session),
-        remote: remote(visit, &session, session.owner.id == caller.subject.user),
+        remote: match attachable {
+            true => remote(visit, &session, session.owner.id == caller.subject.user),
+            false => Vec::new(),
+        },
         id,
     })
 }

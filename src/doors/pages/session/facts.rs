@@ -255,16 +255,42 @@ pub(super) fn limits(t: Text, session: &SessionView, policy: SharePolicy) -> Vec
     all
 }
 
-/// The commands that open this session from the user's own computer, with their numbers; none while it cannot be entered.
+/// Why a session has no terminal for its reader: what it is, and what there is instead.
+pub(super) fn no_terminal(
+    t: Text,
+    session: &SessionView,
+    may_enter: bool,
+) -> (&'static str, &'static str) {
+    match session.state {
+        SessionState::Running if !may_enter => (t.terminal_denied(), t.terminal_denied_lead()),
+        SessionState::Running => (t.terminal_paused(), t.terminal_paused_lead()),
+        SessionState::Pending
+        | SessionState::Scheduled
+        | SessionState::Preparing
+        | SessionState::Stopping
+        | SessionState::Ended => (t.terminal_none(), t.terminal_none_lead()),
+    }
+}
+
+/// Why no process of it is shown.
+pub(super) fn no_processes(
+    t: Text,
+    session: &SessionView,
+    may_enter: bool,
+) -> (&'static str, &'static str) {
+    match session.state == SessionState::Running && !may_enter {
+        true => (t.terminal_denied(), t.terminal_denied_lead()),
+        false => (t.processes_none(), t.processes_none_lead()),
+    }
+}
+
+/// The commands that open this session from the user's own computer, with their numbers, for one that they can enter now.
 /// A session of another user is called by its id: its name may be that of one of the reader's own.
 pub(super) fn remote(
     visit: &RequestContext,
     session: &SessionView,
     own: bool,
 ) -> Vec<(usize, String)> {
-    if session.state != SessionState::Running {
-        return Vec::new();
-    }
     let scheme = if visit.secure { "https" } else { "http" };
     let called = match own {
         true => session.name.to_string(),
@@ -337,6 +363,41 @@ mod tests {
             after: String::new(),
         };
         lines.iter().map(event).collect()
+    }
+
+    fn running(paused: bool) -> SessionView {
+        serde_json::from_value(serde_json::json!({
+            "id": "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f", "name": "a",
+            "owner": {"id": "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e40", "name": "kim"},
+            "state": "running", "desired": "run", "kind": "interactive", "image": "host", "command": [],
+            "env": {}, "labels": {}, "depends_on": [], "paused": paused, "incarnation": 1,
+            "resources": {"cpu": 0.1, "memory": 67_108_864, "shm": 1}, "devices": [],
+            "created_at": "2026-11-22T09:00:00Z", "started_at": "2026-11-22T10:00:00Z",
+            "generation": 1,
+        }))
+        .expect("a session")
+    }
+
+    #[test]
+    fn who_may_not_enter_is_told_so_and_a_paused_session_is_said_to_be_paused() {
+        let t = Text::default();
+        let denied = (t.terminal_denied(), t.terminal_denied_lead());
+        for paused in [true, false] {
+            assert_eq!(no_terminal(t, &running(paused), false), denied);
+            assert_eq!(no_processes(t, &running(paused), false), denied);
+        }
+        let paused = no_terminal(t, &running(true), true);
+        assert_eq!(paused, (t.terminal_paused(), t.terminal_paused_lead()));
+        let stopping = SessionView {
+            state: SessionState::Stopping,
+            ..running(false)
+        };
+        for may_enter in [true, false] {
+            let told = no_terminal(t, &stopping, may_enter);
+            assert_eq!(told, (t.terminal_none(), t.terminal_none_lead()));
+            let told = no_processes(t, &stopping, may_enter);
+            assert_eq!(told, (t.processes_none(), t.processes_none_lead()));
+        }
     }
 
     #[test]

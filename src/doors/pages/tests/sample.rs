@@ -1291,6 +1291,8 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
         },
         tab,
         attachable: alive,
+        no_terminal: (t.terminal_none(), t.terminal_none_lead()),
+        no_processes: (t.processes_none(), t.processes_none_lead()),
         own_shell: true,
         waiting: (moment == SampleMoment::Waiting).then(|| Wait {
             verdict: t.preview_waits().into(),
