@@ -40,6 +40,8 @@ pub(crate) struct Snapshot {
     /// Names of the projects of live sessions.
     pub(crate) projects: BTreeMap<ProjectId, TenantName>,
     pub(crate) devices: DeviceFacts,
+    /// The launch of each live session that was launched together with others.
+    launches: BTreeMap<SessionId, SessionId>,
     findings: OnceLock<Vec<InvariantFinding>>,
     queue: Mutex<Option<(Timestamp, Arc<WaitingQueue>)>>,
     explained: Mutex<BTreeMap<SessionId, (Timestamp, Explanation)>>,
@@ -138,6 +140,7 @@ impl Snapshot {
             names: names_of_owners(view, &world)?,
             projects: names_of_projects(view, &world)?,
             devices: DeviceFacts::read(view, &world)?,
+            launches: view.launches()?,
             world,
             findings: OnceLock::new(),
             queue: Mutex::default(),
@@ -201,14 +204,18 @@ impl Snapshot {
         {
             return Arc::clone(known);
         }
-        let read = Arc::new(WaitingQueue::read(&self.world, now));
+        let read = Arc::new(WaitingQueue::read(&self.world, &self.launches, now));
         *queue = Some((now, Arc::clone(&read)));
         read
     }
 }
 
 impl WaitingQueue {
-    fn read(world: &ClusterSnapshot, now: Timestamp) -> Self {
+    fn read(
+        world: &ClusterSnapshot,
+        launches: &BTreeMap<SessionId, SessionId>,
+        now: Timestamp,
+    ) -> Self {
         let forecast = placement::forecast(world, now);
         let places = world.sessions.iter().enumerate();
         let places: HashMap<SessionId, usize> = places.map(|(at, s)| (s.id, at)).collect();
@@ -218,17 +225,19 @@ impl WaitingQueue {
             .filter_map(|id| places.get(id).copied())
             .collect();
         let mut groups: Vec<WaitingGroup> = Vec::new();
-        let mut known: HashMap<(UserId, Timestamp, &str, bool), usize> = HashMap::new();
+        let mut known: HashMap<(UserId, Timestamp, SessionId, &str, bool), usize> = HashMap::new();
         for at in &order {
             let session = &world.sessions[*at];
-            // Copies are queued in one moment, under one name with a number behind it.
+            // Copies are of one launch, queued in one moment, under one name with a number behind it.
             let name = session.name.as_str();
             let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
             let stem = stem
                 .strip_suffix('-')
                 .filter(|stem| stem.len() + 1 < name.len());
             let held = session.held_by.is_some();
-            let key = (session.owner, session.queued_at, stem.unwrap_or(name), held);
+            let launch = launches.get(&session.id).copied().unwrap_or(session.id);
+            let stem = stem.unwrap_or(name);
+            let key = (session.owner, session.queued_at, launch, stem, held);
             let found = *known.entry(key).or_insert(groups.len());
             match groups.get_mut(found) {
                 Some(group) if world.sessions[group.first].spec.demand == session.spec.demand => {

@@ -301,9 +301,10 @@ impl SessionFilter {
     }
 }
 
-/// Sessions of the launch of one session: of the same owner and moment, whose names differ in their number only.
-const SAME_LAUNCH: &str = "(owner, created_at, rtrim(name, '0123456789')) = \
-    (select one.owner, one.created_at, rtrim(one.name, '0123456789') from session one where one.id = ?)";
+/// Sessions of the launch of one session whose names differ in their number only.
+const SAME_LAUNCH: &str = "(owner, created_at, rtrim(name, '0123456789'), coalesce(launch, id)) = \
+    (select one.owner, one.created_at, rtrim(one.name, '0123456789'), coalesce(one.launch, one.id) \
+    from session one where one.id = ?)";
 
 fn lowered(texts: &[String]) -> Vec<String> {
     texts.iter().map(|text| text.to_lowercase()).collect()

@@ -15,6 +15,8 @@ use crate::Failure;
 const STANDING: &str = "case state when 'ended' then 0 when 'pending' then 1 else 2 end";
 /// A name without its number, as the index has it.
 const BASE: &str = "rtrim(name, '0123456789')";
+/// The launch that a session belongs to, as the index has it.
+const LAUNCH: &str = "coalesce(launch, id)";
 /// Rows that a total counts. Higher: a page of a long history costs more. Lower: the total of a shorter one is only a
 /// lower bound.
 const MAX_COUNTED: u32 = 10_000;
@@ -95,15 +97,15 @@ impl ReadTransaction<'_> {
                 "select min(id) as first, count(*) as n
                  from session
                  {filtered}
-                 group by {STANDING}, created_at, owner, {BASE}
-                 order by {STANDING} desc, created_at desc, owner desc, {BASE} desc
+                 group by {STANDING}, created_at, owner, {BASE}, {LAUNCH}
+                 order by {STANDING} desc, created_at desc, owner desc, {BASE} desc, {LAUNCH} desc
                  limit ? offset ?"
             ),
             (false, TableSort::Standing) => format!(
                 "select id as first, 1 as n
                  from session
                  {filtered}
-                 order by {STANDING} desc, created_at desc, owner desc, {BASE} desc, id desc
+                 order by {STANDING} desc, created_at desc, owner desc, {BASE} desc, {LAUNCH} desc, id desc
                  limit ? offset ?"
             ),
             (false, sort) => format!(
@@ -167,7 +169,7 @@ impl ReadTransaction<'_> {
         let rows = match grouped {
             true => format!(
                 "select count(*) as n from session {filtered}
-                 group by {STANDING}, created_at, owner, {BASE} limit ?"
+                 group by {STANDING}, created_at, owner, {BASE}, {LAUNCH} limit ?"
             ),
             false => format!("select 1 as n from session {filtered} limit ?"),
         };

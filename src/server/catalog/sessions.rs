@@ -246,6 +246,20 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// The launch of each live session that was launched together with others, by the id of its first one.
+    pub(crate) fn launches(&self) -> Result<BTreeMap<SessionId, SessionId>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select id, launch
+             from session
+             where state <> 'ended'
+                 and launch is not null",
+        )?;
+        let rows = statement.query_map([], |row| {
+            Ok((SessionId(value::id(row, 0)?), SessionId(value::id(row, 1)?)))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// Everything a decision may look at, as of one moment. Costs one visit a live session; 2,000
     /// of them take some milliseconds.
     pub(crate) fn world(&self) -> Result<ClusterSnapshot, Failure> {
@@ -327,6 +341,20 @@ impl Rows<'_> {
         self.store_containers(session.id, &[], session.containers())?;
         self.book(None, session)?;
         self.note_session(session, actor, "session.accepted", None)
+    }
+
+    /// Keeps that these sessions were launched together; of one there is nothing to keep.
+    pub(crate) fn join_launch(&self, all: &[Session]) -> Result<(), Failure> {
+        let [first, _, ..] = all else {
+            return Ok(());
+        };
+        let mut statement = self
+            .connection
+            .prepare_cached("update session set launch = ?1 where id = ?2")?;
+        for session in all {
+            statement.execute((first.id.0.as_bytes(), session.id.0.as_bytes()))?;
+        }
+        Ok(())
     }
 
     /// Takes one session through `change` and writes it, where it still is of generation `seen`

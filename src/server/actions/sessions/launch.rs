@@ -773,6 +773,7 @@ fn insert_named(
         rows.insert_session(&row, actor)?;
         written.push(row);
     }
+    rows.join_launch(&written)?;
     Ok(written)
 }
 

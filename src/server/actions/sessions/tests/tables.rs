@@ -77,6 +77,42 @@ async fn what_runs_comes_first_and_replicas_are_one_row() {
 }
 
 #[tokio::test]
+async fn launches_of_one_millisecond_are_rows_of_their_own() {
+    let server = server();
+    let mina = user(&server, "mina", Role::Administrator);
+    // The clock of a test stands still.
+    let moment = server.clock().now();
+    let mut made = Vec::new();
+    for name in ["train-7", "train-8"] {
+        made.push(one(&server, &mina, named(name)).await.unwrap());
+    }
+    let sweep = LaunchRequest {
+        replicas: 2,
+        ..named("sweep")
+    };
+    let sweep = launch(&server, &mina, sweep, None).await.unwrap().sessions;
+    let mut each = made.iter().chain(&sweep);
+    assert!(each.all(|one| one.created_at == moment));
+    let all = page(&server, &mina, grouped(50)).await;
+    let mut shown = rows(&all);
+    shown.sort_unstable();
+    assert_eq!(shown, [("sweep-1", 2), ("train-7", 1), ("train-8", 1)]);
+    assert_eq!((all.rows, all.sessions), (3, 4));
+    for (first, members) in [(&made[0], 1), (&sweep[0], 2)] {
+        let query = TableQuery {
+            q: format!("replicas:{}", first.id),
+            ..grouped(50)
+        };
+        let found = page(&server, &mina, query).await;
+        assert_eq!(found.sessions, members, "{}", first.name);
+    }
+    let waiting = queue_page(&server, &mina, 1).await.unwrap().launches;
+    let mut replicas: Vec<usize> = waiting.iter().map(|one| one.replicas).collect();
+    replicas.sort_unstable();
+    assert_eq!(replicas, [1, 1, 2]);
+}
+
+#[tokio::test]
 async fn a_row_of_ended_replicas_tells_how_they_ended() {
     let server = server();
     let mina = user(&server, "mina", Role::Administrator);
