@@ -35,17 +35,38 @@ const PATH: &str = "/users/import";
 const MAX_FORM_BYTES: usize = 3 << 20;
 /// Rows of a plan that the page shows; those with faults come first. Higher: a page of a large roster is slow.
 const MAX_SHOWN: usize = 200;
+/// Projects that the form offers in a list; of more one is typed. Higher: a page of a thousand projects is 80 KB longer.
+/// Lower: a site of a few departments types.
+const OFFERED_PROJECTS: usize = 100;
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/roster.html")]
 pub struct RosterPage {
     pub t: Text,
     pub f: PageLayout,
-    /// Projects for rows that name none; empty where there is one.
-    pub projects: Vec<Choice>,
+    pub project: ProjectField,
     pub plan: Option<ShownPlan>,
     pub applied: Option<ShownSlips>,
     pub past: Vec<PastRoster>,
+}
+
+/// How the form asks for the project of rows that name none.
+pub enum ProjectField {
+    /// There is one.
+    Nothing,
+    Listed(Vec<Choice>),
+    /// There are too many to list: what was typed.
+    Typed(String),
+}
+
+impl ProjectField {
+    fn of(open: Vec<Choice>, chosen: &str) -> Self {
+        match open.len() {
+            0..=1 => Self::Nothing,
+            2..=OFFERED_PROJECTS => Self::Listed(open),
+            _ => Self::Typed(chosen.to_owned()),
+        }
+    }
 }
 
 /// A plan as the page shows it.
@@ -130,14 +151,14 @@ async fn answer(
         Ok(past) => past,
         Err(failure) => return failed(console, visit, caller, &failure),
     };
-    let projects = match projects(console, caller, project).await {
-        Ok(projects) => projects,
+    let project = match asked_project(console, caller, project).await {
+        Ok(project) => project,
         Err(failure) => return failed(console, visit, caller, &failure),
     };
     let page = RosterPage {
         t: visit.text,
         f: layout(console, visit, caller, Nav::Users),
-        projects,
+        project,
         plan,
         applied,
         past: past.iter().map(|one| past_roster(visit, one)).collect(),
@@ -145,12 +166,12 @@ async fn answer(
     responses::page(console, visit, status, &page)
 }
 
-/// The projects that the caller may fill, by id; empty where there is only one.
-async fn projects(
+/// The projects that the caller may fill, by id, as the form asks for one.
+async fn asked_project(
     console: &PagesContext,
     caller: &Caller,
     chosen: &str,
-) -> Result<Vec<Choice>, Failure> {
+) -> Result<ProjectField, Failure> {
     let known = tenancy::projects(&console.server, caller).await?;
     let open: Vec<Choice> = known
         .iter()
@@ -161,7 +182,7 @@ async fn projects(
             Choice::new(&id, &name, id == chosen)
         })
         .collect();
-    Ok(if open.len() > 1 { open } else { Vec::new() })
+    Ok(ProjectField::of(open, chosen))
 }
 
 fn past_roster(visit: &RequestContext, roster: &RosterView) -> PastRoster {
@@ -468,6 +489,23 @@ mod tests {
     use rules::units::Timestamp;
 
     use super::*;
+
+    #[test]
+    fn of_many_projects_one_is_typed() {
+        let field = |count: usize| {
+            let choice = |n: usize| Choice::new(&n.to_string(), "a", false);
+            ProjectField::of((0..count).map(choice).collect(), "default/vision")
+        };
+        for count in [0, 1] {
+            assert!(matches!(field(count), ProjectField::Nothing), "{count}");
+        }
+        for count in [2, OFFERED_PROJECTS] {
+            let listed = matches!(field(count), ProjectField::Listed(all) if all.len() == count);
+            assert!(listed, "{count}");
+        }
+        let many = field(OFFERED_PROJECTS + 1);
+        assert!(matches!(many, ProjectField::Typed(typed) if typed == "default/vision"));
+    }
 
     #[test]
     fn a_roster_is_told_without_what_it_did_not_do() {

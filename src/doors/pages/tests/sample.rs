@@ -1890,10 +1890,14 @@ fn roster(
     rosters::RosterPage {
         t,
         f: layout(t, Nav::Users, false),
-        projects: vec![
-            components::Choice::new("a", "default / default", false),
-            components::Choice::new("b", "default / ml-2027", true),
-        ],
+        project: match applied.is_some() {
+            // Of more than a hundred one is typed.
+            true => rosters::ProjectField::Typed("default/ml-2027".into()),
+            false => rosters::ProjectField::Listed(vec![
+                components::Choice::new("a", "default / default", false),
+                components::Choice::new("b", "default / ml-2027", true),
+            ]),
+        },
         plan,
         applied,
         past: vec![past(String::new()), past(t.rosters_undone("14:30"))],
