@@ -8,9 +8,9 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
-    allowances, announcements, audit, certificates, events, fair_share, gpus, history, idle_rules,
-    images, invitations, nodes, notices, operations, policies, presets, problem, rosters,
-    second_factor, sessions, settings, tenancy, usage, users,
+    allowances, announcements, audit, budgets, certificates, events, fair_share, gpus, history,
+    idle_rules, images, invitations, nodes, notices, operations, policies, presets, problem,
+    rosters, second_factor, sessions, settings, tenancy, usage, users,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -77,6 +77,8 @@ fn named() -> Schemas {
     collect::<fair_share::FairShareView>(&mut all);
     collect::<fair_share::FairSharePatchBody>(&mut all);
     collect::<fair_share::FairWeightBody>(&mut all);
+    collect::<budgets::NewBudgetBody>(&mut all);
+    collect::<budgets::BudgetPatchBody>(&mut all);
     collect::<presets::NewPresetBody>(&mut all);
     collect::<presets::PresetPatchBody>(&mut all);
     collect::<idle_rules::NewIdleRuleBody>(&mut all);
@@ -127,6 +129,7 @@ fn pages(all: &mut Schemas) {
     page::<policies::PolicyView>(all);
     page::<policies::EffectiveLimitView>(all);
     page::<allowances::AllowanceView>(all);
+    page::<budgets::BudgetView>(all);
     page::<presets::PresetView>(all);
     page::<announcements::AnnouncementView>(all);
     page::<idle_rules::IdleRuleView>(all);

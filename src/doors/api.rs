@@ -6,6 +6,7 @@ mod announcements;
 mod audit;
 mod authentication;
 mod body;
+mod budgets;
 mod certificates;
 mod events;
 mod fair_share;
@@ -209,6 +210,13 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             get(fair_share::show).patch(fair_share::change),
         )
         .route("/fair-share/weights", put(fair_share::weigh))
+        .route("/budgets", get(budgets::list).post(budgets::create))
+        .route(
+            "/budgets/{id}",
+            get(budgets::get)
+                .patch(budgets::change)
+                .delete(budgets::remove),
+        )
         .route("/presets", get(presets::list).post(presets::create))
         .route(
             "/presets/{id}",

@@ -8,6 +8,7 @@ mod answer;
 pub mod args;
 mod audit;
 mod audit_verify;
+mod budgets;
 mod certificates;
 mod client;
 mod columns;
@@ -207,6 +208,7 @@ async fn execute(
         Command::User(request) => users::user(&client, view, request).await,
         Command::Policy(request) => policies::policy(&client, view, request).await,
         Command::Allowance(request) => allowances::allowance(&client, view, request).await,
+        Command::Budget(request) => budgets::budget(&client, view, request).await,
         Command::Preset(request) => presets::preset(&client, view, request).await,
         Command::Announcement(request) => announcements::announcement(&client, view, request).await,
         Command::IdleRule(request) => idle_rules::idle_rule(&client, view, request).await,

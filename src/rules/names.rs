@@ -61,6 +61,8 @@ id!(/// One policy: a named set of limits.
     PolicyId, policy_id_invalid);
 id!(/// One allowance: limits that are raised for a while.
     AllowanceId, allowance_id_invalid);
+id!(/// One budget: GPU-hours of a project or a user.
+    BudgetId, budget_id_invalid);
 id!(/// One preset: amounts with a name.
     PresetId, preset_id_invalid);
 id!(/// One link by which accounts join a project.

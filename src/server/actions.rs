@@ -18,6 +18,7 @@ pub mod announcements;
 pub mod attention;
 pub mod audit;
 pub mod backups;
+pub mod budgets;
 pub mod certificates;
 mod cursor;
 pub mod diagnostic_check;

@@ -233,6 +233,9 @@ pub enum Command {
     /// The order of the queue, weights, and where users stand by fair share
     #[command(subcommand)]
     FairShare(FairShareCommand),
+    /// Budgets: GPU-hours that a project or a user may use in a time
+    #[command(subcommand, visible_alias = "budgets")]
+    Budget(BudgetCommand),
     /// Presets: amounts with a name, which launches may ask for
     #[command(subcommand, visible_alias = "presets")]
     Preset(PresetCommand),
@@ -1518,6 +1521,66 @@ pub enum AllowanceCommand {
         #[arg(value_name = "ALLOWANCE", required = true)]
         allowances: Vec<String>,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BudgetCommand {
+    /// List budgets
+    Ls,
+    /// Show one
+    Get {
+        #[arg(value_name = "BUDGET")]
+        budget: String,
+    },
+    /// Give a project or a user GPU-hours for a time
+    #[command(after_help = "Examples:\n  \
+        fardel budget create 500 --project vision --month 2026-12 --hard\n  \
+        fardel budget create 40.50 --user mina --from 2026-12-01 --until 2026-12-15")]
+    Create {
+        #[arg(value_name = "GPU-HOURS")]
+        gpu_hours: String,
+        /// Of this project: its name or DOMAIN/NAME
+        #[arg(long, value_name = "PROJECT", conflicts_with = "user")]
+        project: Option<String>,
+        /// Of this user, in all projects
+        #[arg(long, value_name = "USER")]
+        user: Option<String>,
+        #[command(flatten)]
+        period: BudgetPeriod,
+        /// Refuse launches that do not fit what is left
+        #[arg(long)]
+        hard: bool,
+    },
+    /// Change a budget; what is left out stays
+    Set {
+        #[arg(value_name = "BUDGET")]
+        budget: String,
+        /// The new amount
+        #[arg(long, value_name = "GPU-HOURS")]
+        gpu_hours: Option<String>,
+        /// Refuse launches that do not fit what is left
+        #[arg(long, value_parser = ["yes", "no"])]
+        hard: Option<String>,
+    },
+    /// Remove budgets
+    Rm {
+        #[arg(value_name = "BUDGET", required = true)]
+        budgets: Vec<String>,
+    },
+}
+
+/// The time of a budget: a month, or from one time until another.
+#[derive(Debug, Clone, Default, Args)]
+pub struct BudgetPeriod {
+    /// A month such as 2026-12
+    #[arg(long, value_name = "MONTH", conflicts_with_all = ["from", "until"])]
+    pub month: Option<String>,
+    /// The beginning: a date or a time
+    #[arg(long, value_name = "TIME", requires = "until")]
+    pub from: Option<String>,
+    /// The end, which is left out
+    #[arg(long, value_name = "TIME", requires = "from")]
+    pub until: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use api::allowances::AllowanceView;
 use api::announcements::AnnouncementView;
 use api::audit::{AuditCheckpointView, AuditEntryView};
+use api::budgets::BudgetView;
 use api::events::EventView;
 use api::fair_share::FairShareItem;
 use api::gpus::Gpu;
@@ -396,6 +397,26 @@ pub(super) const ALLOWANCES: &[Column<AllowanceView>] = &[
     column("REASON", 3, |r, _| dash(&r.reason)),
     column("BY", 4, |r, _| r.actor.clone()),
     column("ID", 2, |r, _| r.id.to_string()),
+];
+
+pub(super) const BUDGETS: &[Column<BudgetView>] = &[
+    column("OF", 0, |r, _| match (&r.project, &r.user) {
+        (Some(project), _) => format!("{}/{project}", r.domain),
+        (None, user) => user.clone().unwrap_or_default(),
+    }),
+    column("GPU-HOURS", 0, |r, _| r.gpu_hours.clone()),
+    column("USED", 0, |r, _| r.used.clone()),
+    column("RESERVED", 1, |r, _| r.reserved.clone()),
+    column("LEFT", 0, |r, _| r.left.clone()),
+    column("KIND", 1, |r, _| {
+        let kind = if r.hard { "hard" } else { "soft" };
+        kind.to_owned()
+    }),
+    column("FROM", 2, |r, _| r.from.to_string()),
+    column("UNTIL", 1, |r, _| r.until.to_string()),
+    column("USED EARLIEST", 3, |r, _| maybe(r.used_earliest.as_ref())),
+    column("USED LATEST", 9, |r, _| maybe(r.used_latest.as_ref())),
+    column("ID", 0, |r, _| r.id.to_string()),
 ];
 
 pub(super) const PRESETS: &[Column<PresetView>] = &[

@@ -503,6 +503,7 @@ pub(super) fn object(
         "system" if event.code.starts_with("policy.") => {
             (id.clone(), Some(format!("/policies/{id}")))
         }
+        "system" if event.code.starts_with("budget.") => (short(id), None),
         "system" if event.code.starts_with("preset.") => (id.clone(), Some("/presets".to_owned())),
         "system" if event.code.starts_with("allowance.") => {
             (id.clone(), Some("/allowances".to_owned()))
@@ -573,6 +574,10 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "project.invitation-revoked" => t.events_invitation_revoked(),
         "user.joined" => t.events_user_joined(),
         "user.departed" => t.events_user_departed(),
+        "budget.added" => t.events_budget_added(),
+        "budget.changed" => t.events_budget_changed(),
+        "budget.warned" => t.events_budget_warned(),
+        "budget.removed" => t.events_budget_removed(),
         "preset.added" => t.events_preset_added(),
         "preset.changed" => t.events_preset_changed(),
         "preset.removed" => t.events_preset_removed(),

@@ -129,7 +129,8 @@ pub async fn usage(
     })
 }
 
-fn window(
+/// The time that is meant: a month, or from one time until another.
+pub(super) fn window(
     asked: &UsageTime,
     zone: &str,
     now: Timestamp,

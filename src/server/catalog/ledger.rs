@@ -298,6 +298,7 @@ impl Rows<'_> {
         for session in open.into_keys() {
             self.close_allocation(session, ledger)?;
         }
+        self.warn_of_budgets()?;
         Ok(counted)
     }
 

@@ -45,6 +45,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("migrations/0034_signing_in.sql"),
     include_str!("migrations/0035_audit_batches.sql"),
     include_str!("migrations/0036_launch.sql"),
+    include_str!("migrations/0037_budgets.sql"),
 ];
 
 /// Marks the file as a catalog of ours: "frdl".

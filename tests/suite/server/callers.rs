@@ -136,7 +136,9 @@ fn expected(caller: Caller, route: &DocumentedRoute) -> Option<Came> {
         }
         Permission::ProjectsWrite => match route.operation {
             "createDomain" | "createPreset" => or_denied(&[Administrator]),
-            "createProject" => or_denied(&chiefs),
+            "createProject" | "createBudget" | "changeBudget" | "removeBudget" => {
+                or_denied(&chiefs)
+            }
             // A lead brings users into their own project.
             _ => or_denied(&[&chiefs[..], &[Lead]].concat()),
         },

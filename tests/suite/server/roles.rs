@@ -71,6 +71,10 @@ fn body(route: &DocumentedRoute) -> String {
         Some("DomainPatch" | "ProjectPatch") => json!({"title": "A title"}).to_string(),
         Some("NewPolicy") => json!({"name": "new"}).to_string(),
         Some("PolicyPatch") => json!({"limits": {"sessions": 3}}).to_string(),
+        Some("NewBudget") => {
+            json!({"project": "default", "gpu_hours": "1", "month": "2999-01"}).to_string()
+        }
+        Some("BudgetPatch") => json!({"gpu_hours": "2"}).to_string(),
         Some("NewPreset") => json!({"name": "new", "resources": {"cpu": 1}}).to_string(),
         Some("PresetPatch") => json!({"position": 1}).to_string(),
         Some("NewIdleRule") => json!({"name": "new", "below": {"cpu": 0.1}}).to_string(),

@@ -113,6 +113,20 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["history --of me --range week -o csv"],
     ),
     (
+        "",
+        &["listBudgets", "getBudget"],
+        &["budget ls", "budget get x"],
+    ),
+    (
+        "",
+        &["createBudget", "changeBudget", "removeBudget"],
+        &[
+            "budget create 5 --project x --month 2026-12 --hard",
+            "budget set x --gpu-hours 6 --hard no",
+            "budget rm x",
+        ],
+    ),
+    (
         "GET /presets",
         &["listPresets"],
         &["preset ls --project default"],

@@ -136,6 +136,11 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/NewIdleRule/properties/exempt", text(MAX_EXEMPT_LENGTH)),
         ("/IdleRulePatch/properties/exempt", text(MAX_EXEMPT_LENGTH)),
         ("/IdleThresholds/properties/cpu", share()),
+        ("/NewBudget/properties/gpu_hours", json!({"maxLength": 12})),
+        (
+            "/BudgetPatch/properties/gpu_hours",
+            json!({"maxLength": 12}),
+        ),
         ("/NewPreset/properties/title", text(MAX_PRESET_TITLE)),
         ("/NewPreset/properties/title_ko", text(MAX_PRESET_TITLE)),
         ("/PresetPatch/properties/title", text(MAX_PRESET_TITLE)),

@@ -1164,6 +1164,62 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/budgets",
+        operation: "listBudgets",
+        tag: "tenancy",
+        summary: "List budgets of GPU-hours that you see",
+        needs: PROJECTS_READ,
+        answer: SuccessReply::Schema("BudgetPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/budgets",
+        operation: "createBudget",
+        tag: "tenancy",
+        summary: "Give a project or a user GPU-hours for a time",
+        needs: PROJECTS_WRITE,
+        body: Some("NewBudget"),
+        status: 201,
+        answer: SuccessReply::Schema("Budget"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/budgets/{id}",
+        operation: "getBudget",
+        tag: "tenancy",
+        summary: "Show a budget",
+        needs: PROJECTS_READ,
+        answer: SuccessReply::Schema("Budget"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PATCH",
+        path: "/api/v1/budgets/{id}",
+        operation: "changeBudget",
+        tag: "tenancy",
+        summary: "Change the amount of a budget, or whether it is hard",
+        needs: PROJECTS_WRITE,
+        body: Some("BudgetPatch"),
+        answer: SuccessReply::Schema("Budget"),
+        refusals: &[400, 404, 409, 412, 422, 428],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/budgets/{id}",
+        operation: "removeBudget",
+        tag: "tenancy",
+        summary: "Remove a budget",
+        needs: PROJECTS_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/presets",
         operation: "listPresets",
         tag: "tenancy",

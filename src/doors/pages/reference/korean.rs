@@ -55,6 +55,14 @@ const SUMMARIES: &[(&str, &str)] = &[
         "유휴 규칙을 바꿉니다. 경고받은 세션에 다시 경고합니다",
     ),
     ("removeIdleRule", "유휴 규칙을 지웁니다"),
+    ("listBudgets", "볼 수 있는 GPU 시간 예산을 나열합니다"),
+    (
+        "createBudget",
+        "프로젝트나 사용자에게 기간의 GPU 시간을 정합니다",
+    ),
+    ("getBudget", "예산 하나를 보여 줍니다"),
+    ("changeBudget", "예산의 GPU 시간이나 엄격 여부를 바꿉니다"),
+    ("removeBudget", "예산을 지웁니다"),
     (
         "listPresets",
         "볼 수 있는 프리셋, 또는 한 프로젝트에서 시작할 때 고를 수 있는 프리셋",

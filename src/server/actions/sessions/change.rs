@@ -18,6 +18,7 @@ use super::find::find;
 use super::launch::{keep_within_limits, refuse_document_gone, refuse_own_full_queue};
 use super::view::NameCache;
 use crate::access::Caller;
+use crate::actions::budgets::keep_within_budgets;
 use crate::catalog::policies::PolicySubjects;
 use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
@@ -82,6 +83,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
                     let subjects = subjects_of(session);
                     keep_within_limits(rows, &subjects, &mut session.spec, None)?;
                     refuse_own_full_queue(rows, &subjects, 1, &session.spec)?;
+                    keep_to_budget(rows, session, &session.spec)?;
                     session.begin_again(rows.now);
                     Ok(true)
                 }
@@ -92,6 +94,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
                 | SessionState::Running
                 | SessionState::Stopping => {
                     keep_within_limits(rows, &subjects_of(session), &mut session.spec, None)?;
+                    keep_to_budget(rows, session, &session.spec)?;
                     let before = std::mem::replace(&mut session.restart, true);
                     let because = reasons::session_restarting(&by);
                     Ok(session.stop(DesiredState::Stop, because, rows.now) || !before)
@@ -221,6 +224,11 @@ fn resize_row(
     };
     let before = Some(&session.spec);
     keep_within_limits(rows, &subjects_of(session), &mut wanted, before)?;
+    // What does not ask for more of the GPUs needs no more of a budget.
+    let (old, new) = (&session.spec.demand, &wanted.demand);
+    if new.gpu > old.gpu || new.mig != old.mig {
+        keep_to_budget(rows, session, &wanted)?;
+    }
     if session.state().holds_resources()
         && let Some(node) = session.node().and_then(|id| world.node(id))
     {
@@ -269,6 +277,7 @@ pub async fn set_time_limit(
             }
             let before = std::mem::replace(&mut session.spec.max_runtime_seconds, seconds);
             keep_within_limits(rows, &subjects_of(session), &mut session.spec, None)?;
+            keep_to_budget(rows, session, &session.spec)?;
             Ok(before != session.spec.max_runtime_seconds)
         },
     )
@@ -421,6 +430,16 @@ pub async fn delete(server: &Server, caller: &Caller, id: &str) -> Result<Sessio
 }
 
 /// The levels whose policies bound a session.
+/// Whether the session may go on as that, by the hard budgets of its project and its owner.
+fn keep_to_budget(
+    rows: &Rows<'_>,
+    session: &session::Session,
+    spec: &session::SessionSpec,
+) -> Result<(), Failure> {
+    let whose = (session.project, session.owner);
+    keep_within_budgets(rows, whose, (spec, 1), rows.now, Some(session.id))
+}
+
 fn subjects_of(session: &session::Session) -> PolicySubjects {
     PolicySubjects {
         domain: session.domain,

@@ -24,6 +24,7 @@ use super::view::NameCache;
 use crate::access::Caller;
 use crate::actions::accounts::find as find_user;
 use crate::actions::allowed;
+use crate::actions::budgets::keep_within_budgets;
 use crate::actions::system::refuse_unwell;
 use crate::actions::tenancy::{find_project, project_for_launch};
 use crate::actions::{IdempotencyKey, once, own_key};
@@ -97,6 +98,9 @@ pub async fn launch(
                 let limits = limits_of(rows, &subjects, CountedUse::Queue)?;
                 keep_within(rows, &limits, &mut draft.spec, None)?;
                 refuse_full(&limits, draft.replicas, &draft.spec)?;
+                let whose = (subjects.project, subjects.user);
+                let wanted = (&draft.spec, draft.replicas);
+                keep_within_budgets(rows, whose, wanted, rows.now, None)?;
                 let written = insert(rows, &draft, &subjects, name.as_str())?;
                 let mut names = NameCache::new(rows)?;
                 written.iter().map(|row| names.show(row)).collect()
@@ -432,6 +436,8 @@ pub async fn preview(
             let mut draft = draft;
             keep_within_limits(view, &subjects, &mut draft.spec, None)?;
             refuse_own_full_queue(view, &subjects, draft.replicas, &draft.spec)?;
+            let whose = (subjects.project, subjects.user);
+            keep_within_budgets(view, whose, (&draft.spec, draft.replicas), now, None)?;
             let explained = placement::explain_draft(
                 world,
                 &placement::RequestDraft {
