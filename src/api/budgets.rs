@@ -31,6 +31,10 @@ pub struct BudgetView {
     pub until: Timestamp,
     /// Launches need a maximum runtime that fits what is left; false: it warns alone.
     pub hard: bool,
+    /// An administrator of the site gave it: those of the domain cannot change it.
+    pub of_site: bool,
+    /// The percentage of use that was warned of last: 80 or 95; 0: none.
+    pub warned_percent: u64,
     /// When it will be used at the rates of the last 7 and 28 days, the earlier of the two; null: not before its end.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub used_earliest: Option<Timestamp>,

@@ -142,9 +142,9 @@ pub struct PolicyUseBody {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = EffectiveLimit)]
 pub struct EffectiveLimitView {
-    /// Its name in a policy.
+    /// Its name in a policy; `gpu_hours`: a budget, which counts what is reserved as used.
     pub key: String,
-    /// In the unit of the key, GPUs and cores in hundredths.
+    /// In the unit of the key, GPUs, cores and GPU-hours in hundredths.
     pub limit: u64,
     pub used: u64,
     /// 0 where more is in use than may be.
@@ -156,7 +156,7 @@ pub struct EffectiveLimitView {
     pub level: PolicyLevel,
     /// Name of the policy; empty where none says anything and the built-in limit holds.
     pub policy: String,
-    /// When the allowance ends that raised it; null for what the policy says itself.
+    /// When the allowance ends that raised it, or the budget; null for what the policy says itself.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub until: Option<Timestamp>,
 }

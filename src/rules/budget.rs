@@ -1,6 +1,7 @@
 //! Budgets: GPU-hours that a project or a user may use in a time. Pure; whole numbers only. A hard budget is encumbered
-//! when a session is launched: its GPUs times its maximum runtime are reserved, and what is not used is free again at the
-//! end. So a hard budget is never exceeded, and nothing that runs is cut off.
+//! when a session is launched: its GPUs times its maximum runtime are reserved, with a time for start and stop, and what is
+//! not used is free again at the end. So a hard budget is not exceeded, and nothing that runs is cut off. A start or a stop
+//! that takes longer than was set aside is charged, too.
 
 use std::fmt;
 
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::names::{BudgetId, UserId};
 use crate::refusal::Refusal;
 use crate::refusals;
+use crate::session::Session;
 use crate::tenancy::{DomainId, ProjectId, Scope};
 use crate::units::Timestamp;
 
@@ -17,6 +19,9 @@ pub const BUDGET_WARNINGS: [u64; 2] = [80, 95];
 /// Seconds that a session may hold its GPUs beside its run: while it is prepared, and while it stops. Higher: short runs
 /// reserve much more than they use. Lower: a slow start or stop uses more than was reserved.
 pub const BEYOND_RUN_SECONDS: u64 = 120;
+/// Seconds that stay reserved for the stop of a session whose start took longer than was set aside. Higher: others wait for
+/// room that is free. Lower: a stop uses what was given to others.
+const STOP_SECONDS: u64 = 30;
 /// Hundredths of a GPU × milliseconds in one hundredth of a GPU-hour.
 const HUNDREDTH: u64 = 3_600_000;
 /// Hundredths of GPU-hours that a budget may have: ten thousand GPUs for ten years. Higher: sums in milliseconds do not
@@ -111,6 +116,8 @@ pub struct Budget {
     pub until: Timestamp,
     /// Refuses launches that do not fit; a soft one warns alone.
     pub is_hard: bool,
+    /// An administrator of the site gave it: those of the domain leave it as it is.
+    pub is_of_site: bool,
     /// The highest percentage that was warned of.
     pub warned: u64,
     pub generation: u64,
@@ -167,7 +174,7 @@ impl Budget {
     }
 
     /// Refuses what does not fit the rest of a hard budget. `gpu`: hundredths of all its GPUs together. `whose` names the
-    /// subject.
+    /// subject. `ran_seconds`: what has passed of the run already, and is used.
     ///
     /// Errors: `budget.spent`, `budget.limit-needed`, `budget.too-long`.
     pub fn admit(
@@ -176,6 +183,7 @@ impl Budget {
         state: BudgetState,
         gpu: u64,
         limit_seconds: Option<u64>,
+        ran_seconds: u64,
     ) -> Result<(), Refusal> {
         if !self.is_hard || gpu == 0 {
             return Ok(());
@@ -186,6 +194,7 @@ impl Budget {
         if longest == 0 {
             return Err(refusals::budget_spent(whose, left, self.amount));
         }
+        let longest = longest.saturating_add(ran_seconds);
         let told = told_seconds(longest);
         let refusal = match limit_seconds {
             None => refusals::budget_limit_needed(whose, left, told),
@@ -200,6 +209,25 @@ impl Budget {
 pub fn reserved(gpu: u64, limit_seconds: u64) -> u64 {
     let seconds = limit_seconds.saturating_add(BEYOND_RUN_SECONDS);
     gpu.saturating_mul(seconds).saturating_mul(1_000)
+}
+
+/// What a live session of so many hundredths of GPUs may still use; None without a maximum runtime. `since`: what it used
+/// since it got them. Where its start took longer than was set aside, the rest of its run and its stop stay reserved.
+pub fn still_reserved(session: &Session, gpu: u64, since: u64, now: Timestamp) -> Option<u64> {
+    if gpu == 0 {
+        return Some(0);
+    }
+    let (limit_seconds, _) = session.spec.limit()?;
+    let all = reserved(gpu, limit_seconds);
+    if session.restart {
+        return Some(all);
+    }
+    let run_millis = match session.deadline() {
+        Some((end, _)) => end.millis_since(now),
+        None => limit_seconds.saturating_mul(1_000),
+    };
+    let left = gpu.saturating_mul(run_millis.saturating_add(STOP_SECONDS * 1_000));
+    Some(all.saturating_sub(since).max(left))
 }
 
 /// The longest run in seconds that fits the rest; 0 where none does.
@@ -257,6 +285,7 @@ mod tests {
             from: Timestamp::from_millis(0),
             until: Timestamp::from_millis(1_000),
             is_hard,
+            is_of_site: false,
             warned: 0,
             generation: 1,
         }
@@ -283,7 +312,7 @@ mod tests {
                     ..BudgetState::default()
                 };
                 let longest = longest_run(budget.rest(state), gpu);
-                let fits = |seconds| budget.admit("vision", state, gpu, Some(seconds)).is_ok();
+                let fits = |seconds| budget.admit("vision", state, gpu, Some(seconds), 0).is_ok();
                 assert_eq!(fits(longest.max(1)), longest > 0);
                 assert!(!fits(longest + 1));
                 let all = used + reserved(gpu, longest);
@@ -296,7 +325,7 @@ mod tests {
     fn a_hard_budget_demands_a_limit_and_a_soft_one_refuses_nothing() {
         let state = BudgetState::default();
         let code = |budget: &Budget, state, limit| {
-            let refused = budget.admit("vision", state, 100, limit);
+            let refused = budget.admit("vision", state, 100, limit, 0);
             refused.err().map(|refusal| refusal.code)
         };
         let refused = |amount, state, limit, expected| {
@@ -314,6 +343,21 @@ mod tests {
             ..state
         };
         refused(100, unlimited, Some(1), codes::BUDGET_SPENT);
+    }
+
+    #[test]
+    fn what_ran_already_is_not_asked_for_again() {
+        // One GPU-hour is left; a session of one GPU ran for two hours.
+        let budget = budget(300, true);
+        let state = BudgetState {
+            used: GpuHours(200).in_ledger(),
+            ..BudgetState::default()
+        };
+        let asked = |limit, ran| budget.admit("vision", state, 100, Some(limit), ran);
+        let longest = 3_600 - BEYOND_RUN_SECONDS;
+        assert!(asked(7_200 + longest, 7_200).is_ok());
+        assert!(asked(7_200 + longest + 1, 7_200).is_err());
+        assert!(asked(7_200, 0).is_err());
     }
 
     #[test]
@@ -395,7 +439,7 @@ mod tests {
                 is_unlimited: false,
             };
             let (gpu, limit) = (1 + dice.below(800), 1 + dice.below(20_000));
-            if budget.admit("vision", state, gpu, Some(limit)).is_ok() {
+            if budget.admit("vision", state, gpu, Some(limit), 0).is_ok() {
                 admitted += 1;
                 let ends = 1 + dice.below(limit + BEYOND_RUN_SECONDS);
                 // One in three runs into its limit and is slow to stop.

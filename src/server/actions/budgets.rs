@@ -1,10 +1,13 @@
-//! What a user may do with budgets: administrators of a domain give its projects and users GPU-hours, members see those that
-//! hold for them. A hard budget refuses launches that might use more than it has; a change ends nothing that runs.
+//! What a user may do with budgets: administrators of the site or of a domain give its projects and users GPU-hours, members
+//! see those that hold for them. A budget of the site is changed by the site's administrators alone. A hard budget refuses
+//! launches that might use more than it has; a change ends nothing that runs.
 
 use api::budgets::{BudgetPatchBody, BudgetView, NewBudgetBody};
+use api::policies::EffectiveLimitView;
 use rules::budget::{Budget, BudgetSubject, GpuHours, MAX_BUDGET_HUNDREDTHS, forecast};
 use rules::names::{BudgetId, SessionId, UserId};
-use rules::permissions::{Extent, Permission, may, reach};
+use rules::permissions::{Extent, Permission, Reach, may, reach};
+use rules::quota::PolicyLevel;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::SessionSpec;
@@ -16,7 +19,7 @@ use super::tenancy::find_project;
 use super::usage::{UsageTime, window};
 use super::{IdempotencyKey, Once, allowed, once, own_key};
 use crate::access::Caller;
-use crate::catalog::budgets::BudgetRecord;
+use crate::catalog::budgets::{BudgetRecord, LiveUse};
 use crate::catalog::events::NewEvent;
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server};
@@ -25,27 +28,111 @@ use crate::{Failure, Server};
 /// of several years has to remove the first ones.
 const MAX_BUDGETS: u64 = 100;
 const DAY: u64 = 86_400_000;
+/// Key of a budget among the limits of a user.
+pub const GPU_HOURS: &str = "gpu_hours";
+
+/// A budget, and whether the caller may change and remove it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListedBudget {
+    pub budget: BudgetView,
+    pub may_change: bool,
+}
+
+/// A budget that is nearly used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BudgetWarning {
+    pub id: BudgetId,
+    /// `DOMAIN/PROJECT`, or the name of the user.
+    pub whose: String,
+    /// 80 or 95.
+    pub percent: u64,
+}
 
 /// The budgets that the caller may see, those that end last first.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<BudgetView>, Failure> {
+    let all = listed(server, caller).await?.into_iter();
+    Ok(all.map(|one| one.budget).collect())
+}
+
+/// The same, each with what the caller may do. Costs a visit of each live session, and of the hours of each budget's
+/// subject in the ledger.
+pub async fn listed(server: &Server, caller: &Caller) -> Result<Vec<ListedBudget>, Failure> {
     allowed(caller, Permission::ProjectsRead)?;
-    let reach = reach(&caller.subject, Permission::ProjectsRead).or_own(&caller.subject);
-    let now = server.clock().now();
+    let (caller, now) = (caller.clone(), server.clock().now());
     server
         .catalog()
         .read("list budgets", move |view| {
-            let rows = view.budgets(&reach)?.into_iter();
-            rows.map(|row| show(view, row, now)).collect()
+            let rows = view.budgets(&seen(&caller))?;
+            let live = view.live_use(now)?;
+            let rows = rows.into_iter();
+            rows.map(|row| {
+                let may_change = may_give(&caller, &row.budget).is_ok();
+                let budget = show(view, row, &live, now)?;
+                Ok(ListedBudget { budget, may_change })
+            })
+            .collect()
         })
         .await
 }
 
 /// One of `list`. Errors: `budget.not-found`.
 pub async fn get(server: &Server, caller: &Caller, id: &str) -> Result<BudgetView, Failure> {
-    let found = list(server, caller).await?.into_iter();
-    let mut found = found.filter(|one| one.id.to_string() == id);
-    found
-        .next()
+    Ok(get_listed(server, caller, id).await?.budget)
+}
+
+/// One of `listed`. Errors: `budget.not-found`.
+pub async fn get_listed(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+) -> Result<ListedBudget, Failure> {
+    allowed(caller, Permission::ProjectsRead)?;
+    let (caller, now) = (caller.clone(), server.clock().now());
+    let id = id.parse::<BudgetId>().ok();
+    server
+        .catalog()
+        .read("show a budget", move |view| {
+            let row = find(view, &seen(&caller), id)?;
+            let may_change = may_give(&caller, &row.budget).is_ok();
+            let budget = show(view, row, &view.live_use(now)?, now)?;
+            Ok(ListedBudget { budget, may_change })
+        })
+        .await
+}
+
+/// The budgets that the caller may see and that are used to 80 % or more. Nothing where they cannot be read: a banner is
+/// no reason to refuse a page.
+pub fn warnings(server: &Server, caller: &Caller) -> Vec<BudgetWarning> {
+    if allowed(caller, Permission::ProjectsRead).is_err() {
+        return Vec::new();
+    }
+    let now = server.clock().now();
+    let rows = server.catalog().read_now("look for used budgets", |view| {
+        view.warned_budgets(&seen(caller), now)
+    });
+    let rows = rows.unwrap_or_default().into_iter();
+    rows.map(|row| BudgetWarning {
+        id: row.budget.id,
+        whose: row.whose(),
+        percent: row.budget.warned,
+    })
+    .collect()
+}
+
+fn seen(caller: &Caller) -> Reach {
+    reach(&caller.subject, Permission::ProjectsRead).or_own(&caller.subject)
+}
+
+fn find(
+    view: &ReadTransaction<'_>,
+    reach: &Reach,
+    id: Option<BudgetId>,
+) -> Result<BudgetRecord, Failure> {
+    let row = match id {
+        Some(id) => view.budget(id)?,
+        None => None,
+    };
+    row.filter(|row| reach.covers(&row.budget.subject.scope()))
         .ok_or_else(|| refusals::budget_not_found().into())
 }
 
@@ -54,7 +141,7 @@ pub fn may_write(caller: &Caller) -> bool {
     writer(caller).is_ok()
 }
 
-/// Gives a project or a user GPU-hours for a time.
+/// Gives a project or a user GPU-hours for a time. One that an administrator of the site gives is changed by those alone.
 ///
 /// Errors: `budget.subject`, `budget.amount`, `budget.period`, `budget.below-use`, `budget.limit-missing`,
 /// `budget.too-many`, those of the times; `project.not-found`, `user.not-found`, `role.administrator-needed`,
@@ -86,10 +173,13 @@ pub async fn create(
                     from,
                     until,
                     is_hard: asked.hard,
+                    is_of_site: may(&caller.subject, Permission::ProjectsWrite, &Scope::SITE)
+                        .is_ok(),
                     warned: 0,
                     generation: 1,
                 };
-                let state = rows.budget_state(&budget, rows.now, None)?;
+                let live = rows.live_use(rows.now)?;
+                let state = rows.budget_state(&budget, &live, rows.now, None)?;
                 budget.check(state)?;
                 budget.warned = budget.warning(state.used);
                 rows.insert_budget(&budget)?;
@@ -129,7 +219,8 @@ pub async fn change(
             if after == before {
                 return again(rows, before.id);
             }
-            let state = rows.budget_state(&after, rows.now, None)?;
+            let live = rows.live_use(rows.now)?;
+            let state = rows.budget_state(&after, &live, rows.now, None)?;
             after.check(state)?;
             after.warned = after.warning(state.used);
             rows.put_budget(&after)?;
@@ -156,8 +247,8 @@ pub async fn remove(server: &Server, caller: &Caller, id: &str) -> Result<(), Fa
 }
 
 /// Refuses sessions that do not fit what is left of a hard budget of their project or owner. `except`: the session that is
-/// changed, whose own reservation is free for it. Costs one look-up where there is no budget; else a visit of each live
-/// session.
+/// changed, whose own reservation is free for it, and the seconds of its run that have passed. Costs one look-up where there
+/// is no budget; else a visit of each live session.
 ///
 /// Errors: `budget.spent`, `budget.limit-needed`, `budget.too-long`.
 pub(super) fn keep_within_budgets(
@@ -165,19 +256,60 @@ pub(super) fn keep_within_budgets(
     (project, owner): (ProjectId, UserId),
     (spec, replicas): (&SessionSpec, u32),
     now: Timestamp,
-    except: Option<SessionId>,
+    except: Option<(SessionId, u64)>,
 ) -> Result<(), Failure> {
     let budgets = view.budgets_of(project, owner, now)?;
     if !budgets.iter().any(|row| row.budget.is_hard) {
         return Ok(());
     }
     let gpu = view.asked_gpu(spec, &mut None)? * u64::from(replicas);
+    if gpu == 0 {
+        return Ok(());
+    }
     let limit = spec.limit().map(|(seconds, _)| seconds);
+    let (except, ran) = except.map_or((None, 0), |(session, ran)| (Some(session), ran));
+    let live = view.live_use(now)?;
     for row in budgets.iter().filter(|row| row.budget.is_hard) {
-        let state = view.budget_state(&row.budget, now, except)?;
-        row.budget.admit(&row.whose(), state, gpu, limit)?;
+        let state = view.budget_state(&row.budget, &live, now, except)?;
+        row.budget.admit(&row.whose(), state, gpu, limit, ran)?;
     }
     Ok(())
+}
+
+/// The budgets that hold now for a user in a project, as limits. Costs one look-up where there is none.
+pub(super) fn as_limits(
+    view: &ReadTransaction<'_>,
+    project: ProjectId,
+    user: UserId,
+    now: Timestamp,
+) -> Result<Vec<EffectiveLimitView>, Failure> {
+    let rows = view.budgets_of(project, user, now)?.into_iter();
+    let rows: Vec<BudgetRecord> = rows.filter(|row| row.budget.from <= now).collect();
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let live = view.live_use(now)?;
+    let told = |hours: GpuHours| format!("{hours} GPU-hours");
+    let shown = rows.into_iter().map(|row| {
+        let budget = row.budget;
+        let state = view.budget_state(&budget, &live, now, None)?;
+        let taken = GpuHours::used(state.used.saturating_add(state.reserved));
+        Ok(EffectiveLimitView {
+            key: GPU_HOURS.to_owned(),
+            limit: budget.amount.0,
+            used: taken.0,
+            left: GpuHours::whole(budget.rest(state)).0,
+            limit_text: told(budget.amount),
+            used_text: told(taken),
+            level: match budget.subject {
+                BudgetSubject::Project { .. } => PolicyLevel::Project,
+                BudgetSubject::User { .. } => PolicyLevel::User,
+            },
+            policy: String::new(),
+            until: Some(budget.until),
+        })
+    });
+    shown.collect()
 }
 
 /// Only administrators of the site or of a domain write budgets: whoever leads a project would raise their own.
@@ -199,23 +331,24 @@ fn find_to_change(
     caller: &Caller,
     id: &str,
 ) -> Result<BudgetRecord, Failure> {
-    let id = id.parse::<BudgetId>().ok();
-    let own = reach(&caller.subject, Permission::ProjectsRead);
-    let mut found = view.budgets(&own)?.into_iter();
-    let found = found
-        .find(|row| Some(row.budget.id) == id)
-        .ok_or_else(refusals::budget_not_found)?;
-    may_give(caller, found.budget.subject)?;
+    let found = find(view, &seen(caller), id.parse::<BudgetId>().ok())?;
+    may_give(caller, &found.budget)?;
     Ok(found)
 }
 
-fn may_give(caller: &Caller, subject: BudgetSubject) -> Result<(), Refusal> {
+/// Refuses those who do not administer the budget's domain, and of a budget of the site those who do not administer the
+/// site.
+fn may_give(caller: &Caller, budget: &Budget) -> Result<(), Refusal> {
+    let scope = match budget.is_of_site {
+        true => Scope::SITE,
+        false => domain_of(budget.subject),
+    };
+    may(&caller.subject, Permission::ProjectsWrite, &scope)
+}
+
+fn domain_of(subject: BudgetSubject) -> Scope {
     let (BudgetSubject::Project { domain, .. } | BudgetSubject::User { domain, .. }) = subject;
-    may(
-        &caller.subject,
-        Permission::ProjectsWrite,
-        &Scope::domain(domain),
-    )
+    Scope::domain(domain)
 }
 
 /// Whom a new budget is for, if the caller may write there.
@@ -246,7 +379,11 @@ fn subject_of(
         }
         _ => return Err(refusals::budget_subject().at("/project").into()),
     };
-    may_give(caller, subject)?;
+    may(
+        &caller.subject,
+        Permission::ProjectsWrite,
+        &domain_of(subject),
+    )?;
     Ok(subject)
 }
 
@@ -288,16 +425,17 @@ fn period(
 
 fn again(rows: &Rows<'_>, id: BudgetId) -> Result<BudgetView, Failure> {
     let row = rows.budget(id)?.ok_or_else(refusals::budget_not_found)?;
-    show(rows, row, rows.now)
+    show(rows, row, &rows.live_use(rows.now)?, rows.now)
 }
 
 fn show(
     view: &ReadTransaction<'_>,
     row: BudgetRecord,
+    live: &LiveUse,
     now: Timestamp,
 ) -> Result<BudgetView, Failure> {
     let budget = &row.budget;
-    let state = view.budget_state(budget, now, None)?;
+    let state = view.budget_state(budget, live, now, None)?;
     let before = |days: u64| {
         let millis = i64::try_from(days * DAY).unwrap_or(i64::MAX);
         let from = Timestamp::from_millis(now.as_millis().saturating_sub(millis));
@@ -318,6 +456,8 @@ fn show(
         from: budget.from,
         until: budget.until,
         hard: budget.is_hard,
+        of_site: budget.is_of_site,
+        warned_percent: budget.warned,
         used_earliest: ends.map(|(earliest, _)| earliest),
         used_latest: ends.map(|(_, latest)| latest),
         generation: budget.generation,

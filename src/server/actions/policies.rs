@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::accounts::find as find_user;
 use super::tenancy::{find_domain, find_project, project_for_launch};
-use super::{allowed, sessions, somewhere};
+use super::{allowed, budgets, sessions, somewhere};
 use crate::access::Caller;
 use crate::catalog::events::NewEvent;
 use crate::catalog::policies::{PolicyRecord, PolicySubjects, PolicyUse};
@@ -243,8 +243,10 @@ pub async fn effective(
             project,
             user: subject.user,
         };
-        let limits = sessions::effective_limits(view, &subjects)?;
-        Ok(limits.into_iter().map(EffectiveLimitView::from).collect())
+        let limits = sessions::effective_limits(view, &subjects)?.into_iter();
+        let mut all: Vec<EffectiveLimitView> = limits.map(EffectiveLimitView::from).collect();
+        all.extend(budgets::as_limits(view, project, subject.user, now)?);
+        Ok(all)
     })
 }
 

@@ -7,7 +7,7 @@ use rules::metering::{self, Allocated};
 use rules::names::{BudgetId, SessionId, UserId};
 use rules::permissions::Reach;
 use rules::placement;
-use rules::session::{Session, SessionSpec};
+use rules::session::SessionSpec;
 use rules::tenancy::{DomainId, ProjectId};
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
@@ -41,6 +41,23 @@ impl BudgetRecord {
     }
 }
 
+/// What the live sessions use and may still use, read once for several budgets.
+#[derive(Debug, Default)]
+pub(crate) struct LiveUse {
+    sessions: Vec<LiveSession>,
+}
+
+#[derive(Debug)]
+struct LiveSession {
+    id: SessionId,
+    project: ProjectId,
+    owner: UserId,
+    /// What it used that is no part of the ledger's sums yet.
+    uncounted: u64,
+    /// None: it has no maximum runtime.
+    reserved: Option<u64>,
+}
+
 const BUDGET: ReachedTable = ReachedTable {
     owner: "account",
     has_domain: true,
@@ -67,6 +84,7 @@ fn budget_row(row: &Row<'_>) -> rusqlite::Result<BudgetRecord> {
             from: value::time(row, "began")?,
             until: value::time(row, "ends")?,
             is_hard: row.get("is_hard")?,
+            is_of_site: row.get("is_of_site")?,
             warned: value::unsigned(row, "warned")?,
             generation: value::unsigned(row, "generation")?,
         },
@@ -114,6 +132,17 @@ impl ReadTransaction<'_> {
         )
     }
 
+    /// The budgets of the reach that hold now and of which was warned. Costs one look-up where there is none.
+    pub(crate) fn warned_budgets(
+        &self,
+        reach: &Reach,
+        now: Timestamp,
+    ) -> Result<Vec<BudgetRecord>, Failure> {
+        let (reached, value) = condition(reach, BUDGET, "?1");
+        let wanted = format!("{reached} and warned > 0 and began <= ?2 and ends > ?2");
+        self.budgets_where(&wanted, (value, now.as_millis()))
+    }
+
     /// All budgets that are not over.
     pub(crate) fn current_budgets(&self, now: Timestamp) -> Result<Vec<BudgetRecord>, Failure> {
         self.budgets_where("ends > ?1", [now.as_millis()])
@@ -159,12 +188,33 @@ impl ReadTransaction<'_> {
             .query_row((first, end, id.as_bytes()), |row| value::unsigned(row, 0))?)
     }
 
+    /// What live sessions use and may still use, for `budget_state`. Costs a visit of each live session.
+    pub(crate) fn live_use(&self, now: Timestamp) -> Result<LiveUse, Failure> {
+        let held = self.held_now()?;
+        let mut machines = None;
+        let mut sessions = Vec::new();
+        for session in &self.live_sessions()? {
+            let (uncounted, since) = held.get(&session.id).copied().unwrap_or_default();
+            let asked = self.asked_gpu(&session.spec, &mut machines)?;
+            let gpu = asked.max(Allocated::of(session).map_or(0, |holds| holds.gpu));
+            sessions.push(LiveSession {
+                id: session.id,
+                project: session.project,
+                owner: session.owner,
+                uncounted,
+                reserved: budget::still_reserved(session, gpu, since, now),
+            });
+        }
+        Ok(LiveUse { sessions })
+    }
+
     /// What of a budget is used and reserved, as of the last look at the ledger's clock: what a session with a maximum
     /// runtime used since then is reserved instead, so that their sum is exact. `except`: a session that is left out of
-    /// what is reserved. Costs a visit of the subject's hours in the ledger, and of each live session.
+    /// what is reserved. Costs a visit of the subject's hours in the ledger.
     pub(crate) fn budget_state(
         &self,
         of: &Budget,
+        live: &LiveUse,
         now: Timestamp,
         except: Option<SessionId>,
     ) -> Result<BudgetState, Failure> {
@@ -175,32 +225,15 @@ impl ReadTransaction<'_> {
         if now >= of.until {
             return Ok(state);
         }
-        let held = self.held_now()?;
-        let live = self.live_sessions()?;
-        let mut machines = None;
-        for session in &live {
-            if !of.subject.counts(session.project, session.owner) {
-                continue;
-            }
-            let (uncounted, since) = held.get(&session.id).copied().unwrap_or_default();
+        let counted = live.sessions.iter();
+        for session in counted.filter(|one| of.subject.counts(one.project, one.owner)) {
             if now >= of.from {
-                state.used = state.used.saturating_add(uncounted);
+                state.used = state.used.saturating_add(session.uncounted);
             }
-            if except == Some(session.id) {
-                continue;
-            }
-            let asked = match session.spec.demand.mig {
-                None => u64::from(session.spec.demand.gpu.0),
-                Some(_) => self.asked_gpu(&session.spec, &mut machines)?,
-            };
-            let gpu = asked.max(Allocated::of(session).map_or(0, |holds| holds.gpu));
-            match (gpu, limit_of(session)) {
-                (0, _) => {}
-                (_, None) => state.is_unlimited = true,
-                (gpu, Some(seconds)) => {
-                    let rest = budget::reserved(gpu, seconds).saturating_sub(since);
-                    state.reserved = state.reserved.saturating_add(rest);
-                }
+            match session.reserved {
+                _ if except == Some(session.id) => {}
+                Some(reserved) => state.reserved = state.reserved.saturating_add(reserved),
+                None => state.is_unlimited = true,
             }
         }
         Ok(state)
@@ -242,11 +275,6 @@ impl ReadTransaction<'_> {
     }
 }
 
-/// The limit that the session is held to.
-fn limit_of(session: &Session) -> Option<u64> {
-    session.spec.limit().map(|(seconds, _)| seconds)
-}
-
 impl Rows<'_> {
     pub(crate) fn insert_budget(&self, budget: &Budget) -> Result<(), Failure> {
         let (domain, project, account) = match budget.subject {
@@ -256,8 +284,9 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "insert into budget
-                     (id, domain, project, account, amount, began, ends, is_hard, warned, generation)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                     (id, domain, project, account, amount, began, ends, is_hard, is_of_site, warned,
+                      generation)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             )?
             .execute((
                 budget.id.0.as_bytes(),
@@ -268,6 +297,7 @@ impl Rows<'_> {
                 budget.from.as_millis(),
                 budget.until.as_millis(),
                 budget.is_hard,
+                budget.is_of_site,
                 value::signed(budget.warned),
                 value::signed(budget.generation),
             ))?;
@@ -292,17 +322,21 @@ impl Rows<'_> {
     }
 
     /// Warns of the budgets whose use reached 80 or 95 %, once each: an event that their readers see. Costs one look-up
-    /// where there is no budget.
+    /// where there is no budget; else a visit of each live session, and of the hours of each subject in the ledger.
     pub(super) fn warn_of_budgets(&self) -> Result<(), Failure> {
-        for row in self.current_budgets(self.now)? {
-            let mut budget = row.budget;
-            let state = self.budget_state(&budget, self.now, None)?;
+        let current = self.current_budgets(self.now)?;
+        if current.is_empty() {
+            return Ok(());
+        }
+        let live = self.live_use(self.now)?;
+        for row in current {
+            let budget = row.budget;
+            let state = self.budget_state(&budget, &live, self.now, None)?;
             let reached = budget.warning(state.used);
             if reached <= budget.warned {
                 continue;
             }
-            budget.warned = reached;
-            self.put_budget(&budget)?;
+            self.put_warning(budget.id, reached)?;
             let used = GpuHours::used(state.used);
             self.note(NewEvent {
                 actor: "system",
@@ -314,6 +348,14 @@ impl Rows<'_> {
                 after: &format!("{reached} %: {used} of {} GPU-hours", budget.amount),
             })?;
         }
+        Ok(())
+    }
+
+    /// Notes a warning. The generation stays: nothing changed that a user wrote.
+    fn put_warning(&self, id: BudgetId, percent: u64) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("update budget set warned = ?2 where id = ?1")?
+            .execute((id.0.as_bytes(), value::signed(percent)))?;
         Ok(())
     }
 

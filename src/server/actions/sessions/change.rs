@@ -11,6 +11,7 @@ use rules::reasons;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{self, DesiredState, SessionEnvironment, SessionState};
+use rules::units::Timestamp;
 use rules::workload::validate::{RequestedResize, check_labels, check_run_seconds};
 
 use super::discreet;
@@ -20,7 +21,7 @@ use super::view::NameCache;
 use crate::access::Caller;
 use crate::actions::budgets::keep_within_budgets;
 use crate::catalog::policies::PolicySubjects;
-use crate::catalog::{Lane, Rows};
+use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server};
 
 /// Ends a session: TERM and ten seconds of grace, or at once with `force`. One that is over is given
@@ -83,7 +84,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
                     let subjects = subjects_of(session);
                     keep_within_limits(rows, &subjects, &mut session.spec, None)?;
                     refuse_own_full_queue(rows, &subjects, 1, &session.spec)?;
-                    keep_to_budget(rows, session, &session.spec)?;
+                    start_within_budget(rows, session)?;
                     session.begin_again(rows.now);
                     Ok(true)
                 }
@@ -94,7 +95,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
                 | SessionState::Running
                 | SessionState::Stopping => {
                     keep_within_limits(rows, &subjects_of(session), &mut session.spec, None)?;
-                    keep_to_budget(rows, session, &session.spec)?;
+                    start_within_budget(rows, session)?;
                     let before = std::mem::replace(&mut session.restart, true);
                     let because = reasons::session_restarting(&by);
                     Ok(session.stop(DesiredState::Stop, because, rows.now) || !before)
@@ -224,11 +225,7 @@ fn resize_row(
     };
     let before = Some(&session.spec);
     keep_within_limits(rows, &subjects_of(session), &mut wanted, before)?;
-    // What does not ask for more of the GPUs needs no more of a budget.
-    let (old, new) = (&session.spec.demand, &wanted.demand);
-    if new.gpu > old.gpu || new.mig != old.mig {
-        keep_to_budget(rows, session, &wanted)?;
-    }
+    keep_to_budget(rows, session, (&session.spec, &wanted), rows.now)?;
     if session.state().holds_resources()
         && let Some(node) = session.node().and_then(|id| world.node(id))
     {
@@ -275,10 +272,11 @@ pub async fn set_time_limit(
             if session.state() != SessionState::Pending {
                 return Err(refusals::session_limit_settled(session.state().word()).into());
             }
-            let before = std::mem::replace(&mut session.spec.max_runtime_seconds, seconds);
+            let before = session.spec.clone();
+            session.spec.max_runtime_seconds = seconds;
             keep_within_limits(rows, &subjects_of(session), &mut session.spec, None)?;
-            keep_to_budget(rows, session, &session.spec)?;
-            Ok(before != session.spec.max_runtime_seconds)
+            keep_to_budget(rows, session, (&before, &session.spec), rows.now)?;
+            Ok(before.max_runtime_seconds != session.spec.max_runtime_seconds)
         },
     )
     .await
@@ -316,6 +314,7 @@ pub async fn preview_change(
             }
             let kept = limit.is_none().then_some(&before);
             keep_within_limits(view, &subjects_of(&row), &mut row.spec, kept)?;
+            keep_to_budget(view, &row, (&before, &row.spec), now)?;
             if let Some(waiting) = world.sessions.iter_mut().find(|s| s.id == row.id) {
                 *waiting = row.clone();
             }
@@ -429,17 +428,34 @@ pub async fn delete(server: &Server, caller: &Caller, id: &str) -> Result<Sessio
         .await
 }
 
-/// The levels whose policies bound a session.
-/// Whether the session may go on as that, by the hard budgets of its project and its owner.
+/// Refuses a change that asks for more GPUs or a longer run than the hard budgets of its project and its owner have left.
+/// What asks for less of both is never refused.
 fn keep_to_budget(
-    rows: &Rows<'_>,
+    view: &ReadTransaction<'_>,
     session: &session::Session,
-    spec: &session::SessionSpec,
+    (before, after): (&session::SessionSpec, &session::SessionSpec),
+    now: Timestamp,
 ) -> Result<(), Failure> {
+    let seconds = |spec: &session::SessionSpec| spec.limit().map_or(u64::MAX, |(limit, _)| limit);
+    let (old, new) = (&before.demand, &after.demand);
+    if new.gpu <= old.gpu && new.mig == old.mig && seconds(after) <= seconds(before) {
+        return Ok(());
+    }
+    let ran = session
+        .started_at()
+        .map_or(0, |started| now.millis_since(started) / 1_000);
     let whose = (session.project, session.owner);
-    keep_within_budgets(rows, whose, (spec, 1), rows.now, Some(session.id))
+    keep_within_budgets(view, whose, (after, 1), now, Some((session.id, ran)))
 }
 
+/// The same for one that starts once more: its whole run is asked for.
+fn start_within_budget(rows: &Rows<'_>, session: &session::Session) -> Result<(), Failure> {
+    let whose = (session.project, session.owner);
+    let except = Some((session.id, 0));
+    keep_within_budgets(rows, whose, (&session.spec, 1), rows.now, except)
+}
+
+/// The levels whose policies bound a session.
 fn subjects_of(session: &session::Session) -> PolicySubjects {
     PolicySubjects {
         domain: session.domain,

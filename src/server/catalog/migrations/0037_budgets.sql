@@ -11,6 +11,8 @@ create table budget (
     began integer not null,
     ends integer not null check (ends > began),
     is_hard integer not null check (is_hard in (0, 1)),
+    -- Given by an administrator of the site: those of a domain do not write it.
+    is_of_site integer not null check (is_of_site in (0, 1)),
     -- The highest percentage that was warned of.
     warned integer not null,
     generation integer not null,
