@@ -10,6 +10,7 @@ pub mod attention;
 pub mod audit;
 pub mod authentication;
 pub mod awaited;
+pub mod budgets;
 pub mod charts;
 pub mod components;
 pub mod departure;
@@ -248,6 +249,7 @@ pub fn router(
         .merge(allowances::router())
         .merge(policies::router())
         .merge(presets::router())
+        .merge(budgets::router())
         .merge(fair_share::router())
         .merge(announced::router())
         .merge(announcements::router())
@@ -374,9 +376,11 @@ fn layout(
         audits: server::actions::audit::sees_others(caller),
         announces: server::actions::announcements::may_list(caller),
         presets: server::actions::presets::may_write(caller),
+        budgets: server::actions::budgets::may_write(caller),
         announcements: second_factor::demanded(console, visit, caller)
             .into_iter()
             .chain(banners.shown)
+            .chain(budgets::banners(console, visit, caller))
             .collect(),
         more_announcements: banners.more,
         here,
@@ -410,6 +414,7 @@ fn guest(console: &PagesContext, visit: &RequestContext) -> PageLayout {
         audits: false,
         announces: false,
         presets: false,
+        budgets: false,
         announcements: banners.shown,
         more_announcements: banners.more,
         nonce: visit.nonce.clone(),
@@ -468,6 +473,9 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "announcement-added" => t.announcements_added_now().to_owned(),
         "announcement-changed" => t.announcements_changed_now().to_owned(),
         "announcement-removed" => t.announcements_removed_now().to_owned(),
+        "budget-added" => t.budgets_added_now(of),
+        "budget-changed" => t.budgets_changed_now(of),
+        "budget-removed" => t.budgets_removed_now().to_owned(),
         "preset-added" => t.presets_added_now(of),
         "preset-changed" => t.presets_changed_now(of),
         "preset-removed" => t.presets_removed_now().to_owned(),

@@ -503,7 +503,7 @@ pub(super) fn object(
         "system" if event.code.starts_with("policy.") => {
             (id.clone(), Some(format!("/policies/{id}")))
         }
-        "system" if event.code.starts_with("budget.") => (short(id), None),
+        "system" if event.code.starts_with("budget.") => (short(id), Some("/budgets".to_owned())),
         "system" if event.code.starts_with("preset.") => (id.clone(), Some("/presets".to_owned())),
         "system" if event.code.starts_with("allowance.") => {
             (id.clone(), Some("/allowances".to_owned()))

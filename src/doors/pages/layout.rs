@@ -25,6 +25,7 @@ pub enum Nav {
     Projects,
     Policies,
     Presets,
+    Budgets,
     FairShare,
     Announcements,
     Audit,
@@ -98,6 +99,8 @@ pub struct PageLayout {
     pub announces: bool,
     /// Whether the menu has presets.
     pub presets: bool,
+    /// Whether the menu has budgets.
+    pub budgets: bool,
     /// What the reader is told above the page.
     pub announcements: Vec<AnnouncementBanner>,
     /// How many more there are behind a link.

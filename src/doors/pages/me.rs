@@ -8,6 +8,7 @@ use axum::extract::{Form, Path, Query, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use axum::routing::{get, post};
+use rules::budget::GpuHours;
 use rules::names::TokenId;
 use rules::permissions::Permission;
 use rules::quota::LimitKey;
@@ -256,6 +257,10 @@ async fn shown(
 
 /// A limit as the page of a user tells it; None for one of a newer version.
 fn limit(visit: &RequestContext, limit: &EffectiveLimitView) -> Option<(&'static str, String)> {
+    if limit.key == server::actions::budgets::GPU_HOURS {
+        let [used, amount] = [limit.used, limit.limit].map(GpuHours);
+        return Some(super::budgets::as_limit(visit, used, amount, limit.until?));
+    }
     let key = LimitKey::ALL
         .into_iter()
         .find(|key| key.word() == limit.key)?;

@@ -102,6 +102,12 @@ fn places(t: Text) -> Vec<Place> {
             "policies limits quota",
         ),
         place(
+            "/budgets",
+            "gauge",
+            t.budgets_title(),
+            "budgets gpu-hours quota",
+        ),
+        place(
             "/presets",
             "boxes",
             t.presets_title(),

@@ -8,6 +8,7 @@ use askama::Template;
 use axum::extract::{Form, Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use rules::budget::GpuHours;
 use rules::names::EmailAddress;
 use rules::permissions::Permission;
 use rules::quota::{LimitKey, LimitKind};
@@ -325,6 +326,10 @@ fn limits(visit: &RequestContext, profile: &UserProfile) -> Vec<(&'static str, S
             &one.policy,
             one.until,
         )
+    }));
+    rows.extend(profile.budgets.iter().filter_map(|one| {
+        let [used, amount] = [one.used, one.limit].map(GpuHours);
+        Some(super::budgets::as_limit(visit, used, amount, one.until?))
     }));
     rows
 }

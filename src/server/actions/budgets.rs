@@ -283,8 +283,28 @@ pub(super) fn as_limits(
     user: UserId,
     now: Timestamp,
 ) -> Result<Vec<EffectiveLimitView>, Failure> {
-    let rows = view.budgets_of(project, user, now)?.into_iter();
-    let rows: Vec<BudgetRecord> = rows.filter(|row| row.budget.from <= now).collect();
+    limits(view, view.budgets_of(project, user, now)?, now)
+}
+
+/// The same of a user's own budgets, in all projects.
+pub(super) fn of_user(
+    view: &ReadTransaction<'_>,
+    user: UserId,
+    now: Timestamp,
+) -> Result<Vec<EffectiveLimitView>, Failure> {
+    let mut rows = view.current_budgets(now)?;
+    rows.retain(
+        |row| matches!(row.budget.subject, BudgetSubject::User { user: of, .. } if of == user),
+    );
+    limits(view, rows, now)
+}
+
+fn limits(
+    view: &ReadTransaction<'_>,
+    mut rows: Vec<BudgetRecord>,
+    now: Timestamp,
+) -> Result<Vec<EffectiveLimitView>, Failure> {
+    rows.retain(|row| row.budget.from <= now);
     if rows.is_empty() {
         return Ok(Vec::new());
     }

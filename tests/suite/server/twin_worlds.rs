@@ -22,7 +22,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 41] = [
+const PAGES: [&str; 43] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -59,6 +59,8 @@ const PAGES: [&str; 41] = [
     "/announcements/current",
     "/presets",
     "/presets?q=WORD",
+    "/budgets",
+    "/budgets?q=WORD",
     "/audit",
     "/audit?q=user:WORD.user",
     "/audit.csv",
@@ -477,7 +479,7 @@ async fn an_answer_without_its_filter_differs_between_twin_worlds() {
 }
 
 /// Answers that hold rows of one domain, so that each shows a missing filter.
-const LEAKING: [&str; 41] = [
+const LEAKING: [&str; 42] = [
     "GET /api/v1/sessions",
     "GET /api/v1/sessions/{id}",
     "GET /api/v1/sessions/{id}/events",
@@ -492,6 +494,7 @@ const LEAKING: [&str; 41] = [
     "GET /api/v1/announcements",
     "/announcements",
     "GET /api/v1/budgets",
+    "/budgets",
     "GET /api/v1/presets",
     "/presets",
     "GET /api/v1/audit",

@@ -220,6 +220,7 @@ fn layout(t: Text, here: Nav, live: bool) -> PageLayout {
         audits: true,
         announces: true,
         presets: true,
+        budgets: true,
         announcements: Vec::new(),
         more_announcements: 0,
         maintenance: Vec::new(),

@@ -1,11 +1,12 @@
 //! One account as administrators see it: from where it is signed in, how many tokens it has, and what it may have
 //! waiting. Shows no secret and changes nothing.
 
+use api::policies::EffectiveLimitView;
 use rules::quota::EffectiveLimit;
 use rules::units::GpuShare;
 
 use super::*;
-use crate::actions::sessions;
+use crate::actions::{budgets, sessions};
 use crate::catalog::users::{BrowserRow, IDLE_HOURS};
 
 /// What is known of one user.
@@ -22,6 +23,8 @@ pub struct UserProfile {
     pub gpus: Option<GpuShare>,
     /// What they may have waiting, and how much of it is in use.
     pub limits: Vec<EffectiveLimit>,
+    /// The budgets that hold for them now.
+    pub budgets: Vec<EffectiveLimitView>,
     /// Why the caller can neither suspend nor remove the account; None where nothing keeps it.
     pub kept: Option<Refusal>,
     /// It is the only one that administers the site, and has to stay so.
@@ -50,6 +53,7 @@ pub async fn profile(server: &Server, caller: &Caller, who: &str) -> Result<User
             token_used_at: tokens.iter().filter_map(|token| token.used_at).max(),
             gpus,
             limits: sessions::limits_of_user(view, user.id, now)?,
+            budgets: budgets::of_user(view, user.id, now)?,
             last_administrator: last.is_some(),
             kept: last.or_else(|| own.then(|| oneself("suspend or remove"))),
             user,
