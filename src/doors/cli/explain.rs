@@ -73,6 +73,17 @@ pub(super) fn text(said: &Explanation, devices: &[GrantView]) -> String {
             lines.push_str(&format!("\n  - {} ({})", blocker.text, blocker.code));
         }
     }
+    for check in &said.checks {
+        let whose = match check.code.as_str() {
+            "budget-project" => "project",
+            "budget-user" => "user",
+            _ => continue,
+        };
+        let (after, limit) = (&check.after, &check.limit);
+        lines.push_str(&format!(
+            "\n  budget of the {whose}: {after} of {limit} GPU-hours used or reserved"
+        ));
+    }
     if let Some(place) = said.queue_position {
         lines.push_str(&format!("\n  place in the queue: {place}"));
     }

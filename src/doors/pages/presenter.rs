@@ -437,6 +437,8 @@ pub fn checks(t: Text, clock: &LocalClock, answer: &Explanation) -> Vec<CheckRow
                 "gpu" => t.gpu_check(check.device.unwrap_or_default()),
                 "gpu-memory" => t.gpu_check_memory(check.device.unwrap_or_default()),
                 "gpu-quota" => t.gpu_check_quota().to_owned(),
+                "budget-project" => t.budgets_check_project().to_owned(),
+                "budget-user" => t.budgets_check_user().to_owned(),
                 _ => t.preview_check_image().to_owned(),
             };
             CheckRow::new(

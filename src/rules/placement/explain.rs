@@ -66,7 +66,7 @@ pub struct ReplicaStarts {
 /// One thing that was checked, with its number before and after.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlacementCheck {
-    /// `cpu`, `memory`, `gpu`, `gpu-memory`, `gpu-quota`.
+    /// `cpu`, `memory`, `gpu`, `gpu-memory`, `gpu-quota`; `budget-project` and `budget-user` in GPU-hours.
     pub code: String,
     /// The index of the device it is about; None where it is about none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

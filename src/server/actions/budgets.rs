@@ -4,9 +4,12 @@
 
 use api::budgets::{BudgetPatchBody, BudgetView, NewBudgetBody};
 use api::policies::EffectiveLimitView;
-use rules::budget::{Budget, BudgetSubject, GpuHours, MAX_BUDGET_HUNDREDTHS, forecast};
+use rules::budget::{
+    Budget, BudgetState, BudgetSubject, GpuHours, MAX_BUDGET_HUNDREDTHS, forecast, reserved,
+};
 use rules::names::{BudgetId, SessionId, UserId};
 use rules::permissions::{Extent, Permission, Reach, may, reach};
+use rules::placement::explain::PlacementCheck;
 use rules::quota::PolicyLevel;
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -274,6 +277,53 @@ pub(super) fn keep_within_budgets(
         row.budget.admit(&row.whose(), state, gpu, limit, ran)?;
     }
     Ok(())
+}
+
+/// What a session takes of the budgets of its project and its owner that the caller may see: what is used or reserved without
+/// it, and with it. `id`: a session that is live; None for one that is not launched yet. Costs one look-up where there is no
+/// budget; else a visit of each live session.
+pub(super) fn checks(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    (project, owner): (ProjectId, UserId),
+    (spec, replicas): (&SessionSpec, u32),
+    id: Option<SessionId>,
+    now: Timestamp,
+) -> Result<Vec<PlacementCheck>, Failure> {
+    let mut rows = view.budgets_of(project, owner, now)?;
+    let reach = seen(caller);
+    rows.retain(|row| reach.covers(&row.budget.subject.scope()));
+    let gpu = match rows.is_empty() {
+        true => 0,
+        false => view.asked_gpu(spec, &mut None)? * u64::from(replicas),
+    };
+    if gpu == 0 {
+        return Ok(Vec::new());
+    }
+    let live = view.live_use(now)?;
+    let limit = spec.limit().map(|(seconds, _)| seconds);
+    let checked = rows.into_iter().map(|row| {
+        let budget = row.budget;
+        let without = view.budget_state(&budget, &live, now, id)?;
+        let taken = |state: BudgetState| state.used.saturating_add(state.reserved);
+        let before = taken(without);
+        let after = match id {
+            Some(_) => taken(view.budget_state(&budget, &live, now, None)?),
+            None => before.saturating_add(limit.map_or(0, |limit| reserved(gpu, limit))),
+        };
+        Ok(PlacementCheck {
+            code: match budget.subject {
+                BudgetSubject::Project { .. } => "budget-project".to_owned(),
+                BudgetSubject::User { .. } => "budget-user".to_owned(),
+            },
+            device: None,
+            before: GpuHours::used(before).to_string(),
+            after: GpuHours::used(after).to_string(),
+            limit: budget.amount.to_string(),
+            ok: after <= budget.amount.in_ledger(),
+        })
+    });
+    checked.collect()
 }
 
 /// The budgets that hold now for a user in a project, as limits. Costs one look-up where there is none.

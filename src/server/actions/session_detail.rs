@@ -106,7 +106,7 @@ async fn read_with(
                 revision,
                 restart,
                 session: NameCache::new(view)?.show(&row)?,
-                why: sessions::explained(&snapshot, &row, &caller, now),
+                why: sessions::explained(view, &snapshot, &row, &caller, now)?,
                 events: sessions::history(view, &row)?,
                 overview: overview::summary(&own, view, &snapshot, &caller, now)?,
                 gpus: gpus::of(&own, &snapshot, &caller, now),

@@ -16,7 +16,7 @@ use rules::tenancy::Scope;
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
 
-use super::{allowed, cursor, query};
+use super::{allowed, budgets, cursor, query};
 use crate::access::{Caller, repeated};
 use crate::catalog::ReadTransaction;
 use crate::catalog::listing::ListOrder;
@@ -187,25 +187,31 @@ pub async fn why(server: &Server, caller: &Caller, id: &str) -> Result<Explanati
         .catalog()
         .read("explain a session", move |view| {
             let row = find(view, &caller, Permission::SessionsRead, &id)?;
-            Ok(explained(&snapshot, &row, &caller, now))
+            explained(view, &snapshot, &row, &caller, now)
         })
         .await
 }
 
-/// Why a session is where it is, as the caller may read it.
+/// Why a session is where it is, and what it takes of budgets, as the caller may read it.
 pub(super) fn explained(
+    view: &ReadTransaction<'_>,
     snapshot: &Snapshot,
     row: &Session,
     caller: &Caller,
     now: Timestamp,
-) -> Explanation {
+) -> Result<Explanation, Failure> {
     let world = &snapshot.world;
     // Of the snapshot's moment, so that it is explained by the sessions beside it.
-    let explained = match world.session(row.id) {
+    let mut explained = match world.session(row.id) {
         Some(live) => snapshot.explain(live, now),
         None => placement::explain_session(world, row, now),
     };
-    discreet(explained, world, caller)
+    if row.state() != SessionState::Ended {
+        let (whose, wanted) = ((row.project, row.owner), (&row.spec, 1));
+        let budgets = budgets::checks(view, caller, whose, wanted, Some(row.id), now)?;
+        explained.checks.extend(budgets);
+    }
+    Ok(discreet(explained, world, caller))
 }
 
 /// The same for several, in their order, with one walk of the queue.

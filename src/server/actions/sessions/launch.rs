@@ -24,7 +24,7 @@ use super::view::NameCache;
 use crate::access::Caller;
 use crate::actions::accounts::find as find_user;
 use crate::actions::allowed;
-use crate::actions::budgets::keep_within_budgets;
+use crate::actions::budgets::{self, keep_within_budgets};
 use crate::actions::system::refuse_unwell;
 use crate::actions::tenancy::{find_project, project_for_launch};
 use crate::actions::{IdempotencyKey, once, own_key};
@@ -438,7 +438,9 @@ pub async fn preview(
             refuse_own_full_queue(view, &subjects, draft.replicas, &draft.spec)?;
             let whose = (subjects.project, subjects.user);
             keep_within_budgets(view, whose, (&draft.spec, draft.replicas), now, None)?;
-            let explained = placement::explain_draft(
+            let wanted = (&draft.spec, draft.replicas);
+            let budgets = budgets::checks(view, &caller, whose, wanted, None, now)?;
+            let mut explained = placement::explain_draft(
                 world,
                 &placement::RequestDraft {
                     environment: draft.spec.environment,
@@ -453,6 +455,7 @@ pub async fn preview(
                 },
                 now,
             );
+            explained.checks.extend(budgets);
             Ok(discreet(explained, world, &caller))
         })
         .await
