@@ -1,11 +1,17 @@
-//! Budgets through the actions that doors call: who gives them, who sees them, and what is none.
+//! Budgets through the actions that doors call: who gives them, who sees them, what is none, and what a hard one refuses.
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use api::sessions::{LaunchRequest, Resources};
 use rules::codes;
+use rules::grants::GrantRole;
+use rules::reasons;
+use rules::resources::{Capacity, Device, DeviceShare};
+use rules::units::{Bytes, CpuShare, GpuShare};
 use rules::users::Role;
+use rules::world::NodeRecord;
 
-use super::super::{tenancy, users};
+use super::super::{sessions, tenancy, users};
 use super::*;
 use crate::access::{set_up, setup_link, sign_in};
 use crate::code;
@@ -106,4 +112,190 @@ async fn what_is_no_budget_is_refused_by_name() {
         ..of_mina("1")
     };
     assert_eq!(refused(half).await, codes::BUDGET_PERIOD);
+}
+
+/// Gives the server's node one GPU.
+fn put_gpu(server: &Server) {
+    let node = NodeRecord {
+        id: server.node(),
+        name: "one".to_owned(),
+        boot: rules::names::BootId(uuid::Uuid::from_u128(1)),
+        capacity: Capacity {
+            cpu: CpuShare(400),
+            memory: Bytes::gib(8),
+            devices: vec![Device {
+                memory: Bytes::gib(80),
+                ..Device::new(0, "Test GPU".to_owned())
+            }],
+            others: Vec::new(),
+        },
+        host_environment: true,
+        seen_at: server.clock().now(),
+        generation: 0,
+        schedulable: true,
+        note: String::new(),
+        cordoned: Default::default(),
+        problems: vec![],
+    };
+    server
+        .catalog()
+        .write_now(Lane::Loops, "a GPU", move |rows| rows.put_node(&node))
+        .unwrap();
+}
+
+/// A request for one GPU with this maximum runtime.
+fn one_gpu(limit_seconds: Option<u64>) -> LaunchRequest {
+    LaunchRequest {
+        resources: Resources {
+            gpu: Some(GpuShare(100)),
+            ..Resources::default()
+        },
+        max_runtime_seconds: limit_seconds,
+        ..LaunchRequest::default()
+    }
+}
+
+/// Two GPU-hours of mina in the month of the test's clock.
+async fn two_hours(server: &Server, boss: &Caller) -> BudgetView {
+    let asked = NewBudgetBody {
+        month: Some("2027-01".to_owned()),
+        ..of_mina("2")
+    };
+    create(server, boss, asked, None).await.unwrap().value
+}
+
+#[tokio::test]
+async fn a_hard_budget_refuses_what_does_not_fit_and_nothing_that_asks_for_less() {
+    let (server, boss, mina) = site().await;
+    put_gpu(&server);
+    let budget = two_hours(&server, &boss).await;
+    for (limit, expected) in [
+        (None, codes::BUDGET_LIMIT_NEEDED),
+        (Some(7_200), codes::BUDGET_TOO_LONG),
+    ] {
+        let preview = sessions::preview(&server, &mina, one_gpu(limit)).await;
+        assert_eq!(code(preview), expected);
+        let refused = sessions::launch(&server, &mina, one_gpu(limit), None).await;
+        assert_eq!(code(refused), expected);
+    }
+    let preview = sessions::preview(&server, &mina, one_gpu(Some(3_600))).await;
+    let checks = preview.unwrap().checks;
+    let shown = checks.iter().find(|check| check.code == "budget-user");
+    let shown = shown.expect("a check of the budget");
+    assert_eq!(
+        [&shown.before, &shown.after, &shown.limit],
+        ["0.00", "1.04", "2.00"]
+    );
+    let launch = async |limit| sessions::launch(&server, &mina, one_gpu(Some(limit)), None).await;
+    launch(3_600).await.unwrap();
+    assert_eq!(code(launch(3_361).await), codes::BUDGET_TOO_LONG);
+    let second = launch(3_360).await.unwrap().sessions[0].id.to_string();
+    assert_eq!(code(launch(1).await), codes::BUDGET_SPENT);
+    let told = get(&server, &mina, &budget.id.to_string()).await.unwrap();
+    assert_eq!(
+        [&told.used, &told.reserved, &told.left],
+        ["0.00", "2.00", "0.00"]
+    );
+    let less = BudgetPatchBody {
+        gpu_hours: Some("1.99".to_owned()),
+        hard: None,
+    };
+    let refused = change(&server, &boss, &budget.id.to_string(), less, None).await;
+    assert_eq!(code(refused), codes::BUDGET_BELOW_USE);
+    let limited = async |seconds| {
+        let limit = Some(seconds);
+        code(sessions::set_time_limit(&server, &mina, &second, limit, None).await)
+    };
+    assert_eq!(limited(60).await, "done");
+    assert_eq!(limited(3_361).await, codes::BUDGET_TOO_LONG);
+    assert_eq!(limited(3_360).await, "done");
+}
+
+#[tokio::test]
+async fn time_beyond_what_was_set_aside_is_charged_and_warned_of_once() {
+    let (server, boss, mina) = site().await;
+    put_gpu(&server);
+    let budget = two_hours(&server, &boss).await;
+    let launched = sessions::launch(&server, &mina, one_gpu(Some(5_400)), None).await;
+    let id = launched.unwrap().sessions[0].id;
+    let (node, catalog) = (server.node(), server.catalog());
+    let started = catalog.write_now(Lane::Loops, "start", move |rows| {
+        let now = rows.now;
+        let device = DeviceShare {
+            index: 0,
+            share: GpuShare(100),
+            memory: Bytes(0),
+            part: None,
+            simulated: false,
+        };
+        rows.change_session(id, None, "test", None, |session| {
+            session.place(node, vec![device], reasons::placement_kept("box"), now);
+            session.run_since(now);
+            true
+        })
+    });
+    started.unwrap();
+    assert!(warnings(&server, &mina).is_empty());
+    // It ran past its limit: nobody stopped it.
+    server.clock().set(server.clock().now().plus_seconds(5_800));
+    for _ in 0..2 {
+        let counted = catalog.write_now(Lane::Loops, "count", |rows| rows.meter());
+        counted.unwrap();
+    }
+    let told = get(&server, &mina, &budget.id.to_string()).await.unwrap();
+    assert_eq!([&told.used, &told.left], ["1.62", "0.38"]);
+    assert_eq!((told.warned_percent, told.generation), (80, 1));
+    let warned = warnings(&server, &mina);
+    assert_eq!(warned.len(), 1);
+    assert_eq!((warned[0].whose.as_str(), warned[0].percent), ("mina", 80));
+    let refused = sessions::launch(&server, &mina, one_gpu(Some(1_300)), None).await;
+    assert_eq!(code(refused), codes::BUDGET_TOO_LONG);
+}
+
+#[tokio::test]
+async fn administrators_of_a_domain_do_not_change_what_the_site_gave() {
+    let (server, boss, _) = site().await;
+    tenancy::create_domain(&server, &boss, "biology", "", None)
+        .await
+        .unwrap();
+    tenancy::create_project(&server, &boss, Some("biology"), "cells", "", None)
+        .await
+        .unwrap();
+    let domain = Some("biology");
+    users::create_once(&server, &boss, "chief", Role::User, GOOD, domain, None)
+        .await
+        .unwrap();
+    let role = GrantRole::Administrator;
+    tenancy::grant(&server, &boss, "chief", role, domain, None)
+        .await
+        .unwrap();
+    let chief = sign_in(&server, "chief", GOOD, HERE).await.unwrap().caller;
+    let of_cells = NewBudgetBody {
+        user: None,
+        project: Some("biology/cells".to_owned()),
+        ..of_mina("5")
+    };
+    let site = create(&server, &boss, of_cells.clone(), None)
+        .await
+        .unwrap();
+    let own = create(&server, &chief, of_cells, None).await.unwrap();
+    let (site, own) = (site.value, own.value);
+    assert!(site.of_site && !own.of_site);
+    let more = BudgetPatchBody {
+        gpu_hours: Some("500".to_owned()),
+        hard: None,
+    };
+    for refused in [
+        code(change(&server, &chief, &site.id.to_string(), more.clone(), None).await),
+        code(remove(&server, &chief, &site.id.to_string()).await),
+        code(create(&server, &chief, of_mina("1"), None).await),
+    ] {
+        assert_ne!(refused, "done");
+    }
+    let changed = change(&server, &chief, &own.id.to_string(), more, None).await;
+    assert_eq!(changed.unwrap().gpu_hours, "500.00");
+    for one in listed(&server, &chief).await.unwrap() {
+        assert_eq!(one.may_change, one.budget.id == own.id);
+    }
+    remove(&server, &boss, &own.id.to_string()).await.unwrap();
 }
