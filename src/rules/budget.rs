@@ -146,7 +146,9 @@ impl Budget {
     /// The highest percentage to warn of that is reached.
     pub fn warning(&self, used: u64) -> u64 {
         let reached = |percent: &&u64| {
-            u128::from(used) * 100 >= u128::from(self.amount.in_ledger()) * u128::from(**percent)
+            used > 0
+                && u128::from(used) * 100
+                    >= u128::from(self.amount.in_ledger()) * u128::from(**percent)
         };
         let reached = BUDGET_WARNINGS.iter().rev().find(reached);
         reached.copied().unwrap_or(0)

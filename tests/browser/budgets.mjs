@@ -30,7 +30,7 @@ test("a budget is given, changed and removed in the page", async () => {
   const page = await context.newPage();
   const complaints = listen(page);
   await page.goto(`${house.origin}/`);
-  await page.locator("nav a[href='/budgets']").first().waitFor();
+  await page.locator("a.it[href='/budgets']").first().waitFor();
   await page.goto(`${house.origin}/budgets`);
   await page.locator("#list", { hasText: "There are no budgets" }).waitFor();
   assert.deepEqual(await violations(page), []);

@@ -209,7 +209,7 @@ fn state(t: Text, budget: &BudgetView, now: Timestamp) -> (&'static str, String)
 fn warning(budget: &BudgetView) -> u64 {
     let (used, amount) = (hundredths(&budget.used), hundredths(&budget.gpu_hours));
     let reached = rules::budget::BUDGET_WARNINGS.iter().rev();
-    let mut reached = reached.filter(|percent| used * 100 >= amount * **percent);
+    let mut reached = reached.filter(|percent| used > 0 && used * 100 >= amount * **percent);
     reached.next().copied().unwrap_or(0)
 }
 

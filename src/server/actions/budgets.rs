@@ -279,9 +279,9 @@ pub(super) fn keep_within_budgets(
     Ok(())
 }
 
-/// What a session takes of the budgets of its project and its owner that the caller may see: what is used or reserved without
-/// it, and with it. `id`: a session that is live; None for one that is not launched yet. Costs one look-up where there is no
-/// budget; else a visit of each live session.
+/// What a session takes of the budgets of its project and its owner that hold now and that the caller may see: what is
+/// used or reserved without it, and with it. `id`: a session that is live; None for one that is not launched yet. Costs one
+/// look-up where there is no budget; else a visit of each live session.
 pub(super) fn checks(
     view: &ReadTransaction<'_>,
     caller: &Caller,
@@ -292,7 +292,7 @@ pub(super) fn checks(
 ) -> Result<Vec<PlacementCheck>, Failure> {
     let mut rows = view.budgets_of(project, owner, now)?;
     let reach = seen(caller);
-    rows.retain(|row| reach.covers(&row.budget.subject.scope()));
+    rows.retain(|row| row.budget.from <= now && reach.covers(&row.budget.subject.scope()));
     let gpu = match rows.is_empty() {
         true => 0,
         false => view.asked_gpu(spec, &mut None)? * u64::from(replicas),
