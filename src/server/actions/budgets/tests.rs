@@ -9,6 +9,7 @@ use rules::reasons;
 use rules::resources::{Capacity, Device, DeviceShare};
 use rules::units::{Bytes, CpuShare, GpuShare};
 use rules::users::Role;
+use rules::workload::outcome::Outcome;
 use rules::world::NodeRecord;
 
 use super::super::{sessions, tenancy, users};
@@ -298,4 +299,111 @@ async fn administrators_of_a_domain_do_not_change_what_the_site_gave() {
         assert_eq!(one.may_change, one.budget.id == own.id);
     }
     remove(&server, &boss, &own.id.to_string()).await.unwrap();
+}
+
+/// Numbers that look random, the same for each seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+/// Gives a session its place and runs it from now on, or ends it.
+fn carry_out(server: &Server, id: SessionId, share: u32, ends: bool) {
+    let node = server.node();
+    let done = server
+        .catalog()
+        .write_now(Lane::Loops, "carry out", move |rows| {
+            let now = rows.now;
+            let device = DeviceShare {
+                index: 0,
+                share: GpuShare(share),
+                memory: Bytes(0),
+                part: None,
+                simulated: false,
+            };
+            rows.change_session(id, None, "test", None, |session| {
+                match ends {
+                    true => session.end(Outcome::Succeeded, Some(0), now),
+                    false => {
+                        session.place(node, vec![device], reasons::placement_kept("box"), now);
+                        session.run_since(now);
+                    }
+                }
+                true
+            })
+        });
+    done.unwrap();
+}
+
+/// Launches, runs and ends sessions at random; each holds its share for its limit and what is set aside beside it at most.
+/// Gives whether more than the budget was used, and how many launches were admitted. `overruns`: sessions hold their share
+/// for an hour more.
+async fn played(seed: u64, overruns: bool) -> (bool, usize) {
+    let (server, boss, mina) = site().await;
+    put_gpu(&server);
+    let budget = two_hours(&server, &boss).await;
+    let id = budget.id.to_string();
+    let mut dice = Dice(seed * 2_654_435_761 + 1);
+    let mut live: Vec<(Timestamp, SessionId)> = Vec::new();
+    let (mut exceeded, mut admitted) = (false, 0);
+    for _ in 0..60 {
+        let share = 1 + u32::try_from(dice.below(100)).unwrap();
+        let limit = 60 + dice.below(3_600);
+        let asked = LaunchRequest {
+            resources: Resources {
+                gpu: Some(GpuShare(share)),
+                ..Resources::default()
+            },
+            ..one_gpu(Some(limit))
+        };
+        if let Ok(launched) = sessions::launch(&server, &mina, asked, None).await {
+            let session = launched.sessions[0].id;
+            carry_out(&server, session, share, false);
+            // One in two runs into its limit and is slow to stop.
+            let longest = limit + rules::budget::BEYOND_RUN_SECONDS;
+            let held = match dice.below(2) {
+                0 => longest,
+                _ => 1 + dice.below(longest),
+            };
+            let held = held + if overruns { 3_600 } else { 0 };
+            live.push((server.clock().now().plus_seconds(held), session));
+            admitted += 1;
+        }
+        let next = server.clock().now().plus_seconds(1 + dice.below(900));
+        live.sort_unstable();
+        while let Some((end, session)) = live.first().copied().filter(|(end, _)| *end <= next) {
+            server.clock().set(end);
+            carry_out(&server, session, 0, true);
+            live.remove(0);
+        }
+        server.clock().set(next);
+        if dice.below(3) == 0 {
+            let counted = server
+                .catalog()
+                .write_now(Lane::Loops, "count", |rows| rows.meter());
+            counted.unwrap();
+        }
+        let told = get(&server, &boss, &id).await.unwrap();
+        let hours = |text: &str| GpuHours::parse(text).expect("GPU-hours");
+        exceeded |= hours(&told.used) > hours(&told.gpu_hours);
+    }
+    (exceeded, admitted)
+}
+
+#[tokio::test]
+async fn a_hard_budget_is_not_exceeded_by_launches_and_an_overrun_is_seen() {
+    let mut seen = 0;
+    for seed in 1..=6 {
+        let (exceeded, admitted) = played(seed, false).await;
+        assert!(!exceeded, "seed {seed}");
+        assert!(admitted > 1, "seed {seed} admits {admitted}");
+        seen += usize::from(played(seed, true).await.0);
+    }
+    assert!(seen >= 3, "the planted overrun shows in {seen} seeds of 6");
 }
