@@ -21,6 +21,7 @@ pub mod page;
 pub mod policies;
 pub mod presets;
 pub mod problem;
+pub mod reservations;
 pub mod rosters;
 pub mod schema;
 pub mod second_factor;

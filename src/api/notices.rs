@@ -23,6 +23,8 @@ pub enum NoticeWord {
     IdleWarned,
     /// It is idle by a rule, and runs on or was paused.
     FoundIdle,
+    /// Where it runs a reservation of others begins soon, and ends it.
+    ReservationWarned,
     /// Its time limit ends it soon.
     WillEnd,
     /// A node in maintenance: sessions of the user run there, or wait.
@@ -47,7 +49,7 @@ pub struct NoticeView {
     #[schema(value_type = Option<ReasonShape>)]
     pub reason: Option<Reason>,
     /// What the administrator says of the maintenance; of `idle-warned`, what happens when, such as `stop in 15 min`;
-    /// null for every other notice.
+    /// of `reservation-warned`, when it begins; null for every other notice.
     pub message: Option<String>,
     pub unread: bool,
 }

@@ -10,7 +10,7 @@ use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
     allowances, announcements, audit, budgets, certificates, events, fair_share, gpus, history,
     idle_rules, images, invitations, nodes, notices, operations, policies, presets, problem,
-    rosters, second_factor, sessions, settings, tenancy, usage, users,
+    reservations, rosters, second_factor, sessions, settings, tenancy, usage, users,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -81,6 +81,8 @@ fn named() -> Schemas {
     collect::<budgets::BudgetPatchBody>(&mut all);
     collect::<presets::NewPresetBody>(&mut all);
     collect::<presets::PresetPatchBody>(&mut all);
+    collect::<reservations::NewReservationBody>(&mut all);
+    collect::<reservations::ReservationPatchBody>(&mut all);
     collect::<idle_rules::NewIdleRuleBody>(&mut all);
     collect::<idle_rules::IdleRulePatchBody>(&mut all);
     collect::<idle_rules::IdleDryRunView>(&mut all);
@@ -131,6 +133,7 @@ fn pages(all: &mut Schemas) {
     page::<allowances::AllowanceView>(all);
     page::<budgets::BudgetView>(all);
     page::<presets::PresetView>(all);
+    page::<reservations::ReservationView>(all);
     page::<announcements::AnnouncementView>(all);
     page::<idle_rules::IdleRuleView>(all);
     page::<audit::AuditCheckpointView>(all);

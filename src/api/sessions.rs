@@ -184,6 +184,10 @@ pub struct LaunchRequest {
     /// `preset`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
+    /// Id or name of a reservation: the session starts with it, on what it keeps. Its name becomes the label
+    /// `reservation`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<String>,
     #[serde(default, deserialize_with = "rules::object::read")]
     pub resources: Resources,
     // The aliases: a launch with a key that the version before took is repeated to this one.
@@ -237,6 +241,7 @@ impl Default for LaunchRequest {
             env: BTreeMap::new(),
             labels: BTreeMap::new(),
             preset: None,
+            reservation: None,
             resources: Resources::default(),
             replicas: one(),
             timeout_seconds: None,

@@ -18,6 +18,7 @@ use rules::placement::{Explanation, Verdict};
 use rules::policy::{SharePolicy, Spreading};
 use rules::quota::{PolicyLevel, TenantLevel};
 use rules::reason::Reason;
+use rules::reservation::{BeforeReservation, ReservationState};
 use rules::resources::{Demand, DeviceShare};
 use rules::self_test::{Statement, TestFinding};
 use rules::session::{DesiredState, Outcome, SessionKind, SessionState};
@@ -494,5 +495,27 @@ words! {
         Notice,
         Stop,
         Pause,
+    }
+}
+
+words! {
+    /// What becomes of others on the devices before a reservation begins: they start as ever and are stopped then, or
+    /// from a day before only what ends in time starts there.
+    BeforeReservationShape as BeforeReservation of BeforeReservation {
+        Drain,
+        Fit,
+    }
+}
+
+words! {
+    /// How far one time of a reservation is.
+    ReservationStateShape as ReservationState of ReservationState {
+        Asked,
+        Booked,
+        Warned,
+        Active,
+        Over,
+        Cancelled,
+        Released,
     }
 }

@@ -24,6 +24,7 @@ mod policies;
 mod presets;
 mod replay;
 mod request_id;
+mod reservations;
 mod responses;
 mod rosters;
 mod second_factors;
@@ -216,6 +217,16 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             get(budgets::get)
                 .patch(budgets::change)
                 .delete(budgets::remove),
+        )
+        .route(
+            "/reservations",
+            get(reservations::list).post(reservations::book),
+        )
+        .route(
+            "/reservations/{id}",
+            get(reservations::get)
+                .patch(reservations::change)
+                .delete(reservations::cancel),
         )
         .route("/presets", get(presets::list).post(presets::create))
         .route(

@@ -32,6 +32,7 @@ mod output;
 mod policies;
 mod presets;
 pub(crate) mod refused;
+mod reservations;
 mod rosters;
 mod second_factor;
 mod sessions;
@@ -210,6 +211,7 @@ async fn execute(
         Command::Allowance(request) => allowances::allowance(&client, view, request).await,
         Command::Budget(request) => budgets::budget(&client, view, request).await,
         Command::Preset(request) => presets::preset(&client, view, request).await,
+        Command::Reservation(request) => reservations::reservation(&client, view, request).await,
         Command::Announcement(request) => announcements::announcement(&client, view, request).await,
         Command::IdleRule(request) => idle_rules::idle_rule(&client, view, request).await,
         Command::FairShare(request) => fair_share::fair_share(&client, view, request).await,

@@ -50,6 +50,7 @@ mod qr;
 pub mod queue;
 pub mod reference;
 pub mod request_context;
+pub mod reservations;
 pub mod responses;
 pub mod role_forms;
 pub mod rosters;
@@ -250,6 +251,7 @@ pub fn router(
         .merge(policies::router())
         .merge(presets::router())
         .merge(budgets::router())
+        .merge(reservations::router())
         .merge(fair_share::router())
         .merge(announced::router())
         .merge(announcements::router())
@@ -476,6 +478,9 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "budget-added" => t.budgets_added_now(of),
         "budget-changed" => t.budgets_changed_now(of),
         "budget-removed" => t.budgets_removed_now().to_owned(),
+        "reservation-booked" => t.reservations_booked_now(of),
+        "reservation-changed" => t.reservations_changed_now(of),
+        "reservation-cancelled" => t.reservations_cancelled_now().to_owned(),
         "preset-added" => t.presets_added_now(of),
         "preset-changed" => t.presets_changed_now(of),
         "preset-removed" => t.presets_removed_now().to_owned(),

@@ -14,7 +14,8 @@ pub struct PlacementBlocker {
     /// `gpu.no-partition`, `gpu.quota`, `queue.behind`, `queue.kept`, `queue.rest-kept`, `start.later`,
     /// (`queue.behind-other`, `queue.kept-other`, `queue.rest-kept-other`, `dependency.waiting-other` where the
     /// reader may not know whose it is),
-    /// `queue.turn`, `dependency.waiting`, `node.none`, `node.silent`, `environment.host-off`.
+    /// `queue.turn`, `dependency.waiting`, `node.none`, `node.silent`, `environment.host-off`,
+    /// `reservation.room`.
     pub code: String,
     /// One English sentence.
     pub text: String,

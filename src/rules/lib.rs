@@ -38,6 +38,7 @@ pub mod reason;
 pub mod reasons;
 pub mod refusal;
 pub mod refusals;
+pub mod reservation;
 pub mod resources;
 pub mod self_test;
 pub mod session;

@@ -71,6 +71,8 @@ id!(/// One announcement.
     AnnouncementId, announcement_id_invalid);
 id!(/// One rule that ends idle sessions.
     IdleRuleId, idle_rule_id_invalid);
+id!(/// One reservation, with all its weeks.
+    ReservationId, reservation_id_invalid);
 id!(/// One resumable upload.
     UploadId, upload_id_invalid);
 id!(/// One start of a machine's operating system.

@@ -25,6 +25,7 @@ mod order;
 mod outlook;
 mod queue;
 mod reservations;
+mod reserved;
 mod restart;
 
 pub use explain::{
@@ -32,6 +33,7 @@ pub use explain::{
 };
 pub use forecast::{ExpectedStart, QueueForecast, forecast};
 pub use order::fair_share::{FairAccount, accounts as fair_accounts, told as fair_value};
+pub use reserved::{Displaced, ReservationStep, reservable, reserve};
 
 /// What the scheduler wants done with one waiting session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

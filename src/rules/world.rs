@@ -12,6 +12,7 @@ use crate::names::{BootId, NodeId, SessionId, UserId};
 use crate::policy::SharePolicy;
 use crate::quota::{Allowance, ScopedPolicy};
 use crate::reason::Reason;
+use crate::reservation::ReservationTime;
 use crate::resources::{Capacity, Used};
 use crate::session::{Outcome, Session};
 use crate::units::Timestamp;
@@ -35,6 +36,9 @@ pub struct ClusterSnapshot {
     /// What raises them for a while.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowances: Vec<Allowance>,
+    /// Times of reservations that are neither over nor given back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reservations: Vec<ReservationTime>,
     /// What fair share goes by; empty for every other order.
     #[serde(default)]
     pub fair: FairShares,

@@ -37,6 +37,7 @@ pub mod policies;
 pub mod presets;
 mod query;
 pub mod replay;
+pub mod reservations;
 pub mod rosters;
 pub mod session_detail;
 pub mod sessions;

@@ -47,6 +47,7 @@ pub(crate) mod presets;
 mod reach;
 mod reader;
 pub(crate) mod request_key;
+pub(crate) mod reservations;
 mod reserve;
 pub(crate) mod rosters;
 pub(crate) mod samples;

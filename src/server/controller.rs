@@ -13,6 +13,7 @@ pub(crate) mod idleness;
 mod limits;
 pub(crate) mod logs;
 mod pass;
+mod reserve;
 mod retention;
 mod schedule;
 
@@ -53,7 +54,7 @@ impl Controller {
     /// Runs every step over what was read; writes nothing. `steady` is the time since any fixed
     /// moment of this process, on a clock that cannot be set.
     ///
-    /// The order matters: a report may free room, a limit may take that back, and what got a
+    /// The order matters: a report may free room, a limit or a reservation may take that back, and what got a
     /// place stands on a list in the same commit, so a scheduled session is never one that no node
     /// will hear of.
     pub(crate) fn run_pass<R: std::ops::Deref<Target = NodeReport>>(
@@ -92,6 +93,7 @@ impl Controller {
             return pass;
         }
         limits::limits(&mut pass, &mut self.watch, steady);
+        reserve::reserve(&mut pass);
         if self.may_place(&pass) {
             schedule::schedule(&mut pass, decide);
         }
@@ -140,7 +142,12 @@ impl Controller {
             .map(|at| Duration::from_millis(at.millis_since(pass.now)));
         // Its owner's next session gets a place then, whatever became of this one.
         let counted = schedule::starting(&pass.world, pass.now).map(|(_, left)| left);
-        starts.chain(counted).chain(self.watch.next).min()
+        let reserved = reserve::until_due(&pass.world, pass.now);
+        starts
+            .chain(counted)
+            .chain(self.watch.next)
+            .chain(reserved)
+            .min()
     }
 
     /// The assignments to put on links now that this pass is written: new ones, and those that a

@@ -20,6 +20,7 @@ pub(crate) mod older_state;
 mod openapi;
 mod protocol;
 mod reach;
+mod reservations;
 mod roles;
 mod service;
 mod support;

@@ -8,6 +8,7 @@ mod idle_lives;
 mod launches;
 mod nodes;
 mod random;
+mod reservations;
 mod run;
 mod scale;
 

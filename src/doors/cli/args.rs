@@ -239,6 +239,9 @@ pub enum Command {
     /// Presets: amounts with a name, which launches may ask for
     #[command(subcommand, visible_alias = "presets")]
     Preset(PresetCommand),
+    /// Reservations: GPUs, cores and memory that are booked for a time
+    #[command(subcommand, visible_alias = "reservations")]
+    Reservation(ReservationCommand),
     /// Announcements: texts that users of the console see for a time
     #[command(subcommand, visible_alias = "announcements")]
     Announcement(AnnouncementCommand),
@@ -393,6 +396,14 @@ pub struct LaunchArguments {
     /// Preset whose amounts hold where none are given here; `fardel preset ls` lists them
     #[arg(long, value_name = "PRESET", help_heading = "Resources")]
     pub preset: Option<String>,
+    /// Reservation with which it starts; `fardel reservation ls` lists them
+    #[arg(
+        long,
+        value_name = "RESERVATION",
+        conflicts_with = "start_at",
+        help_heading = "Time"
+    )]
+    pub reservation: Option<String>,
     /// Cores, in hundredths: 0.5, 4 [default: 1]
     #[arg(long, value_name = "CORES", help_heading = "Resources")]
     pub cpu: Option<String>,
@@ -1672,6 +1683,87 @@ pub struct PresetFlags {
     /// The launch form begins with it
     #[arg(long, value_parser = ["yes", "no"])]
     pub default: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ReservationCommand {
+    /// List reservations that you see
+    Ls,
+    /// Show one
+    Get {
+        #[arg(value_name = "RESERVATION")]
+        reservation: String,
+    },
+    /// Book GPUs, cores and memory for a time
+    #[command(after_help = "Examples:\n  \
+        fardel reservation book lecture --project vision --gpu 12 --from 2026-12-01T09:00 --to 2026-12-01T12:00 --repeats 8\n  \
+        fardel reservation book fans --maintenance --gpu 4 --from 2026-12-05T18:00 --to 2026-12-05T20:00")]
+    Book {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// For sessions of this project: its name or DOMAIN/NAME
+        #[arg(long, value_name = "PROJECT", conflicts_with_all = ["user", "maintenance"])]
+        project: Option<String>,
+        /// For sessions of this user
+        #[arg(long, value_name = "USER", conflicts_with = "maintenance")]
+        user: Option<String>,
+        /// For nobody: nothing runs there meanwhile
+        #[arg(long)]
+        maintenance: bool,
+        #[command(flatten)]
+        flags: ReservationFlags,
+    },
+    /// Change a reservation; what is left out stays
+    #[command(after_help = "Example:\n  \
+        fardel reservation change lecture --to 2026-12-01T13:00")]
+    Change {
+        #[arg(value_name = "RESERVATION")]
+        reservation: String,
+        /// A new name
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        #[command(flatten)]
+        flags: ReservationFlags,
+    },
+    /// Cancel what is left of reservations
+    Cancel {
+        #[arg(value_name = "RESERVATION", required = true)]
+        reservations: Vec<String>,
+    },
+}
+
+/// What a reservation says.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ReservationFlags {
+    /// Local time of its begin: 2026-12-01T09:00
+    #[arg(long, value_name = "TIME", help_heading = "Time")]
+    pub from: Option<String>,
+    /// Local time of its end
+    #[arg(long, value_name = "TIME", help_heading = "Time")]
+    pub to: Option<String>,
+    /// Weeks in a row
+    #[arg(long, value_name = "NUMBER", help_heading = "Time")]
+    pub repeats: Option<u32>,
+    /// Zone of both times, such as Asia/Seoul [default: that of your account]
+    #[arg(long, value_name = "ZONE", help_heading = "Time")]
+    pub time_zone: Option<String>,
+    /// Others are stopped when it begins, or only start if they end in time
+    #[arg(long, value_parser = ["drain", "fit"], help_heading = "Time")]
+    pub before: Option<String>,
+    /// Whole GPUs
+    #[arg(long, value_name = "NUMBER", help_heading = "Resources")]
+    pub gpu: Option<String>,
+    /// Cores
+    #[arg(long, value_name = "CORES", help_heading = "Resources")]
+    pub cpu: Option<String>,
+    /// Memory
+    #[arg(
+        long,
+        visible_alias = "memory",
+        value_name = "SIZE",
+        help_heading = "Resources"
+    )]
+    pub mem: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -18,6 +18,7 @@ use api::notices::{NoticeView, NoticeWord};
 use api::operations::OperationView;
 use api::policies::{EffectiveLimitView, PolicyView};
 use api::presets::PresetView;
+use api::reservations::ReservationView;
 use api::rosters::{RosterRow, RosterSlip, RosterView};
 use api::second_factor::SecondFactorView;
 use api::sessions::{SessionView, UsageSample, WaitingView};
@@ -297,6 +298,10 @@ fn told(notice: &NoticeView) -> String {
             None => "is idle".to_owned(),
         },
         (NoticeWord::FoundIdle, _) => "was found idle".to_owned(),
+        (NoticeWord::ReservationWarned, _) => match &notice.message {
+            Some(begins) => format!("makes way for a reservation at {begins}"),
+            None => "makes way for a reservation".to_owned(),
+        },
         (NoticeWord::WillEnd, _) => format!("ends at {}", notice.at),
         (NoticeWord::Maintenance, _) => "node in maintenance".to_owned(),
     }
@@ -445,6 +450,24 @@ pub(super) const PRESETS: &[Column<PresetView>] = &[
     column("KOREAN", 9, |r, _| dash(&r.title_ko)),
     column("POSITION", 9, |r, _| r.position.to_string()),
     column("ID", 2, |r, _| r.id.to_string()),
+];
+
+pub(super) const RESERVATIONS: &[Column<ReservationView>] = &[
+    column("NAME", 0, |r, _| r.name.to_string()),
+    column("FOR", 1, |r, _| match (&r.project, &r.user) {
+        (Some(project), _) => project.clone(),
+        (None, Some(user)) => user.clone(),
+        (None, None) => "maintenance".to_owned(),
+    }),
+    column("FROM", 0, |r, _| r.from.to_string()),
+    column("TO", 0, |r, _| r.to.to_string()),
+    column("STATE", 0, |r, _| r.state.word().to_owned()),
+    column("GPU", 0, |r, _| r.resources.gpu.to_string()),
+    column("CPU", 2, |r, _| r.resources.cpu.to_string()),
+    column("MEMORY", 2, |r, _| r.resources.memory.to_string()),
+    column("TIMES", 2, |r, _| r.times.len().to_string()),
+    column("BEFORE", 9, |r, _| r.before.word().to_owned()),
+    column("ID", 3, |r, _| r.id.to_string()),
 ];
 
 pub(super) const ANNOUNCEMENTS: &[Column<AnnouncementView>] = &[

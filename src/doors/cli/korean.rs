@@ -285,6 +285,18 @@ const SUMMARIES: &[(&str, &str)] = &[
         "프리셋을 바꿉니다. 적지 않은 것은 그대로 둡니다",
     ),
     ("preset rm", "프리셋을 지웁니다"),
+    ("reservation", "정한 시간 동안 예약한 GPU와 코어, 메모리"),
+    ("reservation ls", "볼 수 있는 예약을 나열합니다"),
+    ("reservation get", "예약 하나를 보여 줍니다"),
+    (
+        "reservation book",
+        "정한 시간 동안 GPU와 코어, 메모리를 예약합니다",
+    ),
+    (
+        "reservation change",
+        "예약을 바꿉니다. 적지 않은 것은 그대로 둡니다",
+    ),
+    ("reservation cancel", "예약의 남은 시간을 취소합니다"),
     ("announcement", "콘솔에 정한 기간 동안 표시되는 공지"),
     (
         "announcement ls",

@@ -329,6 +329,9 @@ pub(super) fn body(
     if let Some(preset) = &order.preset {
         body.insert("preset".into(), preset.clone().into());
     }
+    if let Some(reservation) = &order.reservation {
+        body.insert("reservation".into(), reservation.clone().into());
+    }
     let resources = resources(
         order.cpu.as_deref(),
         order.mem.as_deref(),

@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 24] = [
+const MANUAL: [ManualChapter; 25] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -100,6 +100,7 @@ const MANUAL: [ManualChapter; 24] = [
     chapter!("people", Administer),
     chapter!("limits", Administer),
     chapter!("idle", Administer),
+    chapter!("reservations", Administer),
     chapter!("usage", Administer),
     chapter!("audit", Administer),
     chapter!("backups", Administer),

@@ -3,6 +3,7 @@
 
 use api::events::EventView;
 use rules::idleness::{IdleAction, read_told};
+use rules::reservation::ReservationState;
 use rules::session::SessionState;
 use rules::units::Timestamp;
 
@@ -18,6 +19,7 @@ pub(super) fn actor(t: Text, event: &EventView) -> String {
         "idle-rules" => t.event_actor_idle_rules(),
         "limits" => t.event_actor_limits(),
         "node" => t.event_actor_node(),
+        "reservations" => t.event_actor_reservations(),
         "retention" => t.event_actor_retention(),
         "schedule" => t.event_actor_schedule(),
         "scheduler" => t.event_actor_scheduler(),
@@ -56,6 +58,11 @@ fn value(t: Text, clock: &LocalClock, code: &str, kept: &str) -> String {
     if let Some(told) = timed {
         return told;
     }
+    if code == "session.reservation-warned"
+        && let Ok(begins) = Timestamp::parse(kept)
+    {
+        return t.reservations_told_begins(clock.date(begins));
+    }
     if t.language == Language::English {
         return kept.to_owned();
     }
@@ -65,6 +72,8 @@ fn value(t: Text, clock: &LocalClock, code: &str, kept: &str) -> String {
         "gpu.tested" => tested(t, kept),
         "session.idle-warned" => idle(t, kept),
         "user.password-set" | "user.password-changed" => tokens(t, kept),
+        "reservation.moved" => ReservationState::parse(kept)
+            .map(|state| presenter::reservation_word(t, state).to_owned()),
         "user.added" | "user.removed" | "user.role-set" | "project.member-removed" => {
             role(t, kept).map(str::to_owned)
         }

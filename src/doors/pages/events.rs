@@ -504,6 +504,9 @@ pub(super) fn object(
             (id.clone(), Some(format!("/policies/{id}")))
         }
         "system" if event.code.starts_with("budget.") => (short(id), Some("/budgets".to_owned())),
+        "system" if event.code.starts_with("reservation.") => {
+            (id.clone(), Some("/reservations".to_owned()))
+        }
         "system" if event.code.starts_with("preset.") => (id.clone(), Some("/presets".to_owned())),
         "system" if event.code.starts_with("allowance.") => {
             (id.clone(), Some("/allowances".to_owned()))
@@ -578,6 +581,10 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "budget.changed" => t.events_budget_changed(),
         "budget.warned" => t.events_budget_warned(),
         "budget.removed" => t.events_budget_removed(),
+        "reservation.booked" => t.events_reservation_booked(),
+        "reservation.changed" => t.events_reservation_changed(),
+        "reservation.cancelled" => t.events_reservation_cancelled(),
+        "reservation.moved" => t.events_reservation_moved(),
         "preset.added" => t.events_preset_added(),
         "preset.changed" => t.events_preset_changed(),
         "preset.removed" => t.events_preset_removed(),

@@ -86,6 +86,7 @@ pub struct LaunchFields {
     pub replicas: String,
     pub shm: String,
     pub start_at: String,
+    pub reservation: String,
     pub after: String,
     pub env: String,
     pub labels: String,
@@ -160,6 +161,7 @@ pub struct LaunchForm {
     replicas: String,
     shm: String,
     start_at: String,
+    reservation: String,
     after: String,
     env: String,
     labels: String,
@@ -594,6 +596,7 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
         project: Some(sent.project.trim().to_owned()).filter(|name| !name.is_empty()),
         owner: Some(sent.owner.trim().to_owned()).filter(|name| !name.is_empty()),
         preset: None,
+        reservation: Some(sent.reservation.trim().to_owned()).filter(|name| !name.is_empty()),
         device_affinity: None,
     })
 }
@@ -832,6 +835,7 @@ async fn page(
     let folded = [
         &sent.shm,
         &sent.start_at,
+        &sent.reservation,
         &sent.after,
         &sent.env,
         &sent.labels,
@@ -906,6 +910,7 @@ async fn page(
             replicas: sent.replicas,
             shm: sent.shm,
             start_at: sent.start_at,
+            reservation: sent.reservation,
             after: sent.after,
             env: sent.env,
             labels: sent.labels,

@@ -26,6 +26,7 @@ pub enum Nav {
     Policies,
     Presets,
     Budgets,
+    Reservations,
     FairShare,
     Announcements,
     Audit,

@@ -140,6 +140,12 @@ fn row(console: &PagesContext, visit: &RequestContext, notice: &OwnNotice) -> No
             t.idle_notice_idle().to_owned(),
             String::new(),
         ),
+        NoticeKind::ReservationWarned(begins) => (
+            "hourglass",
+            "warn",
+            t.reservations_notice(visit.clock.near(*begins, now)),
+            String::new(),
+        ),
         NoticeKind::WillEnd(at) => (
             "hourglass",
             "warn",

@@ -113,6 +113,12 @@ fn places(t: Text) -> Vec<Place> {
             t.presets_title(),
             "presets sizes flavors",
         ),
+        place(
+            "/reservations",
+            "hourglass",
+            t.reservations_title(),
+            "reservations book calendar",
+        ),
         system(
             "/idle-rules",
             "hourglass",

@@ -9,6 +9,7 @@ use rules::devices::WHOLE;
 use rules::names::SessionId;
 use rules::placement::explain::{Explanation, Verdict};
 use rules::policy::SharePolicy;
+use rules::reservation::ReservationState;
 use rules::resources::Demand;
 use rules::self_test::SelfTestStatus;
 use rules::session::{Outcome, SessionKind, SessionState};
@@ -410,18 +411,31 @@ pub fn sentence(t: Text, clock: &LocalClock, answer: &Explanation) -> String {
     }
 }
 
+/// The state of a reservation as users read it.
+pub fn reservation_word(t: Text, state: ReservationState) -> &'static str {
+    match state {
+        ReservationState::Asked => t.reservations_state_asked(),
+        ReservationState::Booked => t.reservations_state_booked(),
+        ReservationState::Warned => t.reservations_state_warned(),
+        ReservationState::Active => t.reservations_state_active(),
+        ReservationState::Over => t.reservations_state_over(),
+        ReservationState::Cancelled => t.reservations_state_cancelled(),
+        ReservationState::Released => t.reservations_state_released(),
+    }
+}
+
 /// One thing in the way; a point in time is told in the reader's zone.
 pub fn blocker(t: Text, clock: &LocalClock, blocker: &PlacementBlocker) -> String {
-    match blocker
-        .params
-        .get("at")
-        .and_then(|at| Timestamp::parse(at).ok())
-    {
-        Some(at) if blocker.code == rules::codes::START_LATER => {
-            t.queue_start_later(clock.date(at))
+    let value = |name: &str| blocker.params.get(name).map_or("", String::as_str);
+    let moment = |name: &str| Timestamp::parse(value(name)).ok();
+    let told = match blocker.code.as_str() {
+        rules::codes::START_LATER => moment("at").map(|at| t.queue_start_later(clock.date(at))),
+        rules::codes::RESERVATION_ROOM => {
+            moment("until").map(|until| t.reservations_room(value("node"), clock.date(until)))
         }
-        _ => codes::blocker(t, blocker),
-    }
+        _ => None,
+    };
+    told.unwrap_or_else(|| codes::blocker(t, blocker))
 }
 
 /// What was checked, with numbers; for a waiting one, what is in the way.
@@ -565,6 +579,7 @@ pub fn happening(t: Text, code: &str) -> Option<(&'static str, &'static str)> {
         "session.resized" => ("i", t.timeline_limits()),
         "session.share-confirmed" => ("i", t.gpu_confirmed()),
         "session.gpu-warned" => ("w", t.gpu_over_warned()),
+        "session.reservation-warned" => ("w", t.reservations_timeline_warned()),
         "session.idle-warned" => ("w", t.idle_timeline_warned()),
         "session.idle-kept" => ("a", t.idle_timeline_kept()),
         rules::codes::SESSION_IDLE => ("w", t.idle_timeline_idle()),

@@ -16,9 +16,19 @@ use super::table::{
 use super::{PagesContext, assets, decoded};
 
 /// Tables whose choices are kept.
-const TABLES: [&str; 11] = [
-    "sessions", "queue", "users", "images", "events", "gpus", "projects", "policies", "presets",
-    "fair", "audit",
+const TABLES: [&str; 12] = [
+    "sessions",
+    "queue",
+    "users",
+    "images",
+    "events",
+    "gpus",
+    "projects",
+    "policies",
+    "presets",
+    "fair",
+    "audit",
+    "reservations",
 ];
 /// Columns that one choice names. More were never offered.
 const MAX_COLUMNS: usize = 32;

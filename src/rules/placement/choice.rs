@@ -18,7 +18,7 @@ pub(super) fn takes_new(node: &NodeRecord, device: &Device) -> bool {
 /// How much is free of a device: its share and its memory; nothing where it takes nothing new.
 pub(super) fn left(spot: &NodeState<'_>, at: usize) -> (GpuShare, Bytes) {
     let device = &spot.node.capacity.devices[at];
-    if device.is_partitioned() || !takes_new(spot.node, device) {
+    if device.is_partitioned() || spot.reserved[at] || !takes_new(spot.node, device) {
         return (GpuShare::ZERO, Bytes::ZERO);
     }
     let held = &spot.devices[at];
@@ -96,7 +96,7 @@ pub(super) fn choose(
     let devices = &spot.node.capacity.devices;
     let empty: Vec<usize> = (0..devices.len())
         .filter(|at| !devices[*at].is_partitioned() && takes_new(spot.node, &devices[*at]))
-        .filter(|at| spot.devices[*at].is_empty() && !spot.shut[*at])
+        .filter(|at| spot.devices[*at].is_empty() && !spot.shut[*at] && !spot.reserved[*at])
         .collect();
     if empty.len() < whole {
         return None;
@@ -143,7 +143,7 @@ pub(super) fn on(spot: &NodeState<'_>, device: &str, demand: &Demand) -> Option<
     let fits = demand.mig.is_none()
         && demand.gpu <= WHOLE.saturating_sub(held.share)
         && memory <= device.memory.saturating_sub(held.memory);
-    let kept = spot.shut[at] && takes_new(spot.node, device);
+    let kept = spot.reserved[at] || (spot.shut[at] && takes_new(spot.node, device));
     let usable =
         !kept && !device.is_partitioned() && !matches!(device.health, Health::Failing { .. });
     (fits && usable).then_some(DeviceShare {
@@ -249,8 +249,9 @@ fn partition(spot: &NodeState<'_>, profile: crate::devices::MigProfile) -> Optio
     devices
         .iter()
         .zip(&spot.devices)
-        .filter(|(device, _)| takes_new(spot.node, device))
-        .find_map(|(device, held)| {
+        .zip(&spot.reserved)
+        .filter(|((device, _), reserved)| !**reserved && takes_new(spot.node, device))
+        .find_map(|((device, held), _)| {
             let (number, part) = (0..)
                 .zip(&device.mig)
                 .find(|(number, part)| part.profile == profile && !held.parts.contains(number))?;

@@ -18,6 +18,7 @@ use super::feasibility::{closed, could, could_use};
 use super::node_index::NodeIndex;
 use super::node_state::{CoAllocation, NodeState};
 use super::reservations::Reservations;
+use super::reserved::ReservedRoom;
 use crate::devices::MigProfile;
 use crate::names::{NodeId, UserId};
 use crate::policy::Spreading;
@@ -59,6 +60,8 @@ pub(super) struct ClusterState<'w> {
     owned: BTreeMap<UserId, u32>,
     bounds: Bounds<'w>,
     kept: Reservations<'w>,
+    /// What is kept for members of reservations.
+    reserved: ReservedRoom<'w>,
     /// Some machine has a device whose slices no earlier session waits for.
     some_unshut: bool,
     /// What partitions of a size count.
@@ -79,6 +82,8 @@ impl<'w> ClusterState<'w> {
                 memory: Bytes::ZERO,
                 devices: vec![DeviceAllocation::default(); node.capacity.devices.len()],
                 shut: vec![false; node.capacity.devices.len()],
+                reserved: vec![false; node.capacity.devices.len()],
+                kept_back: (CpuShare::ZERO, Bytes::ZERO),
                 shut_parts: Vec::new(),
                 beside: Vec::new(),
                 most: Cell::new(None),
@@ -94,11 +99,13 @@ impl<'w> ClusterState<'w> {
             owned: BTreeMap::new(),
             bounds: Bounds::new(world),
             kept: Reservations::default(),
+            reserved: ReservedRoom::new(world, now),
             some_unshut: true,
             partitions: RefCell::default(),
             changes: Vec::new(),
             searches: RefCell::default(),
         };
+        ground.reserved.shut(&mut ground.spots);
         for session in &world.sessions {
             for (number, container) in session.live_containers().enumerate() {
                 let Some(at) = ground.spot(container.node) else {
@@ -136,11 +143,50 @@ impl<'w> ClusterState<'w> {
             owned: self.owned.clone(),
             bounds: self.bounds.bare(),
             kept: Reservations::default(),
+            reserved: self.reserved.clone(),
             some_unshut: true,
             partitions: RefCell::default(),
             changes: Vec::new(),
             searches: RefCell::default(),
         }
+    }
+
+    /// The place of a session among what is reserved for it, whoever waits in front: nobody else may have that. None
+    /// where nothing is, or where that is not free. Costs one visit a device of the machines on which something is.
+    pub(super) fn reserved_place(&self, session: &Session) -> Option<FoundPlace> {
+        if session.device_affinity.is_some() {
+            return None;
+        }
+        let (demand, order) = (&session.spec.demand, &session.spec);
+        let host = order.environment == SessionEnvironment::Host;
+        self.reserved.spots(session).into_iter().find_map(|at| {
+            let spot = self.reserved.opened(&self.spots[at], session);
+            let (cpu, memory) = spot.free();
+            let open = spot.open && (!host || spot.node.host_environment);
+            if !open || cpu < demand.cpu || memory < demand.memory {
+                return None;
+            }
+            let devices = choice::choose(self.world, &spot, demand)?;
+            Some(FoundPlace { spot: at, devices })
+        })
+    }
+
+    /// Whether a session may have that reserved device.
+    pub(super) fn is_let_in(&self, session: &Session, spot: usize, device: usize) -> bool {
+        !self.reserved.opened(&self.spots[spot], session).reserved[device]
+    }
+
+    /// Until when reservations keep from strangers what would do on that machine; None where it would not do without
+    /// them either.
+    pub(super) fn reserved_until(&self, spot: usize, demand: &Demand) -> Option<Timestamp> {
+        let spot = &self.spots[spot];
+        let until = self.reserved.until(spot.node.id)?;
+        let mut free = spot.clone();
+        free.kept_back = (CpuShare::ZERO, Bytes::ZERO);
+        free.reserved.fill(false);
+        let (cpu, memory) = free.free();
+        let is_enough = cpu >= demand.cpu && memory >= demand.memory;
+        (is_enough && choice::choose(self.world, &free, demand).is_some()).then_some(until)
     }
 
     pub(super) fn kept(&self) -> &Reservations<'w> {
@@ -196,6 +242,7 @@ impl<'w> ClusterState<'w> {
                 spot.devices[at].add(part);
             }
         }
+        self.reserved.hold(spot, session);
         spot.version += 1;
         self.changes.push(at);
         let shares: u32 = devices.iter().map(|d| d.share.0).sum();
@@ -245,6 +292,7 @@ impl<'w> ClusterState<'w> {
         {
             spot.beside.swap_remove(at);
         }
+        self.reserved.let_go(spot, session);
         spot.version += 1;
         self.changes.push(found.spot);
         if let Some(owned) = self.owned.get_mut(&session.owner) {
@@ -398,7 +446,8 @@ impl<'w> ClusterState<'w> {
     pub(super) fn place(&self, session: &Session) -> Option<FoundPlace> {
         let order = &session.spec;
         let Some(device) = &session.device_affinity else {
-            return self.best(&order.demand, &order.environment);
+            let reserved = self.reserved_place(session);
+            return reserved.or_else(|| self.best(&order.demand, &order.environment));
         };
         let host = order.environment == SessionEnvironment::Host;
         self.spots.iter().enumerate().find_map(|(at, spot)| {

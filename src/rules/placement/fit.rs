@@ -44,6 +44,12 @@ pub(super) fn place(ground: &ClusterState<'_>, session: &Session) -> Option<FitP
     })
 }
 
+/// The place of a session among what is reserved for it alone; None where it has none.
+pub(super) fn reserved(ground: &ClusterState<'_>, session: &Session) -> Option<FitPlace> {
+    let found = ground.reserved_place(session)?;
+    Some(told(ground, &session.spec.demand, found))
+}
+
 fn told(ground: &ClusterState<'_>, demand: &Demand, found: FoundPlace) -> FitPlace {
     let spot = &ground.spots[found.spot];
     FitPlace {
@@ -132,12 +138,16 @@ pub(super) fn blockers(
         return Vec::new();
     }
     let mut found = Vec::new();
-    for spot in &ground.spots {
+    for (at, spot) in ground.spots.iter().enumerate() {
         if let Some(blocker) = usable(spot.node, environment, now) {
             found.push(blocker);
             continue;
         }
         let name = &spot.node.name;
+        if let Some(until) = ground.reserved_until(at, demand) {
+            found.push(blockers::reservation_room(name, until));
+            continue;
+        }
         let (cpu, memory) = spot.free();
         if cpu < demand.cpu {
             found.push(blockers::cpu_short(

@@ -17,6 +17,10 @@ pub(super) struct NodeState<'w> {
     pub(super) devices: Vec<DeviceAllocation>,
     /// Devices that an earlier session waits for, in the order of the machine's list.
     pub(super) shut: Vec<bool>,
+    /// Devices that a reservation keeps for its members, in the order of the machine's list.
+    pub(super) reserved: Vec<bool>,
+    /// Processor time and memory that reservations keep here, as far as their members do not have it yet.
+    pub(super) kept_back: (CpuShare, Bytes),
     /// Sizes of partitions that an earlier session waits for.
     pub(super) shut_parts: Vec<MigProfile>,
     /// What everybody who has devices here has beside them.
@@ -42,8 +46,16 @@ impl NodeState<'_> {
 
     pub(super) fn free(&self) -> (CpuShare, Bytes) {
         (
-            self.node.capacity.cpu.saturating_sub(self.cpu),
-            self.node.capacity.memory.saturating_sub(self.memory),
+            self.node
+                .capacity
+                .cpu
+                .saturating_sub(self.cpu)
+                .saturating_sub(self.kept_back.0),
+            self.node
+                .capacity
+                .memory
+                .saturating_sub(self.memory)
+                .saturating_sub(self.kept_back.1),
         )
     }
 }

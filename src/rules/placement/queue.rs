@@ -76,7 +76,7 @@ impl<'w> QueueWalk<'w> {
     /// The place that a session would have were it next; None where it has none.
     pub(super) fn look(&self, session: &Session) -> Option<FitPlace> {
         if self.full {
-            return None;
+            return fit::reserved(&self.ground, session);
         }
         fit::place(&self.ground, session)
     }

@@ -80,7 +80,11 @@ fn device(
     if !(bound || choice::takes_new(node, device)) || device.simulated != part.simulated {
         return shut();
     }
-    let held = &ground.spots[ground.spot(node.id)?].devices[at];
+    let spot = ground.spot(node.id)?;
+    if ground.spots[spot].reserved[at] && !ground.is_let_in(session, spot, at) {
+        return shut();
+    }
+    let held = &ground.spots[spot].devices[at];
     match part.part {
         Some(number) => {
             let profile = device.mig.get(number as usize).map(|part| part.profile);

@@ -16,6 +16,7 @@ use crate::access::Caller;
 use crate::catalog::Lane;
 use crate::catalog::idle_rules::WARNED;
 use crate::catalog::journal::{LimitedSessionRow, MaintenanceRow, ToldEventRow};
+use crate::catalog::reservations;
 use crate::{Failure, Server};
 
 /// Notices that a user is shown.
@@ -51,6 +52,8 @@ pub enum NoticeKind {
     IdleWarned(IdleAction, u64),
     /// It is idle by a rule, and runs on or was paused.
     FoundIdle,
+    /// Where it runs a reservation of others begins then, and ends it.
+    ReservationWarned(Timestamp),
     /// Its time limit ends it then.
     WillEnd(Timestamp),
     /// A node takes no new sessions.
@@ -118,6 +121,10 @@ fn view(notice: OwnNotice) -> NoticeView {
             (NoticeWord::IdleWarned, None, None, Some(words))
         }
         NoticeKind::FoundIdle => plain(NoticeWord::FoundIdle),
+        NoticeKind::ReservationWarned(begins) => {
+            let begins = begins.to_string();
+            (NoticeWord::ReservationWarned, None, None, Some(begins))
+        }
         NoticeKind::WillEnd(_) => plain(NoticeWord::WillEnd),
         NoticeKind::Maintenance(of) => (NoticeWord::Maintenance, None, None, Some(of.message)),
     };
@@ -232,6 +239,10 @@ fn happened(row: ToldEventRow, read: u64, is_newest: bool) -> OwnNotice {
                 let (action, minutes) =
                     idleness::read_told(&event.after).unwrap_or((IdleAction::Notice, 0));
                 NoticeKind::IdleWarned(action, minutes)
+            }
+            reservations::WARNED => {
+                let begins = Timestamp::parse(&event.after).unwrap_or(event.at);
+                NoticeKind::ReservationWarned(begins)
             }
             rules::codes::SESSION_IDLE => NoticeKind::FoundIdle,
             _ if cancelled => NoticeKind::Cancelled,

@@ -16,6 +16,7 @@ use super::Catalog;
 use super::events::NewEvent;
 use super::nodes;
 use super::reader::ReadTransaction;
+use super::reservations::ReservationChange;
 use super::sessions::ConditionalWrite;
 use super::value;
 use super::writer::{Lane, Rows};
@@ -48,6 +49,8 @@ pub(crate) struct PassChanges {
     pub(crate) assignments: Vec<Assignment>,
     /// In the order it happened.
     pub(crate) happened: Vec<Happening>,
+    /// Times of reservations that a step was taken with.
+    pub(crate) reservations: Vec<ReservationChange>,
 }
 
 /// One thing a pass did to one session.
@@ -102,6 +105,9 @@ impl Rows<'_> {
     /// again from the rows as they are.
     pub(crate) fn record_turn(&self, writes: &PassChanges) -> Result<(), Failure> {
         self.mute_acts();
+        for change in &writes.reservations {
+            self.record_reservation(change)?;
+        }
         for session in &writes.sessions {
             let of_it = || writes.happened.iter().filter(|h| h.session == session.id);
             let last = of_it().next_back();
@@ -256,6 +262,7 @@ impl Rows<'_> {
         gone += self.forget_ended_grants()?;
         gone += self.forget_ended_invitations()?;
         gone += self.forget_old_announcements()?;
+        gone += self.forget_old_reservations(before)?;
         gone += self.forget_allocations(before, most)?;
         gone += self
             .connection

@@ -42,7 +42,7 @@ const NOTICES: &str = concat!(
      from event
      where owner = ?1
      and code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned',
-                    'session.idle')
+                    'session.idle', 'session.reservation-warned')
      order by sequence desc
      limit ?2"
 );
@@ -53,7 +53,7 @@ const UNREAD: &str = concat!(
            where owner = ?1
            and sequence > ?2
            and code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned',
-                    'session.idle')
+                    'session.idle', 'session.reservation-warned')
            and not ",
     own_act!(),
     "

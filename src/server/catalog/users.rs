@@ -609,6 +609,7 @@ impl Rows<'_> {
             .prepare_cached("delete from password_past where user = ?1")?
             .execute([id.0.as_bytes()])?;
         self.forget_grants(id)?;
+        self.forget_reservations_of(id)?;
         self.forget_policy_use(rules::quota::PolicyLevel::User, Some(id.0))?;
         self.forget_allowances_of(id.0)?;
         self.connection

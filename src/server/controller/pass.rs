@@ -8,12 +8,15 @@ use rules::messages::{Assignment, PartitionSpec};
 use rules::names::{NodeId, SessionId};
 use rules::placement;
 use rules::reasons;
+use rules::reservation::ReservationTime;
 use rules::session::{Session, SessionContainer, SessionState};
+use rules::tenancy::Scope;
 use rules::units::Timestamp;
 use rules::world::{ClusterSnapshot, NodeRecord};
 use uuid::Uuid;
 
 use crate::catalog::controller_pass::{Happening, PassChanges, PassSnapshot};
+use crate::catalog::reservations::ReservationChange;
 
 /// A world under way. The rows as they were read stay known, so that the commit can refuse to
 /// overwrite what another writer wrote meanwhile.
@@ -36,6 +39,7 @@ pub(crate) struct ControllerPass {
     nodes: BTreeSet<NodeId>,
     assignments: BTreeSet<NodeId>,
     happened: Vec<Happening>,
+    reservations: Vec<ReservationChange>,
 }
 
 impl ControllerPass {
@@ -54,6 +58,7 @@ impl ControllerPass {
             nodes: BTreeSet::new(),
             assignments: BTreeSet::new(),
             happened: Vec::new(),
+            reservations: Vec::new(),
         }
     }
 
@@ -177,6 +182,26 @@ impl ControllerPass {
         }
     }
 
+    /// Takes a step with a time of a reservation, and notes who is told. One that keeps nothing any more leaves the
+    /// world, so that a later step of the same pass gives its devices away.
+    pub(crate) fn step(&mut self, time: ReservationTime, warned: Vec<(SessionId, Scope)>) {
+        let mut all = self.world.reservations.iter();
+        let is_same = |row: &ReservationTime| row.id == time.id && row.number == time.number;
+        let Some(at) = all.position(is_same) else {
+            return;
+        };
+        let row = &mut self.world.reservations[at];
+        if *row == time && warned.is_empty() {
+            return;
+        }
+        let was = std::mem::replace(row, time.clone()).state;
+        if !time.state.counts() {
+            self.world.reservations.remove(at);
+        }
+        self.reservations
+            .push(ReservationChange { was, time, warned });
+    }
+
     /// Replaces what a node should have.
     pub(crate) fn assign(&mut self, assignment: Assignment) {
         self.assignments.insert(assignment.node);
@@ -187,7 +212,11 @@ impl ControllerPass {
     ///
     /// Each session carries the generation it was read with; writing raises it.
     pub(crate) fn writes(&self) -> Option<PassChanges> {
-        if self.sessions.is_empty() && self.nodes.is_empty() && self.assignments.is_empty() {
+        let is_same = self.sessions.is_empty()
+            && self.nodes.is_empty()
+            && self.assignments.is_empty()
+            && self.reservations.is_empty();
+        if is_same {
             return None;
         }
         let of = |id: &NodeId| self.world.node(*id).cloned();
@@ -200,6 +229,7 @@ impl ControllerPass {
                 .filter_map(|id| self.assigned.get(id).cloned())
                 .collect(),
             happened: self.happened.clone(),
+            reservations: self.reservations.clone(),
         })
     }
 }

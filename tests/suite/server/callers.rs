@@ -135,7 +135,7 @@ fn expected(caller: Caller, route: &DocumentedRoute) -> Option<Came> {
             }
         }
         Permission::ProjectsWrite => match route.operation {
-            "createDomain" | "createPreset" => or_denied(&[Administrator]),
+            "createDomain" | "createPreset" | "bookReservation" => or_denied(&[Administrator]),
             // The project of the new budget is of the domain default.
             "createBudget" if caller == StrangeAdministrator => Came::Hidden,
             "createProject" | "createBudget" | "changeBudget" | "removeBudget" => {

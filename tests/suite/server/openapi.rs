@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use fardel::doors::api::openapi::{ROUTES, document};
 use serde_json::{Value, json};
 
+use super::roles::days_ahead;
 use super::the_box::{As, TheBox};
 
 const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/openapi.json");
@@ -198,6 +199,12 @@ async fn real_answers_have_the_shapes_of_the_document() {
     let budget = json!({"project": "default", "gpu_hours": "9", "month": "2999-01"});
     let budget = the_box.post(&the_box.admin, "/api/v1/budgets", budget);
     assert_eq!(budget.await.status, 201);
+    let reserved = json!({
+        "name": "lecture", "maintenance": true, "resources": {"cpu": 1},
+        "from": days_ahead(2), "to": days_ahead(3), "repeats": 2,
+    });
+    let reserved = the_box.post(&the_box.admin, "/api/v1/reservations", reserved);
+    assert_eq!(reserved.await.status, 201);
     let idle = json!({"name": "idle", "below": {"cpu": 0.1, "keys": 1}});
     let made = the_box.post(&the_box.admin, "/api/v1/idle-rules", idle.clone());
     assert_eq!(made.await.status, 201);
@@ -239,6 +246,8 @@ async fn real_answers_have_the_shapes_of_the_document() {
         (&the_box.admin, "/api/v1/budgets", "BudgetPage"),
         (&the_box.mina, "/api/v1/presets", "PresetPage"),
         (&the_box.mina, "/api/v1/presets/half", "Preset"),
+        (&the_box.mina, "/api/v1/reservations", "ReservationPage"),
+        (&the_box.mina, "/api/v1/reservations/lecture", "Reservation"),
         (&the_box.admin, "/api/v1/idle-rules", "IdleRulePage"),
         (&the_box.admin, "/api/v1/idle-rules/idle", "IdleRule"),
         (&the_box.admin, "/api/v1/announcements", "AnnouncementPage"),

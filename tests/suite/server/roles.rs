@@ -3,6 +3,7 @@
 //! without a row here, and a row without a route, fail.
 
 use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
 use fardel::doors::api::openapi::{DocumentedRoute, Needs, ROUTES, SuccessReply};
@@ -75,6 +76,12 @@ fn body(route: &DocumentedRoute) -> String {
             json!({"project": "default", "gpu_hours": "1", "month": "2999-01"}).to_string()
         }
         Some("BudgetPatch") => json!({"gpu_hours": "2"}).to_string(),
+        Some("NewReservation") => json!({
+            "name": "new", "maintenance": true, "resources": {"cpu": 1},
+            "from": days_ahead(2), "to": days_ahead(3),
+        })
+        .to_string(),
+        Some("ReservationPatch") => json!({"name": "newer"}).to_string(),
         Some("NewPreset") => json!({"name": "new", "resources": {"cpu": 1}}).to_string(),
         Some("PresetPatch") => json!({"position": 1}).to_string(),
         Some("NewIdleRule") => json!({"name": "new", "below": {"cpu": 0.1}}).to_string(),
@@ -98,6 +105,20 @@ fn body(route: &DocumentedRoute) -> String {
         Some(other) => panic!("roles.rs does not know the body {other}"),
         None => String::new(),
     }
+}
+
+/// The local time in so many days, in UTC, as it is typed.
+pub(super) fn days_ahead(days: u64) -> String {
+    seconds_ahead(days * 86_400)
+}
+
+/// The same in so many seconds; the minute that has begun then.
+pub(super) fn seconds_ahead(seconds: u64) -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let seconds = since.expect("the clock is right").as_secs() + seconds;
+    let millis = i64::try_from(seconds * 1000).expect("a time");
+    let at = rules::units::Timestamp::from_millis(millis).to_string();
+    at[..16].to_owned()
 }
 
 /// Status and code of what a route answers a caller; the paths are of a session and a project.

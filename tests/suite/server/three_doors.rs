@@ -139,6 +139,31 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["createPreset"],
         &["preset add x --cpu 1 --default yes"],
     ),
+    (
+        "GET /reservations",
+        &["listReservations"],
+        &["reservation ls"],
+    ),
+    (
+        "POST /reservations",
+        &["bookReservation"],
+        &["reservation book x --maintenance --cpu 1 --from 2027-01-01T09:00 --to 2027-01-01T10:00"],
+    ),
+    (
+        "GET /reservations/{id}",
+        &["getReservation"],
+        &["reservation get x"],
+    ),
+    (
+        "POST /reservations/{id}",
+        &["changeReservation"],
+        &["reservation change x --repeats 2"],
+    ),
+    (
+        "POST /reservations/{id}/cancel",
+        &["cancelReservation"],
+        &["reservation cancel x"],
+    ),
     ("GET /presets/{id}", &["getPreset"], &["preset get x"]),
     (
         "POST /presets/{id}",
@@ -676,6 +701,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/policies.rs"),
         include_str!("../../../src/doors/pages/presets.rs"),
         include_str!("../../../src/doors/pages/budgets.rs"),
+        include_str!("../../../src/doors/pages/reservations.rs"),
         include_str!("../../../src/doors/pages/fair_share.rs"),
         include_str!("../../../src/doors/pages/announced.rs"),
         include_str!("../../../src/doors/pages/announcements.rs"),

@@ -16,13 +16,14 @@ use rules::permissions::Permission;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
+use super::roles::days_ahead;
 use super::the_box::{As, PASSWORD, TheBox};
 
 /// What the things of the other domain are called in the two worlds, by letters that stand nowhere else.
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 43] = [
+const PAGES: [&str; 44] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -61,6 +62,7 @@ const PAGES: [&str; 43] = [
     "/presets?q=WORD",
     "/budgets",
     "/budgets?q=WORD",
+    "/reservations",
     "/audit",
     "/audit?q=user:WORD.user",
     "/audit.csv",
@@ -129,6 +131,11 @@ impl World {
         }
         let budget = json!({"project": world.project, "gpu_hours": "9", "month": "2999-01"});
         world.made("/api/v1/budgets", budget).await;
+        let reserved = json!({
+            "name": word, "project": world.project, "resources": {"cpu": 1},
+            "from": days_ahead(2), "to": days_ahead(3),
+        });
+        world.made("/api/v1/reservations", reserved).await;
         let idle = json!({
             "name": word, "level": "project", "subject": world.project, "exempt": word,
             "below": {"cpu": 0.1},
@@ -479,7 +486,7 @@ async fn an_answer_without_its_filter_differs_between_twin_worlds() {
 }
 
 /// Answers that hold rows of one domain, so that each shows a missing filter.
-const LEAKING: [&str; 42] = [
+const LEAKING: [&str; 44] = [
     "GET /api/v1/sessions",
     "GET /api/v1/sessions/{id}",
     "GET /api/v1/sessions/{id}/events",
@@ -497,6 +504,8 @@ const LEAKING: [&str; 42] = [
     "/budgets",
     "GET /api/v1/presets",
     "/presets",
+    "GET /api/v1/reservations",
+    "/reservations",
     "GET /api/v1/audit",
     "GET /api/v1/audit/export",
     "/audit",

@@ -1281,6 +1281,62 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/reservations",
+        operation: "listReservations",
+        tag: "tenancy",
+        summary: "List reservations of your projects, your own and those for maintenance",
+        needs: PROJECTS_READ,
+        answer: SuccessReply::Schema("ReservationPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/reservations",
+        operation: "bookReservation",
+        tag: "tenancy",
+        summary: "Book GPUs, cores and memory for a project, a user or maintenance",
+        needs: PROJECTS_WRITE,
+        body: Some("NewReservation"),
+        status: 201,
+        answer: SuccessReply::Schema("Reservation"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/reservations/{id}",
+        operation: "getReservation",
+        tag: "tenancy",
+        summary: "Show a reservation, by id or name",
+        needs: PROJECTS_READ,
+        answer: SuccessReply::Schema("Reservation"),
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PATCH",
+        path: "/api/v1/reservations/{id}",
+        operation: "changeReservation",
+        tag: "tenancy",
+        summary: "Change a reservation; times and amounts until it is warned of",
+        needs: PROJECTS_WRITE,
+        body: Some("ReservationPatch"),
+        answer: SuccessReply::Schema("Reservation"),
+        refusals: &[400, 404, 409, 412, 422, 428],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/reservations/{id}",
+        operation: "cancelReservation",
+        tag: "tenancy",
+        summary: "Cancel what is left of a reservation",
+        needs: PROJECTS_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/announcements",
         operation: "listAnnouncements",
         tag: "system",

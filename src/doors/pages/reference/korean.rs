@@ -75,6 +75,20 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("changePreset", "프리셋을 바꿉니다. 범위는 그대로입니다"),
     ("removePreset", "프리셋을 지웁니다"),
     (
+        "listReservations",
+        "내 프로젝트와 나, 점검을 위한 예약을 나열합니다",
+    ),
+    (
+        "bookReservation",
+        "프로젝트나 사용자, 점검을 위해 GPU와 코어, 메모리를 예약합니다",
+    ),
+    ("getReservation", "ID나 이름으로 예약 하나를 보여 줍니다"),
+    (
+        "changeReservation",
+        "예약을 바꿉니다. 시간과 양은 예고하기 전까지 바꿀 수 있습니다",
+    ),
+    ("cancelReservation", "예약의 남은 시간을 취소합니다"),
+    (
         "listAnnouncements",
         "관리하는 공지를 지난 것까지 모두 나열합니다",
     ),

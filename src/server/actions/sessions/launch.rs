@@ -11,6 +11,7 @@ use rules::quota::{
 };
 use rules::refusal::Refusal;
 use rules::refusals;
+use rules::reservation::ReservationHolder;
 use rules::session::{self, Outcome, SessionEnvironment, SessionState};
 use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::units::{GpuShare, Timestamp};
@@ -25,6 +26,7 @@ use crate::access::Caller;
 use crate::actions::accounts::find as find_user;
 use crate::actions::allowed;
 use crate::actions::budgets::{self, keep_within_budgets};
+use crate::actions::reservations::of_launch;
 use crate::actions::system::refuse_unwell;
 use crate::actions::tenancy::{find_project, project_for_launch};
 use crate::actions::{IdempotencyKey, once, own_key};
@@ -74,6 +76,7 @@ pub async fn launch(
     refuse_full_queue(server)?;
     let now = server.clock().now();
     let request = with_preset(server, caller, request, now)?;
+    let request = with_reservation(server, caller, request, now)?;
     let device_affinity = request.device_affinity.clone();
     let (project, owner) = (request.project.clone(), request.owner.clone());
     let validated = RequestedLaunch::from(request).validate(now)?;
@@ -154,6 +157,60 @@ fn with_preset(
         label.or_insert_with(|| preset.name.to_string());
     }
     Ok(request)
+}
+
+/// The request with the begin of the reservation that it names as its start, and the reservation's name as a label; of
+/// one for a project in that project where none is named. Once it has begun the session starts as soon as it fits.
+///
+/// Errors: `reservation.not-found`, `reservation.ambiguous`, `reservation.closed`, `reservation.others`,
+/// `reservation.start-twice`; those of the project and the owner.
+fn with_reservation(
+    server: &Server,
+    caller: &Caller,
+    mut request: LaunchRequest,
+    now: Timestamp,
+) -> Result<LaunchRequest, Failure> {
+    let named = request.reservation.take();
+    let named = named.as_deref().map(str::trim);
+    let Some(named) = named.filter(|name| !name.is_empty()) else {
+        return Ok(request);
+    };
+    if request.start_at.is_some() {
+        return Err(refusals::reservation_start_twice().at("/start_at").into());
+    }
+    server.catalog().read_now("look up a reservation", |view| {
+        let found = of_launch(view, caller, named);
+        let (name, time) = found.map_err(|failure| failure.at("/reservation"))?;
+        if request.project.is_none()
+            && let ReservationHolder::Project(project) = time.holder
+        {
+            request.project = Some(project.0.to_string());
+        }
+        let whose = for_whom(
+            view,
+            caller,
+            request.owner.as_deref(),
+            request.project.clone(),
+            now,
+        )?;
+        let subject = &whose.owner.as_ref().unwrap_or(caller).subject;
+        let (_, project) = project_for_launch(view, subject, whose.project.as_deref(), now)?;
+        let is_member = match time.holder {
+            ReservationHolder::User(user) => user == subject.user,
+            ReservationHolder::Project(of) => of == project,
+            ReservationHolder::Maintenance => false,
+        };
+        if !is_member {
+            let refusal = refusals::reservation_others(&name);
+            return Err(refusal.at("/reservation").into());
+        }
+        request.start_at = Some(time.from).filter(|from| *from > now);
+        if request.labels.len() < session::MAX_LABELS {
+            let label = request.labels.entry("reservation".to_owned());
+            label.or_insert_with(|| name.to_string());
+        }
+        Ok(request)
+    })
 }
 
 /// Live sessions the box takes. Every pass reads them all: higher makes decisions slow for everybody
@@ -403,6 +460,7 @@ pub async fn preview(
     allowed(caller, Permission::SessionsWrite)?;
     let (caller, now) = (caller.clone(), server.clock().now());
     let request = with_preset(server, &caller, request, now)?;
+    let request = with_reservation(server, &caller, request, now)?;
     let (project, owner) = (request.project.clone(), request.owner.clone());
     let validated = RequestedLaunch::from(request).validate(now)?;
     refuse_full_queue(server)?;
@@ -506,6 +564,7 @@ pub async fn duplicate(
             depends_on: Vec::new(),
             owner: None,
             preset: None,
+            reservation: None,
             device_affinity: None,
         })
     })

@@ -76,6 +76,7 @@ fn launch(catalog: &Catalog) -> (Session, Assignment) {
         }],
         assignments: vec![assignment.clone()],
         happened: vec![],
+        reservations: vec![],
     };
     assert!(catalog.record_turn_now(writes).unwrap());
     catalog

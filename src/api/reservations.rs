@@ -1,0 +1,147 @@
+//! Reservations: what is booked of machines for a time.
+
+use rules::names::TenantName;
+use rules::object::Object;
+use rules::reservation::{BeforeReservation, ReservationAmount, ReservationState};
+use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::values::{BeforeReservationShape, ReservationStateShape};
+
+/// How much is reserved; what is left out is none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ReservedResources)]
+#[serde(deny_unknown_fields)]
+pub struct ReservedResources {
+    /// Whole devices.
+    #[serde(default)]
+    #[schema(value_type = f64)]
+    pub gpu: GpuShare,
+    /// Cores, at most two decimals.
+    #[serde(default)]
+    #[schema(value_type = f64)]
+    pub cpu: CpuShare,
+    /// Bytes.
+    #[serde(default)]
+    #[schema(value_type = u64)]
+    pub memory: Bytes,
+}
+
+impl From<ReservationAmount> for ReservedResources {
+    fn from(amount: ReservationAmount) -> Self {
+        Self {
+            gpu: amount.gpu,
+            cpu: amount.cpu,
+            memory: amount.memory,
+        }
+    }
+}
+
+impl From<ReservedResources> for ReservationAmount {
+    fn from(resources: ReservedResources) -> Self {
+        Self {
+            gpu: resources.gpu,
+            cpu: resources.cpu,
+            memory: resources.memory,
+        }
+    }
+}
+
+/// One time of a reservation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ReservationTime)]
+pub struct ReservationTimeView {
+    /// From 1, in the order of time.
+    pub number: u32,
+    #[schema(value_type = String, format = DateTime)]
+    pub from: Timestamp,
+    #[schema(value_type = String, format = DateTime)]
+    pub to: Timestamp,
+    #[schema(value_type = ReservationStateShape)]
+    pub state: ReservationState,
+}
+
+/// One reservation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Reservation)]
+pub struct ReservationView {
+    #[schema(value_type = String, format = Uuid)]
+    pub id: Uuid,
+    #[schema(value_type = String)]
+    pub name: TenantName,
+    /// `DOMAIN/NAME` of the project that it is for.
+    pub project: Option<String>,
+    /// Name of the user that it is for; neither: it is for maintenance.
+    pub user: Option<String>,
+    pub resources: ReservedResources,
+    #[schema(value_type = BeforeReservationShape)]
+    pub before: BeforeReservation,
+    /// Of the time that is now or next; of the last one where none is left.
+    #[schema(value_type = ReservationStateShape)]
+    pub state: ReservationState,
+    /// The begin of that time.
+    #[schema(value_type = String, format = DateTime)]
+    pub from: Timestamp,
+    /// Its end.
+    #[schema(value_type = String, format = DateTime)]
+    pub to: Timestamp,
+    /// In order; a weekly one has several.
+    pub times: Vec<ReservationTimeView>,
+    /// Version, and ETag.
+    pub generation: u64,
+}
+
+/// For one project, one user or maintenance. What is left out: once, others are drained, in the caller's time zone.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[schema(as = NewReservation)]
+#[serde(deny_unknown_fields)]
+pub struct NewReservationBody {
+    #[schema(pattern = "^[a-z0-9][a-z0-9._-]{0,62}$")]
+    pub name: String,
+    /// Id, name or `DOMAIN/NAME` of the project.
+    #[serde(default)]
+    pub project: Option<String>,
+    /// Id or name of the user.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// Nobody's sessions run there meanwhile.
+    #[serde(default)]
+    pub maintenance: bool,
+    #[serde(default, deserialize_with = "rules::object::read")]
+    pub resources: ReservedResources,
+    /// Local time, such as `2026-11-30T09:00`.
+    pub from: String,
+    pub to: String,
+    /// Weeks in a row, each at the same time of day; left out: once.
+    #[serde(default)]
+    #[schema(minimum = 1)]
+    pub repeats: Option<u32>,
+    #[serde(default)]
+    #[schema(value_type = Option<BeforeReservationShape>)]
+    pub before: Option<BeforeReservation>,
+    /// IANA name of the zone of both times.
+    #[serde(default)]
+    pub time_zone: Option<String>,
+}
+
+/// A merge patch: what is left out stays. Times and amounts stay once it was warned of.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[schema(as = ReservationPatch)]
+#[serde(deny_unknown_fields)]
+pub struct ReservationPatchBody {
+    #[schema(pattern = "^[a-z0-9][a-z0-9._-]{0,62}$")]
+    pub name: Option<String>,
+    #[schema(value_type = Option<ReservedResources>)]
+    pub resources: Option<Object<ReservedResources>>,
+    /// Local time of the first begin, such as `2026-11-30T09:00`.
+    pub from: Option<String>,
+    pub to: Option<String>,
+    #[schema(minimum = 1)]
+    pub repeats: Option<u32>,
+    #[schema(value_type = Option<BeforeReservationShape>)]
+    pub before: Option<BeforeReservation>,
+    /// IANA name of the zone of both times; left out: the caller's.
+    pub time_zone: Option<String>,
+}

@@ -1,0 +1,809 @@
+//! `/reservations`: what is booked of machines, as a week and as a list, and the forms that book and change. Decides
+//! nothing.
+
+use std::cmp::Reverse;
+
+use api::reservations::{
+    NewReservationBody, ReservationPatchBody, ReservationView, ReservedResources,
+};
+use askama::Template;
+use axum::Router;
+use axum::extract::{Form, Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use axum::routing::get;
+use jiff::ToSpan as _;
+use jiff::civil::{Date, DateTime};
+use rules::object::Object;
+use rules::permissions::Permission;
+use rules::refusal::Refusal;
+use rules::refusals;
+use rules::reservation::{BeforeReservation, ReservationState};
+use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use serde::Deserialize;
+use server::Failure;
+use server::access::Caller;
+use server::actions::{presets, reservations};
+
+use super::authentication::PageCaller;
+use super::components::{self, Choice, FormFieldError};
+use super::dialog::{self, DialogForm, DialogPage};
+use super::form_faults::RefusedForm;
+use super::layout::{Nav, PageLayout};
+use super::request_context::{LocalClock, RequestContext};
+use super::table::{
+    ColumnDisplay, DataTable, EmptyTable, FilterBar, RowAction, TableCell, TableColumn, TableLine,
+    TableState,
+};
+use super::table_answer::{ListPage, answer, shorter};
+use super::table_choices::{FilterWords, filter_bar};
+use super::typed::point;
+use super::{PagesContext, launch, layout, presenter, responses};
+use crate::doors::text::{Language, Text};
+
+const PATH: &str = "/reservations";
+const FILTERS: [&str; 1] = ["q"];
+/// Holders that the form offers in a list; more are typed. Higher: the page of a site with many projects is long.
+const MAX_HOLDERS: usize = 100;
+/// Reservations that a day of the week shows; the list below has them all.
+const MAX_OF_A_DAY: usize = 8;
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/reservations.html", blocks = ["list"])]
+pub struct ReservationsPage {
+    pub t: Text,
+    pub f: PageLayout,
+    /// None for those who only look.
+    pub form: Option<ReservationForm>,
+    /// Above the list: there is nothing to list yet, or the form was refused.
+    pub is_form_first: bool,
+    pub week: ReservedWeek,
+    pub filter: FilterBar,
+    pub table: DataTable,
+}
+
+impl ListPage for ReservationsPage {
+    fn list(&self) -> askama::Result<String> {
+        self.as_list().render()
+    }
+
+    fn stream(&self) -> Option<&str> {
+        None
+    }
+}
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/reservation.html")]
+pub struct ReservationPage {
+    pub t: Text,
+    pub f: PageLayout,
+    pub name: String,
+    pub holder: String,
+    pub here: String,
+    /// Something is left to cancel.
+    pub is_open: bool,
+    pub form: ReservationForm,
+}
+
+/// A week of reservations, Monday first.
+pub struct ReservedWeek {
+    pub title: String,
+    /// The weeks before and after, as addresses.
+    pub earlier: String,
+    pub later: String,
+    pub days: Vec<ReservedDay>,
+}
+
+/// One day of it.
+pub struct ReservedDay {
+    pub title: String,
+    pub is_today: bool,
+    pub items: Vec<ReservedHours>,
+    /// Those of the day that are not shown.
+    pub more: u64,
+}
+
+/// What one reservation takes of a day.
+pub struct ReservedHours {
+    /// `09:00–12:00`
+    pub hours: String,
+    pub name: String,
+    pub amount: String,
+    /// `ok`, `warn` or nothing.
+    pub tone: &'static str,
+    pub state: &'static str,
+}
+
+/// The fields of a reservation, as they are or as they were typed.
+pub struct ReservationForm {
+    /// Where it is sent.
+    pub action: String,
+    pub typed: TypedReservation,
+    /// Empty where the holder stays, or is typed.
+    pub holders: Vec<Choice>,
+    /// There are too many holders for a list.
+    pub holder_typed: bool,
+    pub befores: Vec<Choice>,
+    /// The zone in which times are typed.
+    pub zone: String,
+    pub is_new: bool,
+}
+
+/// What a form sent.
+#[derive(Deserialize, Default, Clone)]
+#[serde(default)]
+pub struct TypedReservation {
+    pub name: String,
+    /// `project:DOMAIN/NAME`, `user:NAME` or `maintenance`.
+    pub holder: String,
+    pub gpu: String,
+    pub cpu: String,
+    pub memory: String,
+    pub from: String,
+    pub to: String,
+    pub repeats: String,
+    pub before: String,
+    /// Of the row that the form shows; empty for a new one.
+    pub generation: String,
+}
+
+pub(super) fn router() -> Router<PagesContext> {
+    Router::new()
+        .route("/reservations", get(list).post(book))
+        .route("/reservations/{id}", get(show).post(change))
+        .route("/reservations/{id}/cancel", get(ask_cancel).post(cancel))
+}
+
+fn failed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    failure: &Failure,
+) -> Response {
+    let frame = layout(console, visit, caller, Nav::Reservations);
+    responses::failure(console, visit, Some(frame), failure)
+}
+
+fn tone(state: ReservationState) -> &'static str {
+    match state {
+        ReservationState::Active => "ok",
+        ReservationState::Warned => "warn",
+        _ => "",
+    }
+}
+
+fn holder(t: Text, one: &ReservationView) -> String {
+    match (&one.project, &one.user) {
+        (Some(project), _) => t.presets_of_project(project.as_str()),
+        (None, Some(user)) => t.reservations_of_user(user.as_str()),
+        (None, None) => t.reservations_of_maintenance().to_owned(),
+    }
+}
+
+/// `12 GPU · 8 CPU · 64 GiB`, only what there is.
+fn amount(t: Text, of: &ReservedResources) -> String {
+    let mut all = Vec::new();
+    if of.gpu > GpuShare::ZERO {
+        all.push(t.presets_gpus(of.gpu));
+    }
+    if of.cpu > CpuShare::ZERO {
+        all.push(t.presets_cores(of.cpu));
+    }
+    if of.memory > Bytes::ZERO {
+        all.push(components::size(of.memory.0));
+    }
+    all.join(" · ")
+}
+
+/// `GET /reservations`: the page, or the list alone for the page's own script.
+async fn list(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    headers: HeaderMap,
+    Query(asked): Query<Vec<(String, String)>>,
+) -> Response {
+    let place = TableState::read(PATH, &FILTERS, &asked);
+    if let Some(short) = shorter(&visit, &place, &asked) {
+        return short;
+    }
+    let page = listed(&console, &visit, &caller, &headers, &asked, None).await;
+    answer(&console, &visit, &place, page, |failure| {
+        failed(&console, &visit, &caller, failure)
+    })
+}
+
+async fn listed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    headers: &HeaderMap,
+    asked: &[(String, String)],
+    refused: Option<TypedReservation>,
+) -> Result<ReservationsPage, Failure> {
+    let t = visit.text;
+    let mut known = reservations::list(&console.server, caller).await?;
+    let own = reservations::writable(&console.server, caller).await?;
+    let none = known.is_empty();
+    let now = visit.clock.write(console.server.clock().now());
+    let week = week(t, &visit.clock, &known, asked, &now);
+    let columns = columns(t);
+    let mut state = TableState::read(PATH, &FILTERS, asked);
+    state.choose_columns("reservations", &columns, asked, headers, visit);
+    for word in state.filter("q").to_lowercase().split_whitespace() {
+        known.retain(|one| found(one, word));
+    }
+    match state.sort.as_str() {
+        "name" => known.sort_by_cached_key(|one| one.name.to_string()),
+        "-name" => known.sort_by_cached_key(|one| Reverse(one.name.to_string())),
+        "-from" => known.reverse(),
+        _ => {}
+    }
+    let total = known.len() as u64;
+    let page = state.page_of(known);
+    let rows = page
+        .iter()
+        .map(|one| row(visit, &state, own.contains(&one.id), one));
+    let rows = rows.collect();
+    let empty = match none {
+        true => EmptyTable {
+            icon: "hourglass",
+            title: t.reservations_none().to_owned(),
+            lead: t.reservations_none_lead().to_owned(),
+            href: String::new(),
+            go: String::new(),
+        },
+        false => EmptyTable::no_match(t, t.reservations_no_match(), PATH),
+    };
+    let words = FilterWords {
+        table: "reservations",
+        path: PATH,
+        hint: t.reservations_filter_hint(),
+        label: t.reservations_filter(),
+        shipped: &[
+            (t.reservations_view_all(), ""),
+            (t.reservations_view_active(), "q=state%3Aactive"),
+        ],
+        examples: &[
+            ("lecture", t.reservations_help_word()),
+            ("name:lecture", t.filter_help_name()),
+            ("state:booked", t.reservations_help_state()),
+        ],
+    };
+    let form = match reservations::may_write(caller) {
+        true => Some(new_form(console, visit, caller, refused.clone()).await?),
+        false => None,
+    };
+    Ok(ReservationsPage {
+        t,
+        f: layout(console, visit, caller, Nav::Reservations),
+        is_form_first: none || refused.is_some(),
+        form,
+        week,
+        filter: filter_bar(visit, headers, &state, &columns, &words),
+        table: DataTable::new(t, &state, &columns, "from", rows, total, empty),
+    })
+}
+
+fn row(
+    visit: &RequestContext,
+    state: &TableState,
+    is_own: bool,
+    one: &ReservationView,
+) -> TableLine {
+    let t = visit.text;
+    TableLine {
+        id: format!("s-{}", one.id),
+        mark: None,
+        cells: state
+            .columns
+            .iter()
+            .map(|key| cell(visit, key, one, is_own))
+            .collect(),
+        action: (is_own && one.state.counts()).then(|| RowAction {
+            href: format!("{PATH}/{}/cancel", one.id),
+            icon: "trash-2",
+            label: t.reservations_cancel_of(one.name.as_str()),
+            dialog: true,
+        }),
+    }
+}
+
+/// Whether a word of the filter finds the reservation: by name or holder, or by `name:` or `state:`.
+fn found(one: &ReservationView, word: &str) -> bool {
+    let has = |text: &str| text.to_lowercase().contains(word);
+    match word.split_once(':') {
+        Some(("state", wanted)) => one.state.word() == wanted,
+        Some(("name", name)) => one.name.as_str().contains(name),
+        _ => {
+            let holders = [&one.project, &one.user];
+            has(one.name.as_str()) || holders.into_iter().flatten().any(|name| has(name))
+        }
+    }
+}
+
+fn columns(t: Text) -> Vec<TableColumn> {
+    vec![
+        TableColumn::new("name", t.sessions_name())
+            .sorted_by("name")
+            .class("first")
+            .display(ColumnDisplay::Fixed),
+        TableColumn::new("from", t.reservations_time())
+            .sorted_by("from")
+            .class("why"),
+        TableColumn::new("amount", t.presets_amounts()).class("below"),
+        TableColumn::new("holder", t.reservations_holder()).class("below"),
+        TableColumn::new("state", t.reservations_state()),
+    ]
+}
+
+fn cell(visit: &RequestContext, key: &str, one: &ReservationView, is_own: bool) -> TableCell {
+    let t = visit.text;
+    match key {
+        "name" => {
+            let text = one.name.to_string();
+            let note = match one.times.len() {
+                1 => String::new(),
+                weeks => t.reservations_weeks(weeks as u64),
+            };
+            match is_own {
+                true => TableCell::Link {
+                    href: format!("{PATH}/{}", one.id),
+                    text,
+                    note,
+                },
+                false => TableCell::Text { text, note },
+            }
+        }
+        "from" => {
+            let (from, to) = (
+                visit.clock.date(one.from),
+                visit.clock.near(one.to, one.from),
+            );
+            TableCell::text(format!("{from} – {to}"))
+        }
+        "amount" => TableCell::text(amount(t, &one.resources)),
+        "holder" => TableCell::text(holder(t, one)),
+        "state" => TableCell::Pill {
+            tone: tone(one.state),
+            text: presenter::reservation_word(t, one.state).to_owned(),
+            note: String::new(),
+        },
+        _ => TableCell::Empty,
+    }
+}
+
+fn local(typed: &str) -> DateTime {
+    typed.parse().unwrap_or_default()
+}
+
+fn monday(day: Date) -> Date {
+    let back = i64::from(day.weekday().to_monday_zero_offset());
+    day.checked_sub(back.days()).unwrap_or(day)
+}
+
+fn day_title(t: Text, day: Date) -> String {
+    let weekday = match day.weekday().to_monday_zero_offset() {
+        0 => t.reservations_monday(),
+        1 => t.reservations_tuesday(),
+        2 => t.reservations_wednesday(),
+        3 => t.reservations_thursday(),
+        4 => t.reservations_friday(),
+        5 => t.reservations_saturday(),
+        _ => t.reservations_sunday(),
+    };
+    format!("{weekday} {}", day.day())
+}
+
+/// The week that is asked for, or that of now, with what is reserved on each day, by its begin; what was cancelled or
+/// given back is not shown. `now` is local.
+fn week(
+    t: Text,
+    clock: &LocalClock,
+    all: &[ReservationView],
+    asked: &[(String, String)],
+    now: &str,
+) -> ReservedWeek {
+    let today = local(now).date();
+    let named = asked.iter().find(|(key, _)| key == "week");
+    let named = named.and_then(|(_, day)| day.parse::<Date>().ok());
+    let begin = monday(named.unwrap_or(today));
+    let shift = |days: i64| begin.checked_add(days.days()).unwrap_or(begin);
+    let shown = |state: ReservationState| {
+        !matches!(
+            state,
+            ReservationState::Cancelled | ReservationState::Released
+        )
+    };
+    let spans: Vec<(DateTime, DateTime, &ReservationView, ReservationState)> = all
+        .iter()
+        .flat_map(|one| one.times.iter().map(move |time| (one, time)))
+        .filter(|(_, time)| shown(time.state))
+        .map(|(one, time)| {
+            let from = local(&clock.write(time.from));
+            (from, local(&clock.write(time.to)), one, time.state)
+        })
+        .collect();
+    let day = |offset: i64| {
+        let date = shift(offset);
+        let (midnight, next) = (
+            date.to_datetime(jiff::civil::Time::midnight()),
+            shift(offset + 1),
+        );
+        let next = next.to_datetime(jiff::civil::Time::midnight());
+        let mut here: Vec<_> = spans
+            .iter()
+            .filter(|(from, to, _, _)| *from < next && *to > midnight)
+            .collect();
+        here.sort_by_key(|(from, _, one, _)| (*from, one.id));
+        let items = here
+            .iter()
+            .take(MAX_OF_A_DAY)
+            .map(|(from, to, one, state)| {
+                let begins = match *from < midnight {
+                    true => "00:00".to_owned(),
+                    false => from.strftime("%H:%M").to_string(),
+                };
+                let ends = match *to >= next {
+                    true => "24:00".to_owned(),
+                    false => to.strftime("%H:%M").to_string(),
+                };
+                ReservedHours {
+                    hours: format!("{begins}–{ends}"),
+                    name: one.name.to_string(),
+                    amount: amount(t, &one.resources),
+                    tone: tone(*state),
+                    state: presenter::reservation_word(t, *state),
+                }
+            });
+        ReservedDay {
+            title: day_title(t, date),
+            is_today: date == today,
+            items: items.collect(),
+            more: here.len().saturating_sub(MAX_OF_A_DAY) as u64,
+        }
+    };
+    ReservedWeek {
+        title: match t.language {
+            Language::English => begin.strftime("%-d %b %Y").to_string(),
+            Language::Korean => begin.strftime("%Y년 %-m월 %-d일").to_string(),
+        },
+        earlier: format!("{PATH}?week={}", shift(-7)),
+        later: format!("{PATH}?week={}", shift(7)),
+        days: (0..7).map(day).collect(),
+    }
+}
+
+fn befores(t: Text, typed: &str) -> Vec<Choice> {
+    let is_fit = typed == BeforeReservation::Fit.word();
+    vec![
+        Choice::new("drain", t.reservations_drain(), !is_fit),
+        Choice::new("fit", t.reservations_fit(), is_fit),
+    ]
+}
+
+async fn new_form(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    typed: Option<TypedReservation>,
+) -> Result<ReservationForm, Failure> {
+    let t = visit.text;
+    let typed = typed.unwrap_or_default();
+    // Who writes a project's presets books for it.
+    let scopes = presets::scopes(&console.server, caller).await?;
+    let mut choices = Vec::new();
+    let mut put = |value: String, name: String| {
+        let is_chosen = value == typed.holder;
+        choices.push(Choice::new(&value, &name, is_chosen));
+    };
+    for project in &scopes.projects {
+        put(
+            format!("project:{project}"),
+            t.presets_of_project(project.as_str()),
+        );
+    }
+    if !scopes.domains.is_empty() {
+        let own = caller.name.as_str();
+        put(format!("user:{own}"), t.reservations_of_user(own));
+    }
+    if scopes.site {
+        put(
+            "maintenance".to_owned(),
+            t.reservations_of_maintenance().to_owned(),
+        );
+    }
+    let holder_typed = choices.len() > MAX_HOLDERS;
+    Ok(ReservationForm {
+        action: PATH.to_owned(),
+        holders: match holder_typed {
+            true => Vec::new(),
+            false => choices,
+        },
+        holder_typed,
+        befores: befores(t, &typed.before),
+        zone: visit.clock.name().to_owned(),
+        typed,
+        is_new: true,
+    })
+}
+
+impl TypedReservation {
+    fn of(clock: &LocalClock, one: &ReservationView) -> Self {
+        let of = &one.resources;
+        let first = one.times.first();
+        Self {
+            name: one.name.to_string(),
+            holder: String::new(),
+            gpu: of.gpu.to_string(),
+            cpu: of.cpu.to_string(),
+            memory: launch::typed_memory(of.memory),
+            from: clock.write(first.map_or(one.from, |time| time.from)),
+            to: clock.write(first.map_or(one.to, |time| time.to)),
+            repeats: one.times.len().to_string(),
+            before: one.before.word().to_owned(),
+            generation: one.generation.to_string(),
+        }
+    }
+
+    /// The amounts. Errors: what cannot be read, at its field.
+    fn resources(&self) -> Result<ReservedResources, Refusal> {
+        fn read<T: Default>(
+            typed: &str,
+            field: &str,
+            reading: impl Fn(&str) -> Result<T, Refusal>,
+        ) -> Result<T, Refusal> {
+            match typed.trim() {
+                "" | "0" => Ok(T::default()),
+                typed => reading(&point(typed))
+                    .map_err(|refusal| refusal.at(format!("/resources/{field}"))),
+            }
+        }
+        Ok(ReservedResources {
+            gpu: read(&self.gpu, "gpu", GpuShare::parse)?,
+            cpu: read(&self.cpu, "cpu", CpuShare::parse)?,
+            memory: read(&self.memory, "memory", launch::memory)?,
+        })
+    }
+
+    fn weeks(&self) -> Result<Option<u32>, Refusal> {
+        match self.repeats.trim() {
+            "" => Ok(None),
+            typed => typed.parse().map(Some).map_err(|_| {
+                refusals::reservation_repeats(rules::reservation::MAX_REPEATS).at("/repeats")
+            }),
+        }
+    }
+
+    fn way(&self) -> Result<Option<BeforeReservation>, Refusal> {
+        match self.before.trim() {
+            "" => Ok(None),
+            typed => BeforeReservation::parse(typed)
+                .map(Some)
+                .ok_or_else(|| refusals::reservation_before_invalid().at("/before")),
+        }
+    }
+
+    fn body(&self, zone: &str) -> Result<NewReservationBody, Refusal> {
+        let holder = self.holder.trim();
+        let (kind, name) = holder.split_once(':').unwrap_or((holder, ""));
+        let name = || Some(name.trim().to_owned()).filter(|name| !name.is_empty());
+        let (project, user, maintenance) = match kind {
+            "project" => (name(), None, false),
+            "user" => (None, name(), false),
+            "maintenance" => (None, None, true),
+            _ => return Err(refusals::reservation_holder().at("/holder")),
+        };
+        Ok(NewReservationBody {
+            name: self.name.clone(),
+            project,
+            user,
+            maintenance,
+            resources: self.resources()?,
+            from: self.from.clone(),
+            to: self.to.clone(),
+            repeats: self.weeks()?,
+            before: self.way()?,
+            time_zone: Some(zone.to_owned()),
+        })
+    }
+
+    /// What was typed other than `shown`: times stay to the second where nobody touched them.
+    fn patch(&self, shown: &Self, zone: &str) -> Result<ReservationPatchBody, Refusal> {
+        let is_same = (&self.from, &self.to, self.repeats.trim())
+            == (&shown.from, &shown.to, shown.repeats.as_str());
+        let typed = |text: &String| Some(text.clone()).filter(|_| !is_same);
+        let sizes = (&self.gpu, &self.cpu, &self.memory);
+        let resources = match sizes == (&shown.gpu, &shown.cpu, &shown.memory) {
+            true => None,
+            false => Some(Object(self.resources()?)),
+        };
+        Ok(ReservationPatchBody {
+            name: Some(self.name.clone()),
+            resources,
+            from: typed(&self.from),
+            to: typed(&self.to),
+            repeats: self.weeks()?.filter(|_| !is_same),
+            before: self.way()?,
+            time_zone: Some(zone.to_owned()),
+        })
+    }
+}
+
+/// The field of the form that a place in the request is about: the holder is one field here. When everything is free is
+/// told by the clock of the page.
+fn refused(visit: &RequestContext, action: &str, refusal: Refusal) -> (RefusedForm, Refusal) {
+    let refusal = match refusal.pointer.as_deref() {
+        Some("/project" | "/user") => refusal.at("/holder"),
+        Some("/resources") => refusal.at("/gpu"),
+        _ => refusal,
+    };
+    let free = refusal.values.get("free");
+    let free = free.and_then(|free| Timestamp::parse(free).ok());
+    let form = match free.filter(|_| refusal.code == rules::codes::RESERVATION_CONFLICT) {
+        Some(free) => {
+            let told = visit.text.reservations_conflict(visit.clock.date(free));
+            RefusedForm::with_faults(action, vec![FormFieldError::new("from", told)])
+        }
+        None => RefusedForm::new(visit.text, action, &refusal).otherwise_at("name"),
+    };
+    (form, refusal)
+}
+
+async fn book(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    headers: HeaderMap,
+    Form(sent): Form<TypedReservation>,
+) -> Response {
+    let made = async {
+        let body = sent.body(visit.clock.name())?;
+        reservations::book(&console.server, &caller, body, None).await
+    };
+    let refusal = match made.await {
+        Ok(made) => {
+            return responses::see_with(PATH, "reservation-booked", made.value.name.as_str());
+        }
+        Err(Failure::Refusal(refusal)) if reservations::may_write(&caller) => refusal,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let (form, refusal) = refused(&visit, PATH, refusal);
+    let visit = visit.refusing(form);
+    match listed(&console, &visit, &caller, &headers, &[], Some(sent)).await {
+        Ok(page) => responses::page(&console, &visit, responses::status(&refusal), &page),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// One that the caller may change.
+async fn own(
+    console: &PagesContext,
+    caller: &Caller,
+    id: &str,
+) -> Result<ReservationView, Failure> {
+    let one = reservations::get(&console.server, caller, id).await?;
+    let own = reservations::writable(&console.server, caller).await?;
+    match own.contains(&one.id) {
+        true => Ok(one),
+        false => {
+            let word = Permission::ProjectsWrite.word();
+            Err(refusals::role_permission_missing(word).into())
+        }
+    }
+}
+
+fn page(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    one: &ReservationView,
+    typed: TypedReservation,
+) -> ReservationPage {
+    let t = visit.text;
+    let here = format!("{PATH}/{}", one.id);
+    ReservationPage {
+        t,
+        f: layout(console, visit, caller, Nav::Reservations),
+        name: one.name.to_string(),
+        holder: holder(t, one),
+        is_open: one.state.counts(),
+        form: ReservationForm {
+            action: here.clone(),
+            befores: befores(t, &typed.before),
+            typed,
+            holders: Vec::new(),
+            holder_typed: false,
+            zone: visit.clock.name().to_owned(),
+            is_new: false,
+        },
+        here,
+    }
+}
+
+async fn show(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    match own(&console, &caller, &id).await {
+        Ok(one) => {
+            let typed = TypedReservation::of(&visit.clock, &one);
+            let page = page(&console, &visit, &caller, &one, typed);
+            responses::page(&console, &visit, StatusCode::OK, &page)
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+async fn change(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(sent): Form<TypedReservation>,
+) -> Response {
+    let one = match own(&console, &caller, &id).await {
+        Ok(one) => one,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let changed = async {
+        let shown = TypedReservation::of(&visit.clock, &one);
+        let patch = sent.patch(&shown, visit.clock.name())?;
+        let seen = sent.generation.parse().ok();
+        reservations::change(&console.server, &caller, &id, patch, seen).await
+    };
+    match changed.await {
+        Ok(changed) => responses::see_with(PATH, "reservation-changed", changed.name.as_str()),
+        Err(Failure::Refusal(refusal)) => {
+            let (form, refusal) = refused(&visit, &format!("{PATH}/{}", one.id), refusal);
+            let visit = visit.refusing(form);
+            let page = page(&console, &visit, &caller, &one, sent);
+            responses::page(&console, &visit, responses::status(&refusal), &page)
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+async fn ask_cancel(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    let t = visit.text;
+    let one = match own(&console, &caller, &id).await {
+        Ok(one) => one,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let frame = layout(&console, &visit, &caller, Nav::Reservations);
+    let title = t.reservations_cancel_title(one.name.as_str());
+    let mut page = DialogPage::titled(frame, PATH.to_owned(), title, t.reservations_cancel_lead());
+    let facts = [
+        visit.clock.date(one.from),
+        amount(t, &one.resources),
+        holder(t, &one),
+    ];
+    page.items = vec![facts.join(" · ")];
+    page.form = Some(DialogForm {
+        action: format!("{PATH}/{}/cancel", one.id),
+        fields: Vec::new(),
+        icon: "trash-2",
+        go: t.reservations_cancel().to_owned(),
+        force: None,
+    });
+    dialog::answer(&console, &visit, Nav::Reservations, page)
+}
+
+async fn cancel(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    match reservations::cancel(&console.server, &caller, &id).await {
+        Ok(()) => responses::see_with(PATH, "reservation-cancelled", ""),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}

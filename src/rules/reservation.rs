@@ -1,0 +1,418 @@
+//! When so much of the machines is kept for one user or project, or for maintenance: whether it can be booked, and
+//! what state it is in. Never looks at a world: which devices are kept, `placement` chooses. Never reads a clock.
+
+use serde::{Deserialize, Serialize};
+
+use crate::names::{ReservationId, UserId};
+use crate::refusal::Refusal;
+use crate::refusals;
+use crate::session::Session;
+use crate::tenancy::ProjectId;
+use crate::units::{Bytes, CpuShare, GpuShare, Timestamp, quoted};
+
+/// Seconds before its begin at which devices are chosen and sessions there are warned.
+pub const WARNING_SECONDS: u64 = 900;
+/// Seconds before the begin of one that fits in, from which on only what ends before starts on its devices.
+pub const FIT_SECONDS: u64 = 86_400;
+/// Seconds without a session of its members after which the rest is given back.
+pub const UNUSED_SECONDS: u64 = 1_200;
+/// Weeks in a row that one booking may ask for.
+pub const MAX_REPEATS: u32 = 60;
+/// Seconds of one time.
+pub const MAX_LENGTH_SECONDS: u64 = 14 * 86_400;
+/// How far ahead a booking may reach.
+pub const MAX_AHEAD_SECONDS: u64 = 2 * 366 * 86_400;
+
+const WEEK_DAYS: i64 = 7;
+
+/// How far one time of a reservation is. The clock moves it forward only: one that was set back takes nothing back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReservationState {
+    /// It waits for an administrator.
+    Asked,
+    Booked,
+    /// Its devices are chosen, and the sessions there are told.
+    Warned,
+    /// Its devices are its members' only.
+    Active,
+    Over,
+    Cancelled,
+    /// Nobody used it, so the rest was given back.
+    Released,
+}
+
+impl ReservationState {
+    pub const ALL: [Self; 7] = [
+        Self::Asked,
+        Self::Booked,
+        Self::Warned,
+        Self::Active,
+        Self::Over,
+        Self::Cancelled,
+        Self::Released,
+    ];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Booked => "booked",
+            Self::Warned => "warned",
+            Self::Active => "active",
+            Self::Over => "over",
+            Self::Cancelled => "cancelled",
+            Self::Released => "released",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.word() == word)
+    }
+
+    /// True while it takes room from others, now or later.
+    pub fn counts(self) -> bool {
+        matches!(self, Self::Booked | Self::Warned | Self::Active)
+    }
+}
+
+/// Whose a reservation is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReservationHolder {
+    User(UserId),
+    Project(ProjectId),
+    /// Nobody's: nothing runs there meanwhile.
+    Maintenance,
+}
+
+impl ReservationHolder {
+    /// True where that session is one of its members'.
+    pub fn admits(self, session: &Session) -> bool {
+        match self {
+            Self::User(user) => session.owner == user,
+            Self::Project(project) => session.project == project,
+            Self::Maintenance => false,
+        }
+    }
+}
+
+/// What becomes of others on its devices before it begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BeforeReservation {
+    /// They start as ever until the warning, and are stopped at its begin.
+    Drain,
+    /// From a day before only those start there that end in time.
+    Fit,
+}
+
+impl BeforeReservation {
+    pub const ALL: [Self; 2] = [Self::Drain, Self::Fit];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Drain => "drain",
+            Self::Fit => "fit",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|before| before.word() == word)
+    }
+}
+
+/// How much is kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReservationAmount {
+    /// Whole devices: a multiple of one.
+    pub gpu: GpuShare,
+    pub cpu: CpuShare,
+    pub memory: Bytes,
+}
+
+impl ReservationAmount {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            gpu: GpuShare(self.gpu.0.saturating_add(other.gpu.0)),
+            cpu: CpuShare(self.cpu.0.saturating_add(other.cpu.0)),
+            memory: Bytes(self.memory.0.saturating_add(other.memory.0)),
+        }
+    }
+
+    /// `gpu=2 cpu=4 memory=8 GiB`, for events.
+    pub fn told(self) -> String {
+        format!("gpu={} cpu={} memory={}", self.gpu, self.cpu, self.memory)
+    }
+
+    /// True where all of it is there in so much.
+    pub fn fits(self, room: Self) -> bool {
+        self.gpu <= room.gpu && self.cpu <= room.cpu && self.memory <= room.memory
+    }
+}
+
+/// What is kept of one machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReservedPart {
+    pub node: crate::names::NodeId,
+    /// By their own names.
+    pub devices: Vec<String>,
+    pub cpu: CpuShare,
+    pub memory: Bytes,
+}
+
+/// One time of a reservation: a weekly one has as many as it repeats.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReservationTime {
+    pub id: ReservationId,
+    /// From 1, in the order of time.
+    pub number: u32,
+    pub holder: ReservationHolder,
+    pub amount: ReservationAmount,
+    pub from: Timestamp,
+    pub to: Timestamp,
+    pub before: BeforeReservation,
+    pub state: ReservationState,
+    /// What was chosen; empty before.
+    pub parts: Vec<ReservedPart>,
+    /// Since when it is active and no member has a session there.
+    pub unused_since: Option<Timestamp>,
+}
+
+impl ReservationTime {
+    /// True where both take room at some instant.
+    fn meets(&self, from: Timestamp, to: Timestamp) -> bool {
+        self.state.counts() && self.from < to && from < self.to
+    }
+
+    /// True where its devices are to be chosen now, and were not yet.
+    pub fn chooses(&self, now: Timestamp) -> bool {
+        let ahead = match self.before {
+            BeforeReservation::Drain => WARNING_SECONDS,
+            BeforeReservation::Fit => FIT_SECONDS,
+        };
+        self.state.counts()
+            && self.parts.is_empty()
+            && now < self.to
+            && now.plus_seconds(ahead) >= self.from
+    }
+
+    /// True where that session may start on what is kept: a member's, or one that ends before it begins.
+    pub fn lets_in(&self, session: &Session, now: Timestamp) -> bool {
+        let ends_before = || {
+            let limit = session.spec.limit();
+            limit.is_some_and(|(seconds, _)| now.plus_seconds(seconds) <= self.from)
+        };
+        self.holder.admits(session) || (self.state != ReservationState::Active && ends_before())
+    }
+
+    /// Takes one step forward, as far as the time says, and gives the new state; None where it stays. A step is
+    /// never skipped, so that a server that was away warns before it stops anybody, and once. One whose devices could not be
+    /// chosen yet is not warned of. `in_use`: a member has a
+    /// session on what is kept.
+    pub fn advance(&mut self, in_use: bool, now: Timestamp) -> Option<ReservationState> {
+        if self.state == ReservationState::Active {
+            match in_use {
+                true => self.unused_since = None,
+                false => {
+                    self.unused_since.get_or_insert(now);
+                }
+            }
+        }
+        let unused = self
+            .unused_since
+            .is_some_and(|since| now.seconds_since(since) >= UNUSED_SECONDS);
+        let next = match self.state {
+            ReservationState::Asked if now >= self.from => ReservationState::Cancelled,
+            ReservationState::Booked | ReservationState::Warned | ReservationState::Active
+                if now >= self.to =>
+            {
+                ReservationState::Over
+            }
+            ReservationState::Booked
+                if !self.parts.is_empty() && now.plus_seconds(WARNING_SECONDS) >= self.from =>
+            {
+                ReservationState::Warned
+            }
+            ReservationState::Warned if now >= self.from => ReservationState::Active,
+            ReservationState::Active if unused && self.holder != ReservationHolder::Maintenance => {
+                ReservationState::Released
+            }
+            _ => return None,
+        };
+        self.state = next;
+        if !next.counts() {
+            self.parts.clear();
+        }
+        Some(next)
+    }
+}
+
+/// The times of a booking that repeats weekly at the same time of day, also where the clocks change between.
+///
+/// `from` and `to` are local, such as `2026-11-30T09:00`, in that zone. Errors: `reservation.time-invalid`,
+/// `reservation.no-such-time` (clocks are put forward over it), `reservation.end-first`, `reservation.too-long`,
+/// `reservation.repeats`.
+pub fn times(
+    from: &str,
+    to: &str,
+    zone: &jiff::tz::TimeZone,
+    repeats: u32,
+) -> Result<Vec<(Timestamp, Timestamp)>, Refusal> {
+    if !(1..=MAX_REPEATS).contains(&repeats) {
+        return Err(refusals::reservation_repeats(MAX_REPEATS).at("/repeats"));
+    }
+    let (from, to) = (local(from, "/from")?, local(to, "/to")?);
+    let mut all = Vec::new();
+    for week in 0..i64::from(repeats) {
+        let from = instant(from, week, zone, "/from")?;
+        let to = instant(to, week, zone, "/to")?;
+        if to <= from {
+            return Err(refusals::reservation_end_first().at("/to"));
+        }
+        if to.seconds_since(from) > MAX_LENGTH_SECONDS {
+            let days = MAX_LENGTH_SECONDS / 86_400;
+            return Err(refusals::reservation_too_long(days).at("/to"));
+        }
+        all.push((from, to));
+    }
+    Ok(all)
+}
+
+fn local(text: &str, field: &'static str) -> Result<jiff::civil::DateTime, Refusal> {
+    let parsed = text.trim().parse::<jiff::civil::DateTime>();
+    parsed.map_err(|_| refusals::reservation_time_invalid(quoted(text)).at(field))
+}
+
+fn instant(
+    at: jiff::civil::DateTime,
+    week: i64,
+    zone: &jiff::tz::TimeZone,
+    field: &'static str,
+) -> Result<Timestamp, Refusal> {
+    let invalid = || refusals::reservation_time_invalid(quoted(&at.to_string())).at(field);
+    let days = jiff::Span::new().days(week * WEEK_DAYS);
+    let at_week = at.checked_add(days).map_err(|_| invalid())?;
+    let moment = zone.to_ambiguous_zoned(at_week);
+    if matches!(moment.offset(), jiff::tz::AmbiguousOffset::Gap { .. }) {
+        let told = at_week.to_string();
+        return Err(refusals::reservation_no_such_time(quoted(&told)).at(field));
+    }
+    // Of a time that comes twice the first is meant.
+    let moment = moment.compatible().map_err(|_| invalid())?;
+    Ok(Timestamp::from_millis(moment.timestamp().as_millisecond()))
+}
+
+/// Refuses what cannot be booked: never more at any instant than there is, less what is failing.
+///
+/// `times` are in order; `room` is what there is. Errors: `reservation.empty`, `reservation.whole-gpus`,
+/// `reservation.past`, `reservation.ahead`, `reservation.over-itself`, `reservation.too-large`, and
+/// `reservation.conflict` with the nearest later begin at which all times are free. Costs the product of times and
+/// bookings for each begin that is tried.
+pub fn check(
+    amount: ReservationAmount,
+    times: &[(Timestamp, Timestamp)],
+    booked: &[ReservationTime],
+    room: ReservationAmount,
+    now: Timestamp,
+) -> Result<(), Refusal> {
+    if amount == ReservationAmount::default() {
+        return Err(refusals::reservation_empty().at("/resources"));
+    }
+    if amount.gpu.0 % 100 != 0 {
+        return Err(refusals::reservation_whole_gpus().at("/resources/gpu"));
+    }
+    let (Some((first, _)), Some((_, last))) = (times.first(), times.last()) else {
+        return Err(refusals::reservation_repeats(MAX_REPEATS).at("/repeats"));
+    };
+    if *first < now {
+        return Err(refusals::reservation_past().at("/from"));
+    }
+    if last.seconds_since(now) > MAX_AHEAD_SECONDS {
+        let days = MAX_AHEAD_SECONDS / 86_400;
+        return Err(refusals::reservation_ahead(days).at("/to"));
+    }
+    if times.windows(2).any(|pair| pair[1].0 < pair[0].1) {
+        return Err(refusals::reservation_over_itself().at("/repeats"));
+    }
+    if !amount.fits(room) {
+        return Err(refusals::reservation_too_large().at("/resources"));
+    }
+    if is_free(amount, times, 0, booked, room) {
+        return Ok(());
+    }
+    Err(match nearest(amount, times, booked, room) {
+        Some(free) => refusals::reservation_conflict(free).at("/from"),
+        None => refusals::reservation_conflict_always().at("/from"),
+    })
+}
+
+/// The most that is booked at one instant of a span.
+pub fn most_booked(
+    from: Timestamp,
+    to: Timestamp,
+    booked: &[ReservationTime],
+) -> ReservationAmount {
+    let meeting: Vec<&ReservationTime> = booked.iter().filter(|one| one.meets(from, to)).collect();
+    let begins = meeting.iter().map(|one| one.from.max(from));
+    let mut most = ReservationAmount::default();
+    for at in begins {
+        let there = meeting.iter().filter(|one| one.from <= at && at < one.to);
+        let sum = there.fold(ReservationAmount::default(), |sum, one| {
+            sum.plus(one.amount)
+        });
+        most = ReservationAmount {
+            gpu: most.gpu.max(sum.gpu),
+            cpu: most.cpu.max(sum.cpu),
+            memory: most.memory.max(sum.memory),
+        };
+    }
+    most
+}
+
+fn is_free(
+    amount: ReservationAmount,
+    times: &[(Timestamp, Timestamp)],
+    later: u64,
+    booked: &[ReservationTime],
+    room: ReservationAmount,
+) -> bool {
+    times.iter().all(|(from, to)| {
+        let (from, to) = (put_off(*from, later), put_off(*to, later));
+        most_booked(from, to, booked).plus(amount).fits(room)
+    })
+}
+
+/// Begins that are tried for the nearest free one: a calendar in which more are taken says that it knows none.
+const TRIED: usize = 500;
+
+/// The first later begin at which all times are free: where nothing ends, nothing becomes free.
+fn nearest(
+    amount: ReservationAmount,
+    times: &[(Timestamp, Timestamp)],
+    booked: &[ReservationTime],
+    room: ReservationAmount,
+) -> Option<Timestamp> {
+    let ends = booked.iter().filter(|one| one.state.counts());
+    let mut later: Vec<u64> = ends
+        .flat_map(|one| {
+            let to = one.to;
+            let begins = times.iter().map(|(from, _)| *from);
+            begins
+                .filter(move |from| *from < to)
+                .map(move |from| to.millis_since(from))
+        })
+        .collect();
+    later.sort_unstable();
+    later.dedup();
+    let mut tried = later.into_iter().take(TRIED);
+    let free = tried.find(|later| is_free(amount, times, *later, booked, room))?;
+    times.first().map(|(from, _)| put_off(*from, free))
+}
+
+fn put_off(at: Timestamp, millis: u64) -> Timestamp {
+    let millis = i64::try_from(millis).unwrap_or(i64::MAX);
+    Timestamp::from_millis(at.as_millis().saturating_add(millis))
+}
+
+#[cfg(test)]
+mod tests;

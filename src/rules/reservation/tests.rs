@@ -1,0 +1,141 @@
+use super::*;
+use crate::codes;
+
+const HOUR: u64 = 3_600;
+
+fn at(hours: u64) -> Timestamp {
+    Timestamp::from_millis(0).plus_seconds(hours * HOUR)
+}
+
+fn gpus(count: u32) -> ReservationAmount {
+    ReservationAmount {
+        gpu: GpuShare(count * 100),
+        ..ReservationAmount::default()
+    }
+}
+
+fn booked(count: u32, from: u64, to: u64) -> ReservationTime {
+    ReservationTime {
+        id: ReservationId(uuid::Uuid::from_u128(1)),
+        number: 1,
+        holder: ReservationHolder::User(UserId(uuid::Uuid::from_u128(1))),
+        amount: gpus(count),
+        from: at(from),
+        to: at(to),
+        before: BeforeReservation::Drain,
+        state: ReservationState::Booked,
+        parts: Vec::new(),
+        unused_since: None,
+    }
+}
+
+fn zone(name: &str) -> jiff::tz::TimeZone {
+    jiff::tz::TimeZone::get(name).expect("a zone of the data base")
+}
+
+fn refused<T: std::fmt::Debug>(result: Result<T, Refusal>) -> Refusal {
+    result.expect_err("it is refused")
+}
+
+/// Promise (Queue and scheduler): What is booked together never exceeds what there is; who asks for more reads when it is free.
+#[test]
+fn a_conflict_names_the_nearest_free_time() {
+    let calendar = [booked(3, 10, 12), booked(2, 12, 14), booked(1, 14, 20)];
+    let check = |count, from, to| {
+        check(
+            gpus(count),
+            &[(at(from), at(to))],
+            &calendar,
+            gpus(4),
+            at(0),
+        )
+    };
+    assert_eq!(check(1, 10, 14), Ok(()));
+    assert_eq!(check(4, 8, 10), Ok(()), "ends where the other begins");
+    let refusal = refused(check(2, 10, 12));
+    assert_eq!(refusal.code, codes::RESERVATION_CONFLICT);
+    assert_eq!(refusal, refusals::reservation_conflict(at(12)).at("/from"));
+    let refusal = refused(check(3, 11, 13));
+    assert_eq!(refusal, refusals::reservation_conflict(at(14)).at("/from"));
+    assert_eq!(refused(check(5, 30, 31)).code, codes::RESERVATION_TOO_LARGE);
+}
+
+#[test]
+fn what_cannot_be_booked_is_refused_by_name() {
+    let room = gpus(4);
+    let code = |amount, times: &[(Timestamp, Timestamp)]| {
+        refused(check(amount, times, &[], room, at(5))).code
+    };
+    let one = [(at(6), at(7))];
+    assert_eq!(
+        code(ReservationAmount::default(), &one),
+        codes::RESERVATION_EMPTY
+    );
+    let half = ReservationAmount {
+        gpu: GpuShare(50),
+        ..ReservationAmount::default()
+    };
+    assert_eq!(code(half, &one), codes::RESERVATION_WHOLE_GPUS);
+    assert_eq!(code(gpus(1), &[(at(4), at(7))]), codes::RESERVATION_PAST);
+    let far = 3 * 366 * 24;
+    assert_eq!(
+        code(gpus(1), &[(at(far), at(far + 1))]),
+        codes::RESERVATION_AHEAD
+    );
+    let twice = [(at(6), at(9)), (at(8), at(11))];
+    assert_eq!(code(gpus(1), &twice), codes::RESERVATION_OVER_ITSELF);
+}
+
+/// Promise (Queue and scheduler): A weekly reservation keeps its time of day where clocks change, and a time that is left out is refused.
+#[test]
+fn weeks_keep_their_time_of_day() {
+    let berlin = zone("Europe/Berlin");
+    let week = times("2026-03-23T09:00", "2026-03-23T11:00", &berlin, 2).unwrap();
+    // Summer time begins on the 29th: the week has an hour less.
+    assert_eq!(week[1].0.seconds_since(week[0].0), 7 * 86_400 - HOUR);
+    assert_eq!(week[1].1.seconds_since(week[1].0), 2 * HOUR);
+    let gap = times("2026-03-29T02:30", "2026-03-29T05:00", &berlin, 1);
+    assert_eq!(refused(gap).code, codes::RESERVATION_NO_SUCH_TIME);
+    let fold = times("2026-10-25T02:30", "2026-10-25T05:00", &berlin, 1).unwrap();
+    assert_eq!(fold[0].1.seconds_since(fold[0].0), 3 * HOUR + HOUR / 2);
+    let turned = times("2026-03-23T11:00", "2026-03-23T09:00", &berlin, 1);
+    assert_eq!(refused(turned).code, codes::RESERVATION_END_FIRST);
+    let never = times("tomorrow", "2026-03-23T09:00", &berlin, 1);
+    assert_eq!(refused(never).code, codes::RESERVATION_TIME_INVALID);
+    let long = times("2026-03-01T09:00", "2026-03-23T09:00", &berlin, 1);
+    assert_eq!(refused(long).code, codes::RESERVATION_TOO_LONG);
+    for repeats in [0, MAX_REPEATS + 1] {
+        let all = times("2026-03-23T09:00", "2026-03-23T11:00", &berlin, repeats);
+        assert_eq!(refused(all).code, codes::RESERVATION_REPEATS);
+    }
+}
+
+#[test]
+fn the_clock_takes_each_step_once() {
+    let mut one = booked(1, 10, 12);
+    assert_eq!(
+        one.clone().advance(false, at(10)),
+        None,
+        "nothing is chosen"
+    );
+    one.parts.push(ReservedPart {
+        node: crate::names::NodeId(uuid::Uuid::from_u128(1)),
+        devices: vec!["device".into()],
+        cpu: CpuShare::ZERO,
+        memory: Bytes::ZERO,
+    });
+    assert_eq!(one.advance(false, at(9)), None);
+    // Away since nine: the warning still comes first.
+    assert_eq!(one.advance(false, at(11)), Some(ReservationState::Warned));
+    assert_eq!(one.advance(false, at(8)), None, "a clock that was set back");
+    assert_eq!(one.advance(false, at(10)), Some(ReservationState::Active));
+    assert_eq!(one.advance(false, at(10)), None);
+    let later = at(10).plus_seconds(UNUSED_SECONDS);
+    assert_eq!(one.clone().advance(true, later), None);
+    assert_eq!(
+        one.clone().advance(false, at(12)),
+        Some(ReservationState::Over)
+    );
+    assert_eq!(one.advance(false, later), Some(ReservationState::Released));
+    assert_eq!(one.advance(false, at(13)), None);
+}

@@ -1,0 +1,413 @@
+//! What a user may do with reservations: whoever may write a project or the home domain of a user books for it, an
+//! administrator of the site also for maintenance. Whoever reaches the holder sees them.
+
+use api::reservations::{
+    NewReservationBody, ReservationPatchBody, ReservationTimeView, ReservationView,
+};
+use jiff::tz::TimeZone;
+use rules::names::{ReservationId, TenantName};
+use rules::object::Object;
+use rules::permissions::{Permission, may, reach};
+use rules::placement::reservable;
+use rules::refusal::Refusal;
+use rules::refusals;
+use rules::reservation::{
+    BeforeReservation, ReservationAmount, ReservationHolder, ReservationState, ReservationTime,
+    check, times,
+};
+use rules::tenancy::DomainId;
+use rules::units::Timestamp;
+
+use super::accounts::find as find_user;
+use super::tenancy::find_project;
+use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
+use crate::access::Caller;
+use crate::catalog::events::NewEvent;
+use crate::catalog::reservations::ReservationRecord;
+use crate::catalog::{Lane, ReadTransaction, Rows};
+use crate::{Failure, Server};
+
+/// Times to come of all reservations. Higher: each pass of the controller reads them all. Lower: a site with many
+/// courses cannot book a term.
+const MAX_RESERVED_TIMES: usize = 2_000;
+
+/// The reservations of whatever the caller reaches, and those for maintenance: those that are now or to come first, by
+/// their begin.
+pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<ReservationView>, Failure> {
+    allowed(caller, Permission::ProjectsRead)?;
+    server.catalog().read_now("list reservations", |view| {
+        let mut all: Vec<ReservationView> = seen(view, caller)?.iter().filter_map(show).collect();
+        all.sort_by_key(|one| (!one.state.counts(), one.from, one.id));
+        Ok(all)
+    })
+}
+
+/// One of `list`, by id or name. Errors: `reservation.not-found`, `reservation.ambiguous`.
+pub async fn get(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+) -> Result<ReservationView, Failure> {
+    allowed(caller, Permission::ProjectsRead)?;
+    server.catalog().read_now("show a reservation", |view| {
+        let found = find(view, caller, which)?;
+        shown(&found)
+    })
+}
+
+/// True for those who may book somewhere.
+pub fn may_write(caller: &Caller) -> bool {
+    somewhere(caller, Permission::ProjectsWrite).is_ok()
+}
+
+/// Which of those that the caller sees they may change, by id. O(reservations).
+pub async fn writable(server: &Server, caller: &Caller) -> Result<Vec<uuid::Uuid>, Failure> {
+    server.catalog().read_now("list own reservations", |view| {
+        let all = seen(view, caller)?.into_iter();
+        let own = all.filter(|one| may_change(caller, one).is_ok());
+        Ok(own.map(|one| one.id.0).collect())
+    })
+}
+
+/// Books a reservation for a project, a user or maintenance.
+///
+/// Errors: `reservation.name-invalid`, `reservation.name-taken`, `reservation.holder`, `reservation.too-many`; those of
+/// its times and of `rules::reservation::check`, above all `reservation.conflict`; `project.not-found`,
+/// `user.not-found`, `role.administrator-needed`, `role.permission-missing`.
+pub async fn book(
+    server: &Server,
+    caller: &Caller,
+    asked: NewReservationBody,
+    key: Option<IdempotencyKey>,
+) -> Result<Once<ReservationView>, Failure> {
+    somewhere(caller, Permission::ProjectsWrite)?;
+    let key = own_key(caller, key)?;
+    let name = name_of(&asked.name)?;
+    let zone = zone_of(caller, asked.time_zone.as_deref())?;
+    let spans = times(&asked.from, &asked.to, &zone, asked.repeats.unwrap_or(1))?;
+    let caller = caller.clone();
+    server
+        .catalog()
+        .write(Lane::Requests, "book a reservation", move |rows| {
+            once(rows, key.as_ref(), || {
+                let (holder, domain) = holder_of(rows, &caller, &asked)?;
+                let record = ReservationRecord {
+                    id: ReservationId::make(rows.now, base::observe::random()),
+                    name,
+                    holder,
+                    domain,
+                    amount: asked.resources.into(),
+                    before: asked.before.unwrap_or(BeforeReservation::Drain),
+                    generation: 1,
+                    domain_name: None,
+                    project_name: None,
+                    user_name: None,
+                    times: Vec::new(),
+                };
+                may_change(&caller, &record)?;
+                refuse_taken(rows, &record)?;
+                refuse_occupied(rows, &record, &spans)?;
+                rows.insert_reservation(&record)?;
+                rows.put_reservation_times(record.id, &spans)?;
+                let after = told(record.amount, &spans);
+                note(rows, &caller, &record, "reservation.booked", "", &after)?;
+                again(rows, record.id)
+            })
+        })
+        .await
+}
+
+/// Changes a reservation; whom it is for stays.
+///
+/// Errors: as `book`; `reservation.not-found`, `reservation.ambiguous`, `reservation.stale`; `reservation.begun` for
+/// another time or amount of one that was warned of.
+pub async fn change(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    patch: ReservationPatchBody,
+    if_match: Option<u64>,
+) -> Result<ReservationView, Failure> {
+    somewhere(caller, Permission::ProjectsWrite)?;
+    let name = patch.name.as_deref().map(name_of).transpose()?;
+    let zone = zone_of(caller, patch.time_zone.as_deref())?;
+    let (caller, which) = (caller.clone(), which.to_owned());
+    server
+        .catalog()
+        .write(Lane::Requests, "change a reservation", move |rows| {
+            let before = find_to_change(rows, &caller, &which)?;
+            if if_match.is_some_and(|seen| seen != before.generation) {
+                let refusal = refusals::reservation_stale(&before.name, before.generation);
+                return Err(refusal.into());
+            }
+            let was = spans_of(&before.times);
+            let spans = changed_spans(&patch, &was, &zone)?;
+            let amount: ReservationAmount = match patch.resources {
+                Some(Object(resources)) => resources.into(),
+                None => before.amount,
+            };
+            let after = ReservationRecord {
+                name: name.unwrap_or_else(|| before.name.clone()),
+                amount,
+                before: patch.before.unwrap_or(before.before),
+                ..before.clone()
+            };
+            if after == before && spans == was {
+                return shown(&before);
+            }
+            refuse_taken(rows, &after)?;
+            let moves =
+                spans != was || after.amount != before.amount || after.before != before.before;
+            if moves {
+                let is_open = |time: &ReservationTime| time.state == ReservationState::Booked;
+                if !before.times.iter().all(is_open) {
+                    return Err(refusals::reservation_begun(&before.name).into());
+                }
+                refuse_occupied(rows, &after, &spans)?;
+            }
+            rows.put_reservation(&after)?;
+            if moves {
+                rows.put_reservation_times(after.id, &spans)?;
+            }
+            let (old, new) = match moves {
+                true => (told(before.amount, &was), told(after.amount, &spans)),
+                false => (before.name.to_string(), after.name.to_string()),
+            };
+            note(rows, &caller, &after, "reservation.changed", &old, &new)?;
+            again(rows, after.id)
+        })
+        .await
+}
+
+/// Cancels what is left of a reservation: the next pass of the controller gives its devices to whoever waits. Nothing
+/// changes where nothing is left.
+///
+/// Errors: `reservation.not-found`, `reservation.ambiguous`, `role.administrator-needed`, `role.permission-missing`.
+pub async fn cancel(server: &Server, caller: &Caller, which: &str) -> Result<(), Failure> {
+    somewhere(caller, Permission::ProjectsWrite)?;
+    let (caller, which) = (caller.clone(), which.to_owned());
+    server
+        .catalog()
+        .write(Lane::Requests, "cancel a reservation", move |rows| {
+            let found = find_to_change(rows, &caller, &which)?;
+            if rows.cancel_reservation(found.id)? == 0 {
+                return Ok(());
+            }
+            let before = told(found.amount, &spans_of(&found.times));
+            note(rows, &caller, &found, "reservation.cancelled", &before, "")
+        })
+        .await
+}
+
+/// The reservation that a launch names, among those that the caller sees.
+///
+/// Errors: `reservation.not-found`, `reservation.ambiguous`, `reservation.closed`.
+pub(super) fn of_launch(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    which: &str,
+) -> Result<(TenantName, ReservationTime), Failure> {
+    let found = find(view, caller, which)?;
+    let time = found.current().filter(|time| time.state.counts());
+    let time = time.ok_or_else(|| refusals::reservation_closed(&found.name))?;
+    Ok((found.name.clone(), time.clone()))
+}
+
+fn seen(view: &ReadTransaction<'_>, caller: &Caller) -> Result<Vec<ReservationRecord>, Failure> {
+    view.reservations(&reach(&caller.subject, Permission::ProjectsRead))
+}
+
+/// The reservation that is meant among those that the caller sees.
+fn find(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    which: &str,
+) -> Result<ReservationRecord, Failure> {
+    let id = which.parse::<ReservationId>().ok();
+    let mut found = seen(view, caller)?.into_iter().filter(|one| match id {
+        Some(id) => one.id == id,
+        None => one.name.as_str() == which,
+    });
+    match (found.next(), found.next()) {
+        (None, _) => Err(refusals::reservation_not_found().into()),
+        (Some(one), None) => Ok(one),
+        (Some(one), Some(_)) => Err(refusals::reservation_ambiguous(&one.name).into()),
+    }
+}
+
+fn find_to_change(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    which: &str,
+) -> Result<ReservationRecord, Failure> {
+    let found = find(view, caller, which)?;
+    may_change(caller, &found)?;
+    Ok(found)
+}
+
+/// Whoever may write the project, the home domain of the user, or the site for maintenance.
+fn may_change(caller: &Caller, record: &ReservationRecord) -> Result<(), Refusal> {
+    let mut scope = record.scope();
+    scope.owner = None;
+    may(&caller.subject, Permission::ProjectsWrite, &scope)
+}
+
+/// Whom a new reservation is for, and where that is at home.
+fn holder_of(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    asked: &NewReservationBody,
+) -> Result<(ReservationHolder, Option<DomainId>), Failure> {
+    fn named(typed: Option<&str>) -> Option<&str> {
+        typed.map(str::trim).filter(|name| !name.is_empty())
+    }
+    let subject = &caller.subject;
+    let (project, user) = (asked.project.as_deref(), asked.user.as_deref());
+    match (named(project), named(user), asked.maintenance) {
+        (Some(project), None, false) => {
+            let found = find_project(view, subject, Permission::ProjectsRead, project);
+            let found = found.map_err(|failure| failure.at("/project"))?;
+            Ok((ReservationHolder::Project(found.id), Some(found.domain)))
+        }
+        (None, Some(user), false) => {
+            let found = find_user(view, subject, Permission::UsersRead, user);
+            let found = found.map_err(|failure| failure.at("/user"))?;
+            Ok((ReservationHolder::User(found.id), Some(found.domain)))
+        }
+        (None, None, true) => Ok((ReservationHolder::Maintenance, None)),
+        _ => Err(refusals::reservation_holder().at("/project").into()),
+    }
+}
+
+fn name_of(typed: &str) -> Result<TenantName, Refusal> {
+    TenantName::parse(typed.trim()).map_err(|_| refusals::reservation_name_invalid().at("/name"))
+}
+
+/// The zone in which times are typed: the named one, else the caller's.
+fn zone_of(caller: &Caller, named: Option<&str>) -> Result<TimeZone, Refusal> {
+    match named.map(str::trim).filter(|name| !name.is_empty()) {
+        Some(name) => {
+            TimeZone::get(name).map_err(|_| refusals::time_zone_unknown().at("/time_zone"))
+        }
+        None => Ok(TimeZone::get(&caller.time_zone).unwrap_or(TimeZone::UTC)),
+    }
+}
+
+fn spans_of(times: &[ReservationTime]) -> Vec<(Timestamp, Timestamp)> {
+    times.iter().map(|time| (time.from, time.to)).collect()
+}
+
+/// The times that a patch asks for; what it leaves out is as before.
+fn changed_spans(
+    patch: &ReservationPatchBody,
+    was: &[(Timestamp, Timestamp)],
+    zone: &TimeZone,
+) -> Result<Vec<(Timestamp, Timestamp)>, Refusal> {
+    let is_same = patch.from.is_none() && patch.to.is_none() && patch.repeats.is_none();
+    let Some((from, to)) = was.first().filter(|_| !is_same) else {
+        return Ok(was.to_vec());
+    };
+    let from = patch.from.clone().unwrap_or_else(|| written(*from, zone));
+    let to = patch.to.clone().unwrap_or_else(|| written(*to, zone));
+    let weeks = u32::try_from(was.len()).unwrap_or(u32::MAX);
+    times(&from, &to, zone, patch.repeats.unwrap_or(weeks))
+}
+
+/// A moment as people type it in that zone.
+fn written(at: Timestamp, zone: &TimeZone) -> String {
+    let at = jiff::Timestamp::from_millisecond(at.as_millis()).unwrap_or_default();
+    at.to_zoned(zone.clone()).datetime().to_string()
+}
+
+/// Refuses what cannot be booked beside the others, and more times than the site takes.
+fn refuse_occupied(
+    rows: &Rows<'_>,
+    record: &ReservationRecord,
+    spans: &[(Timestamp, Timestamp)],
+) -> Result<(), Failure> {
+    let mut booked = rows.live_reservations()?;
+    booked.retain(|time| time.id != record.id);
+    if booked.len() + spans.len() > MAX_RESERVED_TIMES {
+        return Err(refusals::reservation_too_many(MAX_RESERVED_TIMES).into());
+    }
+    let room = reservable(&rows.nodes()?);
+    Ok(check(record.amount, spans, &booked, room, rows.now)?)
+}
+
+fn refuse_taken(rows: &Rows<'_>, record: &ReservationRecord) -> Result<(), Failure> {
+    match rows.reservation_name_taken(record)? {
+        true => {
+            let refusal = refusals::reservation_name_taken(&record.name);
+            Err(refusal.at("/name").into())
+        }
+        false => Ok(()),
+    }
+}
+
+fn again(view: &ReadTransaction<'_>, id: ReservationId) -> Result<ReservationView, Failure> {
+    match view.reservation(id)? {
+        Some(found) => shown(&found),
+        None => Err(refusals::reservation_not_found().into()),
+    }
+}
+
+fn shown(record: &ReservationRecord) -> Result<ReservationView, Failure> {
+    show(record).ok_or_else(|| refusals::reservation_not_found().into())
+}
+
+/// None for one without a time, which no booking makes.
+fn show(record: &ReservationRecord) -> Option<ReservationView> {
+    let current = record.current()?;
+    let time = |time: &ReservationTime| ReservationTimeView {
+        number: time.number,
+        from: time.from,
+        to: time.to,
+        state: time.state,
+    };
+    let domain = record.domain_name.as_deref().unwrap_or_default();
+    let project = record.project_name.as_deref();
+    Some(ReservationView {
+        id: record.id.0,
+        name: record.name.clone(),
+        project: project.map(|project| format!("{domain}/{project}")),
+        user: record.user_name.clone(),
+        resources: record.amount.into(),
+        before: record.before,
+        state: current.state,
+        from: current.from,
+        to: current.to,
+        times: record.times.iter().map(time).collect(),
+        generation: record.generation,
+    })
+}
+
+/// `gpu=2 cpu=4 memory=8 GiB from=… to=… weeks=3`, for events.
+fn told(amount: ReservationAmount, spans: &[(Timestamp, Timestamp)]) -> String {
+    let Some((from, to)) = spans.first() else {
+        return amount.told();
+    };
+    let weeks = spans.len();
+    format!("{} from={from} to={to} weeks={weeks}", amount.told())
+}
+
+fn note(
+    rows: &Rows<'_>,
+    caller: &Caller,
+    record: &ReservationRecord,
+    code: &str,
+    before: &str,
+    after: &str,
+) -> Result<(), Failure> {
+    rows.note(NewEvent {
+        actor: caller.name.as_str(),
+        topic: "system",
+        object: record.name.as_str(),
+        scope: record.scope(),
+        code,
+        before,
+        after,
+    })
+}
+
+#[cfg(test)]
+mod tests;

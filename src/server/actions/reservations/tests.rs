@@ -1,0 +1,302 @@
+//! Reservations through the actions that doors call: who books for whom, who sees which, what is refused, and what a
+//! launch that names one gets.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use api::reservations::ReservedResources;
+use api::sessions::LaunchRequest;
+use rules::grants::GrantRole;
+use rules::session::SessionKind;
+use rules::units::CpuShare;
+use rules::users::Role;
+
+use super::super::{sessions, tenancy, users};
+use super::*;
+use crate::access::{set_up, setup_link, sign_in};
+use crate::code;
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
+const GOOD: &str = "correct horse battery";
+
+/// Boss administers the site; lead leads the project `cells`, abe is a member there, mina is not.
+struct Site {
+    server: Server,
+    boss: Caller,
+    lead: Caller,
+    abe: Caller,
+    mina: Caller,
+}
+
+impl Site {
+    async fn open() -> Self {
+        let server = Server::for_tests();
+        server.put_test_node("one");
+        let setup = setup_link(&server).unwrap();
+        let boss = set_up(&server, &setup, "boss", GOOD, HERE).await.unwrap();
+        let boss = boss.caller;
+        let project = tenancy::create_project(&server, &boss, None, "cells", "", None).await;
+        let cells = project.unwrap().value.id.to_string();
+        let mut others = Vec::new();
+        for (name, role) in [
+            ("lead", Some(GrantRole::Lead)),
+            ("abe", Some(GrantRole::Member)),
+            ("mina", None),
+        ] {
+            users::create_once(&server, &boss, name, Role::User, GOOD, None, None)
+                .await
+                .unwrap();
+            if let Some(role) = role {
+                tenancy::put_member(&server, &boss, &cells, name, role, None)
+                    .await
+                    .unwrap();
+            }
+            others.push(sign_in(&server, name, GOOD, HERE).await.unwrap().caller);
+        }
+        let [lead, abe, mina] = others.try_into().expect("three callers");
+        Self {
+            server,
+            boss,
+            lead,
+            abe,
+            mina,
+        }
+    }
+
+    /// In so many days, as it is typed in UTC.
+    fn day(&self, days: u64) -> String {
+        let at = self.server.clock().now().plus_seconds(days * 86_400);
+        written(at, &TimeZone::UTC)
+    }
+
+    /// Two cores for the project, from the second to the third day.
+    fn lecture(&self) -> NewReservationBody {
+        NewReservationBody {
+            name: "lecture".to_owned(),
+            project: Some("cells".to_owned()),
+            resources: ReservedResources {
+                cpu: CpuShare(200),
+                ..ReservedResources::default()
+            },
+            from: self.day(2),
+            to: self.day(3),
+            ..NewReservationBody::default()
+        }
+    }
+
+    async fn booked(&self, caller: &Caller, asked: NewReservationBody) -> ReservationView {
+        let made = book(&self.server, caller, asked, None).await;
+        made.unwrap_or_else(|failure| panic!("{failure}")).value
+    }
+
+    async fn refused(&self, caller: &Caller, asked: NewReservationBody) -> String {
+        code(book(&self.server, caller, asked, None).await).to_string()
+    }
+
+    async fn listed(&self, caller: &Caller) -> Vec<String> {
+        let all = list(&self.server, caller).await.unwrap();
+        all.into_iter().map(|one| one.name.to_string()).collect()
+    }
+}
+
+#[tokio::test]
+async fn leads_book_for_their_project_and_strangers_see_nothing_of_it() {
+    let site = Site::open().await;
+    let lecture = site.lecture();
+    assert_eq!(
+        site.refused(&site.mina, lecture.clone()).await,
+        "role.administrator-needed"
+    );
+    assert_eq!(
+        site.refused(&site.abe, lecture.clone()).await,
+        "role.administrator-needed"
+    );
+    let maintenance = NewReservationBody {
+        name: "fans".to_owned(),
+        project: None,
+        maintenance: true,
+        ..lecture.clone()
+    };
+    assert_eq!(
+        site.refused(&site.lead, maintenance.clone()).await,
+        "role.administrator-needed"
+    );
+    let made = site.booked(&site.lead, lecture).await;
+    assert_eq!(made.state, ReservationState::Booked);
+    assert_eq!(made.project.as_deref(), Some("default/cells"));
+    site.booked(&site.boss, maintenance).await;
+    assert_eq!(site.listed(&site.abe).await.len(), 2);
+    assert_eq!(site.listed(&site.mina).await, ["fans"]);
+    assert_eq!(
+        code(get(&site.server, &site.mina, "lecture").await),
+        "reservation.not-found"
+    );
+    assert_eq!(
+        code(cancel(&site.server, &site.lead, "fans").await),
+        "role.administrator-needed"
+    );
+    let both = site.server.catalog().read_now("look", |view| view.world());
+    assert_eq!(both.unwrap().reservations.len(), 2);
+    cancel(&site.server, &site.lead, "lecture").await.unwrap();
+    let gone = get(&site.server, &site.lead, "lecture").await.unwrap();
+    assert_eq!(gone.state, ReservationState::Cancelled);
+    let left = site.server.catalog().read_now("look", |view| view.world());
+    assert_eq!(left.unwrap().reservations.len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_no_reservation_is_refused_by_name() {
+    let site = Site::open().await;
+    let lecture = site.lecture();
+    let refused = async |change: &dyn Fn(&mut NewReservationBody)| {
+        let mut asked = lecture.clone();
+        change(&mut asked);
+        site.refused(&site.boss, asked).await
+    };
+    let cases: [(&dyn Fn(&mut NewReservationBody), &str); 9] = [
+        (
+            &|asked| asked.name = "A lecture".to_owned(),
+            "reservation.name-invalid",
+        ),
+        (&|asked| asked.maintenance = true, "reservation.holder"),
+        (&|asked| asked.project = None, "reservation.holder"),
+        (
+            &|asked| asked.from = "2020-01-01T09:00".to_owned(),
+            "reservation.too-long",
+        ),
+        (
+            &|asked| {
+                asked.from = "2020-01-01T09:00".to_owned();
+                asked.to = "2020-01-01T10:00".to_owned();
+            },
+            "reservation.past",
+        ),
+        (&|asked| asked.repeats = Some(61), "reservation.repeats"),
+        (
+            &|asked| asked.resources.cpu = CpuShare(500),
+            "reservation.too-large",
+        ),
+        (
+            &|asked| asked.time_zone = Some("Nowhere/Else".to_owned()),
+            "time-zone.unknown",
+        ),
+        (
+            &|asked| asked.resources = ReservedResources::default(),
+            "reservation.empty",
+        ),
+    ];
+    for (change, told) in cases {
+        assert_eq!(refused(change).await, told);
+    }
+    site.booked(&site.boss, lecture.clone()).await;
+    assert_eq!(refused(&|_| {}).await, "reservation.name-taken");
+    let beside = |asked: &mut NewReservationBody| {
+        asked.name = "other".to_owned();
+        asked.resources.cpu = CpuShare(300);
+    };
+    assert_eq!(refused(&beside).await, "reservation.conflict");
+}
+
+#[tokio::test]
+async fn a_change_is_seen_and_written_down() {
+    let site = Site::open().await;
+    let made = site.booked(&site.lead, site.lecture()).await;
+    let patch = ReservationPatchBody {
+        name: Some("seminar".to_owned()),
+        to: Some(site.day(4)),
+        repeats: Some(2),
+        ..ReservationPatchBody::default()
+    };
+    let stale = change(&site.server, &site.lead, "lecture", patch.clone(), Some(7)).await;
+    assert_eq!(code(stale), "reservation.stale");
+    let changed = change(&site.server, &site.lead, "lecture", patch, Some(1)).await;
+    let changed = changed.unwrap();
+    assert_eq!((changed.id, changed.times.len()), (made.id, 2));
+    assert!(changed.to > made.to && changed.generation == 2);
+    // Once it was warned of, only its name changes.
+    let id = ReservationId(made.id);
+    site.server
+        .catalog()
+        .write_now(Lane::Loops, "warn", move |rows| {
+            rows.mute_acts();
+            let time = rows.live_reservations()?.into_iter().next();
+            let mut time = time.expect("it is booked");
+            time.state = ReservationState::Warned;
+            rows.record_reservation(&crate::catalog::reservations::ReservationChange {
+                was: ReservationState::Booked,
+                time,
+                warned: Vec::new(),
+            })
+        })
+        .unwrap();
+    let later = ReservationPatchBody {
+        to: Some(site.day(5)),
+        ..ReservationPatchBody::default()
+    };
+    let which = id.to_string();
+    let begun = change(&site.server, &site.lead, &which, later, None).await;
+    assert_eq!(code(begun), "reservation.begun");
+    let name = ReservationPatchBody {
+        name: Some("lab".to_owned()),
+        ..ReservationPatchBody::default()
+    };
+    let named = change(&site.server, &site.lead, &which, name, None).await;
+    assert_eq!(named.unwrap().state, ReservationState::Warned);
+    cancel(&site.server, &site.lead, &which).await.unwrap();
+    let told = site
+        .server
+        .catalog()
+        .read_now("look", |view| {
+            view.events_after(&reach(&site.boss.subject, Permission::SystemRead), 0, 100)
+        })
+        .unwrap()
+        .0;
+    let told: Vec<String> = told
+        .into_iter()
+        .map(|event| event.code)
+        .filter(|code| code.starts_with("reservation."))
+        .collect();
+    let (changed, moved) = ("reservation.changed", "reservation.moved");
+    assert_eq!(
+        told,
+        [
+            "reservation.booked",
+            changed,
+            moved,
+            changed,
+            "reservation.cancelled"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_launch_that_names_a_reservation_starts_with_it() {
+    let site = Site::open().await;
+    let made = site.booked(&site.lead, site.lecture()).await;
+    let asked = LaunchRequest {
+        kind: SessionKind::Batch,
+        command: vec!["true".to_owned()],
+        reservation: Some("lecture".to_owned()),
+        ..LaunchRequest::default()
+    };
+    let launched = sessions::launch(&site.server, &site.abe, asked.clone(), None).await;
+    let one = launched.unwrap().sessions.remove(0);
+    assert_eq!(one.start_at, Some(made.from));
+    assert_eq!(one.labels["reservation"], "lecture");
+    let stranger = sessions::launch(&site.server, &site.mina, asked.clone(), None).await;
+    assert_eq!(code(stranger), "reservation.not-found");
+    let elsewhere = LaunchRequest {
+        project: Some("default".to_owned()),
+        ..asked.clone()
+    };
+    let other = sessions::launch(&site.server, &site.abe, elsewhere, None).await;
+    assert_eq!(code(other), "reservation.others");
+    let twice = LaunchRequest {
+        start_at: Some(made.to),
+        ..asked.clone()
+    };
+    let twice = sessions::launch(&site.server, &site.abe, twice, None).await;
+    assert_eq!(code(twice), "reservation.start-twice");
+    cancel(&site.server, &site.lead, "lecture").await.unwrap();
+    let closed = sessions::launch(&site.server, &site.abe, asked, None).await;
+    assert_eq!(code(closed), "reservation.closed");
+}

@@ -1,0 +1,372 @@
+//! Rows of reservations and their times. Decides nothing: `rules::reservation` says what may be booked, and
+//! `rules::placement` which devices are chosen.
+
+use rules::names::{ReservationId, SessionId, TenantName, UserId};
+use rules::permissions::Reach;
+use rules::refusals;
+use rules::reservation::{
+    BeforeReservation, ReservationAmount, ReservationHolder, ReservationState, ReservationTime,
+};
+use rules::tenancy::{DomainId, ProjectId, Scope};
+use rules::units::Timestamp;
+use rusqlite::{OptionalExtension as _, Params, Row};
+
+use super::events::NewEvent;
+use super::reach::{ReachedTable, condition};
+use super::reader::ReadTransaction;
+use super::value;
+use super::writer::Rows;
+use crate::Failure;
+
+/// The code of the event that a session stands where a reservation begins soon; the word of the index `event_told`.
+pub(crate) const WARNED: &str = "session.reservation-warned";
+
+/// Who acts where nobody does.
+const ACTOR: &str = "reservations";
+
+/// One reservation with its times, and the names of whose it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ReservationRecord {
+    pub(crate) id: ReservationId,
+    pub(crate) name: TenantName,
+    pub(crate) holder: ReservationHolder,
+    /// Of the project, or home of the user; None for maintenance.
+    pub(crate) domain: Option<DomainId>,
+    pub(crate) amount: ReservationAmount,
+    pub(crate) before: BeforeReservation,
+    pub(crate) generation: u64,
+    pub(crate) domain_name: Option<String>,
+    pub(crate) project_name: Option<String>,
+    pub(crate) user_name: Option<String>,
+    /// In the order of time; never empty.
+    pub(crate) times: Vec<ReservationTime>,
+}
+
+impl ReservationRecord {
+    /// Where it belongs.
+    pub(crate) fn scope(&self) -> Scope {
+        let (user, project) = parts_of(self.holder);
+        Scope {
+            domain: self.domain,
+            project,
+            owner: user,
+        }
+    }
+
+    /// The time that is next or now; the last one where none is left.
+    pub(crate) fn current(&self) -> Option<&ReservationTime> {
+        let mut times = self.times.iter();
+        let next = times.find(|time| time.state.counts());
+        next.or(self.times.last())
+    }
+}
+
+/// What a pass of the controller changed of one time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ReservationChange {
+    /// The state that was read.
+    pub(crate) was: ReservationState,
+    pub(crate) time: ReservationTime,
+    /// Sessions that are told of it, and whose they are.
+    pub(crate) warned: Vec<(SessionId, Scope)>,
+}
+
+const RESERVATION: ReachedTable = ReachedTable {
+    owner: "user",
+    has_domain: true,
+    project: Some("project"),
+};
+
+fn parts_of(holder: ReservationHolder) -> (Option<UserId>, Option<ProjectId>) {
+    match holder {
+        ReservationHolder::User(user) => (Some(user), None),
+        ReservationHolder::Project(project) => (None, Some(project)),
+        ReservationHolder::Maintenance => (None, None),
+    }
+}
+
+fn holder(row: &Row<'_>) -> rusqlite::Result<ReservationHolder> {
+    let user = value::id_or_none(row, "user")?.map(UserId);
+    let project = value::id_or_none(row, "project")?.map(ProjectId);
+    Ok(match (user, project) {
+        (Some(user), _) => ReservationHolder::User(user),
+        (None, Some(project)) => ReservationHolder::Project(project),
+        (None, None) => ReservationHolder::Maintenance,
+    })
+}
+
+fn reservation_row(row: &Row<'_>) -> rusqlite::Result<ReservationRecord> {
+    Ok(ReservationRecord {
+        id: ReservationId(value::id(row, "id")?),
+        name: value::word(row, "name", |text| TenantName::parse(text).ok())?,
+        holder: holder(row)?,
+        domain: value::id_or_none(row, "domain")?.map(DomainId),
+        amount: value::json(row, "amount")?,
+        before: value::word(row, "before", BeforeReservation::parse)?,
+        generation: value::unsigned(row, "generation")?,
+        domain_name: row.get("domain_name")?,
+        project_name: row.get("project_name")?,
+        user_name: row.get("user_name")?,
+        times: Vec::new(),
+    })
+}
+
+fn time_row(row: &Row<'_>) -> rusqlite::Result<ReservationTime> {
+    Ok(ReservationTime {
+        id: ReservationId(value::id(row, "reservation")?),
+        number: row.get("number")?,
+        holder: holder(row)?,
+        amount: value::json(row, "amount")?,
+        from: value::time(row, "from_at")?,
+        to: value::time(row, "to_at")?,
+        before: value::word(row, "before", BeforeReservation::parse)?,
+        state: value::word(row, "state", ReservationState::parse)?,
+        parts: value::json(row, "parts")?,
+        unused_since: value::time_or_none(row, "unused_since")?,
+    })
+}
+
+/// Columns of a time, and of its reservation what a time says too.
+const TIME: &str = "reservation_time.*, reservation.user as user, reservation.project as project,
+                    reservation.amount as amount, reservation.before as before
+             from reservation_time
+             join reservation on reservation.id = reservation_time.reservation";
+
+impl ReadTransaction<'_> {
+    fn reservations_where(
+        &self,
+        condition: &str,
+        values: impl Params,
+    ) -> Result<Vec<ReservationRecord>, Failure> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select reservation.*, domain.name as domain_name, project.name as project_name,
+                    user.name as user_name
+             from (select * from reservation where {condition}) as reservation
+             left join domain on domain.id = reservation.domain
+             left join project on project.id = reservation.project
+             left join user on user.id = reservation.user
+             order by reservation.name"
+        ))?;
+        let rows = statement.query_map(values, reservation_row)?;
+        let mut all: Vec<ReservationRecord> = rows.collect::<Result<_, _>>()?;
+        let mut times = self.connection.prepare_cached(&format!(
+            "select {TIME} where reservation_time.reservation = ?1 order by reservation_time.number"
+        ))?;
+        for one in &mut all {
+            let rows = times.query_map([one.id.0.as_bytes()], time_row)?;
+            one.times = rows.collect::<Result<_, _>>()?;
+        }
+        Ok(all)
+    }
+
+    /// The reservations in reach, and those for maintenance, which concern everybody, by name. Costs one range of an
+    /// index each.
+    pub(crate) fn reservations(&self, reach: &Reach) -> Result<Vec<ReservationRecord>, Failure> {
+        let (reached, value) = condition(reach, RESERVATION, "?1");
+        self.reservations_where(
+            &format!("user is null and project is null or {reached}"),
+            [value],
+        )
+    }
+
+    pub(crate) fn reservation(
+        &self,
+        id: ReservationId,
+    ) -> Result<Option<ReservationRecord>, Failure> {
+        let found = self.reservations_where("id = ?1", [id.0.as_bytes()])?;
+        Ok(found.into_iter().next())
+    }
+
+    /// Whether another reservation of the same holder has the name.
+    pub(crate) fn reservation_name_taken(&self, row: &ReservationRecord) -> Result<bool, Failure> {
+        let (user, project) = parts_of(row.holder);
+        let id = project.map(|id| id.0).or(user.map(|id| id.0));
+        let key = id.map_or_else(Vec::new, |id| id.as_bytes().to_vec());
+        let found = self
+            .connection
+            .prepare_cached(
+                "select 1
+                 from reservation
+                 where coalesce(project, user, x'') = ?1 and name = ?2 and id <> ?3",
+            )?
+            .query_row((key, row.name.as_str(), row.id.0.as_bytes()), |_| Ok(()))
+            .optional()?;
+        Ok(found.is_some())
+    }
+
+    /// The times that take room now or later, by begin. Costs one range of an index.
+    pub(crate) fn live_reservations(&self) -> Result<Vec<ReservationTime>, Failure> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select {TIME}
+             where reservation_time.state in ('booked', 'warned', 'active')
+             order by reservation_time.from_at, reservation_time.reservation, reservation_time.number"
+        ))?;
+        let rows = statement.query_map([], time_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+}
+
+impl Rows<'_> {
+    /// Writes a reservation without its times.
+    pub(crate) fn insert_reservation(&self, row: &ReservationRecord) -> Result<(), Failure> {
+        let (user, project) = parts_of(row.holder);
+        self.connection
+            .prepare_cached(
+                "insert into reservation (id, name, user, project, domain, amount, before, generation)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            )?
+            .execute((
+                row.id.0.as_bytes(),
+                row.name.as_str(),
+                user.map(|id| *id.0.as_bytes()),
+                project.map(|id| *id.0.as_bytes()),
+                row.domain.map(|id| *id.0.as_bytes()),
+                value::text(&row.amount),
+                row.before.word(),
+                value::signed(row.generation),
+            ))?;
+        Ok(())
+    }
+
+    /// Writes name, amount and what is before it; raises the generation.
+    pub(crate) fn put_reservation(&self, row: &ReservationRecord) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "update reservation
+                 set name = ?2, amount = ?3, before = ?4, generation = generation + 1
+                 where id = ?1",
+            )?
+            .execute((
+                row.id.0.as_bytes(),
+                row.name.as_str(),
+                value::text(&row.amount),
+                row.before.word(),
+            ))?;
+        Ok(())
+    }
+
+    /// Writes these times in place of those that it had, all of them booked and none chosen.
+    pub(crate) fn put_reservation_times(
+        &self,
+        id: ReservationId,
+        times: &[(Timestamp, Timestamp)],
+    ) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("delete from reservation_time where reservation = ?1")?
+            .execute([id.0.as_bytes()])?;
+        let mut statement = self.connection.prepare_cached(
+            "insert into reservation_time (reservation, number, from_at, to_at, state, parts)
+             values (?1, ?2, ?3, ?4, 'booked', '[]')",
+        )?;
+        for (number, (from, to)) in (1_u32..).zip(times) {
+            statement.execute((id.0.as_bytes(), number, from.as_millis(), to.as_millis()))?;
+        }
+        Ok(())
+    }
+
+    /// Gives back what a reservation keeps, now and later. Gives how many times it had left.
+    pub(crate) fn cancel_reservation(&self, id: ReservationId) -> Result<usize, Failure> {
+        let cancelled = self
+            .connection
+            .prepare_cached(
+                "update reservation_time
+                 set state = 'cancelled', parts = '[]'
+                 where reservation = ?1 and state in ('booked', 'warned', 'active')",
+            )?
+            .execute([id.0.as_bytes()])?;
+        if cancelled > 0 {
+            self.connection
+                .prepare_cached("update reservation set generation = generation + 1 where id = ?1")?
+                .execute([id.0.as_bytes()])?;
+        }
+        Ok(cancelled)
+    }
+
+    /// Takes out the reservations of a user who left.
+    pub(super) fn forget_reservations_of(&self, user: UserId) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("delete from reservation where user = ?1")?
+            .execute([user.0.as_bytes()])?;
+        Ok(())
+    }
+
+    /// Takes out those whose last time was over before that moment; gives how many.
+    pub(super) fn forget_old_reservations(&self, before: Timestamp) -> Result<usize, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "delete from reservation
+                 where not exists (
+                     select 1
+                     from reservation_time
+                     where reservation_time.reservation = reservation.id
+                     and (reservation_time.to_at >= ?1
+                          or reservation_time.state in ('booked', 'warned', 'active'))
+                 )",
+            )?
+            .execute([before.as_millis()])?)
+    }
+
+    /// Writes what a pass changed of a time, and tells it.
+    ///
+    /// Errors: `controller.moved-on` where somebody changed or cancelled it since it was read.
+    pub(crate) fn record_reservation(&self, change: &ReservationChange) -> Result<(), Failure> {
+        let time = &change.time;
+        let written = self
+            .connection
+            .prepare_cached(
+                "update reservation_time
+                 set state = ?3, parts = ?4, unused_since = ?5
+                 where reservation = ?1
+                 and number = ?2
+                 and state = ?6
+                 and from_at = ?7
+                 and to_at = ?8
+                 and exists (
+                     select 1 from reservation where id = ?1 and amount = ?9 and before = ?10
+                 )",
+            )?
+            .execute((
+                time.id.0.as_bytes(),
+                time.number,
+                time.state.word(),
+                value::text(&time.parts),
+                time.unused_since.map(Timestamp::as_millis),
+                change.was.word(),
+                time.from.as_millis(),
+                time.to.as_millis(),
+                value::text(&time.amount),
+                time.before.word(),
+            ))?;
+        if written == 0 {
+            return Err(refusals::controller_moved_on().into());
+        }
+        let begins = time.from.to_string();
+        for (session, scope) in &change.warned {
+            self.note(NewEvent {
+                actor: ACTOR,
+                topic: "sessions",
+                object: &session.to_string(),
+                scope: *scope,
+                code: WARNED,
+                before: "",
+                after: &begins,
+            })?;
+        }
+        if change.was == time.state {
+            return Ok(());
+        }
+        let Some(record) = self.reservation(time.id)? else {
+            return Ok(());
+        };
+        self.note(NewEvent {
+            actor: ACTOR,
+            topic: "system",
+            object: record.name.as_str(),
+            scope: record.scope(),
+            code: "reservation.moved",
+            before: change.was.word(),
+            after: time.state.word(),
+        })
+    }
+}

@@ -1,0 +1,139 @@
+// A teacher books GPUs in the browser; the week and the list show it, a change and a cancellation are seen, and what was
+// cancelled is given to whoever waits.
+//
+// Proves too: `tests/browser/forms.mjs`
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { launch, listen, overflow, violations } from "./lib/browser.mjs";
+import { openWith, setUp, until } from "./lib/house.mjs";
+
+let browser;
+let house;
+let state;
+
+before(async () => {
+  browser = await launch();
+  house = await openWith({}, "--simulate-gpus", "H100:2");
+  const context = await browser.newContext({ timezoneId: "UTC" });
+  await setUp(await context.newPage(), house);
+  state = await context.storageState();
+  await context.close();
+});
+
+after(async () => {
+  await browser?.close();
+  await house?.close();
+});
+
+/// A local time in so many minutes, as the field takes it; in UTC, as the page of this test.
+const ahead = (minutes) => new Date(Date.now() + minutes * 60_000).toISOString().slice(0, 16);
+
+const visit = (more = {}) =>
+  browser.newContext({ storageState: state, locale: "en-US", timezoneId: "UTC", ...more });
+
+test("a reservation is booked, changed and cancelled in the page", async () => {
+  const context = await visit();
+  const page = await context.newPage();
+  const complaints = listen(page);
+  await page.goto(`${house.origin}/reservations`);
+  await page.locator("#list", { hasText: "There are no reservations" }).waitFor();
+  assert.deepEqual(await violations(page), []);
+
+  // What was refused stands at its field.
+  await page.fill("#name", "lecture");
+  await page.fill("#from", ahead(-600));
+  await page.fill("#to", ahead(-540));
+  await page.fill("#gpu", "2");
+  await page.selectOption("#holder", "maintenance");
+  await page.click("button:has-text('Book')");
+  await page.locator("#from[aria-invalid=true]").waitFor();
+  assert.equal(await page.inputValue("#holder"), "maintenance");
+  assert.equal(await page.inputValue("#gpu"), "2");
+  await page.fill("#from", ahead(5));
+  await page.fill("#to", ahead(125));
+  await page.fill("#gpu", "3");
+  await page.click("button:has-text('Book')");
+  await page.locator("#gpu[aria-invalid=true]").waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.fill("#gpu", "2");
+  await page.click("button:has-text('Book')");
+  await page.locator("[role=status]", { hasText: "lecture was booked" }).first().waitFor();
+  const row = page.locator("#list tr", { hasText: "lecture" });
+  assert.match(await row.innerText(), /2 GPU/);
+  await page.locator(".week", { hasText: "lecture" }).waitFor();
+  assert.equal(await overflow(page), 0);
+  assert.deepEqual(await violations(page), []);
+
+  // Another one at the same time reads when everything is free, by the clock of the page.
+  await page.fill("#name", "second");
+  await page.fill("#from", ahead(10));
+  await page.fill("#to", ahead(70));
+  await page.fill("#gpu", "1");
+  await page.selectOption("#holder", "maintenance");
+  await page.click("button:has-text('Book')");
+  await page.locator("form .fault", { hasText: /free from \d+ \w+ \d+:\d+/ }).waitFor();
+
+  // Less than 15 minutes are left: who waits is told that it is reserved, not for whom.
+  await until(
+    () => "its GPUs are chosen",
+    async () => JSON.parse(house.command("reservation", "get", "lecture", "-o", "json")).state === "warned",
+  );
+  house.command("run", "-d", "--gpu", "1", "--cpu", "0.1", "--mem", "64m", "--name", "waits", "host", "--", "sleep", "100");
+  await until(() => "it waits", async () => /is reserved until/.test(house.command("why", "waits")));
+  assert.doesNotMatch(house.command("why", "waits"), /lecture/);
+
+  // Its name may change still, its amounts may not.
+  await page.goto(`${house.origin}/reservations`);
+  await row.locator("a", { hasText: "lecture" }).click();
+  await page.locator("h1", { hasText: "lecture" }).waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.fill("#gpu", "1");
+  await page.click("button:has-text('Save')");
+  await page.locator("form .fault", { hasText: "near or has begun" }).waitFor();
+  await page.fill("#gpu", "2");
+  await page.fill("#name", "seminar");
+  await page.click("button:has-text('Save')");
+  await page.locator("[role=status]", { hasText: "seminar was changed" }).first().waitFor();
+
+  await page.locator("#list tr", { hasText: "seminar" }).locator("a[href$='/cancel']").click();
+  await page.click("dialog form button");
+  await page.locator("[role=status]", { hasText: "was cancelled" }).first().waitFor();
+  const waits = () => JSON.parse(house.command("session", "get", "waits", "-o", "json")).state;
+  await until(() => `it has a place: ${waits()}`, async () => waits() !== "pending");
+  await page.goto(`${house.origin}/events`);
+  await page.locator("#list", { hasText: "Cancelled a reservation" }).waitFor();
+  assert.deepEqual(complaints.filter((line) => !/422|409|404/.test(line)), []);
+  await context.close();
+});
+
+test("fifty reservations are a week and a list, on a phone, in Korean and in the dark too", async () => {
+  for (let n = 1; n <= 50; n += 1) {
+    const begin = 24 * 60 + n * 90;
+    house.command(
+      "reservation", "book", `slot-${n}`, "--maintenance", "--gpu", "1", "--time-zone", "UTC",
+      "--from", ahead(begin), "--to", ahead(begin + 60),
+    );
+  }
+  const context = await visit();
+  const page = await context.newPage();
+  await page.goto(`${house.origin}/reservations`);
+  await page.locator(".week", { hasText: "slot-1" }).or(page.locator("#list", { hasText: "slot-1" })).first().waitFor();
+  assert.equal(await overflow(page), 0);
+  assert.deepEqual(await violations(page), []);
+  await page.click("a:has-text('Later')");
+  await page.waitForURL(/week=/);
+  assert.equal(await page.locator(".week > li").count(), 7);
+  await context.close();
+  const phone = { viewport: { width: 390, height: 844 }, locale: "ko-KR", colorScheme: "dark" };
+  const small = await visit(phone);
+  const narrow = await small.newPage();
+  const id = JSON.parse(house.command("reservation", "get", "slot-1", "-o", "json")).id;
+  for (const path of ["/reservations", `/reservations/${id}`]) {
+    await narrow.goto(house.origin + path);
+    await narrow.locator("h1").waitFor();
+    assert.equal(await overflow(narrow), 0, path);
+    assert.deepEqual(await violations(narrow), [], path);
+  }
+  await small.close();
+});
