@@ -624,8 +624,7 @@ fn the_preview_says_what_the_scheduler_does() {
     assert_eq!(never.alternatives[0].demand.cpu, CpuShare(200));
 }
 
-/// Promise (Queue and scheduler): The preview, the blocker of a waiting session ("why is it waiting") and the
-/// scheduler agree.
+/// Proves too: `every_answer_about_the_queue_is_the_same_answer`
 #[test]
 fn preview_and_scheduler_never_disagree() {
     // A small fixed generator: the same 2,000 worlds on every run.

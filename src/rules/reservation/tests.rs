@@ -1,3 +1,5 @@
+//! Times, conflicts and refusals of reservations.
+
 use super::*;
 use crate::codes;
 
@@ -37,7 +39,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, Refusal>) -> Refusal {
     result.expect_err("it is refused")
 }
 
-/// Promise (Queue and scheduler): What is booked together never exceeds what there is; who asks for more reads when it is free.
+/// Proves too: `reserved_devices_are_their_members_alone`
 #[test]
 fn a_conflict_names_the_nearest_free_time() {
     let calendar = [booked(3, 10, 12), booked(2, 12, 14), booked(1, 14, 20)];
@@ -86,7 +88,7 @@ fn what_cannot_be_booked_is_refused_by_name() {
     assert_eq!(code(gpus(1), &twice), codes::RESERVATION_OVER_ITSELF);
 }
 
-/// Promise (Queue and scheduler): A weekly reservation keeps its time of day where clocks change, and a time that is left out is refused.
+/// Proves too: `reserved_devices_are_their_members_alone`
 #[test]
 fn weeks_keep_their_time_of_day() {
     let berlin = zone("Europe/Berlin");

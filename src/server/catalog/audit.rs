@@ -507,6 +507,9 @@ impl ReadTransaction<'_> {
         before: Option<AuditPlace>,
         (offset, limit): (u64, u32),
     ) -> Result<FoundActs, Failure> {
+        if filter.actors.as_ref().is_some_and(Vec::is_empty) {
+            return Ok(FoundActs::default());
+        }
         let mut places = self.places_of_acts(filter.unindexed(reach, before))?;
         places.extend(self.places_of_acts(filter.indexed(reach, before))?);
         // Two sorted runs.

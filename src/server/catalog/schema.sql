@@ -109,6 +109,30 @@ CREATE TABLE browser_session (
 
 CREATE INDEX browser_session_user on browser_session (user);
 
+CREATE TABLE budget (
+    id blob primary key,
+    domain blob not null references domain (id),
+    -- One of the two is null.
+    project blob references project (id) on delete cascade,
+    account blob references "user" (id) on delete cascade,
+    -- Hundredths of GPU-hours.
+    amount integer not null,
+    -- Milliseconds since 1970; the end is left out.
+    began integer not null,
+    ends integer not null check (ends > began),
+    is_hard integer not null check (is_hard in (0, 1)),
+    -- Given by an administrator of the site: those of a domain do not write it.
+    is_of_site integer not null check (is_of_site in (0, 1)),
+    -- The highest percentage that was warned of.
+    warned integer not null,
+    generation integer not null,
+    check ((project is null) <> (account is null))
+) strict, without rowid;
+
+CREATE INDEX budget_account on budget (account);
+
+CREATE INDEX budget_project on budget (project);
+
 CREATE TABLE container (
     session blob not null references session (id) on delete cascade,
     -- 0 is the main one.
@@ -161,7 +185,8 @@ CREATE TABLE event (
 CREATE INDEX event_object on event (object, sequence);
 
 CREATE INDEX event_told on event (owner, sequence)
-where code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned', 'session.idle');
+where code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned', 'session.idle',
+               'session.reservation-warned');
 
 CREATE TABLE fair_standing (
     domain blob not null,
@@ -394,6 +419,44 @@ CREATE TABLE recovery_code (
     primary key (user, hash)
 ) strict, without rowid;
 
+CREATE TABLE reservation (
+    id blob primary key,
+    name text not null,
+    -- Both null: maintenance.
+    user blob references user (id) on delete cascade,
+    project blob references project (id) on delete cascade,
+    -- Of the project, or home of the user; null for maintenance.
+    domain blob references domain (id),
+    amount text not null check (json_valid(amount)),
+    before text not null check (before in ('drain', 'fit')),
+    generation integer not null,
+    check (user is null or project is null),
+    check ((domain is null) = (user is null and project is null))
+) strict, without rowid;
+
+CREATE UNIQUE INDEX reservation_name on reservation (coalesce(project, user, x''), name);
+
+CREATE INDEX reservation_project on reservation (project) where project is not null;
+
+CREATE INDEX reservation_user on reservation (user) where user is not null;
+
+CREATE TABLE reservation_time (
+    reservation blob not null references reservation (id) on delete cascade,
+    number integer not null,
+    from_at integer not null,
+    to_at integer not null,
+    state text not null
+        check (state in ('booked', 'warned', 'active', 'over', 'cancelled', 'released')),
+    -- Machines and devices that were chosen.
+    parts text not null check (json_valid(parts)),
+    unused_since integer,
+    primary key (reservation, number),
+    check (from_at < to_at)
+) strict, without rowid;
+
+CREATE INDEX reservation_live on reservation_time (from_at)
+where state in ('booked', 'warned', 'active');
+
 CREATE TABLE role_grant (
     user blob not null references user (id),
     role text not null check (role in ('auditor', 'administrator')),
@@ -498,7 +561,7 @@ CREATE TABLE session (
     ended_at integer,
     outcome text check (outcome in ('succeeded', 'failed', 'stopped', 'refused', 'lost')),
     exit_code integer,
-    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002', held_by text, queued_before integer not null default 0,
+    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002', held_by text, queued_before integer not null default 0, launch blob,
     check ((state = 'ended') = (outcome is not null))
 ) strict;
 
@@ -524,6 +587,7 @@ CREATE INDEX session_standing on session (
     created_at,
     owner,
     rtrim(name, '0123456789'),
+    coalesce(launch, id),
     id
 );
 

@@ -136,8 +136,6 @@ fn expected(caller: Caller, route: &DocumentedRoute) -> Option<Came> {
         }
         Permission::ProjectsWrite => match route.operation {
             "createDomain" | "createPreset" | "bookReservation" => or_denied(&[Administrator]),
-            // The project of the new budget is of the domain default.
-            "createBudget" if caller == StrangeAdministrator => Came::Hidden,
             "createProject" | "createBudget" | "changeBudget" | "removeBudget" => {
                 or_denied(&chiefs)
             }

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::roles::seconds_ahead;
 use super::the_box::TheBox;
 
-/// Promise (Queue and scheduler): Who waits for a reserved GPU reads until when it is reserved, not for whom, and has it once the reservation is cancelled.
+/// Proves too: `reserved_devices_are_their_members_alone`
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stranger_waits_for_a_reserved_gpu_and_has_it_once_that_is_cancelled() {
     let devices = node::gpu::simulated::devices("H100:1").expect("a good text");

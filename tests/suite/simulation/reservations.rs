@@ -390,8 +390,9 @@ impl Play {
     }
 }
 
-/// Promise (Queue and scheduler): Devices of an active reservation are its members' alone, never is more booked than there is, and each
-/// warning is given once, whatever becomes of server and clock (simulated).
+/// Promise (Queue and scheduler): A reserved device goes to nobody else, never is more booked than there is, and each owner
+/// in the way is warned once, 15 minutes before, whatever becomes of server and clock (simulated). What is cancelled is
+/// given away in the next pass.
 #[test]
 fn reserved_devices_are_their_members_alone() {
     let (mut stopped, mut members, mut warned) = (0, 0, 0);

@@ -15,7 +15,7 @@ use rules::users::Role;
 use crate::Server;
 use crate::access::{Caller, local_root};
 use crate::catalog::audit::{ActingUser, AuditFilter, NewAct};
-use crate::catalog::tests::audit::{domain, fill, user};
+use crate::catalog::tests::audit::{domain, fill, told_by, user};
 
 const ROWS: u64 = 10_000_000;
 
@@ -44,12 +44,8 @@ async fn acts_are_found_before_an_index_has_them() {
     let server = server_of(folder.path(), 1_000);
     let boss = local_root(&server).subject;
     let everything = reach(&boss, Permission::AuditRead);
-    let file = rusqlite::Connection::open(folder.path().join("data/catalog.sqlite")).unwrap();
-    let counted = |condition: &str| -> u64 {
-        let query = format!("select count(*) from audit where {condition}");
-        let count: i64 = file.query_row(&query, [], |row| row.get(0)).unwrap();
-        u64::try_from(count).unwrap()
-    };
+    let data = folder.path().join("data");
+    let counted = |condition: &str| told_by(&data, "count(*)", condition);
     let begun = counted("true");
     for more in 0..130 {
         let (actor, object) = (user(7), format!("thing-{}", more % 2));
@@ -88,10 +84,7 @@ async fn acts_are_found_before_an_index_has_them() {
             actors: Some(vec![user(7)]),
             ..AuditFilter::default()
         };
-        let newest = Timestamp::from_millis(
-            file.query_row("select max(at) from audit", [], |row| row.get(0))
-                .unwrap(),
-        );
+        let newest = Timestamp::from_millis(told_by(&data, "max(at)", "true").cast_signed());
         let late = AuditFilter {
             since: Some(newest),
             ..AuditFilter::default()

@@ -858,7 +858,7 @@ async fn a_query_narrows_a_list() {
     }
 }
 
-/// Proves too: `preview_and_scheduler_never_disagree`
+/// Proves too: `every_answer_about_the_queue_is_the_same_answer`
 #[tokio::test]
 async fn preview_queue_and_why_agree_and_are_discreet() {
     let server = server();

@@ -25,6 +25,14 @@ pub(crate) fn domain(number: u64) -> DomainId {
     DomainId(Uuid::from_u128(0x9000 + u128::from(number)))
 }
 
+/// One number of the rows for which a condition holds, read beside the server.
+pub(crate) fn told_by(data: &Path, number: &str, condition: &str) -> u64 {
+    let connection = Connection::open(data.join(files::FILE)).unwrap();
+    let query = format!("select {number} from audit where {condition}");
+    let told: i64 = connection.query_row(&query, [], |row| row.get(0)).unwrap();
+    told.cast_unsigned()
+}
+
 /// Writes so many rows in the place of what there is in a stopped server's data, as the writer would, 100,000 in one
 /// commit.
 pub(crate) fn fill(data: &Path, rows: u64, end: i64) {

@@ -58,7 +58,7 @@ fn pass_at(
     controller.run_pass(sight, &[heard], at(second), steady, &placement::decide)
 }
 
-/// Promise (Queue and scheduler): Owners whose sessions stand where a reservation begins are warned 15 minutes before, once; what still runs there then is drained.
+/// Proves too: `reserved_devices_are_their_members_alone`
 #[test]
 fn sessions_on_reserved_devices_are_warned_once_and_drained_at_the_begin() {
     let mut running = wants_gpu(1, KIM);
@@ -122,7 +122,7 @@ fn sessions_on_reserved_devices_are_warned_once_and_drained_at_the_begin() {
     assert_eq!(third.world.reservations[0].state, ReservationState::Active);
 }
 
-/// Promise (Queue and scheduler): No stranger gets a reserved device; what is cancelled is given away in the next pass.
+/// Proves too: `reserved_devices_are_their_members_alone`
 #[test]
 fn a_stranger_gets_a_reserved_device_in_the_pass_after_it_was_cancelled() {
     let heard = heard(Vec::new());
