@@ -318,7 +318,7 @@ pub fn check(
     if amount == ReservationAmount::default() {
         return Err(refusals::reservation_empty().at("/resources"));
     }
-    if amount.gpu.0 % 100 != 0 {
+    if !amount.gpu.0.is_multiple_of(100) {
         return Err(refusals::reservation_whole_gpus().at("/resources/gpu"));
     }
     let (Some((first, _)), Some((_, last))) = (times.first(), times.last()) else {

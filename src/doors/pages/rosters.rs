@@ -493,7 +493,7 @@ mod tests {
     #[test]
     fn of_many_projects_one_is_typed() {
         let field = |count: usize| {
-            let choice = |n: usize| Choice::new(&n.to_string(), "a", false);
+            let choice = |n: usize| Choice::new(n.to_string(), "a", false);
             ProjectField::of((0..count).map(choice).collect(), "default/vision")
         };
         for count in [0, 1] {

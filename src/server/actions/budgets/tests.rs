@@ -64,7 +64,10 @@ async fn administrators_give_budgets_and_users_see_their_own() {
     };
     create(&server, &boss, lab, None).await.unwrap();
     assert_eq!(list(&server, &boss).await.unwrap().len(), 2);
-    assert_eq!(list(&server, &mina).await.unwrap(), [made.clone()]);
+    assert_eq!(
+        list(&server, &mina).await.unwrap(),
+        std::slice::from_ref(&made)
+    );
     assert_ne!(
         code(create(&server, &mina, of_mina("1"), None).await),
         "done"

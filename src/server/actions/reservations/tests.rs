@@ -98,6 +98,9 @@ impl Site {
     }
 }
 
+/// A change of what a booking asks for.
+type AskedDifferently<'a> = &'a dyn Fn(&mut NewReservationBody);
+
 #[tokio::test]
 async fn leads_book_for_their_project_and_strangers_see_nothing_of_it() {
     let site = Site::open().await;
@@ -147,12 +150,12 @@ async fn leads_book_for_their_project_and_strangers_see_nothing_of_it() {
 async fn what_is_no_reservation_is_refused_by_name() {
     let site = Site::open().await;
     let lecture = site.lecture();
-    let refused = async |change: &dyn Fn(&mut NewReservationBody)| {
+    let refused = async |change: AskedDifferently<'_>| {
         let mut asked = lecture.clone();
         change(&mut asked);
         site.refused(&site.boss, asked).await
     };
-    let cases: [(&dyn Fn(&mut NewReservationBody), &str); 9] = [
+    let cases: [(AskedDifferently<'_>, &str); 9] = [
         (
             &|asked| asked.name = "A lecture".to_owned(),
             "reservation.name-invalid",
