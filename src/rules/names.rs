@@ -202,7 +202,20 @@ pub struct UserName(String);
 
 /// What parts of the server are called where they act by themselves. No new user is called so: their acts would be taken for
 /// those of the server.
-pub const PARTS_OF_SERVER: [&str; 5] = ["access", "controller", "schedule", "server", "system"];
+pub const PARTS_OF_SERVER: [&str; 12] = [
+    "access",
+    "controller",
+    "idle-rules",
+    "limits",
+    "node",
+    "reservations",
+    "restore",
+    "retention",
+    "schedule",
+    "scheduler",
+    "server",
+    "system",
+];
 
 impl UserName {
     /// The name of a new user.

@@ -174,6 +174,8 @@ pub struct ReservationTime {
     pub state: ReservationState,
     /// What was chosen; empty before.
     pub parts: Vec<ReservedPart>,
+    /// When owners of sessions there were warned.
+    pub warned_at: Option<Timestamp>,
     /// Since when it is active and no member has a session there.
     pub unused_since: Option<Timestamp>,
 }
@@ -221,6 +223,10 @@ impl ReservationTime {
         let unused = self
             .unused_since
             .is_some_and(|since| now.seconds_since(since) >= UNUSED_SECONDS);
+        // Whoever was warned late, by a server that was away, has their minutes too.
+        let is_warned = self
+            .warned_at
+            .is_none_or(|at| at.plus_seconds(WARNING_SECONDS) <= now);
         let next = match self.state {
             ReservationState::Asked if now >= self.from => ReservationState::Cancelled,
             ReservationState::Booked | ReservationState::Warned | ReservationState::Active
@@ -233,13 +239,16 @@ impl ReservationTime {
             {
                 ReservationState::Warned
             }
-            ReservationState::Warned if now >= self.from => ReservationState::Active,
+            ReservationState::Warned if now >= self.from && is_warned => ReservationState::Active,
             ReservationState::Active if unused && self.holder != ReservationHolder::Maintenance => {
                 ReservationState::Released
             }
             _ => return None,
         };
         self.state = next;
+        if next == ReservationState::Warned {
+            self.warned_at = Some(now);
+        }
         if !next.counts() {
             self.parts.clear();
         }

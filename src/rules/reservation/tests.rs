@@ -27,6 +27,7 @@ fn booked(count: u32, from: u64, to: u64) -> ReservationTime {
         before: BeforeReservation::Drain,
         state: ReservationState::Booked,
         parts: Vec::new(),
+        warned_at: None,
         unused_since: None,
     }
 }
@@ -130,9 +131,11 @@ fn the_clock_takes_each_step_once() {
     // Away since nine: the warning still comes first.
     assert_eq!(one.advance(false, at(11)), Some(ReservationState::Warned));
     assert_eq!(one.advance(false, at(8)), None, "a clock that was set back");
-    assert_eq!(one.advance(false, at(10)), Some(ReservationState::Active));
-    assert_eq!(one.advance(false, at(10)), None);
-    let later = at(10).plus_seconds(UNUSED_SECONDS);
+    assert_eq!(one.advance(false, at(11)), None, "warned just now");
+    let begun = at(11).plus_seconds(WARNING_SECONDS);
+    assert_eq!(one.advance(false, begun), Some(ReservationState::Active));
+    assert_eq!(one.advance(false, begun), None);
+    let later = begun.plus_seconds(UNUSED_SECONDS);
     assert_eq!(one.clone().advance(true, later), None);
     assert_eq!(
         one.clone().advance(false, at(12)),

@@ -183,8 +183,9 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "insert into audit
-                     (sequence, statement, digest, hash, at, actor, act, object, domain, project)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                     (sequence, statement, digest, hash, at, actor, act, object, domain, project,
+                      in_index)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0)",
             )?
             .execute((
                 value::signed(statement.sequence),

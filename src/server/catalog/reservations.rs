@@ -122,6 +122,7 @@ fn time_row(row: &Row<'_>) -> rusqlite::Result<ReservationTime> {
         before: value::word(row, "before", BeforeReservation::parse)?,
         state: value::word(row, "state", ReservationState::parse)?,
         parts: value::json(row, "parts")?,
+        warned_at: value::time_or_none(row, "warned_at")?,
         unused_since: value::time_or_none(row, "unused_since")?,
     })
 }
@@ -316,7 +317,7 @@ impl Rows<'_> {
             .connection
             .prepare_cached(
                 "update reservation_time
-                 set state = ?3, parts = ?4, unused_since = ?5
+                 set state = ?3, parts = ?4, unused_since = ?5, warned_at = ?11
                  where reservation = ?1
                  and number = ?2
                  and state = ?6
@@ -337,6 +338,7 @@ impl Rows<'_> {
                 time.to.as_millis(),
                 value::text(&time.amount),
                 time.before.word(),
+                time.warned_at.map(Timestamp::as_millis),
             ))?;
         if written == 0 {
             return Err(refusals::controller_moved_on().into());

@@ -449,6 +449,7 @@ CREATE TABLE reservation_time (
         check (state in ('booked', 'warned', 'active', 'over', 'cancelled', 'released')),
     -- Machines and devices that were chosen.
     parts text not null check (json_valid(parts)),
+    warned_at integer,
     unused_since integer,
     primary key (reservation, number),
     check (from_at < to_at)

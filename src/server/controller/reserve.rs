@@ -47,11 +47,13 @@ pub(crate) fn until_due(world: &ClusterSnapshot, now: Timestamp) -> Option<Durat
     let moments = world.reservations.iter().flat_map(|time| {
         let warning = i64::try_from(WARNING_SECONDS * 1000).unwrap_or(i64::MAX);
         let warned = time.from.as_millis().saturating_sub(warning);
+        let told = time.warned_at.map(|at| at.plus_seconds(WARNING_SECONDS));
         let unused = time.unused_since.map(|at| at.plus_seconds(UNUSED_SECONDS));
         [
             Some(Timestamp::from_millis(warned)),
             Some(time.from),
             Some(time.to),
+            told,
             unused,
         ]
     });

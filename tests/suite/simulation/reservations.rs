@@ -7,7 +7,7 @@ use rules::names::{BootId, NodeId, ReservationId, SessionId, SessionName, UserId
 use rules::placement::{Decision, ReservationStep, decide, reserve};
 use rules::reservation::{
     BeforeReservation, ReservationAmount, ReservationHolder, ReservationState, ReservationTime,
-    check,
+    WARNING_SECONDS, check,
 };
 use rules::resources::{Capacity, Demand, Device};
 use rules::session::{
@@ -33,6 +33,8 @@ enum Planted {
     Lost,
     /// A reservation is warned again once a clock was set back.
     Doubled,
+    /// When owners were warned is forgotten.
+    Hasty,
     /// What was cancelled keeps its devices.
     Stuck,
 }
@@ -48,6 +50,7 @@ struct Play {
     next: u128,
     /// How often each session was told of each reservation.
     warned: BTreeMap<(ReservationId, SessionId), u32>,
+    told_at: BTreeMap<(ReservationId, SessionId), Timestamp>,
     /// How often a session made way, and a member had a device.
     stopped: u32,
     members: u32,
@@ -103,6 +106,7 @@ impl Play {
             minute: 0,
             next: 100,
             warned: BTreeMap::new(),
+            told_at: BTreeMap::new(),
             stopped: 0,
             members: 0,
             broken: None,
@@ -180,6 +184,7 @@ impl Play {
             before,
             state: ReservationState::Booked,
             parts: Vec::new(),
+            warned_at: None,
             unused_since: None,
         });
     }
@@ -252,6 +257,10 @@ impl Play {
         for node in &mut self.world.nodes {
             node.seen_at = now;
         }
+        if self.planted == Some(Planted::Hasty) {
+            let times = self.world.reservations.iter_mut();
+            times.for_each(|time| time.warned_at = None);
+        }
         for step in reserve(&self.world, now) {
             self.carry_out(step);
         }
@@ -291,6 +300,8 @@ impl Play {
             if !is_active {
                 if self.planted != Some(Planted::Lost) {
                     *self.warned.entry((id, other.session)).or_default() += 1;
+                    let now = self.now();
+                    self.told_at.insert((id, other.session), now);
                 }
                 continue;
             }
@@ -298,6 +309,10 @@ impl Play {
             // Who began after the warning knew, and has a limit.
             let session = self.world.session(other.session);
             let limited = session.is_some_and(|session| session.spec.limit().is_some());
+            let told = self.told_at.get(&(id, other.session));
+            if told.is_some_and(|at| at.plus_seconds(WARNING_SECONDS) > self.now()) {
+                self.break_promise("nobody is stopped sooner than 15 minutes after their warning");
+            }
             if !limited && !self.warned.contains_key(&(id, other.session)) {
                 self.break_promise("nobody is stopped who was not warned");
             }
@@ -413,6 +428,7 @@ fn every_fault_of_reservations_is_found() {
         (Planted::Overbooked, "never is more booked"),
         (Planted::Lost, "not warned"),
         (Planted::Doubled, "warned twice"),
+        (Planted::Hasty, "sooner than 15 minutes"),
         (Planted::Stuck, "gives its devices back"),
     ] {
         let found = (0..SEEDS).any(|seed| {

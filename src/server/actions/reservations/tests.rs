@@ -102,7 +102,7 @@ impl Site {
 type AskedDifferently<'a> = &'a dyn Fn(&mut NewReservationBody);
 
 #[tokio::test]
-async fn leads_book_for_their_project_and_strangers_see_nothing_of_it() {
+async fn administrators_book_and_strangers_see_nothing_of_a_project() {
     let site = Site::open().await;
     let lecture = site.lecture();
     assert_eq!(
@@ -111,6 +111,11 @@ async fn leads_book_for_their_project_and_strangers_see_nothing_of_it() {
     );
     assert_eq!(
         site.refused(&site.abe, lecture.clone()).await,
+        "role.administrator-needed"
+    );
+    // Nor a lead, while no quota bounds what one books.
+    assert_eq!(
+        site.refused(&site.lead, lecture.clone()).await,
         "role.administrator-needed"
     );
     let maintenance = NewReservationBody {
@@ -123,7 +128,7 @@ async fn leads_book_for_their_project_and_strangers_see_nothing_of_it() {
         site.refused(&site.lead, maintenance.clone()).await,
         "role.administrator-needed"
     );
-    let made = site.booked(&site.lead, lecture).await;
+    let made = site.booked(&site.boss, lecture).await;
     assert_eq!(made.state, ReservationState::Booked);
     assert_eq!(made.project.as_deref(), Some("default/cells"));
     site.booked(&site.boss, maintenance).await;
@@ -139,7 +144,11 @@ async fn leads_book_for_their_project_and_strangers_see_nothing_of_it() {
     );
     let both = site.server.catalog().read_now("look", |view| view.world());
     assert_eq!(both.unwrap().reservations.len(), 2);
-    cancel(&site.server, &site.lead, "lecture").await.unwrap();
+    assert_eq!(
+        code(cancel(&site.server, &site.lead, "lecture").await),
+        "role.administrator-needed"
+    );
+    cancel(&site.server, &site.boss, "lecture").await.unwrap();
     let gone = get(&site.server, &site.lead, "lecture").await.unwrap();
     assert_eq!(gone.state, ReservationState::Cancelled);
     let left = site.server.catalog().read_now("look", |view| view.world());
@@ -202,16 +211,16 @@ async fn what_is_no_reservation_is_refused_by_name() {
 #[tokio::test]
 async fn a_change_is_seen_and_written_down() {
     let site = Site::open().await;
-    let made = site.booked(&site.lead, site.lecture()).await;
+    let made = site.booked(&site.boss, site.lecture()).await;
     let patch = ReservationPatchBody {
         name: Some("seminar".to_owned()),
         to: Some(site.day(4)),
         repeats: Some(2),
         ..ReservationPatchBody::default()
     };
-    let stale = change(&site.server, &site.lead, "lecture", patch.clone(), Some(7)).await;
+    let stale = change(&site.server, &site.boss, "lecture", patch.clone(), Some(7)).await;
     assert_eq!(code(stale), "reservation.stale");
-    let changed = change(&site.server, &site.lead, "lecture", patch, Some(1)).await;
+    let changed = change(&site.server, &site.boss, "lecture", patch, Some(1)).await;
     let changed = changed.unwrap();
     assert_eq!((changed.id, changed.times.len()), (made.id, 2));
     assert!(changed.to > made.to && changed.generation == 2);
@@ -236,15 +245,15 @@ async fn a_change_is_seen_and_written_down() {
         ..ReservationPatchBody::default()
     };
     let which = id.to_string();
-    let begun = change(&site.server, &site.lead, &which, later, None).await;
+    let begun = change(&site.server, &site.boss, &which, later, None).await;
     assert_eq!(code(begun), "reservation.begun");
     let name = ReservationPatchBody {
         name: Some("lab".to_owned()),
         ..ReservationPatchBody::default()
     };
-    let named = change(&site.server, &site.lead, &which, name, None).await;
+    let named = change(&site.server, &site.boss, &which, name, None).await;
     assert_eq!(named.unwrap().state, ReservationState::Warned);
-    cancel(&site.server, &site.lead, &which).await.unwrap();
+    cancel(&site.server, &site.boss, &which).await.unwrap();
     let told = site
         .server
         .catalog()
@@ -274,7 +283,7 @@ async fn a_change_is_seen_and_written_down() {
 #[tokio::test]
 async fn a_launch_that_names_a_reservation_starts_with_it() {
     let site = Site::open().await;
-    let made = site.booked(&site.lead, site.lecture()).await;
+    let made = site.booked(&site.boss, site.lecture()).await;
     let asked = LaunchRequest {
         kind: SessionKind::Batch,
         command: vec!["true".to_owned()],
@@ -299,7 +308,7 @@ async fn a_launch_that_names_a_reservation_starts_with_it() {
     };
     let twice = sessions::launch(&site.server, &site.abe, twice, None).await;
     assert_eq!(code(twice), "reservation.start-twice");
-    cancel(&site.server, &site.lead, "lecture").await.unwrap();
+    cancel(&site.server, &site.boss, "lecture").await.unwrap();
     let closed = sessions::launch(&site.server, &site.abe, asked, None).await;
     assert_eq!(code(closed), "reservation.closed");
 }

@@ -1,5 +1,5 @@
 -- Rows enter the indexes 64 at once: an act changes one page of the table where it changed six.
-alter table audit add column in_index integer not null default 0 check (in_index in (0, 1));
+alter table audit add column in_index integer not null default 1 check (in_index in (0, 1));
 
 drop index audit_at;
 
@@ -10,8 +10,6 @@ drop index audit_object;
 drop index audit_domain;
 
 drop index audit_project;
-
-update audit set in_index = 1;
 
 create index audit_at on audit (at)
 where in_index = 1;

@@ -27,6 +27,7 @@ create table reservation_time (
         check (state in ('booked', 'warned', 'active', 'over', 'cancelled', 'released')),
     -- Machines and devices that were chosen.
     parts text not null check (json_valid(parts)),
+    warned_at integer,
     unused_since integer,
     primary key (reservation, number),
     check (from_at < to_at)

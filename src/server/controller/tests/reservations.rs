@@ -37,6 +37,7 @@ fn lecture() -> ReservationTime {
         before: BeforeReservation::Drain,
         state: ReservationState::Booked,
         parts: Vec::new(),
+        warned_at: None,
         unused_since: None,
     }
 }
@@ -107,13 +108,14 @@ fn sessions_on_reserved_devices_are_warned_once_and_drained_at_the_begin() {
         .map_or(0, |writes| writes.reservations.len());
     assert_eq!(again, 0);
     let due = controller.until_due(&second).expect("its begin is due");
-    assert!(due <= Duration::from_secs(880), "{due:?}");
+    assert!(due <= Duration::from_secs(890), "{due:?}");
     let mut sight = written(&second, &[]);
     sight
         .world
         .reservations
         .clone_from(&second.world.reservations);
-    let third = pass_at(&mut controller, sight, &heard, 900);
+    // Warned at 10, so not stopped before 910.
+    let third = pass_at(&mut controller, sight, &heard, 910);
     let drained = &third.world.sessions[0];
     assert_eq!(drained.desired, DesiredState::Stop);
     assert!(drained.restart, "a batch session waits again");
