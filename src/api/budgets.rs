@@ -22,16 +22,16 @@ pub struct BudgetView {
     pub used: String,
     /// What live sessions may still use: their GPUs times the rest of their maximum runtime.
     pub reserved: String,
-    /// What neither is used nor reserved.
+    /// What is neither used nor reserved.
     pub left: String,
     #[schema(value_type = String, format = DateTime)]
     pub from: Timestamp,
-    /// The end, which is left out.
+    /// The end, not included.
     #[schema(value_type = String, format = DateTime)]
     pub until: Timestamp,
-    /// Launches need a maximum runtime that fits what is left; false: it warns alone.
+    /// Launches need a maximum runtime that fits what is left; false: it only warns.
     pub hard: bool,
-    /// An administrator of the site gave it: those of the domain cannot change it.
+    /// An administrator of the site set it: those of the domain cannot change it.
     pub of_site: bool,
     /// The percentage of use that was warned of last: 80 or 95; 0: none.
     pub warned_percent: u64,
@@ -64,7 +64,7 @@ pub struct NewBudgetBody {
     /// RFC 3339, or a date by your time zone.
     #[serde(default)]
     pub from: Option<String>,
-    /// The end, which is left out.
+    /// The end, not included.
     #[serde(default)]
     pub until: Option<String>,
     #[serde(default)]

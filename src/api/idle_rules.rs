@@ -216,7 +216,7 @@ pub struct IdleDryRunView {
     pub sessions: u64,
     /// Times that it would have acted.
     pub ended: u64,
-    /// GPU hours from there to the end of the session, or to its newest sample.
+    /// GPU-hours from there to the end of the session, or to its newest sample.
     pub gpu_hours: f64,
     /// Of those, how many were above the thresholds again within the hour.
     pub busy_again: u64,

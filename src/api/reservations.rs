@@ -81,7 +81,7 @@ pub struct ReservationView {
     /// Of the time that is now or next; of the last one where none is left.
     #[schema(value_type = ReservationStateShape)]
     pub state: ReservationState,
-    /// The begin of that time.
+    /// The start of that time.
     #[schema(value_type = String, format = DateTime)]
     pub from: Timestamp,
     /// Its end.
@@ -93,7 +93,7 @@ pub struct ReservationView {
     pub generation: u64,
 }
 
-/// For one project, one user or maintenance. What is left out: once, others are drained, in the caller's time zone.
+/// For one project, one user or maintenance. Defaults: once, other sessions are drained, in the caller's time zone.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[schema(as = NewReservation)]
 #[serde(deny_unknown_fields)]
@@ -106,7 +106,7 @@ pub struct NewReservationBody {
     /// Id or name of the user.
     #[serde(default)]
     pub user: Option<String>,
-    /// Nobody's sessions run there meanwhile.
+    /// No session runs there meanwhile.
     #[serde(default)]
     pub maintenance: bool,
     #[serde(default, deserialize_with = "rules::object::read")]
@@ -126,7 +126,7 @@ pub struct NewReservationBody {
     pub time_zone: Option<String>,
 }
 
-/// A merge patch: what is left out stays. Times and amounts stay once it was warned of.
+/// A merge patch: what is left out stays. Times and amounts can change only until its warning.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[schema(as = ReservationPatch)]
 #[serde(deny_unknown_fields)]
@@ -135,7 +135,7 @@ pub struct ReservationPatchBody {
     pub name: Option<String>,
     #[schema(value_type = Option<ReservedResources>)]
     pub resources: Option<Object<ReservedResources>>,
-    /// Local time of the first begin, such as `2026-11-30T09:00`.
+    /// Local time of the first start, such as `2026-11-30T09:00`.
     pub from: Option<String>,
     pub to: Option<String>,
     #[schema(minimum = 1)]

@@ -241,7 +241,7 @@ test("last week's use of a GPU is three clicks from the overview", async () => {
   await page.locator(".sums").waitFor();
   const words = await page.locator(".sums").innerText();
   assert.match(words, /\d+ \w{3} \d\d:\d\d – \d+ \w{3} \d\d:\d\d/, "from when to when");
-  assert.match(words, /GPU hours\s+[\d.]+ h allocated/);
+  assert.match(words, /GPU-hours\s+[\d.]+ h allocated/);
   for (const label of (await page.locator(".chart .x").first().locator("span").allInnerTexts()).slice(0, 3)) assert.match(label, /\d+ \w{3}/, "a date");
   const file = await context.request.get(house.origin + (await page.locator("a[href^='/history/export']").getAttribute("href")));
   assert.doesNotMatch((await file.text()).split("\r\n")[0], /cpu|,memory/, "a GPU has no processors");

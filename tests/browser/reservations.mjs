@@ -72,7 +72,7 @@ test("a reservation is booked, changed and cancelled in the page", async () => {
   await page.fill("#gpu", "1");
   await page.selectOption("#holder", "maintenance");
   await page.click("button:has-text('Book')");
-  await page.locator("form .fault", { hasText: /free from \d+ \w+ \d+:\d+/ }).waitFor();
+  await page.locator("form .fault", { hasText: /room from \d+ \w+ \d+:\d+/ }).waitFor();
 
   // Less than 15 minutes are left: who waits is told that it is reserved, not for whom.
   await until(
@@ -80,7 +80,7 @@ test("a reservation is booked, changed and cancelled in the page", async () => {
     async () => JSON.parse(house.command("reservation", "get", "lecture", "-o", "json")).state === "warned",
   );
   house.command("run", "-d", "--gpu", "1", "--cpu", "0.1", "--mem", "64m", "--name", "waits", "host", "--", "sleep", "100");
-  await until(() => "it waits", async () => /is reserved until/.test(house.command("why", "waits")));
+  await until(() => "it waits", async () => /are reserved until/.test(house.command("why", "waits")));
   assert.doesNotMatch(house.command("why", "waits"), /lecture/);
 
   // Its name may change still, its amounts may not.
@@ -90,7 +90,7 @@ test("a reservation is booked, changed and cancelled in the page", async () => {
   assert.deepEqual(await violations(page), []);
   await page.fill("#gpu", "1");
   await page.click("button:has-text('Save')");
-  await page.locator("form .fault", { hasText: "near or has begun" }).waitFor();
+  await page.locator("form .fault", { hasText: "begins soon or has begun" }).waitFor();
   await page.fill("#gpu", "2");
   await page.fill("#name", "seminar");
   await page.click("button:has-text('Save')");
@@ -121,7 +121,7 @@ test("fifty reservations are a week and a list, on a phone, in Korean and in the
   await page.locator(".week", { hasText: "slot-1" }).or(page.locator("#list", { hasText: "slot-1" })).first().waitFor();
   assert.equal(await overflow(page), 0);
   assert.deepEqual(await violations(page), []);
-  await page.click("a:has-text('Later')");
+  await page.click("a:has-text('Next week')");
   await page.waitForURL(/week=/);
   assert.equal(await page.locator(".week > li").count(), 7);
   await context.close();

@@ -43,8 +43,8 @@ test("a month of use is found, summed and exported", async (t) => {
   await page.click("nav >> text=Usage");
   // The command line on the machine itself is root's.
   await page.locator("tbody tr", { hasText: "root" }).first().waitFor();
-  assert.match(await page.locator(".sums").innerText(), /GPU hours/i);
-  assert.equal(await page.locator("figure .ln").count(), 2, "a curve of GPU hours and one of core hours");
+  assert.match(await page.locator(".sums").innerText(), /GPU-hours/i);
+  assert.equal(await page.locator("figure .ln").count(), 2, "a curve of GPU-hours and one of core-hours");
   assert.deepEqual(await violations(page), []);
   assert.equal(await overflow(page), 0);
   await page.selectOption("select[name=by]", "project");

@@ -233,13 +233,13 @@ pub enum Command {
     /// The order of the queue, weights, and where users stand by fair share
     #[command(subcommand)]
     FairShare(FairShareCommand),
-    /// Budgets: GPU-hours that a project or a user may use in a time
+    /// Budgets: GPU-hours that a project or a user may use in a period
     #[command(subcommand, visible_alias = "budgets")]
     Budget(BudgetCommand),
     /// Presets: amounts with a name, which launches may ask for
     #[command(subcommand, visible_alias = "presets")]
     Preset(PresetCommand),
-    /// Reservations: GPUs, cores and memory that are booked for a time
+    /// Reservations: GPUs, cores and memory that are booked from a start to an end
     #[command(subcommand, visible_alias = "reservations")]
     Reservation(ReservationCommand),
     /// Announcements: texts that users of the console see for a time
@@ -396,7 +396,7 @@ pub struct LaunchArguments {
     /// Preset whose amounts hold where none are given here; `fardel preset ls` lists them
     #[arg(long, value_name = "PRESET", help_heading = "Resources")]
     pub preset: Option<String>,
-    /// Reservation with which it starts; `fardel reservation ls` lists them
+    /// Reservation with which it starts, by name or id; `fardel reservation ls` lists them
     #[arg(
         long,
         value_name = "RESERVATION",
@@ -1543,17 +1543,17 @@ pub enum BudgetCommand {
         #[arg(value_name = "BUDGET")]
         budget: String,
     },
-    /// Give a project or a user GPU-hours for a time
+    /// Give a project or a user GPU-hours for a period
     #[command(after_help = "Examples:\n  \
         fardel budget create 500 --project vision --month 2026-12 --hard\n  \
         fardel budget create 40.50 --user mina --from 2026-12-01 --until 2026-12-15")]
     Create {
         #[arg(value_name = "GPU-HOURS")]
         gpu_hours: String,
-        /// Of this project: its name or DOMAIN/NAME
+        /// For this project: its name or DOMAIN/NAME
         #[arg(long, value_name = "PROJECT", conflicts_with = "user")]
         project: Option<String>,
-        /// Of this user, in all projects
+        /// For this user, in all projects
         #[arg(long, value_name = "USER")]
         user: Option<String>,
         #[command(flatten)]
@@ -1569,7 +1569,7 @@ pub enum BudgetCommand {
         /// The new amount
         #[arg(long, value_name = "GPU-HOURS")]
         gpu_hours: Option<String>,
-        /// Refuse launches that do not fit what is left
+        /// yes: refuse launches that do not fit what is left; no: only warn
         #[arg(long, value_parser = ["yes", "no"])]
         hard: Option<String>,
     },
@@ -1580,16 +1580,16 @@ pub enum BudgetCommand {
     },
 }
 
-/// The time of a budget: a month, or from one time until another.
+/// The period of a budget: a month, or from a start until an end.
 #[derive(Debug, Clone, Default, Args)]
 pub struct BudgetPeriod {
     /// A month such as 2026-12
     #[arg(long, value_name = "MONTH", conflicts_with_all = ["from", "until"])]
     pub month: Option<String>,
-    /// The beginning: a date or a time
+    /// Start: a date or a time
     #[arg(long, value_name = "TIME", requires = "until")]
     pub from: Option<String>,
-    /// The end, which is left out
+    /// End, not included: a date or a time
     #[arg(long, value_name = "TIME", requires = "from")]
     pub until: Option<String>,
 }
@@ -1694,7 +1694,7 @@ pub enum ReservationCommand {
         #[arg(value_name = "RESERVATION")]
         reservation: String,
     },
-    /// Book GPUs, cores and memory for a time
+    /// Book GPUs, cores and memory from a start to an end
     #[command(after_help = "Examples:\n  \
         fardel reservation book lecture --project vision --gpu 12 --from 2026-12-01T09:00 --to 2026-12-01T12:00 --repeats 8\n  \
         fardel reservation book fans --maintenance --gpu 4 --from 2026-12-05T18:00 --to 2026-12-05T20:00")]
@@ -1707,7 +1707,7 @@ pub enum ReservationCommand {
         /// For sessions of this user
         #[arg(long, value_name = "USER", conflicts_with = "maintenance")]
         user: Option<String>,
-        /// For nobody: nothing runs there meanwhile
+        /// For maintenance: no session runs there meanwhile
         #[arg(long)]
         maintenance: bool,
         #[command(flatten)]
@@ -1735,7 +1735,7 @@ pub enum ReservationCommand {
 /// What a reservation says.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ReservationFlags {
-    /// Local time of its begin: 2026-12-01T09:00
+    /// Local time of its start: 2026-12-01T09:00
     #[arg(long, value_name = "TIME", help_heading = "Time")]
     pub from: Option<String>,
     /// Local time of its end
@@ -1744,10 +1744,10 @@ pub struct ReservationFlags {
     /// Weeks in a row
     #[arg(long, value_name = "NUMBER", help_heading = "Time")]
     pub repeats: Option<u32>,
-    /// Zone of both times, such as Asia/Seoul [default: that of your account]
+    /// Time zone of both, such as Asia/Seoul [default: that of your account]
     #[arg(long, value_name = "ZONE", help_heading = "Time")]
     pub time_zone: Option<String>,
-    /// Others are stopped when it begins, or only start if they end in time
+    /// Other sessions: drain stops them when it begins, fit starts only those that end in time [default when booking: drain]
     #[arg(long, value_parser = ["drain", "fit"], help_heading = "Time")]
     pub before: Option<String>,
     /// Whole GPUs
@@ -1976,7 +1976,7 @@ pub enum Me {
         #[arg(long)]
         time_zone: Option<String>,
     },
-    /// Change your own password; your other tokens and your browsers end
+    /// Change your own password; your browsers are signed out and your other tokens revoked
     Passwd {
         /// Read old and new password, one a line, from standard input
         #[arg(long)]

@@ -299,8 +299,8 @@ fn told(notice: &NoticeView) -> String {
         },
         (NoticeWord::FoundIdle, _) => "was found idle".to_owned(),
         (NoticeWord::ReservationWarned, _) => match &notice.message {
-            Some(begins) => format!("makes way for a reservation at {begins}"),
-            None => "makes way for a reservation".to_owned(),
+            Some(begins) => format!("is stopped for a reservation that begins at {begins}"),
+            None => "is stopped for a reservation".to_owned(),
         },
         (NoticeWord::WillEnd, _) => format!("ends at {}", notice.at),
         (NoticeWord::Maintenance, _) => "node in maintenance".to_owned(),
@@ -405,7 +405,7 @@ pub(super) const ALLOWANCES: &[Column<AllowanceView>] = &[
 ];
 
 pub(super) const BUDGETS: &[Column<BudgetView>] = &[
-    column("OF", 0, |r, _| match (&r.project, &r.user) {
+    column("FOR", 0, |r, _| match (&r.project, &r.user) {
         (Some(project), _) => format!("{}/{project}", r.domain),
         (None, user) => user.clone().unwrap_or_default(),
     }),
@@ -419,8 +419,8 @@ pub(super) const BUDGETS: &[Column<BudgetView>] = &[
     }),
     column("FROM", 2, |r, _| r.from.to_string()),
     column("UNTIL", 1, |r, _| r.until.to_string()),
-    column("USED EARLIEST", 3, |r, _| maybe(r.used_earliest.as_ref())),
-    column("USED LATEST", 9, |r, _| maybe(r.used_latest.as_ref())),
+    column("RUNS OUT FROM", 3, |r, _| maybe(r.used_earliest.as_ref())),
+    column("RUNS OUT BY", 9, |r, _| maybe(r.used_latest.as_ref())),
     column("ID", 0, |r, _| r.id.to_string()),
 ];
 

@@ -107,7 +107,7 @@ async fn try_out(
     Ok(())
 }
 
-/// `Would have acted 14 times and freed 61.0 GPU hours; 2 were busy again within the hour.`
+/// `Would have acted 14 times and freed 61.0 GPU-hours; 2 were busy again within the hour.`
 fn sentence(run: &Value) -> String {
     let count = |field: &str| run[field].as_u64().unwrap_or_default();
     if count("sessions") == 0 {
@@ -116,7 +116,7 @@ fn sentence(run: &Value) -> String {
     }
     let hours = run["gpu_hours"].as_f64().unwrap_or_default();
     format!(
-        "Of {} sessions it would have acted {} times and freed {hours:.1} GPU hours; {} were busy again within the hour.",
+        "Of {} sessions it would have acted {} times and freed {hours:.1} GPU-hours; {} were busy again within the hour.",
         count("sessions"),
         count("ended"),
         count("busy_again"),

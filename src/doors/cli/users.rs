@@ -291,7 +291,7 @@ pub(super) async fn me(
             let answer = client.post("/api/v1/me/password", &body).await?;
             print(&view.said(
                 &answer,
-                "New password set. Your other tokens and your browsers ended.",
+                "New password set. Your browsers were signed out and your other tokens revoked.",
             )?);
         }
         Me::SecondFactor(request) => second_factor::run(request, client, view).await?,

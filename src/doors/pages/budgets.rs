@@ -141,7 +141,7 @@ pub(super) fn banners(
     all.into_iter().filter(|one| !closed(&one.key)).collect()
 }
 
-/// `12.00 of 40.50 GPU-hours · until 31 Dec 2026`, as the limits of a user tell it.
+/// `12.00 of 40.50 GPU-hours · to 31 Dec 2026`, as the limits of a user tell it.
 pub(super) fn as_limit(
     visit: &RequestContext,
     used: impl std::fmt::Display,
@@ -187,16 +187,16 @@ fn period(visit: &RequestContext, budget: &BudgetView) -> String {
 
 fn state_word(budget: &BudgetView, now: Timestamp) -> &'static str {
     match () {
-        () if budget.until <= now => "over",
+        () if budget.until <= now => "ended",
         () if budget.from > now => "planned",
         () => "current",
     }
 }
 
-/// Class and word of its state: over, planned, warned of, or nothing to say.
+/// Class and word of its state: ended, planned, warned of, or nothing to say.
 fn state(t: Text, budget: &BudgetView, now: Timestamp) -> (&'static str, String) {
     match state_word(budget, now) {
-        "over" => ("", t.budgets_over().to_owned()),
+        "ended" => ("", t.budgets_over().to_owned()),
         "planned" => ("acc", t.budgets_planned().to_owned()),
         _ => match warning(budget) {
             0 => ("ok", t.budgets_current().to_owned()),

@@ -278,7 +278,7 @@ pub fn view(t: Text, clock: &LocalClock, history: &History, parts: HistoryParts)
     }
 }
 
-/// GPU hours and core hours of all points: allocated, and busy where that is known. A point stands for the seconds of
+/// GPU-hours and core-hours of all points: allocated, and busy where that is known. A point stands for the seconds of
 /// it that were measured.
 fn sums(t: Text, history: &History) -> Vec<(String, String)> {
     let hours = |of: &dyn Fn(&HistoryPoint) -> Option<f64>| {

@@ -58,10 +58,13 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("listBudgets", "볼 수 있는 GPU 시간 예산을 나열합니다"),
     (
         "createBudget",
-        "프로젝트나 사용자에게 기간의 GPU 시간을 정합니다",
+        "프로젝트나 사용자가 한 기간에 쓸 GPU 시간을 정합니다",
     ),
     ("getBudget", "예산 하나를 보여 줍니다"),
-    ("changeBudget", "예산의 GPU 시간이나 엄격 여부를 바꿉니다"),
+    (
+        "changeBudget",
+        "예산의 GPU 시간이나 종류(하드, 소프트)를 바꿉니다",
+    ),
     ("removeBudget", "예산을 지웁니다"),
     (
         "listPresets",
@@ -76,16 +79,16 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("removePreset", "프리셋을 지웁니다"),
     (
         "listReservations",
-        "내 프로젝트와 나, 점검을 위한 예약을 나열합니다",
+        "내 프로젝트와 나, 유지보수를 위한 예약을 나열합니다",
     ),
     (
         "bookReservation",
-        "프로젝트나 사용자, 점검을 위해 GPU와 코어, 메모리를 예약합니다",
+        "프로젝트나 사용자, 유지보수를 위해 GPU와 코어, 메모리를 예약합니다",
     ),
     ("getReservation", "ID나 이름으로 예약 하나를 보여 줍니다"),
     (
         "changeReservation",
-        "예약을 바꿉니다. 시간과 양은 예고하기 전까지 바꿀 수 있습니다",
+        "예약을 바꿉니다. 시간과 자원은 경고하기 전까지 바꿀 수 있습니다",
     ),
     ("cancelReservation", "예약의 남은 시간을 취소합니다"),
     (
@@ -221,7 +224,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("changeMe", "언어, 테마, 시간대를 정합니다"),
     (
         "changePassword",
-        "내 비밀번호를 바꿉니다. 다른 토큰과 로그인은 끝납니다",
+        "내 비밀번호를 바꿉니다. 다른 브라우저는 로그아웃되고 다른 토큰은 폐기됩니다",
     ),
     ("listSignIns", "로그인한 자신의 브라우저 목록"),
     ("endSignIn", "자신의 브라우저 하나를 로그아웃합니다"),
