@@ -71,7 +71,7 @@ CREATE TABLE audit (
     object text not null,
     domain blob,
     project blob
-, in_index integer not null default 0 check (in_index in (0, 1))) strict;
+, in_index integer not null default 1 check (in_index in (0, 1))) strict;
 
 CREATE INDEX audit_actor on audit (actor, at)
 where in_index = 1;
