@@ -144,7 +144,7 @@ pub struct IdleRule {
 }
 
 impl IdleRule {
-    /// Refuses what would judge nobody, or everybody at once: the first of `faults`.
+    /// Refuses a rule without conditions, or one that every session meets: the first of `faults`.
     ///
     /// Errors: `idle-rule.empty`, `idle-rule.threshold`, `idle-rule.window`, `idle-rule.grace`, `idle-rule.extend`.
     pub fn check(&self) -> Result<(), Refusal> {

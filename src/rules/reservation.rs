@@ -38,7 +38,7 @@ pub enum ReservationState {
     Active,
     Over,
     Cancelled,
-    /// Nobody used it, so the rest was given back.
+    /// No member used it, so the rest was released.
     Released,
 }
 
@@ -81,7 +81,7 @@ impl ReservationState {
 pub enum ReservationHolder {
     User(UserId),
     Project(ProjectId),
-    /// Nobody's: nothing runs there meanwhile.
+    /// No holder: no session runs there meanwhile.
     Maintenance,
 }
 
@@ -223,7 +223,7 @@ impl ReservationTime {
         let unused = self
             .unused_since
             .is_some_and(|since| now.seconds_since(since) >= UNUSED_SECONDS);
-        // Whoever was warned late, by a server that was away, has their minutes too.
+        // Owners who are warned late, by a server that was away, have 15 minutes too.
         let is_warned = self
             .warned_at
             .is_none_or(|at| at.plus_seconds(WARNING_SECONDS) <= now);

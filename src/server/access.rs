@@ -649,14 +649,14 @@ async fn admit(
         .catalog()
         .write(Lane::Requests, "sign in", move |rows| {
             also(rows, &user)?;
-            // What was proven just now: whoever has a second factor proved it too.
+            // What was proven just now: a user with a second factor proved it too.
             let factor = rows.second_factor_since(user.id)?;
             let stored = rows.password(user.id)?.unwrap_or_default();
             let mut ended = match room {
                 Some((most, full)) => rows.make_room_for_browser(user.id, most, full)?,
                 None => Vec::new(),
             };
-            // Nobody goes on with a sign-in that is traded: it must not take the place of a browser.
+            // A sign-in that is traded for a token opens no browser: it must not take the place of a browser.
             let token = match token {
                 None => {
                     ended.extend(rows.insert_browser(&browser, &hash)?);

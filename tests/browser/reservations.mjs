@@ -1,5 +1,5 @@
 // A teacher books GPUs in the browser; the week and the list show it, a change and a cancellation are seen, and what was
-// cancelled is given to whoever waits.
+// cancelled is given to waiting sessions.
 //
 // Proves too: `tests/browser/forms.mjs`
 

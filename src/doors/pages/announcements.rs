@@ -250,13 +250,11 @@ fn table(
             }),
         })
         .collect();
-    let empty = EmptyTable {
-        icon: "megaphone",
-        title: t.announcements_none().to_owned(),
-        lead: t.announcements_none_lead().to_owned(),
-        href: String::new(),
-        go: String::new(),
-    };
+    let empty = EmptyTable::without_rows(
+        "megaphone",
+        t.announcements_none(),
+        t.announcements_none_lead(),
+    );
     DataTable::new(t, &state, &columns, "text", rows, total, empty)
 }
 

@@ -280,13 +280,7 @@ async fn listed(
     let rows = page.iter().map(|one| row(visit, &state, one, now));
     let rows = rows.collect();
     let empty = match none {
-        true => EmptyTable {
-            icon: "scroll-text",
-            title: t.budgets_none().to_owned(),
-            lead: t.budgets_none_lead().to_owned(),
-            href: String::new(),
-            go: String::new(),
-        },
+        true => EmptyTable::without_rows("scroll-text", t.budgets_none(), t.budgets_none_lead()),
         false => EmptyTable::no_match(t, t.budgets_no_match(), PATH),
     };
     let words = FilterWords {

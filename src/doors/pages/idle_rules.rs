@@ -318,13 +318,7 @@ fn table(
             }),
         })
         .collect();
-    let empty = EmptyTable {
-        icon: "clock",
-        title: t.idle_none().to_owned(),
-        lead: t.idle_none_lead().to_owned(),
-        href: String::new(),
-        go: String::new(),
-    };
+    let empty = EmptyTable::without_rows("clock", t.idle_none(), t.idle_none_lead());
     DataTable::new(t, &state, &columns, "name", rows, total, empty)
 }
 

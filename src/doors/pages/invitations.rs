@@ -244,13 +244,7 @@ fn table(
             }),
         })
         .collect();
-    let empty = EmptyTable {
-        icon: "key-round",
-        title: t.invitations_none().to_owned(),
-        lead: String::new(),
-        href: String::new(),
-        go: String::new(),
-    };
+    let empty = EmptyTable::without_rows("key-round", t.invitations_none(), "");
     DataTable::new(t, &state, &columns, "whom", rows, total, empty)
 }
 

@@ -212,13 +212,7 @@ async fn listed(
         .map(|preset| row(visit, caller, &state, &scopes, preset));
     let rows = rows.collect();
     let empty = match none {
-        true => EmptyTable {
-            icon: "boxes",
-            title: t.presets_none().to_owned(),
-            lead: t.presets_none_lead().to_owned(),
-            href: String::new(),
-            go: String::new(),
-        },
+        true => EmptyTable::without_rows("boxes", t.presets_none(), t.presets_none_lead()),
         false => EmptyTable::no_match(t, t.presets_no_match(), PATH),
     };
     let words = FilterWords {

@@ -223,7 +223,7 @@ async fn listed(
 ) -> Result<ReservationsPage, Failure> {
     let t = visit.text;
     let mut known = reservations::list(&console.server, caller).await?;
-    let own = reservations::writable(&console.server, caller).await?;
+    let may_write = reservations::may_write(caller);
     let none = known.is_empty();
     let now = visit.clock.write(console.server.clock().now());
     let week = week(t, &visit.clock, &known, asked, &now);
@@ -241,18 +241,14 @@ async fn listed(
     }
     let total = known.len() as u64;
     let page = state.page_of(known);
-    let rows = page
-        .iter()
-        .map(|one| row(visit, &state, own.contains(&one.id), one));
+    let rows = page.iter().map(|one| row(visit, &state, may_write, one));
     let rows = rows.collect();
     let empty = match none {
-        true => EmptyTable {
-            icon: "hourglass",
-            title: t.reservations_none().to_owned(),
-            lead: t.reservations_none_lead().to_owned(),
-            href: String::new(),
-            go: String::new(),
-        },
+        true => EmptyTable::without_rows(
+            "hourglass",
+            t.reservations_none(),
+            t.reservations_none_lead(),
+        ),
         false => EmptyTable::no_match(t, t.reservations_no_match(), PATH),
     };
     let words = FilterWords {
@@ -270,7 +266,7 @@ async fn listed(
             ("state:booked", t.reservations_help_state()),
         ],
     };
-    let form = match reservations::may_write(caller) {
+    let form = match may_write {
         true => Some(new_form(console, visit, caller, refused.clone()).await?),
         false => None,
     };
@@ -288,7 +284,7 @@ async fn listed(
 fn row(
     visit: &RequestContext,
     state: &TableState,
-    is_own: bool,
+    may_write: bool,
     one: &ReservationView,
 ) -> TableLine {
     let t = visit.text;
@@ -298,9 +294,9 @@ fn row(
         cells: state
             .columns
             .iter()
-            .map(|key| cell(visit, key, one, is_own))
+            .map(|key| cell(visit, key, one, may_write))
             .collect(),
-        action: (is_own && one.state.counts()).then(|| RowAction {
+        action: (may_write && one.state.counts()).then(|| RowAction {
             href: format!("{PATH}/{}/cancel", one.id),
             icon: "trash-2",
             label: t.reservations_cancel_of(one.name.as_str()),
@@ -337,7 +333,7 @@ fn columns(t: Text) -> Vec<TableColumn> {
     ]
 }
 
-fn cell(visit: &RequestContext, key: &str, one: &ReservationView, is_own: bool) -> TableCell {
+fn cell(visit: &RequestContext, key: &str, one: &ReservationView, may_write: bool) -> TableCell {
     let t = visit.text;
     match key {
         "name" => {
@@ -346,7 +342,7 @@ fn cell(visit: &RequestContext, key: &str, one: &ReservationView, is_own: bool) 
                 1 => String::new(),
                 weeks => t.reservations_weeks(weeks as u64),
             };
-            match is_own {
+            match may_write {
                 true => TableCell::Link {
                     href: format!("{PATH}/{}", one.id),
                     text,
@@ -490,7 +486,7 @@ async fn new_form(
 ) -> Result<ReservationForm, Failure> {
     let t = visit.text;
     let typed = typed.unwrap_or_default();
-    // Who writes a project's presets books for it.
+    // An administrator of the site writes presets everywhere.
     let scopes = presets::scopes(&console.server, caller).await?;
     let mut choices = Vec::new();
     let mut put = |value: String, name: String| {
@@ -683,8 +679,7 @@ async fn own(
     id: &str,
 ) -> Result<ReservationView, Failure> {
     let one = reservations::get(&console.server, caller, id).await?;
-    let own = reservations::writable(&console.server, caller).await?;
-    match own.contains(&one.id) {
+    match reservations::may_write(caller) {
         true => Ok(one),
         false => {
             let word = Permission::ProjectsWrite.word();

@@ -169,6 +169,17 @@ pub struct EmptyTable {
 }
 
 impl EmptyTable {
+    /// There are no rows yet, and the page itself says how to make one.
+    pub fn without_rows(icon: &'static str, title: &str, lead: &str) -> EmptyTable {
+        EmptyTable {
+            icon,
+            title: title.to_owned(),
+            lead: lead.to_owned(),
+            href: String::new(),
+            go: String::new(),
+        }
+    }
+
     /// No row matches the filter; the way out clears it.
     pub fn no_match(t: Text, title: impl Into<String>, path: &str) -> EmptyTable {
         EmptyTable {

@@ -151,7 +151,7 @@ impl<'w> ClusterState<'w> {
         }
     }
 
-    /// The place of a session among what is reserved for it, whoever waits in front: nobody else may have that. None
+    /// The place of a session among what is reserved for it, whatever the queue: no other session may have that. None
     /// where nothing is, or where that is not free. Costs one visit a device of the machines on which something is.
     pub(super) fn reserved_place(&self, session: &Session) -> Option<FoundPlace> {
         if session.device_affinity.is_some() {

@@ -222,7 +222,7 @@ impl<'s> Attempt<'s> {
                 ]
             },
             name,
-            // Whoever typed an address is not told whose it is.
+            // The caller typed an address and is not told whose it is.
             what: Some(format!("Sign-in for {}", typed.escape_debug())),
             known,
         }

@@ -26,7 +26,7 @@ const LOG_READ: &str = "session.log-read";
 /// Kinds that are counted at once, some 200 bytes each, of failed sign-ins and of all else; more are counted as one of each
 /// actor and act. Higher: a flood of kinds writes more rows.
 const MAX_KINDS: usize = 1_000;
-/// The same of one actor and one act, so that nobody fills the room of others. Higher: one user writes more rows. Lower: the
+/// The same of one actor and one act, so that no user fills the room of others. Higher: one user writes more rows. Lower: the
 /// log keeps fewer of the objects of a busy program.
 const MAX_KINDS_OF_ACTOR: usize = 50;
 /// A sign-in failed.

@@ -136,7 +136,7 @@ pub async fn finish_sign_in(
             factor,
         }))
     })?;
-    // Whoever knows an id writes no failures into another's acts: only a ticket of ours says whose it is.
+    // A caller who knows an id writes no failures into another's acts: only a ticket of ours says whose it is.
     let owner = ticket
         .as_ref()
         .zip(found.as_ref())

@@ -1,5 +1,5 @@
 //! New tokens: what one is called, how long one that a password made is good, and its row, written in the commit of what
-//! permits it. Whoever makes one decides what it may do.
+//! permits it. Its maker decides its scopes.
 
 use api::secret::SecretText;
 use api::users::TokenView;
@@ -58,7 +58,7 @@ impl NewToken {
         })
     }
 
-    /// What somebody signed in makes. Its name is checked, and whether they may give these scopes.
+    /// Made by a user who is signed in. Its name is checked, and whether they may give these scopes.
     pub(crate) fn new(
         name: String,
         scopes: Vec<Permission>,

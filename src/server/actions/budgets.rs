@@ -382,7 +382,7 @@ fn limits(
     shown.collect()
 }
 
-/// Only administrators of the site or of a domain write budgets: whoever leads a project would raise their own.
+/// Only administrators of the site or of a domain write budgets: a lead would raise their own.
 fn writer(caller: &Caller) -> Result<(), Failure> {
     let subject = &caller.subject;
     let own = reach(subject, Permission::ProjectsWrite);
@@ -421,7 +421,7 @@ fn domain_of(subject: BudgetSubject) -> Scope {
     Scope::domain(domain)
 }
 
-/// Whom a new budget is for, if the caller may write there.
+/// The subject of a new budget, if the caller may write there.
 fn subject_of(
     view: &ReadTransaction<'_>,
     caller: &Caller,

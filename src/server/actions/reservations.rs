@@ -1,5 +1,5 @@
-//! What a user may do with reservations: whoever may write a project or the home domain of a user books for it, an
-//! administrator of the site also for maintenance. Whoever reaches the holder sees them.
+//! What a user may do with reservations: administrators of the site book them for projects, users and maintenance. Users
+//! who see the project or user see its reservations.
 
 use api::reservations::{
     NewReservationBody, ReservationPatchBody, ReservationTimeView, ReservationView,
@@ -60,15 +60,6 @@ pub fn may_write(caller: &Caller) -> bool {
     may_change(caller).is_ok()
 }
 
-/// Which of those that the caller sees they may change, by id. O(reservations).
-pub async fn writable(server: &Server, caller: &Caller) -> Result<Vec<uuid::Uuid>, Failure> {
-    server.catalog().read_now("list own reservations", |view| {
-        let all = seen(view, caller)?.into_iter();
-        let own = all.filter(|_| may_change(caller).is_ok());
-        Ok(own.map(|one| one.id.0).collect())
-    })
-}
-
 /// Books a reservation for a project, a user or maintenance.
 ///
 /// Errors: `reservation.name-invalid`, `reservation.name-taken`, `reservation.holder`, `reservation.too-many`; those of
@@ -116,7 +107,7 @@ pub async fn book(
         .await
 }
 
-/// Changes a reservation; whom it is for stays.
+/// Changes a reservation; its holder stays.
 ///
 /// Errors: as `book`; `reservation.not-found`, `reservation.ambiguous`, `reservation.stale`; `reservation.begun` for
 /// another time or amount of one that was warned of.
@@ -178,7 +169,7 @@ pub async fn change(
         .await
 }
 
-/// Cancels what is left of a reservation: the next pass of the controller gives its devices to whoever waits. Nothing
+/// Cancels what is left of a reservation: the next pass of the controller gives its devices to waiting sessions. Nothing
 /// changes where nothing is left.
 ///
 /// Errors: `reservation.not-found`, `reservation.ambiguous`, `role.administrator-needed`, `role.permission-missing`.
@@ -250,7 +241,7 @@ fn may_change(caller: &Caller) -> Result<(), Refusal> {
     may(&caller.subject, Permission::ProjectsWrite, &Scope::SITE)
 }
 
-/// Whom a new reservation is for, and where that is at home.
+/// The holder of a new reservation, and its domain.
 fn holder_of(
     view: &ReadTransaction<'_>,
     caller: &Caller,

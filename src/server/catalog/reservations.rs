@@ -21,7 +21,7 @@ use crate::Failure;
 /// The code of the event that a session stands where a reservation begins soon; the word of the index `event_told`.
 pub(crate) const WARNED: &str = "session.reservation-warned";
 
-/// Who acts where nobody does.
+/// The actor of steps that a pass takes.
 const ACTOR: &str = "reservations";
 
 /// One reservation with its times, and the names of whose it is.
@@ -310,7 +310,7 @@ impl Rows<'_> {
 
     /// Writes what a pass changed of a time, and tells it.
     ///
-    /// Errors: `controller.moved-on` where somebody changed or cancelled it since it was read.
+    /// Errors: `controller.moved-on` where a user changed or cancelled it since it was read.
     pub(crate) fn record_reservation(&self, change: &ReservationChange) -> Result<(), Failure> {
         let time = &change.time;
         let written = self

@@ -405,7 +405,7 @@ impl Play {
     }
 }
 
-/// Promise (Queue and scheduler): A reserved device goes to nobody else, never is more booked than there is, and each owner
+/// Promise (Queue and scheduler): A reserved device goes to no other session, never is more booked than there is, and each owner
 /// in the way is warned once, 15 minutes before, whatever becomes of server and clock (simulated). What is cancelled is
 /// given away in the next pass.
 #[test]
