@@ -23,10 +23,10 @@ pub struct IdleThresholdsBody {
     #[schema(value_type = Option<f64>)]
     pub cpu: Option<CpuShare>,
     /// Terminals, commands and ports that are open.
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 10_000)]
     pub terminals: Option<u32>,
     /// Times that somebody typed into a terminal, in a minute.
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 10_000)]
     pub keys: Option<u32>,
 }
 

@@ -116,7 +116,7 @@ pub struct NewReservationBody {
     pub to: String,
     /// Weeks in a row, each at the same time of day; left out: once.
     #[serde(default)]
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 60)]
     pub repeats: Option<u32>,
     #[serde(default)]
     #[schema(value_type = Option<BeforeReservationShape>)]
@@ -138,7 +138,7 @@ pub struct ReservationPatchBody {
     /// Local time of the first start, such as `2026-11-30T09:00`.
     pub from: Option<String>,
     pub to: Option<String>,
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 60)]
     pub repeats: Option<u32>,
     #[schema(value_type = Option<BeforeReservationShape>)]
     pub before: Option<BeforeReservation>,

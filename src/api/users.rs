@@ -118,9 +118,15 @@ pub struct UserPatchBody {
     #[schema(max_length = 254)]
     pub email: Option<String>,
     /// Networks that they may come from, such as `10.1.0.0/16`; an empty list: everywhere.
-    #[schema(max_items = 16)]
+    #[schema(value_type = Option<Vec<NetworkShape>>, max_items = 16)]
     pub networks: Option<Vec<String>>,
 }
+
+/// An address, or a network in CIDR form; JSON Schema has no format for it.
+#[derive(ToSchema)]
+#[schema(as = Network, pattern = "^[0-9A-Fa-f:.]{2,39}(/[0-9]{1,3})?$")]
+#[allow(dead_code, reason = "written into the OpenAPI document only")]
+struct NetworkShape(String);
 
 #[derive(Deserialize, ToSchema)]
 #[schema(as = NewPassword)]

@@ -26,6 +26,9 @@ pub const MAX_GRACE_SECONDS: u64 = 86_400;
 pub const EXTEND_SECONDS: std::ops::RangeInclusive<u64> = 1_200..=86_400;
 /// How often one may be kept in a row.
 pub const MAX_EXTENSIONS: u32 = 20;
+
+/// Terminals, or times that somebody typed in a minute, that a threshold can name: more than any session has.
+pub const MAX_THRESHOLD: u32 = 10_000;
 /// Characters of a label that exempts.
 pub const MAX_EXEMPT_LENGTH: usize = 256;
 
@@ -167,14 +170,14 @@ impl IdleRule {
             faults.push(refusals::idle_rule_empty().at("/below"));
         }
         if gpu_percent.is_some_and(|percent| !(1..=100).contains(&percent)) {
-            faults.push(refusals::idle_rule_threshold().at("/below/gpu_percent"));
+            faults.push(refusals::idle_rule_threshold(MAX_THRESHOLD).at("/below/gpu_percent"));
         }
         if cpu == Some(CpuShare(0)) {
-            faults.push(refusals::idle_rule_threshold().at("/below/cpu"));
+            faults.push(refusals::idle_rule_threshold(MAX_THRESHOLD).at("/below/cpu"));
         }
         for (count, field) in [(terminals, "/below/terminals"), (keys, "/below/keys")] {
-            if count == Some(0) {
-                faults.push(refusals::idle_rule_threshold().at(field));
+            if count.is_some_and(|count| !(1..=MAX_THRESHOLD).contains(&count)) {
+                faults.push(refusals::idle_rule_threshold(MAX_THRESHOLD).at(field));
             }
         }
         if !WINDOW_SECONDS.contains(&self.window_seconds) {

@@ -11,7 +11,7 @@ use axum::extract::{Form, Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
-use rules::idleness::{IdleAction, IdleLevel, IdleMatch, MAX_EXTENSIONS};
+use rules::idleness::{IdleAction, IdleLevel, IdleMatch, MAX_EXTENSIONS, MAX_THRESHOLD};
 use rules::object::Object;
 use rules::permissions::Permission;
 use rules::refusal::Refusal;
@@ -461,7 +461,7 @@ fn number(typed: &str, otherwise: Refusal) -> Result<Option<u32>, Refusal> {
 }
 
 fn threshold(typed: &str) -> Result<Option<u32>, Refusal> {
-    number(typed, refusals::idle_rule_threshold())
+    number(typed, refusals::idle_rule_threshold(MAX_THRESHOLD))
 }
 
 fn times(typed: &str) -> Result<Option<u32>, Refusal> {

@@ -283,13 +283,15 @@ fn rules_that_cannot_be_are_refused_by_name() {
             .map_or_else(String::new, |refusal| refusal.code)
     };
     type Change<'c> = &'c dyn Fn(&mut IdleRule);
-    let all: [(Change<'_>, &str); 13] = [
+    let all: [(Change<'_>, &str); 15] = [
         (&|_| {}, ""),
         (&|r| r.below = IdleThresholds::default(), "idle-rule.empty"),
         (&|r| r.below.gpu_percent = Some(0), "idle-rule.threshold"),
         (&|r| r.below.gpu_percent = Some(101), "idle-rule.threshold"),
         (&|r| r.below.cpu = Some(CpuShare(0)), "idle-rule.threshold"),
         (&|r| r.below.keys = Some(0), "idle-rule.threshold"),
+        (&|r| r.below.keys = Some(10_001), "idle-rule.threshold"),
+        (&|r| r.below.terminals = Some(10_000), ""),
         (&|r| r.window_seconds = 1_199, "idle-rule.window"),
         (&|r| r.window_seconds = 259_201, "idle-rule.window"),
         (&|r| r.grace_seconds = 86_401, "idle-rule.grace"),
