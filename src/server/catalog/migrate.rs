@@ -47,6 +47,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("migrations/0036_launch.sql"),
     include_str!("migrations/0037_budgets.sql"),
     include_str!("migrations/0038_reservations.sql"),
+    include_str!("migrations/0039_launches.sql"),
 ];
 
 /// Marks the file as a catalog of ours: "frdl".

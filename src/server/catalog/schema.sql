@@ -572,6 +572,8 @@ CREATE INDEX session_ended on session (ended_at, outcome, owner) where state = '
 
 CREATE INDEX session_ended_of on session (owner, document_gone desc, ended_at) where state = 'ended';
 
+CREATE INDEX session_launch on session (id, launch) where state <> 'ended' and launch is not null;
+
 CREATE INDEX session_limited on session (owner, started_at)
 where state = 'running' and max_runtime_seconds is not null;
 

@@ -1,4 +1,4 @@
-//! The one writer: drains what waits, runs each request in a savepoint of its own inside one
+//! The one writer: drains what waits, runs each request, of several each in a savepoint of its own, inside one
 //! transaction, commits once, answers all, and tells the new revision. Never holds a transaction
 //! across anything but SQL.
 
@@ -365,9 +365,13 @@ fn transact(
             .map_err(|error| Loss::of(&error))
     };
     sql("begin immediate")?;
+    // Within a savepoint SQLite copies each page before its first change; one request alone needs none.
+    let is_alone = batch.len() == 1;
     let mut changed = false;
     for request in batch.iter_mut() {
-        sql("savepoint request")?;
+        if !is_alone {
+            sql("savepoint request")?;
+        }
         let before = connection.total_changes();
         let rows = Rows {
             view: ReadTransaction::new(connection, heard, seal),
@@ -383,10 +387,12 @@ fn transact(
         }
         if keep {
             changed |= changes();
-        } else {
+        } else if !is_alone {
             sql("rollback to request")?;
         }
-        sql("release request")?;
+        if !is_alone {
+            sql("release request")?;
+        }
     }
     let revision = changed
         .then(|| raise_revision(connection).map_err(|error| Loss::of(&error)))

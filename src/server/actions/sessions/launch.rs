@@ -98,9 +98,11 @@ pub async fn launch(
                 }
                 let subjects = subjects_of(rows, &subject, project.as_deref())?;
                 let mut draft = draft;
-                let limits = limits_of(rows, &subjects, CountedUse::Queue)?;
+                let limits = limits_of(rows, &subjects, CountedUse::QueueBound)?;
                 keep_within(rows, &limits, &mut draft.spec, None)?;
-                refuse_full(&limits, draft.replicas, &draft.spec)?;
+                if refuse_full(&limits, draft.replicas, &draft.spec).is_err() {
+                    refuse_own_full_queue(rows, &subjects, draft.replicas, &draft.spec)?;
+                }
                 let whose = (subjects.project, subjects.user);
                 let wanted = (&draft.spec, draft.replicas);
                 keep_within_budgets(rows, whose, wanted, rows.now, None)?;
@@ -245,7 +247,9 @@ const USUAL_LIMITS: PolicyLimits = PolicyLimits {
 enum CountedUse {
     /// Of none: the strictest values alone.
     Nothing,
-    /// Of those of the queue alone, as a launch asks.
+    /// Of those of the queue alone, the user's bytes as a bound from above: enough where nothing is refused.
+    QueueBound,
+    /// Of those of the queue alone.
     Queue,
     /// Of all, as a page shows them. Costs a visit of each live session, too.
     All,
@@ -286,7 +290,10 @@ fn limits_of(
         return Ok(quota::effective(&attached, &UsageByLevel::default()));
     }
     let mut usage = UsageByLevel {
-        user: rows.waiting_of(subjects.user)?,
+        user: match counted {
+            CountedUse::QueueBound => rows.waiting_bound_of(subjects.user)?,
+            _ => rows.waiting_of(subjects.user)?,
+        },
         ..UsageByLevel::default()
     };
     if limited(PolicyLevel::Project) {

@@ -90,6 +90,23 @@ async fn the_sites_policy_bounds_each_user_and_the_constants_what_it_does_not_na
 }
 
 #[tokio::test]
+async fn bytes_are_those_of_each_session_and_not_of_the_largest_for_all() {
+    let server = server();
+    let kim = user(&server, "kim", Role::User);
+    let of = |letters: usize| LaunchRequest {
+        command: vec!["x".repeat(letters)],
+        ..LaunchRequest::default()
+    };
+    attach(&server, "site", Vec::new(), r#"{"waiting_bytes":4000}"#);
+    // Three of the largest would be too much, one large and three small ones are not.
+    for letters in [1_600, 1, 1, 1] {
+        launch(&server, &kim, of(letters), None).await.unwrap();
+    }
+    let refused = refusal(launch(&server, &kim, of(2_400), None).await);
+    assert_eq!(refused.code, "queue.own-too-large");
+}
+
+#[tokio::test]
 async fn the_strictest_of_user_project_and_domain_holds() {
     let server = server();
     let kim = user(&server, "kim", Role::User);
