@@ -26,7 +26,7 @@ const OTHERS: [(&str, &str, &str); 3] = [
     (NOTICE, "Notice", "notices.rs"),
 ];
 /// A kind as the catalogue writes it, with the `RefusalKind` of its refusals.
-const REFUSALS: [(&str, &str); 11] = [
+const REFUSALS: [(&str, &str); 12] = [
     ("malformed", "Malformed"),
     ("unauthenticated", "Unauthenticated"),
     ("denied", "Denied"),
@@ -38,6 +38,7 @@ const REFUSALS: [(&str, &str); 11] = [
     ("too-large", "TooLarge"),
     ("too-often", "TooOften"),
     ("unavailable", "Unavailable"),
+    ("failed-dependency", "FailedDependency"),
 ];
 
 /// One sentence of the catalogue.

@@ -16,7 +16,7 @@ pub struct ProblemBody {
     /// Stable, dotted; never translated.
     pub code: String,
     /// Sort of refusal: malformed, unauthenticated, denied, not-found, conflict, stale, invalid,
-    /// capacity, too-large, too-often, unavailable.
+    /// capacity, too-large, too-often, unavailable, failed-dependency.
     pub kind: String,
     pub request_id: String,
     pub help: String,

@@ -41,6 +41,7 @@ fn named() -> Schemas {
     collect::<nodes::MaintenanceBody>(&mut all);
     collect::<settings::SettingBody>(&mut all);
     collect::<settings::SettingChange>(&mut all);
+    collect::<settings::SignInSourceTrials>(&mut all);
     collect::<gpus::CordonRequest>(&mut all);
     collect::<gpus::DrainRequest>(&mut all);
     collect::<gpus::PartitionRequest>(&mut all);

@@ -69,6 +69,23 @@ impl SettingBody {
     }
 }
 
+/// What came of asking the directory and the identity provider, where they are set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SignInSourceTrials {
+    pub items: Vec<SignInSourceTrial>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SignInSourceTrial {
+    /// `ldap` or `oidc`.
+    pub source: String,
+    /// It answered as it should.
+    pub works: bool,
+    /// What is wrong, in English; empty where it works.
+    pub problem: String,
+}
+
 /// What a change of a setting did, or would do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SettingChange {

@@ -431,7 +431,7 @@ structure! {
         created_at: String,
         /// Version, and ETag.
         generation: u64,
-    } without domain, grants, password_set_at
+    } without domain, grants, source, password_set_at
 }
 
 structure! {

@@ -32,6 +32,33 @@ pub fn open_at(listen: SocketAddr) -> Vec<SocketAddr> {
         .collect()
 }
 
+/// Whether `host` is this machine itself, so that nobody else hears what is sent there.
+pub fn is_own_host(host: &str) -> bool {
+    let address = host.parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// The addresses of `host`: itself, this machine's own for `localhost`, else what `hosts` says, the text of /etc/hosts. IPv4
+/// first; empty for a name that stands nowhere.
+pub fn of_host(host: &str, hosts: &str) -> Vec<IpAddr> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return vec![address];
+    }
+    let line = |line: &str| {
+        let mut words = line.split('#').next()?.split_whitespace();
+        let address: IpAddr = words.next()?.parse().ok()?;
+        let named = words.any(|name| name.eq_ignore_ascii_case(host));
+        named.then_some(address)
+    };
+    let mut found: Vec<IpAddr> = match host.eq_ignore_ascii_case("localhost") {
+        // No file says that it is elsewhere: what is sent there may be unencrypted.
+        true => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+        false => hosts.lines().filter_map(line).collect(),
+    };
+    found.sort_by_key(IpAddr::is_ipv6);
+    found
+}
+
 /// In the kernel's table of routes an address of our own is a line `|-- A` whose next line says
 /// `/32 host LOCAL`.
 fn ipv4(table: &str) -> BTreeSet<Ipv4Addr> {
@@ -88,5 +115,17 @@ mod tests {
                 .iter()
                 .all(|a| a.port() == 7860 && !a.ip().is_unspecified())
         );
+    }
+
+    #[test]
+    fn a_host_is_found_without_a_name_service() {
+        let hosts =
+            "# 10.0.0.1 dc0\n10.1.0.4 dc1.example DC1 # main\nfd00::4 dc1\n9.9.9.9 localhost\n";
+        let of = |host| of_host(host, hosts);
+        let shown = |found: Vec<IpAddr>| found.iter().map(IpAddr::to_string).collect::<Vec<_>>();
+        assert_eq!(shown(of("dc1")), ["10.1.0.4", "fd00::4"]);
+        assert_eq!(shown(of("::1")), ["::1"]);
+        assert_eq!(shown(of("localhost")), ["127.0.0.1", "::1"]);
+        assert!(of("dc0").is_empty());
     }
 }

@@ -12,6 +12,7 @@ use rules::refusals;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+mod directory;
 pub mod edit;
 mod file;
 mod places;
@@ -75,6 +76,50 @@ pub struct Settings {
     pub password_history: u32,
     /// Users change a password that an administrator set before anything else.
     pub password_change_first: bool,
+    /// Directory that checks passwords of users without a local account, as ldaps://HOST or ldap://HOST; unset: none.
+    pub ldap_url: Option<String>,
+    /// With ldap://, TLS begins before anything is sent; false only for a directory on this machine.
+    pub ldap_start_tls: bool,
+    /// Certificate of the authority of the directory, as PEM; unset: the authorities that this machine trusts.
+    pub ldap_ca_file: Option<PathBuf>,
+    /// Name below which users are looked for.
+    pub ldap_base: Option<String>,
+    /// Name to bind with: with %u that of each user, else that of a service account; unset: users are looked for without one.
+    pub ldap_bind: Option<String>,
+    /// File with the password of the service account in its first line, mode 0600.
+    pub ldap_password_file: Option<PathBuf>,
+    /// Filter that finds the one entry of a user; %u is what they typed.
+    pub ldap_filter: String,
+    /// Attribute with the user name.
+    pub ldap_name: String,
+    /// Attribute with the e-mail address.
+    pub ldap_email: String,
+    /// Attribute with the full name.
+    pub ldap_full_name: String,
+    /// Attribute with the groups of a user.
+    pub ldap_member_of: String,
+    /// Roles in projects that groups give, as GROUP -> PROJECT:ROLE with semicolons between; unset: users join the project default.
+    pub ldap_groups: Option<String>,
+    /// Domain that users of the directory belong to.
+    pub ldap_domain: String,
+    /// Identity provider (OpenID Connect) by which users sign in, as it names itself; unset: none.
+    pub oidc_issuer: Option<String>,
+    /// What sign-in pages call the identity provider.
+    pub oidc_name: String,
+    /// What the identity provider calls this site: the client identifier.
+    pub oidc_client: Option<String>,
+    /// File with the client's secret in its first line, mode 0600; unset: a client without one.
+    pub oidc_secret_file: Option<PathBuf>,
+    /// Certificate of the authority of the identity provider, as PEM; unset: the authorities that this machine trusts.
+    pub oidc_ca_file: Option<PathBuf>,
+    /// Address of this site in browsers, to which the identity provider sends users back.
+    pub oidc_origin: Option<String>,
+    /// Scopes that are asked for, with blanks between.
+    pub oidc_scope: String,
+    /// Claim with the user name.
+    pub oidc_user: String,
+    /// Claim with the groups of a user; ldap_groups says which roles they give.
+    pub oidc_groups: String,
     /// Days that logs and rows of ended sessions are kept.
     pub keep_days: u32,
     /// Days that rows of the audit log are kept.
@@ -372,6 +417,204 @@ pub const KEYS: &[SettingKey] = &[
         about: "users change a password that an administrator set before anything else",
     },
     SettingKey {
+        key: "ldap_url",
+        variable: "FARDEL_LDAP_URL",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"ldaps://dc1.example.org\"",
+        needs_restart: false,
+        about: "directory that checks passwords of users without a local account, as ldaps://HOST or ldap://HOST; unset: none",
+    },
+    SettingKey {
+        key: "ldap_start_tls",
+        variable: "FARDEL_LDAP_START_TLS",
+        kind: SettingType::Flag,
+        default: "true",
+        example: "",
+        needs_restart: false,
+        about: "with ldap://, TLS begins before anything is sent; false only for a directory on this machine",
+    },
+    SettingKey {
+        key: "ldap_ca_file",
+        variable: "FARDEL_LDAP_CA_FILE",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"/etc/fardel/ldap-ca.pem\"",
+        needs_restart: false,
+        about: "certificate of the authority of the directory, as PEM; unset: the authorities that this machine trusts",
+    },
+    SettingKey {
+        key: "ldap_base",
+        variable: "FARDEL_LDAP_BASE",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"dc=example,dc=org\"",
+        needs_restart: false,
+        about: "name below which users are looked for",
+    },
+    SettingKey {
+        key: "ldap_bind",
+        variable: "FARDEL_LDAP_BIND",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"uid=%u,ou=people,dc=example,dc=org\"",
+        needs_restart: false,
+        about: "name to bind with: with %u that of each user, else that of a service account; unset: users are looked for without one",
+    },
+    SettingKey {
+        key: "ldap_password_file",
+        variable: "FARDEL_LDAP_PASSWORD_FILE",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"/etc/fardel/ldap.password\"",
+        needs_restart: false,
+        about: "file with the password of the service account in its first line, mode 0600",
+    },
+    SettingKey {
+        key: "ldap_filter",
+        variable: "FARDEL_LDAP_FILTER",
+        kind: SettingType::Text,
+        default: "\"(uid=%u)\"",
+        example: "",
+        needs_restart: false,
+        about: "filter that finds the one entry of a user; %u is what they typed",
+    },
+    SettingKey {
+        key: "ldap_name",
+        variable: "FARDEL_LDAP_NAME",
+        kind: SettingType::Text,
+        default: "\"uid\"",
+        example: "",
+        needs_restart: false,
+        about: "attribute with the user name",
+    },
+    SettingKey {
+        key: "ldap_email",
+        variable: "FARDEL_LDAP_EMAIL",
+        kind: SettingType::Text,
+        default: "\"mail\"",
+        example: "",
+        needs_restart: false,
+        about: "attribute with the e-mail address",
+    },
+    SettingKey {
+        key: "ldap_full_name",
+        variable: "FARDEL_LDAP_FULL_NAME",
+        kind: SettingType::Text,
+        default: "\"cn\"",
+        example: "",
+        needs_restart: false,
+        about: "attribute with the full name",
+    },
+    SettingKey {
+        key: "ldap_member_of",
+        variable: "FARDEL_LDAP_MEMBER_OF",
+        kind: SettingType::Text,
+        default: "\"memberOf\"",
+        example: "",
+        needs_restart: false,
+        about: "attribute with the groups of a user",
+    },
+    SettingKey {
+        key: "ldap_groups",
+        variable: "FARDEL_LDAP_GROUPS",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"vision -> vision:lead; staff -> default:member\"",
+        needs_restart: false,
+        about: "roles in projects that groups give, as GROUP -> PROJECT:ROLE with semicolons between; unset: users join the project default",
+    },
+    SettingKey {
+        key: "ldap_domain",
+        variable: "FARDEL_LDAP_DOMAIN",
+        kind: SettingType::Text,
+        default: "\"default\"",
+        example: "",
+        needs_restart: false,
+        about: "domain that users of the directory belong to",
+    },
+    SettingKey {
+        key: "oidc_issuer",
+        variable: "FARDEL_OIDC_ISSUER",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"https://id.example.org\"",
+        needs_restart: false,
+        about: "identity provider (OpenID Connect) by which users sign in, as it names itself; unset: none",
+    },
+    SettingKey {
+        key: "oidc_name",
+        variable: "FARDEL_OIDC_NAME",
+        kind: SettingType::Text,
+        default: "\"single sign-on\"",
+        example: "",
+        needs_restart: false,
+        about: "what sign-in pages call the identity provider",
+    },
+    SettingKey {
+        key: "oidc_client",
+        variable: "FARDEL_OIDC_CLIENT",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"fardel\"",
+        needs_restart: false,
+        about: "what the identity provider calls this site: the client identifier",
+    },
+    SettingKey {
+        key: "oidc_secret_file",
+        variable: "FARDEL_OIDC_SECRET_FILE",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"/etc/fardel/oidc.secret\"",
+        needs_restart: false,
+        about: "file with the client's secret in its first line, mode 0600; unset: a client without one",
+    },
+    SettingKey {
+        key: "oidc_ca_file",
+        variable: "FARDEL_OIDC_CA_FILE",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"/etc/fardel/oidc-ca.pem\"",
+        needs_restart: false,
+        about: "certificate of the authority of the identity provider, as PEM; unset: the authorities that this machine trusts",
+    },
+    SettingKey {
+        key: "oidc_origin",
+        variable: "FARDEL_OIDC_ORIGIN",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"https://fardel.example.org\"",
+        needs_restart: false,
+        about: "address of this site in browsers, to which the identity provider sends users back",
+    },
+    SettingKey {
+        key: "oidc_scope",
+        variable: "FARDEL_OIDC_SCOPE",
+        kind: SettingType::Text,
+        default: "\"openid profile email\"",
+        example: "",
+        needs_restart: false,
+        about: "scopes that are asked for, with blanks between",
+    },
+    SettingKey {
+        key: "oidc_user",
+        variable: "FARDEL_OIDC_USER",
+        kind: SettingType::Text,
+        default: "\"preferred_username\"",
+        example: "",
+        needs_restart: false,
+        about: "claim with the user name",
+    },
+    SettingKey {
+        key: "oidc_groups",
+        variable: "FARDEL_OIDC_GROUPS",
+        kind: SettingType::Text,
+        default: "\"groups\"",
+        example: "",
+        needs_restart: false,
+        about: "claim with the groups of a user; ldap_groups says which roles they give",
+    },
+    SettingKey {
         key: "keep_days",
         variable: "FARDEL_KEEP_DAYS",
         kind: SettingType::Count,
@@ -465,6 +708,28 @@ pub struct SettingsLayer {
     pub password_days: Option<u32>,
     pub password_history: Option<u32>,
     pub password_change_first: Option<bool>,
+    pub ldap_url: Option<String>,
+    pub ldap_start_tls: Option<bool>,
+    pub ldap_ca_file: Option<PathBuf>,
+    pub ldap_base: Option<String>,
+    pub ldap_bind: Option<String>,
+    pub ldap_password_file: Option<PathBuf>,
+    pub ldap_filter: Option<String>,
+    pub ldap_name: Option<String>,
+    pub ldap_email: Option<String>,
+    pub ldap_full_name: Option<String>,
+    pub ldap_member_of: Option<String>,
+    pub ldap_groups: Option<String>,
+    pub ldap_domain: Option<String>,
+    pub oidc_issuer: Option<String>,
+    pub oidc_name: Option<String>,
+    pub oidc_client: Option<String>,
+    pub oidc_secret_file: Option<PathBuf>,
+    pub oidc_ca_file: Option<PathBuf>,
+    pub oidc_origin: Option<String>,
+    pub oidc_scope: Option<String>,
+    pub oidc_user: Option<String>,
+    pub oidc_groups: Option<String>,
     pub keep_days: Option<u32>,
     pub audit_keep_days: Option<u32>,
     pub log_json: Option<bool>,
@@ -731,6 +996,28 @@ impl From<Settings> for LoadedSettings {
             password_days: Some(settings.password_days),
             password_history: Some(settings.password_history),
             password_change_first: Some(settings.password_change_first),
+            ldap_url: settings.ldap_url.clone(),
+            ldap_start_tls: Some(settings.ldap_start_tls),
+            ldap_ca_file: settings.ldap_ca_file.clone(),
+            ldap_base: settings.ldap_base.clone(),
+            ldap_bind: settings.ldap_bind.clone(),
+            ldap_password_file: settings.ldap_password_file.clone(),
+            ldap_filter: Some(settings.ldap_filter.clone()),
+            ldap_name: Some(settings.ldap_name.clone()),
+            ldap_email: Some(settings.ldap_email.clone()),
+            ldap_full_name: Some(settings.ldap_full_name.clone()),
+            ldap_member_of: Some(settings.ldap_member_of.clone()),
+            ldap_groups: settings.ldap_groups.clone(),
+            ldap_domain: Some(settings.ldap_domain.clone()),
+            oidc_issuer: settings.oidc_issuer.clone(),
+            oidc_name: Some(settings.oidc_name.clone()),
+            oidc_client: settings.oidc_client.clone(),
+            oidc_secret_file: settings.oidc_secret_file.clone(),
+            oidc_ca_file: settings.oidc_ca_file.clone(),
+            oidc_origin: settings.oidc_origin.clone(),
+            oidc_scope: Some(settings.oidc_scope.clone()),
+            oidc_user: Some(settings.oidc_user.clone()),
+            oidc_groups: Some(settings.oidc_groups.clone()),
             keep_days: Some(settings.keep_days),
             audit_keep_days: Some(settings.audit_keep_days),
             log_json: Some(settings.log_json),
@@ -889,6 +1176,7 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
             .unwrap_or_default()
     };
     let missing = |key: &str| refusals::setting_missing(key);
+    directory::check(&layer, &from)?;
     let address = |key: &str, text: String| {
         text.parse::<SocketAddr>().map_err(|_| {
             let (source, value) = (from(key), format!("{text:?}"));
@@ -1011,6 +1299,34 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
         password_change_first: layer
             .password_change_first
             .ok_or_else(|| missing("password_change_first"))?,
+        ldap_url: layer.ldap_url.filter(|text| !text.trim().is_empty()),
+        ldap_start_tls: layer
+            .ldap_start_tls
+            .ok_or_else(|| missing("ldap_start_tls"))?,
+        ldap_ca_file: layer.ldap_ca_file.map(absolute),
+        ldap_base: layer.ldap_base.filter(|text| !text.trim().is_empty()),
+        ldap_bind: layer.ldap_bind.filter(|text| !text.trim().is_empty()),
+        ldap_password_file: layer.ldap_password_file.map(absolute),
+        ldap_filter: layer.ldap_filter.ok_or_else(|| missing("ldap_filter"))?,
+        ldap_name: layer.ldap_name.ok_or_else(|| missing("ldap_name"))?,
+        ldap_email: layer.ldap_email.ok_or_else(|| missing("ldap_email"))?,
+        ldap_full_name: layer
+            .ldap_full_name
+            .ok_or_else(|| missing("ldap_full_name"))?,
+        ldap_member_of: layer
+            .ldap_member_of
+            .ok_or_else(|| missing("ldap_member_of"))?,
+        ldap_groups: layer.ldap_groups.filter(|text| !text.trim().is_empty()),
+        ldap_domain: layer.ldap_domain.ok_or_else(|| missing("ldap_domain"))?,
+        oidc_issuer: layer.oidc_issuer.filter(|text| !text.trim().is_empty()),
+        oidc_name: layer.oidc_name.ok_or_else(|| missing("oidc_name"))?,
+        oidc_client: layer.oidc_client.filter(|text| !text.trim().is_empty()),
+        oidc_secret_file: layer.oidc_secret_file.map(absolute),
+        oidc_ca_file: layer.oidc_ca_file.map(absolute),
+        oidc_origin: layer.oidc_origin.filter(|text| !text.trim().is_empty()),
+        oidc_scope: layer.oidc_scope.ok_or_else(|| missing("oidc_scope"))?,
+        oidc_user: layer.oidc_user.ok_or_else(|| missing("oidc_user"))?,
+        oidc_groups: layer.oidc_groups.ok_or_else(|| missing("oidc_groups"))?,
         keep_days: layer.keep_days.ok_or_else(|| missing("keep_days"))?,
         audit_keep_days: at_least_one("audit_keep_days", layer.audit_keep_days)?,
         log_json: layer.log_json.ok_or_else(|| missing("log_json"))?,

@@ -286,6 +286,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/nodes/{name}/maintenance", post(nodes::maintain))
         .route("/settings", get(settings::list))
         .route("/settings/reload", post(settings::reload))
+        .route("/settings/sign-in/test", post(settings::try_sources))
         .route(
             "/settings/{key}",
             get(settings::get)

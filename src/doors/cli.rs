@@ -243,7 +243,8 @@ async fn execute(
             | args::Config::Set { .. }
             | args::Config::Unset { .. }
             | args::Config::Undo { .. }
-            | args::Config::Reload),
+            | args::Config::Reload
+            | args::Config::Test),
         ) => settings::config(&client, view, verb).await,
         Command::Backup(args::Backup::Ls) => system::backups(&client, view).await,
         Command::Backup(args::Backup::Now) => system::back_up(&client, view).await,

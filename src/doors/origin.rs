@@ -79,6 +79,14 @@ pub fn device(headers: &HeaderMap, encrypted: Option<Encrypted>) -> Option<&str>
     by_name(headers, DEVICES, encrypted.as_ref())
 }
 
+/// The cookie by which a browser is known when it comes back from an identity provider, under either name.
+pub const BEGUN: [&str; 2] = ["__Host-fardel-begun", "fardel-begun"];
+
+/// The value of that cookie; none where it is not sent. Over TLS only the first name counts, as for `cookie`.
+pub fn begun(headers: &HeaderMap, encrypted: Option<Encrypted>) -> Option<&str> {
+    by_name(headers, BEGUN, encrypted.as_ref())
+}
+
 /// What the other end calls itself; empty where it says nothing that can be read.
 pub fn agent(headers: &HeaderMap) -> &str {
     let said = headers.get(axum::http::header::USER_AGENT);

@@ -46,6 +46,7 @@ pub mod presenter;
 pub mod presets;
 pub mod problem;
 pub mod projects;
+mod provider;
 mod qr;
 pub mod queue;
 pub mod reference;
@@ -212,6 +213,7 @@ pub fn router(
         .route("/system/settings", get(settings::show))
         .route("/system/settings/{key}", post(settings::change))
         .route("/system/settings/reload", post(system::reload))
+        .route("/system/settings/test", post(system::try_sources))
         .route(
             "/system/backups",
             get(system::backups).post(system::back_up),
@@ -263,6 +265,7 @@ pub fn router(
         .merge(projects::router())
         .merge(images::router())
         .merge(me::router())
+        .merge(provider::router())
         .merge(second_factor::router())
         .merge(sign_ins::router())
         .fallback(nothing_here)
@@ -529,6 +532,9 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "maintenance" => t.notice_maintenance(of),
         "maintenance-over" => t.notice_maintenance_over(of),
         "settings-same" => t.notice_settings_same().to_owned(),
+        "sources-work" => t.notice_sources_work(of),
+        "sources-fail" => t.notice_sources_fail(of),
+        "sources-none" => t.notice_sources_none().to_owned(),
         "certificate" => t.notice_certificate().to_owned(),
         "saved" => t.me_saved().to_owned(),
         "out" => t.login_out().to_owned(),

@@ -79,6 +79,7 @@ pub fn status(kind: RefusalKind) -> StatusCode {
         RefusalKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         RefusalKind::TooOften => StatusCode::TOO_MANY_REQUESTS,
         RefusalKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        RefusalKind::FailedDependency => StatusCode::FAILED_DEPENDENCY,
     }
 }
 
@@ -96,6 +97,7 @@ pub fn title(kind: RefusalKind, language: Language) -> &'static str {
         RefusalKind::TooLarge => ("Too large", "너무 큽니다"),
         RefusalKind::TooOften => ("Too often", "너무 자주 요청했습니다"),
         RefusalKind::Unavailable => ("Not available now", "지금은 사용할 수 없습니다"),
+        RefusalKind::FailedDependency => ("Another server failed", "다른 서버가 응답하지 않습니다"),
     };
     match language {
         Language::English => english,

@@ -32,6 +32,9 @@ pub enum RefusalKind {
     TooOften,
     /// The box lacks something for it now (disk full, missing kernel feature).
     Unavailable,
+    /// Another server on which it depends does not answer, or not as it should; `retry_after_seconds` says when to come
+    /// back.
+    FailedDependency,
 }
 
 /// One field that was wrong.

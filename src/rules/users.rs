@@ -50,6 +50,40 @@ pub const DEFAULT_MEMBER: HeldGrant = HeldGrant {
     expires_at: None,
 };
 
+/// Who proves a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UserSource {
+    /// This site, by a password of its own.
+    #[default]
+    Local,
+    /// A directory checks the password; here there is none.
+    Directory,
+    /// A provider of OpenID Connect; here there is no password.
+    Provider,
+}
+
+impl UserSource {
+    /// The word in rows.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Directory => "ldap",
+            Self::Provider => "oidc",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Local, Self::Directory, Self::Provider]
+            .into_iter()
+            .find(|source| source.word() == word)
+    }
+
+    /// Whether the password is this site's.
+    pub fn is_local(self) -> bool {
+        self == Self::Local
+    }
+}
+
 /// One user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
@@ -67,6 +101,9 @@ pub struct User {
     /// Signs in with a code beside the password.
     #[serde(default)]
     pub second_factor: bool,
+    /// Who proves that they are it.
+    #[serde(skip)]
+    pub source: UserSource,
     /// None: as long ago as the account was made.
     #[serde(skip)]
     pub password_set_at: Option<Timestamp>,

@@ -13,20 +13,24 @@ use rules::refusal::Refusal;
 use rules::refusals;
 use rules::tenancy::Scope;
 use rules::units::Timestamp;
-use rules::users::{DEFAULT_MEMBER, Role, User};
+use rules::users::{DEFAULT_MEMBER, Role, User, UserSource};
 use uuid::Uuid;
 
 use crate::catalog::audit::{ActingUser, NewAct};
 use crate::catalog::origin::{self, ProvenCaller, RequestOrigin};
-use crate::catalog::users::{BrowserRow, FullSignIns, IDLE_HOURS, ROOT};
+use crate::catalog::users::{BrowserRow, FullSignIns, IDLE_HOURS, NO_PASSWORD, ROOT};
 use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
 
 mod attempts;
+pub(crate) mod directory;
+mod external_user;
+mod id_token;
 mod invitation;
 mod lease;
 pub(crate) mod networks;
 pub(crate) mod password;
+pub(crate) mod provider;
 pub(crate) mod repeated;
 pub(crate) mod second_factor;
 pub mod secret;
@@ -43,6 +47,10 @@ pub(crate) use invitation::{
 };
 pub(crate) use lease::OpenStreams;
 pub use lease::{InUse, Lease, lease};
+pub use provider::{
+    ProviderOutcome, ProviderReturn, ProviderStart, begin_by_provider, finish_by_provider,
+    is_of_provider, provider_name,
+};
 pub use repeated::refused;
 pub use second_factor::finish_sign_in;
 pub use setup::{set_up, setup_link, setup_open};
@@ -212,13 +220,22 @@ pub async fn by_cookie(
     Ok(Some(caller))
 }
 
-/// Whether the password of a user is older than the site allows. Tokens do not age with it.
+/// Whether users of a directory sign in beside those of this site.
+pub fn asks_directory(server: &Server) -> bool {
+    server.settings().ldap_url.is_some()
+}
+
+/// Whether the password of a user is older than the site allows. Tokens do not age with it, and a directory has rules of
+/// its own.
 fn is_aged(server: &Server, user: &User) -> bool {
     ages_at(server, user).is_some_and(|end| end <= server.clock().now())
 }
 
-/// When the password of a user is too old; None where the site allows any age.
+/// When the password of a user is too old; None where the site allows any age, and for a user of a directory or provider.
 fn ages_at(server: &Server, user: &User) -> Option<Timestamp> {
+    if !user.source.is_local() {
+        return None;
+    }
     let days = u64::from(server.settings().password_days);
     let set_at = user.password_set_at.unwrap_or(user.created_at);
     (days > 0).then(|| set_at.plus_seconds(days * 86_400))
@@ -361,7 +378,7 @@ pub async fn sign_in(
 ///
 /// Errors: `sign-in.wrong` (the same words and the same cost whether the name exists or not),
 /// `sign-in.locked` while this name has to wait after failures from this address, `sign-in.busy` while too
-/// many passwords are being checked, `user.suspended`, `sign-in.address-refused`,
+/// many passwords are being checked, `user.suspended`, `sign-in.address-refused`, `directory.…` of a user of a directory,
 /// `sign-in.too-many`, `password.change-needed` for a token by a password that is too old.
 pub async fn begin_sign_in(
     server: &Server,
@@ -394,7 +411,8 @@ pub async fn begin_sign_in(
     let counted = match (&found, EmailAddress::parse(name)) {
         (Some((user, _)), _) => user.name.to_string(),
         (None, Ok(email)) => email.to_string(),
-        (None, Err(_)) => name.to_owned(),
+        // A directory knows it in capitals too.
+        (None, Err(_)) => name.to_lowercase(),
     };
     let attempt = Attempt::of(server, (counted.as_str(), name), known, from.source, device);
     let owner = found.as_ref().map(|(user, _)| user.clone());
@@ -404,6 +422,7 @@ pub async fn begin_sign_in(
     };
     let _slowed = attempt.begin().await.map_err(&failed)?;
     let stored = found.as_ref().and_then(|(_, stored)| stored.clone());
+    // Of who has no password here too: an unknown name costs the same.
     let checked = match server.hasher().check(&password, stored).await {
         Ok(checked) => checked,
         Err(failure) => {
@@ -411,12 +430,26 @@ pub async fn begin_sign_in(
             return Err(failure);
         }
     };
-    let (user, stored) = match (checked, found) {
-        (PasswordCheck::Right | PasswordCheck::RightButOld, Some((user, Some(stored)))) => {
-            (user, stored)
+    let asks = directory::checks(server, owner.as_ref())
+        && !directory::is_near_other(server, name).map_err(&failed)?;
+    let (user, stored, checked) = if asks {
+        match directory::admitted(server, name, &password, owner.as_ref()).await {
+            Ok(user) => (user, NO_PASSWORD.to_owned(), PasswordCheck::Right),
+            Err(failure) => {
+                if directory::said_nothing(&failure) {
+                    attempt.undone();
+                }
+                return Err(failed(failure));
+            }
         }
-        _ => {
-            return Err(failed(refusals::sign_in_wrong().into()));
+    } else {
+        match (checked, found) {
+            (PasswordCheck::Right | PasswordCheck::RightButOld, Some((user, Some(stored)))) => {
+                (user, stored, checked)
+            }
+            _ => {
+                return Err(failed(refusals::sign_in_wrong().into()));
+            }
         }
     };
     if user.suspended {
@@ -436,6 +469,19 @@ pub async fn begin_sign_in(
         }
         PasswordCheck::Right | PasswordCheck::Wrong => stored,
     };
+    enter(server, user, stored, from).await.map_err(&failed)
+}
+
+/// Lets a user in whose first proof was right just now, or gives a ticket for the second one. `stored` is what is kept of
+/// their password.
+///
+/// Errors: `user.suspended`, `sign-in.wrong` where the password is another by now, `sign-in.too-many`.
+async fn enter(
+    server: &Server,
+    user: User,
+    stored: String,
+    from: SignInFrom<'_>,
+) -> Result<SignInStep, Failure> {
     if user.second_factor {
         let ticket = second_factor::second_step(server, &user, &stored);
         return Ok(SignInStep::CodeNeeded(ticket));
@@ -450,7 +496,7 @@ pub async fn begin_sign_in(
             Some(_) => Err(refusals::second_factor_needed().at("/code").into()),
         }
     });
-    signed_in.await.map(SignInStep::Done).map_err(&failed)
+    signed_in.await.map(SignInStep::Done)
 }
 
 /// Whether a password that was right a moment ago, kept as `stored`, is still the user's: an administrator may have
@@ -568,7 +614,8 @@ pub async fn sign_out(server: &Server, caller: &Caller) -> Result<(), Failure> {
 /// sign-in alone, so that a thief of an open browser guesses slowly and no other sign-in waits for it. All tokens of a
 /// user have one count: whoever has one makes others.
 ///
-/// Errors: `sign-in.locked` while it has to wait, `sign-in.busy`.
+/// Errors: `sign-in.locked` while it has to wait, `sign-in.busy`, `directory.…` of a user of a directory, `provider.again`
+/// of one of an identity provider who proved nothing anew.
 pub(crate) async fn prove_again(
     server: &Server,
     caller: &Caller,
@@ -582,7 +629,16 @@ pub(crate) async fn prove_again(
     };
     let attempt = Attempt::of_own(server, caller.name.as_str(), caller.subject.user, &by);
     let _slowed = attempt.begin().await?;
-    let checked = server.hasher().check(password, stored).await;
+    let user = server
+        .catalog()
+        .read_now("find a user", |view| view.user(caller.subject.user))?;
+    let checked = match user {
+        Some(user) if user.source == UserSource::Directory => {
+            directory::proves(server, &user, password).await
+        }
+        Some(user) if user.source == UserSource::Provider => provider::proves(server, caller),
+        Some(_) | None => server.hasher().check(password, stored).await,
+    };
     match &checked {
         Ok(PasswordCheck::Wrong) => {}
         Ok(PasswordCheck::Right | PasswordCheck::RightButOld) => attempt.forgiven(),
@@ -749,6 +805,7 @@ pub(crate) fn new_user(name: UserName, role: Role, now: Timestamp) -> User {
         email: None,
         must_change_password: false,
         second_factor: false,
+        source: UserSource::Local,
         password_set_at: None,
         domain: rules::tenancy::DomainId::DEFAULT,
         role,

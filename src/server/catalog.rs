@@ -24,6 +24,7 @@ pub(crate) mod controller_pass;
 pub(crate) mod copy;
 mod ended;
 pub(crate) mod events;
+pub(crate) mod external_users;
 pub(crate) mod fair_share;
 mod files;
 pub(crate) mod health;

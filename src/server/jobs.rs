@@ -3,6 +3,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod backup;
+pub(crate) mod directory;
 pub(crate) mod gpu_self_test;
 pub(crate) mod import;
 mod outcome;

@@ -50,6 +50,8 @@ struct ServerInner {
     hasher: access::password::Hasher,
     sign_in_counts: access::AttemptCounts,
     repeated_acts: access::repeated::RepeatedActs,
+    directory_turns: access::directory::DirectoryTurns,
+    provider_sign_ins: access::provider::ProviderSignIns,
     open_streams: Arc<access::OpenStreams>,
     settings: appliance::settings::EffectiveSettings,
     backups: appliance::backups::BackupState,
@@ -160,6 +162,8 @@ impl Server {
             hasher,
             sign_in_counts: access::AttemptCounts::default(),
             repeated_acts: access::repeated::RepeatedActs::default(),
+            directory_turns: access::directory::DirectoryTurns::default(),
+            provider_sign_ins: access::provider::ProviderSignIns::default(),
             open_streams: Arc::default(),
             settings: appliance::settings::EffectiveSettings::new(reading),
             backups: appliance::backups::BackupState::default(),
@@ -324,6 +328,14 @@ impl Server {
         &self.0.sign_in_counts
     }
 
+    pub(crate) fn directory_turns(&self) -> &access::directory::DirectoryTurns {
+        &self.0.directory_turns
+    }
+
+    pub(crate) fn provider_sign_ins(&self) -> &access::provider::ProviderSignIns {
+        &self.0.provider_sign_ins
+    }
+
     pub(crate) fn repeated_acts(&self) -> &access::repeated::RepeatedActs {
         &self.0.repeated_acts
     }
@@ -361,8 +373,9 @@ pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let pages = keep_looking(server.clone());
     let history = history::keep(server.clone());
     let audit = jobs::audit::keep(server.clone());
+    let directory = jobs::directory::keep(server.clone());
     async {
-        tokio::join!(backups, pages, history, audit);
+        tokio::join!(backups, pages, history, audit, directory);
     }
 }
 

@@ -14,8 +14,8 @@ use super::{
 };
 
 /// Keys that only the machine's own file may set: addresses that would lock the administrator out, and places that
-/// the server writes to as root.
-const FILE_ONLY: [&str; 10] = [
+/// the server writes to as root, and files that it reads as root with where it sends what stands in them.
+const FILE_ONLY: [&str; 16] = [
     "data",
     "run",
     "listen",
@@ -26,6 +26,12 @@ const FILE_ONLY: [&str; 10] = [
     "driver_root",
     "backup_dir",
     "backup_passphrase_file",
+    "ldap_url",
+    "ldap_ca_file",
+    "ldap_password_file",
+    "oidc_issuer",
+    "oidc_ca_file",
+    "oidc_secret_file",
 ];
 
 /// Keys of the form of backups.

@@ -265,3 +265,69 @@ fn another_data_directory_has_a_run_directory_of_its_own_unless_one_is_named() {
     );
     assert_eq!(named.run, at("here"));
 }
+
+#[test]
+fn a_directory_elsewhere_is_asked_over_tls_only() {
+    let code = |text: &str| {
+        let (_folder, sources) = given(text);
+        sources.read().map(|_| ()).map_err(|refusal| refusal.code)
+    };
+    let refused = |code: &str| Err(code.to_owned());
+    let base = "ldap_base = 'dc=x'\n";
+    let with = |text: &str| code(&format!("{base}{text}"));
+    assert_eq!(with("ldap_url = 'ldaps://10.1.0.4'"), Ok(()));
+    assert_eq!(with("ldap_url = 'ldap://dc1'"), Ok(()));
+    let plain = |url: &str| with(&format!("ldap_url = '{url}'\nldap_start_tls = false"));
+    assert_eq!(plain("ldap://10.1.0.4"), refused("setting.ldap-plain"));
+    assert_eq!(
+        plain("ldap://127.evil.example"),
+        refused("setting.ldap-plain")
+    );
+    assert_eq!(plain("ldap://127.0.0.1"), Ok(()));
+    assert_eq!(plain("ldap://localhost"), Ok(()));
+    assert_eq!(plain("ldaps://10.1.0.4"), Ok(()));
+    let no_base = code("ldap_url = 'ldaps://dc1'");
+    assert_eq!(no_base, refused("setting.missing"));
+    for bad in [
+        "ldap_url = 'dc1'",
+        "ldap_filter = '(uid=mina)'",
+        "ldap_name = 'uid)(x'",
+        "ldap_groups = 'staff -> default:administrator'",
+        "ldap_domain = 'No'",
+    ] {
+        assert_eq!(with(bad), refused("setting.ldap-invalid"), "{bad}");
+    }
+}
+
+#[test]
+fn an_identity_provider_is_asked_over_tls_and_its_return_address_is_a_setting() {
+    let code = |text: &str| {
+        let (_folder, sources) = given(text);
+        sources.read().map(|_| ()).map_err(|refusal| refusal.code)
+    };
+    let whole = |issuer: &str, origin: &str| {
+        code(&format!(
+            "oidc_issuer = '{issuer}'\noidc_client = 'fardel'\noidc_origin = '{origin}'"
+        ))
+    };
+    let invalid = Err("setting.oidc-invalid".to_owned());
+    assert_eq!(whole("https://id/realms/a", "https://box"), Ok(()));
+    assert_eq!(whole("http://127.0.0.1:9", "https://box/"), Ok(()));
+    for (issuer, origin) in [
+        ("http://id", "https://box"),
+        ("https://id?a=b", "https://box"),
+        ("id", "https://box"),
+        ("https://id", "http://box"),
+        ("https://id", "https://box/login"),
+        ("https://id", "box"),
+    ] {
+        assert_eq!(whole(issuer, origin), invalid, "{issuer} {origin}");
+    }
+    let missing = Err("setting.missing".to_owned());
+    assert_eq!(code("oidc_issuer = 'https://id'"), missing);
+    assert_eq!(
+        code("oidc_issuer = 'https://id'\noidc_origin = 'https://box'"),
+        missing
+    );
+    assert_eq!(code("oidc_scope = 'profile'"), invalid);
+}

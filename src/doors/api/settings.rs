@@ -77,6 +77,16 @@ pub(super) async fn undo(
     responses::plain(StatusCode::OK, &changed)
 }
 
+/// Asks the directory and the identity provider.
+pub(super) async fn try_sources(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    headers: HeaderMap,
+) -> ApiResult {
+    let tried = settings::try_sign_in_sources(&api.server, &caller).await?;
+    responses::whole(&headers, &tried)
+}
+
 /// Reads the settings again; a reading with a fault changes nothing.
 pub(super) async fn reload(
     State(api): State<ApiContext>,

@@ -2215,6 +2215,8 @@ pub enum Config {
     Sample,
     /// Make the running server read its settings again; a fault in them changes nothing
     Reload,
+    /// Ask the directory and the identity provider, and say what is wrong
+    Test,
 }
 
 #[derive(Debug, Subcommand)]

@@ -173,6 +173,7 @@ mod tests {
             (422, "capacity", 6),
             (429, "too-often", 6),
             (503, "unavailable", 1),
+            (424, "failed-dependency", 1),
         ] {
             let body = json!({"code": "x.y", "detail": "D.", "kind": kind}).to_string();
             let trouble = CliError::refused(status, body.as_bytes(), "r");

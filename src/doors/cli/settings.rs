@@ -1,6 +1,6 @@
 //! Settings of a running server from the command line: list, show, set, unset, undo, read again.
 
-use api::settings::SettingChange;
+use api::settings::{SettingChange, SignInSourceTrial, SignInSourceTrials};
 use hyper::Method;
 use serde_json::{Value, json};
 
@@ -40,6 +40,7 @@ pub(super) async fn config(
             changed(client, view, Method::POST, &path, once, &dry).await?;
         }
         Config::Reload => reload(client, view).await?,
+        Config::Test => return test(client, view).await,
         Config::Validate { .. } | Config::Show { .. } | Config::Sample => {
             return Err(CliError::new(
                 FAILED,
@@ -111,6 +112,28 @@ async fn reload(client: &HttpClient, view: &OutputStyle) -> Result<(), CliError>
     };
     print(&view.said(&body, &lines)?);
     Ok(())
+}
+
+/// Asks the directory and the identity provider; 1 where one of them does not work.
+async fn test(client: &HttpClient, view: &OutputStyle) -> Result<u8, CliError> {
+    let path = "/api/v1/settings/sign-in/test";
+    let answer = client.send::<SignInSourceTrials>(path, &json!({})).await?;
+    let tried = &answer.read.items;
+    let lines = match tried.is_empty() {
+        true => "Neither a directory nor an identity provider is set.\n".to_owned(),
+        false => tried.iter().map(tried_line).collect(),
+    };
+    print(&view.said(&answer.body, &lines)?);
+    Ok(u8::from(!tried.iter().all(|one| one.works)))
+}
+
+/// `ldap  works`, or what is wrong.
+fn tried_line(one: &SignInSourceTrial) -> String {
+    let said = match one.works {
+        true => "works",
+        false => one.problem.as_str(),
+    };
+    format!("{}  {said}\n", one.source)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use server::actions::sessions;
 
 use super::request_context::{MenuCell, PageRequestId, RequestContext};
 use super::{PagesContext, responses};
-use crate::doors::origin::{self, COOKIES, DEVICES};
+use crate::doors::origin::{self, BEGUN, COOKIES, DEVICES};
 use crate::doors::peer::Peer;
 
 /// A signed-in user.
@@ -208,6 +208,19 @@ fn sign_in_cookie(
 /// The cookie by which the browser is known again at the next sign-in. It stays after a sign-out.
 fn device_cookie(visit: &RequestContext, value: &str) -> HeaderValue {
     cookie(visit, DEVICES, value, access::DEVICE_SECONDS)
+}
+
+/// Seconds that a browser has to come back from an identity provider; the server forgets it as soon.
+const RETURN_SECONDS: u64 = 600;
+
+/// The cookie by which a browser is known when it comes back from an identity provider.
+pub(super) fn return_cookie(visit: &RequestContext, value: &str) -> HeaderValue {
+    cookie(visit, BEGUN, value, RETURN_SECONDS)
+}
+
+/// Takes that cookie back.
+pub(super) fn no_return_cookie(visit: &RequestContext) -> HeaderValue {
+    cookie(visit, BEGUN, "", 0)
 }
 
 /// Takes the cookie back.

@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 25] = [
+const MANUAL: [ManualChapter; 27] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -98,6 +98,8 @@ const MANUAL: [ManualChapter; 25] = [
     chapter!("upkeep", Administer),
     chapter!("projects", Administer),
     chapter!("people", Administer),
+    chapter!("directories", Administer),
+    chapter!("providers", Administer),
     chapter!("limits", Administer),
     chapter!("idle", Administer),
     chapter!("reservations", Administer),

@@ -14,6 +14,7 @@ use super::authentication::{self, OptionalPageCaller, PageCaller, PagePeer};
 use super::components::{self, Alert, FormFieldError};
 use super::form_faults::RefusedForm;
 use super::layout::{Attribute, PageLayout};
+use super::provider::ProviderLink;
 use super::request_context::RequestContext;
 use super::{PagesContext, guest, responses};
 use crate::doors::origin;
@@ -31,6 +32,9 @@ pub struct LoginPage {
     pub alert: Option<Alert>,
     /// A field was refused: it has the focus.
     pub refused: bool,
+    /// Users of a directory sign in here too.
+    pub directory: bool,
+    pub provider: Option<ProviderLink>,
 }
 
 impl LoginPage {
@@ -70,8 +74,10 @@ pub async fn show(
         t: visit.text,
         f: guest(&console, &visit),
         name: String::new(),
+        provider: ProviderLink::to(&console.server, &asked.next),
         next: asked.next,
         refused: false,
+        directory: access::asks_directory(&console.server),
         alert: (!asked.ended.is_empty()).then(|| {
             Alert::warning(visit.text.login_ended()).detail(visit.text.login_ended_lead())
         }),
@@ -109,9 +115,11 @@ pub async fn submit(
             t,
             f: guest(&console, &visit),
             name: typed.name,
+            provider: ProviderLink::to(&console.server, &typed.next),
             next: typed.next,
             alert,
             refused,
+            directory: access::asks_directory(&console.server),
         };
         responses::page(&console, &visit, status, &page)
     };
@@ -238,9 +246,11 @@ pub async fn submit_code(
             t,
             f: guest(&console, &visit),
             name: String::new(),
+            provider: ProviderLink::to(&console.server, &typed.next),
             next: typed.next,
             alert,
             refused: false,
+            directory: access::asks_directory(&console.server),
         };
         return responses::page(&console, &visit, status, &page);
     }

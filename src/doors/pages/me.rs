@@ -42,6 +42,8 @@ pub struct MePage {
     pub shortest: usize,
     /// The password is an initial one: nothing else is shown until the user set their own.
     pub password_first: bool,
+    /// A directory or an identity provider proves who they are.
+    pub password_elsewhere: bool,
     /// Their signed-in browsers, newest first.
     pub sign_ins: Vec<SignInRow>,
     /// They sign in with a code too.
@@ -177,6 +179,9 @@ async fn shown(
         Err(failure) => return responses::failure(console, visit, Some(f), &failure),
     };
     let account = users::me(&console.server, caller).await;
+    let elsewhere = account
+        .as_ref()
+        .is_ok_and(|account| !account.source.is_local());
     let initial = account.is_ok_and(|account| account.must_change_password);
     let signed_in = users::sign_ins(&console.server, caller).await;
     let signed_in = signed_in.unwrap_or_default();
@@ -190,6 +195,7 @@ async fn shown(
     let page = MePage {
         t,
         password_first: caller.must_change_password,
+        password_elsewhere: elsewhere,
         alert: alert.or_else(|| {
             let first = caller.must_change_password;
             let why = match initial {

@@ -11,7 +11,7 @@ use axum::routing::{get, post};
 use rules::refusals;
 use serde::Deserialize;
 use server::Failure;
-use server::access::Caller;
+use server::access::{self, Caller};
 use server::actions::users::second_factor;
 
 use super::authentication::PageCaller;
@@ -42,6 +42,8 @@ pub struct SecondFactorPage {
     pub offer: Option<OfferedKey>,
     /// New recovery codes, shown this once.
     pub codes: Vec<String>,
+    /// The user has no password, and proves at the identity provider who they are.
+    pub provider: bool,
 }
 
 pub struct OfferedKey {
@@ -129,6 +131,7 @@ async fn answer(
             until: visit.clock.minute(offer.ends_at),
         }),
         codes: shown.codes,
+        provider: access::is_of_provider(&console.server, caller),
     };
     responses::page(console, visit, status, &page)
 }

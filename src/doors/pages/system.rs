@@ -14,6 +14,7 @@ use server::Failure;
 use server::access::Caller;
 use server::actions::attention::AttentionList;
 use server::actions::backups::{self, BackupSchedule, BackupStanding};
+use server::actions::settings;
 use server::actions::system::{self, BundleMember};
 
 use super::attention::{self, AttentionRow};
@@ -211,6 +212,30 @@ pub async fn reload(
         }
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
+}
+
+/// `POST /system/settings/test`: asks the directory and the identity provider.
+pub async fn try_sources(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
+    let tried = match settings::try_sign_in_sources(&console.server, &caller).await {
+        Ok(tried) => tried.items,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let wrong: Vec<String> = tried
+        .iter()
+        .filter(|one| !one.works)
+        .map(|one| format!("{}: {}", one.source, one.problem))
+        .collect();
+    let all: Vec<&str> = tried.iter().map(|one| one.source.as_str()).collect();
+    let (word, of) = match (tried.is_empty(), wrong.is_empty()) {
+        (true, _) => ("sources-none", String::new()),
+        (false, true) => ("sources-work", all.join(", ")),
+        (false, false) => ("sources-fail", wrong.join("; ")),
+    };
+    responses::see_with("/system/settings", word, &of)
 }
 
 /// `GET /system/backups`

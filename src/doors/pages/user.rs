@@ -14,6 +14,7 @@ use rules::permissions::Permission;
 use rules::quota::{LimitKey, LimitKind};
 use rules::refusal::Refusal;
 use rules::units::Timestamp;
+use rules::users::UserSource;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
@@ -290,6 +291,14 @@ fn facts(
     };
     vec![
         (t.users_role(), role_name(t, user.role).to_owned()),
+        (
+            t.users_origin(),
+            match user.source {
+                UserSource::Local => t.users_origin_local().to_owned(),
+                UserSource::Directory => t.users_origin_directory().to_owned(),
+                UserSource::Provider => t.users_origin_provider().to_owned(),
+            },
+        ),
         (t.users_created(), visit.clock.day(user.created_at)),
         (t.me_tokens(), tokens),
         (

@@ -264,6 +264,21 @@ impl<'s> Attempt<'s> {
         }
     }
 
+    /// A return from an identity provider. It is slowed, and never has to wait: nothing in it can be guessed, and whoever
+    /// shares an address with its user could fail as often as they like.
+    pub(super) fn of_return(server: &'s Server, source: IpAddr) -> Self {
+        let address = network(source);
+        Self {
+            server,
+            own: subject("return", &address, &[]),
+            longest: 0,
+            shared: vec![(subject("address", &address, &[]), FREE_OF_ADDRESS)],
+            name: subject("return", &[], &[]),
+            what: Some("Sign-in by the identity provider".to_owned()),
+            known: None,
+        }
+    }
+
     /// A try of a setup code.
     pub(super) fn of_setup(server: &'s Server, source: IpAddr) -> Self {
         Self {
@@ -477,7 +492,7 @@ fn subject(kind: &str, first: &[u8], second: &[u8]) -> AttemptKey {
 }
 
 /// What counts as one address: a whole network of IPv6, since everybody has one to choose from.
-fn network(source: IpAddr) -> Vec<u8> {
+pub(super) fn network(source: IpAddr) -> Vec<u8> {
     match source.to_canonical() {
         IpAddr::V4(address) => address.octets().to_vec(),
         IpAddr::V6(address) => address.octets()[..8].to_vec(),

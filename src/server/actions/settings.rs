@@ -4,11 +4,15 @@
 
 use std::collections::BTreeMap;
 
-use api::settings::{EarlierSetting, SettingChange, SettingView, WaitingSetting};
+use api::settings::{
+    EarlierSetting, SettingChange, SettingView, SignInSourceTrial, SignInSourceTrials,
+    WaitingSetting,
+};
 use base::settings::edit::{self, PlannedChange};
 use base::settings::{EffectiveSetting, SettingSource, literal};
 use rules::permissions::Permission;
 use rules::refusals;
+use rules::users::UserSource;
 
 use super::allowed;
 use crate::access::{self, Caller};
@@ -249,6 +253,31 @@ async fn put(
         after: newest(&planned.standings, key),
         needs_restart: waiting.any(|waiting| waiting == key),
         dry_run: true,
+    })
+}
+
+/// Asks the directory and the identity provider, each for two seconds at most: that one does not answer is what comes of
+/// it, and no refusal. Nothing is written; empty where neither is set.
+pub async fn try_sign_in_sources(
+    server: &Server,
+    caller: &Caller,
+) -> Result<SignInSourceTrials, Failure> {
+    allowed(caller, Permission::SystemWrite)?;
+    let (directory, provider) = tokio::join!(
+        access::directory::tried(server, caller.name.as_str()),
+        access::provider::tried(server),
+    );
+    let trial = |source: UserSource, tried: Option<Result<(), String>>| {
+        tried.map(|tried| SignInSourceTrial {
+            source: source.word().to_owned(),
+            works: tried.is_ok(),
+            problem: tried.err().unwrap_or_default(),
+        })
+    };
+    let directory = trial(UserSource::Directory, directory);
+    let provider = trial(UserSource::Provider, provider);
+    Ok(SignInSourceTrials {
+        items: directory.into_iter().chain(provider).collect(),
     })
 }
 

@@ -390,6 +390,9 @@ async fn every_act_asks_for_its_capability_first() {
         (SystemWrite, "backups.unschedule", |s, c| {
             backups::unschedule(s, c)
         }),
+        (SystemWrite, "settings.try_sign_in_sources", |s, c| {
+            settings::try_sign_in_sources(s, c)
+        }),
         (SystemWrite, "system.reload_settings", |s, c| {
             system::reload_settings(s, c)
         }),

@@ -181,8 +181,8 @@ pub enum TokensAfterReset {
 /// Sets the password of another user, ends their sign-ins, revokes their tokens unless they are kept, and lifts a lock
 /// on their name.
 ///
-/// Errors: `user.self`: whoever has only an open browser of an administrator must not choose their password;
-/// `password.…`; those of finding a user.
+/// Errors: `user.password-elsewhere` for a user of a directory; `user.self`: whoever has only an open browser of an
+/// administrator must not choose their password; `password.…`; those of finding a user.
 pub async fn set_password(
     server: &Server,
     caller: &Caller,
@@ -200,6 +200,9 @@ pub async fn set_password(
     })?;
     if user.id == caller.subject.user {
         return Err(refusals::user_self_password().into());
+    }
+    if !user.source.is_local() {
+        return Err(refusals::user_password_elsewhere().into());
     }
     password::check_new(
         PasswordRules::of(server),
@@ -472,8 +475,8 @@ pub async fn set_me(
 /// Changes the caller's password and ends every other sign-in and token of theirs: who knew the old one may have made
 /// them.
 ///
-/// Errors: `password.wrong`, also where it was changed meanwhile; `password.…` for a bad new one; `sign-in.locked`
-/// after some wrong ones.
+/// Errors: `user.password-elsewhere` for a user of a directory; `password.wrong`, also where it was changed meanwhile;
+/// `password.…` for a bad new one; `sign-in.locked` after some wrong ones.
 pub async fn change_password(
     server: &Server,
     caller: &Caller,
@@ -491,6 +494,9 @@ pub async fn change_password(
         let past = view.past_passwords(user.id)?;
         Ok((user, stored, past))
     })?;
+    if !user.source.is_local() {
+        return Err(refusals::user_password_elsewhere().into());
+    }
     let last: Vec<String> = stored.iter().cloned().chain(past).collect();
     let checked = access::prove_again(server, caller, &old, stored.clone()).await?;
     if checked == PasswordCheck::Wrong {

@@ -9,7 +9,7 @@ use rules::permissions::{Permission, Reach};
 use rules::refusals;
 use rules::tenancy::{DomainId, ProjectId};
 use rules::units::Timestamp;
-use rules::users::{Role, User};
+use rules::users::{Role, User, UserSource};
 use rusqlite::{OptionalExtension as _, Row};
 use uuid::Uuid;
 
@@ -82,7 +82,8 @@ const USER: &str =
          from role_grant
          where role_grant.user = user.id and role_grant.domain = x'' and role = 'administrator'
      ) as administrator,
-     exists (select 1 from second_factor where second_factor.user = user.id) as second_factor";
+     exists (select 1 from second_factor where second_factor.user = user.id) as second_factor,
+     (select way from external_user where external_user.user = user.id) as source";
 
 fn user_row(row: &Row<'_>) -> rusqlite::Result<User> {
     Ok(User {
@@ -92,6 +93,7 @@ fn user_row(row: &Row<'_>) -> rusqlite::Result<User> {
         email: value::word_or_none(row, "email", |text| EmailAddress::parse(text).ok())?,
         must_change_password: row.get("must_change")?,
         second_factor: row.get("second_factor")?,
+        source: value::word_or_none(row, "source", UserSource::parse)?.unwrap_or_default(),
         password_set_at: value::time_or_none(row, "password_set_at")?,
         domain: DomainId(value::id(row, "domain")?),
         role: match row.get("administrator")? {

@@ -37,6 +37,7 @@ const WITHOUT_A_CHANGE: &[&str] = &[
     "releaseSession",
     "resumeSession",
     "reloadSettings",
+    "trySignInSources",
 ];
 
 /// Every acting route leaves a row of the audit log, done or refused.

@@ -562,6 +562,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         ],
     ),
     (
+        "POST /system/settings/test",
+        &["trySignInSources"],
+        &["config test"],
+    ),
+    (
         "POST /system/settings/reload",
         &["reloadSettings"],
         &["config reload"],

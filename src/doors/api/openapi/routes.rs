@@ -1446,7 +1446,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         body: Some("PasswordChange"),
         status: 204,
         answer: SuccessReply::Nothing,
-        refusals: &[400, 422, 429],
+        refusals: &[400, 422, 424, 429],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1488,7 +1488,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: ME,
         body: Some("SecondFactorCredentials"),
         answer: SuccessReply::Schema("SecondFactorOffer"),
-        refusals: &[400, 409, 422, 429],
+        refusals: &[400, 409, 422, 424, 429],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1513,7 +1513,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         body: Some("SecondFactorCredentials"),
         status: 204,
         answer: SuccessReply::Nothing,
-        refusals: &[400, 409, 422, 429],
+        refusals: &[400, 409, 422, 424, 429],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1525,7 +1525,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: ME,
         body: Some("SecondFactorCredentials"),
         answer: SuccessReply::Schema("RecoveryCodes"),
-        refusals: &[400, 409, 422, 429],
+        refusals: &[400, 409, 422, 424, 429],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1592,7 +1592,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         body: Some("SignInRequest"),
         status: 201,
         answer: SuccessReply::Schema("SignedIn"),
-        refusals: &[400, 401, 403, 409, 422, 429],
+        refusals: &[400, 401, 403, 409, 422, 424, 429],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1830,6 +1830,16 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "Read the settings again; a fault in them changes nothing",
         needs: SYSTEM_WRITE,
         refusals: &[422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/settings/sign-in/test",
+        operation: "trySignInSources",
+        tag: "system",
+        summary: "Ask the directory and the identity provider, and say what is wrong",
+        needs: SYSTEM_WRITE,
+        answer: SuccessReply::Schema("SignInSourceTrials"),
         ..ROUTE
     },
     DocumentedRoute {

@@ -262,6 +262,10 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("getCapabilities", "이 서버가 할 수 있는 일"),
     ("getSettings", "모든 설정: 값, 기본값, 값을 정한 곳"),
     (
+        "trySignInSources",
+        "디렉터리와 인증 제공자에 물어보고 무엇이 잘못되었는지 알려 줍니다",
+    ),
+    (
         "reloadSettings",
         "설정을 다시 읽습니다. 잘못이 있으면 아무것도 바꾸지 않습니다",
     ),

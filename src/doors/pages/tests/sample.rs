@@ -162,6 +162,8 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         next: "/".into(),
         alert: None,
         refused,
+        directory: false,
+        provider: None,
     };
     all.push(("login", bare(false).render()));
     all.push(("login-refused", bare(true).render()));
@@ -1593,6 +1595,7 @@ fn me(t: Text) -> MePage {
         user: "mina.park".into(),
         shortest: 10,
         password_first: false,
+        password_elsewhere: false,
         second_factor: true,
         sign_ins: signed_in(t),
         limits: vec![(t.policies_gpu(), t.common_of_two("0.5", "2"))],
@@ -1659,6 +1662,7 @@ fn factor_page(t: Text, stage: u8) -> SecondFactorPage {
             2 => vec!["ABCD-EFGH-JKLM-NPQR".into(); 10],
             _ => Vec::new(),
         },
+        provider: false,
     }
 }
 

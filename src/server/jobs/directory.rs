@@ -1,0 +1,121 @@
+//! Looks now and then whether users of a directory are still in it, and suspends who is not: their sign-ins end, and what is
+//! open in them closes. Needs a service account; without one, only a sign-in tells.
+
+use std::time::Duration;
+
+use base::observe::chain;
+use rules::directory::takes_name;
+use rules::names::UserId;
+use rules::tenancy::Scope;
+use rules::users::{Role, User, UserSource};
+
+use crate::access::directory::{DirectoryFault, ask};
+use crate::catalog::events::NewEvent;
+use crate::catalog::{Lane, Rows};
+use crate::{Failure, Server};
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_secs(15 * 60);
+/// Users of one look, each a question; who was looked at longest ago comes first. More: a look takes longer than the time
+/// to the next one. Fewer: who vanished from a big site stays longer.
+const MAX_LOOKED_AT: u32 = 5_000;
+/// Of so many users who are gone at once one in ten is too many to believe: a wrong base or filter looks the same.
+const BELIEVED: usize = 3;
+
+/// Looks, until it is dropped.
+pub(crate) async fn keep(server: Server) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        if let Err(failure) = look(&server).await {
+            tracing::error!(error = %chain(&failure), "users of the directory were not looked at");
+        }
+    }
+}
+
+/// One look; gives how many were suspended. A directory that does not answer suspends nobody.
+pub(crate) async fn look(server: &Server) -> Result<usize, Failure> {
+    let settings = server.settings();
+    let bind = settings.ldap_bind.as_deref().unwrap_or_default();
+    if settings.ldap_url.is_none() || bind.trim().is_empty() || takes_name(bind) {
+        return Ok(0);
+    }
+    let users = server
+        .catalog()
+        .read_now("list users of the directory", |view| {
+            view.external_users(UserSource::Directory, MAX_LOOKED_AT)
+        })?;
+    let known = users.len();
+    let (mut gone, mut there) = (Vec::new(), Vec::new());
+    for (id, name, subject) in users {
+        match ask(server.settings(), (name, None)).await {
+            Ok(Some(entry)) if entry.subject == subject => there.push(id),
+            Ok(_) => gone.push(id),
+            // They cannot sign in, and are there.
+            Err(DirectoryFault::TooManyGroups | DirectoryFault::TooLong) => there.push(id),
+            Err(fault) => {
+                tracing::warn!(error = %chain(&fault), "the directory was asked in vain");
+                return Ok(0);
+            }
+        }
+    }
+    let all = known > 1 && gone.len() == known;
+    if all || (gone.len() > BELIEVED && gone.len() * 10 > known) {
+        tracing::warn!(
+            gone = gone.len(),
+            known,
+            "the directory misses too many users at once: nobody was suspended; look at ldap_base and ldap_filter"
+        );
+        return Ok(0);
+    }
+    let mut suspended = 0;
+    for id in gone {
+        let done = server.catalog().write_of_server(
+            Lane::Loops,
+            "suspend who left the directory",
+            move |rows| suspend(rows, id),
+        );
+        suspended += usize::from(done.await?);
+    }
+    if known == MAX_LOOKED_AT as usize {
+        // The others come first at the next look.
+        server
+            .catalog()
+            .write_of_server(Lane::Loops, "note who is in the directory", move |rows| {
+                there
+                    .iter()
+                    .try_for_each(|id| rows.touch_external_user(*id))
+            })
+            .await?;
+    }
+    Ok(suspended)
+}
+
+/// Suspends a user and ends their sign-ins; false for one who is gone, suspended, or the last administrator.
+fn suspend(rows: &Rows<'_>, id: UserId) -> Result<bool, Failure> {
+    let user = rows.user(id)?.filter(|user| !user.suspended);
+    let Some(user) = user else {
+        return Ok(false);
+    };
+    if user.role == Role::Administrator && rows.administrators()? <= 1 {
+        return Ok(false);
+    }
+    let changed = User {
+        suspended: true,
+        ..user.clone()
+    };
+    rows.put_user(&changed, user.generation)?;
+    rows.forget_browsers(user.id, None)?;
+    rows.note(NewEvent {
+        actor: "controller",
+        topic: "users",
+        object: &user.id.to_string(),
+        scope: Scope::domain(user.domain),
+        code: rules::codes::USER_SUSPENDED,
+        before: "",
+        after: "",
+    })?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+// A user of an identity provider signs in by the button, comes back to the page they wanted, proves there anew who they
+// are before a second factor, and is refused in words while the provider is down. The provider is a whole one.
+
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import Provider from "oidc-provider";
+import { launch, listen, overflow, violations } from "./lib/browser.mjs";
+import { openWith, setUp } from "./lib/house.mjs";
+
+let browser;
+let house;
+let folder;
+let issuer;
+let server;
+
+/// A provider that knows everybody who types a name.
+function provider(issuer, origin) {
+  return new Provider(issuer, {
+    clients: [
+      {
+        client_id: "fardel",
+        client_secret: "between us two",
+        redirect_uris: [`${origin}/login/return`],
+      },
+    ],
+    claims: { openid: ["sub"], profile: ["preferred_username", "name", "groups"] },
+    conformIdTokenClaims: false,
+    cookies: { keys: ["of this test alone"] },
+    findAccount: (_, id) => ({
+      accountId: id,
+      claims: () => ({ sub: id, preferred_username: id, name: "Kim of the provider", groups: ["staff"] }),
+    }),
+  });
+}
+
+before(async () => {
+  browser = await launch();
+  folder = mkdtempSync(join(tmpdir(), "fardel-provider-"));
+  const file = join(folder, "fardel.toml");
+  const secret = join(folder, "secret");
+  writeFileSync(secret, "between us two\n", { mode: 0o600 });
+  house = await openWith({ FARDEL_CONFIG: file });
+  const context = await browser.newContext();
+  await setUp(await context.newPage(), house);
+  await context.close();
+  server = createServer();
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  issuer = `http://127.0.0.1:${server.address().port}`;
+  server.on("request", provider(issuer, house.origin).callback());
+  writeFileSync(
+    file,
+    [
+      `oidc_issuer = "${issuer}"`,
+      `oidc_client = "fardel"`,
+      `oidc_secret_file = "${secret}"`,
+      `oidc_origin = "${house.origin}"`,
+      `oidc_name = "Lab account"`,
+      `ldap_groups = "staff -> default:member"`,
+      "",
+    ].join("\n"),
+  );
+  house.command("config", "reload");
+});
+
+after(async () => {
+  await browser?.close();
+  await house?.close();
+  server?.closeAllConnections();
+  server?.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+/// Types a name at the provider and agrees to what it asks.
+async function atProvider(page, name) {
+  await page.locator("input[name=login]").waitFor();
+  assert.ok(page.url().startsWith(issuer), page.url());
+  await page.fill("input[name=login]", name);
+  await page.fill("input[name=password]", "any");
+  await page.click("button[type=submit]");
+  await page.waitForLoadState();
+  // It asks once for each grant.
+  if (page.url().startsWith(issuer)) await page.click("button[type=submit]");
+  await page.waitForURL((url) => url.origin === house.origin);
+}
+
+test("a user of the provider comes back signed in, to the page that they wanted", async () => {
+  const context = await browser.newContext({ locale: "en-US" });
+  const page = await context.newPage();
+  const complaints = listen(page);
+  await page.goto(`${house.origin}/sessions`);
+  assert.deepEqual(await violations(page), []);
+  assert.equal(await overflow(page), 0);
+  await page.click("a:has-text('Sign in by Lab account')");
+  await atProvider(page, "kim");
+  assert.equal(new URL(page.url()).pathname, "/sessions");
+  await page.goto(`${house.origin}/me/second-factor`);
+  assert.deepEqual(await violations(page), []);
+  assert.equal(await page.locator("#password").count(), 0, "there is no password to ask for");
+  await page.click("button:has-text('Set up')");
+  await page.locator("[role=alert]:has-text('has not said lately')").waitFor();
+  await page.click("a:has-text('Sign in once more')");
+  await atProvider(page, "kim");
+  assert.equal(new URL(page.url()).pathname, "/me/second-factor");
+  await page.click("button:has-text('Set up')");
+  await page.locator(".qr svg").waitFor();
+  assert.deepEqual(complaints.filter((one) => !one.includes("403")), []);
+  await context.close();
+  assert.match(house.command("config", "test"), /oidc {2}works/);
+});
+
+test("a provider that is down is said in words, and a local account signs in", async () => {
+  server.closeAllConnections();
+  await new Promise((done) => server.close(done));
+  const context = await browser.newContext({ locale: "en-US" });
+  const page = await context.newPage();
+  await page.goto(`${house.origin}/login/return?state=nothing&code=nothing`);
+  await page.locator("[role=alert]:has-text('was begun in another browser')").waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.goto(`${house.origin}/login`);
+  await page.fill("#name", "mina");
+  await page.fill("#password", "a long walk by the river 7");
+  await page.click("button.pri");
+  await page.waitForURL((url) => url.pathname === "/");
+  await context.close();
+});
