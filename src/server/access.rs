@@ -24,7 +24,7 @@ use crate::{Failure, Server};
 
 mod attempts;
 pub(crate) mod directory;
-mod external_user;
+pub(crate) mod external_user;
 mod id_token;
 mod invitation;
 mod lease;

@@ -14,9 +14,7 @@ use base::settings::Settings;
 use ldap3::{
     Ldap, LdapConnAsync, LdapConnSettings, LdapError, SearchEntry, SearchOptions, StdStream,
 };
-use rules::directory::{
-    DirectoryUrl, MAX_GROUPS, bind_name, filter, group_rules, is_disabled, takes_name,
-};
+use rules::directory::{DirectoryUrl, MAX_GROUPS, bind_name, filter, is_disabled, takes_name};
 use rules::refusal::RefusalKind;
 use rules::refusals;
 use rules::users::{User, UserSource};
@@ -150,15 +148,7 @@ pub(super) async fn admitted(
             return Err(refusal.retry_after(RETRY_SECONDS).into());
         }
     };
-    let settings = server.settings();
-    let rules = ExternalRules {
-        domain: settings.ldap_domain.trim().to_owned(),
-        groups: settings
-            .ldap_groups
-            .as_deref()
-            .map(|table| group_rules(table).unwrap_or_default()),
-    };
-    take_up(server, entry, rules, known).await
+    take_up(server, entry, ExternalRules::of(server), known).await
 }
 
 /// Whether a password is that of a signed-in user of a directory. Errors: as `admitted`, but for a wrong one.

@@ -1,7 +1,9 @@
 //! Users whom somebody outside proves: a directory, or a provider of OpenID Connect. The first proof makes the account, each
 //! later one brings name, address and roles up to date, in one commit. Asks nobody; whoever did hands the entry over.
 
-use rules::directory::{GroupRule, roles_of_groups};
+use std::collections::BTreeMap;
+
+use rules::directory::{GroupRule, group_rules, roles_of_groups};
 use rules::grants::{Grant, GrantRole, GrantScope, HeldGrant};
 use rules::names::{EmailAddress, TenantName, UserName};
 use rules::refusals;
@@ -30,11 +32,33 @@ pub(crate) struct ExternalEntry {
 }
 
 /// What the settings say of users who come this way.
-pub(super) struct ExternalRules {
+pub(crate) struct ExternalRules {
     /// Name of the domain that they join.
-    pub(super) domain: String,
+    domain: String,
     /// The table of groups; None: they begin as members of the project `default`.
-    pub(super) groups: Option<Vec<GroupRule>>,
+    groups: Option<Vec<GroupRule>>,
+}
+
+impl ExternalRules {
+    pub(crate) fn of(server: &Server) -> Self {
+        let settings = server.settings();
+        let table = settings.ldap_groups.as_deref();
+        Self {
+            domain: settings.ldap_domain.trim().to_owned(),
+            groups: table.map(|table| group_rules(table).unwrap_or_default()),
+        }
+    }
+
+    fn table(&self) -> &[GroupRule] {
+        self.groups.as_deref().unwrap_or_default()
+    }
+}
+
+impl ExternalEntry {
+    /// The roles that the groups of the entry give.
+    pub(crate) fn roles(&self, rules: &ExternalRules) -> BTreeMap<TenantName, GrantRole> {
+        roles_of_groups(&self.groups, rules.table())
+    }
 }
 
 /// The user of an entry, founded or brought up to date. `known` is the account that the typed name is of here.
@@ -80,12 +104,8 @@ pub(super) async fn take_up(
                 }
             };
             rows.put_external_user(user.id, entry.source, (&entry.subject, &entry.asked))?;
-            let table = rules.groups.unwrap_or_default();
-            // An administrator may have moved them: a project of the same name elsewhere is another one.
-            let domain = rows.domain_named(&rules.domain)?;
-            if domain.is_some_and(|domain| domain.id == user.domain) {
-                noted |= put_roles(rows, &user, &table, &entry.groups)?;
-            }
+            let wanted = entry.roles(&rules);
+            noted |= put_roles(rows, &user, &rules, wanted, user.name.as_str())?;
             if !noted {
                 // Nothing changed; the sign-in has its row.
                 rows.mute_acts();
@@ -163,15 +183,21 @@ fn free_email(rows: &Rows<'_>, user: &User, email: &str) -> Result<Option<EmailA
 
 /// Gives the roles of the groups and takes those away that no group gives any more, in the projects of the table alone:
 /// what somebody gave by hand in another project stays. True where that changed anything.
-fn put_roles(
+pub(crate) fn put_roles(
     rows: &Rows<'_>,
     user: &User,
-    table: &[GroupRule],
-    groups: &[String],
+    rules: &ExternalRules,
+    mut wanted: BTreeMap<TenantName, GrantRole>,
+    actor: &str,
 ) -> Result<bool, Failure> {
     let mut noted = false;
-    let mut wanted = roles_of_groups(groups, table);
-    let mut projects: Vec<&TenantName> = table.iter().map(|rule| &rule.project).collect();
+    // An administrator may have moved them: a project of the same name elsewhere is another one.
+    let domain = rows.domain_named(&rules.domain)?;
+    if domain.is_none_or(|domain| domain.id != user.domain) {
+        return Ok(noted);
+    }
+    let named = rules.table().iter().map(|rule| &rule.project);
+    let mut projects: Vec<&TenantName> = named.collect();
     projects.sort();
     projects.dedup();
     for name in projects {
@@ -190,13 +216,14 @@ fn put_roles(
                 rows.put_grant(user.id, &held(role, scope))?;
                 let told = format!("{} {}", user.name, role.word());
                 let before = before.map_or("", GrantRole::word);
-                note_project(rows, user, &project, "project.member-set", before, &told)?;
+                let code = "project.member-set";
+                note_project(rows, actor, &project, code, before, &told)?;
                 noted = true;
             }
             (Some(role), None) => {
                 rows.forget_grant(user.id, &Grant { role, scope })?;
                 let (code, name) = ("project.member-removed", user.name.as_str());
-                note_project(rows, user, &project, code, role.word(), name)?;
+                note_project(rows, actor, &project, code, role.word(), name)?;
                 noted = true;
             }
             _ => {}
@@ -232,14 +259,14 @@ fn note_user(
 
 fn note_project(
     rows: &Rows<'_>,
-    user: &User,
+    actor: &str,
     project: &Project,
     code: &str,
     before: &str,
     after: &str,
 ) -> Result<(), Failure> {
     rows.note(NewEvent {
-        actor: user.name.as_str(),
+        actor,
         topic: "projects",
         object: &project.id.to_string(),
         scope: project.scope(),

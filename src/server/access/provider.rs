@@ -14,7 +14,7 @@ use api::secret::SecretText;
 use base::settings::Settings;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use rules::directory::{MAX_GROUPS, group_rules};
+use rules::directory::MAX_GROUPS;
 use rules::names::UserId;
 use rules::provider::{WebAddress, configuration_of, encoded, parameters, with_parameters};
 use rules::refusal::Refusal;
@@ -374,14 +374,7 @@ async fn finish(
         sign_ins.note_proven(session, now);
         return Ok(ProviderOutcome::ProvenAgain);
     }
-    let rules = ExternalRules {
-        domain: settings.ldap_domain.trim().to_owned(),
-        groups: settings
-            .ldap_groups
-            .as_deref()
-            .map(|table| group_rules(table).unwrap_or_default()),
-    };
-    let user = take_up(server, entry, rules, None).await?;
+    let user = take_up(server, entry, ExternalRules::of(server), None).await?;
     from_own_network(&user, from.source)?;
     attempt.forgiven();
     let step = enter(server, user, NO_PASSWORD.to_owned(), from).await?;
@@ -502,8 +495,18 @@ async fn learn(
     settings: &Arc<Settings>,
     now: Timestamp,
 ) -> Result<KnownProvider, StepFault> {
+    // Anybody may begin, and reading the authorities takes milliseconds.
+    if let Some(known) = remembered(server, settings, now) {
+        return Ok(known);
+    }
     let route = route(settings).await?;
     Ok(known(server, settings, &route, now).await?)
+}
+
+fn remembered(server: &Server, settings: &Settings, now: Timestamp) -> Option<KnownProvider> {
+    let issuer = settings.oidc_issuer.as_deref().unwrap_or_default().trim();
+    let known = locked(&server.provider_sign_ins().known).clone();
+    known.filter(|known| known.issuer == issuer && now.seconds_since(known.read_at) < KNOWN_SECONDS)
 }
 
 /// What the provider says of itself, read some minutes ago at most.
@@ -514,10 +517,7 @@ async fn known(
     now: Timestamp,
 ) -> Result<KnownProvider, ProviderFault> {
     let issuer = settings.oidc_issuer.as_deref().unwrap_or_default().trim();
-    let remembered = locked(&server.provider_sign_ins().known).clone();
-    let fresh = remembered
-        .filter(|known| known.issuer == issuer && now.seconds_since(known.read_at) < KNOWN_SECONDS);
-    if let Some(known) = fresh {
+    if let Some(known) = remembered(server, settings, now) {
         return Ok(known);
     }
     let read = read_configuration(issuer, route, now).await?;

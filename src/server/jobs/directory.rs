@@ -1,15 +1,20 @@
 //! Looks now and then whether users of a directory are still in it, and suspends who is not: their sign-ins end, and what is
-//! open in them closes. Needs a service account; without one, only a sign-in tells.
+//! open in them closes. Whoever is there has the roles of their groups from then on. Needs a service account; without one,
+//! only a sign-in tells.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::observe::chain;
 use rules::directory::takes_name;
-use rules::names::UserId;
+use rules::grants::GrantRole;
+use rules::names::{TenantName, UserId};
 use rules::tenancy::Scope;
 use rules::users::{Role, User, UserSource};
 
 use crate::access::directory::{DirectoryFault, ask};
+use crate::access::external_user::{ExternalRules, put_roles};
 use crate::catalog::events::NewEvent;
 use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
@@ -21,6 +26,11 @@ const LOOK: Duration = Duration::from_secs(15 * 60);
 const MAX_LOOKED_AT: u32 = 5_000;
 /// Of so many users who are gone at once one in ten is too many to believe: a wrong base or filter looks the same.
 const BELIEVED: usize = 3;
+/// Users whose roles are written in one commit, so that the writer is not held for long.
+const ROLES_AT_ONCE: usize = 200;
+
+/// The roles that the groups of a user give, by the names of the projects.
+type UserRoles = (UserId, BTreeMap<TenantName, GrantRole>);
 
 /// Looks, until it is dropped.
 pub(crate) async fn keep(server: Server) {
@@ -45,10 +55,14 @@ pub(crate) async fn look(server: &Server) -> Result<usize, Failure> {
             view.external_users(UserSource::Directory, MAX_LOOKED_AT)
         })?;
     let known = users.len();
-    let (mut gone, mut there) = (Vec::new(), Vec::new());
+    let rules = Arc::new(ExternalRules::of(server));
+    let (mut gone, mut there, mut roles) = (Vec::new(), Vec::new(), Vec::new());
     for (id, name, subject) in users {
         match ask(server.settings(), (name, None)).await {
-            Ok(Some(entry)) if entry.subject == subject => there.push(id),
+            Ok(Some(entry)) if entry.subject == subject => {
+                there.push(id);
+                roles.push((id, entry.roles(&rules)));
+            }
             Ok(_) => gone.push(id),
             // They cannot sign in, and are there.
             Err(DirectoryFault::TooManyGroups | DirectoryFault::TooLong) => there.push(id),
@@ -76,6 +90,7 @@ pub(crate) async fn look(server: &Server) -> Result<usize, Failure> {
         );
         suspended += usize::from(done.await?);
     }
+    renew_roles(server, &rules, &roles).await?;
     if known == MAX_LOOKED_AT as usize {
         // The others come first at the next look.
         server
@@ -88,6 +103,30 @@ pub(crate) async fn look(server: &Server) -> Result<usize, Failure> {
             .await?;
     }
     Ok(suspended)
+}
+
+/// Gives and takes roles as the groups are now: a token of who left one may not use it for as long as it lasts.
+async fn renew_roles(
+    server: &Server,
+    rules: &Arc<ExternalRules>,
+    roles: &[UserRoles],
+) -> Result<(), Failure> {
+    for part in roles.chunks(ROLES_AT_ONCE) {
+        let (part, rules) = (part.to_vec(), Arc::clone(rules));
+        server
+            .catalog()
+            .write_of_server(Lane::Loops, "renew roles of groups", move |rows| {
+                for (id, wanted) in part {
+                    let user = rows.user(id)?.filter(|user| !user.suspended);
+                    if let Some(user) = user {
+                        put_roles(rows, &user, &rules, wanted, "controller")?;
+                    }
+                }
+                Ok(())
+            })
+            .await?;
+    }
+    Ok(())
 }
 
 /// Suspends a user and ends their sign-ins; false for one who is gone, suspended, or the last administrator.

@@ -199,7 +199,7 @@ pub(crate) async fn by(server: &Server, name: &str, password: &str) -> Result<Ne
     sign_in(server, name, password, HERE).await
 }
 
-fn role(server: &Server, name: &str) -> Option<GrantRole> {
+pub(crate) fn role(server: &Server, name: &str) -> Option<GrantRole> {
     let scope = GrantScope::Project(ProjectId::DEFAULT);
     let user = server
         .catalog()

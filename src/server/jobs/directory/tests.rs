@@ -1,7 +1,11 @@
 //! Looks at a directory from which users vanish.
 
+use rules::grants::GrantRole;
+
 use super::look;
-use crate::access::directory::tests::{TestEntries, TestEntry, asking, by, directory, entry_of};
+use crate::access::directory::tests::{
+    TestEntries, TestEntry, asking, by, directory, entry_of, role,
+};
 use crate::code;
 
 /// Who vanished from the directory is suspended at the next look, and their sign-ins end; a
@@ -42,4 +46,24 @@ async fn who_vanished_is_suspended_at_the_next_look() {
     assert_eq!(kim, (true, 0));
     entries.lock().unwrap().clone_from(&all);
     assert_eq!(code(by(&server, "kim", "good").await), "user.suspended");
+}
+
+/// Who left a group loses its role at the next look, though they never sign in again.
+#[tokio::test]
+async fn who_left_a_group_loses_its_role_at_the_next_look() {
+    let entries = TestEntries::default();
+    let folder = tempfile::tempdir().unwrap();
+    *entries.lock().unwrap() = vec![entry_of("kim", "good", &["heads"])];
+    let server = asking(folder.path(), directory(&entries).await).await;
+    by(&server, "kim", "good").await.unwrap();
+    assert_eq!(role(&server, "kim"), Some(GrantRole::Lead));
+    for (groups, then) in [
+        (vec!["staff"], Some(GrantRole::Member)),
+        (Vec::new(), None),
+        (vec!["heads"], Some(GrantRole::Lead)),
+    ] {
+        *entries.lock().unwrap() = vec![entry_of("kim", "good", &groups)];
+        assert_eq!(look(&server).await.unwrap(), 0);
+        assert_eq!(role(&server, "kim"), then);
+    }
 }
