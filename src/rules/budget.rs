@@ -1,7 +1,7 @@
 //! Budgets: GPU-hours that a project or a user may use in a time. Pure; whole numbers only. A hard budget is encumbered
 //! when a session is launched: its GPUs times its maximum runtime are reserved, with a time for start and stop, and what is
 //! not used is free again at the end. So a hard budget is not exceeded, and nothing that runs is cut off. A start or a stop
-//! that takes longer than was set aside is charged, too.
+//! that takes longer than was set aside is charged, too; a start after which the run has no room left ends.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::names::{BudgetId, UserId};
 use crate::refusal::Refusal;
 use crate::refusals;
-use crate::session::Session;
+use crate::session::{Lifecycle, Session};
 use crate::tenancy::{DomainId, ProjectId, Scope};
 use crate::units::Timestamp;
 
@@ -22,6 +22,9 @@ pub const BEYOND_RUN_SECONDS: u64 = 120;
 /// Seconds that stay reserved for the stop of a session whose start took longer than was set aside. Higher: others wait for
 /// room that is free. Lower: a stop uses what was given to others.
 const STOP_SECONDS: u64 = 30;
+/// Seconds for which a start may have lasted unseen by the ledger, which is looked at more often. Higher: a clock that was set
+/// forward during a start reserves more. Lower: a long start reserves less than its run.
+const UNSEEN_SECONDS: u64 = 600;
 /// Hundredths of a GPU × milliseconds in one hundredth of a GPU-hour.
 const HUNDREDTH: u64 = 3_600_000;
 /// Hundredths of GPU-hours that a budget may have: ten thousand GPUs for ten years. Higher: sums in milliseconds do not
@@ -77,7 +80,7 @@ pub enum BudgetSubject {
         domain: DomainId,
         project: ProjectId,
     },
-    /// A user in all their projects; the domain is their home.
+    /// A user; the domain is their home.
     User { domain: DomainId, user: UserId },
 }
 
@@ -93,14 +96,6 @@ impl BudgetSubject {
                 owner: Some(user),
                 ..Scope::domain(domain)
             },
-        }
-    }
-
-    /// Whether the use of a session of that project and owner counts.
-    pub fn counts(self, in_project: ProjectId, owner: UserId) -> bool {
-        match self {
-            Self::Project { project, .. } => project == in_project,
-            Self::User { user, .. } => user == owner,
         }
     }
 }
@@ -134,6 +129,24 @@ pub struct BudgetState {
 }
 
 impl Budget {
+    /// Whether the use of a session of that domain, project and owner counts.
+    pub fn counts(&self, domain: DomainId, in_project: ProjectId, owner: UserId) -> bool {
+        match self.subject {
+            BudgetSubject::Project { project, .. } => project == in_project,
+            BudgetSubject::User { user, .. } => {
+                user == owner && self.only_in().is_none_or(|only| only == domain)
+            }
+        }
+    }
+
+    /// The only domain whose projects count: administrators of a domain bound its users there alone. None: all of them.
+    pub fn only_in(&self) -> Option<DomainId> {
+        match self.subject {
+            BudgetSubject::User { domain, .. } if !self.is_of_site => Some(domain),
+            BudgetSubject::User { .. } | BudgetSubject::Project { .. } => None,
+        }
+    }
+
     /// What neither is used nor reserved.
     pub fn rest(&self, state: BudgetState) -> u64 {
         let taken = state.used.saturating_add(state.reserved);
@@ -141,6 +154,12 @@ impl Budget {
             true => 0,
             false => self.amount.in_ledger().saturating_sub(taken),
         }
+    }
+
+    /// Of so many milliseconds from `begins` on, those from the start of the budget on; None where they begin after its end.
+    pub fn part(&self, begins: Timestamp, millis: u64) -> Option<u64> {
+        let before = self.from.millis_since(begins);
+        (begins < self.until).then(|| millis.saturating_sub(before))
     }
 
     /// The highest percentage to warn of that is reached.
@@ -155,28 +174,32 @@ impl Budget {
     }
 
     /// Refuses an amount that is below what is used or reserved, and a hard budget while sessions without a maximum runtime
-    /// are live. Errors: `budget.below-use`, `budget.limit-missing`.
-    pub fn check(&self, state: BudgetState) -> Result<(), Refusal> {
-        if self.amount.in_ledger() < state.used {
-            let used = GpuHours::used(state.used);
-            return Err(refusals::budget_below_use(used, self.amount).at("/gpu_hours"));
+    /// are live. `before`: what it was; of a change, only what it makes stricter is asked. Errors: `budget.below-use`,
+    /// `budget.limit-missing`.
+    pub fn check(&self, state: BudgetState, before: Option<&Self>) -> Result<(), Refusal> {
+        let falls = before.is_none_or(|before| self.amount < before.amount);
+        let hardens = self.is_hard && before.is_none_or(|before| !before.is_hard);
+        let pointer = if falls { "/gpu_hours" } else { "/hard" };
+        let below = |least: u64| {
+            let least = GpuHours::used(least);
+            Err(refusals::budget_below_use(least, self.amount).at(pointer))
+        };
+        if falls && self.amount.in_ledger() < state.used {
+            return below(state.used);
         }
-        if !self.is_hard {
-            return Ok(());
-        }
-        if state.is_unlimited {
+        if hardens && state.is_unlimited {
             return Err(refusals::budget_limit_missing().at("/hard"));
         }
         let taken = state.used.saturating_add(state.reserved);
-        if self.amount.in_ledger() < taken {
-            let taken = GpuHours::used(taken);
-            return Err(refusals::budget_below_use(taken, self.amount).at("/gpu_hours"));
+        if self.is_hard && (falls || hardens) && self.amount.in_ledger() < taken {
+            return below(taken);
         }
         Ok(())
     }
 
     /// Refuses what does not fit the rest of a hard budget. `gpu`: hundredths of all its GPUs together. `whose` names the
-    /// subject. `ran_seconds`: what has passed of the run already, and is used.
+    /// subject. `beyond`: milliseconds of its GPUs beside its limit, as `beyond_limit` gives them. `begins`: when it begins at
+    /// the earliest; what it holds before the budget begins is not asked for.
     ///
     /// Errors: `budget.spent`, `budget.limit-needed`, `budget.too-long`.
     pub fn admit(
@@ -185,22 +208,26 @@ impl Budget {
         state: BudgetState,
         gpu: u64,
         limit_seconds: Option<u64>,
-        ran_seconds: u64,
+        (beyond, begins): (i64, Timestamp),
     ) -> Result<(), Refusal> {
-        if !self.is_hard || gpu == 0 {
+        if !self.is_hard || gpu == 0 || begins >= self.until {
             return Ok(());
         }
+        let before = i64::try_from(self.from.millis_since(begins)).unwrap_or(i64::MAX / 4);
         let rest = self.rest(state);
-        let longest = longest_run(rest, gpu);
+        let longest = longest_run(rest, gpu, beyond.saturating_sub(before));
         let left = GpuHours::whole(rest);
+        let (from, until) = (self.from, self.until);
         if longest == 0 {
-            return Err(refusals::budget_spent(whose, left, self.amount));
+            let refusal = refusals::budget_spent(whose, from, until, left, self.amount);
+            return Err(refusal);
         }
-        let longest = longest.saturating_add(ran_seconds);
         let told = told_seconds(longest);
         let refusal = match limit_seconds {
-            None => refusals::budget_limit_needed(whose, left, told),
-            Some(seconds) if seconds > longest => refusals::budget_too_long(whose, left, told),
+            None => refusals::budget_limit_needed(whose, from, until, left, told),
+            Some(seconds) if seconds > longest => {
+                refusals::budget_too_long(whose, from, until, left, told)
+            }
             Some(_) => return Ok(()),
         };
         Err(refusal.at("/max_runtime_seconds"))
@@ -213,28 +240,62 @@ pub fn reserved(gpu: u64, limit_seconds: u64) -> u64 {
     gpu.saturating_mul(seconds).saturating_mul(1_000)
 }
 
-/// What a live session of so many hundredths of GPUs may still use; None without a maximum runtime. `since`: what it used
-/// since it got them. Where its start took longer than was set aside, the rest of its run and its stop stay reserved.
-pub fn still_reserved(session: &Session, gpu: u64, since: u64, now: Timestamp) -> Option<u64> {
-    if gpu == 0 {
-        return Some(0);
-    }
-    let (limit_seconds, _) = session.spec.limit()?;
-    let all = reserved(gpu, limit_seconds);
-    if session.restart {
-        return Some(all);
-    }
-    let run_millis = match session.deadline() {
-        Some((end, _)) => end.millis_since(now),
-        None => limit_seconds.saturating_mul(1_000),
-    };
-    let left = gpu.saturating_mul(run_millis.saturating_add(STOP_SECONDS * 1_000));
-    Some(all.saturating_sub(since).max(left))
+/// What a launch may hold its GPUs for beside its limit, in milliseconds.
+pub fn beyond_launch() -> i64 {
+    millis(BEYOND_RUN_SECONDS)
 }
 
-/// The longest run in seconds that fits the rest; 0 where none does.
-pub fn longest_run(rest: u64, gpu: u64) -> u64 {
-    (rest / gpu.max(1) / 1_000).saturating_sub(BEYOND_RUN_SECONDS)
+/// Milliseconds for which a session may hold its GPUs beside its limit, less those for which it has held them: negative
+/// once it ran for long. `held`: milliseconds of its present start that the ledger has counted. Where its start took longer
+/// than was set aside, its stop is set aside still. Asks no clock that can be set.
+pub fn beyond_limit(session: &Session, held: u64) -> i64 {
+    let (beyond, stop) = (millis(BEYOND_RUN_SECONDS), millis(STOP_SECONDS));
+    let Lifecycle::Placed(placed) = &session.lifecycle else {
+        return beyond;
+    };
+    if session.restart {
+        return beyond + stop;
+    }
+    let held = i64::try_from(held).unwrap_or(i64::MAX / 4);
+    let start = session.started_at().map_or(held, |started| {
+        let took = started.millis_since(placed.scheduled_at);
+        let took = i64::try_from(took).unwrap_or(i64::MAX / 4);
+        took.min(held.saturating_add(millis(UNSEEN_SECONDS)))
+    });
+    beyond.max(start.saturating_add(stop)).saturating_sub(held)
+}
+
+/// Whether a session has its GPUs, does not run yet, and took longer for that than was set aside. By the time of day: what it
+/// holds is for the ledger to say.
+pub fn starts_slowly(session: &Session, now: Timestamp) -> bool {
+    let Lifecycle::Placed(placed) = &session.lifecycle else {
+        return false;
+    };
+    let waits = placed.stopping_at.is_none() && session.started_at().is_none();
+    let aside = (BEYOND_RUN_SECONDS - STOP_SECONDS) * 1_000;
+    waits && now.millis_since(placed.scheduled_at) > aside
+}
+
+/// Milliseconds for which a live session may still hold its GPUs; None without a maximum runtime. `held` as for
+/// `beyond_limit`.
+pub fn still_holds(session: &Session, held: u64) -> Option<u64> {
+    let (limit_seconds, _) = session.spec.limit()?;
+    let stop = match session.lifecycle {
+        Lifecycle::Placed(_) => millis(STOP_SECONDS),
+        Lifecycle::Pending | Lifecycle::Ended(_) => 0,
+    };
+    let left = millis(limit_seconds).saturating_add(beyond_limit(session, held));
+    u64::try_from(left.max(stop)).ok()
+}
+
+fn millis(seconds: u64) -> i64 {
+    i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX / 4)
+}
+
+/// The longest run in seconds that fits the rest; 0 where none does. `beyond` as for `Budget::admit`.
+pub fn longest_run(rest: u64, gpu: u64, beyond: i64) -> u64 {
+    let held = i64::try_from(rest / gpu.max(1)).unwrap_or(i64::MAX / 4);
+    u64::try_from(held.saturating_sub(beyond) / 1_000).unwrap_or(0)
 }
 
 const DAY: u64 = 86_400_000;
@@ -293,6 +354,49 @@ mod tests {
         }
     }
 
+    /// What a launch at the start of the budget gives beside its limit.
+    fn asked() -> (i64, Timestamp) {
+        (beyond_launch(), Timestamp::from_millis(0))
+    }
+
+    #[test]
+    fn a_budget_asks_only_for_what_falls_into_it() {
+        let hour = Timestamp::from_millis(3_600_000);
+        let budget = Budget {
+            from: hour,
+            until: hour.plus_seconds(86_400),
+            ..budget(0, true)
+        };
+        let state = BudgetState::default();
+        let fits = |limit, begins| {
+            let beyond = (beyond_launch(), begins);
+            budget
+                .admit("vision", state, 100, Some(limit), beyond)
+                .is_ok()
+        };
+        let now = Timestamp::from_millis(0);
+        let longest = 3_600 - BEYOND_RUN_SECONDS;
+        assert!(fits(longest, now) && !fits(longest + 1, now));
+        assert!(!fits(1, hour) && fits(longest, budget.until));
+        assert_eq!(budget.part(now, 3_600_007), Some(7));
+        assert_eq!(budget.part(hour, 7), Some(7));
+        assert_eq!(budget.part(budget.until, 7), None);
+    }
+
+    #[test]
+    fn a_budget_that_a_domain_gave_a_user_counts_its_own_projects_alone() {
+        let (home, abroad) = (DomainId::DEFAULT, DomainId(uuid::Uuid::from_u128(7)));
+        let user = UserId(uuid::Uuid::from_u128(1));
+        let given = |is_of_site| Budget {
+            subject: BudgetSubject::User { domain: home, user },
+            is_of_site,
+            ..budget(100, true)
+        };
+        let counts = |of: &Budget, domain| of.counts(domain, ProjectId::DEFAULT, user);
+        assert!(counts(&given(true), home) && counts(&given(true), abroad));
+        assert!(counts(&given(false), home) && !counts(&given(false), abroad));
+    }
+
     #[test]
     fn gpu_hours_are_read_and_written_in_hundredths() {
         for (text, hundredths) in [("120", 12_000), ("0.5", 50), ("0.05", 5), ("3.25", 325)] {
@@ -313,8 +417,11 @@ mod tests {
                     used,
                     ..BudgetState::default()
                 };
-                let longest = longest_run(budget.rest(state), gpu);
-                let fits = |seconds| budget.admit("vision", state, gpu, Some(seconds), 0).is_ok();
+                let longest = longest_run(budget.rest(state), gpu, beyond_launch());
+                let fits = |seconds| {
+                    let asked = budget.admit("vision", state, gpu, Some(seconds), asked());
+                    asked.is_ok()
+                };
                 assert_eq!(fits(longest.max(1)), longest > 0);
                 assert!(!fits(longest + 1));
                 let all = used + reserved(gpu, longest);
@@ -327,7 +434,7 @@ mod tests {
     fn a_hard_budget_demands_a_limit_and_a_soft_one_refuses_nothing() {
         let state = BudgetState::default();
         let code = |budget: &Budget, state, limit| {
-            let refused = budget.admit("vision", state, 100, limit, 0);
+            let refused = budget.admit("vision", state, 100, limit, asked());
             refused.err().map(|refusal| refusal.code)
         };
         let refused = |amount, state, limit, expected| {
@@ -355,11 +462,71 @@ mod tests {
             used: GpuHours(200).in_ledger(),
             ..BudgetState::default()
         };
-        let asked = |limit, ran| budget.admit("vision", state, 100, Some(limit), ran);
+        let (launch, begins) = asked();
+        let asked = |limit, ran: i64| {
+            let beyond = (launch - ran * 1_000, begins);
+            budget.admit("vision", state, 100, Some(limit), beyond)
+        };
         let longest = 3_600 - BEYOND_RUN_SECONDS;
         assert!(asked(7_200 + longest, 7_200).is_ok());
         assert!(asked(7_200 + longest + 1, 7_200).is_err());
         assert!(asked(7_200, 0).is_err());
+    }
+
+    fn running(limit: u64, start: u64) -> Session {
+        let mut session = waiting(limit);
+        let at = Timestamp::from_millis(0);
+        let because = crate::reasons::placement_kept("box");
+        session.place(
+            crate::names::NodeId(uuid::Uuid::nil()),
+            Vec::new(),
+            because,
+            at,
+        );
+        session.run_since(at.plus_seconds(start));
+        session
+    }
+
+    fn waiting(limit: u64) -> Session {
+        let spec = crate::session::SessionSpec {
+            kind: crate::session::SessionKind::Batch,
+            environment: crate::session::SessionEnvironment::Host,
+            command: vec!["true".to_owned()],
+            env: std::collections::BTreeMap::new(),
+            demand: crate::resources::Demand::default(),
+            timeout_seconds: None,
+            max_runtime_seconds: Some(limit),
+            start_at: None,
+            depends_on: Vec::new(),
+        };
+        let name = crate::names::SessionName::parse("a").expect("a name");
+        let id = crate::names::SessionId(uuid::Uuid::nil());
+        let owner = UserId(uuid::Uuid::nil());
+        Session::launched(id, name, owner, spec, Timestamp::from_millis(0))
+    }
+
+    #[test]
+    fn a_session_may_still_hold_what_it_has_not_held_yet() {
+        let left = |session: &Session, held: u64| {
+            let left = still_holds(session, held * 1_000);
+            left.map(|millis| millis / 1_000)
+        };
+        assert_eq!(left(&waiting(3_600), 0), Some(3_720));
+        // Its start took ten seconds: the other 110 stay set aside.
+        assert_eq!(left(&running(3_600, 10), 3_000), Some(720));
+        // Two hundred: its run, and the time to stop.
+        assert_eq!(left(&running(3_600, 200), 3_000), Some(830));
+        assert_eq!(left(&running(3_600, 10), 5_000), Some(STOP_SECONDS));
+        // Its whole run again, after its stop.
+        let mut again = running(3_600, 10);
+        again.restart = true;
+        assert_eq!(left(&again, 3_000), Some(3_750));
+        let unlimited = waiting(3_600);
+        let spec = crate::session::SessionSpec {
+            max_runtime_seconds: None,
+            ..unlimited.spec.clone()
+        };
+        assert_eq!(left(&Session { spec, ..unlimited }, 0), None);
     }
 
     #[test]
@@ -369,13 +536,28 @@ mod tests {
             reserved: GpuHours(20).in_ledger(),
             is_unlimited: false,
         };
-        assert!(budget(50, false).check(state).is_err());
-        assert!(budget(51, false).check(state).is_ok());
+        assert!(budget(50, false).check(state, None).is_err());
+        assert!(budget(51, false).check(state, None).is_ok());
         assert!(
-            budget(70, true).check(state).is_err(),
+            budget(70, true).check(state, None).is_err(),
             "reserved counts, too"
         );
-        assert!(budget(71, true).check(state).is_ok());
+        assert!(budget(71, true).check(state, None).is_ok());
+    }
+
+    #[test]
+    fn an_overrun_budget_can_be_raised_and_made_soft() {
+        let state = BudgetState {
+            used: GpuHours(101).in_ledger(),
+            reserved: GpuHours(20).in_ledger(),
+            is_unlimited: true,
+        };
+        let before = budget(100, true);
+        let after = |amount, is_hard| budget(amount, is_hard).check(state, Some(&before));
+        assert!(after(100, false).is_ok() && after(105, true).is_ok());
+        assert!(after(99, true).is_err() && after(99, false).is_err());
+        let soft = budget(100, false);
+        assert!(budget(130, true).check(state, Some(&soft)).is_err());
     }
 
     #[test]
@@ -441,7 +623,8 @@ mod tests {
                 is_unlimited: false,
             };
             let (gpu, limit) = (1 + dice.below(800), 1 + dice.below(20_000));
-            if budget.admit("vision", state, gpu, Some(limit), 0).is_ok() {
+            let asked = budget.admit("vision", state, gpu, Some(limit), asked());
+            if asked.is_ok() {
                 admitted += 1;
                 let ends = 1 + dice.below(limit + BEYOND_RUN_SECONDS);
                 // One in three runs into its limit and is slow to stop.

@@ -200,10 +200,14 @@ read_by_parsing!(EmailAddress);
 #[serde(transparent)]
 pub struct UserName(String);
 
+/// The part that puts sessions on hold for which a hard budget has no room.
+pub const BUDGETS: &str = "budgets";
+
 /// What parts of the server are called where they act by themselves. No new user is called so: their acts would be taken for
 /// those of the server.
-pub const PARTS_OF_SERVER: [&str; 12] = [
+pub const PARTS_OF_SERVER: [&str; 13] = [
     "access",
+    BUDGETS,
     "controller",
     "idle-rules",
     "limits",

@@ -8,6 +8,7 @@
 mod accept;
 mod apply_report;
 mod assign;
+mod budgets;
 pub(crate) mod driver;
 pub(crate) mod idleness;
 mod limits;
@@ -93,6 +94,7 @@ impl Controller {
             return pass;
         }
         limits::limits(&mut pass, &mut self.watch, steady);
+        budgets::hold_and_stop(&mut pass);
         reserve::reserve(&mut pass);
         if self.may_place(&pass) {
             schedule::schedule(&mut pass, decide);

@@ -110,9 +110,10 @@ impl Simulation {
         for report in reports {
             self.catalog().heard(report.node, now.wall);
         }
+        let uptime = self.catalog().clock().uptime();
         let mut sight = self
             .catalog()
-            .read_now("look at the world", |view| view.sight())?;
+            .read_now("look at the world", |view| view.sight(now.wall, uptime))?;
         sight.accepted = self.accepted;
         let reports: Vec<&NodeReport> = reports.iter().collect();
         let turn = self

@@ -18,7 +18,7 @@ use rules::units::Timestamp;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::budgets::{self, ListedBudget};
+use server::actions::budgets::{self, BudgetWarning, ListedBudget};
 
 use super::authentication::PageCaller;
 use super::components::{self, Choice};
@@ -128,17 +128,25 @@ pub(super) fn banners(
         0..=BANNERS => warnings
             .iter()
             .map(|one| {
-                let key = format!("budget-{}-{}", one.id.0.simple(), one.percent);
+                let id = one.id.0.simple().to_string();
+                let key = format!("budget-{}-{}", &id[20..], one.percent);
                 banner(key, t.budgets_warned(one.whose.as_str(), one.percent))
             })
             .collect(),
-        count => vec![banner(
-            format!("budgets-{count}"),
-            t.budgets_warned_many(count),
-        )],
+        count => vec![banner(key_of_many(&warnings), t.budgets_warned_many(count))],
     };
     let closed = |key: &str| visit.closed.split('.').any(|one| one == key);
     all.into_iter().filter(|one| !closed(&one.key)).collect()
+}
+
+/// The same for the same budgets at the same warnings, in whatever order: a banner that was closed is shown again where
+/// there is another one.
+fn key_of_many(warnings: &[BudgetWarning]) -> String {
+    let parts = warnings.iter().map(|one| {
+        let (_, id) = one.id.0.as_u64_pair();
+        id.wrapping_mul(one.percent)
+    });
+    format!("budgets-{:016x}", parts.fold(0, u64::wrapping_add))
 }
 
 /// `12.00 of 40.50 GPU-hours · to 31 Dec 2026`, as the limits of a user tell it.
@@ -612,5 +620,25 @@ async fn remove(
     match budgets::remove(&console.server, &caller, &id).await {
         Ok(()) => responses::see_with(PATH, "budget-removed", ""),
         Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rules::names::BudgetId;
+
+    use super::*;
+
+    #[test]
+    fn a_closed_banner_of_many_hides_no_others() {
+        let one = |id: u128, percent: u64| BudgetWarning {
+            id: BudgetId(uuid::Uuid::from_u128(id)),
+            whose: "vision".to_owned(),
+            percent,
+        };
+        let key = key_of_many(&[one(1, 80), one(2, 80)]);
+        assert_eq!(key, key_of_many(&[one(2, 80), one(1, 80)]));
+        assert_ne!(key, key_of_many(&[one(1, 80), one(3, 80)]));
+        assert_ne!(key, key_of_many(&[one(1, 80), one(2, 95)]));
     }
 }

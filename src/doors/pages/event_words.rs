@@ -15,6 +15,7 @@ use crate::doors::text::{Language, Text};
 pub(super) fn actor(t: Text, event: &EventView) -> String {
     match event.actor.as_str() {
         "access" => t.event_actor_access(),
+        rules::names::BUDGETS => t.event_actor_budgets(),
         "controller" => t.event_actor_controller(),
         "idle-rules" => t.event_actor_idle_rules(),
         "limits" => t.event_actor_limits(),

@@ -604,6 +604,8 @@ pub fn end_tone(reason: &str) -> &'static str {
         | rules::codes::SESSION_STOPPED_BEFORE_START
         | rules::codes::SESSION_MAX_RUNTIME
         | rules::codes::SESSION_TEST_OVER
+        | rules::codes::SESSION_BUDGET_SPENT
+        | rules::codes::SESSION_BUDGET_START
         | rules::codes::SESSION_DEVICE_PARTITIONED
         | rules::codes::SESSION_DEVICE_DRAINED
         | rules::codes::SESSION_RESTARTED

@@ -13,7 +13,7 @@ use rules::placement::explain::PlacementCheck;
 use rules::quota::PolicyLevel;
 use rules::refusal::Refusal;
 use rules::refusals;
-use rules::session::SessionSpec;
+use rules::session::{Session, SessionSpec};
 use rules::tenancy::{ProjectId, Scope};
 use rules::units::Timestamp;
 
@@ -22,7 +22,7 @@ use super::tenancy::find_project;
 use super::usage::{UsageTime, window};
 use super::{IdempotencyKey, Once, allowed, once, own_key};
 use crate::access::Caller;
-use crate::catalog::budgets::{BudgetRecord, LiveUse};
+use crate::catalog::budgets::{BudgetAsk, BudgetRecord, LiveUse};
 use crate::catalog::events::NewEvent;
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server};
@@ -66,7 +66,7 @@ pub async fn listed(server: &Server, caller: &Caller) -> Result<Vec<ListedBudget
         .catalog()
         .read("list budgets", move |view| {
             let rows = view.budgets(&seen(&caller))?;
-            let live = view.live_use(now)?;
+            let live = view.live_use()?;
             let rows = rows.into_iter();
             rows.map(|row| {
                 let may_change = may_give(&caller, &row.budget).is_ok();
@@ -97,7 +97,7 @@ pub async fn get_listed(
         .read("show a budget", move |view| {
             let row = find(view, &seen(&caller), id)?;
             let may_change = may_give(&caller, &row.budget).is_ok();
-            let budget = show(view, row, &view.live_use(now)?, now)?;
+            let budget = show(view, row, &view.live_use()?, now)?;
             Ok(ListedBudget { budget, may_change })
         })
         .await
@@ -122,7 +122,8 @@ pub fn warnings(server: &Server, caller: &Caller) -> Vec<BudgetWarning> {
     .collect()
 }
 
-fn seen(caller: &Caller) -> Reach {
+/// The budgets that the caller may see.
+pub(super) fn seen(caller: &Caller) -> Reach {
     reach(&caller.subject, Permission::ProjectsRead).or_own(&caller.subject)
 }
 
@@ -147,7 +148,8 @@ pub fn may_write(caller: &Caller) -> bool {
 /// Gives a project or a user GPU-hours for a time. One that an administrator of the site gives is changed by those alone.
 ///
 /// Errors: `budget.subject`, `budget.amount`, `budget.period`, `budget.below-use`, `budget.limit-missing`,
-/// `budget.too-many`, those of the times; `project.not-found`, `user.not-found`, `role.administrator-needed`,
+/// `budget.too-many`, those of the times; `project.not-found`, `user.not-found`, `user.outranked` where an administrator of
+/// a domain bounds one of more domains; `role.administrator-needed`,
 /// `role.permission-missing`.
 pub async fn create(
     server: &Server,
@@ -181,9 +183,9 @@ pub async fn create(
                     warned: 0,
                     generation: 1,
                 };
-                let live = rows.live_use(rows.now)?;
+                let live = rows.live_use()?;
                 let state = rows.budget_state(&budget, &live, rows.now, None)?;
-                budget.check(state)?;
+                budget.check(state, None)?;
                 budget.warned = budget.warning(state.used);
                 rows.insert_budget(&budget)?;
                 note(rows, &caller, &budget, "budget.added", "", &told(&budget))?;
@@ -222,9 +224,9 @@ pub async fn change(
             if after == before {
                 return again(rows, before.id);
             }
-            let live = rows.live_use(rows.now)?;
+            let live = rows.live_use()?;
             let state = rows.budget_state(&after, &live, rows.now, None)?;
-            after.check(state)?;
+            after.check(state, Some(&before))?;
             after.warned = after.warning(state.used);
             rows.put_budget(&after)?;
             let (was, is) = (told(&before), told(&after));
@@ -249,34 +251,38 @@ pub async fn remove(server: &Server, caller: &Caller, id: &str) -> Result<(), Fa
         .await
 }
 
-/// Refuses sessions that do not fit what is left of a hard budget of their project or owner. `except`: the session that is
-/// changed, whose own reservation is free for it, and the seconds of its run that have passed. Costs one look-up where there
+/// Refuses a launch that does not fit what is left of a hard budget of its project or owner. Costs one look-up where there
 /// is no budget; else a visit of each live session.
 ///
-/// Errors: `budget.spent`, `budget.limit-needed`, `budget.too-long`.
+/// Errors: `budget.spent`, `budget.limit-needed`, `budget.too-long`; `budget.of-others` for one beyond `seen`.
 pub(super) fn keep_within_budgets(
     view: &ReadTransaction<'_>,
+    seen: &Reach,
     (project, owner): (ProjectId, UserId),
     (spec, replicas): (&SessionSpec, u32),
     now: Timestamp,
-    except: Option<(SessionId, u64)>,
 ) -> Result<(), Failure> {
-    let budgets = view.budgets_of(project, owner, now)?;
-    if !budgets.iter().any(|row| row.budget.is_hard) {
-        return Ok(());
-    }
-    let gpu = view.asked_gpu(spec, &mut None)? * u64::from(replicas);
-    if gpu == 0 {
-        return Ok(());
-    }
-    let limit = spec.limit().map(|(seconds, _)| seconds);
-    let (except, ran) = except.map_or((None, 0), |(session, ran)| (Some(session), ran));
-    let live = view.live_use(now)?;
-    for row in budgets.iter().filter(|row| row.budget.is_hard) {
-        let state = view.budget_state(&row.budget, &live, now, except)?;
-        row.budget.admit(&row.whose(), state, gpu, limit, ran)?;
-    }
-    Ok(())
+    view.ask_budgets(
+        &BudgetAsk {
+            project,
+            owner,
+            spec,
+            replicas,
+            session: None,
+            seen: Some(seen),
+        },
+        now,
+    )
+}
+
+/// The same for a session as it is to be: what it reserves now is free for it, and what it used is not asked for again.
+pub(super) fn keep_session_within_budgets(
+    view: &ReadTransaction<'_>,
+    seen: &Reach,
+    session: &Session,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    view.ask_budgets(&BudgetAsk::of(session, Some(seen)), now)
 }
 
 /// What a session takes of the budgets of its project and its owner that hold now and that the caller may see: what is
@@ -300,7 +306,7 @@ pub(super) fn checks(
     if gpu == 0 {
         return Ok(Vec::new());
     }
-    let live = view.live_use(now)?;
+    let live = view.live_use()?;
     let limit = spec.limit().map(|(seconds, _)| seconds);
     let checked = rows.into_iter().map(|row| {
         let budget = row.budget;
@@ -326,14 +332,18 @@ pub(super) fn checks(
     checked.collect()
 }
 
-/// The budgets that hold now for a user in a project, as limits. Costs one look-up where there is none.
+/// The budgets that hold now for a user in a project, as limits, but for those beyond `seen`. Costs one look-up where there
+/// is none.
 pub(super) fn as_limits(
     view: &ReadTransaction<'_>,
+    seen: &Reach,
     project: ProjectId,
     user: UserId,
     now: Timestamp,
 ) -> Result<Vec<EffectiveLimitView>, Failure> {
-    limits(view, view.budgets_of(project, user, now)?, now)
+    let mut rows = view.budgets_of(project, user, now)?;
+    rows.retain(|row| seen.covers(&row.budget.subject.scope()));
+    limits(view, rows, now)
 }
 
 /// The same of a user's own budgets, in all projects.
@@ -358,7 +368,7 @@ fn limits(
     if rows.is_empty() {
         return Ok(Vec::new());
     }
-    let live = view.live_use(now)?;
+    let live = view.live_use()?;
     let told = |hours: GpuHours| format!("{hours} GPU-hours");
     let shown = rows.into_iter().map(|row| {
         let budget = row.budget;
@@ -421,7 +431,7 @@ fn domain_of(subject: BudgetSubject) -> Scope {
     Scope::domain(domain)
 }
 
-/// The subject of a new budget, if the caller may write there.
+/// The subject of a new budget, if the caller may write there. Nobody bounds a user with wider rights than their own.
 fn subject_of(
     view: &ReadTransaction<'_>,
     caller: &Caller,
@@ -440,7 +450,7 @@ fn subject_of(
             }
         }
         (None, Some(user)) => {
-            let found = find_user(view, &caller.subject, Permission::UsersRead, user);
+            let found = find_user(view, &caller.subject, Permission::UsersWrite, user);
             let found = found.map_err(|failure| failure.at("/user"))?;
             BudgetSubject::User {
                 domain: found.domain,
@@ -495,7 +505,7 @@ fn period(
 
 fn again(rows: &Rows<'_>, id: BudgetId) -> Result<BudgetView, Failure> {
     let row = rows.budget(id)?.ok_or_else(refusals::budget_not_found)?;
-    show(rows, row, &rows.live_use(rows.now)?, rows.now)
+    show(rows, row, &rows.live_use()?, rows.now)
 }
 
 fn show(
@@ -509,7 +519,7 @@ fn show(
     let before = |days: u64| {
         let millis = i64::try_from(days * DAY).unwrap_or(i64::MAX);
         let from = Timestamp::from_millis(now.as_millis().saturating_sub(millis));
-        view.gpu_used(budget.subject, from, now)
+        view.gpu_used(budget, from, Some(now))
     };
     let over = budget.amount.in_ledger().saturating_sub(state.used);
     let ends = match now < budget.until {

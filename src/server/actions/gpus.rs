@@ -159,8 +159,9 @@ pub async fn drain(
                 mark(rows, &caller, &gpu, true, note)?;
             }
             for session in on(&world, &gpu) {
-                let again =
-                    session.spec.kind == SessionKind::Batch && session.desired == DesiredState::Run;
+                let again = session.spec.kind == SessionKind::Batch
+                    && session.desired == DesiredState::Run
+                    && rows.may_begin_again(session)?;
                 ends.push(session.name.to_string());
                 if again {
                     requeued.push(session.name.to_string());
@@ -233,7 +234,7 @@ pub async fn partition(
             };
             let mut told = (Vec::new(), Vec::new());
             for session in world.sessions.iter().filter(|s| ends.contains(&s.id)) {
-                let again = plan.requeued.contains(&session.id);
+                let again = plan.requeued.contains(&session.id) && rows.may_begin_again(session)?;
                 told.0.push(session.name.to_string());
                 if again {
                     told.1.push(session.name.to_string());

@@ -245,7 +245,13 @@ pub async fn effective(
         };
         let limits = sessions::effective_limits(view, &subjects)?.into_iter();
         let mut all: Vec<EffectiveLimitView> = limits.map(EffectiveLimitView::from).collect();
-        all.extend(budgets::as_limits(view, project, subject.user, now)?);
+        all.extend(budgets::as_limits(
+            view,
+            &budgets::seen(caller),
+            project,
+            subject.user,
+            now,
+        )?);
         Ok(all)
     })
 }

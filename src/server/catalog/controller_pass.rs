@@ -1,11 +1,14 @@
 //! What the controller reads at once and writes at once: everything a pass looks at as of one moment,
 //! and everything it changed, or nothing.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use base::observe::Uptime;
 use rules::codes;
 use rules::messages::{Assignment, NodeReport, PartitionSpec};
 use rules::names::{ImageId, NodeId, SessionId, UserId};
+use rules::reasons;
 use rules::refusals;
 use rules::session::Session;
 use rules::units::Timestamp;
@@ -13,6 +16,7 @@ use rules::world::{ClusterSnapshot, NodeRecord};
 use uuid::Uuid;
 
 use super::Catalog;
+use super::budgets::BeyondBudgets;
 use super::events::NewEvent;
 use super::nodes;
 use super::reader::ReadTransaction;
@@ -36,6 +40,7 @@ pub(crate) struct PassSnapshot {
     pub(crate) partition_specs: BTreeMap<NodeId, Vec<PartitionSpec>>,
     /// Drawn when this catalog was founded.
     pub(crate) state: Uuid,
+    pub(crate) beyond_budgets: BeyondBudgets,
     /// Root said that it leads the machine, whatever that obeyed; see `acceptance`.
     pub(crate) accepted: bool,
 }
@@ -66,7 +71,7 @@ pub(crate) struct Happening {
 
 impl ReadTransaction<'_> {
     /// Everything a pass looks at. Costs one visit a live session, a node and an image.
-    pub(crate) fn sight(&self) -> Result<PassSnapshot, Failure> {
+    pub(crate) fn sight(&self, now: Timestamp, uptime: Uptime) -> Result<PassSnapshot, Failure> {
         let world = self.world()?;
         let said = self.devices()?;
         let mut assigned = BTreeMap::new();
@@ -89,6 +94,7 @@ impl ReadTransaction<'_> {
         Ok(PassSnapshot {
             simulated_partitions: nodes::simulated_partitions(&said, &world.nodes),
             partition_specs: nodes::partition_specs(&said, &world.nodes),
+            beyond_budgets: self.beyond_budgets(&world.sessions, now, uptime)?,
             world,
             assigned,
             digests: rows.collect::<Result<_, _>>()?,
@@ -109,6 +115,7 @@ impl Rows<'_> {
             self.record_reservation(change)?;
         }
         for session in &writes.sessions {
+            let session = self.within_budgets(session)?;
             let of_it = || writes.happened.iter().filter(|h| h.session == session.id);
             let last = of_it().next_back();
             for happening in of_it().take(of_it().count().saturating_sub(1)) {
@@ -128,7 +135,7 @@ impl Rows<'_> {
                 last.map_or("controller", |h| h.actor),
                 last.map(|h| h.code.as_str()),
                 |row| {
-                    row.clone_from(session);
+                    row.clone_from(&session);
                     true
                 },
             )?;
@@ -143,6 +150,21 @@ impl Rows<'_> {
             self.put_assignment(assignment)?;
         }
         Ok(())
+    }
+
+    /// A session as a step left it; one that it queues again ends where a hard budget has no room for its whole run.
+    fn within_budgets<'s>(&self, session: &'s Session) -> Result<Cow<'s, Session>, Failure> {
+        let begins_again = session.restart
+            && self
+                .session(session.id)?
+                .is_some_and(|before| !before.restart);
+        if !begins_again || self.may_begin_again(session)? {
+            return Ok(Cow::Borrowed(session));
+        }
+        let mut ends = session.clone();
+        ends.restart = false;
+        ends.reason = Some(reasons::session_budget_spent());
+        Ok(Cow::Owned(ends))
     }
 
     /// Writes an assignment, unless a newer one stands there.
@@ -172,7 +194,10 @@ impl Rows<'_> {
 impl Catalog {
     /// Reads everything a pass looks at, on a thread for blocking work.
     pub(crate) async fn sight(&self) -> Result<PassSnapshot, Failure> {
-        let mut sight = self.read("look at the world", |view| view.sight()).await?;
+        let (now, uptime) = (self.clock().now(), self.clock().uptime());
+        let mut sight = self
+            .read("look at the world", move |view| view.sight(now, uptime))
+            .await?;
         sight.accepted = self.is_accepted();
         self.note_live(sight.world.sessions.len());
         Ok(sight)

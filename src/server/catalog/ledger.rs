@@ -2,7 +2,7 @@
 //! Amounts and their sums change in one commit, so the sums are exact whatever dies. Time is that of the machine since
 //! its start: setting a clock changes no sum.
 
-use base::observe::Uptime;
+use base::observe::{Uptime, chain};
 use rules::metering::{self, Allocated, UsageSum};
 use rules::names::{SessionId, UserId};
 use rules::permissions::Reach;
@@ -27,9 +27,12 @@ struct OpenAllocation {
     amounts: Allocated,
     counted: u64,
     hour: i64,
+    /// When the present start of the session got its place.
+    placed: u64,
 }
 
-const OPEN: &str = "select session, number, owner, domain, project, gpu, cpu, memory, counted, hour
+const OPEN: &str =
+    "select session, number, owner, domain, project, gpu, cpu, memory, counted, hour, placed
      from allocation
      where is_open";
 
@@ -47,6 +50,7 @@ fn open_row(row: &Row<'_>) -> rusqlite::Result<OpenAllocation> {
         },
         counted: value::unsigned(row, "counted")?,
         hour: row.get("hour")?,
+        placed: value::unsigned(row, "placed")?,
     })
 }
 
@@ -103,13 +107,15 @@ pub(super) fn sum_row(row: &Row<'_>) -> rusqlite::Result<UsageSum> {
 }
 
 impl ReadTransaction<'_> {
-    /// Whether a session has a place, or a row of the ledger is open.
+    /// Whether a session has a place, a row of the ledger is open, or a budget may have to be warned of: its last session
+    /// may have ended since.
     fn is_metered(&self) -> Result<bool, Failure> {
         Ok(self
             .connection
             .prepare_cached(
                 "select exists (select 1 from allocation where is_open)
-                     or exists (select 1 from session where state not in ('pending', 'ended'))",
+                     or exists (select 1 from session where state not in ('pending', 'ended'))
+                     or exists (select 1 from budget)",
             )?
             .query_row([], |row| row.get(0))?)
     }
@@ -212,7 +218,7 @@ impl ReadTransaction<'_> {
     }
 
     /// The ledger's clock, and when it was read.
-    fn ledger_clock(&self) -> Result<(Uptime, u64), Failure> {
+    pub(super) fn ledger_clock(&self) -> Result<(Uptime, u64), Failure> {
         Ok(self
             .connection
             .prepare_cached("select boot, uptime, ledger from ledger_clock where id = 1")?
@@ -227,7 +233,8 @@ impl ReadTransaction<'_> {
 }
 
 impl Catalog {
-    /// Counts what all sessions hold up to now into the sums. Costs one read where none has a place.
+    /// Counts what all sessions hold up to now into the sums. Costs one read where none has a place and there is no
+    /// budget.
     pub(crate) async fn meter(&self) -> Result<(), Failure> {
         let due = self.read_now("look for sessions to meter", |view| view.is_metered())?;
         if due {
@@ -244,16 +251,20 @@ impl Rows<'_> {
         let had = before.and_then(Allocated::of);
         let has = Allocated::of(after);
         let moved = before.is_some_and(|before| before.scope() != after.scope());
-        if had == has && !moved {
+        // A start that keeps the place of the last one is another.
+        let again = before.is_some_and(|before| before.incarnation != after.incarnation);
+        if had == has && !moved && !again {
             return Ok(());
         }
         let ledger = self.ledger_time()?;
-        if had.is_some() {
-            self.close_allocation(after.id, ledger)?;
-        }
+        let placed = match had {
+            Some(_) => self.close_allocation(after.id, ledger)?,
+            None => None,
+        };
         if let Some(amounts) = has {
             let of = UsageOf::session(after);
-            self.open_allocation(after.id, of, amounts, ledger)?;
+            let placed = placed.filter(|_| !again).unwrap_or(ledger);
+            self.open_allocation(after.id, of, amounts, (ledger, placed))?;
             if had.is_none() {
                 let got = UsageSum {
                     starts: 1,
@@ -285,12 +296,14 @@ impl Rows<'_> {
                     self.count(&row, ledger)?;
                 }
                 (known, has) => {
-                    if known.is_some() {
-                        self.close_allocation(session.id, ledger)?;
-                    }
+                    let placed = match known {
+                        Some(_) => self.close_allocation(session.id, ledger)?,
+                        None => None,
+                    };
                     if let Some(amounts) = has {
                         let of = UsageOf::session(session);
-                        self.open_allocation(session.id, of, amounts, ledger)?;
+                        let times = (ledger, placed.unwrap_or(ledger));
+                        self.open_allocation(session.id, of, amounts, times)?;
                     }
                 }
             }
@@ -298,7 +311,10 @@ impl Rows<'_> {
         for session in open.into_keys() {
             self.close_allocation(session, ledger)?;
         }
-        self.warn_of_budgets()?;
+        // What was counted stands, also where nobody can be warned of it.
+        if let Err(failure) = self.warn_of_budgets() {
+            tracing::error!(error = %chain(&failure), "budgets were not looked at for warnings");
+        }
         Ok(counted)
     }
 
@@ -311,7 +327,7 @@ impl Rows<'_> {
     }
 
     /// The ledger's clock, moved on by what passed since it was last read in this start of the machine.
-    fn ledger_time(&self) -> Result<u64, Failure> {
+    pub(crate) fn ledger_time(&self) -> Result<u64, Failure> {
         let (last, ledger) = self.ledger_clock()?;
         let now = ledger.saturating_add(self.uptime.since(last));
         if now != ledger || self.uptime.boot != last.boot {
@@ -328,21 +344,23 @@ impl Rows<'_> {
         Ok(now)
     }
 
+    /// Opens a row of what a session holds from `ledger` on; `placed`: when its present start got its place.
     fn open_allocation(
         &self,
         session: SessionId,
         of: UsageOf,
         amounts: Allocated,
-        ledger: u64,
+        (ledger, placed): (u64, u64),
     ) -> Result<(), Failure> {
         self.connection
             .prepare_cached(
                 "insert into allocation
-                     (session, number, owner, domain, project, gpu, cpu, memory, began, counted, hour, is_open)
+                     (session, number, owner, domain, project, gpu, cpu, memory, began, counted, hour, is_open,
+                      placed)
                  values (
                      ?1,
                      (select coalesce(max(number), 0) + 1 from allocation where session = ?1),
-                     ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8, ?9, 1
+                     ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8, ?9, 1, ?10
                  )",
             )?
             .execute((
@@ -355,25 +373,27 @@ impl Rows<'_> {
                 value::signed(amounts.memory),
                 value::signed(ledger),
                 metering::hour_of(self.now),
+                value::signed(placed),
             ))?;
         Ok(())
     }
 
-    fn close_allocation(&self, session: SessionId, ledger: u64) -> Result<(), Failure> {
+    /// Counts and closes the open row of a session; gives when that start of it got its place.
+    fn close_allocation(&self, session: SessionId, ledger: u64) -> Result<Option<u64>, Failure> {
         let row = self
             .connection
             .prepare_cached(&format!("{OPEN} and session = ?1"))?
             .query_row([session.0.as_bytes()], open_row)
             .optional()?;
         // Placed before there was a ledger.
-        let Some(row) = row else { return Ok(()) };
+        let Some(row) = row else { return Ok(None) };
         self.count(&row, ledger)?;
         self.connection
             .prepare_cached(
                 "update allocation set is_open = 0, closed_at = ?2 where session = ?1 and is_open",
             )?
             .execute((session.0.as_bytes(), self.now.as_millis()))?;
-        Ok(())
+        Ok(Some(row.placed))
     }
 
     /// Adds what passed since a row was last counted to the sums, and moves the row there.

@@ -15,6 +15,7 @@ use rules::units::Timestamp;
 use rules::world::{ClusterSnapshot, NodeRecord};
 use uuid::Uuid;
 
+use crate::catalog::budgets::BeyondBudgets;
 use crate::catalog::controller_pass::{Happening, PassChanges, PassSnapshot};
 use crate::catalog::reservations::ReservationChange;
 
@@ -29,6 +30,7 @@ pub(crate) struct ControllerPass {
     simulated_partitions: BTreeMap<String, Vec<rules::devices::MigPart>>,
     /// How real devices are to be cut.
     pub(crate) partition_specs: BTreeMap<NodeId, Vec<PartitionSpec>>,
+    pub(crate) beyond_budgets: BeyondBudgets,
     /// Drawn when the catalog was founded.
     pub(crate) state: Uuid,
     /// Root said that this catalog leads the machine, also if it followed another.
@@ -51,6 +53,7 @@ impl ControllerPass {
             digests: sight.digests,
             simulated_partitions: sight.simulated_partitions,
             partition_specs: sight.partition_specs,
+            beyond_budgets: sight.beyond_budgets,
             state: sight.state,
             is_accepted: sight.accepted,
             accepting: BTreeSet::new(),
@@ -82,6 +85,7 @@ impl ControllerPass {
         };
         let (before, incarnation) = (session.state(), session.incarnation);
         let waits = !session.is_confirmed();
+        let held = session.held_by.is_some();
         let answered = session.incidents.last().map(|incident| incident.id);
         if !change(session) {
             return;
@@ -90,6 +94,8 @@ impl ControllerPass {
             rules::codes::SESSION_RESTARTED.to_owned()
         } else if session.state() != before {
             format!("session.{}", session.state().word())
+        } else if session.held_by.is_some() && !held {
+            rules::codes::SESSION_HELD.to_owned()
         } else if let Some(incident) = session.incidents.last()
             && answered != Some(incident.id)
         {

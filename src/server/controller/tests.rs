@@ -16,6 +16,7 @@ use rules::session::{
 use rules::units::{Bytes, CpuShare};
 
 use super::*;
+use crate::catalog::budgets::BeyondBudgets;
 use crate::catalog::{Catalog, CatalogPlace, Lane};
 
 const NODE: NodeId = NodeId(uuid::Uuid::from_u128(1));
@@ -98,6 +99,7 @@ fn sight_of(
             .map(|(id, digest)| (*id, (*digest).to_owned()))
             .collect(),
         state: uuid::Uuid::from_u128(9),
+        beyond_budgets: BeyondBudgets::default(),
         accepted: false,
         partition_specs: BTreeMap::new(),
         simulated_partitions: BTreeMap::new(),
@@ -688,6 +690,21 @@ fn catalog() -> Catalog {
     catalog
 }
 
+#[test]
+fn what_a_budget_has_no_room_for_is_held_before_it_starts() {
+    let mut waiting = session(1, SessionEnvironment::Host);
+    waiting.queued_at = at(1);
+    let id = waiting.id;
+    let mut sight = sight_of(vec![waiting], &[]);
+    sight.beyond_budgets.waiting = vec![id];
+    let pass = take(&mut Controller::default(), sight, &[]);
+    let held = &pass.world.sessions[0];
+    let by = held.held_by.as_ref().map(ToString::to_string);
+    assert_eq!(by.as_deref(), Some("budgets"));
+    let writes = pass.writes().expect("it is written");
+    assert_eq!(writes.happened[0].code, rules::codes::SESSION_HELD);
+}
+
 fn insert(catalog: &Catalog, session: Session) {
     catalog
         .write_now(Lane::Requests, "launch", move |rows| {
@@ -697,7 +714,10 @@ fn insert(catalog: &Catalog, session: Session) {
 }
 
 fn look(catalog: &Catalog) -> PassSnapshot {
-    catalog.read_now("look", |view| view.sight()).unwrap()
+    let (now, uptime) = (catalog.clock().now(), catalog.clock().uptime());
+    catalog
+        .read_now("look", |view| view.sight(now, uptime))
+        .unwrap()
 }
 
 #[test]

@@ -7,6 +7,7 @@ use rules::codes;
 use rules::grants::GrantRole;
 use rules::reasons;
 use rules::resources::{Capacity, Device, DeviceShare};
+use rules::session::DesiredState;
 use rules::units::{Bytes, CpuShare, GpuShare};
 use rules::users::Role;
 use rules::workload::outcome::Outcome;
@@ -15,6 +16,7 @@ use rules::world::NodeRecord;
 use super::super::{sessions, tenancy, users};
 use super::*;
 use crate::access::{set_up, setup_link, sign_in};
+use crate::catalog::controller_pass::PassChanges;
 use crate::code;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
@@ -256,6 +258,240 @@ async fn time_beyond_what_was_set_aside_is_charged_and_warned_of_once() {
     assert_eq!(code(refused), codes::BUDGET_TOO_LONG);
 }
 
+/// What a budget says of its use: used, reserved and left.
+async fn uses(server: &Server, boss: &Caller, budget: &BudgetView) -> [String; 3] {
+    let told = get(server, boss, &budget.id.to_string()).await.unwrap();
+    [told.used, told.reserved, told.left]
+}
+
+/// Launches one GPU for mina and runs it at once; gives its id.
+async fn running(server: &Server, mina: &Caller, limit: u64) -> SessionId {
+    let launched = sessions::launch(server, mina, one_gpu(Some(limit)), None).await;
+    let id = launched.unwrap().sessions[0].id;
+    carry_out(server, id, 100, false);
+    id
+}
+
+fn meter(server: &Server) {
+    let counted = server
+        .catalog()
+        .write_now(Lane::Loops, "count", |rows| rows.meter());
+    counted.unwrap();
+}
+
+#[tokio::test]
+async fn a_resize_reserves_only_what_is_still_to_run() {
+    let (server, boss, mina) = site().await;
+    put_gpu(&server);
+    let budget = two_hours(&server, &boss).await;
+    let id = running(&server, &mina, 3_600).await;
+    server.clock().set(server.clock().now().plus_seconds(1_800));
+    let wanted = api::sessions::Resize {
+        cpu: Some(CpuShare(200)),
+        ..api::sessions::Resize::default()
+    };
+    let resized = sessions::resize(&server, &mina, &id.to_string(), wanted, None).await;
+    assert_eq!(code(resized), "done");
+    assert_eq!(
+        uses(&server, &boss, &budget).await,
+        ["0.50", "0.54", "0.96"]
+    );
+}
+
+/// A pass takes the GPUs of a batch session for others, and queues it again; gives it as it is then.
+fn displaced(server: &Server, id: SessionId) -> Session {
+    let catalog = server.catalog();
+    let read = || catalog.read_now("read", move |view| view.session(id));
+    let mut session = read().unwrap().expect("a session");
+    let now = server.clock().now();
+    session.restart = true;
+    session.stop(DesiredState::Stop, reasons::session_reserved(), now);
+    let writes = PassChanges {
+        sessions: vec![session],
+        nodes: Vec::new(),
+        assignments: Vec::new(),
+        happened: Vec::new(),
+        reservations: Vec::new(),
+    };
+    assert!(catalog.record_turn_now(writes).unwrap());
+    read().unwrap().expect("a session")
+}
+
+#[tokio::test]
+async fn what_is_queued_again_asks_the_hard_budget_for_its_whole_run() {
+    let (server, boss, mina) = site().await;
+    put_gpu(&server);
+    let budget = two_hours(&server, &boss).await;
+    let short = running(&server, &mina, 600).await;
+    assert!(displaced(&server, short).restart, "there is room");
+    carry_out(&server, short, 0, true);
+    let stops = sessions::stop(&server, &mina, &short.to_string(), false).await;
+    stops.unwrap();
+    assert_eq!(uses(&server, &boss, &budget).await[1], "0.00");
+    let long = running(&server, &mina, 5_400).await;
+    server.clock().set(server.clock().now().plus_seconds(3_600));
+    let ends = displaced(&server, long);
+    assert!(!ends.restart && ends.desired == DesiredState::Stop);
+    let reason = ends.reason.expect("a reason");
+    assert_eq!(reason.code, codes::SESSION_BUDGET_SPENT);
+}
+
+#[tokio::test]
+async fn a_budget_of_a_later_month_refuses_only_what_may_run_into_it() {
+    let (server, boss, mina) = site().await;
+    put_gpu(&server);
+    let asked = NewBudgetBody {
+        month: Some("2027-02".to_owned()),
+        ..of_mina("0")
+    };
+    let planned = create(&server, &boss, asked, None).await.unwrap().value;
+    let launch = async |limit| sessions::launch(&server, &mina, one_gpu(limit), None).await;
+    assert_eq!(code(launch(None).await), codes::BUDGET_LIMIT_NEEDED);
+    let refused = launch(Some(20 * 86_400)).await;
+    let text = match &refused {
+        Err(Failure::Refusal(refusal)) => refusal.text.clone(),
+        Ok(_) | Err(_) => String::new(),
+    };
+    assert!(text.contains(&planned.from.to_string()), "{text}");
+    assert_eq!(code(refused), codes::BUDGET_TOO_LONG);
+    let waits = launch(Some(3_600)).await.unwrap().sessions[0].id;
+    let beyond = || {
+        let (now, uptime) = (server.clock().now(), server.clock().uptime());
+        let sight = server
+            .catalog()
+            .read_now("look", move |view| view.sight(now, uptime));
+        sight.unwrap().beyond_budgets.waiting
+    };
+    assert_eq!(beyond(), []);
+    // It still waits when that month has begun.
+    server
+        .clock()
+        .set(server.clock().now().plus_seconds(20 * 86_400));
+    assert_eq!(beyond(), [waits]);
+    let id = waits.to_string();
+    sessions::hold(&server, &mina, &id).await.unwrap();
+    assert_eq!(beyond(), []);
+    let released = sessions::release(&server, &mina, &id).await;
+    assert_eq!(code(released), codes::BUDGET_SPENT);
+}
+
+#[tokio::test]
+async fn a_start_that_takes_too_long_ends_where_the_budget_has_no_room_for_its_run() {
+    let (server, boss, mina) = site().await;
+    put_gpu(&server);
+    two_hours(&server, &boss).await;
+    // All of the budget.
+    let id = running(&server, &mina, 7_080).await;
+    let prepares = server
+        .catalog()
+        .write_now(Lane::Loops, "prepare", move |rows| {
+            let now = rows.now;
+            rows.change_session(id, None, "test", None, |session| {
+                let held = session.devices().to_vec();
+                let node = session.node().expect("a node");
+                session.place(node, held, reasons::placement_kept("box"), now);
+                true
+            })
+        });
+    prepares.unwrap();
+    for (seconds, expected) in [(80, vec![]), (20, vec![id])] {
+        server
+            .clock()
+            .set(server.clock().now().plus_seconds(seconds));
+        let (now, uptime) = (server.clock().now(), server.clock().uptime());
+        let sight = server
+            .catalog()
+            .read_now("look", move |view| view.sight(now, uptime));
+        assert_eq!(sight.unwrap().beyond_budgets.starting, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_tells_of_those_budgets_that_the_caller_sees() {
+    let (server, boss, mina) = site().await;
+    put_gpu(&server);
+    two_hours(&server, &boss).await;
+    users::create_once(&server, &boss, "lee", Role::User, GOOD, None, None)
+        .await
+        .unwrap();
+    let lee = sign_in(&server, "lee", GOOD, HERE).await.unwrap().caller;
+    let launched = sessions::launch(&server, &mina, one_gpu(Some(60)), None).await;
+    let id = launched.unwrap().sessions[0].id;
+    for (caller, expected) in [
+        (&mina, codes::BUDGET_TOO_LONG),
+        (&lee, codes::BUDGET_OF_OTHERS),
+    ] {
+        let (seen, now) = (seen(caller), server.clock().now());
+        let asked = server.catalog().read_now("ask", move |view| {
+            let mut session = view.session(id)?.expect("a session");
+            session.spec.max_runtime_seconds = Some(7_200);
+            keep_session_within_budgets(view, &seen, &session, now)
+        });
+        assert_eq!(code(asked), expected);
+    }
+}
+
+#[tokio::test]
+async fn what_is_on_hold_or_starts_later_reserves_nothing() {
+    let (server, boss, mina) = site().await;
+    put_gpu(&server);
+    let budget = two_hours(&server, &boss).await;
+    let later = LaunchRequest {
+        start_at: Some(Timestamp::parse("2027-03-01T00:00:00Z").unwrap()),
+        ..one_gpu(Some(86_400))
+    };
+    sessions::launch(&server, &mina, later, None).await.unwrap();
+    assert_eq!(uses(&server, &boss, &budget).await[1], "0.00");
+    let launch = async || sessions::launch(&server, &mina, one_gpu(Some(5_400)), None).await;
+    let held = launch().await.unwrap().sessions[0].id.to_string();
+    sessions::hold(&server, &mina, &held).await.unwrap();
+    assert_eq!(uses(&server, &boss, &budget).await[1], "0.00");
+    launch().await.unwrap();
+    let released = sessions::release(&server, &mina, &held).await;
+    assert_eq!(code(released), codes::BUDGET_TOO_LONG);
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_reserves_neither_more_nor_less() {
+    let (server, boss, mina) = site().await;
+    put_gpu(&server);
+    let budget = two_hours(&server, &boss).await;
+    running(&server, &mina, 3_600).await;
+    server.clock().set(server.clock().now().plus_seconds(1_800));
+    meter(&server);
+    let before = uses(&server, &boss, &budget).await;
+    assert_eq!(before[1], "0.54");
+    for offset in [-86_400, 3_000] {
+        let now = server.clock().now();
+        let set = Timestamp::from_millis(now.as_millis() + offset * 1_000);
+        let uptime = server.clock().uptime().millis;
+        server
+            .clock()
+            .set_both(set, Timestamp::from_millis(uptime.cast_signed()));
+        assert_eq!(uses(&server, &boss, &budget).await, before);
+    }
+}
+
+#[tokio::test]
+async fn what_was_used_while_the_clock_was_ahead_stays_in_the_budget() {
+    let (server, boss, mina) = site().await;
+    put_gpu(&server);
+    let budget = two_hours(&server, &boss).await;
+    running(&server, &mina, 3_600).await;
+    let clock = server.clock();
+    clock.set(clock.now().plus_seconds(1_800));
+    let right = clock.now();
+    for wall in [right.plus_seconds(40 * 86_400), right] {
+        let uptime = Timestamp::from_millis(clock.uptime().millis.cast_signed());
+        clock.set_both(wall, uptime.plus_seconds(60));
+        meter(&server);
+    }
+    assert_eq!(
+        uses(&server, &boss, &budget).await,
+        ["0.54", "0.50", "0.96"]
+    );
+}
+
 #[tokio::test]
 async fn administrators_of_a_domain_do_not_change_what_the_site_gave() {
     let (server, boss, _) = site().await;
@@ -304,6 +540,32 @@ async fn administrators_of_a_domain_do_not_change_what_the_site_gave() {
     remove(&server, &boss, &own.id.to_string()).await.unwrap();
 }
 
+#[tokio::test]
+async fn nobody_bounds_who_outranks_them_and_who_is_removed_keeps_no_budget() {
+    let (server, boss, mina) = site().await;
+    users::create_once(&server, &boss, "chief", Role::User, GOOD, None, None)
+        .await
+        .unwrap();
+    let role = GrantRole::Administrator;
+    tenancy::grant(&server, &boss, "chief", role, Some("default"), None)
+        .await
+        .unwrap();
+    let chief = sign_in(&server, "chief", GOOD, HERE).await.unwrap().caller;
+    let of_boss = NewBudgetBody {
+        user: Some("boss".to_owned()),
+        ..of_mina("0")
+    };
+    let refused = create(&server, &chief, of_boss, None).await;
+    assert_eq!(code(refused), codes::USER_OUTRANKED);
+    create(&server, &chief, of_mina("1"), None).await.unwrap();
+    let id = mina.subject.user;
+    let removed = server
+        .catalog()
+        .write_now(Lane::Requests, "remove", move |rows| rows.remove_user(id));
+    removed.unwrap();
+    assert_eq!(list(&server, &boss).await.unwrap(), []);
+}
+
 /// Numbers that look random, the same for each seed.
 struct Dice(u64);
 
@@ -344,16 +606,73 @@ fn carry_out(server: &Server, id: SessionId, share: u32, ends: bool) {
     done.unwrap();
 }
 
-/// Launches, runs and ends sessions at random; each holds its share for its limit and what is set aside beside it at most.
-/// Gives whether more than the budget was used, and how many launches were admitted. `overruns`: sessions hold their share
-/// for an hour more.
-async fn played(seed: u64, overruns: bool) -> (bool, usize) {
+/// What goes wrong in a play.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    Nothing,
+    /// Sessions hold their share for an hour more.
+    Overruns,
+    /// What loses its GPUs is queued again without asking the budget.
+    QueuesUnasked,
+}
+
+/// One session of the play.
+struct Played {
+    id: SessionId,
+    share: u32,
+    limit: u64,
+    ends: Timestamp,
+    stops: bool,
+    again: bool,
+}
+
+impl Played {
+    /// Runs it from now on; one run in two goes into its limit and is slow to stop.
+    fn run(&mut self, server: &Server, dice: &mut Dice, fault: Fault) {
+        carry_out(server, self.id, self.share, false);
+        let longest = self.limit + rules::budget::BEYOND_RUN_SECONDS;
+        let held = match dice.below(2) {
+            0 => longest,
+            _ => 1 + dice.below(longest),
+        };
+        let more = if fault == Fault::Overruns { 3_600 } else { 0 };
+        self.ends = server.clock().now().plus_seconds(held + more);
+        (self.stops, self.again) = (false, false);
+    }
+
+    /// Loses its GPUs to others: it stops within half a minute, and waits in the queue again.
+    fn lose(&mut self, server: &Server, dice: &mut Dice, fault: Fault) {
+        let id = self.id;
+        self.again = match fault {
+            Fault::QueuesUnasked => {
+                let queued = server
+                    .catalog()
+                    .write_now(Lane::Loops, "queue again", move |rows| {
+                        rows.change_session(id, None, "test", None, |session| {
+                            session.restart = true;
+                            true
+                        })
+                    });
+                queued.unwrap();
+                true
+            }
+            Fault::Nothing | Fault::Overruns => displaced(server, id).restart,
+        };
+        self.stops = true;
+        let stopped = server.clock().now().plus_seconds(dice.below(30));
+        self.ends = self.ends.min(stopped);
+    }
+}
+
+/// Launches, runs, displaces and ends sessions at random; each holds its share for its limit and what is set aside beside it
+/// at most. Gives whether more than the budget was used, and how many launches were admitted.
+async fn played(seed: u64, fault: Fault) -> (bool, usize) {
     let (server, boss, mina) = site().await;
     put_gpu(&server);
     let budget = two_hours(&server, &boss).await;
     let id = budget.id.to_string();
     let mut dice = Dice(seed * 2_654_435_761 + 1);
-    let mut live: Vec<(Timestamp, SessionId)> = Vec::new();
+    let mut live: Vec<Played> = Vec::new();
     let (mut exceeded, mut admitted) = (false, 0);
     for _ in 0..60 {
         let share = 1 + u32::try_from(dice.below(100)).unwrap();
@@ -366,31 +685,41 @@ async fn played(seed: u64, overruns: bool) -> (bool, usize) {
             ..one_gpu(Some(limit))
         };
         if let Ok(launched) = sessions::launch(&server, &mina, asked, None).await {
-            let session = launched.sessions[0].id;
-            carry_out(&server, session, share, false);
-            // One in two runs into its limit and is slow to stop.
-            let longest = limit + rules::budget::BEYOND_RUN_SECONDS;
-            let held = match dice.below(2) {
-                0 => longest,
-                _ => 1 + dice.below(longest),
+            let mut one = Played {
+                id: launched.sessions[0].id,
+                share,
+                limit,
+                ends: server.clock().now(),
+                stops: false,
+                again: false,
             };
-            let held = held + if overruns { 3_600 } else { 0 };
-            live.push((server.clock().now().plus_seconds(held), session));
+            one.run(&server, &mut dice, fault);
+            live.push(one);
             admitted += 1;
         }
+        if let Some(one) = live.iter_mut().find(|one| !one.stops)
+            && dice.below(3) == 0
+        {
+            one.lose(&server, &mut dice, fault);
+        }
         let next = server.clock().now().plus_seconds(1 + dice.below(900));
-        live.sort_unstable();
-        while let Some((end, session)) = live.first().copied().filter(|(end, _)| *end <= next) {
-            server.clock().set(end);
-            carry_out(&server, session, 0, true);
-            live.remove(0);
+        loop {
+            live.sort_unstable_by_key(|one| (one.ends, one.id));
+            let Some(first) = live.first_mut().filter(|one| one.ends <= next) else {
+                break;
+            };
+            server.clock().set(first.ends);
+            carry_out(&server, first.id, 0, true);
+            match first.again {
+                true => first.run(&server, &mut dice, fault),
+                false => {
+                    live.remove(0);
+                }
+            }
         }
         server.clock().set(next);
         if dice.below(3) == 0 {
-            let counted = server
-                .catalog()
-                .write_now(Lane::Loops, "count", |rows| rows.meter());
-            counted.unwrap();
+            meter(&server);
         }
         let told = get(&server, &boss, &id).await.unwrap();
         let hours = |text: &str| GpuHours::parse(text).expect("GPU-hours");
@@ -400,13 +729,21 @@ async fn played(seed: u64, overruns: bool) -> (bool, usize) {
 }
 
 #[tokio::test]
-async fn a_hard_budget_is_not_exceeded_by_launches_and_an_overrun_is_seen() {
-    let mut seen = 0;
+async fn a_hard_budget_is_not_exceeded_by_launches_and_requeues_and_faults_are_seen() {
+    let (mut overruns, mut unasked) = (0, 0);
     for seed in 1..=6 {
-        let (exceeded, admitted) = played(seed, false).await;
+        let (exceeded, admitted) = played(seed, Fault::Nothing).await;
         assert!(!exceeded, "seed {seed}");
         assert!(admitted > 1, "seed {seed} admits {admitted}");
-        seen += usize::from(played(seed, true).await.0);
+        overruns += usize::from(played(seed, Fault::Overruns).await.0);
+        unasked += usize::from(played(seed, Fault::QueuesUnasked).await.0);
     }
-    assert!(seen >= 3, "the planted overrun shows in {seen} seeds of 6");
+    assert!(
+        overruns >= 3,
+        "the planted overrun shows in {overruns} seeds of 6"
+    );
+    assert!(
+        unasked >= 2,
+        "the planted requeue shows in {unasked} seeds of 6"
+    );
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use api::sessions::{Resize, SessionView};
 use rules::names::SessionName;
-use rules::permissions::Permission;
+use rules::permissions::{Permission, Reach};
 use rules::placement::{self, Explanation};
 use rules::reasons;
 use rules::refusal::Refusal;
@@ -19,7 +19,7 @@ use super::find::find;
 use super::launch::{keep_within_limits, refuse_document_gone, refuse_own_full_queue};
 use super::view::NameCache;
 use crate::access::Caller;
-use crate::actions::budgets::keep_within_budgets;
+use crate::actions::budgets::{keep_session_within_budgets, seen};
 use crate::catalog::policies::PolicySubjects;
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server};
@@ -60,7 +60,7 @@ pub async fn stop(
 /// Errors: `session.name-taken` where its name went to another meanwhile, `image.not-found` where its
 /// image is gone, `session.document-gone`.
 pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<SessionView, Failure> {
-    let by = caller.name.clone();
+    let (by, seen) = (caller.name.clone(), seen(caller));
     change(
         server,
         caller,
@@ -84,7 +84,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
                     let subjects = subjects_of(session);
                     keep_within_limits(rows, &subjects, &mut session.spec, None)?;
                     refuse_own_full_queue(rows, &subjects, 1, &session.spec)?;
-                    start_within_budget(rows, session)?;
+                    start_within_budget(rows, &seen, session)?;
                     session.begin_again(rows.now);
                     Ok(true)
                 }
@@ -95,7 +95,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
                 | SessionState::Running
                 | SessionState::Stopping => {
                     keep_within_limits(rows, &subjects_of(session), &mut session.spec, None)?;
-                    start_within_budget(rows, session)?;
+                    start_within_budget(rows, &seen, session)?;
                     let before = std::mem::replace(&mut session.restart, true);
                     let because = reasons::session_restarting(&by);
                     Ok(session.stop(DesiredState::Stop, because, rows.now) || !before)
@@ -182,7 +182,7 @@ pub async fn resize(
     wanted: Resize,
     if_match: Option<u64>,
 ) -> Result<SessionView, Failure> {
-    let code = Some("session.resized");
+    let (code, seen) = (Some("session.resized"), seen(caller));
     change(
         server,
         caller,
@@ -190,13 +190,14 @@ pub async fn resize(
         if_match,
         code,
         "resize a session",
-        move |rows, session| resize_row(rows, session, wanted),
+        move |rows, session| resize_row(rows, &seen, session, wanted),
     )
     .await
 }
 
 fn resize_row(
     rows: &Rows<'_>,
+    seen: &Reach,
     session: &mut session::Session,
     wanted: Resize,
 ) -> Result<bool, Failure> {
@@ -225,7 +226,7 @@ fn resize_row(
     };
     let before = Some(&session.spec);
     keep_within_limits(rows, &subjects_of(session), &mut wanted, before)?;
-    keep_to_budget(rows, session, (&session.spec, &wanted), rows.now)?;
+    keep_to_budget(rows, seen, session, (&session.spec, &wanted), rows.now)?;
     if session.state().holds_resources()
         && let Some(node) = session.node().and_then(|id| world.node(id))
     {
@@ -260,7 +261,7 @@ pub async fn set_time_limit(
     if_match: Option<u64>,
 ) -> Result<SessionView, Failure> {
     check_run_seconds(seconds).map_err(|refusal| refusal.at("/max_runtime_seconds"))?;
-    let code = Some("session.resized");
+    let (code, seen) = (Some("session.resized"), seen(caller));
     change(
         server,
         caller,
@@ -275,7 +276,7 @@ pub async fn set_time_limit(
             let before = session.spec.clone();
             session.spec.max_runtime_seconds = seconds;
             keep_within_limits(rows, &subjects_of(session), &mut session.spec, None)?;
-            keep_to_budget(rows, session, (&before, &session.spec), rows.now)?;
+            keep_to_budget(rows, &seen, session, (&before, &session.spec), rows.now)?;
             Ok(before.max_runtime_seconds != session.spec.max_runtime_seconds)
         },
     )
@@ -314,7 +315,7 @@ pub async fn preview_change(
             }
             let kept = limit.is_none().then_some(&before);
             keep_within_limits(view, &subjects_of(&row), &mut row.spec, kept)?;
-            keep_to_budget(view, &row, (&before, &row.spec), now)?;
+            keep_to_budget(view, &seen(&caller), &row, (&before, &row.spec), now)?;
             if let Some(waiting) = world.sessions.iter_mut().find(|s| s.id == row.id) {
                 *waiting = row.clone();
             }
@@ -324,7 +325,8 @@ pub async fn preview_change(
         .await
 }
 
-/// Puts a waiting session on hold: it keeps all it asked for, takes no number in the queue and does not start.
+/// Puts a waiting session on hold: it keeps all it asked for, takes no number in the queue, reserves nothing of budgets and
+/// does not start.
 ///
 /// Errors: `session.not-waiting`.
 pub async fn hold(server: &Server, caller: &Caller, id: &str) -> Result<SessionView, Failure> {
@@ -348,8 +350,10 @@ pub async fn hold(server: &Server, caller: &Caller, id: &str) -> Result<SessionV
 }
 
 /// Queues a session that is on hold, behind all who wait now. One that is not held stays as it is.
+///
+/// Errors: `budget.spent`, `budget.limit-needed`, `budget.too-long`: on hold it reserved nothing.
 pub async fn release(server: &Server, caller: &Caller, id: &str) -> Result<SessionView, Failure> {
-    let code = Some("session.released");
+    let (code, seen) = (Some("session.released"), seen(caller));
     change(
         server,
         caller,
@@ -357,7 +361,12 @@ pub async fn release(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
         None,
         code,
         "release a session",
-        move |rows, session| Ok(session.release(rows.now)),
+        move |rows, session| {
+            if session.held_by.is_some() {
+                keep_session_within_budgets(rows, &seen, session, rows.now)?;
+            }
+            Ok(session.release(rows.now))
+        },
     )
     .await
 }
@@ -432,6 +441,7 @@ pub async fn delete(server: &Server, caller: &Caller, id: &str) -> Result<Sessio
 /// What asks for less of both is never refused.
 fn keep_to_budget(
     view: &ReadTransaction<'_>,
+    seen: &Reach,
     session: &session::Session,
     (before, after): (&session::SessionSpec, &session::SessionSpec),
     now: Timestamp,
@@ -441,18 +451,26 @@ fn keep_to_budget(
     if new.gpu <= old.gpu && new.mig == old.mig && seconds(after) <= seconds(before) {
         return Ok(());
     }
-    let ran = session
-        .started_at()
-        .map_or(0, |started| now.millis_since(started) / 1_000);
-    let whose = (session.project, session.owner);
-    keep_within_budgets(view, whose, (after, 1), now, Some((session.id, ran)))
+    let changed = session::Session {
+        spec: after.clone(),
+        ..session.clone()
+    };
+    keep_session_within_budgets(view, seen, &changed, now)
 }
 
-/// The same for one that starts once more: its whole run is asked for.
-fn start_within_budget(rows: &Rows<'_>, session: &session::Session) -> Result<(), Failure> {
-    let whose = (session.project, session.owner);
-    let except = Some((session.id, 0));
-    keep_within_budgets(rows, whose, (&session.spec, 1), rows.now, except)
+/// The same for one that starts once more: its whole run is asked for, and the stop of the present one.
+fn start_within_budget(
+    rows: &Rows<'_>,
+    seen: &Reach,
+    session: &session::Session,
+) -> Result<(), Failure> {
+    // What it has held up to now is used.
+    rows.ledger_time()?;
+    let again = session::Session {
+        restart: true,
+        ..session.clone()
+    };
+    keep_session_within_budgets(rows, seen, &again, rows.now)
 }
 
 /// The levels whose policies bound a session.

@@ -86,7 +86,7 @@ pub async fn launch(
         let draft = look_up(view, [owner, caller], validated, device_affinity)?;
         Ok((draft, whose.project, owner.subject.clone()))
     })?;
-    let name = caller.name.clone();
+    let (name, seen) = (caller.name.clone(), budgets::seen(caller));
     server
         .catalog()
         .write(Lane::Requests, "launch sessions", move |rows| {
@@ -105,7 +105,7 @@ pub async fn launch(
                 }
                 let whose = (subjects.project, subjects.user);
                 let wanted = (&draft.spec, draft.replicas);
-                keep_within_budgets(rows, whose, wanted, rows.now, None)?;
+                keep_within_budgets(rows, &seen, whose, wanted, rows.now)?;
                 let written = insert(rows, &draft, &subjects, name.as_str())?;
                 let mut names = NameCache::new(rows)?;
                 written.iter().map(|row| names.show(row)).collect()
@@ -502,8 +502,8 @@ pub async fn preview(
             keep_within_limits(view, &subjects, &mut draft.spec, None)?;
             refuse_own_full_queue(view, &subjects, draft.replicas, &draft.spec)?;
             let whose = (subjects.project, subjects.user);
-            keep_within_budgets(view, whose, (&draft.spec, draft.replicas), now, None)?;
-            let wanted = (&draft.spec, draft.replicas);
+            let (seen, wanted) = (budgets::seen(&caller), (&draft.spec, draft.replicas));
+            keep_within_budgets(view, &seen, whose, wanted, now)?;
             let budgets = budgets::checks(view, &caller, whose, wanted, None, now)?;
             let mut explained = placement::explain_draft(
                 world,

@@ -8,6 +8,7 @@ use rules::units::{Bytes, CpuShare, GpuShare};
 use rules::workload::outcome::Outcome;
 
 use super::*;
+use crate::catalog::budgets;
 use crate::catalog::ledger::{LedgerTotals, UsageWindow};
 
 const NODE: NodeId = NodeId(uuid::Uuid::from_u128(9));
@@ -117,6 +118,23 @@ fn what_waits_uses_nothing_and_what_has_a_place_uses_its_amounts() {
     meter(&catalog);
     assert_eq!(totals(&catalog).used, expected);
     assert_eq!(hours(&catalog), [(500_000, expected)]);
+}
+
+#[test]
+fn the_sum_of_a_budget_reads_an_index_alone() {
+    let catalog = memory();
+    for column in ["project", "owner"] {
+        let sql = format!("explain query plan {}", budgets::gpu_sum(column));
+        let plan = catalog.read_now("plan", move |view| {
+            let id = [0_u8; 16];
+            let values = (0, 1, id.as_slice(), None::<i64>);
+            Ok(view
+                .connection
+                .query_row(&sql, values, |row| row.get::<_, String>("detail"))?)
+        });
+        let plan = plan.unwrap();
+        assert!(plan.contains("COVERING INDEX usage_"), "{plan}");
+    }
 }
 
 #[test]
