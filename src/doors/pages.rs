@@ -12,6 +12,7 @@ pub mod authentication;
 pub mod awaited;
 pub mod budgets;
 pub mod charts;
+pub mod choice_field;
 pub mod components;
 pub mod departure;
 pub mod dialog;
@@ -39,6 +40,7 @@ mod made_slips;
 pub mod me;
 pub mod nodes;
 pub mod notices;
+mod offered_choices;
 pub mod overview;
 pub mod palette;
 pub mod policies;
@@ -243,6 +245,7 @@ pub fn router(
         .route("/system/tls/reset", post(tls::reset))
         .merge(session_verbs::router())
         .merge(table_choices::router())
+        .merge(offered_choices::router())
         .merge(queue::router())
         .merge(events::router())
         .merge(user_forms::router())

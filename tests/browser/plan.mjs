@@ -192,3 +192,25 @@ test("a plain user is told how many sessions hold what is given", async (t) => {
   assert.match(await page.innerText("#slices tbody tr"), /others\s+0\.30\s.*3 sessions/s);
   await context.close();
 });
+
+test("no size on the pages of a GPU is a few bytes, and no number stands beside its whole without a unit", async (t) => {
+  if (process.getuid() !== 0) {
+    t.skip("sessions need root");
+    return;
+  }
+  // Shares whose memory is no round number, beside those of the test before.
+  house.command("run", "-d", "--kind", "interactive", "--cpu", "0.01", "--mem", "16m", "--gpu", "0.33", "--replicas", "2", "host");
+  const taken = await until(() => "they have their shares", async () => {
+    const all = JSON.parse(house.command("api", "GET", "/gpus")).items;
+    return all.find((gpu) => gpu.slices.some((slice) => slice.share === 0.33));
+  });
+  const context = await browser.newContext({ storageState: state, locale: "en-US" });
+  const page = await context.newPage();
+  for (const path of ["/", "/gpus", `/gpus/${taken.id}`]) {
+    await page.goto(house.origin + path, { waitUntil: "load" });
+    const words = await page.locator("main").innerText();
+    assert.doesNotMatch(words, /(^|\s)[1-9]\d* B(\s|$)/m, path);
+    assert.doesNotMatch(words, /(^|\s)[\d.]+ \/ [\d.]+(\s|$)/m, path);
+  }
+  await context.close();
+});

@@ -235,6 +235,17 @@ test("two hundred waiting stand on small pages that are silent at rest", async (
   assert.ok(rest <= 10 << 10, `${rest} bytes in 10 s`);
 });
 
+test("the overview says how many wait beyond those that it shows", async () => {
+  await page.goto(`${house.origin}/queue`);
+  const all = (await page.locator("#shown").innerText()).match(/of (\d+) sessions/)[1];
+  await page.goto(`${house.origin}/`);
+  const rows = await page.locator("#waiting li").count();
+  assert.ok(rows > 0 && rows < Number(all), `${rows} of ${all}`);
+  const [, shown, sum] = (await page.locator("#waiting .foot a[href='/queue']").innerText()).match(/^(\d+) of (\d+) sessions$/);
+  assert.equal(sum, all);
+  assert.ok(Number(shown) >= rows && Number(shown) < Number(all), `${shown} in ${rows} rows`);
+});
+
 test("the queue is filtered while one types, leaves as a file, and many are cancelled after a question", async () => {
   await page.setViewportSize({ width: 1440, height: 900 });
   await page.goto(`${house.origin}/queue`);

@@ -254,6 +254,28 @@ test("why a session has its place stands on its page while it runs, and leaves w
   assert.equal(await page.locator("#why").isVisible(), false, "nothing stands there of an ended one");
 });
 
+test("after a restart the timeline still names the node of each place", async (t) => {
+  if (skipped(t)) return;
+  house.command("run", "-d", "--cpu", "0.1", "--mem", "64m", "--name", "again", "host");
+  const seen = () => JSON.parse(house.command("session", "get", "again", "-o", "json"));
+  await until(() => "it runs", async () => seen().state === "running");
+  await page.goto(address("again"));
+  const node = (await page.locator("#timeline").innerText()).match(/Placed on (\S+)/)?.[1];
+  assert.ok(node, await page.locator("#timeline").innerText());
+  await page.click("#verbs [popovertarget=more]");
+  await page.click("#more [popovertarget=restart]");
+  await Promise.all([page.waitForEvent("framenavigated"), page.click("#restart form button")]);
+  // While it starts again, and once it runs.
+  const steps = () => page.locator("#timeline li", { hasText: "Placed" }).allInnerTexts();
+  const nameless = async () => (await steps()).filter((step) => /Placed on\s*($|\n)/.test(step));
+  assert.deepEqual(await nameless(), []);
+  await until(() => "it runs again", async () => seen().state === "running" && (await page.locator("#timeline").innerText()).includes("Restart requested"));
+  await page.reload();
+  assert.deepEqual(await nameless(), []);
+  assert.ok((await steps()).some((step) => step.includes(`Placed on ${node}`)), `${await steps()}`);
+  house.command("session", "kill", "again");
+});
+
 test("a terminal that loses its connection says so, comes back, and takes what was typed meanwhile", async (t) => {
   if (skipped(t)) return;
   const own = await browser.newContext({ storageState: state });

@@ -19,6 +19,7 @@ use server::access::Caller;
 use server::actions::{announcements, tenancy};
 
 use super::authentication::PageCaller;
+use super::choice_field::ChoiceField;
 use super::components::{self, Choice};
 use super::dialog::{self, DialogForm, DialogPage};
 use super::form_faults::RefusedForm;
@@ -58,8 +59,8 @@ pub struct AnnouncementForm {
     pub text: String,
     pub text_ko: String,
     pub levels: Vec<Choice>,
-    /// Empty where there is nothing to choose: the domain stays, or there is only one place.
-    pub places: Vec<Choice>,
+    /// Empty where the domain stays.
+    pub places: ChoiceField,
     pub from: String,
     pub until: String,
     /// None: it cannot be shown before sign-in.
@@ -182,7 +183,7 @@ async fn places(
     t: Text,
     caller: &Caller,
     chosen: &str,
-) -> Result<Vec<Choice>, Failure> {
+) -> Result<ChoiceField, Failure> {
     let mut places = Vec::new();
     if caller.subject.can(Permission::SystemWrite) {
         places.push(Choice::new(
@@ -194,7 +195,7 @@ async fn places(
     let domains = tenancy::domains(&console.server, caller).await?;
     // The users of the only domain are everybody.
     if domains.len() == 1 && !places.is_empty() {
-        return Ok(places);
+        return Ok(ChoiceField::of(places, chosen));
     }
     for domain in domains {
         let scope = Scope::domain(domain.id);
@@ -204,7 +205,7 @@ async fn places(
             places.push(Choice::new(domain.name.as_str(), words, is_chosen));
         }
     }
-    Ok(places)
+    Ok(ChoiceField::of(places, chosen).asking("/choices/domains"))
 }
 
 fn table(
@@ -430,7 +431,7 @@ fn page(
         form: AnnouncementForm {
             action: here.clone(),
             levels: levels(t, &typed.level),
-            places: Vec::new(),
+            places: ChoiceField::default(),
             text: typed.text,
             text_ko: typed.text_ko,
             from: typed.from,

@@ -6,6 +6,7 @@ use askama::Template;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use rules::refusal::Refusal;
 use rules::refusals;
 use rules::units::Timestamp;
 use serde::Deserialize;
@@ -15,11 +16,12 @@ use server::{Failure, Server};
 
 use super::authentication::PageCaller;
 use super::charts::{self, ChartFigure, Curve, Scale};
+use super::choice_field::{ChoiceField, MAX_LISTED};
 use super::components::{self, Choice};
 use super::layout::{Nav, PageLayout};
 use super::request_context::{LocalClock, RequestContext};
 use super::{PagesContext, layout, responses};
-use crate::doors::text::Text;
+use crate::doors::text::{Text, codes};
 use crate::doors::{csv, download};
 
 #[derive(Template)]
@@ -35,6 +37,8 @@ pub struct HistoryPage {
     pub ranges: Vec<(String, &'static str, bool)>,
     pub gpus: Vec<Choice>,
     pub users: Vec<Choice>,
+    /// The field for one of them, where there are too many for a list.
+    pub subject: Option<ChoiceField>,
     pub simulated: bool,
     pub view: HistoryView,
 }
@@ -75,13 +79,56 @@ pub async fn show(
     PageCaller(caller): PageCaller,
     Query(asked): Query<HistoryAddress>,
 ) -> Response {
-    match read(&console, &visit, &caller, &asked).await {
-        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
+    let page = match read(&console, &visit, &caller, &asked).await {
+        Err(Failure::Refusal(refusal)) => {
+            mistyped(&console, &visit, &caller, &asked, refusal).await
+        }
+        page => page.map(|page| (StatusCode::OK, page)),
+    };
+    match page {
+        Ok((status, page)) => responses::page(&console, &visit, status, &page),
         Err(failure) => {
             let frame = layout(&console, &visit, &caller, Nav::History);
             responses::failure(&console, &visit, Some(frame), &failure)
         }
     }
+}
+
+/// What a reader has who typed whose history they want, with why there is none at the field. Errors: the refusal, where
+/// one is chosen from a list.
+async fn mistyped(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    asked: &HistoryAddress,
+    refusal: Refusal,
+) -> Result<(StatusCode, HistoryPage), Failure> {
+    let usual = HistoryAddress {
+        of: String::new(),
+        range: asked.range.clone(),
+    };
+    let page = match asked.of.is_empty() {
+        true => None,
+        false => read(console, visit, caller, &usual).await.ok(),
+    };
+    match page {
+        Some(page) if page.subject.is_some() => {
+            let why = codes::refusal(visit.text, &refusal);
+            let subject = page.subject.map(|field| field.refused(&asked.of, why));
+            let status = responses::status(&refusal);
+            Ok((status, HistoryPage { subject, ..page }))
+        }
+        _ => Err(refusal.into()),
+    }
+}
+
+/// The field for one of a site with more devices and users than a page lists; None where they are a list.
+fn subject(t: Text, gpus: &[Choice], users: &[Choice], of: &str) -> Option<ChoiceField> {
+    (gpus.len() + users.len() >= MAX_LISTED).then(|| {
+        let site = Choice::new("site", t.history_site(), false);
+        let all = std::iter::once(site).chain(users.iter().chain(gpus).cloned());
+        ChoiceField::of(all.collect(), of)
+    })
 }
 
 /// `GET /history/export`: the points as CSV, with times in UTC, sizes in bytes and numbers as they are.
@@ -143,33 +190,36 @@ async fn read(
         .items
         .iter()
         .any(|gpu| gpu.node != devices.items[0].node);
+    let gpus: Vec<Choice> = devices
+        .items
+        .iter()
+        .map(|gpu| {
+            let value = format!("gpu:{}", gpu.id);
+            let chosen = value == history.of;
+            let name = match several {
+                true => format!("{} · GPU {}", gpu.node_name, gpu.index),
+                false => format!("GPU {}", gpu.index),
+            };
+            Choice::new(value, name, chosen)
+        })
+        .collect();
+    let users: Vec<Choice> = users
+        .into_iter()
+        .map(|name| {
+            let value = format!("user:{name}");
+            let chosen = value == history.of;
+            Choice::new(value, name, chosen)
+        })
+        .collect();
     Ok(HistoryPage {
         t,
         f: layout(console, visit, caller, Nav::History),
         name,
         range: history.range.word(),
         ranges: ranges(t, &history.of, history.range),
-        gpus: devices
-            .items
-            .iter()
-            .map(|gpu| {
-                let value = format!("gpu:{}", gpu.id);
-                let chosen = value == history.of;
-                let name = match several {
-                    true => format!("{} · GPU {}", gpu.node_name, gpu.index),
-                    false => format!("GPU {}", gpu.index),
-                };
-                Choice::new(value, name, chosen)
-            })
-            .collect(),
-        users: users
-            .into_iter()
-            .map(|name| {
-                let value = format!("user:{name}");
-                let chosen = value == history.of;
-                Choice::new(value, name, chosen)
-            })
-            .collect(),
+        subject: subject(t, &gpus, &users, &history.of),
+        gpus,
+        users,
         simulated: history.simulated,
         view: view(t, &visit.clock, &history, HistoryParts::All),
         of: history.of,
@@ -446,6 +496,22 @@ mod tests {
                 })
                 .collect(),
         }
+    }
+
+    #[test]
+    fn of_more_than_fifty_subjects_one_is_typed() {
+        let t = Text::default();
+        let some = |count: usize| -> Vec<Choice> {
+            let name = |n| format!("user:u{n}");
+            (0..count)
+                .map(|n| Choice::new(name(n), name(n), false))
+                .collect()
+        };
+        // With the site they are as many as a list holds, then one more.
+        assert!(subject(t, &some(9), &some(MAX_LISTED - 10), "site").is_none());
+        let field = subject(t, &some(10), &some(MAX_LISTED - 10), "user:u7");
+        let shown = field.expect("a field").control("of", "", "");
+        assert!(shown.as_str().contains(" value=\"user:u7\""));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use api::gpus::Gpu;
 use api::sessions::{LaunchRequest, ListQuery, Resources};
+use api::tenancy::ProjectView;
 use askama::Template;
 use axum::extract::{Form, Query, State};
 use axum::http::StatusCode;
@@ -32,6 +33,7 @@ use server::actions::sessions::{self, NodeOverview};
 use server::actions::tenancy;
 
 use super::authentication::PageCaller;
+use super::choice_field::{ChoiceField, MAX_LISTED};
 use super::components::{self, Alert, BarRow, CheckRow, Choice, FormFieldError};
 use super::form_faults::RefusedForm;
 use super::hues::Hues;
@@ -65,7 +67,7 @@ pub struct LaunchPage {
     pub card: Option<GpuPicker>,
     pub form: LaunchFields,
     /// The projects to choose from; empty where there is one.
-    pub projects: Vec<Choice>,
+    pub projects: ChoiceField,
     /// Whether the reader may launch for members of a project.
     pub for_members: bool,
     pub name_hint: String,
@@ -123,8 +125,10 @@ pub struct Slider {
 /// image needs a click more.
 const FIRST_IMAGES: usize = 8;
 
-/// Takes out what the form folds away: nothing, or at least two.
+/// Takes out what the form folds away: nothing, or at least two; of many no more than a page lists. The list of images
+/// has the others, and leads back here with one of them.
 fn folded(all: &mut Vec<Choice>) -> Vec<Choice> {
+    all.truncate(MAX_LISTED);
     match all.len() > FIRST_IMAGES + 1 {
         true => all.split_off(FIRST_IMAGES),
         false => Vec::new(),
@@ -772,30 +776,51 @@ fn again(request: &LaunchRequest) -> LaunchForm {
     }
 }
 
-/// The projects in which the caller may launch, where there are several; the chosen one, else the first, is marked.
+/// The projects to choose from; none where there is one.
 async fn projects(
     console: &PagesContext,
     caller: &Caller,
     sent: &LaunchForm,
+) -> Result<ChoiceField, Failure> {
+    let choices = open_projects(console, caller, &sent.project).await?;
+    Ok(ChoiceField::of(choices, &sent.project).asking("/choices/projects"))
+}
+
+/// The projects in which the caller may launch, where there are several; the chosen one is marked, also an archived one.
+/// One whose name another one has too is named with its domain.
+pub(super) async fn open_projects(
+    console: &PagesContext,
+    caller: &Caller,
+    chosen: &str,
 ) -> Result<Vec<Choice>, Failure> {
     let may = caller.subject.grants.iter().filter(|g| g.role.launches());
     if may.count() < 2 {
         return Ok(Vec::new());
     }
     let known = tenancy::projects(&console.server, caller).await?;
-    let choices: Vec<Choice> = known
+    let open: Vec<&ProjectView> = known
         .iter()
         .filter(|one| one.role.is_some_and(GrantRole::launches))
-        .filter(|one| one.state == TenantState::Active || one.name == sent.project)
-        .map(|one| {
-            let title = match one.title.is_empty() {
-                true => &one.name,
-                false => &one.title,
-            };
-            Choice::new(&one.name, title, one.name == sent.project)
-        })
+        .filter(|one| one.state == TenantState::Active || one.name == chosen)
         .collect();
-    Ok(choices)
+    let mut names: BTreeMap<&str, u64> = BTreeMap::new();
+    for one in &open {
+        *names.entry(one.name.as_str()).or_default() += 1;
+    }
+    let choice = |one: &&ProjectView| {
+        let path = format!("{}/{}", one.domain, one.name);
+        let is_chosen = one.name == chosen || path == chosen;
+        let (value, name) = match names.get(one.name.as_str()) {
+            Some(1) => (one.name.clone(), one.name.clone()),
+            _ => (path.clone(), path),
+        };
+        let title = match one.title.is_empty() {
+            true => name,
+            false => one.title.clone(),
+        };
+        Choice::new(value, title, is_chosen)
+    };
+    Ok(open.iter().map(choice).collect())
 }
 
 async fn page(
@@ -1234,15 +1259,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_sixty_images_eight_are_shown_and_none_is_lost() {
+    fn of_many_images_fifty_are_in_the_form() {
         let images = |n: usize| -> Vec<Choice> {
             let names = (0..n).map(|n| n.to_string());
             names.map(|name| Choice::new(&name, &name, false)).collect()
         };
-        for (n, shown) in [(1, 1), (8, 8), (9, 9), (10, 8), (60, 8)] {
+        for (n, shown, more) in [
+            (1, 1, 0),
+            (8, 8, 0),
+            (9, 9, 0),
+            (10, 8, 2),
+            (50, 8, 42),
+            (1_000, 8, 42),
+        ] {
             let mut all = images(n);
-            let more = folded(&mut all);
-            assert_eq!((all.len(), more.len()), (shown, n - shown), "of {n}");
+            let folded = folded(&mut all);
+            assert_eq!((all.len(), folded.len()), (shown, more), "of {n}");
         }
     }
 

@@ -23,6 +23,7 @@ use server::access::Caller;
 use server::actions::presets::{self, WritableScopes};
 
 use super::authentication::PageCaller;
+use super::choice_field::ChoiceField;
 use super::components::{self, Choice};
 use super::dialog::{self, DialogForm, DialogPage};
 use super::form_faults::RefusedForm;
@@ -40,8 +41,6 @@ use crate::doors::text::{Language, Text};
 
 const PATH: &str = "/presets";
 const FILTERS: [&str; 1] = ["q"];
-/// Scopes that the form offers in a list; more are typed. Higher: the page of a site with many projects is long.
-const MAX_CHOICES: usize = 100;
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/presets.html", blocks = ["list"])]
@@ -82,10 +81,8 @@ pub struct PresetForm {
     /// Where it is sent.
     pub action: String,
     pub typed: TypedPreset,
-    /// Empty where the scope stays, or is typed.
-    pub scopes: Vec<Choice>,
-    /// There are too many scopes for a list.
-    pub scope_typed: bool,
+    /// Empty where the scope stays.
+    pub scopes: ChoiceField,
     pub is_new: bool,
 }
 
@@ -360,14 +357,9 @@ fn new_form(t: Text, scopes: &WritableScopes, typed: TypedPreset) -> PresetForm 
             t.presets_of_project(project.as_str()),
         );
     }
-    let scope_typed = choices.len() > MAX_CHOICES;
     PresetForm {
         action: PATH.to_owned(),
-        scopes: match scope_typed {
-            true => Vec::new(),
-            false => choices,
-        },
-        scope_typed,
+        scopes: ChoiceField::of(choices, &typed.scope),
         typed,
         is_new: true,
     }
@@ -559,8 +551,7 @@ fn page(
         form: PresetForm {
             action: here.clone(),
             typed,
-            scopes: Vec::new(),
-            scope_typed: false,
+            scopes: ChoiceField::default(),
             is_new: false,
         },
         here,

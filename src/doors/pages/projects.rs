@@ -17,6 +17,7 @@ use server::access::Caller;
 use server::actions::{tenancy, users};
 
 use super::authentication::PageCaller;
+use super::choice_field::{ChoiceField, MAX_LISTED};
 use super::components::{self, Choice};
 use super::dialog::{self, DialogForm, DialogPage};
 use super::form_faults::RefusedForm;
@@ -35,8 +36,6 @@ use crate::doors::text::Text;
 const PATH: &str = "/projects";
 const CREATE: &str = "/projects/new";
 const FILTERS: [&str; 1] = ["q"];
-/// Names offered while a member is chosen. Higher: the page of a large domain grows; others are typed.
-const MAX_OFFERED: usize = 200;
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/projects.html", blocks = ["list"])]
@@ -69,7 +68,7 @@ pub struct ProjectFormPage {
     pub name: String,
     pub title: String,
     /// Empty where the site has one domain.
-    pub domains: Vec<Choice>,
+    pub domains: ChoiceField,
     pub focus: bool,
 }
 
@@ -310,23 +309,20 @@ async fn new_page(
 ) -> Result<ProjectFormPage, Failure> {
     let domains = tenancy::domains(&console.server, caller).await?;
     let several = domains.len() > 1;
+    let choices = domains.iter().filter(|_| several).map(|one| {
+        let chosen = match typed.domain.is_empty() {
+            true => one.id == caller.subject.domain,
+            false => one.name == typed.domain,
+        };
+        Choice::new(&one.name, &one.name, chosen)
+    });
     Ok(ProjectFormPage {
         t: visit.text,
         f: layout(console, visit, caller, Nav::Projects),
         action: CREATE,
         name: typed.name.clone(),
         title: typed.title.clone(),
-        domains: domains
-            .iter()
-            .filter(|_| several)
-            .map(|one| {
-                let chosen = match typed.domain.is_empty() {
-                    true => one.id == caller.subject.domain,
-                    false => one.name == typed.domain,
-                };
-                Choice::new(&one.name, &one.name, chosen)
-            })
-            .collect(),
+        domains: ChoiceField::of(choices.collect(), &typed.domain).asking("/choices/domains"),
         focus: visit.refused.is_none(),
     })
 }
@@ -349,7 +345,7 @@ async fn create(
     PageCaller(caller): PageCaller,
     Form(typed): Form<NewProjectForm>,
 ) -> Response {
-    let domain = Some(typed.domain.as_str());
+    let domain = Some(typed.domain.trim());
     let server = &console.server;
     let made = tenancy::create_project(
         server,
@@ -462,7 +458,7 @@ async fn offered(
     let here: std::collections::BTreeSet<_> = members.iter().map(|m| m.user.id).collect();
     let others = known.iter().filter(|user| !here.contains(&user.id));
     let names = others.map(|user| user.name.to_string());
-    Ok(names.take(MAX_OFFERED).collect())
+    Ok(names.take(MAX_LISTED).collect())
 }
 
 fn member_columns(t: Text) -> Vec<TableColumn> {

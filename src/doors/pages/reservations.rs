@@ -26,6 +26,7 @@ use server::access::Caller;
 use server::actions::{presets, reservations};
 
 use super::authentication::PageCaller;
+use super::choice_field::ChoiceField;
 use super::components::{self, Choice, FormFieldError};
 use super::dialog::{self, DialogForm, DialogPage};
 use super::form_faults::RefusedForm;
@@ -43,8 +44,6 @@ use crate::doors::text::{Language, Text};
 
 const PATH: &str = "/reservations";
 const FILTERS: [&str; 1] = ["q"];
-/// Holders that the form offers in a list; more are typed. Higher: the page of a site with many projects is long.
-const MAX_HOLDERS: usize = 100;
 /// Reservations that a day of the week shows; the list below has them all.
 const MAX_OF_A_DAY: usize = 8;
 
@@ -119,10 +118,8 @@ pub struct ReservationForm {
     /// Where it is sent.
     pub action: String,
     pub typed: TypedReservation,
-    /// Empty where the holder stays, or is typed.
-    pub holders: Vec<Choice>,
-    /// There are too many holders for a list.
-    pub holder_typed: bool,
+    /// Empty where the holder stays.
+    pub holders: ChoiceField,
     pub befores: Vec<Choice>,
     /// The zone in which times are typed.
     pub zone: String,
@@ -509,14 +506,9 @@ async fn new_form(
             t.reservations_of_maintenance().to_owned(),
         );
     }
-    let holder_typed = choices.len() > MAX_HOLDERS;
     Ok(ReservationForm {
         action: PATH.to_owned(),
-        holders: match holder_typed {
-            true => Vec::new(),
-            false => choices,
-        },
-        holder_typed,
+        holders: ChoiceField::of(choices, &typed.holder),
         befores: befores(t, &typed.before),
         zone: visit.clock.name().to_owned(),
         typed,
@@ -707,8 +699,7 @@ fn page(
             action: here.clone(),
             befores: befores(t, &typed.before),
             typed,
-            holders: Vec::new(),
-            holder_typed: false,
+            holders: ChoiceField::default(),
             zone: visit.clock.name().to_owned(),
             is_new: false,
         },

@@ -20,6 +20,7 @@ use server::access::Caller;
 use server::actions::{rosters, tenancy};
 
 use super::authentication::PageCaller;
+use super::choice_field::{ChoiceField, MAX_LISTED};
 use super::components::{self, Alert, Choice};
 use super::dialog::{self, DialogForm};
 use super::form_faults::RefusedForm;
@@ -35,9 +36,6 @@ const PATH: &str = "/users/import";
 const MAX_FORM_BYTES: usize = 3 << 20;
 /// Rows of a plan that the page shows; those with faults come first. Higher: a page of a large roster is slow.
 const MAX_SHOWN: usize = 200;
-/// Projects that the form offers in a list; of more one is typed. Higher: a page of a thousand projects is 80 KB longer.
-/// Lower: a site of a few departments types.
-const OFFERED_PROJECTS: usize = 100;
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/roster.html")]
@@ -55,16 +53,16 @@ pub enum ProjectField {
     /// There is one.
     Nothing,
     Listed(Vec<Choice>),
-    /// There are too many to list: what was typed.
-    Typed(String),
+    /// There are too many to list.
+    Typed(ChoiceField),
 }
 
 impl ProjectField {
     fn of(open: Vec<Choice>, chosen: &str) -> Self {
         match open.len() {
             0..=1 => Self::Nothing,
-            2..=OFFERED_PROJECTS => Self::Listed(open),
-            _ => Self::Typed(chosen.to_owned()),
+            2..=MAX_LISTED => Self::Listed(open),
+            _ => Self::Typed(ChoiceField::of(open, chosen)),
         }
     }
 }
@@ -166,7 +164,7 @@ async fn answer(
     responses::page(console, visit, status, &page)
 }
 
-/// The projects that the caller may fill, by id, as the form asks for one.
+/// The projects that the caller may fill, as the form asks for one.
 async fn asked_project(
     console: &PagesContext,
     caller: &Caller,
@@ -177,9 +175,10 @@ async fn asked_project(
         .iter()
         .filter(|one| one.writable && one.state == TenantState::Active)
         .map(|one| {
-            let id = one.id.to_string();
+            let path = format!("{}/{}", one.domain, one.name);
             let name = format!("{} / {}", one.domain, one.name);
-            Choice::new(&id, &name, id == chosen)
+            let is_chosen = path == chosen;
+            Choice::new(path, name, is_chosen)
         })
         .collect();
     Ok(ProjectField::of(open, chosen))
@@ -234,6 +233,16 @@ async fn plan(
             (_, Ok(_)) => {}
             (_, Err(_)) => return refused(&console, &visit, &caller, &project, &cut()).await,
         }
+    }
+    // Else each row that names no project would say the same.
+    if !project.is_empty()
+        && let Err(Failure::Refusal(refusal)) =
+            tenancy::project(&console.server, &caller, &project).await
+    {
+        let form = RefusedForm::new(visit.text, PATH, &refusal).at("project");
+        let visit = visit.refusing(form);
+        let status = responses::status(&refusal);
+        return answer(&console, &visit, &caller, status, &project, None, None).await;
     }
     planned(&console, &visit, &caller, &file, &project, None).await
 }
@@ -499,12 +508,15 @@ mod tests {
         for count in [0, 1] {
             assert!(matches!(field(count), ProjectField::Nothing), "{count}");
         }
-        for count in [2, OFFERED_PROJECTS] {
+        for count in [2, MAX_LISTED] {
             let listed = matches!(field(count), ProjectField::Listed(all) if all.len() == count);
             assert!(listed, "{count}");
         }
-        let many = field(OFFERED_PROJECTS + 1);
-        assert!(matches!(many, ProjectField::Typed(typed) if typed == "default/vision"));
+        let ProjectField::Typed(many) = field(MAX_LISTED + 1) else {
+            panic!("a list of more than {MAX_LISTED}");
+        };
+        let shown = many.control("project", "", "");
+        assert!(shown.as_str().contains(" value=\"default/vision\""));
     }
 
     #[test]

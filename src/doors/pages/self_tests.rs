@@ -16,7 +16,9 @@ use server::actions::gpus;
 use server::actions::gpus::prove;
 
 use super::authentication::PageCaller;
-use super::components::{self, Alert};
+use super::choice_field::ChoiceField;
+use super::components::{self, Alert, Choice};
+use super::form_faults::RefusedForm;
 use super::gpus_failure::failed;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
@@ -35,7 +37,7 @@ pub struct SelfTestPage {
     /// Why it cannot be tested; none where it can.
     pub never: Option<String>,
     /// The images that a test can start from; empty where the machine offers its own programs.
-    pub images: Vec<String>,
+    pub images: ChoiceField,
     pub may_write: bool,
     pub running: Option<TestProgress>,
     pub found: Option<TestOutcome>,
@@ -119,9 +121,20 @@ pub async fn begin(
     Path(id): Path<String>,
     Form(said): Form<TestForm>,
 ) -> Response {
-    let image = Some(said.image).filter(|image| !image.is_empty());
+    let image = Some(said.image.clone()).filter(|image| !image.is_empty());
     let done = prove::test(&console.server, &caller, &id, TestRequest { image }).await;
-    told(&console, &visit, &caller, &id, done.map(|_| ())).await
+    match done {
+        Err(Failure::Refusal(refusal)) if refusal.pointer.as_deref() == Some("/image") => {
+            let action = format!("/gpus/{id}/test");
+            let form = RefusedForm::new(visit.text, &action, &refusal);
+            let visit = visit.refusing(form.with([("image", said.image.as_str())]));
+            match page(&console, &visit, &caller, &id, None).await {
+                Ok(page) => responses::page(&console, &visit, responses::status(&refusal), &page),
+                Err(failure) => failed(&console, &visit, &caller, &failure),
+            }
+        }
+        done => told(&console, &visit, &caller, &id, done.map(|_| ())).await,
+    }
 }
 
 /// `POST /gpus/{id}/cancel-test`
@@ -196,6 +209,13 @@ async fn page(
     if images.first().is_some_and(|first| first == "host") {
         images.clear();
     }
+    let refused = visit.refused.as_ref();
+    let sent = refused.map_or("", |form| form.chosen("image"));
+    let choice = |(n, name): (usize, String)| {
+        let chosen = name == sent || (n == 0 && sent.is_empty());
+        Choice::new(name.clone(), name, chosen)
+    };
+    let choices = images.into_iter().enumerate().map(choice).collect();
     Ok(SelfTestPage {
         t,
         f: PageLayout {
@@ -206,7 +226,7 @@ async fn page(
         name: format!("GPU {}", gpu.index),
         standing: presenter::standing(t, &gpu),
         never,
-        images,
+        images: ChoiceField::of(choices, sent),
         may_write,
         running: running.map(|operation| TestProgress {
             percent: (operation.done * 100)

@@ -22,6 +22,7 @@ use server::actions::users::{self, UserProfile};
 use server::actions::{history, sessions, tenancy};
 
 use super::authentication::PageCaller;
+use super::choice_field::ChoiceField;
 use super::components::{self, Choice};
 use super::form_faults::RefusedForm;
 use super::history::{HistoryParts, HistoryView};
@@ -59,7 +60,7 @@ pub struct UserPage {
     /// Of projects, domains and the site.
     pub roles: Vec<RoleRow>,
     /// Where the reader may give roles, empty where nowhere, and which.
-    pub scopes: Vec<Choice>,
+    pub scopes: ChoiceField,
     pub offered: Vec<Choice>,
     /// What they may hold and have waiting.
     pub limits: Vec<(&'static str, String)>,
@@ -232,7 +233,7 @@ async fn read(
         offered: user_roles::roles(visit),
         scopes: match may_change {
             true => user_roles::scopes(console, visit, caller).await?,
-            false => Vec::new(),
+            false => ChoiceField::default(),
         },
         limits: limits(visit, &profile),
         more: live.estimated_total.saturating_sub(live.items.len() as u64),

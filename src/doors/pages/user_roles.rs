@@ -7,6 +7,7 @@ use server::access::Caller;
 use server::actions::tenancy;
 
 use super::PagesContext;
+use super::choice_field::ChoiceField;
 use super::components::Choice;
 use super::projects::role_name;
 use super::request_context::RequestContext;
@@ -66,7 +67,7 @@ pub(super) async fn scopes(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
-) -> Result<Vec<Choice>, Failure> {
+) -> Result<ChoiceField, Failure> {
     let t = visit.text;
     let refused = visit.refused.as_ref();
     let chosen = refused.map_or("", |form| form.chosen("domain"));
@@ -81,7 +82,7 @@ pub(super) async fn scopes(
             domain.name == chosen,
         ));
     }
-    Ok(all)
+    Ok(ChoiceField::of(all, chosen).asking("/choices/domains"))
 }
 
 /// The roles that can be given on a domain or the site; the chosen one stays where a form was refused.

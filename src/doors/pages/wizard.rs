@@ -24,6 +24,7 @@ use server::actions::sessions;
 use server::actions::{images, system, users};
 
 use super::authentication::PageCaller;
+use super::choice_field::ChoiceField;
 use super::components::{self, Choice};
 use super::form_faults::RefusedForm;
 use super::layout::PageLayout;
@@ -37,8 +38,6 @@ use crate::doors::text::{Text, codes};
 pub struct WizardPage {
     pub t: Text,
     pub f: PageLayout,
-    /// The environment that was chosen for a test that was refused.
-    pub image: String,
     pub stairs: Vec<Stair>,
     pub view: WizardView,
     pub zones: Vec<Choice>,
@@ -79,7 +78,7 @@ pub enum WizardView {
         ready: bool,
     },
     Test {
-        environments: Vec<EnvironmentChoice>,
+        environments: ChoiceField,
         result: Option<TrialOutcome>,
     },
     Report {
@@ -406,10 +405,19 @@ async fn read(
                 ready,
             }
         }
-        WizardStepPage::Of(Step::Test) => WizardView::Test {
-            environments: environments(console, caller, t).await?.0,
-            result: progress.test.as_ref().map(|session| outcome(t, session)),
-        },
+        WizardStepPage::Of(Step::Test) => {
+            let sent = image.unwrap_or_default();
+            let (environments, _) = environments(console, caller, t).await?;
+            let choice = |(n, one): (usize, EnvironmentChoice)| {
+                let chosen = one.name == sent || (n == 0 && sent.is_empty());
+                Choice::new(one.name.clone(), one.name, chosen)
+            };
+            let choices = environments.into_iter().enumerate().map(choice).collect();
+            WizardView::Test {
+                environments: ChoiceField::of(choices, sent),
+                result: progress.test.as_ref().map(|session| outcome(t, session)),
+            }
+        }
         WizardStepPage::Report => {
             let found = installation::report(server, caller).await?;
             let next = report::next_tasks(console, caller, t, &found).await?;
@@ -423,7 +431,6 @@ async fn read(
     Ok(WizardPage {
         t,
         f: guest(console, visit),
-        image: image.unwrap_or_default().to_owned(),
         stairs: stairs(t, page, &progress, &steps),
         view,
         zones: zones(visit.clock.name()),

@@ -503,6 +503,19 @@ fn an_offer_of_less_than_is_free_says_for_whom_the_rest_is_reserved() {
 }
 
 #[test]
+fn an_offer_is_all_that_is_free_to_the_hundredth() {
+    for (text, free) in [
+        ("node a 2 64g 0 | kim 1.3 1g 0 | jo 2 1g 0", "0.7"),
+        ("node a 2 64g 0 | kim 0.01 1g 0 | jo 2 1g 0", "1.99"),
+    ] {
+        let world = world(text);
+        let jo = explain_session(&world, &world.sessions[1], Timestamp::from_millis(1000));
+        let offered: Vec<CpuShare> = jo.alternatives.iter().map(|one| one.demand.cpu).collect();
+        assert_eq!(offered, [CpuShare::parse(free).unwrap()], "{text}");
+    }
+}
+
+#[test]
 fn what_is_kept_is_said() {
     let world = world(
         "node a 4 64g 1 | kim 1 1g 1 | lee 1.5 1g 0.5 | ann 1.5 1g 0.5 | jo 1.5 1g 0 | ed 1.5 1g 0.2",

@@ -188,7 +188,11 @@ pub async fn create_project(
         .write(Lane::Requests, "make a project", move |rows| {
             once(rows, key.as_ref(), || {
                 let domain = match domain.as_deref().filter(|name| !name.is_empty()) {
-                    Some(name) => find_domain(rows, &subject, name)?.id,
+                    Some(name) => {
+                        find_domain(rows, &subject, name)
+                            .map_err(|failure| failure.at("/domain"))?
+                            .id
+                    }
                     None => subject.domain,
                 };
                 may(&subject, Permission::ProjectsWrite, &Scope::domain(domain))?;
@@ -563,7 +567,10 @@ fn grant_of(
     domain: Option<&str>,
 ) -> Result<(User, Grant), Failure> {
     let scope = match domain.map(str::trim).filter(|name| !name.is_empty()) {
-        Some(name) => GrantScope::Domain(find_domain(view, subject, name)?.id),
+        Some(name) => {
+            let found = find_domain(view, subject, name);
+            GrantScope::Domain(found.map_err(|failure| failure.at("/domain"))?.id)
+        }
         None => GrantScope::Site,
     };
     let of = match scope {

@@ -23,7 +23,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 44] = [
+const PAGES: [&str; 47] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -68,6 +68,9 @@ const PAGES: [&str; 44] = [
     "/audit.csv",
     "/audit/export",
     "/palette?q=WORD",
+    "/choices/domains?domain=WORD",
+    "/choices/projects?project=WORD",
+    "/choices/users?user=WORD",
 ];
 /// Pages of administrators, and of one user.
 const ADMINISTRATION: [&str; 7] = [

@@ -11,6 +11,7 @@ use super::super::announced::{AnnouncedPage, AnnouncedRow, BareAnnouncedPage};
 use super::super::attention;
 use super::super::awaited::{AwaitedSession, AwaitedSessions};
 use super::super::charts;
+use super::super::choice_field::ChoiceField;
 use super::super::components::{
     self, Alert, BarRow, Block, BlockKind, CheckRow, Choice, Fill, FormFieldError, IconFact, Markup,
 };
@@ -368,6 +369,9 @@ fn history_page(t: Text, empty: bool) -> history::HistoryPage {
             true,
         )],
         users: vec![components::Choice::new("user:mina", "mina", false)],
+        subject: empty.then(|| {
+            many_projects("user:nobody").refused("user:nobody", waiting_sentence(t).into())
+        }),
         simulated: true,
         view: match empty {
             true => history::HistoryView::default(),
@@ -683,7 +687,7 @@ fn report(t: Text, tested: bool) -> SelfTestPage {
         name: "GPU 0".into(),
         standing: ("warn", t.self_test_untested().into()),
         never: (!tested).then(|| t.self_test_never_simulated().into()),
-        images: vec!["pytorch:2.9".into()],
+        images: ChoiceField::of(vec![Choice::new("pytorch:2.9", "pytorch:2.9", true)], ""),
         may_write: true,
         running: tested.then(|| self_tests::TestProgress {
             step: "memory plain × 4".into(),
@@ -1038,10 +1042,16 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
         ..Choice::new(value, name, chosen)
     };
     LaunchPage {
-        projects: vec![
-            Choice::new("vision-lab", "Vision Lab", true),
-            Choice::new("default", "default", false),
-        ],
+        projects: match refused {
+            true => many_projects("default/vision-lab"),
+            false => ChoiceField::of(
+                vec![
+                    Choice::new("vision-lab", "Vision Lab", true),
+                    Choice::new("default", "default", false),
+                ],
+                "",
+            ),
+        },
         for_members: true,
         changed: refused.then(|| t.launch_more_memory("vit-ablation", "4 GiB", "8 GiB")),
         card: Some(card_field(t, refused)),
@@ -1767,7 +1777,7 @@ fn wizard_page(t: Text, at: usize) -> WizardPage {
             ready: false,
         },
         3 => WizardView::Test {
-            environments: environments(),
+            environments: ChoiceField::of(vec![Choice::new("host", "host", true)], ""),
             result: Some(wizard::TrialOutcome {
                 class: "ok",
                 icon: "circle-check",
@@ -1801,7 +1811,6 @@ fn wizard_page(t: Text, at: usize) -> WizardPage {
     WizardPage {
         t,
         f: stranger(t),
-        image: "host".into(),
         stairs: wizard::stairs_of(t, at, at),
         view,
         zones: vec![Choice::new("Asia/Seoul", "Asia/Seoul", true)],
@@ -1896,8 +1905,8 @@ fn roster(
         t,
         f: layout(t, Nav::Users, false),
         project: match applied.is_some() {
-            // Of more than a hundred one is typed.
-            true => rosters::ProjectField::Typed("default/ml-2027".into()),
+            // Of very many one is typed.
+            true => rosters::ProjectField::Typed(many_projects("default/ml-2027")),
             false => rosters::ProjectField::Listed(vec![
                 components::Choice::new("a", "default / default", false),
                 components::Choice::new("b", "default / ml-2027", true),
@@ -1907,6 +1916,15 @@ fn roster(
         applied,
         past: vec![past(String::new()), past(t.rosters_undone("14:30"))],
     }
+}
+
+/// More projects than a page lists.
+fn many_projects(typed: &str) -> ChoiceField {
+    let project = |n: usize| {
+        let path = format!("default/course-{n:03}");
+        components::Choice::new(path.clone(), path, false)
+    };
+    ChoiceField::of((0..200).map(project).collect(), typed)
 }
 
 fn roster_plan(t: Text) -> rosters::ShownPlan {
@@ -1977,7 +1995,10 @@ fn user_page(t: Text) -> user::UserPage {
                 project: String::new(),
             },
         ],
-        scopes: vec![components::Choice::new("", t.users_roles_site(), false)],
+        scopes: ChoiceField::of(
+            vec![components::Choice::new("", t.users_roles_site(), false)],
+            "",
+        ),
         offered: vec![components::Choice::new(
             "auditor",
             t.projects_role_auditor(),

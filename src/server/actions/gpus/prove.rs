@@ -177,7 +177,10 @@ async fn environment(
     match typed {
         "" | "host" if host => Ok("host".to_owned()),
         "" | "host" => Err(no_environment(gpu).into()),
-        typed => Ok(images::get(server, caller, typed).await?.reference),
+        typed => {
+            let found = images::get(server, caller, typed).await;
+            Ok(found.map_err(|failure| failure.at("/image"))?.reference)
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use super::{PASSWORD, PageAnswer, PagesFixture};
 
 /// Holds a refused form to its fault at that field.
-fn at_its_field(what: &str, answer: &PageAnswer, field: &str) {
+pub(super) fn at_its_field(what: &str, answer: &PageAnswer, field: &str) {
     assert!(
         answer.status.is_client_error(),
         "{what} was taken: {} {}",
