@@ -78,6 +78,8 @@ pub struct ReservationView {
     pub resources: ReservedResources,
     #[schema(value_type = BeforeReservationShape)]
     pub before: BeforeReservation,
+    /// IANA name of the zone in which its weeks keep their time of day.
+    pub time_zone: String,
     /// Of the time that is now or next; of the last one where none is left.
     #[schema(value_type = ReservationStateShape)]
     pub state: ReservationState,
@@ -111,7 +113,7 @@ pub struct NewReservationBody {
     pub maintenance: bool,
     #[serde(default, deserialize_with = "rules::object::read")]
     pub resources: ReservedResources,
-    /// Local time, such as `2026-11-30T09:00`.
+    /// Local time, such as `2026-11-30T09:00`, or one with `Z` or an offset, such as `2026-11-30T09:00:00+09:00`.
     pub from: String,
     pub to: String,
     /// Weeks in a row, each at the same time of day; left out: once.
@@ -126,7 +128,8 @@ pub struct NewReservationBody {
     pub time_zone: Option<String>,
 }
 
-/// A merge patch: what is left out stays. Times and amounts can change only until its warning.
+/// A merge patch: what is left out stays. A weekly one changes from its next time on, and has no other amount while one
+/// of its times is warned of or active.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[schema(as = ReservationPatch)]
 #[serde(deny_unknown_fields)]
@@ -135,13 +138,13 @@ pub struct ReservationPatchBody {
     pub name: Option<String>,
     #[schema(value_type = Option<ReservedResources>)]
     pub resources: Option<Object<ReservedResources>>,
-    /// Local time of the first start, such as `2026-11-30T09:00`.
+    /// The next start, written as in a new one.
     pub from: Option<String>,
     pub to: Option<String>,
     #[schema(minimum = 1, maximum = 60)]
     pub repeats: Option<u32>,
     #[schema(value_type = Option<BeforeReservationShape>)]
     pub before: Option<BeforeReservation>,
-    /// IANA name of the zone of both times; left out: the caller's.
+    /// IANA name of the zone of both times; left out: the reservation's.
     pub time_zone: Option<String>,
 }

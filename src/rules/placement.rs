@@ -25,6 +25,7 @@ mod order;
 mod outlook;
 mod queue;
 mod reservations;
+mod reserve;
 mod reserved;
 mod restart;
 
@@ -33,7 +34,7 @@ pub use explain::{
 };
 pub use forecast::{ExpectedStart, QueueForecast, forecast};
 pub use order::fair_share::{FairAccount, accounts as fair_accounts, told as fair_value};
-pub use reserved::{Displaced, ReservationStep, reservable, reserve};
+pub use reserve::{Displaced, ReservationStep, reservable, reserve};
 
 /// What the scheduler wants done with one waiting session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,6 +122,17 @@ pub fn within_limits(
     demand: &Demand,
 ) -> Result<(), crate::refusal::Refusal> {
     fit::within_limits(world, session, demand)
+}
+
+/// Processor time and memory that a session could have on a machine: all but what others have there, and what reservations
+/// keep for others. None where there is no such machine. Costs one visit a session.
+pub fn room_for(
+    world: &ClusterSnapshot,
+    session: &crate::session::Session,
+    node: NodeId,
+    now: Timestamp,
+) -> Option<(crate::units::CpuShare, crate::units::Bytes)> {
+    fit::room_for(world, session, node, now)
 }
 
 /// What keeps a session from starting again where these containers of it are, or were until now: its node or a device

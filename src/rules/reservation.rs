@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::names::{ReservationId, UserId};
+use crate::names::{ReservationId, SessionId, UserId};
 use crate::refusal::Refusal;
 use crate::refusals;
 use crate::session::Session;
@@ -16,6 +16,8 @@ pub const WARNING_SECONDS: u64 = 900;
 pub const FIT_SECONDS: u64 = 86_400;
 /// Seconds without a session of its members after which the rest is given back.
 pub const UNUSED_SECONDS: u64 = 1_200;
+/// Seconds in which a session that is to end in time comes from its place to its start, where its limit begins to count.
+pub const START_SECONDS: u64 = 120;
 /// Weeks in a row that one booking may ask for.
 pub const MAX_REPEATS: u32 = 60;
 /// Seconds of one time.
@@ -139,6 +141,14 @@ impl ReservationAmount {
         }
     }
 
+    fn less(self, other: Self) -> Self {
+        Self {
+            gpu: self.gpu.saturating_sub(other.gpu),
+            cpu: self.cpu.saturating_sub(other.cpu),
+            memory: self.memory.saturating_sub(other.memory),
+        }
+    }
+
     /// `gpu=2 cpu=4 memory=8 GiB`, for events.
     pub fn told(self) -> String {
         format!("gpu={} cpu={} memory={}", self.gpu, self.cpu, self.memory)
@@ -176,33 +186,38 @@ pub struct ReservationTime {
     pub parts: Vec<ReservedPart>,
     /// When owners of sessions there were warned.
     pub warned_at: Option<Timestamp>,
+    /// Who was told then that they make way for its cores and memory: nobody else is stopped for those.
+    pub told: Vec<SessionId>,
     /// Since when it is active and no member has a session there.
     pub unused_since: Option<Timestamp>,
 }
 
 impl ReservationTime {
-    /// True where both take room at some instant.
-    fn meets(&self, from: Timestamp, to: Timestamp) -> bool {
-        self.state.counts() && self.from < to && from < self.to
-    }
-
-    /// True where its devices are to be chosen now, and were not yet.
-    pub fn chooses(&self, now: Timestamp) -> bool {
-        let ahead = match self.before {
+    /// Seconds before its begin from which on its devices are chosen.
+    pub fn ahead(&self) -> u64 {
+        match self.before {
             BeforeReservation::Drain => WARNING_SECONDS,
             BeforeReservation::Fit => FIT_SECONDS,
-        };
-        self.state.counts()
-            && self.parts.is_empty()
-            && now < self.to
-            && now.plus_seconds(ahead) >= self.from
+        }
     }
 
-    /// True where that session may start on what is kept: a member's, or one that ends before it begins.
+    /// True where its devices are to be chosen by now, and again where one can no longer be had.
+    pub fn chooses(&self, now: Timestamp) -> bool {
+        self.state.counts() && now < self.to && now.plus_seconds(self.ahead()) >= self.from
+    }
+
+    /// True where that session is a member's while it lasts: it starts before the queue on what is kept.
+    pub fn leads(&self, session: &Session) -> bool {
+        self.state == ReservationState::Active && self.holder.admits(session)
+    }
+
+    /// True where that session may start on what is kept: a member's, or one that ends before it begins. Only those
+    /// that it `leads` pass the queue.
     pub fn lets_in(&self, session: &Session, now: Timestamp) -> bool {
         let ends_before = || {
             let limit = session.spec.limit();
-            limit.is_some_and(|(seconds, _)| now.plus_seconds(seconds) <= self.from)
+            let ends = |seconds: u64| now.plus_seconds(seconds.saturating_add(START_SECONDS));
+            limit.is_some_and(|(seconds, _)| ends(seconds) <= self.from)
         };
         self.holder.admits(session) || (self.state != ReservationState::Active && ends_before())
     }
@@ -251,6 +266,7 @@ impl ReservationTime {
         }
         if !next.counts() {
             self.parts.clear();
+            self.told.clear();
         }
         Some(next)
     }
@@ -258,7 +274,8 @@ impl ReservationTime {
 
 /// The times of a booking that repeats weekly at the same time of day, also where the clocks change between.
 ///
-/// `from` and `to` are local, such as `2026-11-30T09:00`, in that zone. Errors: `reservation.time-invalid`,
+/// `from` and `to` are local in that zone, such as `2026-11-30T09:00`, or have `Z` or an offset: then the weeks after the
+/// first keep their time of day in that zone. Errors: `reservation.time-invalid`,
 /// `reservation.no-such-time` (clocks are put forward over it), `reservation.end-first`, `reservation.too-long`,
 /// `reservation.repeats`.
 pub fn times(
@@ -270,11 +287,14 @@ pub fn times(
     if !(1..=MAX_REPEATS).contains(&repeats) {
         return Err(refusals::reservation_repeats(MAX_REPEATS).at("/repeats"));
     }
-    let (from, to) = (local(from, "/from")?, local(to, "/to")?);
+    let (from, to) = (
+        TypedTime::read(from, zone, "/from")?,
+        TypedTime::read(to, zone, "/to")?,
+    );
     let mut all = Vec::new();
     for week in 0..i64::from(repeats) {
-        let from = instant(from, week, zone, "/from")?;
-        let to = instant(to, week, zone, "/to")?;
+        let from = from.instant(week, zone, "/from")?;
+        let to = to.instant(week, zone, "/to")?;
         if to <= from {
             return Err(refusals::reservation_end_first().at("/to"));
         }
@@ -287,36 +307,60 @@ pub fn times(
     Ok(all)
 }
 
-fn local(text: &str, field: &'static str) -> Result<jiff::civil::DateTime, Refusal> {
-    let parsed = text.trim().parse::<jiff::civil::DateTime>();
-    parsed.map_err(|_| refusals::reservation_time_invalid(quoted(text)).at(field))
+/// A time as it was typed.
+struct TypedTime {
+    local: jiff::civil::DateTime,
+    /// The moment itself, where it was typed with its offset.
+    exact: Option<Timestamp>,
 }
 
-fn instant(
-    at: jiff::civil::DateTime,
-    week: i64,
-    zone: &jiff::tz::TimeZone,
-    field: &'static str,
-) -> Result<Timestamp, Refusal> {
-    let invalid = || refusals::reservation_time_invalid(quoted(&at.to_string())).at(field);
-    let days = jiff::Span::new().days(week * WEEK_DAYS);
-    let at_week = at.checked_add(days).map_err(|_| invalid())?;
-    let moment = zone.to_ambiguous_zoned(at_week);
-    if matches!(moment.offset(), jiff::tz::AmbiguousOffset::Gap { .. }) {
-        let told = at_week.to_string();
-        return Err(refusals::reservation_no_such_time(quoted(&told)).at(field));
+impl TypedTime {
+    fn read(text: &str, zone: &jiff::tz::TimeZone, field: &'static str) -> Result<Self, Refusal> {
+        let text = text.trim();
+        // First: a reader of local times passes over an offset.
+        if let Ok(exact) = text.parse::<jiff::Timestamp>() {
+            return Ok(Self {
+                local: exact.to_zoned(zone.clone()).datetime(),
+                exact: Some(Timestamp::from_millis(exact.as_millisecond())),
+            });
+        }
+        let local = text.parse::<jiff::civil::DateTime>();
+        let local =
+            local.map_err(|_| refusals::reservation_time_invalid(quoted(text)).at(field))?;
+        Ok(Self { local, exact: None })
     }
-    // Of a time that comes twice the first is meant.
-    let moment = moment.compatible().map_err(|_| invalid())?;
-    Ok(Timestamp::from_millis(moment.timestamp().as_millisecond()))
+
+    /// The moment so many weeks later.
+    fn instant(
+        &self,
+        week: i64,
+        zone: &jiff::tz::TimeZone,
+        field: &'static str,
+    ) -> Result<Timestamp, Refusal> {
+        if let (0, Some(exact)) = (week, self.exact) {
+            return Ok(exact);
+        }
+        let at = self.local;
+        let invalid = || refusals::reservation_time_invalid(quoted(&at.to_string())).at(field);
+        let days = jiff::Span::new().days(week * WEEK_DAYS);
+        let at_week = at.checked_add(days).map_err(|_| invalid())?;
+        let moment = zone.to_ambiguous_zoned(at_week);
+        if matches!(moment.offset(), jiff::tz::AmbiguousOffset::Gap { .. }) {
+            let told = at_week.to_string();
+            return Err(refusals::reservation_no_such_time(quoted(&told)).at(field));
+        }
+        // Of a time that comes twice the first is meant.
+        let moment = moment.compatible().map_err(|_| invalid())?;
+        Ok(Timestamp::from_millis(moment.timestamp().as_millisecond()))
+    }
 }
 
 /// Refuses what cannot be booked: never more at any instant than there is, less what is failing.
 ///
 /// `times` are in order; `room` is what there is. Errors: `reservation.empty`, `reservation.whole-gpus`,
 /// `reservation.past`, `reservation.ahead`, `reservation.over-itself`, `reservation.too-large`, and
-/// `reservation.conflict` with the nearest later begin at which all times are free. Costs the product of times and
-/// bookings for each begin that is tried.
+/// `reservation.conflict` with the nearest later begin at which all times are free. Costs sorting the
+/// bookings, and for each of a hundred begins one visit a booking that it meets.
 pub fn check(
     amount: ReservationAmount,
     times: &[(Timestamp, Timestamp)],
@@ -346,75 +390,101 @@ pub fn check(
     if !amount.fits(room) {
         return Err(refusals::reservation_too_large().at("/resources"));
     }
-    if is_free(amount, times, 0, booked, room) {
+    let calendar = Calendar::new(booked);
+    if calendar.is_free(amount, times, 0, room) {
         return Ok(());
     }
-    Err(match nearest(amount, times, booked, room) {
+    Err(match nearest(amount, times, &calendar, room) {
         Some(free) => refusals::reservation_conflict(free).at("/from"),
         None => refusals::reservation_conflict_always().at("/from"),
     })
 }
 
-/// The most that is booked at one instant of a span.
-pub fn most_booked(
-    from: Timestamp,
-    to: Timestamp,
-    booked: &[ReservationTime],
-) -> ReservationAmount {
-    let meeting: Vec<&ReservationTime> = booked.iter().filter(|one| one.meets(from, to)).collect();
-    let begins = meeting.iter().map(|one| one.from.max(from));
-    let mut most = ReservationAmount::default();
-    for at in begins {
-        let there = meeting.iter().filter(|one| one.from <= at && at < one.to);
-        let sum = there.fold(ReservationAmount::default(), |sum, one| {
-            sum.plus(one.amount)
-        });
-        most = ReservationAmount {
-            gpu: most.gpu.max(sum.gpu),
-            cpu: most.cpu.max(sum.cpu),
-            memory: most.memory.max(sum.memory),
-        };
-    }
-    most
+/// What is booked from each moment on at which that changes, in the order of time.
+struct Calendar {
+    steps: Vec<(Timestamp, ReservationAmount)>,
 }
 
-fn is_free(
-    amount: ReservationAmount,
-    times: &[(Timestamp, Timestamp)],
-    later: u64,
-    booked: &[ReservationTime],
-    room: ReservationAmount,
-) -> bool {
-    times.iter().all(|(from, to)| {
-        let (from, to) = (put_off(*from, later), put_off(*to, later));
-        most_booked(from, to, booked).plus(amount).fits(room)
-    })
+impl Calendar {
+    /// Costs sorting the begins and ends.
+    fn new(booked: &[ReservationTime]) -> Self {
+        let live = booked.iter().filter(|one| one.state.counts());
+        let mut edges: Vec<(Timestamp, bool, ReservationAmount)> = live
+            .flat_map(|one| [(one.from, true, one.amount), (one.to, false, one.amount)])
+            .collect();
+        // What ends at a moment is free before what begins then.
+        edges.sort_by_key(|(at, begins, _)| (*at, *begins));
+        let mut now = ReservationAmount::default();
+        let mut steps: Vec<(Timestamp, ReservationAmount)> = Vec::new();
+        for (at, begins, amount) in edges {
+            now = match begins {
+                true => now.plus(amount),
+                false => now.less(amount),
+            };
+            match steps.last_mut() {
+                Some((last, sum)) if *last == at => *sum = now,
+                _ => steps.push((at, now)),
+            }
+        }
+        Self { steps }
+    }
+
+    /// The most that is booked at one instant of a span. Costs one visit a change within it.
+    fn most(&self, from: Timestamp, to: Timestamp) -> ReservationAmount {
+        let within = self.steps.partition_point(|(at, _)| *at <= from);
+        let before = within.checked_sub(1).map(|at| self.steps[at].1);
+        let mut most = before.unwrap_or_default();
+        for (at, sum) in &self.steps[within..] {
+            if *at >= to {
+                break;
+            }
+            most = ReservationAmount {
+                gpu: most.gpu.max(sum.gpu),
+                cpu: most.cpu.max(sum.cpu),
+                memory: most.memory.max(sum.memory),
+            };
+        }
+        most
+    }
+
+    fn is_free(
+        &self,
+        amount: ReservationAmount,
+        times: &[(Timestamp, Timestamp)],
+        later: u64,
+        room: ReservationAmount,
+    ) -> bool {
+        times.iter().all(|(from, to)| {
+            let (from, to) = (put_off(*from, later), put_off(*to, later));
+            self.most(from, to).plus(amount).fits(room)
+        })
+    }
 }
 
 /// Begins that are tried for the nearest free one: a calendar in which more are taken says that it knows none.
-const TRIED: usize = 500;
+const TRIED: usize = 100;
 
 /// The first later begin at which all times are free: where nothing ends, nothing becomes free.
 fn nearest(
     amount: ReservationAmount,
     times: &[(Timestamp, Timestamp)],
-    booked: &[ReservationTime],
+    calendar: &Calendar,
     room: ReservationAmount,
 ) -> Option<Timestamp> {
-    let ends = booked.iter().filter(|one| one.state.counts());
-    let mut later: Vec<u64> = ends
-        .flat_map(|one| {
-            let to = one.to;
+    let mut later: Vec<u64> = calendar
+        .steps
+        .iter()
+        .flat_map(|(end, _)| {
             let begins = times.iter().map(|(from, _)| *from);
             begins
-                .filter(move |from| *from < to)
-                .map(move |from| to.millis_since(from))
+                .filter(move |from| from < end)
+                .map(move |from| end.millis_since(from))
         })
         .collect();
     later.sort_unstable();
     later.dedup();
     let mut tried = later.into_iter().take(TRIED);
-    let free = tried.find(|later| is_free(amount, times, *later, booked, room))?;
+    let free = tried.find(|later| calendar.is_free(amount, times, *later, room))?;
     times.first().map(|(from, _)| put_off(*from, free))
 }
 

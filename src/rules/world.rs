@@ -36,7 +36,7 @@ pub struct ClusterSnapshot {
     /// What raises them for a while.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowances: Vec<Allowance>,
-    /// Times of reservations that are neither over nor given back.
+    /// Times of reservations that are warned of or active, and the next that are booked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reservations: Vec<ReservationTime>,
     /// What fair share goes by; empty for every other order.

@@ -66,6 +66,11 @@ test("a reservation is booked, changed and cancelled in the page", async () => {
   assert.deepEqual(await violations(page), []);
 
   // Another one at the same time reads when everything is free, by the clock of the page.
+  // The form stands above the week, folded while there is something to see.
+  await page.click("summary:has-text('New reservation')");
+  const [form, week] = [page.locator("form .fault, #name").first(), page.locator(".week")];
+  const top = async (part) => (await part.boundingBox()).y;
+  assert.ok((await top(form)) < (await top(week)), "the form is above the week");
   await page.fill("#name", "second");
   await page.fill("#from", ahead(10));
   await page.fill("#to", ahead(70));

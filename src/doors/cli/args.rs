@@ -1735,16 +1735,16 @@ pub enum ReservationCommand {
 /// What a reservation says.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ReservationFlags {
-    /// Local time of its start: 2026-12-01T09:00
+    /// Its start, in local time or with an offset: 2026-12-01T09:00, 2026-12-01T09:00:00+09:00
     #[arg(long, value_name = "TIME", help_heading = "Time")]
     pub from: Option<String>,
-    /// Local time of its end
+    /// Its end
     #[arg(long, value_name = "TIME", help_heading = "Time")]
     pub to: Option<String>,
     /// Weeks in a row
     #[arg(long, value_name = "NUMBER", help_heading = "Time")]
     pub repeats: Option<u32>,
-    /// Time zone of both, such as Asia/Seoul [default: that of your account]
+    /// Time zone of both, such as Asia/Seoul [default: that of your account, or of the reservation]
     #[arg(long, value_name = "ZONE", help_heading = "Time")]
     pub time_zone: Option<String>,
     /// Other sessions: drain stops them when it begins, fit starts only those that end in time [default when booking: drain]

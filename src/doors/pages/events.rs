@@ -585,6 +585,7 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "reservation.changed" => t.events_reservation_changed(),
         "reservation.cancelled" => t.events_reservation_cancelled(),
         "reservation.moved" => t.events_reservation_moved(),
+        "reservation.short" => t.events_reservation_short(),
         "preset.added" => t.events_preset_added(),
         "preset.changed" => t.events_preset_changed(),
         "preset.removed" => t.events_preset_removed(),

@@ -4,7 +4,8 @@
 use std::cmp::Reverse;
 
 use api::reservations::{
-    NewReservationBody, ReservationPatchBody, ReservationView, ReservedResources,
+    NewReservationBody, ReservationPatchBody, ReservationTimeView, ReservationView,
+    ReservedResources,
 };
 use askama::Template;
 use axum::Router;
@@ -54,8 +55,8 @@ pub struct ReservationsPage {
     pub f: PageLayout,
     /// None for those who only look.
     pub form: Option<ReservationForm>,
-    /// Above the list: there is nothing to list yet, or the form was refused.
-    pub is_form_first: bool,
+    /// There is nothing to list yet, or the form was refused.
+    pub is_form_open: bool,
     pub week: ReservedWeek,
     pub filter: FilterBar,
     pub table: DataTable,
@@ -270,7 +271,7 @@ async fn listed(
     Ok(ReservationsPage {
         t,
         f: layout(console, visit, caller, Nav::Reservations),
-        is_form_first: none || refused.is_some(),
+        is_form_open: none || refused.is_some(),
         form,
         week,
         filter: filter_bar(visit, headers, &state, &columns, &words),
@@ -490,6 +491,8 @@ async fn new_form(
         let is_chosen = value == typed.holder;
         choices.push(Choice::new(&value, &name, is_chosen));
     };
+    // Nobody is chosen unasked.
+    put(String::new(), String::new());
     for project in &scopes.projects {
         put(
             format!("project:{project}"),
@@ -517,9 +520,17 @@ async fn new_form(
 }
 
 impl TypedReservation {
-    fn of(clock: &LocalClock, one: &ReservationView) -> Self {
+    /// As it is, with its times from the next one on, in its own zone.
+    fn of(t: Text, one: &ReservationView) -> Self {
         let of = &one.resources;
-        let first = one.times.first();
+        let clock = LocalClock::of(t, &one.time_zone);
+        let booked = |time: &&ReservationTimeView| time.state == ReservationState::Booked;
+        let mut open = one.times.iter().filter(booked);
+        let first = open.next();
+        let weeks = match first {
+            Some(_) => open.count() + 1,
+            None => one.times.len(),
+        };
         Self {
             name: one.name.to_string(),
             holder: String::new(),
@@ -528,7 +539,7 @@ impl TypedReservation {
             memory: launch::typed_memory(of.memory),
             from: clock.write(first.map_or(one.from, |time| time.from)),
             to: clock.write(first.map_or(one.to, |time| time.to)),
-            repeats: one.times.len().to_string(),
+            repeats: weeks.to_string(),
             before: one.before.word().to_owned(),
             generation: one.generation.to_string(),
         }
@@ -700,7 +711,7 @@ fn page(
             befores: befores(t, &typed.before),
             typed,
             holders: ChoiceField::default(),
-            zone: visit.clock.name().to_owned(),
+            zone: one.time_zone.clone(),
             is_new: false,
         },
         here,
@@ -715,7 +726,7 @@ async fn show(
 ) -> Response {
     match own(&console, &caller, &id).await {
         Ok(one) => {
-            let typed = TypedReservation::of(&visit.clock, &one);
+            let typed = TypedReservation::of(visit.text, &one);
             let page = page(&console, &visit, &caller, &one, typed);
             responses::page(&console, &visit, StatusCode::OK, &page)
         }
@@ -735,8 +746,8 @@ async fn change(
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
     let changed = async {
-        let shown = TypedReservation::of(&visit.clock, &one);
-        let patch = sent.patch(&shown, visit.clock.name())?;
+        let shown = TypedReservation::of(visit.text, &one);
+        let patch = sent.patch(&shown, &one.time_zone)?;
         let seen = sent.generation.parse().ok();
         reservations::change(&console.server, &caller, &id, patch, seen).await
     };

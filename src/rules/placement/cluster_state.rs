@@ -10,7 +10,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use super::bounds::{Bounds, LimitHit};
 use super::choice;
@@ -18,7 +18,7 @@ use super::feasibility::{closed, could, could_use};
 use super::node_index::NodeIndex;
 use super::node_state::{CoAllocation, NodeState};
 use super::reservations::Reservations;
-use super::reserved::ReservedRoom;
+use super::reserved::{ReservedRoom, Standing};
 use crate::devices::MigProfile;
 use crate::names::{NodeId, UserId};
 use crate::policy::Spreading;
@@ -62,6 +62,10 @@ pub(super) struct ClusterState<'w> {
     kept: Reservations<'w>,
     /// What is kept for members of reservations.
     reserved: ReservedRoom<'w>,
+    /// What found no place among that.
+    vain: RefCell<BTreeSet<(Demand, bool, Standing)>>,
+    /// What of that is kept for an earlier session.
+    waited_for: BTreeSet<(Demand, bool, Standing)>,
     /// Some machine has a device whose slices no earlier session waits for.
     some_unshut: bool,
     /// What partitions of a size count.
@@ -100,6 +104,8 @@ impl<'w> ClusterState<'w> {
             bounds: Bounds::new(world),
             kept: Reservations::default(),
             reserved: ReservedRoom::new(world, now),
+            vain: RefCell::default(),
+            waited_for: BTreeSet::new(),
             some_unshut: true,
             partitions: RefCell::default(),
             changes: Vec::new(),
@@ -144,6 +150,8 @@ impl<'w> ClusterState<'w> {
             bounds: self.bounds.bare(),
             kept: Reservations::default(),
             reserved: self.reserved.clone(),
+            vain: RefCell::default(),
+            waited_for: BTreeSet::new(),
             some_unshut: true,
             partitions: RefCell::default(),
             changes: Vec::new(),
@@ -151,29 +159,55 @@ impl<'w> ClusterState<'w> {
         }
     }
 
-    /// The place of a session among what is reserved for it, whatever the queue: no other session may have that. None
-    /// where nothing is, or where that is not free. Costs one visit a device of the machines on which something is.
-    pub(super) fn reserved_place(&self, session: &Session) -> Option<FoundPlace> {
+    /// The place of a session among what is reserved for it, or stands open to it until then. Before the queue go members
+    /// while their reservation lasts, with no more processor time and memory than it has; all else passes nobody.
+    /// `is_full`: it is not known who waits in front, so nobody else has a place here. None where nothing is reserved, or
+    /// where that is not free. Costs one visit a device of the machines on which something is.
+    pub(super) fn reserved_place(&self, session: &Session, is_full: bool) -> Option<FoundPlace> {
         if session.device_affinity.is_some() {
+            return None;
+        }
+        let standing = self.reserved.standing(session);
+        if standing.is_empty() {
             return None;
         }
         let (demand, order) = (&session.spec.demand, &session.spec);
         let host = order.environment == SessionEnvironment::Host;
-        self.reserved.spots(session).into_iter().find_map(|at| {
+        let spots = self.reserved.spots(&standing);
+        let key = (*demand, host, standing);
+        // Room becomes only less until somebody gives some back.
+        if self.vain.borrow().contains(&key) {
+            return None;
+        }
+        let place = spots.into_iter().find_map(|at| {
             let spot = self.reserved.opened(&self.spots[at], session);
             let (cpu, memory) = spot.free();
             let open = spot.open && (!host || spot.node.host_environment);
-            if !open || cpu < demand.cpu || memory < demand.memory {
+            let room = cpu >= demand.cpu && memory >= demand.memory;
+            let passes = || {
+                self.reserved.covers(&spot, session)
+                    || (!is_full && self.kept.leaves_room(&spot, demand))
+            };
+            if !open || !room || !passes() {
                 return None;
             }
             let devices = choice::choose(self.world, &spot, demand)?;
             Some(FoundPlace { spot: at, devices })
-        })
+        });
+        if place.is_none() {
+            self.vain.borrow_mut().insert(key);
+        }
+        place
     }
 
     /// Whether a session may have that reserved device.
     pub(super) fn is_let_in(&self, session: &Session, spot: usize, device: usize) -> bool {
         !self.reserved.opened(&self.spots[spot], session).reserved[device]
+    }
+
+    /// Processor time and memory of a machine that this session may have: what is kept for others is not free.
+    pub(super) fn free_for(&self, session: &Session, spot: usize) -> (CpuShare, Bytes) {
+        self.reserved.opened(&self.spots[spot], session).free()
     }
 
     /// Until when reservations keep from strangers what would do on that machine; None where it would not do without
@@ -204,24 +238,41 @@ impl<'w> ClusterState<'w> {
             let need = self.need(demand);
             self.bounds.owe(session, need);
         }
-        if !self.kept.add(session, asked) || !demand.wants_device() {
+        let is_new = self.kept.add(session, asked);
+        if !demand.wants_device() {
+            return;
+        }
+        let standing = self.reserved.standing(session);
+        let own = self.reserved.spots(&standing);
+        let waits_for_own =
+            !standing.is_empty() && self.waited_for.insert((*demand, host, standing));
+        if !is_new && !waits_for_own {
             return;
         }
         let mut unshut = false;
-        for spot in &mut self.spots {
+        for (number, spot) in self.spots.iter_mut().enumerate() {
             if could(spot.node, demand, host) {
+                let opened = own
+                    .contains(&number)
+                    .then(|| self.reserved.opened(spot, session));
                 match demand.mig {
-                    Some(profile) => spot.shut_parts.push(profile),
+                    Some(profile) if is_new => spot.shut_parts.push(profile),
+                    Some(_) => {}
                     None => {
                         for at in 0..spot.shut.len() {
-                            spot.shut[at] = spot.shut[at] || could_use(spot, at, demand);
+                            // What is reserved for others it does not wait for.
+                            let mine = opened.as_ref().is_some_and(|own| !own.reserved[at]);
+                            let waits = mine || !spot.reserved[at];
+                            spot.shut[at] = spot.shut[at] || (waits && could_use(spot, at, demand));
                         }
                     }
                 }
             }
             let devices = &spot.node.capacity.devices;
             unshut = unshut
-                || (0..devices.len()).any(|at| !spot.shut[at] && !devices[at].is_partitioned());
+                || (0..devices.len()).any(|at| {
+                    !spot.shut[at] && !spot.reserved[at] && !devices[at].is_partitioned()
+                });
         }
         self.some_unshut = unshut;
     }
@@ -242,7 +293,7 @@ impl<'w> ClusterState<'w> {
                 spot.devices[at].add(part);
             }
         }
-        self.reserved.hold(spot, session);
+        self.reserved.hold(spot, session, devices);
         spot.version += 1;
         self.changes.push(at);
         let shares: u32 = devices.iter().map(|d| d.share.0).sum();
@@ -292,7 +343,8 @@ impl<'w> ClusterState<'w> {
         {
             spot.beside.swap_remove(at);
         }
-        self.reserved.let_go(spot, session);
+        self.reserved.let_go(spot, session, &found.devices);
+        self.vain.get_mut().clear();
         spot.version += 1;
         self.changes.push(found.spot);
         if let Some(owned) = self.owned.get_mut(&session.owner) {
@@ -446,7 +498,7 @@ impl<'w> ClusterState<'w> {
     pub(super) fn place(&self, session: &Session) -> Option<FoundPlace> {
         let order = &session.spec;
         let Some(device) = &session.device_affinity else {
-            let reserved = self.reserved_place(session);
+            let reserved = self.reserved_place(session, false);
             return reserved.or_else(|| self.best(&order.demand, &order.environment));
         };
         let host = order.environment == SessionEnvironment::Host;

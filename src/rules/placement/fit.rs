@@ -17,7 +17,7 @@ use crate::refusal::Refusal;
 use crate::refusals;
 use crate::resources::{Demand, Device, DeviceShare};
 use crate::session::{Session, SessionEnvironment};
-use crate::units::{Bytes, GpuShare, Timestamp};
+use crate::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use crate::world::{ClusterSnapshot, NodeRecord};
 
 pub(super) struct FitPlace {
@@ -44,9 +44,9 @@ pub(super) fn place(ground: &ClusterState<'_>, session: &Session) -> Option<FitP
     })
 }
 
-/// The place of a session among what is reserved for it alone; None where it has none.
+/// The place of a member among what is reserved for it alone; None where it has none.
 pub(super) fn reserved(ground: &ClusterState<'_>, session: &Session) -> Option<FitPlace> {
-    let found = ground.reserved_place(session)?;
+    let found = ground.reserved_place(session, true)?;
     Some(told(ground, &session.spec.demand, found))
 }
 
@@ -217,6 +217,21 @@ pub(super) fn within_limits(
         }
         None => Ok(()),
     }
+}
+
+/// See `placement::room_for`.
+pub(super) fn room_for(
+    world: &ClusterSnapshot,
+    session: &Session,
+    node: NodeId,
+    now: Timestamp,
+) -> Option<(CpuShare, Bytes)> {
+    let mut ground = ClusterState::new(world, now);
+    if let Some(own) = world.session(session.id) {
+        ground.give_back(own);
+    }
+    let spot = ground.spot(node)?;
+    Some(ground.free_for(session, spot))
 }
 
 /// Why the devices of a machine do not do.

@@ -1,14 +1,12 @@
-//! What reservations keep of machines: which devices, who may have them, and who must leave when one begins. Whether
-//! it is booked, warned or active is `rules::reservation`'s to say.
+//! What reservations keep of machines while places are given: which devices, who may have them, and how much of it goes
+//! before the queue. Which devices a reservation gets, `reserve` says.
 
-use std::cmp::Reverse;
-
-use super::choice::takes_new;
 use super::node_state::NodeState;
-use crate::names::{NodeId, SessionId};
-use crate::reservation::{ReservationAmount, ReservationState, ReservationTime, ReservedPart};
-use crate::session::{DesiredState, Session, SessionKind};
-use crate::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use crate::names::NodeId;
+use crate::reservation::{ReservationState, ReservationTime, ReservedPart};
+use crate::resources::DeviceShare;
+use crate::session::Session;
+use crate::units::{Bytes, CpuShare, Timestamp};
 use crate::world::{ClusterSnapshot, NodeRecord};
 
 /// What one reservation keeps of one machine, and how much of it its members have.
@@ -29,7 +27,47 @@ impl KeptPart<'_> {
             self.part.memory.saturating_sub(self.memory),
         )
     }
+
+    /// Processor time and memory that members may take before the queue still: what is kept, and no less than the part
+    /// of the machine that the kept devices are of its devices.
+    fn before_queue(&self, node: &NodeRecord) -> (CpuShare, Bytes) {
+        let all = node.capacity.devices.len().max(1) as u64;
+        let own = self.part.devices.len() as u64;
+        let cpu = u64::from(node.capacity.cpu.0) * own / all;
+        let cpu = CpuShare(u32::try_from(cpu).unwrap_or(u32::MAX));
+        let memory = Bytes(node.capacity.memory.0 / all * own);
+        (
+            self.part.cpu.max(cpu).saturating_sub(self.cpu),
+            self.part.memory.max(memory).saturating_sub(self.memory),
+        )
+    }
 }
+
+/// Whether a session with these devices of a machine is one for which the reservation keeps room there: a member's, on
+/// a kept device, or without a device and begun since the warning. Others of the holder have their room by the queue.
+pub(super) fn is_credited(
+    time: &ReservationTime,
+    part: &ReservedPart,
+    node: &NodeRecord,
+    session: &Session,
+    devices: &[DeviceShare],
+) -> bool {
+    let since = || {
+        let begin = time.warned_at.unwrap_or(time.from);
+        devices.is_empty() && session.started_at().is_none_or(|at| at >= begin)
+    };
+    time.holder.admits(session) && (is_on(node, part, devices) || since())
+}
+
+/// Whether one of these devices of a machine is kept.
+pub(super) fn is_on(node: &NodeRecord, part: &ReservedPart, devices: &[DeviceShare]) -> bool {
+    node.capacity.devices.iter().any(|device| {
+        part.devices.contains(&device.uuid) && devices.iter().any(|one| one.index == device.index)
+    })
+}
+
+/// Which parts let a session in, and whether it leads there: equal for equal standing.
+pub(super) type Standing = Vec<(usize, bool)>;
 
 /// Everything that is kept while places are given away; empty without a reservation that has chosen.
 #[derive(Clone)]
@@ -68,49 +106,79 @@ impl<'w> ReservedRoom<'w> {
         }
     }
 
-    /// Machines on which something is kept that this session may have, each once.
-    pub(super) fn spots(&self, session: &Session) -> Vec<usize> {
-        let mut spots: Vec<usize> = self
-            .parts
+    /// Where a session may have what is kept; empty for most. Costs one visit a part.
+    pub(super) fn standing(&self, session: &Session) -> Standing {
+        let parts = self.parts.iter().enumerate();
+        let own = parts.filter(|(_, kept)| kept.time.lets_in(session, self.now));
+        own.map(|(at, kept)| (at, kept.time.leads(session)))
+            .collect()
+    }
+
+    /// Machines of these parts, each once.
+    pub(super) fn spots(&self, standing: &[(usize, bool)]) -> Vec<usize> {
+        let mut spots: Vec<usize> = standing
             .iter()
-            .filter(|kept| kept.time.lets_in(session, self.now))
-            .map(|kept| kept.spot)
+            .map(|(at, _)| self.parts[*at].spot)
             .collect();
         spots.sort_unstable();
         spots.dedup();
         spots
     }
 
-    /// A machine as that session sees it: what is kept for it stands open, also where an earlier session waits for
-    /// such a device, and all else is shut.
+    /// A machine as that session sees it: what is kept for it stands open, and all else is shut. A device that an
+    /// earlier session waits for stays shut but for members while their reservation lasts.
     pub(super) fn opened(&self, spot: &NodeState<'w>, session: &Session) -> NodeState<'w> {
         let mut own = spot.clone();
-        own.kept_back = (CpuShare::ZERO, Bytes::ZERO);
-        own.shut_parts.clear();
         let node = spot.node.id;
         let here = || self.parts.iter().filter(move |kept| kept.part.node == node);
-        let mut is_let_in = vec![false; own.reserved.len()];
+        let leads_here = here().any(|kept| kept.time.leads(session));
+        let count = own.reserved.len();
+        let (mut leads, mut let_in) = (vec![false; count], vec![false; count]);
         for kept in here().filter(|kept| kept.time.lets_in(session, self.now)) {
             for (at, device) in spot.node.capacity.devices.iter().enumerate() {
-                is_let_in[at] |= kept.part.devices.contains(&device.uuid);
+                if kept.part.devices.contains(&device.uuid) {
+                    let_in[at] = true;
+                    leads[at] |= kept.time.leads(session);
+                }
             }
         }
-        // Another one keeps it too, a day later: then both must let it in.
+        // Another one keeps it too, a day later: then both must let it in. Members of one that lasts stay in theirs until
+        // the next one begins.
+        let of_others = |kept: &&KeptPart<'w>| {
+            let is_active = kept.time.state == ReservationState::Active;
+            !kept.time.lets_in(session, self.now) && (is_active || !leads_here)
+        };
+        own.kept_back = most_at_once(&here().filter(of_others).collect::<Vec<_>>());
         for kept in here() {
+            let is_active = kept.time.state == ReservationState::Active;
             if kept.time.lets_in(session, self.now) {
                 continue;
             }
-            let (cpu, memory) = kept.rest();
-            own.kept_back = (own.kept_back.0 + cpu, own.kept_back.1 + memory);
             for (at, device) in spot.node.capacity.devices.iter().enumerate() {
-                is_let_in[at] &= !kept.part.devices.contains(&device.uuid);
+                if kept.part.devices.contains(&device.uuid) && (is_active || !leads[at]) {
+                    let_in[at] = false;
+                }
             }
         }
-        for (at, is_let_in) in is_let_in.into_iter().enumerate() {
-            own.shut[at] = !is_let_in;
+        for (at, is_let_in) in let_in.into_iter().enumerate() {
+            own.shut[at] = !is_let_in || (spot.shut[at] && !leads[at]);
             own.reserved[at] = !is_let_in;
         }
         own
+    }
+
+    /// Whether processor time and memory of a session are within what members may take before the queue on a machine.
+    pub(super) fn covers(&self, spot: &NodeState<'w>, session: &Session) -> bool {
+        let node = spot.node;
+        let own = self.parts.iter().filter(|kept| kept.part.node == node.id);
+        let own = own.filter(|kept| kept.time.leads(session));
+        let mut sum = (CpuShare::ZERO, Bytes::ZERO);
+        for kept in own {
+            let (cpu, memory) = kept.before_queue(node);
+            sum = (sum.0 + cpu, sum.1 + memory);
+        }
+        let demand = &session.spec.demand;
+        demand.cpu <= sum.0 && demand.memory <= sum.1
     }
 
     /// When the last of those ends that keep anything of a machine; None where none does.
@@ -119,17 +187,27 @@ impl<'w> ReservedRoom<'w> {
         here.map(|kept| kept.time.to).max()
     }
 
-    /// Notes that a session has a place there.
-    pub(super) fn hold(&mut self, spot: &mut NodeState<'w>, session: &Session) {
-        self.note(spot, session, |kept, demand| {
+    /// Notes that a session has a place there, with these devices.
+    pub(super) fn hold(
+        &mut self,
+        spot: &mut NodeState<'w>,
+        session: &Session,
+        devices: &[DeviceShare],
+    ) {
+        self.note(spot, session, devices, |kept, demand| {
             kept.cpu = kept.cpu + demand.0;
             kept.memory = kept.memory + demand.1;
         });
     }
 
     /// Notes that it has it no more.
-    pub(super) fn let_go(&mut self, spot: &mut NodeState<'w>, session: &Session) {
-        self.note(spot, session, |kept, demand| {
+    pub(super) fn let_go(
+        &mut self,
+        spot: &mut NodeState<'w>,
+        session: &Session,
+        devices: &[DeviceShare],
+    ) {
+        self.note(spot, session, devices, |kept, demand| {
             kept.cpu = kept.cpu.saturating_sub(demand.0);
             kept.memory = kept.memory.saturating_sub(demand.1);
         });
@@ -139,15 +217,18 @@ impl<'w> ReservedRoom<'w> {
         &mut self,
         spot: &mut NodeState<'w>,
         session: &Session,
+        devices: &[DeviceShare],
         change: impl Fn(&mut KeptPart<'w>, (CpuShare, Bytes)),
     ) {
         if self.parts.is_empty() {
             return;
         }
         let demand = (session.spec.demand.cpu, session.spec.demand.memory);
-        let node = spot.node.id;
+        let node = spot.node;
         let mut own = self.parts.iter_mut();
-        let own = own.find(|kept| kept.part.node == node && kept.time.holder.admits(session));
+        let own = own.find(|kept| {
+            kept.part.node == node.id && is_credited(kept.time, kept.part, node, session, devices)
+        });
         if let Some(kept) = own {
             change(kept, demand);
             self.count(spot);
@@ -156,15 +237,26 @@ impl<'w> ReservedRoom<'w> {
 
     /// Sums what is still kept of a machine.
     fn count(&self, spot: &mut NodeState<'w>) {
+        let node = spot.node.id;
+        let here = self.parts.iter().filter(|kept| kept.part.node == node);
+        spot.kept_back = most_at_once(&here.collect::<Vec<_>>());
+    }
+}
+
+/// The most that is still kept at one instant: one reservation after another keeps the same cores.
+fn most_at_once(parts: &[&KeptPart<'_>]) -> (CpuShare, Bytes) {
+    let mut most = (CpuShare::ZERO, Bytes::ZERO);
+    for begin in parts.iter().map(|kept| kept.time.from) {
         let mut sum = (CpuShare::ZERO, Bytes::ZERO);
-        for kept in &self.parts {
-            if kept.part.node == spot.node.id {
+        for kept in parts {
+            if kept.time.from <= begin && begin < kept.time.to {
                 let (cpu, memory) = kept.rest();
                 sum = (sum.0 + cpu, sum.1 + memory);
             }
         }
-        spot.kept_back = sum;
+        most = (most.0.max(sum.0), most.1.max(sum.1));
     }
+    most
 }
 
 fn mark(spot: &mut NodeState<'_>, part: &ReservedPart) {
@@ -173,218 +265,4 @@ fn mark(spot: &mut NodeState<'_>, part: &ReservedPart) {
             spot.reserved[at] = true;
         }
     }
-}
-
-/// One session that stands where a reservation begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Displaced {
-    pub session: SessionId,
-    pub seen: u64,
-    /// It waits in the queue again: what runs by itself can run once more.
-    pub requeue: bool,
-}
-
-/// Sessions of others on the devices of a reservation that are wanted still, in the order of the world.
-fn displaced(world: &ClusterSnapshot, time: &ReservationTime) -> Vec<Displaced> {
-    let others = world.sessions.iter();
-    let others = others.filter(|session| {
-        let other = session.desired == DesiredState::Run && !time.holder.admits(session);
-        other && is_on(world, session, time)
-    });
-    others
-        .map(|session| Displaced {
-            session: session.id,
-            seen: session.generation,
-            requeue: session.spec.kind == SessionKind::Batch,
-        })
-        .collect()
-}
-
-/// Whether a member of a reservation has a session on what it keeps. Costs one visit a session.
-fn is_in_use(world: &ClusterSnapshot, time: &ReservationTime) -> bool {
-    let mut own = world.sessions.iter();
-    own.any(|session| {
-        time.holder.admits(session)
-            && (is_on(world, session, time)
-                || time.amount.gpu == GpuShare::ZERO
-                    && time.parts.iter().any(|part| session.is_on(part.node)))
-    })
-}
-
-/// Whether a session holds a device that the reservation keeps.
-fn is_on(world: &ClusterSnapshot, session: &Session, time: &ReservationTime) -> bool {
-    time.parts.iter().any(|part| {
-        let Some(node) = world.node(part.node) else {
-            return false;
-        };
-        let held = session.held_on(part.node);
-        let mut devices = node.capacity.devices.iter();
-        devices.any(|device| {
-            part.devices.contains(&device.uuid) && held.iter().any(|one| one.index == device.index)
-        })
-    })
-}
-
-/// What a pass changes of one time of a reservation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReservationStep {
-    /// As it is from now on.
-    pub time: ReservationTime,
-    /// The state that it came to in this step; None where it stays.
-    pub to: Option<ReservationState>,
-    /// Sessions of others that are there: to be told where it came to be warned, to be stopped where it is active.
-    pub displaced: Vec<Displaced>,
-}
-
-/// Chooses devices, takes each reservation a step forward and names who must be told or stopped; empty where nothing
-/// is to be written. Must be written before places are given, in the same commit. Costs a copy of the machines where
-/// there is a reservation, and one visit a session for each that has chosen.
-pub fn reserve(world: &ClusterSnapshot, now: Timestamp) -> Vec<ReservationStep> {
-    if world.reservations.is_empty() {
-        return Vec::new();
-    }
-    let mut world = world.clone();
-    let mut steps = Vec::new();
-    for at in 0..world.reservations.len() {
-        let before = world.reservations[at].clone();
-        let mut time = before.clone();
-        if time.chooses(now) {
-            time.parts = choose_reserved(&world, &time, now).unwrap_or_default();
-        }
-        let in_use = is_in_use(&world, &time);
-        let to = time.advance(in_use, now);
-        let told = to == Some(ReservationState::Warned) || time.state == ReservationState::Active;
-        let displaced = match told {
-            true => displaced(&world, &time),
-            false => Vec::new(),
-        };
-        world.reservations[at].clone_from(&time);
-        if time != before || !displaced.is_empty() {
-            steps.push(ReservationStep {
-                time,
-                to,
-                displaced,
-            });
-        }
-    }
-    steps
-}
-
-/// What can be reserved: whole devices that take sessions, and all processor time and memory of the machines that do.
-/// Costs one visit a device.
-pub fn reservable(nodes: &[NodeRecord]) -> ReservationAmount {
-    let mut all = ReservationAmount::default();
-    for node in nodes {
-        let takes =
-            |device: &&crate::resources::Device| !device.uuid.is_empty() && takes_new(node, device);
-        let devices = node.capacity.devices.iter().filter(takes).count();
-        let shares = u32::try_from(devices)
-            .unwrap_or(u32::MAX)
-            .saturating_mul(100);
-        all.gpu = GpuShare(all.gpu.0.saturating_add(shares));
-        all.cpu = CpuShare(all.cpu.0.saturating_add(node.capacity.cpu.0));
-        all.memory = Bytes(all.memory.0.saturating_add(node.capacity.memory.0));
-    }
-    all
-}
-
-/// What a reservation is to keep: the devices with the fewest sessions of others, among equals those where the least
-/// work would be lost, none that another one keeps at the same time; processor time and memory on the machines of
-/// those devices first. None where it cannot have all of it. Costs one visit a session for each device.
-fn choose_reserved(
-    world: &ClusterSnapshot,
-    time: &ReservationTime,
-    now: Timestamp,
-) -> Option<Vec<ReservedPart>> {
-    let meets = |other: &&ReservationTime| {
-        let same = other.id == time.id && other.number == time.number;
-        !same && other.state.counts() && other.from < time.to && time.from < other.to
-    };
-    let taken: Vec<&ReservedPart> = world
-        .reservations
-        .iter()
-        .filter(meets)
-        .flat_map(|other| &other.parts)
-        .collect();
-    let mut free = Vec::new();
-    for node in &world.nodes {
-        for device in &node.capacity.devices {
-            let is_taken = taken
-                .iter()
-                .any(|part| part.node == node.id && part.devices.contains(&device.uuid));
-            if is_taken || device.uuid.is_empty() || !takes_new(node, device) {
-                continue;
-            }
-            let (count, lost) = cost(world, time, node, device.index, now);
-            free.push(((count, lost, node.id, device.index), node, &device.uuid));
-        }
-    }
-    free.sort_by_key(|(key, _, _)| *key);
-    let count = (time.amount.gpu.0 / 100) as usize;
-    if free.len() < count {
-        return None;
-    }
-    let mut parts: Vec<ReservedPart> = Vec::new();
-    for (_, node, device) in &free[..count] {
-        match parts.iter_mut().find(|part| part.node == node.id) {
-            Some(part) => part.devices.push((*device).clone()),
-            None => parts.push(ReservedPart {
-                node: node.id,
-                devices: vec![(*device).clone()],
-                cpu: CpuShare::ZERO,
-                memory: Bytes::ZERO,
-            }),
-        }
-    }
-    let (mut cpu, mut memory) = (time.amount.cpu, time.amount.memory);
-    let mut order: Vec<&NodeRecord> = world.nodes.iter().collect();
-    order.sort_by_key(|node| {
-        let own = parts.iter().find(|part| part.node == node.id);
-        (Reverse(own.map_or(0, |part| part.devices.len())), node.id)
-    });
-    for node in order {
-        let others = taken.iter().filter(|part| part.node == node.id);
-        let (mut room_cpu, mut room_memory) = (node.capacity.cpu, node.capacity.memory);
-        for part in others {
-            room_cpu = room_cpu.saturating_sub(part.cpu);
-            room_memory = room_memory.saturating_sub(part.memory);
-        }
-        let (own_cpu, own_memory) = (cpu.min(room_cpu), memory.min(room_memory));
-        if own_cpu == CpuShare::ZERO && own_memory == Bytes::ZERO {
-            continue;
-        }
-        cpu = cpu.saturating_sub(own_cpu);
-        memory = memory.saturating_sub(own_memory);
-        match parts.iter_mut().find(|part| part.node == node.id) {
-            Some(part) => (part.cpu, part.memory) = (own_cpu, own_memory),
-            None => parts.push(ReservedPart {
-                node: node.id,
-                devices: Vec::new(),
-                cpu: own_cpu,
-                memory: own_memory,
-            }),
-        }
-    }
-    (cpu == CpuShare::ZERO && memory == Bytes::ZERO).then_some(parts)
-}
-
-/// Sessions of others on a device, and the milliseconds that they have run.
-fn cost(
-    world: &ClusterSnapshot,
-    time: &ReservationTime,
-    node: &NodeRecord,
-    device: u32,
-    now: Timestamp,
-) -> (usize, u64) {
-    let others = world.sessions.iter().filter(|session| {
-        !time.holder.admits(session)
-            && session
-                .held_on(node.id)
-                .iter()
-                .any(|one| one.index == device)
-    });
-    others.fold((0, 0), |(count, lost), session| {
-        let ran = session.started_at().map_or(0, |at| now.millis_since(at));
-        (count + 1, lost + ran)
-    })
 }

@@ -48,7 +48,7 @@ pub(super) fn blocker(
         if host && !node.host_environment {
             return Some(blockers::node_host_environment_off(&node.name));
         }
-        let (cpu, memory) = ground.spots[ground.spot(node.id)?].free();
+        let (cpu, memory) = ground.free_for(session, ground.spot(node.id)?);
         if cpu < demand.cpu {
             let (need, name) = (demand.cpu.cores(), &node.name);
             return Some(blockers::cpu_short(need, name, cpu, demand.cpu));

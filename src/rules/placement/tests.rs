@@ -3,6 +3,7 @@
 mod agreement;
 mod fair;
 mod passing;
+mod reserved;
 mod restarts;
 mod turns;
 

@@ -28,6 +28,7 @@ fn booked(count: u32, from: u64, to: u64) -> ReservationTime {
         state: ReservationState::Booked,
         parts: Vec::new(),
         warned_at: None,
+        told: Vec::new(),
         unused_since: None,
     }
 }
@@ -61,6 +62,43 @@ fn a_conflict_names_the_nearest_free_time() {
     let refusal = refused(check(3, 11, 13));
     assert_eq!(refusal, refusals::reservation_conflict(at(14)).at("/from"));
     assert_eq!(refused(check(5, 30, 31)).code, codes::RESERVATION_TOO_LARGE);
+}
+
+#[test]
+fn a_calendar_sums_what_is_booked_at_each_hour() {
+    let mut seed = 1_u64;
+    let mut below = move |most: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) % most
+    };
+    for _ in 0..50 {
+        let all: Vec<ReservationTime> = (0..8)
+            .map(|_| {
+                let from = below(20);
+                booked(1 + below(3) as u32, from, from + 1 + below(6))
+            })
+            .collect();
+        let calendar = Calendar::new(&all);
+        let (from, length) = (below(24), 1 + below(6));
+        let at_hour = |hour: u64| {
+            let here = all
+                .iter()
+                .filter(|one| one.from <= at(hour) && at(hour) < one.to);
+            here.map(|one| one.amount.gpu.0).sum::<u32>()
+        };
+        let most = (from..from + length).map(at_hour).max();
+        assert_eq!(Some(calendar.most(at(from), at(from + length)).gpu.0), most);
+    }
+}
+
+#[test]
+fn a_full_calendar_refuses_at_once() {
+    let all: Vec<ReservationTime> = (0..2_000).map(|at| booked(4, 10 + at, 11 + at)).collect();
+    let weeks: Vec<(Timestamp, Timestamp)> = (0..12)
+        .map(|week| (at(12 + week * 168), at(13 + week * 168)))
+        .collect();
+    let refusal = refused(check(gpus(1), &weeks, &all, gpus(4), at(0)));
+    assert_eq!(refusal, refusals::reservation_conflict_always().at("/from"));
 }
 
 #[test]
@@ -111,6 +149,21 @@ fn weeks_keep_their_time_of_day() {
         let all = times("2026-03-23T09:00", "2026-03-23T11:00", &berlin, repeats);
         assert_eq!(refused(all).code, codes::RESERVATION_REPEATS);
     }
+}
+
+#[test]
+fn a_time_with_an_offset_is_that_moment() {
+    let berlin = zone("Europe/Berlin");
+    let local = times("2026-03-23T09:00", "2026-03-23T11:00", &berlin, 2).unwrap();
+    for (from, to) in [
+        ("2026-03-23T08:00:00Z", "2026-03-23T10:00:00Z"),
+        ("2026-03-23T17:00:00+09:00", "2026-03-23T11:00"),
+    ] {
+        assert_eq!(times(from, to, &berlin, 2).unwrap(), local, "{from}");
+    }
+    // The second of the two half past two.
+    let second = times("2026-10-25T02:30:00+01:00", "2026-10-25T05:00", &berlin, 1).unwrap();
+    assert_eq!(second[0].1.seconds_since(second[0].0), 2 * HOUR + HOUR / 2);
 }
 
 #[test]

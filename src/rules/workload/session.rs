@@ -512,8 +512,12 @@ impl Session {
         self.reason = Some(because);
     }
 
-    /// Ends it. The place stays written as history; nothing is held any more.
+    /// Ends it. The place stays written as history; nothing is held any more. One that makes way for a reservation and is
+    /// to run again has waited already as long as it did before.
     pub fn end(&mut self, outcome: Outcome, exit_code: Option<i32>, at: Timestamp) {
+        let mut reasons = self.reason.iter();
+        let makes_way = reasons.any(|reason| reason.code == codes::SESSION_RESERVED);
+        let waited = self.waited_millis().filter(|_| makes_way).unwrap_or(0);
         let (stopping_at, last) = match std::mem::replace(&mut self.lifecycle, Lifecycle::Pending) {
             Lifecycle::Pending => (None, None),
             Lifecycle::Placed(placed) => {
@@ -542,6 +546,8 @@ impl Session {
         self.held_by = None;
         if self.restart {
             self.begin_again(at);
+            let waited = i64::try_from(waited).unwrap_or(i64::MAX);
+            self.queued_at = Timestamp::from_millis(at.as_millis().saturating_sub(waited));
         }
     }
 

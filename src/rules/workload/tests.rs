@@ -96,6 +96,23 @@ fn the_time_in_the_queue_is_counted_from_the_launch_and_without_the_time_on_hold
     assert_eq!(session.waited_millis(), Some(2_000), "of its latest start");
 }
 
+#[test]
+fn who_makes_way_for_a_reservation_keeps_the_time_that_it_waited() {
+    let mut session = session();
+    session.queued_at = at(-100);
+    let mut other = session.clone();
+    for (session, because) in [
+        (&mut session, reasons::session_reserved()),
+        (&mut other, reasons::session_max_runtime()),
+    ] {
+        session.restart = true;
+        assert!(session.stop(DesiredState::Stop, because, at(50)));
+        session.end(Outcome::Stopped, None, at(60));
+    }
+    assert_eq!(session.queued_at, at(60 - 101));
+    assert_eq!(other.queued_at, at(60));
+}
+
 fn started() -> Reason {
     Reason::from_parts("placement.room".into(), "Room.".into())
 }

@@ -30,6 +30,9 @@ use crate::{Failure, Server};
 /// Times to come of all reservations. Higher: each pass of the controller reads them all. Lower: a site with many
 /// courses cannot book a term.
 const MAX_RESERVED_TIMES: usize = 2_000;
+/// Reservations that are remembered once nothing is left of them. Higher: whoever books and cancels in a loop fills the
+/// catalog with more. Lower: the list forgets sooner what was.
+const MAX_ENDED: usize = 500;
 
 /// The reservations of whatever the caller reaches, and those for maintenance: those that are now or to come first, by
 /// their begin.
@@ -89,6 +92,7 @@ pub async fn book(
                     domain,
                     amount: asked.resources.into(),
                     before: asked.before.unwrap_or(BeforeReservation::Drain),
+                    time_zone: name_of_zone(&zone),
                     generation: 1,
                     domain_name: None,
                     project_name: None,
@@ -99,6 +103,7 @@ pub async fn book(
                 refuse_occupied(rows, &record, &spans)?;
                 rows.insert_reservation(&record)?;
                 rows.put_reservation_times(record.id, &spans)?;
+                rows.forget_ended_reservations(MAX_ENDED)?;
                 let after = told(record.amount, &spans);
                 note(rows, &caller, &record, "reservation.booked", "", &after)?;
                 again(rows, record.id)
@@ -107,10 +112,10 @@ pub async fn book(
         .await
 }
 
-/// Changes a reservation; its holder stays.
+/// Changes a reservation from its next time on; its holder stays, and so does a week that was warned of.
 ///
 /// Errors: as `book`; `reservation.not-found`, `reservation.ambiguous`, `reservation.stale`; `reservation.begun` for
-/// another time or amount of one that was warned of.
+/// another amount while one of its times is warned of or active, and for another time where none is left that is not.
 pub async fn change(
     server: &Server,
     caller: &Caller,
@@ -120,7 +125,10 @@ pub async fn change(
 ) -> Result<ReservationView, Failure> {
     somewhere(caller, Permission::ProjectsWrite)?;
     let name = patch.name.as_deref().map(name_of).transpose()?;
-    let zone = zone_of(caller, patch.time_zone.as_deref())?;
+    let named = match patch.time_zone {
+        Some(_) => Some(zone_of(caller, patch.time_zone.as_deref())?),
+        None => None,
+    };
     let (caller, which) = (caller.clone(), which.to_owned());
     server
         .catalog()
@@ -130,8 +138,13 @@ pub async fn change(
                 let refusal = refusals::reservation_stale(&before.name, before.generation);
                 return Err(refusal.into());
             }
-            let was = spans_of(&before.times);
-            let spans = changed_spans(&patch, &was, &zone)?;
+            let is_booked = |time: &&ReservationTime| time.state == ReservationState::Booked;
+            let open = before.times.iter().filter(is_booked);
+            let was: Vec<(Timestamp, Timestamp)> = open.map(|time| (time.from, time.to)).collect();
+            let own = TimeZone::get(&before.time_zone).unwrap_or(TimeZone::UTC);
+            let zone = named.unwrap_or(own);
+            let begun = || refusals::reservation_begun(&before.name);
+            let spans = changed_spans(&patch, &was, &zone, &before.time_zone, begun)?;
             let amount: ReservationAmount = match patch.resources {
                 Some(Object(resources)) => resources.into(),
                 None => before.amount,
@@ -140,19 +153,22 @@ pub async fn change(
                 name: name.unwrap_or_else(|| before.name.clone()),
                 amount,
                 before: patch.before.unwrap_or(before.before),
+                time_zone: name_of_zone(&zone),
                 ..before.clone()
             };
             if after == before && spans == was {
                 return shown(&before);
             }
             refuse_taken(rows, &after)?;
-            let moves =
-                spans != was || after.amount != before.amount || after.before != before.before;
+            let other = after.amount != before.amount || after.before != before.before;
+            let is_now = |time: &ReservationTime| {
+                time.state.counts() && time.state != ReservationState::Booked
+            };
+            if other && (was.is_empty() || before.times.iter().any(is_now)) {
+                return Err(begun().into());
+            }
+            let moves = other || spans != was;
             if moves {
-                let is_open = |time: &ReservationTime| time.state == ReservationState::Booked;
-                if !before.times.iter().all(is_open) {
-                    return Err(refusals::reservation_begun(&before.name).into());
-                }
                 refuse_occupied(rows, &after, &spans)?;
             }
             rows.put_reservation(&after)?;
@@ -183,6 +199,7 @@ pub async fn cancel(server: &Server, caller: &Caller, which: &str) -> Result<(),
             if rows.cancel_reservation(found.id)? == 0 {
                 return Ok(());
             }
+            rows.forget_ended_reservations(MAX_ENDED)?;
             let before = told(found.amount, &spans_of(&found.times));
             note(rows, &caller, &found, "reservation.cancelled", &before, "")
         })
@@ -207,21 +224,29 @@ fn seen(view: &ReadTransaction<'_>, caller: &Caller) -> Result<Vec<ReservationRe
     view.reservations(&reach(&caller.subject, Permission::ProjectsRead))
 }
 
-/// The reservation that is meant among those that the caller sees.
+/// The reservation that is meant among those that the caller sees: by name one of which something is left, else the
+/// newest.
 fn find(
     view: &ReadTransaction<'_>,
     caller: &Caller,
     which: &str,
 ) -> Result<ReservationRecord, Failure> {
+    let reach = reach(&caller.subject, Permission::ProjectsRead);
+    let found = view.reservations_called(&reach, which)?;
     let id = which.parse::<ReservationId>().ok();
-    let mut found = seen(view, caller)?.into_iter().filter(|one| match id {
-        Some(id) => one.id == id,
-        None => one.name.as_str() == which,
-    });
-    match (found.next(), found.next()) {
-        (None, _) => Err(refusals::reservation_not_found().into()),
+    if let Some(one) = found.iter().find(|one| Some(one.id) == id) {
+        return Ok(one.clone());
+    }
+    let is_open = |one: &ReservationRecord| one.times.iter().any(|time| time.state.counts());
+    let (open, ended): (Vec<_>, Vec<_>) = found.into_iter().partition(is_open);
+    let mut open = open.into_iter();
+    match (open.next(), open.next()) {
         (Some(one), None) => Ok(one),
         (Some(one), Some(_)) => Err(refusals::reservation_ambiguous(&one.name).into()),
+        (None, _) => {
+            let newest = ended.into_iter().max_by_key(|one| one.id);
+            Ok(newest.ok_or_else(refusals::reservation_not_found)?)
+        }
     }
 }
 
@@ -282,20 +307,28 @@ fn zone_of(caller: &Caller, named: Option<&str>) -> Result<TimeZone, Refusal> {
     }
 }
 
+fn name_of_zone(zone: &TimeZone) -> String {
+    zone.iana_name().unwrap_or("UTC").to_owned()
+}
+
 fn spans_of(times: &[ReservationTime]) -> Vec<(Timestamp, Timestamp)> {
     times.iter().map(|time| (time.from, time.to)).collect()
 }
 
-/// The times that a patch asks for; what it leaves out is as before.
+/// The times that a patch asks for, from the next one on; what it leaves out is as before. `own`: the zone until now.
+/// Errors: `begun` where none is left to change, and those of `times`.
 fn changed_spans(
     patch: &ReservationPatchBody,
     was: &[(Timestamp, Timestamp)],
     zone: &TimeZone,
+    own: &str,
+    begun: impl Fn() -> Refusal,
 ) -> Result<Vec<(Timestamp, Timestamp)>, Refusal> {
     let is_same = patch.from.is_none() && patch.to.is_none() && patch.repeats.is_none();
-    let Some((from, to)) = was.first().filter(|_| !is_same) else {
+    if is_same && name_of_zone(zone) == own {
         return Ok(was.to_vec());
-    };
+    }
+    let (from, to) = was.first().ok_or_else(begun)?;
     let from = patch.from.clone().unwrap_or_else(|| written(*from, zone));
     let to = patch.to.clone().unwrap_or_else(|| written(*to, zone));
     let weeks = u32::try_from(was.len()).unwrap_or(u32::MAX);
@@ -315,7 +348,8 @@ fn refuse_occupied(
     spans: &[(Timestamp, Timestamp)],
 ) -> Result<(), Failure> {
     let mut booked = rows.live_reservations()?;
-    booked.retain(|time| time.id != record.id);
+    // Its own that are booked are put anew; those that it has now stay.
+    booked.retain(|time| time.id != record.id || time.state != ReservationState::Booked);
     if booked.len() + spans.len() > MAX_RESERVED_TIMES {
         return Err(refusals::reservation_too_many(MAX_RESERVED_TIMES).into());
     }
@@ -362,6 +396,7 @@ fn show(record: &ReservationRecord) -> Option<ReservationView> {
         user: record.user_name.clone(),
         resources: record.amount.into(),
         before: record.before,
+        time_zone: record.time_zone.clone(),
         state: current.state,
         from: current.from,
         to: current.to,

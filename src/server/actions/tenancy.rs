@@ -267,6 +267,9 @@ pub async fn change_project(
                 ),
             };
             note_project(rows, &actor, &project, code, before, after)?;
+            if changed.state == TenantState::Archived && project.state != changed.state {
+                cancel_of_project(rows, &actor, project.id)?;
+            }
             let again = find_project(
                 rows,
                 &subject,
@@ -276,6 +279,23 @@ pub async fn change_project(
             show_project(rows, &subject, &again)
         })
         .await
+}
+
+/// Cancels the reservations of a project that starts nothing any more.
+fn cancel_of_project(rows: &Rows<'_>, actor: &str, project: ProjectId) -> Result<(), Failure> {
+    for one in rows.reservations_of_project(project)? {
+        rows.cancel_reservation(one.id)?;
+        rows.note(NewEvent {
+            actor,
+            topic: "system",
+            object: one.name.as_str(),
+            scope: one.scope(),
+            code: "reservation.cancelled",
+            before: &one.amount.told(),
+            after: "",
+        })?;
+    }
+    Ok(())
 }
 
 /// Members of a project, by name.

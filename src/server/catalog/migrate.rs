@@ -50,6 +50,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("migrations/0039_launches.sql"),
     include_str!("migrations/0040_directories.sql"),
     include_str!("migrations/0041_budget_use.sql"),
+    include_str!("migrations/0042_reservations.sql"),
 ];
 
 /// Marks the file as a catalog of ours: "frdl".

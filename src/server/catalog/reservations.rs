@@ -1,6 +1,8 @@
 //! Rows of reservations and their times. Decides nothing: `rules::reservation` says what may be booked, and
 //! `rules::placement` which devices are chosen.
 
+use std::collections::BTreeMap;
+
 use rules::names::{ReservationId, SessionId, TenantName, UserId};
 use rules::permissions::Reach;
 use rules::refusals;
@@ -34,6 +36,8 @@ pub(crate) struct ReservationRecord {
     pub(crate) domain: Option<DomainId>,
     pub(crate) amount: ReservationAmount,
     pub(crate) before: BeforeReservation,
+    /// IANA name of the zone in which its weeks keep their time of day.
+    pub(crate) time_zone: String,
     pub(crate) generation: u64,
     pub(crate) domain_name: Option<String>,
     pub(crate) project_name: Option<String>,
@@ -103,6 +107,7 @@ fn reservation_row(row: &Row<'_>) -> rusqlite::Result<ReservationRecord> {
         domain: value::id_or_none(row, "domain")?.map(DomainId),
         amount: value::json(row, "amount")?,
         before: value::word(row, "before", BeforeReservation::parse)?,
+        time_zone: row.get("time_zone")?,
         generation: value::unsigned(row, "generation")?,
         domain_name: row.get("domain_name")?,
         project_name: row.get("project_name")?,
@@ -123,6 +128,7 @@ fn time_row(row: &Row<'_>) -> rusqlite::Result<ReservationTime> {
         state: value::word(row, "state", ReservationState::parse)?,
         parts: value::json(row, "parts")?,
         warned_at: value::time_or_none(row, "warned_at")?,
+        told: value::json(row, "told")?,
         unused_since: value::time_or_none(row, "unused_since")?,
     })
 }
@@ -137,7 +143,7 @@ impl ReadTransaction<'_> {
     fn reservations_where(
         &self,
         condition: &str,
-        values: impl Params,
+        values: impl Params + Clone,
     ) -> Result<Vec<ReservationRecord>, Failure> {
         let mut statement = self.connection.prepare_cached(&format!(
             "select reservation.*, domain.name as domain_name, project.name as project_name,
@@ -148,14 +154,21 @@ impl ReadTransaction<'_> {
              left join user on user.id = reservation.user
              order by reservation.name"
         ))?;
-        let rows = statement.query_map(values, reservation_row)?;
+        let rows = statement.query_map(values.clone(), reservation_row)?;
         let mut all: Vec<ReservationRecord> = rows.collect::<Result<_, _>>()?;
-        let mut times = self.connection.prepare_cached(&format!(
-            "select {TIME} where reservation_time.reservation = ?1 order by reservation_time.number"
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select {TIME}
+             where reservation_time.reservation in (select id from reservation where {condition})
+             order by reservation_time.reservation, reservation_time.number"
         ))?;
+        let rows = statement.query_map(values, time_row)?;
+        let mut times: BTreeMap<ReservationId, Vec<ReservationTime>> = BTreeMap::new();
+        for time in rows {
+            let time = time?;
+            times.entry(time.id).or_default().push(time);
+        }
         for one in &mut all {
-            let rows = times.query_map([one.id.0.as_bytes()], time_row)?;
-            one.times = rows.collect::<Result<_, _>>()?;
+            one.times = times.remove(&one.id).unwrap_or_default();
         }
         Ok(all)
     }
@@ -170,6 +183,38 @@ impl ReadTransaction<'_> {
         )
     }
 
+    /// Those of them with that id or name. Costs one step of an index.
+    pub(crate) fn reservations_called(
+        &self,
+        reach: &Reach,
+        which: &str,
+    ) -> Result<Vec<ReservationRecord>, Failure> {
+        let (reached, value) = condition(reach, RESERVATION, "?1");
+        let id = which.parse::<ReservationId>().ok();
+        let id = id.map_or_else(Vec::new, |id| id.0.as_bytes().to_vec());
+        self.reservations_where(
+            &format!("(user is null and project is null or {reached}) and (name = ?2 or id = ?3)"),
+            (value, which, id),
+        )
+    }
+
+    /// Those of a project of which something is left. Costs one range of an index.
+    pub(crate) fn reservations_of_project(
+        &self,
+        project: ProjectId,
+    ) -> Result<Vec<ReservationRecord>, Failure> {
+        self.reservations_where(
+            "project = ?1
+             and exists (
+                 select 1
+                 from reservation_time
+                 where reservation_time.reservation = reservation.id
+                 and reservation_time.state in ('booked', 'warned', 'active')
+             )",
+            [project.0.as_bytes()],
+        )
+    }
+
     pub(crate) fn reservation(
         &self,
         id: ReservationId,
@@ -178,7 +223,7 @@ impl ReadTransaction<'_> {
         Ok(found.into_iter().next())
     }
 
-    /// Whether another reservation of the same holder has the name.
+    /// Whether another reservation of the same holder, of which something is left, has the name.
     pub(crate) fn reservation_name_taken(&self, row: &ReservationRecord) -> Result<bool, Failure> {
         let (user, project) = parts_of(row.holder);
         let id = project.map(|id| id.0).or(user.map(|id| id.0));
@@ -188,7 +233,15 @@ impl ReadTransaction<'_> {
             .prepare_cached(
                 "select 1
                  from reservation
-                 where coalesce(project, user, x'') = ?1 and name = ?2 and id <> ?3",
+                 where name = ?2
+                 and coalesce(project, user, x'') = ?1
+                 and id <> ?3
+                 and exists (
+                     select 1
+                     from reservation_time
+                     where reservation_time.reservation = reservation.id
+                     and reservation_time.state in ('booked', 'warned', 'active')
+                 )",
             )?
             .query_row((key, row.name.as_str(), row.id.0.as_bytes()), |_| Ok(()))
             .optional()?;
@@ -207,14 +260,44 @@ impl ReadTransaction<'_> {
     }
 }
 
+/// Times that are booked and not warned of yet which one pass looks at, the next ones first. Higher: each pass reads more
+/// of next year. Lower: of more that begin on one day the last are chosen later.
+const MAX_NEAR_TIMES: usize = 256;
+
+impl ReadTransaction<'_> {
+    /// Those of the live times that a pass looks at, by begin: all that are warned of or active, and the next ones. Costs
+    /// two ranges of an index, whatever is booked.
+    pub(crate) fn near_reservations(&self) -> Result<Vec<ReservationTime>, Failure> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select {TIME} where reservation_time.state in ('warned', 'active')"
+        ))?;
+        let rows = statement.query_map([], time_row)?;
+        let mut near: Vec<ReservationTime> = rows.collect::<Result<_, _>>()?;
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select {TIME}
+             where reservation_time.state in ('booked', 'warned', 'active')
+             and reservation_time.state = 'booked'
+             order by reservation_time.from_at
+             limit {MAX_NEAR_TIMES}"
+        ))?;
+        let rows = statement.query_map([], time_row)?;
+        for time in rows {
+            near.push(time?);
+        }
+        near.sort_by_key(|time| (time.from, time.id, time.number));
+        Ok(near)
+    }
+}
+
 impl Rows<'_> {
     /// Writes a reservation without its times.
     pub(crate) fn insert_reservation(&self, row: &ReservationRecord) -> Result<(), Failure> {
         let (user, project) = parts_of(row.holder);
         self.connection
             .prepare_cached(
-                "insert into reservation (id, name, user, project, domain, amount, before, generation)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                "insert into reservation
+                     (id, name, user, project, domain, amount, before, generation, time_zone)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             )?
             .execute((
                 row.id.0.as_bytes(),
@@ -225,16 +308,17 @@ impl Rows<'_> {
                 value::text(&row.amount),
                 row.before.word(),
                 value::signed(row.generation),
+                row.time_zone.as_str(),
             ))?;
         Ok(())
     }
 
-    /// Writes name, amount and what is before it; raises the generation.
+    /// Writes name, amount, zone and what is before it; raises the generation.
     pub(crate) fn put_reservation(&self, row: &ReservationRecord) -> Result<(), Failure> {
         self.connection
             .prepare_cached(
                 "update reservation
-                 set name = ?2, amount = ?3, before = ?4, generation = generation + 1
+                 set name = ?2, amount = ?3, before = ?4, time_zone = ?5, generation = generation + 1
                  where id = ?1",
             )?
             .execute((
@@ -242,45 +326,93 @@ impl Rows<'_> {
                 row.name.as_str(),
                 value::text(&row.amount),
                 row.before.word(),
+                row.time_zone.as_str(),
             ))?;
         Ok(())
     }
 
-    /// Writes these times in place of those that it had, all of them booked and none chosen.
+    /// Writes these times in place of those that are only booked, none of them chosen; what was or is now stays.
     pub(crate) fn put_reservation_times(
         &self,
         id: ReservationId,
         times: &[(Timestamp, Timestamp)],
     ) -> Result<(), Failure> {
         self.connection
-            .prepare_cached("delete from reservation_time where reservation = ?1")?
+            .prepare_cached(
+                "delete from reservation_time where reservation = ?1 and state = 'booked'",
+            )?
             .execute([id.0.as_bytes()])?;
+        let last: u32 = self
+            .connection
+            .prepare_cached(
+                "select coalesce(max(number), 0) from reservation_time where reservation = ?1",
+            )?
+            .query_row([id.0.as_bytes()], |row| row.get(0))?;
         let mut statement = self.connection.prepare_cached(
             "insert into reservation_time (reservation, number, from_at, to_at, state, parts)
              values (?1, ?2, ?3, ?4, 'booked', '[]')",
         )?;
-        for (number, (from, to)) in (1_u32..).zip(times) {
+        for (number, (from, to)) in (last + 1..).zip(times) {
             statement.execute((id.0.as_bytes(), number, from.as_millis(), to.as_millis()))?;
         }
         Ok(())
     }
 
-    /// Gives back what a reservation keeps, now and later. Gives how many times it had left.
+    /// Gives back what a reservation keeps, now and later: of its weeks to come only the next is remembered. Gives how
+    /// many times it had left.
     pub(crate) fn cancel_reservation(&self, id: ReservationId) -> Result<usize, Failure> {
         let cancelled = self
             .connection
             .prepare_cached(
                 "update reservation_time
-                 set state = 'cancelled', parts = '[]'
-                 where reservation = ?1 and state in ('booked', 'warned', 'active')",
+                 set state = 'cancelled', parts = '[]', told = '[]'
+                 where reservation = ?1
+                 and (
+                     state in ('warned', 'active')
+                     or number = (
+                         select min(number)
+                         from reservation_time
+                         where reservation = ?1 and state in ('booked', 'warned', 'active')
+                     )
+                 )",
             )?
             .execute([id.0.as_bytes()])?;
+        let later = self
+            .connection
+            .prepare_cached(
+                "delete from reservation_time where reservation = ?1 and state = 'booked'",
+            )?
+            .execute([id.0.as_bytes()])?;
+        let cancelled = cancelled + later;
         if cancelled > 0 {
             self.connection
                 .prepare_cached("update reservation set generation = generation + 1 where id = ?1")?
                 .execute([id.0.as_bytes()])?;
         }
         Ok(cancelled)
+    }
+
+    /// Takes out those of which nothing is left but for so many, the newest. Costs one visit a reservation.
+    pub(crate) fn forget_ended_reservations(&self, but: usize) -> Result<(), Failure> {
+        let but = i64::try_from(but).unwrap_or(i64::MAX);
+        self.connection
+            .prepare_cached(
+                "delete from reservation
+                 where id in (
+                     select id
+                     from reservation
+                     where not exists (
+                         select 1
+                         from reservation_time
+                         where reservation_time.reservation = reservation.id
+                         and reservation_time.state in ('booked', 'warned', 'active')
+                     )
+                     order by id desc
+                     limit -1 offset ?1
+                 )",
+            )?
+            .execute([but])?;
+        Ok(())
     }
 
     /// Takes out the reservations of a user who left.
@@ -317,7 +449,7 @@ impl Rows<'_> {
             .connection
             .prepare_cached(
                 "update reservation_time
-                 set state = ?3, parts = ?4, unused_since = ?5, warned_at = ?11
+                 set state = ?3, parts = ?4, unused_since = ?5, warned_at = ?11, told = ?12
                  where reservation = ?1
                  and number = ?2
                  and state = ?6
@@ -339,6 +471,7 @@ impl Rows<'_> {
                 value::text(&time.amount),
                 time.before.word(),
                 time.warned_at.map(Timestamp::as_millis),
+                value::text(&time.told),
             ))?;
         if written == 0 {
             return Err(refusals::controller_moved_on().into());
@@ -369,6 +502,25 @@ impl Rows<'_> {
             code: "reservation.moved",
             before: change.was.word(),
             after: time.state.word(),
+        })?;
+        let held = time
+            .parts
+            .iter()
+            .map(|part| part.devices.len())
+            .sum::<usize>();
+        let booked = (time.amount.gpu.0 / 100) as usize;
+        if time.state != ReservationState::Active || held >= booked {
+            return Ok(());
+        }
+        // Whose it is learns that some of it could not be had.
+        self.note(NewEvent {
+            actor: ACTOR,
+            topic: "system",
+            object: record.name.as_str(),
+            scope: record.scope(),
+            code: "reservation.short",
+            before: &booked.to_string(),
+            after: &held.to_string(),
         })
     }
 }

@@ -299,7 +299,7 @@ impl ReadTransaction<'_> {
             fair: self.fair_shares(rule)?,
             limits: self.scoped_policies()?,
             allowances: self.allowances_now()?,
-            reservations: self.live_reservations()?,
+            reservations: self.near_reservations()?,
             served: self.served()?,
         })
     }

@@ -45,12 +45,15 @@ pub(crate) fn reserve(pass: &mut ControllerPass) {
 /// Until the first moment at which a reservation is due for a step; None where none waits for time. O(reservations).
 pub(crate) fn until_due(world: &ClusterSnapshot, now: Timestamp) -> Option<Duration> {
     let moments = world.reservations.iter().flat_map(|time| {
-        let warning = i64::try_from(WARNING_SECONDS * 1000).unwrap_or(i64::MAX);
-        let warned = time.from.as_millis().saturating_sub(warning);
+        let before = |seconds: u64| {
+            let millis = i64::try_from(seconds * 1000).unwrap_or(i64::MAX);
+            Timestamp::from_millis(time.from.as_millis().saturating_sub(millis))
+        };
         let told = time.warned_at.map(|at| at.plus_seconds(WARNING_SECONDS));
         let unused = time.unused_since.map(|at| at.plus_seconds(UNUSED_SECONDS));
         [
-            Some(Timestamp::from_millis(warned)),
+            Some(before(time.ahead())),
+            Some(before(WARNING_SECONDS)),
             Some(time.from),
             Some(time.to),
             told,

@@ -37,12 +37,16 @@ enum Planted {
     Hasty,
     /// What was cancelled keeps its devices.
     Stuck,
+    /// Devices are chosen once, whatever becomes of them.
+    Fixed,
 }
 
 /// One world on a clock that nobody sets, and the promise that was broken in it.
 struct Play {
     random: Random,
     planted: Option<Planted>,
+    /// Devices are cordoned and come back.
+    is_worn: bool,
     world: ClusterSnapshot,
     /// What the server's clock says beyond the minute.
     offset: i64,
@@ -101,6 +105,7 @@ impl Play {
         Self {
             random: Random::new(seed),
             planted,
+            is_worn: false,
             world,
             offset: 0,
             minute: 0,
@@ -111,6 +116,11 @@ impl Play {
             members: 0,
             broken: None,
         }
+    }
+
+    fn worn(mut self) -> Self {
+        self.is_worn = true;
+        self
     }
 
     fn now(&self) -> Timestamp {
@@ -185,6 +195,7 @@ impl Play {
             state: ReservationState::Booked,
             parts: Vec::new(),
             warned_at: None,
+            told: Vec::new(),
             unused_since: None,
         });
     }
@@ -217,6 +228,7 @@ impl Play {
         };
         for node in &mut alone.nodes {
             node.seen_at = self.now();
+            node.cordoned.clear();
         }
         if time.parts.is_empty() {
             return;
@@ -261,9 +273,11 @@ impl Play {
             let times = self.world.reservations.iter_mut();
             times.for_each(|time| time.warned_at = None);
         }
+        let spare = self.spare();
         for step in reserve(&self.world, now) {
             self.carry_out(step);
         }
+        self.look_at_the_worn(&spare);
         let seen = match self.planted {
             Some(Planted::Stranger) => ClusterSnapshot {
                 reservations: Vec::new(),
@@ -289,11 +303,61 @@ impl Play {
         self.world.reservations.retain(over);
     }
 
-    fn carry_out(&mut self, step: ReservationStep) {
+    /// Devices that nobody has and nobody keeps.
+    fn spare(&self) -> Vec<String> {
+        let node = &self.world.nodes[0];
+        let is_held = |index: u32| {
+            let mut all = self.world.sessions.iter();
+            all.any(|session| session.held_on(NODE).iter().any(|one| one.index == index))
+        };
+        let devices = node.capacity.devices.iter();
+        let spare = devices.filter(|device| {
+            !node.cordoned.contains(&device.uuid)
+                && !is_held(device.index)
+                && !self.is_kept(&device.uuid)
+        });
+        spare.map(|device| device.uuid.clone()).collect()
+    }
+
+    fn is_kept(&self, uuid: &str) -> bool {
+        let parts = self.world.reservations.iter().flat_map(|time| &time.parts);
+        parts.flat_map(|part| &part.devices).any(|one| one == uuid)
+    }
+
+    /// `spare`: as it was before the turn.
+    fn look_at_the_worn(&mut self, spare: &[String]) {
+        let (now, cordoned) = (self.now(), &self.world.nodes[0].cordoned);
+        let mut due = self
+            .world
+            .reservations
+            .iter()
+            .filter(|time| time.chooses(now));
+        let is_worn = due.any(|time| {
+            let mut devices = time.parts.iter().flat_map(|part| &part.devices);
+            devices.any(|uuid| cordoned.contains(uuid))
+        });
+        if is_worn && spare.iter().any(|uuid| !self.is_kept(uuid)) {
+            self.break_promise("a device that can no longer be had is replaced by one that can");
+        }
+    }
+
+    fn wear(&mut self) {
+        let index = self.random.between(0, u64::from(GPUS) - 1);
+        let uuid = format!("device-{index}");
+        let cordoned = &mut self.world.nodes[0].cordoned;
+        if !cordoned.remove(&uuid) {
+            cordoned.insert(uuid);
+        }
+    }
+
+    fn carry_out(&mut self, mut step: ReservationStep) {
         let id = step.time.id;
         let is_active = step.time.state == ReservationState::Active;
         let mut times = self.world.reservations.iter_mut();
         if let Some(row) = times.find(|row| row.id == id) {
+            if self.planted == Some(Planted::Fixed) && !row.parts.is_empty() {
+                step.time.parts.clone_from(&row.parts);
+            }
             *row = step.time;
         }
         for other in step.displaced {
@@ -387,6 +451,9 @@ impl Play {
             if self.random.chance(2) {
                 self.set_clock();
             }
+            if self.is_worn && self.random.chance(4) {
+                self.wear();
+            }
             if self.random.chance(2) {
                 // The server is away, and everything else goes on.
                 self.minute += self.random.between(1, 40);
@@ -419,6 +486,25 @@ fn reserved_devices_are_their_members_alone() {
         warned += end.warned.len();
     }
     assert!(stopped > 0 && members > 0 && warned > 0, "nothing happened");
+}
+
+/// Promise (Queue and scheduler): A reserved device that can no longer be had is replaced by a free one, before and after
+/// the warning, and nobody is stopped for it who was not warned (simulated).
+#[test]
+fn reserved_devices_that_are_gone_are_replaced() {
+    let mut members = 0;
+    for seed in 0..SEEDS {
+        let end = Play::new(seed, None).worn().play();
+        assert_eq!(end.broken, None, "seed {seed}, minute {}", end.minute);
+        members += end.members;
+    }
+    assert!(members > 0, "nothing happened");
+    let found = (0..SEEDS).any(|seed| {
+        let end = Play::new(seed, Some(Planted::Fixed)).worn().play();
+        end.broken
+            .is_some_and(|broken| broken.contains("is replaced"))
+    });
+    assert!(found, "nobody noticed a device that was chosen once");
 }
 
 #[test]

@@ -1317,7 +1317,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/reservations/{id}",
         operation: "changeReservation",
         tag: "tenancy",
-        summary: "Change a reservation; times and amounts only until its warning",
+        summary: "Change a reservation from its next time on; amounts only between two times",
         needs: PROJECTS_WRITE,
         body: Some("ReservationPatch"),
         answer: SuccessReply::Schema("Reservation"),

@@ -88,7 +88,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("getReservation", "ID나 이름으로 예약 하나를 보여 줍니다"),
     (
         "changeReservation",
-        "예약을 바꿉니다. 시간과 자원은 경고하기 전까지 바꿀 수 있습니다",
+        "예약을 다음 시간부터 바꿉니다. 자원은 두 시간 사이에만 바꿀 수 있습니다",
     ),
     ("cancelReservation", "예약의 남은 시간을 취소합니다"),
     (

@@ -224,7 +224,7 @@ async fn a_change_is_seen_and_written_down() {
     let changed = changed.unwrap();
     assert_eq!((changed.id, changed.times.len()), (made.id, 2));
     assert!(changed.to > made.to && changed.generation == 2);
-    // Once it was warned of, only its name changes.
+    // The week that was warned of stays as it is; the next one changes.
     let id = ReservationId(made.id);
     site.server
         .catalog()
@@ -240,13 +240,24 @@ async fn a_change_is_seen_and_written_down() {
             })
         })
         .unwrap();
-    let later = ReservationPatchBody {
-        to: Some(site.day(5)),
+    let which = id.to_string();
+    let larger = ReservationPatchBody {
+        resources: Some(Object(ReservedResources {
+            cpu: CpuShare(300),
+            ..ReservedResources::default()
+        })),
         ..ReservationPatchBody::default()
     };
-    let which = id.to_string();
-    let begun = change(&site.server, &site.boss, &which, later, None).await;
+    let begun = change(&site.server, &site.boss, &which, larger, None).await;
     assert_eq!(code(begun), "reservation.begun");
+    let later = ReservationPatchBody {
+        to: Some(site.day(12)),
+        ..ReservationPatchBody::default()
+    };
+    let later = change(&site.server, &site.boss, &which, later, None).await;
+    let times = later.unwrap().times;
+    let day = |time: &ReservationTimeView| time.to.seconds_since(time.from) / 86_400;
+    assert_eq!(times.iter().map(day).collect::<Vec<_>>(), [2, 3]);
     let name = ReservationPatchBody {
         name: Some("lab".to_owned()),
         ..ReservationPatchBody::default()
@@ -274,6 +285,7 @@ async fn a_change_is_seen_and_written_down() {
             "reservation.booked",
             changed,
             moved,
+            changed,
             changed,
             "reservation.cancelled"
         ]
@@ -311,4 +323,118 @@ async fn a_launch_that_names_a_reservation_starts_with_it() {
     cancel(&site.server, &site.boss, "lecture").await.unwrap();
     let closed = sessions::launch(&site.server, &site.abe, asked, None).await;
     assert_eq!(code(closed), "reservation.closed");
+}
+
+/// Promise (Queue and scheduler): A reservation that was cancelled leaves one line and a free name, however many weeks it
+/// had.
+#[tokio::test]
+async fn a_cancelled_reservation_leaves_one_line_and_its_name() {
+    let site = Site::open().await;
+    let weeks = NewReservationBody {
+        repeats: Some(60),
+        ..site.lecture()
+    };
+    let made = site.booked(&site.boss, weeks.clone()).await;
+    assert_eq!(made.times.len(), 60);
+    cancel(&site.server, &site.boss, "lecture").await.unwrap();
+    let gone = get(&site.server, &site.boss, "lecture").await.unwrap();
+    assert_eq!(gone.state, ReservationState::Cancelled);
+    assert_eq!(gone.times.len(), 1);
+    let again = site.booked(&site.boss, weeks).await;
+    let found = get(&site.server, &site.boss, "lecture").await.unwrap();
+    assert_eq!(
+        found.id, again.id,
+        "one of which something is left is meant"
+    );
+    cancel(&site.server, &site.boss, "lecture").await.unwrap();
+    site.server
+        .catalog()
+        .write_now(Lane::Loops, "forget", |rows| {
+            rows.mute_acts();
+            rows.forget_ended_reservations(1)
+        })
+        .unwrap();
+    assert_eq!(site.listed(&site.boss).await.len(), 1, "the newest");
+}
+
+/// Promise (Queue and scheduler): The weeks of a reservation keep their time of day in the zone in which it was booked,
+/// whoever changes it.
+#[tokio::test]
+async fn a_change_keeps_the_zone_of_the_booking() {
+    let site = Site::open().await;
+    let morning = format!("{}T09:00", &site.day(2)[..10]);
+    let berlin = NewReservationBody {
+        from: morning.clone(),
+        to: morning.replace("T09", "T11"),
+        repeats: Some(40),
+        time_zone: Some("Europe/Berlin".to_owned()),
+        ..site.lecture()
+    };
+    let made = site.booked(&site.boss, berlin).await;
+    assert_eq!(made.time_zone, "Europe/Berlin");
+    let longer = ReservationPatchBody {
+        to: Some(morning.replace("T09", "T12")),
+        ..ReservationPatchBody::default()
+    };
+    let changed = change(&site.server, &site.boss, "lecture", longer, None).await;
+    let changed = changed.unwrap();
+    assert_eq!(changed.time_zone, "Europe/Berlin");
+    let begins = |one: &ReservationView| -> Vec<Timestamp> {
+        one.times.iter().map(|time| time.from).collect()
+    };
+    assert_eq!(begins(&changed), begins(&made));
+    let hours = |time: &ReservationTimeView| time.to.seconds_since(time.from) / 3_600;
+    assert!(changed.times.iter().all(|time| hours(time) == 3));
+}
+
+#[tokio::test]
+async fn a_reservation_that_begins_with_fewer_gpus_says_so() {
+    let site = Site::open().await;
+    site.booked(&site.boss, site.lecture()).await;
+    site.server
+        .catalog()
+        .write_now(Lane::Loops, "begin", |rows| {
+            rows.mute_acts();
+            let mut time = rows.live_reservations()?.remove(0);
+            // As booked when more of them were there.
+            let amount = ReservationAmount {
+                gpu: rules::units::GpuShare(200),
+                ..time.amount
+            };
+            let row = rows.reservation(time.id)?.expect("it is booked");
+            rows.put_reservation(&ReservationRecord { amount, ..row })?;
+            time.amount = amount;
+            time.state = ReservationState::Active;
+            rows.record_reservation(&crate::catalog::reservations::ReservationChange {
+                was: ReservationState::Booked,
+                time,
+                warned: Vec::new(),
+            })
+        })
+        .unwrap();
+    let told = site
+        .server
+        .catalog()
+        .read_now("look", |view| {
+            view.events_after(&reach(&site.boss.subject, Permission::SystemRead), 0, 100)
+        })
+        .unwrap()
+        .0;
+    let short = told.iter().find(|event| event.code == "reservation.short");
+    let short = short.expect("it is told");
+    assert_eq!((short.before.as_str(), short.after.as_str()), ("2", "0"));
+}
+
+#[tokio::test]
+async fn an_archived_project_keeps_nothing_reserved() {
+    let site = Site::open().await;
+    site.booked(&site.boss, site.lecture()).await;
+    let archived = api::tenancy::ProjectPatchBody {
+        state: Some(rules::tenancy::TenantState::Archived),
+        title: None,
+    };
+    let done = tenancy::change_project(&site.server, &site.boss, "cells", archived, None).await;
+    done.unwrap();
+    let gone = get(&site.server, &site.boss, "lecture").await.unwrap();
+    assert_eq!(gone.state, ReservationState::Cancelled);
 }

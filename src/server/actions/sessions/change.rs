@@ -230,11 +230,11 @@ fn resize_row(
     if session.state().holds_resources()
         && let Some(node) = session.node().and_then(|id| world.node(id))
     {
-        let used = world.used().remove(&node.id).unwrap_or_default();
-        // What others leave: the capacity without all that is used, plus its own part.
-        let cpu = (node.capacity.cpu + session.spec.demand.cpu).saturating_sub(used.cpu);
-        let memory =
-            (node.capacity.memory + session.spec.demand.memory).saturating_sub(used.memory);
+        let room = placement::room_for(&world, session, node.id, rows.now);
+        let (cpu, memory) = room.unwrap_or_default();
+        // Less than it has may stand beside a reservation that begins soon.
+        let had = &session.spec.demand;
+        let (cpu, memory) = (cpu.max(had.cpu), memory.max(had.memory));
         if demand.cpu > cpu || demand.memory > memory {
             return Err(
                 refusals::resize_no_room(&node.name, cpu.cores(), memory, cpu)

@@ -38,6 +38,7 @@ fn lecture() -> ReservationTime {
         state: ReservationState::Booked,
         parts: Vec::new(),
         warned_at: None,
+        told: Vec::new(),
         unused_since: None,
     }
 }
