@@ -14,7 +14,7 @@ CREATE TABLE allocation (
     hour integer not null,
     is_open integer not null check (is_open in (0, 1)),
     -- By the time of day: to be forgotten with its session.
-    closed_at integer,
+    closed_at integer, placed integer not null default 0,
     primary key (session, number)
 ) strict, without rowid;
 
@@ -187,6 +187,21 @@ CREATE INDEX event_object on event (object, sequence);
 CREATE INDEX event_told on event (owner, sequence)
 where code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned', 'session.idle',
                'session.reservation-warned');
+
+CREATE TABLE external_user (
+    user blob primary key references user (id),
+    -- What proves them: `ldap`, `oidc`.
+    way text not null,
+    -- The identifier of their entry, which stays when names change. Also of who was removed: their entry makes no second
+    -- account.
+    subject text not null,
+    -- By what name the entry was found last; empty where none was typed.
+    asked text not null,
+    -- When the directory last admitted them.
+    checked_at integer not null
+) strict, without rowid;
+
+CREATE UNIQUE INDEX external_user_subject on external_user (way, subject);
 
 CREATE TABLE fair_standing (
     domain blob not null,
@@ -429,12 +444,12 @@ CREATE TABLE reservation (
     domain blob references domain (id),
     amount text not null check (json_valid(amount)),
     before text not null check (before in ('drain', 'fit')),
-    generation integer not null,
+    generation integer not null, time_zone text not null default 'UTC',
     check (user is null or project is null),
     check ((domain is null) = (user is null and project is null))
 ) strict, without rowid;
 
-CREATE UNIQUE INDEX reservation_name on reservation (coalesce(project, user, x''), name);
+CREATE INDEX reservation_name on reservation (name);
 
 CREATE INDEX reservation_project on reservation (project) where project is not null;
 
@@ -450,13 +465,16 @@ CREATE TABLE reservation_time (
     -- Machines and devices that were chosen.
     parts text not null check (json_valid(parts)),
     warned_at integer,
-    unused_since integer,
+    unused_since integer, told text not null default '[]' check (json_valid(told)),
     primary key (reservation, number),
     check (from_at < to_at)
 ) strict, without rowid;
 
 CREATE INDEX reservation_live on reservation_time (from_at)
 where state in ('booked', 'warned', 'active');
+
+CREATE INDEX reservation_now on reservation_time (from_at)
+where state in ('warned', 'active');
 
 CREATE TABLE role_grant (
     user blob not null references user (id),
@@ -626,7 +644,9 @@ CREATE TABLE usage (
     primary key (hour, project, owner)
 ) strict, without rowid;
 
-CREATE INDEX usage_owner on usage (owner, hour);
+CREATE INDEX usage_owner on usage (owner, hour, domain, gpu);
+
+CREATE INDEX usage_project on usage (project, hour, domain, gpu);
 
 CREATE TABLE "user" (
     id blob primary key,
