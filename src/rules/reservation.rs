@@ -187,6 +187,7 @@ pub struct ReservationTime {
     /// When owners of sessions there were warned.
     pub warned_at: Option<Timestamp>,
     /// Who was told then that they make way for its cores and memory: nobody else is stopped for those.
+    #[serde(default)]
     pub told: Vec<SessionId>,
     /// Since when it is active and no member has a session there.
     pub unused_since: Option<Timestamp>,

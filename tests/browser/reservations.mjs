@@ -50,11 +50,14 @@ test("a reservation is booked, changed and cancelled in the page", async () => {
   await page.locator("#from[aria-invalid=true]").waitFor();
   assert.equal(await page.inputValue("#holder"), "maintenance");
   assert.equal(await page.inputValue("#gpu"), "2");
-  await page.fill("#from", ahead(5));
-  await page.fill("#to", ahead(125));
+  await page.fill("#from", ahead(14 * 1440));
+  await page.fill("#to", ahead(14 * 1440 + 60));
   await page.fill("#gpu", "3");
   await page.click("button:has-text('Book')");
   await page.locator("#gpu[aria-invalid=true]").waitFor();
+  assert.equal(await page.locator(".week [aria-current=date]").count(), 0, "the week that was meant");
+  await page.fill("#from", ahead(5));
+  await page.fill("#to", ahead(125));
   assert.deepEqual(await violations(page), []);
   await page.fill("#gpu", "2");
   await page.click("button:has-text('Book')");

@@ -669,7 +669,10 @@ async fn book(
     };
     let (form, refusal) = refused(&visit, PATH, refusal);
     let visit = visit.refusing(form);
-    match listed(&console, &visit, &caller, &headers, &[], Some(sent)).await {
+    // The week that was meant, not that of now.
+    let day = sent.from.get(..10).unwrap_or_default().to_owned();
+    let asked = [("week".to_owned(), day)];
+    match listed(&console, &visit, &caller, &headers, &asked, Some(sent)).await {
         Ok(page) => responses::page(&console, &visit, responses::status(&refusal), &page),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }

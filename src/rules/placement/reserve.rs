@@ -240,7 +240,8 @@ fn is_in_use(world: &ClusterSnapshot, time: &ReservationTime, now: Timestamp) ->
     let mut own = world.sessions.iter().filter(|one| time.holder.admits(one));
     own.any(|session| {
         let is_due = session.spec.start_at.is_none_or(|at| at <= now);
-        let waits = session.is_pending() && session.spec.depends_on.is_empty() && is_due;
+        let is_free = session.held_by.is_none() && session.spec.depends_on.is_empty();
+        let waits = session.is_pending() && is_free && is_due;
         let is_in = || {
             time.parts
                 .iter()

@@ -1,6 +1,8 @@
 //! What a user may do with reservations: administrators of the site book them for projects, users and maintenance. Users
 //! who see the project or user see its reservations.
 
+use std::collections::BTreeMap;
+
 use api::reservations::{
     NewReservationBody, ReservationPatchBody, ReservationTimeView, ReservationView,
 };
@@ -174,6 +176,11 @@ pub async fn change(
             rows.put_reservation(&after)?;
             if moves {
                 rows.put_reservation_times(after.id, &spans)?;
+                let begins = was.iter().enumerate();
+                let moved: BTreeMap<Timestamp, Option<Timestamp>> = begins
+                    .map(|(at, (from, _))| (*from, spans.get(at).map(|to| to.0)))
+                    .collect();
+                follow(rows, &caller, &before, &moved)?;
             }
             let (old, new) = match moves {
                 true => (told(before.amount, &was), told(after.amount, &spans)),
@@ -199,6 +206,10 @@ pub async fn cancel(server: &Server, caller: &Caller, which: &str) -> Result<(),
             if rows.cancel_reservation(found.id)? == 0 {
                 return Ok(());
             }
+            let open = found.times.iter().filter(|time| time.state.counts());
+            let gone: BTreeMap<Timestamp, Option<Timestamp>> =
+                open.map(|time| (time.from, None)).collect();
+            follow(rows, &caller, &found, &gone)?;
             rows.forget_ended_reservations(MAX_ENDED)?;
             let before = told(found.amount, &spans_of(&found.times));
             note(rows, &caller, &found, "reservation.cancelled", &before, "")
@@ -206,7 +217,32 @@ pub async fn cancel(server: &Server, caller: &Caller, which: &str) -> Result<(),
         .await
 }
 
-/// The reservation that a launch names, among those that the caller sees.
+/// Gives sessions that wait for a begin of a reservation the begin that it has now, or none: then they wait for room
+/// alone. `moved`: from each begin that it had to that of the same week.
+fn follow(
+    rows: &Rows<'_>,
+    caller: &Caller,
+    record: &ReservationRecord,
+    moved: &BTreeMap<Timestamp, Option<Timestamp>>,
+) -> Result<(), Failure> {
+    for (id, at) in rows.waiting_for_start(record.holder)? {
+        let Some(to) = moved.get(&at).filter(|to| **to != Some(at)) else {
+            continue;
+        };
+        rows.change_session(id, None, caller.name.as_str(), None, |session| {
+            let label = session.labels.get("reservation");
+            let is_ours = label.is_some_and(|name| name == record.name.as_str());
+            if is_ours {
+                session.spec.start_at = *to;
+            }
+            is_ours
+        })?;
+    }
+    Ok(())
+}
+
+/// The reservation that a launch names, among those that the caller sees; one for maintenance only where no other has
+/// the name.
 ///
 /// Errors: `reservation.not-found`, `reservation.ambiguous`, `reservation.closed`.
 pub(super) fn of_launch(
@@ -214,7 +250,11 @@ pub(super) fn of_launch(
     caller: &Caller,
     which: &str,
 ) -> Result<(TenantName, ReservationTime), Failure> {
-    let found = find(view, caller, which)?;
+    let mut called = called(view, caller, which)?;
+    if called.len() > 1 {
+        called.retain(|one| one.holder != ReservationHolder::Maintenance);
+    }
+    let found = chosen(called, which)?;
     let time = found.current().filter(|time| time.state.counts());
     let time = time.ok_or_else(|| refusals::reservation_closed(&found.name))?;
     Ok((found.name.clone(), time.clone()))
@@ -231,8 +271,19 @@ fn find(
     caller: &Caller,
     which: &str,
 ) -> Result<ReservationRecord, Failure> {
+    chosen(called(view, caller, which)?, which)
+}
+
+fn called(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    which: &str,
+) -> Result<Vec<ReservationRecord>, Failure> {
     let reach = reach(&caller.subject, Permission::ProjectsRead);
-    let found = view.reservations_called(&reach, which)?;
+    view.reservations_called(&reach, which)
+}
+
+fn chosen(found: Vec<ReservationRecord>, which: &str) -> Result<ReservationRecord, Failure> {
     let id = which.parse::<ReservationId>().ok();
     if let Some(one) = found.iter().find(|one| Some(one.id) == id) {
         return Ok(one.clone());

@@ -198,6 +198,33 @@ impl ReadTransaction<'_> {
         )
     }
 
+    /// Sessions of a holder that wait for a time to start, and that time. Costs one visit a live session.
+    pub(crate) fn waiting_for_start(
+        &self,
+        holder: ReservationHolder,
+    ) -> Result<Vec<(SessionId, Timestamp)>, Failure> {
+        let (user, project) = parts_of(holder);
+        let mut statement = self.connection.prepare_cached(
+            "select id, start_at
+             from session
+             where state <> 'ended'
+             and state = 'pending'
+             and start_at is not null
+             and (project = ?1 or owner = ?2)",
+        )?;
+        let (project, user) = (
+            project.map(|id| *id.0.as_bytes()),
+            user.map(|id| *id.0.as_bytes()),
+        );
+        let rows = statement.query_map((project, user), |row| {
+            Ok((
+                SessionId(value::id(row, "id")?),
+                value::time(row, "start_at")?,
+            ))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// Those of a project of which something is left. Costs one range of an index.
     pub(crate) fn reservations_of_project(
         &self,

@@ -474,7 +474,7 @@ impl Play {
 
 /// Promise (Queue and scheduler): A reserved device goes to no other session, never is more booked than there is, and each owner
 /// in the way is warned once, 15 minutes before, whatever becomes of server and clock (simulated). What is cancelled is
-/// given away in the next pass.
+/// given away in the next pass. Members pass the queue with no more than is reserved.
 #[test]
 fn reserved_devices_are_their_members_alone() {
     let (mut stopped, mut members, mut warned) = (0, 0, 0);
@@ -488,8 +488,7 @@ fn reserved_devices_are_their_members_alone() {
     assert!(stopped > 0 && members > 0 && warned > 0, "nothing happened");
 }
 
-/// Promise (Queue and scheduler): A reserved device that can no longer be had is replaced by a free one, before and after
-/// the warning, and nobody is stopped for it who was not warned (simulated).
+/// Proves too: `reserved_devices_are_their_members_alone`
 #[test]
 fn reserved_devices_that_are_gone_are_replaced() {
     let mut members = 0;

@@ -5,7 +5,7 @@ use super::*;
 use crate::names::ReservationId;
 use crate::reservation::{
     BeforeReservation, ReservationAmount, ReservationHolder, ReservationState, ReservationTime,
-    ReservedPart, WARNING_SECONDS,
+    ReservedPart, UNUSED_SECONDS, WARNING_SECONDS,
 };
 use crate::resources::DeviceShare;
 
@@ -79,8 +79,7 @@ fn devices_of(time: &ReservationTime) -> Vec<&str> {
     devices.collect()
 }
 
-/// Promise (Queue and scheduler): Members of a reservation start before the queue on what is reserved, with no more cores
-/// and memory than that, or than its GPUs are of the machine.
+/// Proves too: `reserved_devices_are_their_members_alone`
 #[test]
 fn members_pass_the_queue_with_no_more_than_is_reserved() {
     let mut world = world("node a 16 64g 0 | busy 8 8g 0 | big 12 1g 0 | greedy 4 1g 0");
@@ -144,6 +143,24 @@ fn members_have_their_devices_until_the_next_reservation_begins() {
     next.state = ReservationState::Booked;
     world.reservations = vec![own, next];
     assert_eq!(placed(&world), [0]);
+}
+
+#[test]
+fn a_member_who_waits_for_room_keeps_a_reservation() {
+    let mut world = world("node a 16 64g 1 | member 32 4g 0");
+    world.sessions[0].owner = MEMBER;
+    let mut lasting = kept(&world, "8", "8g", &[]);
+    lasting.unused_since = Some(NOW);
+    world.reservations = vec![lasting];
+    let later = NOW.plus_seconds(UNUSED_SECONDS);
+    for node in &mut world.nodes {
+        node.seen_at = later;
+    }
+    let step = reserve(&world, later).remove(0);
+    assert_eq!((step.to, step.time.unused_since), (None, None));
+    world.sessions.clear();
+    let step = reserve(&world, later).remove(0);
+    assert_eq!(step.to, Some(ReservationState::Released));
 }
 
 #[test]
@@ -222,8 +239,7 @@ fn who_ends_in_time_is_not_warned_and_has_time_to_start() {
     assert_eq!(placed(&world), [0]);
 }
 
-/// Promise (Queue and scheduler): Reserved cores and memory are cleared as reserved GPUs are: whoever is in the way is
-/// warned 15 minutes before, and nobody else is stopped.
+/// Proves too: `reserved_devices_are_their_members_alone`
 #[test]
 fn reserved_cores_are_free_when_a_reservation_begins() {
     let mut world = world("node a 16 64g 0 | one 4 4g 0 | two 4 4g 0 | three 4 4g 0");

@@ -320,13 +320,40 @@ async fn a_launch_that_names_a_reservation_starts_with_it() {
     };
     let twice = sessions::launch(&site.server, &site.abe, twice, None).await;
     assert_eq!(code(twice), "reservation.start-twice");
-    cancel(&site.server, &site.boss, "lecture").await.unwrap();
+    // One for maintenance of the same name is not meant; and who waits follows the reservation.
+    let maintenance = NewReservationBody {
+        project: None,
+        maintenance: true,
+        ..site.lecture()
+    };
+    site.booked(&site.boss, maintenance).await;
+    let second = sessions::launch(&site.server, &site.abe, asked.clone(), None).await;
+    assert_eq!(second.unwrap().sessions[0].start_at, Some(made.from));
+    let starts = || {
+        let world = site.server.catalog().read_now("look", |view| view.world());
+        let sessions = world.unwrap().sessions;
+        let starts: Vec<_> = sessions.iter().map(|one| one.spec.start_at).collect();
+        starts
+    };
+    let (which, later) = (made.id.to_string(), site.day(3));
+    let patch = ReservationPatchBody {
+        from: Some(later),
+        to: Some(site.day(4)),
+        ..ReservationPatchBody::default()
+    };
+    let moved = change(&site.server, &site.boss, &which, patch, None).await;
+    assert_eq!(starts(), [Some(moved.unwrap().from); 2]);
+    cancel(&site.server, &site.boss, &which).await.unwrap();
+    assert_eq!(starts(), [None; 2]);
+    let asked = LaunchRequest {
+        reservation: Some(which),
+        ..asked
+    };
     let closed = sessions::launch(&site.server, &site.abe, asked, None).await;
     assert_eq!(code(closed), "reservation.closed");
 }
 
-/// Promise (Queue and scheduler): A reservation that was cancelled leaves one line and a free name, however many weeks it
-/// had.
+/// Proves too: `reserved_devices_are_their_members_alone`
 #[tokio::test]
 async fn a_cancelled_reservation_leaves_one_line_and_its_name() {
     let site = Site::open().await;
@@ -357,8 +384,7 @@ async fn a_cancelled_reservation_leaves_one_line_and_its_name() {
     assert_eq!(site.listed(&site.boss).await.len(), 1, "the newest");
 }
 
-/// Promise (Queue and scheduler): The weeks of a reservation keep their time of day in the zone in which it was booked,
-/// whoever changes it.
+/// Proves too: `reserved_devices_are_their_members_alone`
 #[tokio::test]
 async fn a_change_keeps_the_zone_of_the_booking() {
     let site = Site::open().await;
