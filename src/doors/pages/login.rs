@@ -8,18 +8,32 @@ use axum::{Extension, Form};
 use rules::refusal::Refusal;
 use serde::Deserialize;
 use server::access::{SignInFrom, SignInStep};
-use server::{Failure, access};
+use server::{Failure, Server, access};
 
 use super::authentication::{self, OptionalPageCaller, PageCaller, PagePeer};
 use super::components::{self, Alert, FormFieldError};
 use super::form_faults::RefusedForm;
 use super::layout::{Attribute, PageLayout};
-use super::provider::ProviderLink;
 use super::request_context::RequestContext;
 use super::{PagesContext, guest, responses};
 use crate::doors::origin;
 use crate::doors::peer::Encrypted;
 use crate::doors::text::{Text, codes};
+
+/// The link of sign-in pages to the provider.
+pub struct ProviderLink {
+    pub name: String,
+    pub href: String,
+}
+
+impl ProviderLink {
+    /// None where no provider is set. Asks no provider, so that a dead one keeps no page back.
+    pub(super) fn to(server: &Server, next: &str) -> Option<Self> {
+        let name = access::provider_name(server)?;
+        let href = format!("/login/provider?next={}", responses::encoded(next));
+        Some(Self { name, href })
+    }
+}
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/login.html")]

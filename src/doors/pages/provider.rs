@@ -8,32 +8,17 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use rules::refusal::Refusal;
 use serde::Deserialize;
+use server::Failure;
 use server::access::{self, ProviderOutcome, ProviderReturn, SignInFrom, SignInStep};
-use server::{Failure, Server};
 
 use super::authentication::{self, OptionalPageCaller, PagePeer};
 use super::components::Alert;
-use super::login::{LoginCodePage, LoginPage};
+use super::login::{LoginCodePage, LoginPage, ProviderLink};
 use super::request_context::RequestContext;
 use super::{PagesContext, guest, responses};
 use crate::doors::origin;
 use crate::doors::peer::Encrypted;
 use crate::doors::text::codes;
-
-/// The link of sign-in pages to the provider.
-pub struct ProviderLink {
-    pub name: String,
-    pub href: String,
-}
-
-impl ProviderLink {
-    /// None where no provider is set. Asks no provider, so that a dead one keeps no page back.
-    pub(super) fn to(server: &Server, next: &str) -> Option<Self> {
-        let name = access::provider_name(server)?;
-        let href = format!("/login/provider?next={}", responses::encoded(next));
-        Some(Self { name, href })
-    }
-}
 
 pub(super) fn router() -> Router<PagesContext> {
     Router::new()

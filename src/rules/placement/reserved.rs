@@ -143,19 +143,22 @@ impl<'w> ReservedRoom<'w> {
             }
         }
         // Another one keeps it too, a day later: then both must let it in. Members of one that lasts stay in theirs until
-        // the next one begins.
+        // the next one was warned of: nobody would tell who begins after that.
         let of_others = |kept: &&KeptPart<'w>| {
             let is_active = kept.time.state == ReservationState::Active;
             !kept.time.lets_in(session, self.now) && (is_active || !leads_here)
         };
         own.kept_back = most_at_once(&here().filter(of_others).collect::<Vec<_>>());
         for kept in here() {
-            let is_active = kept.time.state == ReservationState::Active;
             if kept.time.lets_in(session, self.now) {
                 continue;
             }
+            let is_due = matches!(
+                kept.time.state,
+                ReservationState::Warned | ReservationState::Active
+            );
             for (at, device) in spot.node.capacity.devices.iter().enumerate() {
-                if kept.part.devices.contains(&device.uuid) && (is_active || !leads[at]) {
+                if kept.part.devices.contains(&device.uuid) && (is_due || !leads[at]) {
                     let_in[at] = false;
                 }
             }

@@ -10,8 +10,9 @@ use base::observe::chain;
 use rules::directory::takes_name;
 use rules::grants::GrantRole;
 use rules::names::{TenantName, UserId};
+use rules::permissions::is_administrator;
 use rules::tenancy::Scope;
-use rules::users::{Role, User, UserSource};
+use rules::users::{User, UserSource};
 
 use crate::access::directory::{DirectoryFault, ask};
 use crate::access::external_user::{ExternalRules, put_roles};
@@ -135,7 +136,7 @@ fn suspend(rows: &Rows<'_>, id: UserId) -> Result<bool, Failure> {
     let Some(user) = user else {
         return Ok(false);
     };
-    if user.role == Role::Administrator && rows.administrators()? <= 1 {
+    if is_administrator(user.role) && rows.administrators()? <= 1 {
         return Ok(false);
     }
     let changed = User {
