@@ -284,6 +284,10 @@ pub fn still_holds(session: &Session, held: u64) -> Option<u64> {
         Lifecycle::Placed(_) => millis(STOP_SECONDS),
         Lifecycle::Pending | Lifecycle::Ended(_) => 0,
     };
+    let never_runs = session.stopping_at().is_some() && session.started_at().is_none();
+    if never_runs && !session.restart {
+        return u64::try_from(stop).ok();
+    }
     let left = millis(limit_seconds).saturating_add(beyond_limit(session, held));
     u64::try_from(left.max(stop)).ok()
 }
@@ -521,6 +525,19 @@ mod tests {
         let mut again = running(3_600, 10);
         again.restart = true;
         assert_eq!(left(&again, 3_000), Some(3_750));
+        // It never runs: no other has to leave for it.
+        let mut refused = waiting(3_600);
+        refused.place(
+            crate::names::NodeId(uuid::Uuid::nil()),
+            Vec::new(),
+            crate::reasons::placement_kept("box"),
+            Timestamp::from_millis(0),
+        );
+        assert_eq!(left(&refused, 200), Some(3_630));
+        if let Lifecycle::Placed(placed) = &mut refused.lifecycle {
+            placed.stopping_at = Some(Timestamp::from_millis(200_000));
+        }
+        assert_eq!(left(&refused, 200), Some(STOP_SECONDS));
         let unlimited = waiting(3_600);
         let spec = crate::session::SessionSpec {
             max_runtime_seconds: None,

@@ -216,14 +216,14 @@ fn table(
     now: Timestamp,
 ) -> DataTable {
     let t = visit.text;
-    let several = all.iter().any(|one| one.domain != all[0].domain);
+    let are_for_some = all.iter().any(|one| one.domain.is_some());
     let mut columns = vec![
         TableColumn::new("text", t.announcements_text()).class("first say"),
         TableColumn::new("state", t.announcements_state()),
         TableColumn::new("from", t.announcements_from()).class("below when"),
         TableColumn::new("until", t.announcements_until()).class("below when"),
     ];
-    if several {
+    if are_for_some {
         columns.insert(
             2,
             TableColumn::new("place", t.announcements_place()).class("below"),

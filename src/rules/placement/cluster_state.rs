@@ -498,8 +498,13 @@ impl<'w> ClusterState<'w> {
     pub(super) fn place(&self, session: &Session) -> Option<FoundPlace> {
         let order = &session.spec;
         let Some(device) = &session.device_affinity else {
-            let reserved = self.reserved_place(session, false);
-            return reserved.or_else(|| self.best(&order.demand, &order.environment));
+            let best = || self.best(&order.demand, &order.environment);
+            let reserved = || self.reserved_place(session, false);
+            // A guest who starts slowly may meet the begin: they take what is reserved last.
+            return match self.reserved.has_member(session) {
+                true => reserved().or_else(best),
+                false => best().or_else(reserved),
+            };
         };
         let host = order.environment == SessionEnvironment::Host;
         self.spots.iter().enumerate().find_map(|(at, spot)| {

@@ -9,7 +9,8 @@ use super::feasibility::closed;
 use super::reserved::{is_credited, is_on};
 use crate::names::{NodeId, SessionId};
 use crate::reservation::{
-    FIT_SECONDS, ReservationAmount, ReservationState, ReservationTime, ReservedPart,
+    FIT_SECONDS, ReservationAmount, ReservationHolder, ReservationState, ReservationTime,
+    ReservedPart,
 };
 use crate::resources::Device;
 use crate::session::{DesiredState, Session, SessionKind};
@@ -201,7 +202,9 @@ fn crowd(
             let started = session
                 .started_at()
                 .unwrap_or(Timestamp::from_millis(i64::MAX));
-            (unbounded, Reverse(started), Reverse(session.id))
+            // Once it lasts, who came for the time before it ends first.
+            let ends = session.deadline().filter(|_| !begins).map(|(at, _)| at);
+            (unbounded, ends, Reverse(started), Reverse(session.id))
         });
         let capacity = (u64::from(node.capacity.cpu.0), node.capacity.memory.0);
         for (session, own) in leaving {
@@ -335,10 +338,21 @@ fn choose_devices(
         .iter()
         .map(|part| part.devices.len())
         .sum::<usize>();
+    // Maintenance is of its devices, also while they take no sessions.
+    let is_listed = |node: NodeId, uuid: &str| {
+        let node = world.node(node);
+        node.is_some_and(|node| node.capacity.devices.iter().any(|one| one.uuid == uuid))
+    };
     let mut broken: Vec<(NodeId, String)> = Vec::new();
     for part in &time.parts {
         for uuid in &part.devices {
-            if !is_there(world, part.node, uuid, now) {
+            let stays = match time.holder {
+                ReservationHolder::Maintenance => is_listed(part.node, uuid),
+                ReservationHolder::User(_) | ReservationHolder::Project(_) => {
+                    is_there(world, part.node, uuid, now)
+                }
+            };
+            if !stays {
                 broken.push((part.node, uuid.clone()));
             }
         }

@@ -114,6 +114,12 @@ impl<'w> ReservedRoom<'w> {
             .collect()
     }
 
+    /// Whether the session is of a member of one of them.
+    pub(super) fn has_member(&self, session: &Session) -> bool {
+        let mut parts = self.parts.iter();
+        parts.any(|kept| kept.time.holder.admits(session))
+    }
+
     /// Machines of these parts, each once.
     pub(super) fn spots(&self, standing: &[(usize, bool)]) -> Vec<usize> {
         let mut spots: Vec<usize> = standing
@@ -144,9 +150,26 @@ impl<'w> ReservedRoom<'w> {
         }
         // Another one keeps it too, a day later: then both must let it in. Members of one that lasts stay in theirs until
         // the next one was warned of: nobody would tell who begins after that.
+        // A member's own room stands open where the reservation counts them as one who is in it: else others would be
+        // stopped for it though it is taken.
+        let opens = |kept: &KeptPart<'w>| {
+            let holds_it = || {
+                let mut live = session.live_on(node);
+                live.any(|one| is_credited(kept.time, kept.part, spot.node, session, &one.holds()))
+            };
+            let counts = || match session.is_pending() {
+                true => {
+                    session.spec.demand.wants_device()
+                        || kept.time.state != ReservationState::Booked
+                }
+                false => holds_it(),
+            };
+            kept.time.lets_in(session, self.now) && (!kept.time.holder.admits(session) || counts())
+        };
         let of_others = |kept: &&KeptPart<'w>| {
             let is_active = kept.time.state == ReservationState::Active;
-            !kept.time.lets_in(session, self.now) && (is_active || !leads_here)
+            let is_own = kept.time.holder.admits(session);
+            !opens(kept) && (is_active || !leads_here || is_own)
         };
         own.kept_back = most_at_once(&here().filter(of_others).collect::<Vec<_>>());
         for kept in here() {

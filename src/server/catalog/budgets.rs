@@ -352,7 +352,10 @@ impl ReadTransaction<'_> {
         let counted = live.sessions.iter();
         for session in counted.filter(|one| of.counts(one.domain, one.project, one.owner)) {
             if now >= of.from {
-                state.used = state.used.saturating_add(session.uncounted);
+                // The ledger's last count may be of before the budget began.
+                let since = session.gpu.saturating_mul(now.millis_since(of.from));
+                let uncounted = session.uncounted.min(since);
+                state.used = state.used.saturating_add(uncounted);
             }
             match session.reserves(of, now) {
                 _ if except == Some(session.id) => {}
@@ -414,6 +417,7 @@ impl ReadTransaction<'_> {
         let may_leave = |budget: &Budget, one: &Session| {
             let waits = one.is_pending() && one.held_by.is_none() && one.queued_at < budget.from;
             (waits || budget::starts_slowly(one, now))
+                && one.spec.demand.wants_device()
                 && budget.counts(one.domain, one.project, one.owner)
         };
         rows.retain(|row| sessions.iter().any(|one| may_leave(&row.budget, one)));
@@ -441,6 +445,9 @@ impl ReadTransaction<'_> {
                     continue;
                 };
                 let reserves = one.reserves(&budget, now).unwrap_or(0);
+                if is_pending && reserves == 0 {
+                    continue;
+                }
                 state.reserved = state.reserved.saturating_sub(reserves);
                 one.gpu = 0;
                 match is_pending {

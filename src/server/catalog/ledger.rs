@@ -109,15 +109,15 @@ pub(super) fn sum_row(row: &Row<'_>) -> rusqlite::Result<UsageSum> {
 impl ReadTransaction<'_> {
     /// Whether a session has a place, a row of the ledger is open, or a budget may have to be warned of: its last session
     /// may have ended since.
-    fn is_metered(&self) -> Result<bool, Failure> {
+    fn is_metered(&self, now: Timestamp) -> Result<bool, Failure> {
         Ok(self
             .connection
             .prepare_cached(
                 "select exists (select 1 from allocation where is_open)
                      or exists (select 1 from session where state not in ('pending', 'ended'))
-                     or exists (select 1 from budget)",
+                     or exists (select 1 from budget where began <= ?1 and ends > ?1 and warned < 95)",
             )?
-            .query_row([], |row| row.get(0))?)
+            .query_row([now.as_millis()], |row| row.get(0))?)
     }
 
     /// What each owner used in each project that the reach allows, by domain, project and user. Costs one visit a row
@@ -233,10 +233,10 @@ impl ReadTransaction<'_> {
 }
 
 impl Catalog {
-    /// Counts what all sessions hold up to now into the sums. Costs one read where none has a place and there is no
-    /// budget.
-    pub(crate) async fn meter(&self) -> Result<(), Failure> {
-        let due = self.read_now("look for sessions to meter", |view| view.is_metered())?;
+    /// Counts what all sessions hold up to now into the sums. Costs one read where none has a place and no
+    /// budget holds of which may be warned.
+    pub(crate) async fn meter(&self, now: Timestamp) -> Result<(), Failure> {
+        let due = self.read_now("look for sessions to meter", |view| view.is_metered(now))?;
         if due {
             self.write(Lane::Loops, "meter sessions", |rows| rows.meter())
                 .await?;

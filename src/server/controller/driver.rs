@@ -94,7 +94,7 @@ pub(crate) async fn run(catalog: Catalog, mut links: Links, clock: Clock, keep_d
         if metered.is_none_or(|at| at.elapsed() >= METER) {
             metered = Some(Instant::now());
             let counted = async {
-                catalog.meter().await?;
+                catalog.meter(clock.now()).await?;
                 catalog.refresh_standing().await
             };
             if let Err(failure) = counted.await {

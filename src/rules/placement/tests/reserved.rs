@@ -200,6 +200,66 @@ fn devices_that_can_no_longer_be_had_are_chosen_again() {
 }
 
 #[test]
+fn maintenance_stays_on_its_devices_while_they_are_off() {
+    let mut world = world("node a 16 64g 2 | node b 16 64g 2");
+    let mut repair = kept(&world, "0", "0", &[0, 1]);
+    repair.holder = ReservationHolder::Maintenance;
+    world.reservations = vec![repair];
+    world.nodes[0].schedulable = false;
+    let steps = reserve(&world, NOW);
+    let moved = steps.iter().map(|step| devices_of(&step.time));
+    assert!(
+        moved
+            .into_iter()
+            .all(|devices| devices == ["test-0-0", "test-0-1"])
+    );
+}
+
+#[test]
+fn guests_take_what_is_not_reserved_first() {
+    let mut world = world("node a 16 64g 2 | guest 1 1g 1");
+    let mut later = kept(&world, "0", "0", &[0]);
+    later.from = NOW.plus_seconds(7_200);
+    later.to = NOW.plus_seconds(10_800);
+    later.state = ReservationState::Booked;
+    later.before = BeforeReservation::Fit;
+    world.reservations = vec![later];
+    world.sessions[0].spec.max_runtime_seconds = Some(3_600);
+    let taken = decide(&world, NOW)
+        .into_iter()
+        .find_map(|decision| match decision {
+            Decision::Place { devices, .. } => devices.iter().next().map(|one| one.index),
+            _ => None,
+        });
+    assert_eq!(taken, Some(1));
+    world.sessions[0].owner = MEMBER;
+    world.reservations[0].state = ReservationState::Active;
+    world.reservations[0].from = NOW;
+    assert_eq!(placed(&world), [0]);
+}
+
+#[test]
+fn a_member_beside_what_is_reserved_grows_into_no_reserved_room() {
+    let mut world = world("node a 16 64g 2 | member 4 4g 1 | stranger 4 4g 0");
+    run(&mut world, 0, &[1]);
+    run(&mut world, 1, &[]);
+    world.sessions[0].owner = MEMBER;
+    world.reservations = vec![kept(&world, "8", "0", &[0])];
+    // 16 cores, of which 8 are kept, 4 are the member's and 4 the stranger's.
+    let node = world.nodes[0].id;
+    let cores =
+        |world: &ClusterSnapshot| room_for(world, &world.sessions[0], node, NOW).map(|room| room.0);
+    assert_eq!(cores(&world), Some(CpuShare(400)));
+    run(&mut world, 0, &[0]);
+    world.sessions[0].owner = MEMBER;
+    assert_eq!(
+        cores(&world),
+        Some(CpuShare(1_200)),
+        "in it, all that is kept is theirs"
+    );
+}
+
+#[test]
 fn a_reservation_gets_what_there_is() {
     let mut world = world("node a 16 64g 3");
     let mut soon = kept(&world, "0", "0", &[0, 1, 2]);
