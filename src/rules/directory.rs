@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 
 use crate::grants::GrantRole;
 use crate::names::TenantName;
+use crate::units::Timestamp;
 
 /// Stands for the name that a user typed.
 const NAME: &str = "%u";
@@ -13,6 +14,13 @@ const NAME: &str = "%u";
 pub const MAX_GROUP_RULES: usize = 100;
 /// Groups of one user that are looked at. More: a sign-in reads and compares for seconds.
 pub const MAX_GROUPS: usize = 1_000;
+
+/// Of the time of Active Directory.
+const STEPS_IN_MILLISECOND: i64 = 10_000;
+/// From the beginning of that time to 1970.
+const MILLISECONDS_FROM_1601: i64 = 11_644_473_600_000;
+/// When an account of OpenLDAP was locked that only an administrator unlocks.
+const LOCKED_FOR_GOOD: &str = "000001010000Z";
 
 /// Where a directory is, and whether TLS begins with the first byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,10 +181,32 @@ fn rank(role: GrantRole) -> u8 {
     }
 }
 
-/// Whether Active Directory says that an account is disabled: the second bit of `userAccountControl`.
-pub fn is_disabled(user_account_control: &str) -> bool {
-    let flags = user_account_control.trim().parse::<i64>();
+/// What an entry says of whether its account is shut; empty where it says nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EntryLocks<'a> {
+    /// Active Directory: flags, of which the second bit is a disabled account.
+    pub user_account_control: &'a str,
+    /// Active Directory: steps of 100 nanoseconds since 1601.
+    pub account_expires: &'a str,
+    /// 389 Directory Server and FreeIPA.
+    pub ns_account_lock: &'a str,
+    /// OpenLDAP, with its password policy.
+    pub pwd_account_locked_time: &'a str,
+}
+
+/// Whether a directory says that an account is disabled or expired. One that is locked for a time after wrong passwords is
+/// neither.
+pub fn is_disabled(locks: EntryLocks<'_>, now: Timestamp) -> bool {
+    let flags = locks.user_account_control.trim().parse::<i64>();
+    let expires = locks.account_expires.trim().parse::<i64>();
+    let expired = expires.is_ok_and(|steps| {
+        let since_1970 = steps / STEPS_IN_MILLISECOND - MILLISECONDS_FROM_1601;
+        steps > 0 && steps != i64::MAX && since_1970 <= now.as_millis()
+    });
     flags.is_ok_and(|flags| flags & 2 != 0)
+        || expired
+        || locks.ns_account_lock.trim().eq_ignore_ascii_case("TRUE")
+        || locks.pwd_account_locked_time.trim() == LOCKED_FOR_GOOD
 }
 
 #[cfg(test)]
@@ -267,9 +297,39 @@ mod tests {
     }
 
     #[test]
-    fn active_directory_says_who_is_disabled() {
-        assert!(is_disabled("514"));
-        assert!(!is_disabled("512"));
-        assert!(!is_disabled(""));
+    fn each_kind_of_directory_says_who_is_disabled() {
+        let now = Timestamp::from_millis(1_000);
+        let none = EntryLocks::default();
+        assert!(!is_disabled(none, now));
+        let flags = |text| EntryLocks {
+            user_account_control: text,
+            ..none
+        };
+        assert!(is_disabled(flags("514"), now));
+        assert!(!is_disabled(flags("512"), now));
+        let expires = |text| EntryLocks {
+            account_expires: text,
+            ..none
+        };
+        // A second after 1970 began, and a millisecond later.
+        assert!(is_disabled(expires("116444736010000000"), now));
+        assert!(!is_disabled(expires("116444736010010000"), now));
+        assert!(is_disabled(expires("1"), now));
+        for never in ["0", "9223372036854775807", "-1", "soon"] {
+            assert!(!is_disabled(expires(never), now), "{never}");
+        }
+        let locked = |text| EntryLocks {
+            ns_account_lock: text,
+            ..none
+        };
+        assert!(is_disabled(locked("TRUE"), now));
+        assert!(is_disabled(locked("true"), now));
+        assert!(!is_disabled(locked("FALSE"), now));
+        let locked_at = |text| EntryLocks {
+            pwd_account_locked_time: text,
+            ..none
+        };
+        assert!(is_disabled(locked_at("000001010000Z"), now));
+        assert!(!is_disabled(locked_at("20270115080000Z"), now));
     }
 }

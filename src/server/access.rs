@@ -57,6 +57,7 @@ pub use setup::{set_up, setup_link, setup_open};
 pub use tokens::NewToken;
 
 use attempts::{Attempt, KnownBrowser};
+use directory::PasswordSent;
 use password::PasswordCheck;
 
 /// Who calls, proven.
@@ -390,7 +391,13 @@ pub async fn begin_sign_in(
     let found = server.catalog().read_now("find a user", |view| {
         let found = match EmailAddress::parse(name) {
             Ok(email) => view.user_by_email(&email)?,
-            Err(_) => view.user_named(name)?,
+            Err(_) => match view.user_named(name)? {
+                // A directory knows it in capitals too.
+                None => view
+                    .user_named(&name.to_ascii_lowercase())?
+                    .filter(|user| user.source == UserSource::Directory),
+                found => found,
+            },
         };
         let Some(user) = found else {
             return Ok(None);
@@ -433,10 +440,11 @@ pub async fn begin_sign_in(
     let asks = directory::checks(server, owner.as_ref())
         && !directory::is_near_other(server, name).map_err(&failed)?;
     let (user, stored, checked) = if asks {
-        match directory::admitted(server, name, &password, owner.as_ref()).await {
+        let sent = PasswordSent::default();
+        match directory::admitted(server, name, &password, owner.as_ref(), &sent).await {
             Ok(user) => (user, NO_PASSWORD.to_owned(), PasswordCheck::Right),
             Err(failure) => {
-                if directory::said_nothing(&failure) {
+                if directory::said_nothing(&failure) && !sent.was_noted() {
                     attempt.undone();
                 }
                 return Err(failed(failure));
@@ -632,9 +640,10 @@ pub(crate) async fn prove_again(
     let user = server
         .catalog()
         .read_now("find a user", |view| view.user(caller.subject.user))?;
+    let sent = PasswordSent::default();
     let checked = match user {
         Some(user) if user.source == UserSource::Directory => {
-            directory::proves(server, &user, password).await
+            directory::proves(server, &user, password, &sent).await
         }
         Some(user) if user.source == UserSource::Provider => provider::proves(server, caller),
         Some(_) | None => server.hasher().check(password, stored).await,
@@ -642,6 +651,8 @@ pub(crate) async fn prove_again(
     match &checked {
         Ok(PasswordCheck::Wrong) => {}
         Ok(PasswordCheck::Right | PasswordCheck::RightButOld) => attempt.forgiven(),
+        // A directory that has the password may have said no to it.
+        Err(_) if sent.was_noted() => {}
         Err(_) => attempt.undone(),
     }
     checked

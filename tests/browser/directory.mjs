@@ -99,7 +99,7 @@ test("a user of the provider comes back signed in, to the page that they wanted"
   await page.goto(`${house.origin}/sessions`);
   assert.deepEqual(await violations(page), []);
   assert.equal(await overflow(page), 0);
-  await page.click("a:has-text('Sign in by Lab account')");
+  await page.click("a:has-text('Sign in with Lab account')");
   await atProvider(page, "kim");
   assert.equal(new URL(page.url()).pathname, "/sessions");
   await page.goto(`${house.origin}/me/second-factor`);

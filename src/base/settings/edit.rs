@@ -14,8 +14,9 @@ use super::{
 };
 
 /// Keys that only the machine's own file may set: addresses that would lock the administrator out, and places that
-/// the server writes to as root, and files that it reads as root with where it sends what stands in them.
-const FILE_ONLY: [&str; 16] = [
+/// the server writes to as root, files that it reads as root with where it sends what stands in them, and attributes of a
+/// directory, which the console would show: one of them could be a secret.
+const FILE_ONLY: [&str; 20] = [
     "data",
     "run",
     "listen",
@@ -29,6 +30,10 @@ const FILE_ONLY: [&str; 16] = [
     "ldap_url",
     "ldap_ca_file",
     "ldap_password_file",
+    "ldap_name",
+    "ldap_email",
+    "ldap_full_name",
+    "ldap_member_of",
     "oidc_issuer",
     "oidc_ca_file",
     "oidc_secret_file",
@@ -343,6 +348,10 @@ mod tests {
         for (name, code) in [
             ("keep_days", "setting.set-elsewhere"),
             ("listen", "setting.file-only"),
+            ("ldap_name", "setting.file-only"),
+            ("ldap_email", "setting.file-only"),
+            ("ldap_full_name", "setting.file-only"),
+            ("ldap_member_of", "setting.file-only"),
         ] {
             let key = key_named(name).unwrap();
             assert_eq!(sources.plan(key, Some("9")).unwrap_err().code, code);

@@ -7,6 +7,7 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use api::secret::SecretText;
@@ -14,9 +15,12 @@ use base::settings::Settings;
 use ldap3::{
     Ldap, LdapConnAsync, LdapConnSettings, LdapError, SearchEntry, SearchOptions, StdStream,
 };
-use rules::directory::{DirectoryUrl, MAX_GROUPS, bind_name, filter, is_disabled, takes_name};
+use rules::directory::{
+    DirectoryUrl, EntryLocks, MAX_GROUPS, bind_name, filter, is_disabled, takes_name,
+};
 use rules::refusal::RefusalKind;
 use rules::refusals;
+use rules::units::Timestamp;
 use rules::users::{User, UserSource};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -79,6 +83,22 @@ pub(crate) enum DirectoryFault {
     Protocol(#[from] LdapError),
 }
 
+/// Whether the password of a user went to a directory. From then on a try counts whatever comes back, or nothing: who made a
+/// directory slow would have as many guesses as they like.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PasswordSent(Arc<AtomicBool>);
+
+impl PasswordSent {
+    /// To be called just before it goes.
+    fn note(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn was_noted(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
 /// How to ask, with what stands in files.
 struct Plan {
     settings: Arc<Settings>,
@@ -87,6 +107,9 @@ struct Plan {
     hosts: String,
     /// Of the service account; empty where each user binds by their own name.
     password: SecretText,
+    sent: PasswordSent,
+    /// When it was asked.
+    now: Timestamp,
 }
 
 /// Whether a directory is asked for the password of this user, or of nobody known.
@@ -116,7 +139,7 @@ pub(super) fn said_nothing(failure: &Failure) -> bool {
 }
 
 /// The user whom the directory admits by this password, founded or brought up to date. `known` is the account that the name
-/// is of here.
+/// is of here; `sent` says after a failure whether the directory was given the password.
 ///
 /// Errors: `sign-in.wrong`, also for an entry that is disabled; `directory.unreachable` after two seconds;
 /// `directory.busy`; `directory.too-many-groups`; `directory.entry-unusable`; `directory.user-removed`; `user.suspended`.
@@ -125,6 +148,7 @@ pub(super) async fn admitted(
     name: &str,
     password: &SecretText,
     known: Option<&User>,
+    sent: &PasswordSent,
 ) -> Result<User, Failure> {
     // A directory reads blanks, capitals and wide letters as others: each way to write a name would have tries of its own.
     let plain = name.chars().all(|c| c.is_ascii_graphic());
@@ -136,7 +160,7 @@ pub(super) async fn admitted(
         return Err(refusals::directory_busy().retry_after(2).into());
     };
     let asked = (name.to_owned(), Some(password.clone()));
-    let entry = match ask(server.settings(), asked).await {
+    let entry = match ask_noting(server, asked, sent.clone()).await {
         Ok(Some(entry)) => entry,
         Ok(None) => return Err(refusals::sign_in_wrong().into()),
         Err(DirectoryFault::TooManyGroups) => {
@@ -151,11 +175,13 @@ pub(super) async fn admitted(
     take_up(server, entry, ExternalRules::of(server), known).await
 }
 
-/// Whether a password is that of a signed-in user of a directory. Errors: as `admitted`, but for a wrong one.
+/// Whether a password is that of a signed-in user of a directory; `sent` as for `admitted`. Errors: as `admitted`, but for a
+/// wrong one.
 pub(super) async fn proves(
     server: &Server,
     user: &User,
     password: &SecretText,
+    sent: &PasswordSent,
 ) -> Result<PasswordCheck, Failure> {
     if !checks(server, Some(user)) {
         return Ok(PasswordCheck::Wrong);
@@ -164,7 +190,7 @@ pub(super) async fn proves(
         .catalog()
         .read_now("find a user's entry", |view| view.asked_of(user.id))?;
     let asked = asked.unwrap_or_else(|| user.name.to_string());
-    match admitted(server, &asked, password, Some(user)).await {
+    match admitted(server, &asked, password, Some(user), sent).await {
         Ok(_) => Ok(PasswordCheck::Right),
         Err(Failure::Refusal(refusal)) if refusal.code == rules::codes::SIGN_IN_WRONG => {
             Ok(PasswordCheck::Wrong)
@@ -176,13 +202,22 @@ pub(super) async fn proves(
 /// The entry of a name: with a password, of who it is right for; without one, whether it is there. None where it is not,
 /// where it is disabled, and where the password is wrong.
 pub(crate) async fn ask(
-    settings: Arc<Settings>,
-    (name, password): (String, Option<SecretText>),
+    server: &Server,
+    asked: (String, Option<SecretText>),
 ) -> Result<Option<ExternalEntry>, DirectoryFault> {
+    ask_noting(server, asked, PasswordSent::default()).await
+}
+
+async fn ask_noting(
+    server: &Server,
+    (name, password): (String, Option<SecretText>),
+    sent: PasswordSent,
+) -> Result<Option<ExternalEntry>, DirectoryFault> {
+    let (settings, now) = (server.settings(), server.clock().now());
     // A task of its own: what a lying directory sends may break the conversation and nothing else.
     let mut conversation = JoinSet::new();
     conversation.spawn(async move {
-        let plan = tokio::task::spawn_blocking(move || plan(settings));
+        let plan = tokio::task::spawn_blocking(move || plan(settings, sent, now));
         let plan = plan.await.map_err(|_| DirectoryFault::Broken)??;
         converse(&plan, &name, password.as_ref()).await
     });
@@ -196,9 +231,8 @@ pub(crate) async fn ask(
 /// Asks the directory about `name` and says what is wrong; None where no directory is set. Who is asked for need not be
 /// there.
 pub(crate) async fn tried(server: &Server, name: &str) -> Option<Result<(), String>> {
-    let settings = server.settings();
-    settings.ldap_url.as_ref()?;
-    Some(match ask(settings, (name.to_owned(), None)).await {
+    server.settings().ldap_url.as_ref()?;
+    Some(match ask(server, (name.to_owned(), None)).await {
         // 0: it was reached, and takes nobody's bind but that of a user with a password.
         Ok(_) | Err(DirectoryFault::Service(0) | DirectoryFault::TooManyGroups) => Ok(()),
         Err(fault) => Err(base::observe::chain(&fault)),
@@ -206,7 +240,11 @@ pub(crate) async fn tried(server: &Server, name: &str) -> Option<Result<(), Stri
 }
 
 /// Reads what stands in files.
-fn plan(settings: Arc<Settings>) -> Result<Plan, DirectoryFault> {
+fn plan(
+    settings: Arc<Settings>,
+    sent: PasswordSent,
+    now: Timestamp,
+) -> Result<Plan, DirectoryFault> {
     let url = settings.ldap_url.as_deref().and_then(DirectoryUrl::parse);
     let url = url.ok_or(DirectoryFault::Unknown)?;
     let unusable = |path: &Path, why: &dyn std::fmt::Display| {
@@ -247,6 +285,8 @@ fn plan(settings: Arc<Settings>) -> Result<Plan, DirectoryFault> {
     Ok(Plan {
         hosts: std::fs::read_to_string("/etc/hosts").unwrap_or_default(),
         password: SecretText::new(password),
+        sent,
+        now,
         settings,
         url,
         tls,
@@ -278,6 +318,7 @@ async fn talk(
     let by_own_name = takes_name(bind);
     match (by_own_name, password) {
         (true, Some(password)) => {
+            plan.sent.note();
             if binds(&mut ldap, &bind_name(bind, name), password).await? != 0 {
                 return Ok(None);
             }
@@ -298,15 +339,16 @@ async fn talk(
         return Ok(None);
     }
     // By the entry's own name also where the user bound by the typed one: a directory may read that one as another's.
-    if let Some(password) = password
-        && binds(&mut ldap, &found.dn, password).await? != 0
-    {
-        return Ok(None);
+    if let Some(password) = password {
+        plan.sent.note();
+        if binds(&mut ldap, &found.dn, password).await? != 0 {
+            return Ok(None);
+        }
     }
     // The answer is there; a connection that does not end well changes nothing.
     let _ = ldap.unbind().await;
     // Not before: who does not know the password is told nothing of the entry.
-    entry(settings, &found, name)
+    entry(plan, &found, name)
 }
 
 /// Opens the connection to the first address that answers.
@@ -358,6 +400,9 @@ async fn find(
         "entryUUID",
         "objectGUID",
         "userAccountControl",
+        "accountExpires",
+        "nsAccountLock",
+        "pwdAccountLockedTime",
     ]
     .into_iter()
     .map(|attribute| attribute.trim().to_owned())
@@ -386,13 +431,20 @@ async fn find(
 
 /// What a found entry says; None where it is disabled. Errors: too many groups.
 fn entry(
-    settings: &Settings,
+    plan: &Plan,
     found: &SearchEntry,
     asked: &str,
 ) -> Result<Option<ExternalEntry>, DirectoryFault> {
     let values = |attribute: &str| values_of(&found.attrs, attribute);
     let first = |attribute: &str| values(attribute).first().cloned().unwrap_or_default();
-    if is_disabled(&first("userAccountControl")) {
+    let settings = &plan.settings;
+    let locks = EntryLocks {
+        user_account_control: &first("userAccountControl"),
+        account_expires: &first("accountExpires"),
+        ns_account_lock: &first("nsAccountLock"),
+        pwd_account_locked_time: &first("pwdAccountLockedTime"),
+    };
+    if is_disabled(locks, plan.now) {
         return Ok(None);
     }
     let member_of = settings.ldap_member_of.trim();

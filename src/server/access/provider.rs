@@ -48,7 +48,8 @@ use http::{PostedForm, ProviderFault, ProviderRoute, ask};
 const MAX_STEP: Duration = Duration::from_secs(2);
 /// Steps that ask at once. More: a dead provider holds more of them for two seconds each.
 const MAX_STEPS_AT_ONCE: usize = 16;
-/// Sign-ins that were begun and have not come back, of all browsers. The oldest goes first.
+/// Sign-ins that were begun and have not come back, of all browsers. The oldest of the network that
+/// began most goes first.
 const MAX_BEGUN: usize = 4_096;
 /// The same of one address. Fewer: a class behind one address is told that its sign-ins are over.
 const MAX_BEGUN_OF_ADDRESS: usize = 128;
@@ -192,9 +193,13 @@ impl ProviderSignIns {
         let here = all.values().filter(|other| other.network == begun.network);
         let crowded = here.count() >= MAX_BEGUN_OF_ADDRESS;
         if crowded || all.len() >= MAX_BEGUN {
+            let full = match crowded {
+                true => begun.network.clone(),
+                false => fullest_network(&all).unwrap_or_default(),
+            };
             let oldest = all
                 .iter()
-                .filter(|(_, other)| !crowded || other.network == begun.network)
+                .filter(|(_, other)| other.network == full)
                 .min_by_key(|(_, other)| other.at)
                 .map(|(state, _)| *state);
             if let Some(oldest) = oldest {
@@ -220,6 +225,16 @@ impl ProviderSignIns {
         all.retain(|_, at| now.seconds_since(*at) < PROVEN_SECONDS);
         all.insert(browser, now);
     }
+}
+
+/// The network that began most: what it makes room for costs no other network a sign-in.
+fn fullest_network(all: &HashMap<[u8; 32], BegunSignIn>) -> Option<Vec<u8>> {
+    let mut counts: HashMap<&[u8], usize> = HashMap::new();
+    for begun in all.values() {
+        *counts.entry(&begun.network).or_default() += 1;
+    }
+    let fullest = counts.into_iter().max_by_key(|(_, count)| *count);
+    fullest.map(|(network, _)| network.to_vec())
 }
 
 fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,6 +1,7 @@
 //! Rows of users whose password a directory checks. What their entry proves is `access`'s.
 
 use rules::names::UserId;
+use rules::units::Timestamp;
 use rules::users::{User, UserSource};
 use rusqlite::OptionalExtension as _;
 
@@ -57,6 +58,19 @@ impl ReadTransaction<'_> {
             .query_row([user.0.as_bytes()], |row| row.get(0))
             .optional()?;
         Ok(asked)
+    }
+
+    /// Whether a directory admitted a user, or was looked at for them, at a moment or later.
+    pub(crate) fn was_checked_since(
+        &self,
+        user: UserId,
+        since: Timestamp,
+    ) -> Result<bool, Failure> {
+        let checked = self
+            .connection
+            .prepare_cached("select 1 from external_user where user = ?1 and checked_at >= ?2")?
+            .exists((user.0.as_bytes(), since.as_millis()))?;
+        Ok(checked)
     }
 
     /// Users of a directory who are not suspended, with the names that find their entries and the entries' identifiers, who

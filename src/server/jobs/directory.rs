@@ -12,6 +12,7 @@ use rules::grants::GrantRole;
 use rules::names::{TenantName, UserId};
 use rules::permissions::is_administrator;
 use rules::tenancy::Scope;
+use rules::units::Timestamp;
 use rules::users::{User, UserSource};
 
 use crate::access::directory::{DirectoryFault, ask};
@@ -27,6 +28,9 @@ const LOOK: Duration = Duration::from_secs(15 * 60);
 const MAX_LOOKED_AT: u32 = 5_000;
 /// Of so many users who are gone at once one in ten is too many to believe: a wrong base or filter looks the same.
 const BELIEVED: usize = 3;
+/// Questions in a row without an answer that end a look. More: a look at a dead directory lasts longer. Fewer: one entry
+/// that a directory cannot read keeps the others from being looked at.
+const GIVEN_UP_AFTER: u32 = 3;
 /// Users whose roles are written in one commit, so that the writer is not held for long.
 const ROLES_AT_ONCE: usize = 200;
 
@@ -43,23 +47,31 @@ pub(crate) async fn keep(server: Server) {
     }
 }
 
-/// One look; gives how many were suspended. A directory that does not answer suspends nobody.
+/// One look; gives how many were suspended. A directory that does not answer suspends nobody; roles of those of whom it
+/// answered before are renewed.
 pub(crate) async fn look(server: &Server) -> Result<usize, Failure> {
     let settings = server.settings();
     let bind = settings.ldap_bind.as_deref().unwrap_or_default();
     if settings.ldap_url.is_none() || bind.trim().is_empty() || takes_name(bind) {
         return Ok(0);
     }
+    let begun = server.clock().now();
     let users = server
         .catalog()
         .read_now("list users of the directory", |view| {
             view.external_users(UserSource::Directory, MAX_LOOKED_AT)
         })?;
-    let known = users.len();
+    let full = users.len() == MAX_LOOKED_AT as usize;
     let rules = Arc::new(ExternalRules::of(server));
     let (mut gone, mut there, mut roles) = (Vec::new(), Vec::new(), Vec::new());
+    let mut in_vain = 0;
     for (id, name, subject) in users {
-        match ask(server.settings(), (name, None)).await {
+        let answer = ask(server, (name, None)).await;
+        in_vain = match &answer {
+            Ok(_) | Err(DirectoryFault::TooManyGroups | DirectoryFault::TooLong) => 0,
+            Err(_) => in_vain + 1,
+        };
+        match answer {
             Ok(Some(entry)) if entry.subject == subject => {
                 there.push(id);
                 roles.push((id, entry.roles(&rules)));
@@ -69,10 +81,18 @@ pub(crate) async fn look(server: &Server) -> Result<usize, Failure> {
             Err(DirectoryFault::TooManyGroups | DirectoryFault::TooLong) => there.push(id),
             Err(fault) => {
                 tracing::warn!(error = %chain(&fault), "the directory was asked in vain");
-                return Ok(0);
+                if in_vain >= GIVEN_UP_AFTER {
+                    break;
+                }
             }
         }
     }
+    renew_roles(server, &rules, &roles, begun).await?;
+    if in_vain >= GIVEN_UP_AFTER {
+        return Ok(0);
+    }
+    // Who could not be asked for is neither.
+    let known = gone.len() + there.len();
     let all = known > 1 && gone.len() == known;
     if all || (gone.len() > BELIEVED && gone.len() * 10 > known) {
         tracing::warn!(
@@ -87,12 +107,11 @@ pub(crate) async fn look(server: &Server) -> Result<usize, Failure> {
         let done = server.catalog().write_of_server(
             Lane::Loops,
             "suspend who left the directory",
-            move |rows| suspend(rows, id),
+            move |rows| suspend(rows, id, begun),
         );
         suspended += usize::from(done.await?);
     }
-    renew_roles(server, &rules, &roles).await?;
-    if known == MAX_LOOKED_AT as usize {
+    if full {
         // The others come first at the next look.
         server
             .catalog()
@@ -106,11 +125,13 @@ pub(crate) async fn look(server: &Server) -> Result<usize, Failure> {
     Ok(suspended)
 }
 
-/// Gives and takes roles as the groups are now: a token of who left one may not use it for as long as it lasts.
+/// Gives and takes roles as the groups are now: a token of who left one may not use it for as long as it lasts. Whoever
+/// signed in since the look was `begun` has newer ones.
 async fn renew_roles(
     server: &Server,
     rules: &Arc<ExternalRules>,
     roles: &[UserRoles],
+    begun: Timestamp,
 ) -> Result<(), Failure> {
     for part in roles.chunks(ROLES_AT_ONCE) {
         let (part, rules) = (part.to_vec(), Arc::clone(rules));
@@ -119,7 +140,9 @@ async fn renew_roles(
             .write_of_server(Lane::Loops, "renew roles of groups", move |rows| {
                 for (id, wanted) in part {
                     let user = rows.user(id)?.filter(|user| !user.suspended);
-                    if let Some(user) = user {
+                    if let Some(user) = user
+                        && !rows.was_checked_since(id, begun)?
+                    {
                         put_roles(rows, &user, &rules, wanted, "controller")?;
                     }
                 }
@@ -130,12 +153,16 @@ async fn renew_roles(
     Ok(())
 }
 
-/// Suspends a user and ends their sign-ins; false for one who is gone, suspended, or the last administrator.
-fn suspend(rows: &Rows<'_>, id: UserId) -> Result<bool, Failure> {
+/// Suspends a user and ends their sign-ins; false for one who is gone, suspended, or the last administrator,
+/// and for one who signed in since the look was `begun`: they were there after it asked.
+fn suspend(rows: &Rows<'_>, id: UserId, begun: Timestamp) -> Result<bool, Failure> {
     let user = rows.user(id)?.filter(|user| !user.suspended);
     let Some(user) = user else {
         return Ok(false);
     };
+    if rows.was_checked_since(id, begun)? {
+        return Ok(false);
+    }
     if is_administrator(user.role) && rows.administrators()? <= 1 {
         return Ok(false);
     }

@@ -40,6 +40,23 @@ pub(crate) fn entry_of(name: &'static str, password: &'static str, groups: &[&st
     }
 }
 
+/// Its bind is never answered.
+const SLOW: &str = "slow";
+/// A search that finds it fails.
+const BROKEN: &str = "broken";
+
+/// The entry, which the directory cannot read.
+pub(crate) fn broken(mut entry: TestEntry) -> TestEntry {
+    entry.attributes.push((BROKEN, Vec::new()));
+    entry
+}
+
+impl TestEntry {
+    fn is(&self, mark: &str) -> bool {
+        self.attributes.iter().any(|(name, _)| *name == mark)
+    }
+}
+
 /// One element of BER: its tag, the length in four bytes, what is in it.
 fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     let mut bytes = vec![tag, 0x84];
@@ -124,10 +141,14 @@ async fn serve(mut stream: TcpStream, entries: TestEntries) {
                 let (_, _, rest) = first(operation);
                 let (_, name, rest) = first(rest);
                 let (_, password, _) = first(rest);
-                let own = known.iter().any(|entry| {
-                    name == format!("uid={},dc=x", entry.name).as_bytes()
-                        && password == entry.password.as_bytes()
-                });
+                let named =
+                    |entry: &TestEntry| name == format!("uid={},dc=x", entry.name).as_bytes();
+                if known.iter().any(|entry| entry.is(SLOW) && named(entry)) {
+                    std::future::pending::<()>().await;
+                }
+                let own = known
+                    .iter()
+                    .any(|entry| named(entry) && password == entry.password.as_bytes());
                 let service = name == b"cn=service" && password == SECRET.as_bytes();
                 vec![result(0x61, if own || service { 0 } else { 49 })]
             }
@@ -142,8 +163,10 @@ async fn serve(mut stream: TcpStream, entries: TestEntries) {
                         .windows(wanted.len())
                         .any(|window| window == wanted)
                 };
-                let mut answers: Vec<Vec<u8>> = known.iter().filter(asked).map(found).collect();
-                answers.push(result(0x65, 0));
+                let asked: Vec<&TestEntry> = known.iter().filter(asked).collect();
+                let code = u8::from(asked.iter().any(|entry| entry.is(BROKEN)));
+                let mut answers: Vec<Vec<u8>> = asked.into_iter().map(found).collect();
+                answers.push(result(0x65, code));
                 answers
             }
             // It knows no StartTLS, and goes on unencrypted with whoever does.
@@ -262,6 +285,18 @@ async fn who_vanished_is_disabled_or_has_too_many_groups_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let server = asking(folder.path(), directory(&entries).await).await;
     assert_eq!(code(by(&server, "lee", "of lee").await), "sign-in.wrong");
+    for (attribute, value) in [
+        ("nsAccountLock", "TRUE"),
+        ("pwdAccountLockedTime", "000001010000Z"),
+        ("accountExpires", "116444736010000000"),
+    ] {
+        let mut shut = entry_of("choi", "of choi", &[]);
+        shut.attributes.push((attribute, vec![value.to_owned()]));
+        entries.lock().unwrap().push(shut);
+        let refused = code(by(&server, "choi", "of choi").await);
+        assert_eq!(refused, "sign-in.wrong", "{attribute}");
+        entries.lock().unwrap().pop();
+    }
     let guessed = code(by(&server, "park", "wrong").await);
     assert_eq!(guessed, "sign-in.wrong", "a guesser is told nothing");
     let park = code(by(&server, "park", "of park").await);
@@ -365,7 +400,7 @@ async fn a_directory_without_tls_or_without_an_end_admits_nobody() {
     let refused = code(by(&server, "kim", "of kim").await);
     assert_eq!(refused, rules::codes::DIRECTORY_UNREACHABLE);
     let asked = ("kim".to_owned(), None);
-    let answer = ask(server.settings(), asked).await;
+    let answer = ask(&server, asked).await;
     assert!(matches!(answer, Err(DirectoryFault::TooLong)), "{answer:?}");
 }
 
@@ -392,4 +427,39 @@ async fn a_dead_directory_keeps_nobody_waiting_and_no_local_account_out() {
     drop(listener);
     let refused = code(by(&server, "kim", "of kim").await);
     assert_eq!(refused, rules::codes::DIRECTORY_UNREACHABLE);
+}
+
+/// Guesses wait as others do where a directory is slow to say no: once it has the password, a try counts.
+#[tokio::test]
+async fn guesses_at_a_slow_directory_count() {
+    let entries = TestEntries::default();
+    let mut kim = entry_of("kim", "of kim", &[]);
+    kim.attributes.push((SLOW, Vec::new()));
+    *entries.lock().unwrap() = vec![kim];
+    let folder = tempfile::tempdir().unwrap();
+    let server = asking(folder.path(), directory(&entries).await).await;
+    let mut guesses = JoinSet::new();
+    for _ in 0..6 {
+        let server = server.clone();
+        guesses.spawn(async move { code(by(&server, "kim", "wrong").await) });
+    }
+    for guess in guesses.join_all().await {
+        assert_eq!(guess, rules::codes::DIRECTORY_UNREACHABLE);
+    }
+    let next = code(by(&server, "kim", "wrong").await);
+    assert_eq!(next, rules::codes::SIGN_IN_LOCKED);
+}
+
+/// A directory that never had the password makes no try a failed one.
+#[tokio::test]
+async fn tries_at_a_dead_directory_do_not_count() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = asking(folder.path(), port).await;
+    drop(listener);
+    for _ in 0..8 {
+        let refused = code(by(&server, "kim", "wrong").await);
+        assert_eq!(refused, rules::codes::DIRECTORY_UNREACHABLE);
+    }
 }

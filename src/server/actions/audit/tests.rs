@@ -8,6 +8,7 @@ use rules::users::Role;
 
 use super::super::{announcements, tenancy, users};
 use super::*;
+use crate::access::directory::tests::{TestEntries, asking, by, directory, entry_of};
 use crate::access::{self, set_up, setup_link, sign_in};
 use crate::code;
 
@@ -366,6 +367,25 @@ async fn failed_sign_ins_are_rows_of_the_account_and_no_name_that_was_typed_is_k
             .iter()
             .all(|act| act.actor != "mina")
     );
+}
+
+/// A directory knows its users however they write their names, and so does the log.
+#[tokio::test]
+async fn a_failed_sign_in_in_capitals_is_of_its_user_of_a_directory() {
+    let entries = TestEntries::default();
+    entries.lock().unwrap().push(entry_of("kim", "of kim", &[]));
+    let folder = tempfile::tempdir().unwrap();
+    let server = asking(folder.path(), directory(&entries).await).await;
+    by(&server, "kim", "of kim").await.unwrap();
+    assert_eq!(code(by(&server, "KIM", "wrong").await), "sign-in.wrong");
+    repeated::flush(&server, true).await.unwrap();
+    let root = access::local_root(&server);
+    let page = list(&server, &root, &of_act("sign-in.failed")).await;
+    let acts = page.unwrap().items.into_iter();
+    let actors: Vec<String> = acts.map(|act| act.actor).collect();
+    assert_eq!(actors, ["kim"]);
+    let again = by(&server, "KIM", "of kim").await.unwrap();
+    assert_eq!(again.caller.name.as_str(), "kim");
 }
 
 #[tokio::test]
