@@ -331,7 +331,9 @@ impl Play {
             .world
             .reservations
             .iter()
-            .filter(|time| time.chooses(now));
+            .filter(|time| time.chooses(now))
+            // Maintenance stays on its own.
+            .filter(|time| time.holder != ReservationHolder::Maintenance);
         let is_worn = due.any(|time| {
             let mut devices = time.parts.iter().flat_map(|part| &part.devices);
             devices.any(|uuid| cordoned.contains(uuid))
