@@ -228,7 +228,7 @@ fn guests_take_what_is_not_reserved_first() {
     let taken = decide(&world, NOW)
         .into_iter()
         .find_map(|decision| match decision {
-            Decision::Place { devices, .. } => devices.iter().next().map(|one| one.index),
+            Decision::Place { devices, .. } => devices.first().map(|one| one.index),
             _ => None,
         });
     assert_eq!(taken, Some(1));
