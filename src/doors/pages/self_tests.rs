@@ -124,7 +124,7 @@ pub async fn begin(
     let image = Some(said.image.clone()).filter(|image| !image.is_empty());
     let done = prove::test(&console.server, &caller, &id, TestRequest { image }).await;
     match done {
-        Err(Failure::Refusal(refusal)) if refusal.pointer.as_deref() == Some("/image") => {
+        Err(Failure::Refusal(refusal)) if refusal.code == rules::codes::IMAGE_NOT_FOUND => {
             let action = format!("/gpus/{id}/test");
             let form = RefusedForm::new(visit.text, &action, &refusal);
             let visit = visit.refusing(form.with([("image", said.image.as_str())]));
