@@ -204,6 +204,8 @@ test("the column of GPUs stands whichever rows are shown", async () => {
 
 test("a page that is left ends its stream itself, and one that stays has a new one", async () => {
   const { context, page, complaints } = await visit("/sessions");
+  // The first page's own stream is no longer to come.
+  await page.locator("#live", { hasText: "Live" }).waitFor();
   const streams = [];
   page.on("request", (request) => request.url().includes("/sessions/live") && streams.push(request));
   await page.reload({ waitUntil: "load" });
