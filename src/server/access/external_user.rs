@@ -7,11 +7,9 @@ use rules::directory::{GroupRule, group_rules, roles_of_groups};
 use rules::grants::{Grant, GrantRole, GrantScope, HeldGrant};
 use rules::names::{EmailAddress, TenantName, UserName};
 use rules::refusals;
-use rules::tenancy::{Project, Scope};
 use rules::users::{Role, User, UserSource, full_name};
 
 use super::{new_user, suspended};
-use crate::catalog::events::NewEvent;
 use crate::catalog::external_users::EntryOwner;
 use crate::catalog::users::NO_PASSWORD;
 use crate::catalog::{Lane, Rows};
@@ -142,7 +140,13 @@ fn found_user(
         ..fresh
     };
     rows.insert_user(&user, NO_PASSWORD)?;
-    note_user(rows, &user, "user.added", "", user.role.word())?;
+    rows.note_user(
+        user.name.as_str(),
+        &user,
+        "user.added",
+        "",
+        user.role.word(),
+    )?;
     Ok(user)
 }
 
@@ -161,8 +165,8 @@ fn renew(rows: &Rows<'_>, user: User, entry: &ExternalEntry) -> Result<(User, bo
         format!("{} {email}", user.full_name).trim().to_owned()
     };
     rows.put_user(&changed, user.generation)?;
-    note_user(
-        rows,
+    rows.note_user(
+        user.name.as_str(),
         &user,
         "user.changed",
         &called(&user),
@@ -217,13 +221,13 @@ pub(crate) fn put_roles(
                 let told = format!("{} {}", user.name, role.word());
                 let before = before.map_or("", GrantRole::word);
                 let code = "project.member-set";
-                note_project(rows, actor, &project, code, before, &told)?;
+                rows.note_project(actor, &project, code, before, &told)?;
                 noted = true;
             }
             (Some(role), None) => {
                 rows.forget_grant(user.id, &Grant { role, scope })?;
                 let (code, name) = ("project.member-removed", user.name.as_str());
-                note_project(rows, actor, &project, code, role.word(), name)?;
+                rows.note_project(actor, &project, code, role.word(), name)?;
                 noted = true;
             }
             _ => {}
@@ -237,41 +241,4 @@ fn held(role: GrantRole, scope: GrantScope) -> HeldGrant {
         grant: Grant { role, scope },
         expires_at: None,
     }
-}
-
-fn note_user(
-    rows: &Rows<'_>,
-    user: &User,
-    code: &str,
-    before: &str,
-    after: &str,
-) -> Result<(), Failure> {
-    rows.note(NewEvent {
-        actor: user.name.as_str(),
-        topic: "users",
-        object: &user.id.to_string(),
-        scope: Scope::domain(user.domain),
-        code,
-        before,
-        after,
-    })
-}
-
-fn note_project(
-    rows: &Rows<'_>,
-    actor: &str,
-    project: &Project,
-    code: &str,
-    before: &str,
-    after: &str,
-) -> Result<(), Failure> {
-    rows.note(NewEvent {
-        actor,
-        topic: "projects",
-        object: &project.id.to_string(),
-        scope: project.scope(),
-        code,
-        before,
-        after,
-    })
 }

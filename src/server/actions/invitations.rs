@@ -9,7 +9,7 @@ use rules::permissions::Permission;
 use rules::refusals;
 
 use super::allowed;
-use super::tenancy::{find_project, note_project};
+use super::tenancy::find_project;
 use crate::access::{self, Caller};
 use crate::catalog::Lane;
 use crate::catalog::invitations::InvitationRecord;
@@ -103,7 +103,7 @@ pub async fn create(
             };
             rows.insert_invitation(&invitation, &hash)?;
             let told = told(&invitation);
-            note_project(rows, actor.as_str(), &project, "project.invited", "", &told)?;
+            rows.note_project(actor.as_str(), &project, "project.invited", "", &told)?;
             Ok(invitation)
         })
         .await?;
@@ -141,14 +141,7 @@ pub async fn revoke(
                 .ok_or_else(refusals::invitation_not_found)?;
             rows.forget_invitation(invitation.id)?;
             let (actor, told) = (actor.as_str(), told(&invitation));
-            note_project(
-                rows,
-                actor,
-                &project,
-                "project.invitation-revoked",
-                &told,
-                "",
-            )
+            rows.note_project(actor, &project, "project.invitation-revoked", &told, "")
         })
         .await
 }
@@ -184,7 +177,7 @@ pub async fn accept(server: &Server, caller: &Caller, code: &str) -> Result<Memb
             let role = invitation.role.word();
             let told = format!("{} {role}", user.name);
             let actor = user.name.as_str();
-            note_project(rows, actor, &project, "project.member-set", "", &told)?;
+            rows.note_project(actor, &project, "project.member-set", "", &told)?;
             access::note_joined(rows, &user, &invitation)?;
             Ok(MemberView {
                 user: Owner {

@@ -12,7 +12,7 @@ use rules::grants::{GrantScope, HeldGrant};
 use rules::names::{EmailAddress, RosterId, UserId};
 use rules::permissions::{Permission, Subject, may};
 use rules::refusals;
-use rules::tenancy::{Project, Scope};
+use rules::tenancy::Project;
 use rules::users::{Role, User};
 
 use super::accounts::{find, keep_an_administrator};
@@ -265,9 +265,8 @@ fn create(
         ..access::new_user(account.name.clone(), Role::User, rows.now)
     };
     rows.insert_user(&user, hash)?;
-    note(
-        rows,
-        caller,
+    rows.note_user(
+        caller.name.as_str(),
         &user,
         "user.added",
         "",
@@ -294,7 +293,7 @@ fn put(
     }
     if after != *before {
         let (then, now) = (called(before), called(&after));
-        note(rows, caller, before, "user.changed", &then, &now)?;
+        rows.note_user(caller.name.as_str(), before, "user.changed", &then, &now)?;
     }
     let mut members = None;
     if let Some(member) = member {
@@ -500,7 +499,13 @@ fn take_back(rows: &Rows<'_>, caller: &Caller, change: &RosterChange) -> Result<
     match change {
         RosterChange::Created { user: id } => {
             // The row goes, so the journal keeps the name.
-            note(rows, caller, &user, "user.removed", user.name.as_str(), "")?;
+            rows.note_user(
+                caller.name.as_str(),
+                &user,
+                "user.removed",
+                user.name.as_str(),
+                "",
+            )?;
             rows.erase_user(*id)
         }
         RosterChange::Joined { user: id, member } => {
@@ -524,7 +529,7 @@ fn take_back(rows: &Rows<'_>, caller: &Caller, change: &RosterChange) -> Result<
             }
             if before != user {
                 let (then, now) = (called(&user), called(&before));
-                note(rows, caller, &user, "user.changed", &then, &now)?;
+                rows.note_user(caller.name.as_str(), &user, "user.changed", &then, &now)?;
             }
             if let Some([held, member]) = member {
                 rows.put_grant(user.id, held)?;
@@ -549,23 +554,4 @@ fn show(roster: RosterRecord) -> RosterView {
         applied_at: roster.applied_at,
         undone_at: roster.undone_at,
     }
-}
-
-fn note(
-    rows: &Rows<'_>,
-    caller: &Caller,
-    user: &User,
-    code: &str,
-    before: &str,
-    after: &str,
-) -> Result<(), Failure> {
-    rows.note(NewEvent {
-        actor: caller.name.as_str(),
-        topic: "users",
-        object: &user.id.to_string(),
-        scope: Scope::domain(user.domain),
-        code,
-        before,
-        after,
-    })
 }

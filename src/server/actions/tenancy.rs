@@ -205,14 +205,7 @@ pub async fn create_project(
                     generation: 1,
                 };
                 rows.insert_project(&project)?;
-                note_project(
-                    rows,
-                    &actor,
-                    &project,
-                    "project.added",
-                    "",
-                    project.name.as_str(),
-                )?;
+                rows.note_project(&actor, &project, "project.added", "", project.name.as_str())?;
                 show_project(rows, &subject, &project)
             })
         })
@@ -266,7 +259,7 @@ pub async fn change_project(
                     changed.state.word(),
                 ),
             };
-            note_project(rows, &actor, &project, code, before, after)?;
+            rows.note_project(&actor, &project, code, before, after)?;
             if changed.state == TenantState::Archived && project.state != changed.state {
                 cancel_of_project(rows, &actor, project.id)?;
             }
@@ -357,7 +350,7 @@ pub async fn put_member(
                 let before = role_in(&user, project.id).map_or("", GrantRole::word);
                 rows.put_grant(user.id, &held)?;
                 let told = format!("{} {}", user.name, role.word());
-                note_project(rows, &actor, &project, "project.member-set", before, &told)?;
+                rows.note_project(&actor, &project, "project.member-set", before, &told)?;
             }
             Ok(MemberView {
                 user: Owner {
@@ -398,8 +391,7 @@ pub async fn remove_member(
             if let Some(role) = role_in(&member, project.id) {
                 rows.forget_grant(member.id, &of_project(role, project.id))?;
                 let told = member.name.as_str();
-                note_project(
-                    rows,
+                rows.note_project(
                     &actor,
                     &project,
                     "project.member-removed",
@@ -767,18 +759,6 @@ pub(super) fn ends_later(rows: &Rows<'_>, expires_at: Option<Timestamp>) -> Resu
         true => Err(refusals::grant_ends_in_past().at("/expires_at").into()),
         false => Ok(()),
     }
-}
-
-pub(super) fn note_project(
-    rows: &Rows<'_>,
-    actor: &str,
-    project: &Project,
-    code: &str,
-    before: &str,
-    after: &str,
-) -> Result<(), Failure> {
-    let object = project.id.to_string();
-    note(rows, actor, &object, project.scope(), code, before, after)
 }
 
 fn note_grant(

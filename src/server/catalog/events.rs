@@ -3,8 +3,9 @@
 
 use rules::names::{SessionId, UserId};
 use rules::permissions::Reach;
-use rules::tenancy::Scope;
+use rules::tenancy::{Project, Scope};
 use rules::units::Timestamp;
+use rules::users::User;
 use serde::{Deserialize, Serialize};
 
 use super::audit::{ActingUser, NewAct};
@@ -61,6 +62,46 @@ impl Rows<'_> {
             reason: "",
         })?;
         self.note_alone(note)
+    }
+
+    /// The event of an act on a user.
+    pub(crate) fn note_user(
+        &self,
+        actor: &str,
+        user: &User,
+        code: &str,
+        before: &str,
+        after: &str,
+    ) -> Result<(), Failure> {
+        self.note(NewEvent {
+            actor,
+            topic: "users",
+            object: &user.id.to_string(),
+            scope: Scope::domain(user.domain),
+            code,
+            before,
+            after,
+        })
+    }
+
+    /// The event of an act on a project.
+    pub(crate) fn note_project(
+        &self,
+        actor: &str,
+        project: &Project,
+        code: &str,
+        before: &str,
+        after: &str,
+    ) -> Result<(), Failure> {
+        self.note(NewEvent {
+            actor,
+            topic: "projects",
+            object: &project.id.to_string(),
+            scope: project.scope(),
+            code,
+            before,
+            after,
+        })
     }
 
     /// Appends one event that is no act: it follows from rows.

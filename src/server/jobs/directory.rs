@@ -98,7 +98,7 @@ pub(crate) async fn look(server: &Server) -> Result<usize, Failure> {
         tracing::warn!(
             gone = gone.len(),
             known,
-            "the directory misses too many users at once: nobody was suspended; look at ldap_base and ldap_filter"
+            "the directory misses too many users at once: no user was suspended; check ldap_base and ldap_filter"
         );
         return Ok(0);
     }
