@@ -2,6 +2,7 @@
 //! changed meanwhile is left alone. What a move means is `rules::session`'s.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use rules::devices::MigProfile;
 use rules::names::{ImageId, SessionId, SessionName, UserId, UserName};
@@ -29,19 +30,88 @@ use super::value;
 use super::writer::Rows;
 use crate::Failure;
 
-/// What a row keeps, in this order.
-pub(super) const COLUMNS: &str = "id, name, owner, labels, kind, image, image_reference, command, env, cpu, memory, shm, gpu, \
-    gpu_memory, mig, timeout_seconds, max_runtime_seconds, start_at, depends_on, state, \
-    scheduled_at, started_at, stopping_at, ended_at, outcome, exit_code, desired, paused, \
-    restart, incarnation, generation, device_affinity, document_gone, created_at, queued_at, \
-    reason, incidents, domain, project, held_by, queued_before";
+/// What a row keeps, in this order: as `from_row` reads it, and `columns` writes it. The statements are made from
+/// this list, so a column stands in these three places of this file and nowhere else.
+const COLUMNS: [&str; 41] = [
+    "id",
+    "name",
+    "owner",
+    "labels",
+    "kind",
+    "image",
+    "image_reference",
+    "command",
+    "env",
+    "cpu",
+    "memory",
+    "shm",
+    "gpu",
+    "gpu_memory",
+    "mig",
+    "timeout_seconds",
+    "max_runtime_seconds",
+    "start_at",
+    "depends_on",
+    "state",
+    "scheduled_at",
+    "started_at",
+    "stopping_at",
+    "ended_at",
+    "outcome",
+    "exit_code",
+    "desired",
+    "paused",
+    "restart",
+    "incarnation",
+    "generation",
+    "device_affinity",
+    "document_gone",
+    "created_at",
+    "queued_at",
+    "reason",
+    "incidents",
+    "domain",
+    "project",
+    "held_by",
+    "queued_before",
+];
 
-/// How many `COLUMNS` are.
-const COLUMN_COUNT: usize = 41;
+/// Writes a new row.
+static INSERT: LazyLock<String> = LazyLock::new(|| {
+    let values: Vec<String> = (1..=COLUMNS.len()).map(|at| format!("?{at}")).collect();
+    format!(
+        "insert into session ({})
+         values ({})",
+        COLUMNS.join(", "),
+        values.join(", ")
+    )
+});
+
+/// Writes a row again where it still is of the generation behind the columns. The sealed environment stays where none
+/// is given.
+static UPDATE: LazyLock<String> = LazyLock::new(|| {
+    let columns = COLUMNS.iter().zip(1..).skip(1);
+    let set: Vec<String> = columns
+        .map(|(name, at)| match *name {
+            "env" => format!("env = coalesce(?{at}, env)"),
+            name => format!("{name} = ?{at}"),
+        })
+        .collect();
+    format!(
+        "update session
+         set {}
+         where id = ?1 and generation = ?{}",
+        set.join(", "),
+        COLUMNS.len() + 1
+    )
+});
+
+static READ: LazyLock<String> =
+    LazyLock::new(|| format!("{}, {}", COLUMNS.join(", "), containers::COLUMN));
 
 /// `COLUMNS`, and the containers as JSON: one statement reads a session whole, in lists too.
-pub(super) fn columns_read() -> String {
-    format!("{COLUMNS}, {}", containers::COLUMN)
+pub(super) fn columns_read() -> &'static str {
+    &READ
 }
 
 /// Reads the columns by place, in the order of `COLUMNS`: by name, each would cost a search through
@@ -121,7 +191,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
                         .transpose()?
                 },
                 exit_code: row.get(next())?,
-                containers: containers::read(row, COLUMN_COUNT)?,
+                containers: containers::read(row, COLUMNS.len())?,
             };
             value::word(row, at, |_| stands.read())?
         },
@@ -328,12 +398,7 @@ impl Rows<'_> {
     pub(crate) fn insert_session(&self, session: &Session, actor: &str) -> Result<(), Failure> {
         let written = self
             .connection
-            .prepare_cached(&format!(
-                "insert into session ({COLUMNS})
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
-                         ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38, ?39, ?40,
-                         ?41)"
-            ))?
+            .prepare_cached(&INSERT)?
             .execute(rusqlite::params_from_iter(columns(
                 session,
                 Some(self.seal),
@@ -466,19 +531,7 @@ impl Rows<'_> {
         values.push(Box::new(value::signed(before.generation)));
         let written = self
             .connection
-            .prepare_cached(
-                "update session
-                 set name = ?2, owner = ?3, labels = ?4, kind = ?5, image = ?6, image_reference = ?7,
-                     command = ?8, env = coalesce(?9, env), cpu = ?10, memory = ?11, shm = ?12, gpu = ?13,
-                     gpu_memory = ?14, mig = ?15, timeout_seconds = ?16, max_runtime_seconds = ?17,
-                     start_at = ?18, depends_on = ?19, state = ?20, scheduled_at = ?21, started_at = ?22,
-                     stopping_at = ?23, ended_at = ?24, outcome = ?25, exit_code = ?26, desired = ?27,
-                     paused = ?28, restart = ?29, incarnation = ?30, generation = ?31,
-                     device_affinity = ?32, document_gone = ?33, created_at = ?34, queued_at = ?35,
-                     reason = ?36, incidents = ?37, domain = ?38, project = ?39, held_by = ?40,
-                     queued_before = ?41
-                 where id = ?1 and generation = ?42",
-            )?
+            .prepare_cached(&UPDATE)?
             .execute(rusqlite::params_from_iter(values));
         if known_or_taken(written, &session.name)? == 0 {
             return Ok(ConditionalWrite::No);
