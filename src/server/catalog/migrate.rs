@@ -7,51 +7,9 @@ use rusqlite::Connection;
 use super::{CatalogPlace, files};
 use crate::{Failure, ServerFault};
 
-/// Every step, in order; step N takes version N-1 to N. A released step never changes again.
-pub(super) const STEPS: &[&str] = &[
-    include_str!("migrations/0001_founding.sql"),
-    include_str!("migrations/0002_devices.sql"),
-    include_str!("migrations/0003_cuts.sql"),
-    include_str!("migrations/0004_incidents.sql"),
-    include_str!("migrations/0005_proofs.sql"),
-    include_str!("migrations/0006_cut_orders.sql"),
-    include_str!("migrations/0007_turns.sql"),
-    include_str!("migrations/0008_sealed.sql"),
-    include_str!("migrations/0009_ended.sql"),
-    include_str!("migrations/0010_tenancy.sql"),
-    include_str!("migrations/0011_containers.sql"),
-    include_str!("migrations/0012_listing.sql"),
-    include_str!("migrations/0013_words.sql"),
-    include_str!("migrations/0014_policies.sql"),
-    include_str!("migrations/0015_container_outcomes.sql"),
-    include_str!("migrations/0016_session_table.sql"),
-    include_str!("migrations/0017_maintenance.sql"),
-    include_str!("migrations/0018_holds.sql"),
-    include_str!("migrations/0019_grants.sql"),
-    include_str!("migrations/0020_rosters.sql"),
-    include_str!("migrations/0021_waits.sql"),
-    include_str!("migrations/0022_invitations.sql"),
-    include_str!("migrations/0023_departures.sql"),
-    include_str!("migrations/0024_usage.sql"),
-    include_str!("migrations/0025_fair_share.sql"),
-    include_str!("migrations/0026_waiting.sql"),
-    include_str!("migrations/0027_members.sql"),
-    include_str!("migrations/0028_allowances.sql"),
-    include_str!("migrations/0029_announcements.sql"),
-    include_str!("migrations/0030_live_sessions.sql"),
-    include_str!("migrations/0031_presets.sql"),
-    include_str!("migrations/0032_idle_rules.sql"),
-    include_str!("migrations/0033_audit.sql"),
-    include_str!("migrations/0034_signing_in.sql"),
-    include_str!("migrations/0035_audit_batches.sql"),
-    include_str!("migrations/0036_launch.sql"),
-    include_str!("migrations/0037_budgets.sql"),
-    include_str!("migrations/0038_reservations.sql"),
-    include_str!("migrations/0039_launches.sql"),
-    include_str!("migrations/0040_directories.sql"),
-    include_str!("migrations/0041_budget_use.sql"),
-    include_str!("migrations/0042_reservations.sql"),
-];
+/// Every step, in order; step N takes version N-1 to N. `packaging/migrations.rs` makes the list of the files in
+/// `migrations`, by their numbers. A released step never changes again.
+pub(super) const STEPS: &[&str] = include!(concat!(env!("OUT_DIR"), "/steps.rs"));
 
 /// Marks the file as a catalog of ours: "frdl".
 const APPLICATION: i32 = 0x6672_646c;
