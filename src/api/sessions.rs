@@ -1,5 +1,6 @@
 //! Sessions: what is asked for, what is answered, and what is changed. A field of a session stands here
-//! once for the server, the pages, the API, its document and the CLI. Checks nothing; the actions do.
+//! once for the server, the pages, the API, its document and the CLI, beside where it comes from and where it goes.
+//! Checks nothing; the actions do.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use rules::object::Object;
 use rules::placement::Explanation;
 use rules::reason::Reason;
 use rules::resources::Demand;
-use rules::session::{DesiredState, Outcome, SessionKind, SessionState};
+use rules::session::{DesiredState, Outcome, Session, SessionKind, SessionState};
 use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::workload::validate::{RequestedLaunch, RequestedResize};
@@ -152,6 +153,65 @@ pub struct SessionView {
     pub reason: Option<Reason>,
     /// Version of the session, and its ETag.
     pub generation: u64,
+}
+
+/// What a session's answer says that is not in its row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionSurroundings {
+    pub owner: UserName,
+    pub project: TenantName,
+    /// Name of the machine it is, or was, on.
+    pub node: Option<String>,
+    pub devices: Vec<GrantView>,
+    /// Devices here do not exist.
+    pub simulated: bool,
+}
+
+impl SessionView {
+    /// The answer of a row.
+    pub fn of(row: &Session, around: SessionSurroundings) -> Self {
+        Self {
+            id: row.id,
+            name: row.name.clone(),
+            owner: Owner {
+                id: row.owner,
+                name: around.owner,
+            },
+            domain: row.domain,
+            project: SessionProject {
+                id: row.project,
+                name: around.project,
+            },
+            state: row.state(),
+            desired: row.desired,
+            kind: row.spec.kind,
+            image: row.spec.environment.word().to_owned(),
+            command: row.spec.command.clone(),
+            env: row.spec.env.clone(),
+            labels: row.labels.clone(),
+            resources: row.spec.demand,
+            timeout_seconds: row.spec.timeout_seconds,
+            max_runtime_seconds: row.spec.max_runtime_seconds,
+            start_at: row.spec.start_at,
+            depends_on: row.spec.depends_on.clone(),
+            document_kept: !row.document_gone,
+            paused: row.paused,
+            held_by: row.held_by.clone(),
+            incarnation: row.incarnation,
+            node: around.node,
+            devices: around.devices,
+            simulated: around.simulated,
+            created_at: row.created_at,
+            scheduled_at: row.scheduled_at(),
+            started_at: row.started_at(),
+            waited_seconds: row.waited_millis().map(|millis| millis / 1000),
+            ended_at: row.ended_at(),
+            outcome: row.outcome(),
+            exit_code: row.exit_code(),
+            reason: row.reason.clone(),
+            generation: row.generation,
+        }
+    }
 }
 
 /// What answers kept before there was such a field say.

@@ -1,10 +1,10 @@
-//! From rows to what the API says of them: the one place where a session, its shares of devices and its
-//! events become `api` types. Decides nothing.
+//! From rows to what the API says of them: what a session's answer needs beside its row, its shares of devices, and
+//! its events. `api` says which field of a row stands where. Decides nothing.
 
 use std::collections::BTreeMap;
 
 use api::events::EventView;
-use api::sessions::{GrantView, Owner, SessionProject, SessionView};
+use api::sessions::{GrantView, SessionSurroundings, SessionView};
 use rules::names::{TenantName, UserId, UserName};
 use rules::policy::SharePolicy;
 use rules::resources::{Device, DeviceShare};
@@ -60,34 +60,9 @@ pub(super) fn session(
     };
     let confirmed = row.pending_devices().is_empty();
     let wants = row.spec.demand.wants_device();
-    SessionView {
-        id: row.id,
-        name: row.name.clone(),
-        domain: row.domain,
-        project: SessionProject {
-            id: row.project,
-            name: project,
-        },
-        owner: Owner {
-            id: row.owner,
-            name: owner,
-        },
-        state: row.state(),
-        desired: row.desired,
-        kind: row.spec.kind,
-        image: row.spec.environment.word().to_owned(),
-        command: row.spec.command.clone(),
-        env: row.spec.env.clone(),
-        labels: row.labels.clone(),
-        resources: row.spec.demand,
-        timeout_seconds: row.spec.timeout_seconds,
-        max_runtime_seconds: row.spec.max_runtime_seconds,
-        start_at: row.spec.start_at,
-        depends_on: row.spec.depends_on.clone(),
-        document_kept: !row.document_gone,
-        paused: row.paused,
-        held_by: row.held_by.clone(),
-        incarnation: row.incarnation,
+    let around = SessionSurroundings {
+        owner,
+        project,
         node: row
             .node()
             .map(|id| node.map_or_else(|| id.to_string(), |node| node.name.clone())),
@@ -98,16 +73,8 @@ pub(super) fn session(
             .collect(),
         simulated: row.devices().iter().any(|part| part.simulated)
             || (wants && row.devices().is_empty() && nodes.iter().any(has_simulated)),
-        created_at: row.created_at,
-        scheduled_at: row.scheduled_at(),
-        started_at: row.started_at(),
-        waited_seconds: row.waited_millis().map(|millis| millis / 1000),
-        ended_at: row.ended_at(),
-        outcome: row.outcome(),
-        exit_code: row.exit_code(),
-        reason: row.reason.clone(),
-        generation: row.generation,
-    }
+    };
+    SessionView::of(row, around)
 }
 
 fn has_simulated(node: &NodeRecord) -> bool {
