@@ -13,6 +13,7 @@ use rules::resources::Demand;
 use rules::session::{DesiredState, Outcome, Session, SessionKind, SessionState};
 use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use rules::workload::remarks::Remarks;
 use rules::workload::validate::{RequestedLaunch, RequestedResize};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -188,7 +189,7 @@ impl SessionView {
             image: row.spec.environment.word().to_owned(),
             command: row.spec.command.clone(),
             env: row.spec.env.clone(),
-            labels: row.labels.clone(),
+            labels: row.remarks.labels.clone(),
             resources: row.spec.demand,
             timeout_seconds: row.spec.timeout_seconds,
             max_runtime_seconds: row.spec.max_runtime_seconds,
@@ -315,11 +316,23 @@ impl Default for LaunchRequest {
     }
 }
 
+impl LaunchRequest {
+    /// A launch of which the same is said, and which asks for what is usual.
+    pub fn saying(remarks: Remarks) -> Self {
+        Self {
+            labels: remarks.labels,
+            ..Self::default()
+        }
+    }
+}
+
 impl From<LaunchRequest> for RequestedLaunch {
     fn from(request: LaunchRequest) -> Self {
         Self {
             name: request.name,
-            labels: request.labels,
+            remarks: Remarks {
+                labels: request.labels,
+            },
             replicas: request.replicas,
             kind: request.kind,
             image: request.image,

@@ -241,8 +241,11 @@ impl ScopedIdleRule {
     fn lets_off(&self, session: &Session) -> bool {
         match self.exempt.split_once('=') {
             None if self.exempt.is_empty() => false,
-            None => session.labels.contains_key(&self.exempt),
-            Some((key, value)) => session.labels.get(key).is_some_and(|label| label == value),
+            None => session.remarks.labels.contains_key(&self.exempt),
+            Some((key, value)) => {
+                let label = session.remarks.labels.get(key);
+                label.is_some_and(|label| label == value)
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ use rules::refusal::RefusalKind;
 use rules::refusals;
 use rules::session::SessionState;
 use rules::units::Timestamp;
-use rules::workload::validate::check_labels;
+use rules::workload::remarks::check_labels;
 use serde::Deserialize;
 use server::Failure;
 use server::actions::{check_key, sessions};

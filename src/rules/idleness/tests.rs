@@ -625,9 +625,9 @@ fn the_closest_rule_judges_and_what_it_lets_off_no_wider_rule_ends() {
     assert_eq!(id(&[&batch, &site], &one), Some(5), "the one for its kind");
     assert_eq!(id(&[&batch, &domain], &one), Some(2));
     assert_eq!(id(&[&batch, &domain, &project], &one), Some(7));
-    one.labels.insert("keep".into(), "no".into());
+    one.remarks.labels.insert("keep".into(), "no".into());
     assert_eq!(id(&[&domain, &project], &one), Some(7));
-    one.labels.insert("keep".into(), "yes".into());
+    one.remarks.labels.insert("keep".into(), "yes".into());
     assert_eq!(id(&[&domain, &project], &one), None);
     assert_eq!(id(&[&domain], &one), Some(2));
 }

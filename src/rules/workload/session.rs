@@ -2,12 +2,12 @@
 //! Never decides where a session goes (`placement`) nor what a report means (`progress`).
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::container::{ContainerProgress, MAIN, SessionContainer};
 use super::outcome::Outcome;
+use super::remarks::Remarks;
 use super::spec::SessionSpec;
 use super::state::{DesiredState, EndedSession, LastPlace, Lifecycle, PlacedSession, SessionState};
 use crate::codes;
@@ -28,7 +28,8 @@ pub struct Session {
     pub domain: DomainId,
     #[serde(default)]
     pub project: ProjectId,
-    pub labels: BTreeMap<String, String>,
+    #[serde(flatten)]
+    pub remarks: Remarks,
     pub spec: SessionSpec,
     /// Where it stands, and the containers it has there.
     pub lifecycle: Lifecycle,
@@ -115,7 +116,7 @@ impl Session {
             owner,
             domain: DomainId::DEFAULT,
             project: ProjectId::DEFAULT,
-            labels: BTreeMap::new(),
+            remarks: Remarks::default(),
             spec,
             lifecycle: Lifecycle::Pending,
             desired: DesiredState::Run,

@@ -1,14 +1,15 @@
-//! What a launch or a change of a session asks for, checked as far as nothing has to be looked up: names, labels,
+//! What a launch or a change of a session asks for, checked as far as nothing has to be looked up: names, remarks,
 //! replicas, amounts, texts, times. Each static refusal stands here once, for launch, preview, change and
 //! rehearsal. Never knows whether an image or another session exists, nor what a machine has.
 
 use std::collections::BTreeMap;
 
+use super::remarks::Remarks;
 use super::session::Session;
 use super::spec::{
-    MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS, MAX_DEPENDENCIES, MAX_LABEL_LENGTH, MAX_LABELS,
-    MAX_REPLICAS, MAX_RUN_SECONDS, MAX_SPEC_BYTES, MAX_VARIABLES, SessionEnvironment, SessionKind,
-    SessionSpec, TextField, plain, text,
+    MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS, MAX_DEPENDENCIES, MAX_LABEL_LENGTH, MAX_REPLICAS,
+    MAX_RUN_SECONDS, MAX_SPEC_BYTES, MAX_VARIABLES, SessionEnvironment, SessionKind, SessionSpec,
+    TextField, text,
 };
 use crate::image::{MAX_REFERENCE_LENGTH, parse_reference};
 use crate::names::{ImageId, SessionId, SessionName};
@@ -22,7 +23,7 @@ use crate::units::{Bytes, CpuShare, GpuShare, Timestamp};
 pub struct RequestedLaunch {
     /// None or blank: to be made up.
     pub name: Option<String>,
-    pub labels: BTreeMap<String, String>,
+    pub remarks: Remarks,
     pub replicas: u32,
     pub kind: SessionKind,
     /// `host`, or the reference or id of an image.
@@ -61,7 +62,7 @@ pub enum ImageChoice {
 pub struct ValidatedLaunch {
     /// None: to be made up. The names of all replicas are legal too.
     pub name: Option<SessionName>,
-    pub labels: BTreeMap<String, String>,
+    pub remarks: Remarks,
     pub replicas: u32,
     pub image: ImageChoice,
     /// Ids or names of sessions, without blanks around them; at most `MAX_DEPENDENCIES`.
@@ -84,7 +85,7 @@ pub struct ValidatedSpec {
 impl RequestedLaunch {
     /// Gives the launch with its texts parsed.
     ///
-    /// Errors: the first static fault, with its code and its field, in this order: replicas, name, labels,
+    /// Errors: the first static fault, with its code and its field, in this order: replicas, name, remarks,
     /// a share of 0, image, number of dependencies, time limits by kind and start, amounts, command,
     /// variables, size of all text, ranges of the time limits. Costs one visit of each text.
     pub fn validate(self, now: Timestamp) -> Result<ValidatedLaunch, Refusal> {
@@ -100,7 +101,7 @@ impl RequestedLaunch {
                 Some(name)
             }
         };
-        check_labels(&self.labels)?;
+        let remarks = self.remarks.checked()?;
         if self.typed_gpu == Some(GpuShare::ZERO) {
             return Err(refusals::gpu_zero().at("/resources/gpu"));
         }
@@ -126,7 +127,7 @@ impl RequestedLaunch {
         }
         Ok(ValidatedLaunch {
             name,
-            labels: self.labels,
+            remarks,
             replicas: self.replicas,
             image,
             depends_on: self
@@ -237,23 +238,6 @@ fn check_texts(command: &[String], env: &BTreeMap<String, String>) -> Result<(),
     }
     if total > MAX_SPEC_BYTES {
         return Err(refusals::session_too_large(total, MAX_SPEC_BYTES));
-    }
-    Ok(())
-}
-
-/// Refuses bad labels: too many, too long, control characters or direction marks.
-pub fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Refusal> {
-    if labels.len() > MAX_LABELS {
-        return Err(refusals::label_too_many(MAX_LABELS).at("/labels"));
-    }
-    for (name, value) in labels {
-        if name.is_empty() {
-            return Err(refusals::label_empty().at("/labels"));
-        }
-        for part in [name, value] {
-            text(TextField::Label, "/labels", part, MAX_LABEL_LENGTH)?;
-            plain(TextField::Label, "/labels", part)?;
-        }
     }
     Ok(())
 }

@@ -230,7 +230,7 @@ fn follow(
             continue;
         };
         rows.change_session(id, None, caller.name.as_str(), None, |session| {
-            let label = session.labels.get("reservation");
+            let label = session.remarks.labels.get("reservation");
             let is_ours = label.is_some_and(|name| name == record.name.as_str());
             if is_ours {
                 session.spec.start_at = *to;

@@ -70,10 +70,8 @@ impl LiveSessions {
 fn bytes(session: &Session) -> usize {
     let variables = session.spec.env.iter();
     let variables = variables.map(|(name, value)| name.len() + value.len());
-    let labels = session.labels.iter();
-    let labels = labels.map(|(name, value)| name.len() + value.len());
     let command = session.spec.command.iter().map(String::len);
-    command.chain(variables).chain(labels).sum()
+    command.chain(variables).sum::<usize>() + session.remarks.bytes()
 }
 
 #[cfg(test)]

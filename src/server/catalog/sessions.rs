@@ -14,6 +14,7 @@ use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::workload::container::SessionContainer;
 use rules::workload::outcome::Outcome;
+use rules::workload::remarks::Remarks;
 use rules::workload::session::Session;
 use rules::workload::spec::{SessionEnvironment, SessionKind, SessionSpec};
 use rules::workload::state::{
@@ -125,7 +126,9 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
     let id = SessionId(value::id(row, next())?);
     let name = value::word(row, next(), |text| SessionName::parse(text).ok())?;
     let owner = UserId(value::id(row, next())?);
-    let labels = value::json(row, next())?;
+    let remarks = Remarks {
+        labels: value::json(row, next())?,
+    };
     let spec = SessionSpec {
         kind: value::word(row, next(), |text| match text {
             "interactive" => Some(SessionKind::Interactive),
@@ -171,7 +174,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
         id,
         name,
         owner,
-        labels,
+        remarks,
         spec,
         lifecycle: {
             let at = next();
@@ -621,7 +624,7 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(*session.id.0.as_bytes()),
         Box::new(session.name.to_string()),
         Box::new(*session.owner.0.as_bytes()),
-        Box::new(value::text(&session.labels)),
+        Box::new(value::text(&session.remarks.labels)),
         Box::new(kind_word(spec.kind)),
         Box::new(image),
         Box::new(spec.environment.word().to_owned()),

@@ -80,7 +80,7 @@ fn session(owner: UserId, name: &str) -> Session {
     };
     let name = SessionName::parse(name).unwrap();
     let mut made = Session::launched(SessionId::make(now, random()), name, owner, spec, now);
-    made.labels = BTreeMap::from([("team".into(), "vision".into())]);
+    made.remarks.labels = BTreeMap::from([("team".into(), "vision".into())]);
     made
 }
 

@@ -183,7 +183,7 @@ fn signed(
 fn end_sessions(rows: &Rows<'_>, job: OperationId) -> Result<(), Failure> {
     let label = job.to_string();
     for session in &rows.live_sessions()? {
-        if session.labels.get(LABEL) == Some(&label) {
+        if session.remarks.labels.get(LABEL) == Some(&label) {
             end(rows, session.id)?;
         }
     }

@@ -276,7 +276,7 @@ async fn a_changed_rule_and_an_exempt_label_let_a_session_off() {
     let session = played.running(&mina, "notebook");
     let let_off = played.running(&mina, "marked");
     let labelled = played.simulation.edit(let_off.id, |session| {
-        session.labels.insert("keep".into(), "yes".into());
+        session.remarks.labels.insert("keep".into(), "yes".into());
         true
     });
     assert!(labelled.unwrap());

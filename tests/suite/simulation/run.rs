@@ -745,6 +745,7 @@ impl Run {
         let id = SessionId::make(now.wall, self.random.bytes());
         let mut session = Session::launched(id, self.name(), self.wanting(), order, now.wall);
         session
+            .remarks
             .labels
             .insert("request".to_owned(), self.requests.to_string());
         session
@@ -1383,6 +1384,7 @@ fn has_room(capacity: &Capacity, used: &Used, demand: &Demand) -> bool {
 
 fn request_of(session: &Session) -> u64 {
     session
+        .remarks
         .labels
         .get("request")
         .and_then(|text| text.parse().ok())

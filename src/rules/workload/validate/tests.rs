@@ -13,7 +13,7 @@ const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 fn plain_batch() -> RequestedLaunch {
     RequestedLaunch {
         name: Some("train".into()),
-        labels: BTreeMap::new(),
+        remarks: Remarks::default(),
         replicas: 1,
         kind: SessionKind::Batch,
         image: "host".into(),
@@ -37,7 +37,7 @@ const FAULTS: [(&str, &str, Break); 19] = [
         r.name = Some("-".into())
     }),
     ("label.empty", "/labels", |r| {
-        r.labels.insert(String::new(), String::new());
+        r.remarks.labels.insert(String::new(), String::new());
     }),
     ("gpu.zero", "/resources/gpu", |r| {
         r.typed_gpu = Some(GpuShare::ZERO);

@@ -12,7 +12,8 @@ use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{self, DesiredState, SessionEnvironment, SessionState};
 use rules::units::Timestamp;
-use rules::workload::validate::{RequestedResize, check_labels, check_run_seconds};
+use rules::workload::remarks::check_labels;
+use rules::workload::validate::{RequestedResize, check_run_seconds};
 
 use super::discreet;
 use super::find::find;
@@ -157,10 +158,10 @@ pub async fn set_labels(
         "label a session",
         move |_, session| {
             refuse_document_gone(session)?;
-            if session.labels == labels {
+            if session.remarks.labels == labels {
                 return Ok(false);
             }
-            session.labels = labels;
+            session.remarks.labels = labels;
             Ok(true)
         },
     )

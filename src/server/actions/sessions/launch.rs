@@ -15,9 +15,9 @@ use rules::reservation::ReservationHolder;
 use rules::session::{self, Outcome, SessionEnvironment, SessionState};
 use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::units::{GpuShare, Timestamp};
+use rules::workload::remarks::Remarks;
 use rules::workload::validate::{ImageChoice, RequestedLaunch, ValidatedLaunch};
 use rules::world::ClusterSnapshot;
-use std::collections::BTreeMap;
 
 use super::discreet;
 use super::find::find;
@@ -48,7 +48,7 @@ pub struct Launched {
 struct CheckedLaunch {
     /// None: to be made up.
     name: Option<SessionName>,
-    labels: BTreeMap<String, String>,
+    remarks: Remarks,
     spec: session::SessionSpec,
     device_affinity: Option<String>,
     replicas: u32,
@@ -554,7 +554,6 @@ pub async fn duplicate(
             image: row.spec.environment.word().to_owned(),
             command: row.spec.command,
             env: row.spec.env,
-            labels: row.labels,
             resources: Resources {
                 cpu: Some(demand.cpu),
                 memory: Some(demand.memory),
@@ -569,10 +568,7 @@ pub async fn duplicate(
             // A start in the past, and dependencies that are over, are not asked for again.
             start_at: None,
             depends_on: Vec::new(),
-            owner: None,
-            preset: None,
-            reservation: None,
-            device_affinity: None,
+            ..LaunchRequest::saying(row.remarks)
         })
     })
 }
@@ -719,7 +715,7 @@ fn look_up(
     placement::possible(&machines, &spec.demand, &spec.environment)?;
     Ok(CheckedLaunch {
         name: launch.name,
-        labels: launch.labels,
+        remarks: launch.remarks,
         spec,
         device_affinity,
         replicas: launch.replicas,
@@ -843,7 +839,7 @@ fn insert_named(
         let name = name.replica(number, draft.replicas)?;
         let mut row = session::Session::launched(id, name, subjects.user, draft.spec.clone(), now);
         (row.domain, row.project) = (subjects.domain, subjects.project);
-        row.labels.clone_from(&draft.labels);
+        row.remarks.clone_from(&draft.remarks);
         row.device_affinity.clone_from(&draft.device_affinity);
         rows.insert_session(&row, actor)?;
         written.push(row);

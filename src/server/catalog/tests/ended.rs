@@ -62,7 +62,8 @@ fn counters_of_ended_sessions_follow_every_write() {
     let id = sessions[0];
     let changed = catalog.write_now(Lane::Requests, "label, then begin again", move |rows| {
         rows.change_session(id, None, "test", None, |session| {
-            session.labels.insert("long".into(), "x".repeat(200));
+            let labels = &mut session.remarks.labels;
+            labels.insert("long".into(), "x".repeat(200));
             true
         })?;
         rows.delete_session(sessions[1], "test")
