@@ -227,6 +227,7 @@ pub struct PartitionRequest {
     pub profiles: Vec<MigProfile>,
     /// Why; none keeps what was said.
     #[serde(default)]
+    #[schema(max_length = 256, format = "plain-text")]
     pub note: Option<String>,
     /// Only say what it would come to.
     #[serde(default)]
@@ -238,6 +239,7 @@ pub struct PartitionRequest {
 #[serde(default, deny_unknown_fields)]
 pub struct DrainRequest {
     /// Why; none keeps the cordon's note.
+    #[schema(max_length = 256, format = "plain-text")]
     pub note: Option<String>,
     /// Only say what would end.
     pub dry_run: bool,
@@ -248,6 +250,7 @@ pub struct DrainRequest {
 #[serde(default, deny_unknown_fields)]
 pub struct CordonRequest {
     /// Why, in a few words.
+    #[schema(max_length = 256, format = "plain-text")]
     pub note: Option<String>,
 }
 

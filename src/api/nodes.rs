@@ -86,6 +86,7 @@ pub struct MaintenanceBody {
     pub maintenance: bool,
     /// Why, for everyone whose session waits; not kept where the maintenance ends.
     #[serde(default)]
+    #[schema(max_length = 256, format = "plain-text")]
     pub message: String,
 }
 

@@ -16,6 +16,8 @@ use serde_json::{Map, Value, json};
 /// Characters that a user does not see, those above U+FFFF left out: not every dialect of patterns can
 /// write them.
 const HIDDEN: &str = r"\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2064\u2066-\u2069\ufeff\ufff9-\ufffb";
+/// The format by which a type of `api` says that a text is plain. The document has the pattern in its place.
+const PLAIN_TEXT: &str = "plain-text";
 /// Blanks besides the hidden ones.
 const BLANKS: &str = r" \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000";
 /// Text that may end up in a C string.
@@ -238,14 +240,10 @@ fn all() -> Vec<(&'static str, Value)> {
             "/NewGrant/properties/role",
             json!({"enum": ["auditor", "administrator"]}),
         ),
-        ("/CordonRequest/properties/note", text(256)),
-        ("/DrainRequest/properties/note", text(256)),
-        ("/MaintenanceRequest/properties/message", text(256)),
         (
             "/SettingRequest/properties/value",
             json!({"type": ["string", "number", "boolean", "null"]}),
         ),
-        ("/PartitionRequest/properties/note", text(256)),
         (
             "/PartitionRequest/properties/profiles/items",
             json!({"pattern": PROFILE}),
@@ -357,6 +355,25 @@ pub(super) fn add(schemas: &mut Value) {
             merge(schema, limits);
         }
     }
+    spell_plain(schemas);
+}
+
+/// Gives each text that its type calls plain the pattern of plain text.
+fn spell_plain(schema: &mut Value) {
+    match schema {
+        Value::Array(all) => all.iter_mut().for_each(spell_plain),
+        Value::Object(fields) => {
+            if fields
+                .get("format")
+                .is_some_and(|format| *format == PLAIN_TEXT)
+            {
+                fields.remove("format");
+                fields.insert("pattern".to_owned(), plain().into());
+            }
+            fields.values_mut().for_each(spell_plain);
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 fn merge(into: &mut Value, from: Map<String, Value>) {
@@ -453,6 +470,15 @@ mod tests {
         for (at, _) in all() {
             assert!(schemas.pointer(at).is_some(), "no schema {at}");
         }
+    }
+
+    #[test]
+    fn a_text_that_its_type_calls_plain_has_the_pattern() {
+        let document = super::super::document();
+        let note = &document["components"]["schemas"]["CordonRequest"]["properties"]["note"];
+        assert_eq!(note["pattern"], plain());
+        assert_eq!(note["maxLength"], 256);
+        assert!(!document.to_string().contains(PLAIN_TEXT));
     }
 
     fn takes(pattern: &str, text: &str) -> bool {
