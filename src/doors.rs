@@ -9,6 +9,7 @@ pub mod console;
 pub mod csv;
 pub mod download;
 pub mod host;
+pub mod launch_texts;
 pub mod listener;
 pub mod origin;
 pub mod pages;

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::doors::launch_texts::LaunchTexts;
+
 /// A private AI cloud for one machine, in one file.
 ///
 /// Start a server with `fardel serve`, then run something in it with
@@ -396,14 +398,8 @@ pub struct LaunchArguments {
     /// Preset whose amounts hold where none are given here; `fardel preset ls` lists them
     #[arg(long, value_name = "PRESET", help_heading = "Resources")]
     pub preset: Option<String>,
-    /// Reservation with which it starts, by name or id; `fardel reservation ls` lists them
-    #[arg(
-        long,
-        value_name = "RESERVATION",
-        conflicts_with = "start_at",
-        help_heading = "Time"
-    )]
-    pub reservation: Option<String>,
+    #[command(flatten)]
+    pub texts: LaunchTexts,
     /// Cores, in hundredths: 0.5, 4 [default: 1]
     #[arg(long, value_name = "CORES", help_heading = "Resources")]
     pub cpu: Option<String>,

@@ -35,6 +35,7 @@ use rules::users::User;
 
 use super::format;
 use super::output::{Column, OutputStyle, age, bytes, column, dash, maybe, span};
+use crate::doors::launch_texts;
 
 /// `running`, `running, paused`, `pending, held`, `ended 7`, `ended, stopped`.
 pub(super) fn state(session: &SessionView) -> String {
@@ -111,37 +112,44 @@ pub(super) const SESSIONS: &[Column<SessionView>] = &[
     column("WAITED", 9, |r, _| maybe(r.waited_seconds.map(span))),
 ];
 
-pub(super) const SESSION: &[Column<SessionView>] = &[
-    column("NAME", 0, |r, _| r.name.to_string()),
-    column("ID", 0, |r, _| r.id.to_string()),
-    column("STATE", 0, |r, _| state(r)),
-    column("REASON", 0, |r, _| reason(r)),
-    column("OWNER", 0, |r, _| r.owner.name.to_string()),
-    column("PROJECT", 0, |r, _| r.project.name.to_string()),
-    column("KIND", 0, |r, _| format::kind(r.kind)),
-    column("IMAGE", 0, |r, _| dash(&r.image)),
-    column("COMMAND", 0, |r, _| match r.document_kept {
-        true => dash(&r.command.join(" ")),
-        false => "no longer kept".to_owned(),
-    }),
-    column("CPU", 0, |r, _| r.resources.cpu.to_string()),
-    column("MEMORY", 0, |r, _| r.resources.memory.to_string()),
-    column("SHM", 0, |r, _| r.resources.shm.to_string()),
-    column("GPU", 0, |r, _| format::asked(&r.resources)),
-    column("DEVICES", 0, |r, _| dash(&format::grants(&r.devices))),
-    column("NODE", 0, |r, _| maybe(r.node.as_ref())),
-    column("LABELS", 0, |r, _| labels(&r.labels)),
-    column("CREATED", 0, |r, _| r.created_at.to_string()),
-    column("START AT", 0, |r, _| maybe(r.start_at)),
-    column("STARTED", 0, |r, _| maybe(r.started_at)),
-    column("WAITED", 0, |r, _| maybe(r.waited_seconds.map(span))),
-    column("ENDED", 0, |r, _| maybe(r.ended_at)),
-    column("RAN", 0, ran),
-    column("OUTCOME", 0, |r, _| maybe(r.outcome.map(|o| o.word()))),
-    column("EXIT CODE", 0, |r, _| maybe(r.exit_code)),
-    column("START", 0, |r, _| r.incarnation.to_string()),
-    column("GENERATION", 0, |r, _| r.generation.to_string()),
-];
+/// All that is printed of one session, in its order.
+pub(super) fn session() -> Vec<Column<SessionView>> {
+    let mut all = vec![
+        column("NAME", 0, |r, _| r.name.to_string()),
+        column("ID", 0, |r, _| r.id.to_string()),
+        column("STATE", 0, |r, _| state(r)),
+        column("REASON", 0, |r, _| reason(r)),
+        column("OWNER", 0, |r, _| r.owner.name.to_string()),
+    ];
+    let shown = launch_texts::shown::<OutputStyle>().into_iter();
+    all.extend(shown.map(|text| column(text.heading, 0, text.give)));
+    all.extend([
+        column("KIND", 0, |r, _| format::kind(r.kind)),
+        column("IMAGE", 0, |r, _| dash(&r.image)),
+        column("COMMAND", 0, |r, _| match r.document_kept {
+            true => dash(&r.command.join(" ")),
+            false => "no longer kept".to_owned(),
+        }),
+        column("CPU", 0, |r, _| r.resources.cpu.to_string()),
+        column("MEMORY", 0, |r, _| r.resources.memory.to_string()),
+        column("SHM", 0, |r, _| r.resources.shm.to_string()),
+        column("GPU", 0, |r, _| format::asked(&r.resources)),
+        column("DEVICES", 0, |r, _| dash(&format::grants(&r.devices))),
+        column("NODE", 0, |r, _| maybe(r.node.as_ref())),
+        column("LABELS", 0, |r, _| labels(&r.labels)),
+        column("CREATED", 0, |r, _| r.created_at.to_string()),
+        column("START AT", 0, |r, _| maybe(r.start_at)),
+        column("STARTED", 0, |r, _| maybe(r.started_at)),
+        column("WAITED", 0, |r, _| maybe(r.waited_seconds.map(span))),
+        column("ENDED", 0, |r, _| maybe(r.ended_at)),
+        column("RAN", 0, ran),
+        column("OUTCOME", 0, |r, _| maybe(r.outcome.map(|o| o.word()))),
+        column("EXIT CODE", 0, |r, _| maybe(r.exit_code)),
+        column("START", 0, |r, _| r.incarnation.to_string()),
+        column("GENERATION", 0, |r, _| r.generation.to_string()),
+    ]);
+    all
+}
 
 fn free(gpu: &Gpu) -> String {
     if gpu.cordoned {

@@ -142,7 +142,7 @@ async fn report(
             .collect();
         print(&names);
     } else if let [one] = sessions.as_slice() {
-        print(&view.one(&one.body, columns::SESSION)?);
+        print(&view.one(&one.body, &columns::session())?);
     } else {
         let sessions: Vec<&Value> = sessions.iter().map(|s| &s.body).collect();
         print(&view.list(&json!({"items": sessions}), columns::SESSIONS)?);
@@ -329,8 +329,8 @@ pub(super) fn body(
     if let Some(preset) = &order.preset {
         body.insert("preset".into(), preset.clone().into());
     }
-    if let Some(reservation) = &order.reservation {
-        body.insert("reservation".into(), reservation.clone().into());
+    for text in order.texts.given() {
+        body.insert(text.name.into(), text.typed.into());
     }
     let resources = resources(
         order.cpu.as_deref(),

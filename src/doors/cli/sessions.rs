@@ -32,7 +32,7 @@ pub(super) async fn session(
         SessionCommand::Ls(request) => list(client, view, &request).await,
         SessionCommand::Get(named) => {
             let session = client.get(&path(&named.session)).await?;
-            print(&view.one(&session, columns::SESSION)?);
+            print(&view.one(&session, &columns::session())?);
             Ok(0)
         }
         SessionCommand::Create(order) => launch::create_only(client, view, around, order).await,
@@ -343,7 +343,7 @@ fn told(
             .collect();
         print(&lines);
     } else if let [one] = done.as_slice() {
-        print(&view.one(&one.body, columns::SESSION)?);
+        print(&view.one(&one.body, &columns::session())?);
     } else if !done.is_empty() {
         let done: Vec<&Value> = done.iter().map(|s| &s.body).collect();
         print(&view.list(&json!({"items": done}), columns::SESSIONS)?);

@@ -42,6 +42,7 @@ use super::presenter::{self, Preview};
 use super::request_context::RequestContext;
 use super::typed::point;
 use super::{PagesContext, gpus, images, layout, live as stream, responses};
+use crate::doors::launch_texts::{LaunchTexts, TextBox};
 use crate::doors::text::{Text, codes};
 
 pub use card::{GpuPicker, NamedShare, PartitionChoice, gib, worth};
@@ -66,6 +67,8 @@ pub struct LaunchPage {
     /// The part about GPUs; none where there is no device.
     pub card: Option<GpuPicker>,
     pub form: LaunchFields,
+    /// The boxes of the texts that go into the request as they are.
+    pub texts: Vec<TextBox>,
     /// The projects to choose from; empty where there is one.
     pub projects: ChoiceField,
     /// Whether the reader may launch for members of a project.
@@ -88,7 +91,6 @@ pub struct LaunchFields {
     pub replicas: String,
     pub shm: String,
     pub start_at: String,
-    pub reservation: String,
     pub after: String,
     pub env: String,
     pub labels: String,
@@ -165,10 +167,11 @@ pub struct LaunchForm {
     replicas: String,
     shm: String,
     start_at: String,
-    reservation: String,
     after: String,
     env: String,
     labels: String,
+    #[serde(flatten)]
+    texts: LaunchTexts,
     project: String,
     owner: String,
     act: String,
@@ -600,8 +603,8 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
         project: Some(sent.project.trim().to_owned()).filter(|name| !name.is_empty()),
         owner: Some(sent.owner.trim().to_owned()).filter(|name| !name.is_empty()),
         preset: None,
-        reservation: Some(sent.reservation.trim().to_owned()).filter(|name| !name.is_empty()),
         device_affinity: None,
+        ..sent.texts.request()
     })
 }
 
@@ -771,6 +774,7 @@ fn again(request: &LaunchRequest) -> LaunchForm {
             .unwrap_or_default(),
         env: listed(&request.env),
         labels: listed(&request.labels),
+        texts: LaunchTexts::of(request),
         picked: request.labels.get("preset").cloned().unwrap_or_default(),
         ..LaunchForm::default()
     }
@@ -860,12 +864,12 @@ async fn page(
     let folded = [
         &sent.shm,
         &sent.start_at,
-        &sent.reservation,
         &sent.after,
         &sent.env,
         &sent.labels,
     ];
-    let advanced = folded.into_iter().any(|field| !field.trim().is_empty());
+    let advanced = folded.into_iter().any(|field| !field.trim().is_empty())
+        || sent.texts.given().next().is_some();
     let kind = |value: &str, name: &str, note: &str, icon| Choice {
         note: note.to_owned(),
         icon,
@@ -926,6 +930,7 @@ async fn page(
         card: card::card(t, &devices, &sent),
         sliders: sliders(t, &seen.machines, &sent),
         name_hint: t.launch_name_hint().to_owned(),
+        texts: sent.texts.boxes(t),
         form: LaunchFields {
             advanced,
             command: sent.command,
@@ -935,7 +940,6 @@ async fn page(
             replicas: sent.replicas,
             shm: sent.shm,
             start_at: sent.start_at,
-            reservation: sent.reservation,
             after: sent.after,
             env: sent.env,
             labels: sent.labels,
@@ -1371,6 +1375,10 @@ mod tests {
             replicas: "3".into(),
             env: "A=1\nB=x=y".into(),
             max_runtime: "3600s".into(),
+            texts: LaunchTexts::of(&LaunchRequest {
+                reservation: Some("lecture".into()),
+                ..LaunchRequest::default()
+            }),
             ..LaunchForm::default()
         };
         let request = understand(&visit, &sent).expect("a good form");

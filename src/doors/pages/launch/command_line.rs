@@ -46,7 +46,9 @@ pub(super) fn line(visit: &RequestContext, sent: &LaunchForm) -> String {
     // The zone is the browser's; the command line takes a moment of its own.
     let at = visit.clock.read(start).map(|at| at.to_string());
     put("--start-at", at.unwrap_or_else(|| start.to_owned()));
-    put("--reservation", sent.reservation.trim().to_owned());
+    for text in sent.texts.given() {
+        put(text.flag, text.typed.to_owned());
+    }
     put("--project", sent.project.trim().to_owned());
     put("--owner", sent.owner.trim().to_owned());
     for id in sent.after.split([',', ' ']).filter(|id| !id.is_empty()) {

@@ -12,6 +12,7 @@ use super::super::components::{self, Alert, IconFact};
 use super::super::request_context::RequestContext;
 use super::super::sessions::held;
 use super::super::{gpus, launch, presenter};
+use crate::doors::launch_texts;
 use crate::doors::text::{Text, codes};
 
 /// The verbs that fit the state and the caller.
@@ -310,8 +311,9 @@ pub(super) fn remote(
 }
 
 pub(super) fn settings(t: Text, session: &SessionView) -> Vec<(String, String)> {
-    let project = session.project.name.to_string();
-    let mut all = vec![(t.sessions_project().to_owned(), project)];
+    let shown = launch_texts::shown::<Text>().into_iter();
+    let shown = shown.map(|text| ((text.title)(t).to_owned(), (text.give)(session, &t)));
+    let mut all: Vec<(String, String)> = shown.filter(|(_, said)| !said.is_empty()).collect();
     if !session.document_kept {
         all.push((
             t.settings_command().to_owned(),

@@ -50,6 +50,7 @@ use super::super::trust::{self, TrustPage};
 use super::super::user;
 use super::super::user_roles;
 use super::super::wizard::{self, WizardPage, WizardView};
+use crate::doors::launch_texts::LaunchTexts;
 use crate::doors::text::{Language, Text};
 
 /// Every page with a name for its file.
@@ -1175,6 +1176,7 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
             replicas: "1".into(),
             ..LaunchFields::default()
         },
+        texts: LaunchTexts::default().boxes(t),
         name_hint: "calm-otter".into(),
         preview,
     }
