@@ -36,6 +36,7 @@ fn main() {
     let sentences = match sentences::compile(
         &read(&web.join("i18n/en.toml")),
         &read(&web.join("i18n/ko.toml")),
+        &read(&web.join("i18n/launch_texts.toml")),
     ) {
         Ok(code) => code,
         Err(faults) => {

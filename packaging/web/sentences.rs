@@ -1,5 +1,6 @@
-//! Compiles `web/i18n/en.toml` and `ko.toml` into one method per sentence. A key or a placeholder that
-//! one language has and the other lacks stops the build, with the name of what is missing.
+//! Compiles `web/i18n/en.toml` and `ko.toml`, and `launch_texts.toml` with both languages of a sentence beside each
+//! other, into one method per sentence. A key or a placeholder that one language has and the other lacks stops the
+//! build, with the name of what is missing.
 //! Never falls back to another language: there is nothing to fall back from.
 //!
 //! A sentence may hold `{name}`; `{count|session|sessions}` (English number, `count` is a whole number);
@@ -25,10 +26,11 @@ enum Piece {
 }
 
 /// The Rust source of `impl Text`, or every fault found.
-pub(crate) fn compile(english: &str, korean: &str) -> Result<String, Vec<String>> {
+pub(crate) fn compile(english: &str, korean: &str, both: &str) -> Result<String, Vec<String>> {
     let mut faults = Vec::new();
-    let en = read("en.toml", english, &mut faults);
-    let ko = read("ko.toml", korean, &mut faults);
+    let mut en = read("en.toml", english, &mut faults);
+    let mut ko = read("ko.toml", korean, &mut faults);
+    read_both(both, &mut en, &mut ko, &mut faults);
     for key in en.keys().filter(|key| !ko.contains_key(*key)) {
         faults.push(format!("ko.toml lacks {key}"));
     }
@@ -78,6 +80,36 @@ fn read(file: &str, text: &str, faults: &mut Vec<String>) -> Catalogue {
         }
     }
     found
+}
+
+/// Adds sentences with both languages, each a table with `en` and `ko`, to the catalogues of the two.
+fn read_both(text: &str, en: &mut Catalogue, ko: &mut Catalogue, faults: &mut Vec<String>) {
+    const FILE: &str = "launch_texts.toml";
+    let table: toml::Table = match text.parse() {
+        Ok(table) => table,
+        Err(fault) => {
+            faults.push(format!("{FILE}: {fault}"));
+            return;
+        }
+    };
+    for (section, entries) in table {
+        let Some(entries) = entries.as_table() else {
+            faults.push(format!("{FILE}: {section} stands outside a section"));
+            continue;
+        };
+        for (name, sentence) in entries {
+            let key = format!("{section}.{name}");
+            for (language, catalogue) in [("en", &mut *en), ("ko", &mut *ko)] {
+                let Some(said) = sentence.get(language).and_then(toml::Value::as_str) else {
+                    faults.push(format!("{FILE}: {key} has no {language}"));
+                    continue;
+                };
+                if catalogue.insert(key.clone(), said.to_owned()).is_some() {
+                    faults.push(format!("{FILE}: {key} stands in {language}.toml too"));
+                }
+            }
+        }
+    }
 }
 
 fn pieces(text: &str) -> Result<Vec<Piece>, String> {

@@ -86,8 +86,8 @@ impl LaunchTexts {
         };
         vec![one(
             "reservation",
-            t.reservations_of_launch(),
-            t.reservations_of_launch_help(),
+            t.launch_text_reservation(),
+            t.launch_text_reservation_help(),
             &self.reservation,
         )]
     }

@@ -36,6 +36,7 @@ fn sentences() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut all: Vec<PathBuf> = [
         "web/i18n/ko.toml",
+        "web/i18n/launch_texts.toml",
         "src/rules/messages.toml",
         "src/doors/cli/korean.rs",
         "src/doors/pages/reference/korean.rs",
@@ -125,7 +126,11 @@ fn group(name: &str, title: &str) -> Vec<String> {
 
 #[test]
 fn what_users_stumbled_over_is_said_no_more() {
-    for file in ["web/i18n/en.toml", "src/rules/messages.toml"] {
+    for file in [
+        "web/i18n/en.toml",
+        "web/i18n/launch_texts.toml",
+        "src/rules/messages.toml",
+    ] {
         for line in lines(file) {
             for (word, instead) in STUMBLES {
                 assert!(!line.contains(word), "{file}: {line}: say {instead}");
@@ -183,6 +188,7 @@ fn the_first_two_korean_faces_carry_every_syllable_that_pages_say() {
     let known = |c: &char| faces.contains(c) || "한국어".contains(*c);
     for file in [
         "web/i18n/ko.toml",
+        "web/i18n/launch_texts.toml",
         "src/rules/messages.toml",
         "src/doors/pages/reference/korean.rs",
         "src/doors/pages/event_words.rs",

@@ -4,7 +4,7 @@ node_modules beside this file.
 
     fonts.py latin DIR    cuts the Latin and mono faces again, from the whole subsets found in DIR
                           (web/vendor/fonts/ui-latin.woff2 and mono-latin.woff2 of the commit before the cut)
-    fonts.py korean       cuts the Korean faces again, from the syllables web/i18n/ko.toml and messages.toml use today
+    fonts.py korean       cuts the Korean faces again, from the syllables of CATALOGUES today
 
 Each alphabet has a first face with what sign-in and overview show, so that a first visit loads no more; the rest
 stands in a face of its own. Pretendard's licence reserves its name, so every subset carries the product's own family
@@ -23,7 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 FONTS = HERE.parent / "fonts"
 SOURCE = HERE / "node_modules/pretendard/dist/public/variable/PretendardVariable.ttf"
 ROOT = HERE.parent.parent.parent
-CATALOGUES = [ROOT / "web/i18n/ko.toml", ROOT / "src/rules/messages.toml"]
+CATALOGUES = [ROOT / "web/i18n/ko.toml", ROOT / "web/i18n/launch_texts.toml", ROOT / "src/rules/messages.toml"]
 # Korean of pages that stands beside the catalogues.
 TABLES = [ROOT / "src/doors/pages/reference/korean.rs", ROOT / "src/doors/pages/event_words.rs"]
 SHEET = ROOT / "web/assets/css/tokens.css"
