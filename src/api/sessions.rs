@@ -107,6 +107,10 @@ pub struct SessionView {
     pub command: Vec<String>,
     pub env: BTreeMap<String, String>,
     pub labels: BTreeMap<String, String>,
+    /// What it is for, as its launch said; null where nothing was said.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub description: Option<String>,
     #[schema(value_type = ResourcesShape)]
     pub resources: Demand,
     pub timeout_seconds: Option<u64>,
@@ -190,6 +194,7 @@ impl SessionView {
             command: row.spec.command.clone(),
             env: row.spec.env.clone(),
             labels: row.remarks.labels.clone(),
+            description: row.remarks.description.clone(),
             resources: row.spec.demand,
             timeout_seconds: row.spec.timeout_seconds,
             max_runtime_seconds: row.spec.max_runtime_seconds,
@@ -241,6 +246,10 @@ pub struct LaunchRequest {
     pub env: BTreeMap<String, String>,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// What it is for, in one line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 500, format = "plain-text")]
+    pub description: Option<String>,
     /// Name of a preset of the project, whose amounts hold where none are given here. Its name becomes the label
     /// `preset`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -301,6 +310,7 @@ impl Default for LaunchRequest {
             command: Vec::new(),
             env: BTreeMap::new(),
             labels: BTreeMap::new(),
+            description: None,
             preset: None,
             reservation: None,
             resources: Resources::default(),
@@ -321,6 +331,7 @@ impl LaunchRequest {
     pub fn saying(remarks: Remarks) -> Self {
         Self {
             labels: remarks.labels,
+            description: remarks.description,
             ..Self::default()
         }
     }
@@ -332,6 +343,7 @@ impl From<LaunchRequest> for RequestedLaunch {
             name: request.name,
             remarks: Remarks {
                 labels: request.labels,
+                description: request.description,
             },
             replicas: request.replicas,
             kind: request.kind,
@@ -526,4 +538,55 @@ pub struct WaitingView {
     pub session: SessionView,
     #[schema(value_type = ExplanationShape)]
     pub why: Explanation,
+}
+
+#[cfg(test)]
+mod tests {
+    use rules::session::SessionEnvironment;
+    use rules::workload::remarks::MAX_REMARK_LENGTH;
+
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_a_session_goes_from_its_launch_to_its_answer_and_to_the_next_launch() {
+        let now = Timestamp::from_millis(0);
+        let request = LaunchRequest {
+            labels: [("team".to_owned(), "vision".to_owned())].into(),
+            description: Some("a first try".into()),
+            ..LaunchRequest::default()
+        };
+        let launch = RequestedLaunch::from(request.clone()).validate(now);
+        let launch = launch.expect("a good launch");
+        let spec = launch
+            .spec
+            .complete(SessionEnvironment::Host, true, Vec::new());
+        let mut row = Session::launched(
+            SessionId(uuid::Uuid::nil()),
+            SessionName::parse("a").expect("a name"),
+            UserId(uuid::Uuid::nil()),
+            spec.expect("a specification"),
+            now,
+        );
+        row.remarks = launch.remarks;
+        let around = SessionSurroundings {
+            owner: UserName::parse("mina").expect("a name"),
+            project: TenantName::first_project(),
+            node: None,
+            devices: Vec::new(),
+            simulated: false,
+        };
+        let view = SessionView::of(&row, around);
+        assert_eq!(view.labels, request.labels);
+        assert_eq!(view.description, request.description);
+        let again = LaunchRequest::saying(row.remarks);
+        assert_eq!(again.labels, request.labels);
+        assert_eq!(again.description, request.description);
+    }
+
+    #[test]
+    fn the_document_has_the_bound_on_a_description() {
+        let schemas = crate::schema::all();
+        let field = &schemas["LaunchRequest"]["properties"]["description"];
+        assert_eq!(field["maxLength"], MAX_REMARK_LENGTH);
+    }
 }

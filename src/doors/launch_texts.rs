@@ -12,6 +12,9 @@ use super::text::Text;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Deserialize)]
 #[serde(default)]
 pub struct LaunchTexts {
+    /// What it is for, in one line; `fardel session get` shows it
+    #[arg(long, value_name = "TEXT")]
+    pub description: Option<String>,
     /// Reservation with which it starts, by name or id; `fardel reservation ls` lists them
     #[arg(
         long,
@@ -55,6 +58,7 @@ impl LaunchTexts {
     /// The texts of a launch that is asked for once more.
     pub fn of(request: &LaunchRequest) -> Self {
         Self {
+            description: request.description.clone(),
             reservation: request.reservation.clone(),
         }
     }
@@ -62,6 +66,7 @@ impl LaunchTexts {
     /// A launch that asks for these, and otherwise for what is usual.
     pub fn request(&self) -> LaunchRequest {
         LaunchRequest {
+            description: said(self.description.as_deref()),
             reservation: said(self.reservation.as_deref()),
             ..LaunchRequest::default()
         }
@@ -69,7 +74,10 @@ impl LaunchTexts {
 
     /// Those in which something stands, without blanks around it.
     pub fn given(&self) -> impl Iterator<Item = LaunchText<'_>> {
-        let all = [("reservation", "--reservation", &self.reservation)];
+        let all = [
+            ("description", "--description", &self.description),
+            ("reservation", "--reservation", &self.reservation),
+        ];
         all.into_iter().filter_map(|(name, flag, typed)| {
             let typed = typed.as_deref().map_or("", str::trim);
             (!typed.is_empty()).then_some(LaunchText { name, flag, typed })
@@ -84,22 +92,37 @@ impl LaunchTexts {
             help,
             typed: typed.clone().unwrap_or_default(),
         };
-        vec![one(
-            "reservation",
-            t.launch_text_reservation(),
-            t.launch_text_reservation_help(),
-            &self.reservation,
-        )]
+        vec![
+            one(
+                "description",
+                t.launch_text_description(),
+                t.launch_text_description_help(),
+                &self.description,
+            ),
+            one(
+                "reservation",
+                t.launch_text_reservation(),
+                t.launch_text_reservation_help(),
+                &self.reservation,
+            ),
+        ]
     }
 }
 
 /// What is shown of a session as it is, in its order.
-pub fn shown<Style>() -> [ShownText<Style>; 1] {
-    [ShownText {
-        heading: "PROJECT",
-        title: Text::sessions_project,
-        give: |session, _| session.project.name.to_string(),
-    }]
+pub fn shown<Style>() -> [ShownText<Style>; 2] {
+    [
+        ShownText {
+            heading: "PROJECT",
+            title: Text::sessions_project,
+            give: |session, _| session.project.name.to_string(),
+        },
+        ShownText {
+            heading: "DESCRIPTION",
+            title: Text::launch_text_description,
+            give: |session, _| session.description.clone().unwrap_or_default(),
+        },
+    ]
 }
 
 /// A text without blanks around it; None for nothing else.

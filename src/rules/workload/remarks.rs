@@ -17,21 +17,28 @@ pub const MAX_REMARK_LENGTH: usize = 500;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remarks {
     pub labels: BTreeMap<String, String>,
+    /// What it is for, in one line; None where nothing is said.
+    #[serde(default)]
+    pub description: Option<String>,
 }
 
 impl Remarks {
     /// Gives them as they are kept.
     ///
-    /// Errors: the first fault, at its field: `label.*`.
+    /// Errors: the first fault, at its field: `label.*`, `remark.*`.
     pub fn checked(self) -> Result<Self, Refusal> {
         check_labels(&self.labels)?;
-        Ok(self)
+        Ok(Self {
+            description: remark(self.description, "/description")?,
+            ..self
+        })
     }
 
     /// Bytes of all of them.
     pub fn bytes(&self) -> usize {
         let labels = self.labels.iter();
-        labels.map(|(name, value)| name.len() + value.len()).sum()
+        let labels = labels.map(|(name, value)| name.len() + value.len());
+        labels.sum::<usize>() + self.description.as_ref().map_or(0, String::len)
     }
 }
 
@@ -71,6 +78,23 @@ pub fn remark(typed: Option<String>, pointer: &str) -> Result<Option<String>, Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_description_is_kept_by_the_rule_for_remarks() {
+        let said = |typed: &str| {
+            let remarks = Remarks {
+                description: Some(typed.to_owned()),
+                ..Remarks::default()
+            };
+            remarks.checked()
+        };
+        let kept = said(" a sweep ").expect("a description");
+        assert_eq!(kept.description.as_deref(), Some("a sweep"));
+        assert_eq!(kept.bytes(), "a sweep".len());
+        assert_eq!(said(" "), Ok(Remarks::default()));
+        let refusal = said(&"x".repeat(MAX_REMARK_LENGTH + 1)).expect_err("refused");
+        assert_eq!(refusal.pointer.as_deref(), Some("/description"));
+    }
 
     #[test]
     fn a_remark_is_kept_trimmed_short_and_plain() {

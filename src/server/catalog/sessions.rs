@@ -33,11 +33,12 @@ use crate::Failure;
 
 /// What a row keeps, in this order: as `from_row` reads it, and `columns` writes it. The statements are made from
 /// this list, so a column stands in these three places of this file and nowhere else.
-const COLUMNS: [&str; 41] = [
+const COLUMNS: [&str; 42] = [
     "id",
     "name",
     "owner",
     "labels",
+    "description",
     "kind",
     "image",
     "image_reference",
@@ -128,6 +129,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
     let owner = UserId(value::id(row, next())?);
     let remarks = Remarks {
         labels: value::json(row, next())?,
+        description: row.get(next())?,
     };
     let spec = SessionSpec {
         kind: value::word(row, next(), |text| match text {
@@ -625,6 +627,7 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(session.name.to_string()),
         Box::new(*session.owner.0.as_bytes()),
         Box::new(value::text(&session.remarks.labels)),
+        Box::new(session.remarks.description.clone()),
         Box::new(kind_word(spec.kind)),
         Box::new(image),
         Box::new(spec.environment.word().to_owned()),
