@@ -409,6 +409,14 @@ mod tests {
     }
 
     #[test]
+    fn a_description_goes_along_as_it_is() {
+        let body = ordered("run --description sweep host -- x").expect("valid");
+        assert_eq!(body["description"], "sweep");
+        let body = ordered("run host -- x").expect("valid");
+        assert!(body.get("description").is_none(), "{body}");
+    }
+
+    #[test]
     fn flags_that_mean_nothing_are_refused_with_what_would_work() {
         for line in [
             "run --cpu 0.351 host -- x",

@@ -81,6 +81,7 @@ fn session(owner: UserId, name: &str) -> Session {
     let name = SessionName::parse(name).unwrap();
     let mut made = Session::launched(SessionId::make(now, random()), name, owner, spec, now);
     made.remarks.labels = BTreeMap::from([("team".into(), "vision".into())]);
+    made.remarks.description = Some("a first try".into());
     made
 }
 

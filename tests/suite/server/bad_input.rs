@@ -142,6 +142,11 @@ fn launches() -> Vec<(&'static str, Value, &'static str)> {
             "422 label.hidden-characters",
         ),
         (
+            "a description of two lines",
+            json!({"description": "a\nb"}),
+            "422 remark.hidden-characters",
+        ),
+        (
             "a label without a name",
             json!({"labels": {"": "x"}}),
             "422 label.empty",

@@ -68,6 +68,12 @@ fn launches(who: &As) -> Vec<Edge> {
             json!({"name": letters(64)}),
             "422 session.name-invalid",
         ),
+        edge(
+            "letters of a description",
+            json!({"description": letters(500)}),
+            json!({"description": letters(501)}),
+            "422 remark.too-long",
+        ),
         edge("words", words(4096), words(4097), "422 command.too-long"),
         edge(
             "bytes of a word",

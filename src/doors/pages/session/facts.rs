@@ -403,6 +403,18 @@ mod tests {
     }
 
     #[test]
+    fn settings_begin_with_project_and_description() {
+        let t = Text::default();
+        let mut session = running(false);
+        assert_eq!(settings(t, &session).len(), 1);
+        session.description = Some("a first try".into());
+        let shown = settings(t, &session);
+        let titles: Vec<&str> = shown.iter().map(|(title, _)| title.as_str()).collect();
+        assert_eq!(titles, [t.sessions_project(), t.launch_text_description()]);
+        assert_eq!(shown[1].1, "a first try");
+    }
+
+    #[test]
     fn time_on_hold_is_that_of_the_timeline_and_told_once_it_has_a_place() {
         let held = [
             ("session.accepted", 0),

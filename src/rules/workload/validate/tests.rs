@@ -31,13 +31,16 @@ fn plain_batch() -> RequestedLaunch {
 type Break = fn(&mut RequestedLaunch);
 
 /// One fault each, in the order in which they are refused, with the code and the field that name it.
-const FAULTS: [(&str, &str, Break); 19] = [
+const FAULTS: [(&str, &str, Break); 20] = [
     ("replicas.out-of-range", "/replicas", |r| r.replicas = 0),
     ("session.name-invalid", "/name", |r| {
         r.name = Some("-".into())
     }),
     ("label.empty", "/labels", |r| {
         r.remarks.labels.insert(String::new(), String::new());
+    }),
+    ("remark.hidden-characters", "/description", |r| {
+        r.remarks.description = Some("a\nb".into());
     }),
     ("gpu.zero", "/resources/gpu", |r| {
         r.typed_gpu = Some(GpuShare::ZERO);

@@ -9,10 +9,11 @@ use super::*;
 type Break = fn(&mut LaunchRequest);
 
 /// Static faults, one of each field.
-const FAULTS: [Break; 12] = [
+const FAULTS: [Break; 13] = [
     |r| r.replicas = 501,
     |r| r.name = Some("a b".into()),
     |r| r.labels = [(String::new(), String::new())].into(),
+    |r| r.description = Some("a\nb".into()),
     |r| r.resources.gpu = Some(GpuShare::ZERO),
     |r| r.image = "A B".into(),
     |r| r.depends_on = vec!["a".into(); 65],
