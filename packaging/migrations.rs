@@ -1,5 +1,5 @@
 //! Lists the schema steps of the catalog: every file of `src/server/catalog/migrations`, in the order of the numbers
-//! that their names begin with. A name without a number, or a number that two files have, stops the build.
+//! that their names begin with. A name without a number, a number that two files have, or a gap stops the build.
 //! Never reads what a step says.
 
 use std::collections::BTreeMap;
@@ -34,6 +34,11 @@ fn main() {
             );
             return;
         }
+    }
+    // A catalog knows how many steps it has taken: one that fills a gap later would never be taken.
+    if let Some((due, _)) = (1..).zip(steps.keys()).find(|(due, has)| due != *has) {
+        println!("cargo::error=no step has the number {due:04}");
+        return;
     }
     let list: String = steps
         .values()
