@@ -114,7 +114,7 @@ pub(super) const SESSIONS: &[Column<SessionView>] = &[
 
 /// All that is printed of one session, in its order.
 pub(super) fn session() -> Vec<Column<SessionView>> {
-    let mut all = vec![
+    let mut all: Vec<Column<SessionView>> = vec![
         column("NAME", 0, |r, _| r.name.to_string()),
         column("ID", 0, |r, _| r.id.to_string()),
         column("STATE", 0, |r, _| state(r)),
@@ -123,7 +123,7 @@ pub(super) fn session() -> Vec<Column<SessionView>> {
     ];
     let shown = launch_texts::shown::<OutputStyle>().into_iter();
     all.extend(shown.map(|text| column(text.heading, 0, text.give)));
-    all.extend([
+    let behind: Vec<Column<SessionView>> = vec![
         column("KIND", 0, |r, _| format::kind(r.kind)),
         column("IMAGE", 0, |r, _| dash(&r.image)),
         column("COMMAND", 0, |r, _| match r.document_kept {
@@ -147,7 +147,8 @@ pub(super) fn session() -> Vec<Column<SessionView>> {
         column("EXIT CODE", 0, |r, _| maybe(r.exit_code)),
         column("START", 0, |r, _| r.incarnation.to_string()),
         column("GENERATION", 0, |r, _| r.generation.to_string()),
-    ]);
+    ];
+    all.extend(behind);
     all
 }
 

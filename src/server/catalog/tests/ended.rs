@@ -120,7 +120,7 @@ fn the_oldest_of_fifty_thousand_ended_sessions_go_but_for_what_is_waited_for() {
     let mut waiting = session(owner, "waiting");
     waiting.spec.depends_on = vec![needed.id];
     insert(&catalog, &waiting).unwrap();
-    let columns = sessions::COLUMNS;
+    let columns = sessions::COLUMNS.join(", ");
     let values = columns
         .replacen("id, name", "randomblob(16), name || number", 1)
         .replace("ended_at", "ended_at + number");
