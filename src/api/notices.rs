@@ -1,4 +1,4 @@
-//! Notices: what a user should know of their own sessions. Decides nothing.
+//! Notices: what a user should know of their own sessions and requests. Decides nothing.
 
 use rules::reason::Reason;
 use rules::session::Outcome;
@@ -25,6 +25,13 @@ pub enum NoticeWord {
     FoundIdle,
     /// Where it runs a reservation of others begins soon, and ends it.
     ReservationWarned,
+    /// A lead asked for a reservation, and the reader decides.
+    ReservationAsked,
+    /// What the reader asked for is booked.
+    ReservationApproved,
+    ReservationRefused,
+    /// Its start came before an administrator decided.
+    ReservationExpired,
     /// Its time limit ends it soon.
     WillEnd,
     /// A node in maintenance: sessions of the user run there, or wait.
@@ -39,9 +46,9 @@ pub struct NoticeView {
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     pub kind: NoticeWord,
-    /// The session's id; null for `maintenance`.
+    /// The session's id; null for `maintenance`, and for requests of reservations.
     pub session: Option<String>,
-    /// Its name, null once it was deleted; of `maintenance`, the node's.
+    /// Its name, null once it was deleted; of `maintenance`, the node's; of a request, the reservation's.
     pub name: Option<String>,
     /// How it ended; null where it runs again, ended again later, was deleted, or did not end.
     #[schema(value_type = Option<OutcomeShape>)]
@@ -49,7 +56,8 @@ pub struct NoticeView {
     #[schema(value_type = Option<ReasonShape>)]
     pub reason: Option<Reason>,
     /// What the administrator says of the maintenance; of `idle-warned`, what happens when, such as `stop in 15 min`;
-    /// of `reservation-warned`, when it begins; null for every other notice.
+    /// of `reservation-warned`, when it begins; of `reservation-asked`, the project; of a request that was approved or
+    /// refused, why; null for every other notice.
     pub message: Option<String>,
     pub unread: bool,
 }

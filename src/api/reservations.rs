@@ -75,6 +75,10 @@ pub struct ReservationView {
     pub project: Option<String>,
     /// Name of the user that it is for; neither: it is for maintenance.
     pub user: Option<String>,
+    /// Name of the lead who booked or asked for it; null: an administrator booked.
+    pub asked_by: Option<String>,
+    /// What the administrator said who approved or refused it.
+    pub reason: Option<String>,
     pub resources: ReservedResources,
     #[schema(value_type = BeforeReservationShape)]
     pub before: BeforeReservation,
@@ -147,4 +151,46 @@ pub struct ReservationPatchBody {
     pub before: Option<BeforeReservation>,
     /// IANA name of the zone of both times; left out: the reservation's.
     pub time_zone: Option<String>,
+}
+
+/// The decision on a request.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[schema(as = ReservationApproval)]
+#[serde(deny_unknown_fields)]
+pub struct ReservationApprovalBody {
+    /// A sentence for the user who asked.
+    #[serde(default)]
+    #[schema(max_length = 300)]
+    pub reason: Option<String>,
+}
+
+/// The decision on a request that is not granted.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[schema(as = ReservationRefusal)]
+#[serde(deny_unknown_fields)]
+pub struct ReservationRefusalBody {
+    /// A sentence for the user who asked.
+    #[schema(min_length = 1, max_length = 300)]
+    pub reason: String,
+}
+
+/// What the leads of a project book without asking. GPU-hours are texts with two decimals, such as `120.50`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ReservationQuota)]
+pub struct ReservationQuotaView {
+    /// In any so many days: a time counts with the day of its start. `0.00`: everything is asked for.
+    pub gpu_hours: String,
+    pub days: u64,
+    /// The most of any such days that hold this moment, rounded up.
+    pub used: String,
+    /// What can be booked now without asking.
+    pub left: String,
+}
+
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[schema(as = NewReservationQuota)]
+#[serde(deny_unknown_fields)]
+pub struct ReservationQuotaBody {
+    #[schema(pattern = "^[0-9]{1,9}([.][0-9]{1,2})?$")]
+    pub gpu_hours: String,
 }

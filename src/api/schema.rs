@@ -84,6 +84,10 @@ fn named() -> Schemas {
     collect::<presets::PresetPatchBody>(&mut all);
     collect::<reservations::NewReservationBody>(&mut all);
     collect::<reservations::ReservationPatchBody>(&mut all);
+    collect::<reservations::ReservationApprovalBody>(&mut all);
+    collect::<reservations::ReservationRefusalBody>(&mut all);
+    collect::<reservations::ReservationQuotaView>(&mut all);
+    collect::<reservations::ReservationQuotaBody>(&mut all);
     collect::<idle_rules::NewIdleRuleBody>(&mut all);
     collect::<idle_rules::IdleRulePatchBody>(&mut all);
     collect::<idle_rules::IdleDryRunView>(&mut all);

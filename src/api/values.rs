@@ -517,5 +517,7 @@ words! {
         Over,
         Cancelled,
         Released,
+        Refused,
+        Expired,
     }
 }

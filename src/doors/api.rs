@@ -228,6 +228,13 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
                 .patch(reservations::change)
                 .delete(reservations::cancel),
         )
+        .route("/reservations/{id}/approve", post(reservations::approve))
+        .route("/reservations/{id}/refuse", post(reservations::refuse))
+        .route("/reservations/{id}/withdraw", post(reservations::withdraw))
+        .route(
+            "/projects/{id}/reservation-quota",
+            get(reservations::quota).put(reservations::set_quota),
+        )
         .route("/presets", get(presets::list).post(presets::create))
         .route(
             "/presets/{id}",

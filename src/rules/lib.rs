@@ -41,6 +41,7 @@ pub mod reasons;
 pub mod refusal;
 pub mod refusals;
 pub mod reservation;
+pub mod reservation_quota;
 pub mod resources;
 pub mod self_test;
 pub mod session;

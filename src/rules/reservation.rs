@@ -31,7 +31,7 @@ const WEEK_DAYS: i64 = 7;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReservationState {
-    /// It waits for an administrator.
+    /// It waits for an administrator, and keeps nothing.
     Asked,
     Booked,
     /// Its devices are chosen, and the sessions there are told.
@@ -42,10 +42,14 @@ pub enum ReservationState {
     Cancelled,
     /// No member used it, so the rest was released.
     Released,
+    /// An administrator did not grant it.
+    Refused,
+    /// Its begin came before an administrator decided.
+    Expired,
 }
 
 impl ReservationState {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Asked,
         Self::Booked,
         Self::Warned,
@@ -53,6 +57,8 @@ impl ReservationState {
         Self::Over,
         Self::Cancelled,
         Self::Released,
+        Self::Refused,
+        Self::Expired,
     ];
 
     pub fn word(self) -> &'static str {
@@ -64,6 +70,8 @@ impl ReservationState {
             Self::Over => "over",
             Self::Cancelled => "cancelled",
             Self::Released => "released",
+            Self::Refused => "refused",
+            Self::Expired => "expired",
         }
     }
 
@@ -74,6 +82,11 @@ impl ReservationState {
     /// True while it takes room from others, now or later.
     pub fn counts(self) -> bool {
         matches!(self, Self::Booked | Self::Warned | Self::Active)
+    }
+
+    /// True while something can still become of it: it takes room, or waits for an administrator.
+    pub fn is_open(self) -> bool {
+        self == Self::Asked || self.counts()
     }
 }
 
@@ -244,7 +257,7 @@ impl ReservationTime {
             .warned_at
             .is_none_or(|at| at.plus_seconds(WARNING_SECONDS) <= now);
         let next = match self.state {
-            ReservationState::Asked if now >= self.from => ReservationState::Cancelled,
+            ReservationState::Asked if now >= self.from => ReservationState::Expired,
             ReservationState::Booked | ReservationState::Warned | ReservationState::Active
                 if now >= self.to =>
             {

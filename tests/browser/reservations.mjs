@@ -1,12 +1,15 @@
 // A teacher books GPUs in the browser; the week and the list show it, a change and a cancellation are seen, and what was
-// cancelled is given to waiting sessions.
+// cancelled is given to waiting sessions. A lead books within the quota of the project and asks an administrator for more.
 //
 // Proves too: `tests/browser/forms.mjs`
 
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { launch, listen, overflow, violations } from "./lib/browser.mjs";
-import { openWith, setUp, until } from "./lib/house.mjs";
+import { openWith, PERSON, setUp, until } from "./lib/house.mjs";
 
 let browser;
 let house;
@@ -113,6 +116,93 @@ test("a reservation is booked, changed and cancelled in the page", async () => {
   await page.locator("#list", { hasText: "Cancelled a reservation" }).waitFor();
   assert.deepEqual(complaints.filter((line) => !/422|409|404/.test(line)), []);
   await context.close();
+});
+
+test("a lead books within the quota, asks for more, and an administrator decides in the page", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "fardel-reservations-"));
+  const password = join(folder, "password");
+  writeFileSync(password, `${PERSON.password}\n`, { mode: 0o600 });
+  house.command("user", "add", "tom", "--password-file", password);
+  rmSync(folder, { recursive: true, force: true });
+  house.command("project", "create", "vision");
+  house.command("project", "add", "vision", "tom", "--role", "lead");
+
+  // The administrator sets the quota on the page of the project; what is wrong stands at its field.
+  const office = await visit();
+  const desk = await office.newPage();
+  const complaints = listen(desk);
+  const id = JSON.parse(house.command("project", "get", "vision", "-o", "json")).id;
+  await desk.goto(`${house.origin}/projects/${id}`);
+  await desk.fill("#gpu_hours", "many");
+  await desk.click("form[action$='/quota'] button");
+  await desk.locator("#gpu_hours[aria-invalid=true]").waitFor();
+  assert.equal(await desk.inputValue("#gpu_hours"), "many");
+  await desk.fill("#gpu_hours", "2");
+  await desk.click("form[action$='/quota'] button");
+  await desk.locator("[role=status]", { hasText: "2.00 GPU-hours" }).first().waitFor();
+  assert.deepEqual(await violations(desk), []);
+
+  const lesson = await browser.newContext({ locale: "en-US", timezoneId: "UTC" });
+  const page = await lesson.newPage();
+  await page.goto(`${house.origin}/login`);
+  await page.fill("#name", "tom");
+  await page.fill("#password", PERSON.password);
+  await Promise.all([page.waitForURL(`${house.origin}/`), page.click("form[action='/login'] button[type=submit]")]);
+  await page.goto(`${house.origin}/projects/${id}`);
+  await page.locator("main", { hasText: "2.00 left now" }).waitFor();
+  assert.equal(await page.locator("#gpu_hours").count(), 0, "a lead reads it");
+
+  const book = async (name, day, hours) => {
+    await page.goto(`${house.origin}/reservations`);
+    if (!(await page.locator("#name").isVisible())) await page.click("summary:has-text('New reservation')");
+    await page.fill("#name", name);
+    await page.fill("#from", ahead(day * 1440));
+    await page.fill("#to", ahead(day * 1440 + hours * 60));
+    await page.fill("#gpu", "1");
+    await page.selectOption("#holder", "project:default/vision");
+    await page.click("button:has-text('Book')");
+  };
+  await page.goto(`${house.origin}/reservations`);
+  await page.locator("form[action='/reservations']", { hasText: "2.00 of 2.00 GPU-hours left" }).waitFor({ state: "attached" });
+  assert.deepEqual(await violations(page), []);
+  await book("lab", 20, 1);
+  await page.locator("[role=status]", { hasText: "lab was booked" }).first().waitFor();
+  for (const name of ["exam", "party", "outing"]) {
+    await book(name, 20, 2);
+    await page.locator("[role=status]", { hasText: `${name} was requested` }).first().waitFor();
+  }
+  assert.equal(await page.locator("form[action$='/decide']").count(), 0, "a lead does not decide");
+  await page.locator("#list tr", { hasText: "outing" }).locator("a[href$='/withdraw']").click();
+  await page.click("dialog form button");
+  await page.locator("[role=status]", { hasText: "outing was withdrawn" }).first().waitFor();
+
+  // The bell leads the administrator to the requests, above everything else.
+  await desk.goto(`${house.origin}/notices`);
+  await desk.locator("#list", { hasText: "is asked for, for default/vision" }).waitFor();
+  await desk.goto(`${house.origin}/reservations`);
+  const request = (name) => desk.locator("form[action$='/decide']", { hasText: name });
+  await request("exam").waitFor();
+  assert.equal(await request("outing").count(), 0);
+  assert.deepEqual(await violations(desk), []);
+  assert.equal(await overflow(desk), 0);
+  await request("party").locator("button", { hasText: "Refuse" }).click();
+  await request("party").locator("input[aria-invalid=true]").waitFor();
+  await request("party").locator("input").fill("GPUs are for work.");
+  await request("party").locator("button", { hasText: "Refuse" }).click();
+  await desk.locator("[role=status]", { hasText: "party was refused" }).first().waitFor();
+  await request("exam").locator("button", { hasText: "Approve" }).click();
+  await desk.locator("[role=status]", { hasText: "exam was approved" }).first().waitFor();
+  assert.equal(await desk.locator("form[action$='/decide']").count(), 0);
+
+  await page.goto(`${house.origin}/notices`);
+  const told = page.locator("#list");
+  await told.getByText("was approved and is booked").first().waitFor();
+  await told.getByText("GPUs are for work.").first().waitFor();
+  assert.deepEqual(await violations(page), []);
+  for (const name of ["lab", "exam"]) house.command("reservation", "cancel", name);
+  assert.deepEqual(complaints.filter((line) => !/422|409|404/.test(line)), []);
+  await lesson.close();
+  await office.close();
 });
 
 test("fifty reservations are a week and a list, on a phone, in Korean and in the dark too", async () => {

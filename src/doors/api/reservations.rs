@@ -1,6 +1,9 @@
 //! Reservations over REST.
 
-use api::reservations::{NewReservationBody, ReservationPatchBody};
+use api::reservations::{
+    NewReservationBody, ReservationApprovalBody, ReservationPatchBody, ReservationQuotaBody,
+    ReservationRefusalBody,
+};
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use server::actions::reservations;
@@ -59,4 +62,56 @@ pub(super) async fn cancel(
 ) -> ApiResult {
     reservations::cancel(&api.server, &caller, &id).await?;
     responses::nothing()
+}
+
+pub(super) async fn approve(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    sent: JsonBody<ReservationApprovalBody>,
+) -> ApiResult {
+    let why = sent.value.reason.unwrap_or_default();
+    let booked = reservations::approve(&api.server, &caller, &id, &why).await?;
+    responses::changed(&booked, booked.generation)
+}
+
+pub(super) async fn refuse(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    sent: JsonBody<ReservationRefusalBody>,
+) -> ApiResult {
+    let refused = reservations::refuse(&api.server, &caller, &id, &sent.value.reason).await?;
+    responses::changed(&refused, refused.generation)
+}
+
+pub(super) async fn withdraw(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+) -> ApiResult {
+    let withdrawn = reservations::withdraw(&api.server, &caller, &id).await?;
+    responses::changed(&withdrawn, withdrawn.generation)
+}
+
+pub(super) async fn quota(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> ApiResult {
+    let quota = reservations::quota(&api.server, &caller, &id).await?;
+    responses::whole(&headers, &quota)
+}
+
+pub(super) async fn set_quota(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    sent: JsonBody<ReservationQuotaBody>,
+) -> ApiResult {
+    let typed = &sent.value.gpu_hours;
+    let quota = reservations::set_quota(&api.server, &caller, &id, typed).await?;
+    responses::whole(&headers, &quota)
 }

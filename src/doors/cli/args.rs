@@ -1236,6 +1236,17 @@ pub enum ProjectCommand {
         #[arg(long, value_name = "TIME")]
         expires: Option<String>,
     },
+    /// Show or set how many GPU-hours the leads of a project book without a request
+    #[command(after_help = "Examples:\n  \
+        fardel project quota vision\n  \
+        fardel project quota vision --gpu-hours 200")]
+    Quota {
+        #[arg(value_name = "PROJECT")]
+        project: String,
+        /// In any 30 days, such as 200 or 0.50; with 0 everything is a request
+        #[arg(long, value_name = "GPU-HOURS")]
+        gpu_hours: Option<String>,
+    },
     /// Remove users from a project
     Rm {
         #[arg(value_name = "PROJECT")]
@@ -1690,7 +1701,7 @@ pub enum ReservationCommand {
         #[arg(value_name = "RESERVATION")]
         reservation: String,
     },
-    /// Book GPUs, cores and memory from a start to an end
+    /// Book GPUs, cores and memory from a start to an end; beyond the quota of your project it is a request
     #[command(after_help = "Examples:\n  \
         fardel reservation book lecture --project vision --gpu 12 --from 2026-12-01T09:00 --to 2026-12-01T12:00 --repeats 8\n  \
         fardel reservation book fans --maintenance --gpu 4 --from 2026-12-05T18:00 --to 2026-12-05T20:00")]
@@ -1723,6 +1734,29 @@ pub enum ReservationCommand {
     },
     /// Cancel what is left of reservations
     Cancel {
+        #[arg(value_name = "RESERVATION", required = true)]
+        reservations: Vec<String>,
+    },
+    /// Approve requests of leads: they are booked if they are still free
+    Approve {
+        #[arg(value_name = "RESERVATION", required = true)]
+        reservations: Vec<String>,
+        /// A sentence for the user who asked
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// Refuse requests of leads
+    #[command(after_help = "Example:\n  \
+        fardel reservation refuse lecture --reason \"The lab is closed that day.\"")]
+    Refuse {
+        #[arg(value_name = "RESERVATION", required = true)]
+        reservations: Vec<String>,
+        /// A sentence for the user who asked
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+    /// Withdraw your own requests
+    Withdraw {
         #[arg(value_name = "RESERVATION", required = true)]
         reservations: Vec<String>,
     },

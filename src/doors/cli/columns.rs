@@ -18,7 +18,7 @@ use api::notices::{NoticeView, NoticeWord};
 use api::operations::OperationView;
 use api::policies::{EffectiveLimitView, PolicyView};
 use api::presets::PresetView;
-use api::reservations::ReservationView;
+use api::reservations::{ReservationQuotaView, ReservationView};
 use api::rosters::{RosterRow, RosterSlip, RosterView};
 use api::second_factor::SecondFactorView;
 use api::sessions::{SessionView, UsageSample, WaitingView};
@@ -311,6 +311,13 @@ fn told(notice: &NoticeView) -> String {
             Some(begins) => format!("is stopped for a reservation that begins at {begins}"),
             None => "is stopped for a reservation".to_owned(),
         },
+        (NoticeWord::ReservationAsked, _) => match &notice.message {
+            Some(project) => format!("a reservation is asked for, for {project}"),
+            None => "a reservation is asked for".to_owned(),
+        },
+        (NoticeWord::ReservationApproved, _) => "your reservation was approved".to_owned(),
+        (NoticeWord::ReservationRefused, _) => "your reservation was refused".to_owned(),
+        (NoticeWord::ReservationExpired, _) => "your request of a reservation expired".to_owned(),
         (NoticeWord::WillEnd, _) => format!("ends at {}", notice.at),
         (NoticeWord::Maintenance, _) => "node in maintenance".to_owned(),
     }
@@ -461,6 +468,13 @@ pub(super) const PRESETS: &[Column<PresetView>] = &[
     column("ID", 2, |r, _| r.id.to_string()),
 ];
 
+pub(super) const RESERVATION_QUOTA: &[Column<ReservationQuotaView>] = &[
+    column("GPU-HOURS", 0, |r, _| r.gpu_hours.clone()),
+    column("DAYS", 0, |r, _| r.days.to_string()),
+    column("USED", 0, |r, _| r.used.clone()),
+    column("LEFT", 0, |r, _| r.left.clone()),
+];
+
 pub(super) const RESERVATIONS: &[Column<ReservationView>] = &[
     column("NAME", 0, |r, _| r.name.to_string()),
     column("FOR", 1, |r, _| match (&r.project, &r.user) {
@@ -475,6 +489,8 @@ pub(super) const RESERVATIONS: &[Column<ReservationView>] = &[
     column("CPU", 2, |r, _| r.resources.cpu.to_string()),
     column("MEMORY", 2, |r, _| r.resources.memory.to_string()),
     column("TIMES", 2, |r, _| r.times.len().to_string()),
+    column("BY", 3, |r, _| maybe(r.asked_by.as_ref())),
+    column("REASON", 3, |r, _| maybe(r.reason.as_ref())),
     column("BEFORE", 9, |r, _| r.before.word().to_owned()),
     column("ID", 3, |r, _| r.id.to_string()),
 ];

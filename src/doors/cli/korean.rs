@@ -213,6 +213,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "project add",
         "사용자를 구성원으로 추가하거나 역할을 바꿉니다",
     ),
+    (
+        "project quota",
+        "프로젝트 책임자가 요청하지 않고 예약할 수 있는 GPU 시간을 보여 주거나 정합니다",
+    ),
     ("project rm", "사용자를 프로젝트에서 내보냅니다"),
     (
         "policy",
@@ -293,13 +297,22 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("reservation get", "예약 하나를 보여 줍니다"),
     (
         "reservation book",
-        "정한 시간 동안 GPU와 코어, 메모리를 예약합니다",
+        "정한 시간 동안 GPU와 코어, 메모리를 예약합니다. 프로젝트의 예약 한도를 넘으면 요청이 됩니다",
     ),
     (
         "reservation change",
         "예약을 바꿉니다. 적지 않은 것은 그대로 둡니다",
     ),
     ("reservation cancel", "예약의 남은 시간을 취소합니다"),
+    (
+        "reservation approve",
+        "책임자의 예약 요청을 승인합니다. 자원이 아직 비어 있으면 예약됩니다",
+    ),
+    (
+        "reservation refuse",
+        "책임자의 예약 요청을 이유와 함께 거절합니다",
+    ),
+    ("reservation withdraw", "내가 요청한 예약을 철회합니다"),
     ("announcement", "콘솔에 정한 기간 동안 표시되는 공지"),
     (
         "announcement ls",

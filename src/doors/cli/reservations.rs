@@ -2,6 +2,7 @@
 
 use api::reservations::ReservationView;
 use hyper::Method;
+use rules::reservation::ReservationState;
 use rules::units::{Bytes, CpuShare, GpuShare};
 use serde_json::{Map, Value, json};
 
@@ -49,7 +50,12 @@ pub(super) async fn reservation(
             let made = client
                 .send::<ReservationView>(PATH, &Value::Object(body))
                 .await?;
-            print(&view.said(&made.body, made.read.name.as_str())?);
+            let name = made.read.name.as_str();
+            let told = match made.read.state {
+                ReservationState::Asked => format!("{name}  requested"),
+                _ => name.to_owned(),
+            };
+            print(&view.said(&made.body, &told)?);
         }
         ReservationCommand::Change {
             reservation,
@@ -76,6 +82,39 @@ pub(super) async fn reservation(
                     .await?;
                 let told = format!("{reservation}  cancelled");
                 print(&view.said(&json!({"name": reservation}), &told)?);
+            }
+        }
+        ReservationCommand::Approve {
+            reservations,
+            reason,
+        } => {
+            let body = match reason {
+                Some(reason) => json!({"reason": reason}),
+                None => json!({}),
+            };
+            for reservation in reservations {
+                let path = format!("{}/approve", path(&reservation));
+                let booked = client.post(&path, &body).await?;
+                print(&view.said(&booked, &format!("{reservation}  booked"))?);
+            }
+        }
+        ReservationCommand::Refuse {
+            reservations,
+            reason,
+        } => {
+            let body = json!({"reason": reason});
+            for reservation in reservations {
+                let path = format!("{}/refuse", path(&reservation));
+                let refused = client.post(&path, &body).await?;
+                print(&view.said(&refused, &format!("{reservation}  refused"))?);
+            }
+        }
+        ReservationCommand::Withdraw { reservations } => {
+            for reservation in reservations {
+                let path = format!("{}/withdraw", path(&reservation));
+                let withdrawn = client.call(Method::POST, &path, Extra::default()).await?;
+                let told = format!("{reservation}  withdrawn");
+                print(&view.said(&withdrawn.json()?, &told)?);
             }
         }
     }

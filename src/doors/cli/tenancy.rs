@@ -95,6 +95,18 @@ pub(super) async fn project(
                 print(&view.said(&set, &format!("{user}  {role}"))?);
             }
         }
+        ProjectCommand::Quota { project, gpu_hours } => {
+            let path = format!("{}/reservation-quota", project_path(&project));
+            let body = match gpu_hours {
+                Some(hours) => {
+                    let body = json!({"gpu_hours": hours});
+                    let set = client.call(Method::PUT, &path, Extra::json(&body)).await?;
+                    set.json()?
+                }
+                None => client.get(&path).await?,
+            };
+            print(&view.one(&body, columns::RESERVATION_QUOTA)?);
+        }
         ProjectCommand::Rm { project, users } => {
             for user in users {
                 let path = format!("{}/members/{}", project_path(&project), encoded(&user));

@@ -1,4 +1,4 @@
-//! `/notices`: what a user should know of their own sessions, behind the bell. Opening the page reads nothing as read: the
+//! `/notices`: what a user should know of their own sessions and requests, behind the bell. Opening the page reads nothing as read: the
 //! user says that.
 
 use askama::Template;
@@ -146,6 +146,30 @@ fn row(console: &PagesContext, visit: &RequestContext, notice: &OwnNotice) -> No
             t.reservations_notice(visit.clock.near(*begins, now)),
             String::new(),
         ),
+        NoticeKind::ReservationAsked(project) => (
+            "hourglass",
+            "warn",
+            t.reservations_notice_asked(project.as_str()),
+            String::new(),
+        ),
+        NoticeKind::ReservationApproved(why) => (
+            "circle-check",
+            "ok",
+            t.reservations_notice_approved().to_owned(),
+            why.clone(),
+        ),
+        NoticeKind::ReservationRefused(why) => (
+            "circle-x",
+            "bad",
+            t.reservations_notice_refused().to_owned(),
+            why.clone(),
+        ),
+        NoticeKind::ReservationExpired => (
+            "circle-stop",
+            "dim",
+            t.reservations_notice_expired().to_owned(),
+            String::new(),
+        ),
         NoticeKind::WillEnd(at) => (
             "hourglass",
             "warn",
@@ -178,8 +202,13 @@ fn row(console: &PagesContext, visit: &RequestContext, notice: &OwnNotice) -> No
         tone,
         what,
         why,
-        href: match (&notice.session, &notice.name) {
-            (Some(session), Some(_)) => Some(format!("/sessions/{session}")),
+        href: match (
+            &notice.session,
+            &notice.name,
+            is_of_reservation(&notice.about),
+        ) {
+            (_, _, true) => Some("/reservations".to_owned()),
+            (Some(session), Some(_), false) => Some(format!("/sessions/{session}")),
             _ => None,
         },
         name: notice
@@ -192,6 +221,17 @@ fn row(console: &PagesContext, visit: &RequestContext, notice: &OwnNotice) -> No
         },
         unread: notice.unread,
     }
+}
+
+/// True where the notice is of a request and not of a session.
+fn is_of_reservation(about: &NoticeKind) -> bool {
+    matches!(
+        about,
+        NoticeKind::ReservationAsked(_)
+            | NoticeKind::ReservationApproved(_)
+            | NoticeKind::ReservationRefused(_)
+            | NoticeKind::ReservationExpired
+    )
 }
 
 /// The administrator's message, then what it means for the user's own sessions.

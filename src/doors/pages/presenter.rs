@@ -421,6 +421,8 @@ pub fn reservation_word(t: Text, state: ReservationState) -> &'static str {
         ReservationState::Over => t.reservations_state_over(),
         ReservationState::Cancelled => t.reservations_state_cancelled(),
         ReservationState::Released => t.reservations_state_released(),
+        ReservationState::Refused => t.reservations_state_refused(),
+        ReservationState::Expired => t.reservations_state_expired(),
     }
 }
 

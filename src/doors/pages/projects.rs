@@ -14,7 +14,7 @@ use rules::tenancy::TenantState;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::{tenancy, users};
+use server::actions::{reservations, tenancy, users};
 
 use super::authentication::PageCaller;
 use super::choice_field::{ChoiceField, MAX_LISTED};
@@ -30,6 +30,7 @@ use super::table::{
 };
 use super::table_answer::{ListPage, answer, shorter};
 use super::table_choices::{FilterWords, filter_bar};
+use super::typed::point;
 use super::{PagesContext, layout, responses};
 use crate::doors::text::Text;
 
@@ -93,7 +94,17 @@ pub struct ProjectPage {
     pub roles: Vec<Choice>,
     /// Names of users who are no members.
     pub offered: Vec<String>,
+    /// What its leads reserve without a request, and what is left of it.
+    pub quota: String,
+    /// The form that sets it; None for those who only read it.
+    pub quota_form: Option<QuotaForm>,
     pub table: DataTable,
+}
+
+/// The field of the reservation quota.
+pub struct QuotaForm {
+    pub action: String,
+    pub gpu_hours: String,
 }
 
 type Asked = Query<Vec<(String, String)>>;
@@ -105,6 +116,7 @@ pub(super) fn router() -> Router<PagesContext> {
         .route("/projects/{id}", get(show).post(rename))
         .route("/projects/{id}/members", post(add))
         .route("/projects/{id}/state", get(ask_state).post(set_state))
+        .route("/projects/{id}/quota", post(set_quota))
         .route(
             "/projects/{id}/members/{user}",
             get(ask_remove).post(remove),
@@ -369,12 +381,13 @@ async fn create(
     }
 }
 
-/// What was typed into the form that adds a member, and the title, where a form of the page was refused.
+/// What was typed into the form that adds a member, the title and the quota, where a form of the page was refused.
 #[derive(Default)]
 struct TypedHere {
     user: String,
     role: String,
     title: Option<String>,
+    quota: Option<String>,
 }
 
 async fn project_page(
@@ -389,6 +402,7 @@ async fn project_page(
     let project = tenancy::project(&console.server, caller, id).await?;
     let members = tenancy::members(&console.server, caller, id).await?;
     let several = tenancy::domains(&console.server, caller).await?.len() > 1;
+    let reserved = reservations::listed_quota(&console.server, caller, id).await?;
     let here = address(&project);
     let offered = match project.writable && caller.subject.can(Permission::UsersRead) {
         true => offered(console, caller, &members).await?,
@@ -437,6 +451,18 @@ async fn project_page(
         count: t.projects_sums(total, project.live_sessions),
         add: format!("{here}/members"),
         state: format!("{here}/state"),
+        quota: t.projects_quota_now(
+            reserved.quota.gpu_hours.as_str(),
+            reserved.quota.used.as_str(),
+            reserved.quota.left.as_str(),
+        ),
+        quota_form: reserved.may_set.then(|| QuotaForm {
+            action: format!("{here}/quota"),
+            gpu_hours: typed
+                .quota
+                .clone()
+                .unwrap_or_else(|| reserved.quota.gpu_hours.clone()),
+        }),
         rename: here,
         title: typed.title.clone().unwrap_or_else(|| project.title.clone()),
         user: typed.user.clone(),
@@ -581,9 +607,39 @@ async fn add(
             let typed = TypedHere {
                 user: sent.user,
                 role: sent.role,
-                title: None,
+                ..TypedHere::default()
             };
             let status = responses::status(&refusal);
+            again(&console, &visit, &caller, &id, form, status, typed).await
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct TypedQuota {
+    gpu_hours: String,
+}
+
+async fn set_quota(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(sent): Form<TypedQuota>,
+) -> Response {
+    let hours = point(sent.gpu_hours.trim()).into_owned();
+    match reservations::set_quota(&console.server, &caller, &id, &hours).await {
+        Ok(quota) => responses::see_with(&format!("{PATH}/{id}"), "quota-set", &quota.gpu_hours),
+        Err(Failure::Refusal(refusal)) => {
+            let action = format!("{PATH}/{id}/quota");
+            let form = RefusedForm::new(visit.text, &action, &refusal).otherwise_at("gpu_hours");
+            let status = responses::status(&refusal);
+            let typed = TypedHere {
+                quota: Some(sent.gpu_hours),
+                ..TypedHere::default()
+            };
             again(&console, &visit, &caller, &id, form, status, typed).await
         }
         Err(failure) => failed(&console, &visit, &caller, &failure),

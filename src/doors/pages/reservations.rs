@@ -1,5 +1,5 @@
-//! `/reservations`: what is booked of machines, as a week and as a list, and the forms that book and change. Decides
-//! nothing.
+//! `/reservations`: what is booked of machines, as a week and as a list, what is asked for, and the forms that book, change
+//! and decide. Decides nothing.
 
 use std::cmp::Reverse;
 
@@ -12,7 +12,7 @@ use axum::Router;
 use axum::extract::{Form, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{get, post};
 use jiff::ToSpan as _;
 use jiff::civil::{Date, DateTime};
 use rules::object::Object;
@@ -24,7 +24,8 @@ use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::{presets, reservations};
+use server::actions::presets;
+use server::actions::reservations::{self, ListedReservation};
 
 use super::authentication::PageCaller;
 use super::choice_field::ChoiceField;
@@ -57,6 +58,8 @@ pub struct ReservationsPage {
     pub form: Option<ReservationForm>,
     /// There is nothing to list yet, or the form was refused.
     pub is_form_open: bool,
+    /// Those that the reader decides.
+    pub requests: Vec<RequestRow>,
     pub week: ReservedWeek,
     pub filter: FilterBar,
     pub table: DataTable,
@@ -83,6 +86,18 @@ pub struct ReservationPage {
     /// Something is left to cancel.
     pub is_open: bool,
     pub form: ReservationForm,
+}
+
+/// A request with the form that decides it.
+pub struct RequestRow {
+    pub id: String,
+    pub name: String,
+    /// When, how much, for whom.
+    pub facts: String,
+    /// Who asked; empty once that account is gone.
+    pub asked: String,
+    /// Where the decision is sent.
+    pub action: String,
 }
 
 /// A week of reservations, Monday first.
@@ -122,6 +137,8 @@ pub struct ReservationForm {
     /// Empty where the holder stays.
     pub holders: ChoiceField,
     pub befores: Vec<Choice>,
+    /// What a lead should know of the quotas of their projects; empty for administrators.
+    pub quotas: Vec<String>,
     /// The zone in which times are typed.
     pub zone: String,
     pub is_new: bool,
@@ -150,6 +167,11 @@ pub(super) fn router() -> Router<PagesContext> {
         .route("/reservations", get(list).post(book))
         .route("/reservations/{id}", get(show).post(change))
         .route("/reservations/{id}/cancel", get(ask_cancel).post(cancel))
+        .route("/reservations/{id}/decide", post(decide))
+        .route(
+            "/reservations/{id}/withdraw",
+            get(ask_withdraw).post(withdraw),
+        )
 }
 
 fn failed(
@@ -165,7 +187,7 @@ fn failed(
 fn tone(state: ReservationState) -> &'static str {
     match state {
         ReservationState::Active => "ok",
-        ReservationState::Warned => "warn",
+        ReservationState::Warned | ReservationState::Asked => "warn",
         _ => "",
     }
 }
@@ -220,8 +242,9 @@ async fn listed(
     refused: Option<TypedReservation>,
 ) -> Result<ReservationsPage, Failure> {
     let t = visit.text;
-    let mut known = reservations::list(&console.server, caller).await?;
+    let mut known = reservations::listed(&console.server, caller).await?;
     let may_write = reservations::may_write(caller);
+    let requests = requests(visit, &known);
     let none = known.is_empty();
     let now = visit.clock.write(console.server.clock().now());
     let week = week(t, &visit.clock, &known, asked, &now);
@@ -229,17 +252,17 @@ async fn listed(
     let mut state = TableState::read(PATH, &FILTERS, asked);
     state.choose_columns("reservations", &columns, asked, headers, visit);
     for word in state.filter("q").to_lowercase().split_whitespace() {
-        known.retain(|one| found(one, word));
+        known.retain(|one| found(&one.reservation, word));
     }
     match state.sort.as_str() {
-        "name" => known.sort_by_cached_key(|one| one.name.to_string()),
-        "-name" => known.sort_by_cached_key(|one| Reverse(one.name.to_string())),
+        "name" => known.sort_by_cached_key(|one| one.reservation.name.to_string()),
+        "-name" => known.sort_by_cached_key(|one| Reverse(one.reservation.name.to_string())),
         "-from" => known.reverse(),
         _ => {}
     }
     let total = known.len() as u64;
     let page = state.page_of(known);
-    let rows = page.iter().map(|one| row(visit, &state, may_write, one));
+    let rows = page.iter().map(|one| row(visit, &state, one));
     let rows = rows.collect();
     let empty = match none {
         true => EmptyTable::without_rows(
@@ -257,6 +280,7 @@ async fn listed(
         shipped: &[
             (t.reservations_view_all(), ""),
             (t.reservations_view_active(), "q=state%3Aactive"),
+            (t.reservations_requests(), "q=state%3Aasked"),
         ],
         examples: &[
             ("lecture", t.reservations_help_word()),
@@ -273,34 +297,74 @@ async fn listed(
         f: layout(console, visit, caller, Nav::Reservations),
         is_form_open: none || refused.is_some(),
         form,
+        requests,
         week,
         filter: filter_bar(visit, headers, &state, &columns, &words),
         table: DataTable::new(t, &state, &columns, "from", rows, total, empty),
     })
 }
 
-fn row(
-    visit: &RequestContext,
-    state: &TableState,
-    may_write: bool,
-    one: &ReservationView,
-) -> TableLine {
+fn row(visit: &RequestContext, state: &TableState, listed: &ListedReservation) -> TableLine {
     let t = visit.text;
+    let one = &listed.reservation;
+    let action = match (listed.cancels, listed.withdraws) {
+        (true, _) => Some(("cancel", t.reservations_cancel_of(one.name.as_str()))),
+        (false, true) => Some(("withdraw", t.reservations_withdraw_of(one.name.as_str()))),
+        (false, false) => None,
+    };
     TableLine {
         id: format!("s-{}", one.id),
         mark: None,
         cells: state
             .columns
             .iter()
-            .map(|key| cell(visit, key, one, may_write))
+            .map(|key| cell(visit, key, listed))
             .collect(),
-        action: (may_write && one.state.counts()).then(|| RowAction {
-            href: format!("{PATH}/{}/cancel", one.id),
+        action: action.map(|(verb, label)| RowAction {
+            href: format!("{PATH}/{}/{verb}", one.id),
             icon: "trash-2",
-            label: t.reservations_cancel_of(one.name.as_str()),
+            label,
             dialog: true,
         }),
     }
+}
+
+/// Those of them that the reader decides, each with its form.
+fn requests(visit: &RequestContext, known: &[ListedReservation]) -> Vec<RequestRow> {
+    let t = visit.text;
+    let is_open = |listed: &&ListedReservation| {
+        listed.decides && listed.reservation.state == ReservationState::Asked
+    };
+    let open = known.iter().filter(is_open).map(|listed| {
+        let one = &listed.reservation;
+        let asked = one.asked_by.as_deref();
+        RequestRow {
+            id: one.id.to_string(),
+            name: one.name.to_string(),
+            facts: facts(visit, one),
+            asked: asked.map_or_else(String::new, |name| t.reservations_asked_by(name)),
+            action: format!("{PATH}/{}/decide", one.id),
+        }
+    });
+    open.collect()
+}
+
+/// When it is, how much, for whom; how many weeks.
+fn facts(visit: &RequestContext, one: &ReservationView) -> String {
+    let t = visit.text;
+    let (from, to) = (
+        visit.clock.date(one.from),
+        visit.clock.near(one.to, one.from),
+    );
+    let mut all = vec![
+        format!("{from} – {to}"),
+        amount(t, &one.resources),
+        holder(t, one),
+    ];
+    if one.times.len() > 1 {
+        all.push(t.reservations_weeks(one.times.len() as u64));
+    }
+    all.join(" · ")
 }
 
 /// Whether a word of the filter finds the reservation: by name or holder, or by `name:` or `state:`.
@@ -331,8 +395,10 @@ fn columns(t: Text) -> Vec<TableColumn> {
     ]
 }
 
-fn cell(visit: &RequestContext, key: &str, one: &ReservationView, may_write: bool) -> TableCell {
+fn cell(visit: &RequestContext, key: &str, listed: &ListedReservation) -> TableCell {
     let t = visit.text;
+    let one = &listed.reservation;
+    let is_request = one.state == ReservationState::Asked;
     match key {
         "name" => {
             let text = one.name.to_string();
@@ -340,7 +406,7 @@ fn cell(visit: &RequestContext, key: &str, one: &ReservationView, may_write: boo
                 1 => String::new(),
                 weeks => t.reservations_weeks(weeks as u64),
             };
-            match may_write {
+            match listed.decides && !is_request {
                 true => TableCell::Link {
                     href: format!("{PATH}/{}", one.id),
                     text,
@@ -361,7 +427,11 @@ fn cell(visit: &RequestContext, key: &str, one: &ReservationView, may_write: boo
         "state" => TableCell::Pill {
             tone: tone(one.state),
             text: presenter::reservation_word(t, one.state).to_owned(),
-            note: String::new(),
+            note: match (&one.reason, &one.asked_by) {
+                (Some(reason), _) => reason.clone(),
+                (None, Some(name)) if is_request => t.reservations_asked_by(name.as_str()),
+                (None, _) => String::new(),
+            },
         },
         _ => TableCell::Empty,
     }
@@ -389,12 +459,11 @@ fn day_title(t: Text, day: Date) -> String {
     format!("{weekday} {}", day.day())
 }
 
-/// The week that is asked for, or that of now, with what is reserved on each day, by its begin; what was cancelled or
-/// given back is not shown. `now` is local.
+/// The week that is asked for, or that of now, with what is or was reserved on each day, by its begin. `now` is local.
 fn week(
     t: Text,
     clock: &LocalClock,
-    all: &[ReservationView],
+    all: &[ListedReservation],
     asked: &[(String, String)],
     now: &str,
 ) -> ReservedWeek {
@@ -403,14 +472,10 @@ fn week(
     let named = named.and_then(|(_, day)| day.parse::<Date>().ok());
     let begin = monday(named.unwrap_or(today));
     let shift = |days: i64| begin.checked_add(days.days()).unwrap_or(begin);
-    let shown = |state: ReservationState| {
-        !matches!(
-            state,
-            ReservationState::Cancelled | ReservationState::Released
-        )
-    };
+    let shown = |state: ReservationState| state.counts() || state == ReservationState::Over;
     let spans: Vec<(DateTime, DateTime, &ReservationView, ReservationState)> = all
         .iter()
+        .map(|listed| &listed.reservation)
         .flat_map(|one| one.times.iter().map(move |time| (one, time)))
         .filter(|(_, time)| shown(time.state))
         .map(|(one, time)| {
@@ -513,10 +578,31 @@ async fn new_form(
         action: PATH.to_owned(),
         holders: ChoiceField::of(choices, &typed.holder),
         befores: befores(t, &typed.before),
+        quotas: quotas(console, t, caller).await?,
         zone: visit.clock.name().to_owned(),
         typed,
         is_new: true,
     })
+}
+
+/// What is left of the quota of each project that the caller leads, and that the rest is asked for.
+async fn quotas(console: &PagesContext, t: Text, caller: &Caller) -> Result<Vec<String>, Failure> {
+    let led = reservations::lead_quotas(&console.server, caller).await?;
+    let mut all: Vec<String> = led
+        .iter()
+        .map(|one| {
+            let quota = &one.quota;
+            t.reservations_quota_left(
+                one.project.as_str(),
+                quota.left.as_str(),
+                quota.gpu_hours.as_str(),
+            )
+        })
+        .collect();
+    if !all.is_empty() {
+        all.push(t.reservations_quota_help().to_owned());
+    }
+    Ok(all)
 }
 
 impl TypedReservation {
@@ -637,16 +723,19 @@ fn refused(visit: &RequestContext, action: &str, refusal: Refusal) -> (RefusedFo
         Some("/resources") => refusal.at("/gpu"),
         _ => refusal,
     };
-    let free = refusal.values.get("free");
-    let free = free.and_then(|free| Timestamp::parse(free).ok());
-    let form = match free.filter(|_| refusal.code == rules::codes::RESERVATION_CONFLICT) {
-        Some(free) => {
-            let told = visit.text.reservations_conflict(visit.clock.date(free));
-            RefusedForm::with_faults(action, vec![FormFieldError::new("from", told)])
-        }
+    let form = match conflict(visit, &refusal) {
+        Some(told) => RefusedForm::with_faults(action, vec![FormFieldError::new("from", told)]),
         None => RefusedForm::new(visit.text, action, &refusal).otherwise_at("name"),
     };
     (form, refusal)
+}
+
+/// When everything is free, by the clock of the page; None for another refusal.
+fn conflict(visit: &RequestContext, refusal: &Refusal) -> Option<String> {
+    let free = refusal.values.get("free");
+    let free = free.and_then(|free| Timestamp::parse(free).ok());
+    let free = free.filter(|_| refusal.code == rules::codes::RESERVATION_CONFLICT)?;
+    Some(visit.text.reservations_conflict(visit.clock.date(free)))
 }
 
 async fn book(
@@ -662,7 +751,11 @@ async fn book(
     };
     let refusal = match made.await {
         Ok(made) => {
-            return responses::see_with(PATH, "reservation-booked", made.value.name.as_str());
+            let notice = match made.value.state {
+                ReservationState::Asked => "reservation-asked",
+                _ => "reservation-booked",
+            };
+            return responses::see_with(PATH, notice, made.value.name.as_str());
         }
         Err(Failure::Refusal(refusal)) if reservations::may_write(&caller) => refusal,
         Err(failure) => return failed(&console, &visit, &caller, &failure),
@@ -684,14 +777,16 @@ async fn own(
     caller: &Caller,
     id: &str,
 ) -> Result<ReservationView, Failure> {
-    let one = reservations::get(&console.server, caller, id).await?;
-    match reservations::may_write(caller) {
-        true => Ok(one),
-        false => {
-            let word = Permission::ProjectsWrite.word();
-            Err(refusals::role_permission_missing(word).into())
-        }
+    let one = reservations::get_listed(&console.server, caller, id).await?;
+    match one.decides {
+        true => Ok(one.reservation),
+        false => Err(not_theirs()),
     }
+}
+
+fn not_theirs() -> Failure {
+    let word = Permission::ProjectsWrite.word();
+    refusals::role_permission_missing(word).into()
 }
 
 fn page(
@@ -712,6 +807,7 @@ fn page(
         form: ReservationForm {
             action: here.clone(),
             befores: befores(t, &typed.before),
+            quotas: Vec::new(),
             typed,
             holders: ChoiceField::default(),
             zone: one.time_zone.clone(),
@@ -773,19 +869,15 @@ async fn ask_cancel(
     Path(id): Path<String>,
 ) -> Response {
     let t = visit.text;
-    let one = match own(&console, &caller, &id).await {
-        Ok(one) => one,
+    let one = match reservations::get_listed(&console.server, &caller, &id).await {
+        Ok(one) if one.cancels || one.decides => one.reservation,
+        Ok(_) => return failed(&console, &visit, &caller, &not_theirs()),
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
-    let frame = layout(&console, &visit, &caller, Nav::Reservations);
     let title = t.reservations_cancel_title(one.name.as_str());
+    let frame = layout(&console, &visit, &caller, Nav::Reservations);
     let mut page = DialogPage::titled(frame, PATH.to_owned(), title, t.reservations_cancel_lead());
-    let facts = [
-        visit.clock.date(one.from),
-        amount(t, &one.resources),
-        holder(t, &one),
-    ];
-    page.items = vec![facts.join(" · ")];
+    page.items = vec![facts(&visit, &one)];
     page.form = Some(DialogForm {
         action: format!("{PATH}/{}/cancel", one.id),
         fields: Vec::new(),
@@ -794,6 +886,89 @@ async fn ask_cancel(
         force: None,
     });
     dialog::answer(&console, &visit, Nav::Reservations, page)
+}
+
+async fn ask_withdraw(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    let t = visit.text;
+    let one = match reservations::get_listed(&console.server, &caller, &id).await {
+        Ok(one) if one.withdraws => one.reservation,
+        Ok(_) => return failed(&console, &visit, &caller, &not_theirs()),
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let title = t.reservations_withdraw_title(one.name.as_str());
+    let frame = layout(&console, &visit, &caller, Nav::Reservations);
+    let lead = t.reservations_withdraw_lead();
+    let mut page = DialogPage::titled(frame, PATH.to_owned(), title, lead);
+    page.items = vec![facts(&visit, &one)];
+    page.form = Some(DialogForm {
+        action: format!("{PATH}/{}/withdraw", one.id),
+        fields: Vec::new(),
+        icon: "trash-2",
+        go: t.reservations_withdraw().to_owned(),
+        force: None,
+    });
+    dialog::answer(&console, &visit, Nav::Reservations, page)
+}
+
+async fn withdraw(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    match reservations::withdraw(&console.server, &caller, &id).await {
+        Ok(one) => responses::see_with(PATH, "reservation-withdrawn", one.name.as_str()),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// The reason, and which of the two buttons was pressed.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct TypedDecision {
+    reason: String,
+    decision: String,
+}
+
+async fn decide(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    Form(sent): Form<TypedDecision>,
+) -> Response {
+    let server = &console.server;
+    let (decided, notice) = match sent.decision.as_str() {
+        "approve" => (
+            reservations::approve(server, &caller, &id, &sent.reason).await,
+            "reservation-approved",
+        ),
+        _ => (
+            reservations::refuse(server, &caller, &id, &sent.reason).await,
+            "reservation-refused",
+        ),
+    };
+    let refusal = match decided {
+        Ok(one) => return responses::see_with(PATH, notice, one.name.as_str()),
+        Err(Failure::Refusal(refusal)) if reservations::may_grant(&caller) => refusal,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let action = format!("{PATH}/{id}/decide");
+    let form = match conflict(&visit, &refusal) {
+        Some(told) => RefusedForm::with_faults(&action, vec![FormFieldError::new("reason", told)]),
+        None => RefusedForm::new(visit.text, &action, &refusal).at("reason"),
+    };
+    let visit = visit.refusing(form.with([("reason", sent.reason.as_str())]));
+    match listed(&console, &visit, &caller, &headers, &[], None).await {
+        Ok(page) => responses::page(&console, &visit, responses::status(&refusal), &page),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
 }
 
 async fn cancel(

@@ -197,3 +197,19 @@ fn the_clock_takes_each_step_once() {
     assert_eq!(one.advance(false, later), Some(ReservationState::Released));
     assert_eq!(one.advance(false, at(13)), None);
 }
+
+#[test]
+fn a_request_keeps_nothing_and_expires_at_its_begin() {
+    let mut one = booked(2, 10, 12);
+    one.state = ReservationState::Asked;
+    assert!(one.state.is_open() && !one.state.counts());
+    assert!(!one.chooses(at(10)), "no device is chosen for it");
+    let beside = check(gpus(4), &[(at(10), at(12))], &[one.clone()], gpus(4), at(0));
+    assert_eq!(beside, Ok(()), "it blocks nobody");
+    assert_eq!(one.advance(false, at(9)), None);
+    assert_eq!(one.advance(false, at(10)), Some(ReservationState::Expired));
+    assert!(!one.state.is_open());
+    for state in ReservationState::ALL {
+        assert_eq!(ReservationState::parse(state.word()), Some(state));
+    }
+}

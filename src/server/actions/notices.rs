@@ -1,5 +1,6 @@
 //! What a user should know of their own sessions: started, ended, failed, soon to be ended by their time
-//! limit, and nodes in maintenance that they run on or may wait for. Read up to a moment that the server keeps for each user. Sends nothing anywhere.
+//! limit, and nodes in maintenance that they run on or may wait for; what became of their requests of reservations, and
+//! those that they decide. Read up to a moment that the server keeps for each user. Sends nothing anywhere.
 
 use std::collections::BTreeSet;
 
@@ -12,6 +13,7 @@ use rules::session::Outcome;
 use rules::units::Timestamp;
 
 use super::allowed;
+use super::reservations::{OpenRequest, open_requests};
 use crate::access::Caller;
 use crate::catalog::Lane;
 use crate::catalog::idle_rules::WARNED;
@@ -31,9 +33,9 @@ const TOLD_BEFORE_SECONDS: u64 = 900;
 pub struct OwnNotice {
     pub at: Timestamp,
     pub about: NoticeKind,
-    /// The session's id; a link only where it has a name. None for a notice of a node.
+    /// The session's id; a link only where it has a name. None for a notice of a node or a reservation.
     pub session: Option<String>,
-    /// The name of the session, None once it was deleted; or of the node.
+    /// The name of the session, None once it was deleted; or of the node or the reservation.
     pub name: Option<String>,
     pub unread: bool,
 }
@@ -54,6 +56,14 @@ pub enum NoticeKind {
     FoundIdle,
     /// Where it runs a reservation of others begins then, and ends it.
     ReservationWarned(Timestamp),
+    /// It waits for a decision of the reader's; the project that it is for.
+    ReservationAsked(String),
+    /// What the reader asked for is booked; what the administrator said, which may be empty.
+    ReservationApproved(String),
+    /// It is not; why.
+    ReservationRefused(String),
+    /// Its begin came before it was decided.
+    ReservationExpired,
     /// Its time limit ends it then.
     WillEnd(Timestamp),
     /// A node takes no new sessions.
@@ -70,22 +80,23 @@ pub struct OwnMaintenance {
     pub waiting: u64,
 }
 
-/// The caller's notices, newest first: nodes in maintenance and what will end soon, then what happened. At most 50 of each;
-/// costs an index look-up for each.
+/// The caller's notices, newest first: requests that they decide, nodes in maintenance and what will end soon, then what
+/// happened. At most 50 of each; costs an index look-up for each.
 ///
 /// Errors: `denied` without `me`.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<OwnNotice>, Failure> {
     allowed(caller, Permission::Me)?;
-    let (user, until) = (caller.subject.user, told_until(server));
+    let (caller, until) = (caller.clone(), told_until(server));
     server
         .catalog()
         .read("list notices", move |view| {
+            let user = caller.subject.user;
             let (_, read, read_at) = view.unread_notices(user, 0)?;
+            let asked = open_requests(view, &caller)?.into_iter();
+            let asked = asked.take(MAX_SHOWN as usize);
+            let mut all: Vec<OwnNotice> = asked.map(|one| request(one, read_at)).collect();
             let closed = view.maintenance_of(user)?;
-            let mut all: Vec<OwnNotice> = closed
-                .into_iter()
-                .map(|row| maintenance(row, read))
-                .collect();
+            all.extend(closed.into_iter().map(|row| maintenance(row, read)));
             let ending = view.ending_before(user, until, MAX_SHOWN)?;
             all.extend(ending.into_iter().map(|row| will_end(row, read_at)));
             let told = view.notices_of(user, MAX_SHOWN)?;
@@ -125,6 +136,17 @@ fn view(notice: OwnNotice) -> NoticeView {
             let begins = begins.to_string();
             (NoticeWord::ReservationWarned, None, None, Some(begins))
         }
+        NoticeKind::ReservationAsked(project) => {
+            (NoticeWord::ReservationAsked, None, None, Some(project))
+        }
+        NoticeKind::ReservationApproved(why) => {
+            let why = Some(why).filter(|why| !why.is_empty());
+            (NoticeWord::ReservationApproved, None, None, why)
+        }
+        NoticeKind::ReservationRefused(why) => {
+            (NoticeWord::ReservationRefused, None, None, Some(why))
+        }
+        NoticeKind::ReservationExpired => plain(NoticeWord::ReservationExpired),
         NoticeKind::WillEnd(_) => plain(NoticeWord::WillEnd),
         NoticeKind::Maintenance(of) => (NoticeWord::Maintenance, None, None, Some(of.message)),
     };
@@ -148,13 +170,15 @@ pub fn unread(server: &Server, caller: &Caller) -> u64 {
     let (user, until) = (caller.subject.user, told_until(server));
     let counted = server.catalog().read_now("count notices", |view| {
         let (count, read, read_at) = view.unread_notices(user, MAX_COUNTED)?;
+        let asked = open_requests(view, caller)?.into_iter();
+        let asked = asked.filter(|one| one.asked_at > read_at).count() as u64;
         let closed = view.maintenance_of(user)?;
         let closed = closed.iter().filter(|row| is_new(row, read)).count() as u64;
         let ending = view.ending_before(user, until, MAX_COUNTED)?;
         let new = ending
             .iter()
             .filter(|row| row.ends_at > read_at.plus_seconds(TOLD_BEFORE_SECONDS));
-        Ok((count + closed + new.count() as u64).min(u64::from(MAX_COUNTED)))
+        Ok((count + asked + closed + new.count() as u64).min(u64::from(MAX_COUNTED)))
     });
     // A count is no reason to refuse a page; the fault shows where it matters.
     counted.unwrap_or_default()
@@ -192,6 +216,28 @@ fn will_end(row: LimitedSessionRow, read_at: Timestamp) -> OwnNotice {
     }
 }
 
+/// A request is told until it is decided; it is new until the reader read it.
+fn request(one: OpenRequest, read_at: Timestamp) -> OwnNotice {
+    OwnNotice {
+        at: one.asked_at,
+        about: NoticeKind::ReservationAsked(one.project),
+        session: None,
+        name: Some(one.name.to_string()),
+        unread: one.asked_at > read_at,
+    }
+}
+
+/// What an event tells of a request of the reader's; None for one of a session.
+fn decided(row: &ToldEventRow) -> Option<NoticeKind> {
+    let why = || row.event.after.clone();
+    match row.event.code.as_str() {
+        reservations::APPROVED => Some(NoticeKind::ReservationApproved(why())),
+        reservations::REFUSED => Some(NoticeKind::ReservationRefused(why())),
+        reservations::EXPIRED => Some(NoticeKind::ReservationExpired),
+        _ => None,
+    }
+}
+
 fn maintenance(row: MaintenanceRow, read: u64) -> OwnNotice {
     let unread = is_new(&row, read);
     OwnNotice {
@@ -213,6 +259,15 @@ fn is_new(row: &MaintenanceRow, read: u64) -> bool {
 }
 
 fn happened(row: ToldEventRow, read: u64, is_newest: bool) -> OwnNotice {
+    if let Some(about) = decided(&row) {
+        return OwnNotice {
+            at: row.event.at,
+            about,
+            session: None,
+            name: Some(row.event.object),
+            unread: row.event.sequence > read && !row.own,
+        };
+    }
     let ToldEventRow {
         event,
         own,

@@ -1,15 +1,18 @@
-//! What a user may do with reservations: administrators of the site book them for projects, users and maintenance. Users
-//! who see the project or user see its reservations.
+//! What a user may do with reservations: administrators book them for the projects and users of their domain, those of the
+//! site for all and for maintenance. Leads book for their own project within its quota; what is beyond is a request, which
+//! keeps nothing until an administrator grants it. Users who see the project or user see its reservations.
 
 use std::collections::BTreeMap;
 
 use api::reservations::{
-    NewReservationBody, ReservationPatchBody, ReservationTimeView, ReservationView,
+    NewReservationBody, ReservationPatchBody, ReservationQuotaView, ReservationTimeView,
+    ReservationView,
 };
 use jiff::tz::TimeZone;
+use rules::budget::GpuHours;
 use rules::names::{ReservationId, TenantName};
 use rules::object::Object;
-use rules::permissions::{Permission, may, reach};
+use rules::permissions::{Extent, Permission, may, reach};
 use rules::placement::reservable;
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -17,7 +20,8 @@ use rules::reservation::{
     BeforeReservation, ReservationAmount, ReservationHolder, ReservationState, ReservationTime,
     check, times,
 };
-use rules::tenancy::{DomainId, Scope};
+use rules::reservation_quota::{self, QUOTA_DAYS};
+use rules::tenancy::{DomainId, Project, ProjectId, Scope, TenantState};
 use rules::units::Timestamp;
 
 use super::accounts::find as find_user;
@@ -25,7 +29,7 @@ use super::tenancy::find_project;
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
 use crate::access::Caller;
 use crate::catalog::events::NewEvent;
-use crate::catalog::reservations::ReservationRecord;
+use crate::catalog::reservations::{APPROVED, REFUSED, ReservationRecord};
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server};
 
@@ -35,14 +39,69 @@ const MAX_RESERVED_TIMES: usize = 2_000;
 /// Reservations that are remembered once nothing is left of them. Higher: whoever books and cancels in a loop fills the
 /// catalog with more. Lower: the list forgets sooner what was.
 const MAX_ENDED: usize = 500;
+/// Times of one project to come, booked and asked for, up to which its leads book and ask. Higher: the leads of a few
+/// projects fill the site's calendar, and administrators read long lists. Lower: a project with several weekly courses
+/// cannot book a term.
+const MAX_TIMES_OF_PROJECT: usize = 240;
+/// Quotas that a lead of many projects reads beside the form. Higher: each page sums up more bookings. Lower: a lead of a
+/// few projects looks them up on their pages.
+const MAX_QUOTAS_LISTED: usize = 10;
 
-/// The reservations of whatever the caller reaches, and those for maintenance: those that are now or to come first, by
-/// their begin.
+/// A reservation, and what the caller may do with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedReservation {
+    pub reservation: ReservationView,
+    /// Administrators of what it is for: they change it, and grant or refuse a request.
+    pub decides: bool,
+    /// Leads too: something is left of it to cancel.
+    pub cancels: bool,
+    /// The caller asked for it, and no administrator decided yet.
+    pub withdraws: bool,
+}
+
+/// The quota of a project, and whether the caller sets it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedQuota {
+    /// Its name; of several, with the domain in front.
+    pub project: String,
+    pub quota: ReservationQuotaView,
+    pub may_set: bool,
+}
+
+/// A request that waits for a decision of the caller's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct OpenRequest {
+    pub(super) name: TenantName,
+    pub(super) asked_at: Timestamp,
+    /// `DOMAIN/NAME` of the project that it is for.
+    pub(super) project: String,
+}
+
+/// The reservations of whatever the caller reaches, and those for maintenance: requests first, then those that are now or
+/// to come, by their begin.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<ReservationView>, Failure> {
+    let all = listed(server, caller).await?.into_iter();
+    Ok(all.map(|one| one.reservation).collect())
+}
+
+/// The same, each with what the caller may do.
+pub async fn listed(server: &Server, caller: &Caller) -> Result<Vec<ListedReservation>, Failure> {
     allowed(caller, Permission::ProjectsRead)?;
     server.catalog().read_now("list reservations", |view| {
-        let mut all: Vec<ReservationView> = seen(view, caller)?.iter().filter_map(show).collect();
-        all.sort_by_key(|one| (!one.state.counts(), one.from, one.id));
+        let records = seen(view, caller)?;
+        let mut all: Vec<ListedReservation> = records
+            .iter()
+            .filter_map(|record| with_rights(caller, record))
+            .collect();
+        let rank = |state: ReservationState| match state {
+            ReservationState::Asked => 0,
+            state if state.counts() => 1,
+            _ => 2,
+        };
+        all.sort_by_key(|one| {
+            let one = &one.reservation;
+            (rank(one.state), one.from, one.id)
+        });
         Ok(all)
     })
 }
@@ -53,30 +112,86 @@ pub async fn get(
     caller: &Caller,
     which: &str,
 ) -> Result<ReservationView, Failure> {
+    Ok(get_listed(server, caller, which).await?.reservation)
+}
+
+/// One of `listed`. Errors: `reservation.not-found`, `reservation.ambiguous`.
+pub async fn get_listed(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+) -> Result<ListedReservation, Failure> {
     allowed(caller, Permission::ProjectsRead)?;
     server.catalog().read_now("show a reservation", |view| {
         let found = find(view, caller, which)?;
-        shown(&found)
+        let listed = with_rights(caller, &found);
+        listed.ok_or_else(|| refusals::reservation_not_found().into())
     })
 }
 
-/// True for those who may book.
-pub fn may_write(caller: &Caller) -> bool {
-    may_change(caller).is_ok()
+fn with_rights(caller: &Caller, record: &ReservationRecord) -> Option<ListedReservation> {
+    let reservation = show(record)?;
+    let is_request = record.is_request();
+    Some(ListedReservation {
+        decides: may_decide(caller, record.domain).is_ok(),
+        cancels: reservation.state.counts() && may_cancel(caller, record).is_ok(),
+        withdraws: is_request && record.asked_by == Some(caller.subject.user),
+        reservation,
+    })
 }
 
-/// Books a reservation for a project, a user or maintenance.
+/// True for those who may book, or ask for it, somewhere.
+pub fn may_write(caller: &Caller) -> bool {
+    somewhere(caller, Permission::ProjectsWrite).is_ok()
+}
+
+/// True for administrators of the site or of a domain.
+pub fn may_grant(caller: &Caller) -> bool {
+    match reach(&caller.subject, Permission::ProjectsWrite).extent() {
+        Extent::Everything => true,
+        Extent::Some { domains, .. } => !domains.is_empty(),
+        Extent::Nothing => false,
+    }
+}
+
+/// Requests that the caller decides, the first that was asked for first; empty where they cannot be read. Costs one visit a
+/// request in reach.
+pub(super) fn open_requests(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+) -> Result<Vec<OpenRequest>, Failure> {
+    if !may_grant(caller) {
+        return Ok(Vec::new());
+    }
+    let reach = reach(&caller.subject, Permission::ProjectsWrite);
+    let mut all: Vec<OpenRequest> = view
+        .asked_reservations(&reach)?
+        .into_iter()
+        .filter(|record| may_decide(caller, record.domain).is_ok())
+        .map(|record| OpenRequest {
+            asked_at: record.asked_at.unwrap_or_default(),
+            project: project_name(&record).unwrap_or_default(),
+            name: record.name,
+        })
+        .collect();
+    all.sort_by_key(|one| one.asked_at);
+    Ok(all)
+}
+
+/// Books a reservation for a project, a user or maintenance. For a lead what is beyond the quota of the project is a
+/// request: its state is `asked`, and it keeps nothing.
 ///
-/// Errors: `reservation.name-invalid`, `reservation.name-taken`, `reservation.holder`, `reservation.too-many`; those of
-/// its times and of `rules::reservation::check`, above all `reservation.conflict`; `project.not-found`,
-/// `user.not-found`, `role.administrator-needed`, `role.permission-missing`.
+/// Errors: `reservation.name-invalid`, `reservation.name-taken`, `reservation.holder`, `reservation.too-many`,
+/// `reservation.too-many-of-project`; those of its times and of `rules::reservation::check`, above all
+/// `reservation.conflict`; `project.not-found`, `project.archived`, `user.not-found`, `role.administrator-needed`,
+/// `role.permission-missing`.
 pub async fn book(
     server: &Server,
     caller: &Caller,
     asked: NewReservationBody,
     key: Option<IdempotencyKey>,
 ) -> Result<Once<ReservationView>, Failure> {
-    may_change(caller)?;
+    somewhere(caller, Permission::ProjectsWrite)?;
     let key = own_key(caller, key)?;
     let name = name_of(&asked.name)?;
     let zone = zone_of(caller, asked.time_zone.as_deref())?;
@@ -87,7 +202,7 @@ pub async fn book(
         .write(Lane::Requests, "book a reservation", move |rows| {
             once(rows, key.as_ref(), || {
                 let (holder, domain) = holder_of(rows, &caller, &asked)?;
-                let record = ReservationRecord {
+                let mut record = ReservationRecord {
                     id: ReservationId::make(rows.now, base::observe::random()),
                     name,
                     holder,
@@ -95,7 +210,11 @@ pub async fn book(
                     amount: asked.resources.into(),
                     before: asked.before.unwrap_or(BeforeReservation::Drain),
                     time_zone: name_of_zone(&zone),
+                    asked_by: None,
+                    asked_at: None,
+                    reason: String::new(),
                     generation: 1,
+                    asker_name: None,
                     domain_name: None,
                     project_name: None,
                     user_name: None,
@@ -103,11 +222,22 @@ pub async fn book(
                 };
                 refuse_taken(rows, &record)?;
                 refuse_occupied(rows, &record, &spans)?;
+                let state = state_of_new(rows, &caller, &record, &spans)?;
+                let code = match state {
+                    ReservationState::Asked => "reservation.asked",
+                    _ => "reservation.booked",
+                };
+                if may_decide(&caller, domain).is_err() {
+                    record.asked_by = Some(caller.subject.user);
+                }
+                if state == ReservationState::Asked {
+                    record.asked_at = Some(rows.now);
+                }
                 rows.insert_reservation(&record)?;
-                rows.put_reservation_times(record.id, &spans)?;
+                rows.put_reservation_times(record.id, &spans, state)?;
                 rows.forget_ended_reservations(MAX_ENDED)?;
                 let after = told(record.amount, &spans);
-                note(rows, &caller, &record, "reservation.booked", "", &after)?;
+                note(rows, &caller, &record, code, "", &after)?;
                 again(rows, record.id)
             })
         })
@@ -116,8 +246,9 @@ pub async fn book(
 
 /// Changes a reservation from its next time on; its holder stays, and so does a week that was warned of.
 ///
-/// Errors: as `book`; `reservation.not-found`, `reservation.ambiguous`, `reservation.stale`; `reservation.begun` for
-/// another amount while one of its times is warned of or active, and for another time where none is left that is not.
+/// Errors: as `book`; `reservation.not-found`, `reservation.ambiguous`, `reservation.stale`, `reservation.asked-for` for a
+/// request; `reservation.begun` for another amount while one of its times is warned of or active, and for another time
+/// where none is left that is not.
 pub async fn change(
     server: &Server,
     caller: &Caller,
@@ -140,6 +271,7 @@ pub async fn change(
                 let refusal = refusals::reservation_stale(&before.name, before.generation);
                 return Err(refusal.into());
             }
+            refuse_request(&before)?;
             let is_booked = |time: &&ReservationTime| time.state == ReservationState::Booked;
             let open = before.times.iter().filter(is_booked);
             let was: Vec<(Timestamp, Timestamp)> = open.map(|time| (time.from, time.to)).collect();
@@ -175,7 +307,7 @@ pub async fn change(
             }
             rows.put_reservation(&after)?;
             if moves {
-                rows.put_reservation_times(after.id, &spans)?;
+                rows.put_reservation_times(after.id, &spans, ReservationState::Booked)?;
                 let begins = was.iter().enumerate();
                 let moved: BTreeMap<Timestamp, Option<Timestamp>> = begins
                     .map(|(at, (from, _))| (*from, spans.get(at).map(|to| to.0)))
@@ -195,14 +327,17 @@ pub async fn change(
 /// Cancels what is left of a reservation: the next pass of the controller gives its devices to waiting sessions. Nothing
 /// changes where nothing is left.
 ///
-/// Errors: `reservation.not-found`, `reservation.ambiguous`, `role.administrator-needed`, `role.permission-missing`.
+/// Errors: `reservation.not-found`, `reservation.ambiguous`, `reservation.asked-for` for a request,
+/// `role.administrator-needed`, `role.permission-missing`.
 pub async fn cancel(server: &Server, caller: &Caller, which: &str) -> Result<(), Failure> {
     somewhere(caller, Permission::ProjectsWrite)?;
     let (caller, which) = (caller.clone(), which.to_owned());
     server
         .catalog()
         .write(Lane::Requests, "cancel a reservation", move |rows| {
-            let found = find_to_change(rows, &caller, &which)?;
+            let found = find(rows, &caller, &which)?;
+            may_cancel(&caller, &found)?;
+            refuse_request(&found)?;
             if rows.cancel_reservation(found.id)? == 0 {
                 return Ok(());
             }
@@ -215,6 +350,201 @@ pub async fn cancel(server: &Server, caller: &Caller, which: &str) -> Result<(),
             note(rows, &caller, &found, "reservation.cancelled", &before, "")
         })
         .await
+}
+
+/// Grants a request: it is booked as it was asked for, where that is free still. `why` may be empty.
+///
+/// Errors: `reservation.not-found`, `reservation.ambiguous`, `reservation.decided`, `reservation.reason-invalid`; those of
+/// `rules::reservation::check`, above all `reservation.conflict` and `reservation.past`; `role.administrator-needed`.
+pub async fn approve(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    why: &str,
+) -> Result<ReservationView, Failure> {
+    somewhere(caller, Permission::ProjectsWrite)?;
+    let (caller, which, why) = (caller.clone(), which.to_owned(), why.to_owned());
+    server
+        .catalog()
+        .write(Lane::Requests, "grant a request", move |rows| {
+            let found = find_request(rows, &caller, &which)?;
+            let why = reservation_quota::reason(&why)?;
+            let spans = spans_of(&found.times);
+            refuse_occupied(rows, &found, &spans).map_err(nowhere)?;
+            rows.settle_request(found.id, ReservationState::Booked, &why)?;
+            rows.note_request(caller.name.as_str(), &found, APPROVED, &why)?;
+            again(rows, found.id)
+        })
+        .await
+}
+
+/// Refuses a request, and says why to the lead who asked.
+///
+/// Errors: `reservation.not-found`, `reservation.ambiguous`, `reservation.decided`, `reservation.reason-missing`,
+/// `reservation.reason-invalid`, `role.administrator-needed`.
+pub async fn refuse(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    why: &str,
+) -> Result<ReservationView, Failure> {
+    somewhere(caller, Permission::ProjectsWrite)?;
+    let (caller, which, why) = (caller.clone(), which.to_owned(), why.to_owned());
+    server
+        .catalog()
+        .write(Lane::Requests, "refuse a request", move |rows| {
+            let found = find_request(rows, &caller, &which)?;
+            let why = reservation_quota::reason(&why)?;
+            if why.is_empty() {
+                return Err(refusals::reservation_reason_missing().at("/reason").into());
+            }
+            rows.settle_request(found.id, ReservationState::Refused, &why)?;
+            rows.note_request(caller.name.as_str(), &found, REFUSED, &why)?;
+            again(rows, found.id)
+        })
+        .await
+}
+
+/// Takes a request back; only the lead who asked does.
+///
+/// Errors: `reservation.not-found`, `reservation.ambiguous`, `reservation.decided`, `reservation.not-asker`.
+pub async fn withdraw(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+) -> Result<ReservationView, Failure> {
+    somewhere(caller, Permission::ProjectsWrite)?;
+    let (caller, which) = (caller.clone(), which.to_owned());
+    server
+        .catalog()
+        .write(Lane::Requests, "withdraw a request", move |rows| {
+            let found = find(rows, &caller, &which)?;
+            if !found.is_request() {
+                return Err(refusals::reservation_decided(&found.name).into());
+            }
+            if found.asked_by != Some(caller.subject.user) {
+                return Err(refusals::reservation_not_asker(&found.name).into());
+            }
+            rows.settle_request(found.id, ReservationState::Cancelled, "")?;
+            let before = told(found.amount, &spans_of(&found.times));
+            note(rows, &caller, &found, "reservation.withdrawn", &before, "")?;
+            again(rows, found.id)
+        })
+        .await
+}
+
+/// What the leads of a project book without asking, and what is left of it now. Errors: `project.not-found`,
+/// `project.ambiguous`.
+pub async fn quota(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+) -> Result<ReservationQuotaView, Failure> {
+    Ok(listed_quota(server, caller, which).await?.quota)
+}
+
+/// The same with what the caller may do. Errors: `project.not-found`, `project.ambiguous`.
+pub async fn listed_quota(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+) -> Result<ListedQuota, Failure> {
+    allowed(caller, Permission::ProjectsRead)?;
+    let now = server.clock().now();
+    server
+        .catalog()
+        .read_now("show a reservation quota", |view| {
+            let project = find_project(view, &caller.subject, Permission::ProjectsRead, which)?;
+            Ok(ListedQuota {
+                project: project.name.to_string(),
+                may_set: may_decide(caller, Some(project.domain)).is_ok(),
+                quota: show_quota(view, project.id, now)?,
+            })
+        })
+}
+
+/// The quotas of the projects for which the caller books and that they cannot set: what a lead reads before booking. Empty
+/// for administrators of the site; costs a visit of each project in reach.
+pub async fn lead_quotas(server: &Server, caller: &Caller) -> Result<Vec<ListedQuota>, Failure> {
+    let reach = reach(&caller.subject, Permission::ProjectsWrite);
+    if reach.is_everything() || *reach.extent() == Extent::Nothing {
+        return Ok(Vec::new());
+    }
+    let (caller, now) = (caller.clone(), server.clock().now());
+    server
+        .catalog()
+        .read("list reservation quotas", move |view| {
+            let rows = view.projects(&reach)?.into_iter();
+            let led = rows.filter(|row| {
+                row.project.state == TenantState::Active
+                    && may_decide(&caller, Some(row.project.domain)).is_err()
+            });
+            led.take(MAX_QUOTAS_LISTED)
+                .map(|row| {
+                    Ok(ListedQuota {
+                        project: format!("{}/{}", row.domain_name, row.project.name),
+                        may_set: false,
+                        quota: show_quota(view, row.project.id, now)?,
+                    })
+                })
+                .collect()
+        })
+        .await
+}
+
+/// Sets what the leads of a project book without asking, in GPU-hours in any 30 days. What is booked stays.
+///
+/// Errors: `reservation.quota-invalid`, `project.not-found`, `project.ambiguous`, `role.administrator-needed`,
+/// `role.permission-missing`.
+pub async fn set_quota(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    typed: &str,
+) -> Result<ReservationQuotaView, Failure> {
+    let (caller, which, typed) = (caller.clone(), which.to_owned(), typed.trim().to_owned());
+    server
+        .catalog()
+        .write(Lane::Requests, "set a reservation quota", move |rows| {
+            let project = find_project(rows, &caller.subject, Permission::ProjectsWrite, &which)?;
+            may_decide(&caller, Some(project.domain))?;
+            let quota = GpuHours::parse(&typed)
+                .ok_or_else(|| refusals::reservation_quota_invalid().at("/gpu_hours"))?;
+            let before = rows.reservation_quota(project.id)?;
+            if quota != before {
+                rows.put_reservation_quota(project.id, quota)?;
+                note_quota(rows, &caller, &project, before, quota)?;
+            }
+            show_quota(rows, project.id, rows.now)
+        })
+        .await
+}
+
+fn note_quota(
+    rows: &Rows<'_>,
+    caller: &Caller,
+    project: &Project,
+    before: GpuHours,
+    after: GpuHours,
+) -> Result<(), Failure> {
+    let actor = caller.name.as_str();
+    let (before, after) = (before.to_string(), after.to_string());
+    rows.note_project(actor, project, "project.quota-set", &before, &after)
+}
+
+fn show_quota(
+    view: &ReadTransaction<'_>,
+    project: ProjectId,
+    now: Timestamp,
+) -> Result<ReservationQuotaView, Failure> {
+    let quota = view.reservation_quota(project)?;
+    let rest = reservation_quota::rest(quota, &view.reserved_uses(project, now)?, now);
+    Ok(ReservationQuotaView {
+        gpu_hours: quota.to_string(),
+        days: QUOTA_DAYS,
+        used: rest.used.to_string(),
+        left: rest.left.to_string(),
+    })
 }
 
 /// Gives sessions that wait for a begin of a reservation the begin that it has now, or none: then they wait for room
@@ -244,7 +574,7 @@ fn follow(
 /// The reservation that a launch names, among those that the caller sees; one for maintenance only where no other has
 /// the name.
 ///
-/// Errors: `reservation.not-found`, `reservation.ambiguous`, `reservation.closed`.
+/// Errors: `reservation.not-found`, `reservation.ambiguous`, `reservation.asked-for`, `reservation.closed`.
 pub(super) fn of_launch(
     view: &ReadTransaction<'_>,
     caller: &Caller,
@@ -255,6 +585,7 @@ pub(super) fn of_launch(
         called.retain(|one| one.holder != ReservationHolder::Maintenance);
     }
     let found = chosen(called, which)?;
+    refuse_request(&found)?;
     let time = found.current().filter(|time| time.state.counts());
     let time = time.ok_or_else(|| refusals::reservation_closed(&found.name))?;
     Ok((found.name.clone(), time.clone()))
@@ -288,7 +619,7 @@ fn chosen(found: Vec<ReservationRecord>, which: &str) -> Result<ReservationRecor
     if let Some(one) = found.iter().find(|one| Some(one.id) == id) {
         return Ok(one.clone());
     }
-    let is_open = |one: &ReservationRecord| one.times.iter().any(|time| time.state.counts());
+    let is_open = |one: &ReservationRecord| one.times.iter().any(|time| time.state.is_open());
     let (open, ended): (Vec<_>, Vec<_>) = found.into_iter().partition(is_open);
     let mut open = open.into_iter();
     match (open.next(), open.next()) {
@@ -307,17 +638,82 @@ fn find_to_change(
     which: &str,
 ) -> Result<ReservationRecord, Failure> {
     let found = find(view, caller, which)?;
-    may_change(caller)?;
+    may_decide(caller, found.domain)?;
     Ok(found)
 }
 
-/// Administrators of the site: a reservation goes before the queue and stops sessions of others, and no quota bounds it
-/// yet.
-fn may_change(caller: &Caller) -> Result<(), Refusal> {
-    may(&caller.subject, Permission::ProjectsWrite, &Scope::SITE)
+/// A request that the caller decides.
+fn find_request(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    which: &str,
+) -> Result<ReservationRecord, Failure> {
+    let found = find_to_change(view, caller, which)?;
+    match found.is_request() {
+        true => Ok(found),
+        false => Err(refusals::reservation_decided(&found.name).into()),
+    }
 }
 
-/// The holder of a new reservation, and its domain.
+fn refuse_request(record: &ReservationRecord) -> Result<(), Refusal> {
+    match record.is_request() {
+        true => Err(refusals::reservation_asked(&record.name)),
+        false => Ok(()),
+    }
+}
+
+/// Administrators of the domain of what it is for, those of the site for maintenance: a reservation goes before the queue
+/// and stops sessions of others.
+fn may_decide(caller: &Caller, domain: Option<DomainId>) -> Result<(), Refusal> {
+    let scope = domain.map_or(Scope::SITE, Scope::domain);
+    may(&caller.subject, Permission::ProjectsWrite, &scope)
+}
+
+/// The same, and the leads of the project that it is for: what is cancelled is free for all.
+fn may_cancel(caller: &Caller, record: &ReservationRecord) -> Result<(), Refusal> {
+    may(&caller.subject, Permission::ProjectsWrite, &record.scope())
+}
+
+/// What becomes of a booking: administrators book at once, leads within the quota of their project.
+///
+/// Errors: `reservation.too-many-of-project`.
+fn state_of_new(
+    rows: &Rows<'_>,
+    caller: &Caller,
+    record: &ReservationRecord,
+    spans: &[(Timestamp, Timestamp)],
+) -> Result<ReservationState, Failure> {
+    let decides = may_decide(caller, record.domain);
+    let project = match (decides, record.holder) {
+        (Ok(()), _) => return Ok(ReservationState::Booked),
+        (Err(_), ReservationHolder::Project(project)) => project,
+        (Err(refusal), _) => return Err(refusal.into()),
+    };
+    if rows.open_times_of_project(project)? + spans.len() > MAX_TIMES_OF_PROJECT {
+        return Err(refusals::reservation_too_many_of_project(MAX_TIMES_OF_PROJECT).into());
+    }
+    let uses = rows.reserved_uses(project, rows.now)?;
+    let room = reservable(&rows.nodes()?);
+    let quota = rows.reservation_quota(project)?;
+    let is_within = reservation_quota::is_within(quota, &uses, record.amount, spans, room);
+    Ok(match is_within {
+        true => ReservationState::Booked,
+        false => ReservationState::Asked,
+    })
+}
+
+/// The same refusal without the place in a request: what was decided upon was sent by another user.
+fn nowhere(failure: Failure) -> Failure {
+    match failure {
+        Failure::Refusal(mut refusal) => {
+            refusal.pointer = None;
+            Failure::Refusal(refusal)
+        }
+        fault @ Failure::Fault(_) => fault,
+    }
+}
+
+/// The holder of a new reservation, and its domain. Errors: also where the caller may book for neither.
 fn holder_of(
     view: &ReadTransaction<'_>,
     caller: &Caller,
@@ -330,16 +726,24 @@ fn holder_of(
     let (project, user) = (asked.project.as_deref(), asked.user.as_deref());
     match (named(project), named(user), asked.maintenance) {
         (Some(project), None, false) => {
-            let found = find_project(view, subject, Permission::ProjectsRead, project);
+            let found = find_project(view, subject, Permission::ProjectsWrite, project);
             let found = found.map_err(|failure| failure.at("/project"))?;
+            if found.state == TenantState::Archived {
+                let refusal = refusals::project_archived(&found.name);
+                return Err(refusal.at("/project").into());
+            }
             Ok((ReservationHolder::Project(found.id), Some(found.domain)))
         }
         (None, Some(user), false) => {
             let found = find_user(view, subject, Permission::UsersRead, user);
             let found = found.map_err(|failure| failure.at("/user"))?;
+            may_decide(caller, Some(found.domain))?;
             Ok((ReservationHolder::User(found.id), Some(found.domain)))
         }
-        (None, None, true) => Ok((ReservationHolder::Maintenance, None)),
+        (None, None, true) => {
+            may_decide(caller, None)?;
+            Ok((ReservationHolder::Maintenance, None))
+        }
         _ => Err(refusals::reservation_holder().at("/project").into()),
     }
 }
@@ -438,13 +842,13 @@ fn show(record: &ReservationRecord) -> Option<ReservationView> {
         to: time.to,
         state: time.state,
     };
-    let domain = record.domain_name.as_deref().unwrap_or_default();
-    let project = record.project_name.as_deref();
     Some(ReservationView {
         id: record.id.0,
         name: record.name.clone(),
-        project: project.map(|project| format!("{domain}/{project}")),
+        project: project_name(record),
         user: record.user_name.clone(),
+        asked_by: record.asker_name.clone(),
+        reason: Some(record.reason.clone()).filter(|reason| !reason.is_empty()),
         resources: record.amount.into(),
         before: record.before,
         time_zone: record.time_zone.clone(),
@@ -454,6 +858,13 @@ fn show(record: &ReservationRecord) -> Option<ReservationView> {
         times: record.times.iter().map(time).collect(),
         generation: record.generation,
     })
+}
+
+/// `DOMAIN/NAME` of the project that it is for.
+fn project_name(record: &ReservationRecord) -> Option<String> {
+    let domain = record.domain_name.as_deref().unwrap_or_default();
+    let project = record.project_name.as_deref()?;
+    Some(format!("{domain}/{project}"))
 }
 
 /// `gpu=2 cpu=4 memory=8 GiB from=… to=… weeks=3`, for events.

@@ -42,7 +42,8 @@ const NOTICES: &str = concat!(
      from event
      where owner = ?1
      and code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned',
-                    'session.idle', 'session.reservation-warned')
+                    'session.idle', 'session.reservation-warned', 'reservation.approved',
+                    'reservation.refused', 'reservation.expired')
      order by sequence desc
      limit ?2"
 );
@@ -53,7 +54,8 @@ const UNREAD: &str = concat!(
            where owner = ?1
            and sequence > ?2
            and code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned',
-                    'session.idle', 'session.reservation-warned')
+                    'session.idle', 'session.reservation-warned', 'reservation.approved',
+                    'reservation.refused', 'reservation.expired')
            and not ",
     own_act!(),
     "

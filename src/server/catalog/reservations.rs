@@ -3,25 +3,33 @@
 
 use std::collections::BTreeMap;
 
+use rules::budget::GpuHours;
 use rules::names::{ReservationId, SessionId, TenantName, UserId};
 use rules::permissions::Reach;
 use rules::refusals;
 use rules::reservation::{
     BeforeReservation, ReservationAmount, ReservationHolder, ReservationState, ReservationTime,
 };
+use rules::reservation_quota::{QUOTA_SECONDS, ReservedUse};
 use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::units::Timestamp;
 use rusqlite::{OptionalExtension as _, Params, Row};
 
+use super::Catalog;
 use super::events::NewEvent;
 use super::reach::{ReachedTable, condition};
 use super::reader::ReadTransaction;
 use super::value;
-use super::writer::Rows;
+use super::writer::{Lane, Rows};
 use crate::Failure;
 
 /// The code of the event that a session stands where a reservation begins soon; the word of the index `event_told`.
 pub(crate) const WARNED: &str = "session.reservation-warned";
+
+/// The codes of the events that a request was decided; words of the index `event_told`.
+pub(crate) const APPROVED: &str = "reservation.approved";
+pub(crate) const REFUSED: &str = "reservation.refused";
+pub(crate) const EXPIRED: &str = "reservation.expired";
 
 /// The actor of steps that a pass takes.
 const ACTOR: &str = "reservations";
@@ -38,7 +46,14 @@ pub(crate) struct ReservationRecord {
     pub(crate) before: BeforeReservation,
     /// IANA name of the zone in which its weeks keep their time of day.
     pub(crate) time_zone: String,
+    /// The lead who booked or asked; None: an administrator booked.
+    pub(crate) asked_by: Option<UserId>,
+    /// When it was asked for; None: it was booked at once.
+    pub(crate) asked_at: Option<Timestamp>,
+    /// What the administrator said who decided.
+    pub(crate) reason: String,
     pub(crate) generation: u64,
+    pub(crate) asker_name: Option<String>,
     pub(crate) domain_name: Option<String>,
     pub(crate) project_name: Option<String>,
     pub(crate) user_name: Option<String>,
@@ -60,8 +75,22 @@ impl ReservationRecord {
     /// The time that is next or now; the last one where none is left.
     pub(crate) fn current(&self) -> Option<&ReservationTime> {
         let mut times = self.times.iter();
-        let next = times.find(|time| time.state.counts());
+        let next = times.find(|time| time.state.is_open());
         next.or(self.times.last())
+    }
+
+    /// True while it waits for an administrator.
+    pub(crate) fn is_request(&self) -> bool {
+        let mut times = self.times.iter();
+        times.any(|time| time.state == ReservationState::Asked)
+    }
+
+    /// Whom the events of a decision tell.
+    fn told_scope(&self) -> Scope {
+        Scope {
+            owner: self.asked_by,
+            ..self.scope()
+        }
     }
 }
 
@@ -108,7 +137,11 @@ fn reservation_row(row: &Row<'_>) -> rusqlite::Result<ReservationRecord> {
         amount: value::json(row, "amount")?,
         before: value::word(row, "before", BeforeReservation::parse)?,
         time_zone: row.get("time_zone")?,
+        asked_by: value::id_or_none(row, "asked_by")?.map(UserId),
+        asked_at: value::time_or_none(row, "asked_at")?,
+        reason: row.get("reason")?,
         generation: value::unsigned(row, "generation")?,
+        asker_name: row.get("asker_name")?,
         domain_name: row.get("domain_name")?,
         project_name: row.get("project_name")?,
         user_name: row.get("user_name")?,
@@ -147,11 +180,12 @@ impl ReadTransaction<'_> {
     ) -> Result<Vec<ReservationRecord>, Failure> {
         let mut statement = self.connection.prepare_cached(&format!(
             "select reservation.*, domain.name as domain_name, project.name as project_name,
-                    user.name as user_name
+                    user.name as user_name, asker.name as asker_name
              from (select * from reservation where {condition}) as reservation
              left join domain on domain.id = reservation.domain
              left join project on project.id = reservation.project
              left join user on user.id = reservation.user
+             left join user as asker on asker.id = reservation.asked_by
              order by reservation.name"
         ))?;
         let rows = statement.query_map(values.clone(), reservation_row)?;
@@ -225,6 +259,90 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// The requests in reach that wait for an administrator, by name. Costs one visit a request.
+    pub(crate) fn asked_reservations(
+        &self,
+        reach: &Reach,
+    ) -> Result<Vec<ReservationRecord>, Failure> {
+        let (reached, value) = condition(reach, RESERVATION, "?1");
+        self.reservations_where(
+            &format!(
+                "{reached}
+                 and id in (select reservation from reservation_time where state = 'asked')"
+            ),
+            [value],
+        )
+    }
+
+    /// Requests whose begin is past: where the first of their times has begun. Costs one range of an index.
+    fn late_requests(&self, now: Timestamp) -> Result<Vec<ReservationRecord>, Failure> {
+        self.reservations_where(
+            "id in (
+                 select reservation
+                 from reservation_time
+                 where state = 'asked'
+                 and from_at <= ?1
+             )",
+            [now.as_millis()],
+        )
+    }
+
+    /// What the leads of a project book without asking, in GPU-hours in any 30 days.
+    pub(crate) fn reservation_quota(&self, project: ProjectId) -> Result<GpuHours, Failure> {
+        let found = self
+            .connection
+            .prepare_cached("select reservation_quota from project where id = ?1")?
+            .query_row([project.0.as_bytes()], |row| {
+                value::unsigned(row, "reservation_quota")
+            })
+            .optional()?;
+        Ok(GpuHours(found.unwrap_or_default()))
+    }
+
+    /// What counts against the quota of a project from 30 days before `now` on: what was or is booked, also by administrators.
+    /// One that was cancelled counts where its devices were chosen and others were warned. Costs one range of an index.
+    pub(crate) fn reserved_uses(
+        &self,
+        project: ProjectId,
+        now: Timestamp,
+    ) -> Result<Vec<ReservedUse>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select reservation_time.from_at, reservation_time.to_at, reservation.amount
+             from reservation
+             join reservation_time on reservation_time.reservation = reservation.id
+             where reservation.project = ?1
+             and reservation_time.from_at > ?2
+             and (reservation_time.state in ('booked', 'warned', 'active', 'over', 'released')
+                  or reservation_time.state = 'cancelled'
+                  and reservation_time.warned_at is not null)",
+        )?;
+        let since = quota_begin(now).as_millis();
+        let rows = statement.query_map((project.0.as_bytes(), since), |row| {
+            let amount: ReservationAmount = value::json(row, "amount")?;
+            Ok(ReservedUse {
+                from: value::time(row, "from_at")?,
+                to: value::time(row, "to_at")?,
+                gpu: amount.gpu,
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Times of a project to come, asked for or booked. Costs one range of an index.
+    pub(crate) fn open_times_of_project(&self, project: ProjectId) -> Result<usize, Failure> {
+        let count: i64 = self
+            .connection
+            .prepare_cached(
+                "select count(*)
+                 from reservation
+                 join reservation_time on reservation_time.reservation = reservation.id
+                 where reservation.project = ?1
+                 and reservation_time.state in ('asked', 'booked', 'warned', 'active')",
+            )?
+            .query_row([project.0.as_bytes()], |row| row.get(0))?;
+        Ok(usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
     /// Those of a project of which something is left. Costs one range of an index.
     pub(crate) fn reservations_of_project(
         &self,
@@ -236,7 +354,7 @@ impl ReadTransaction<'_> {
                  select 1
                  from reservation_time
                  where reservation_time.reservation = reservation.id
-                 and reservation_time.state in ('booked', 'warned', 'active')
+                 and reservation_time.state in ('asked', 'booked', 'warned', 'active')
              )",
             [project.0.as_bytes()],
         )
@@ -267,7 +385,7 @@ impl ReadTransaction<'_> {
                      select 1
                      from reservation_time
                      where reservation_time.reservation = reservation.id
-                     and reservation_time.state in ('booked', 'warned', 'active')
+                     and reservation_time.state in ('asked', 'booked', 'warned', 'active')
                  )",
             )?
             .query_row((key, row.name.as_str(), row.id.0.as_bytes()), |_| Ok(()))
@@ -316,6 +434,37 @@ impl ReadTransaction<'_> {
     }
 }
 
+/// The moment from which on what began counts against a quota.
+fn quota_begin(now: Timestamp) -> Timestamp {
+    let millis = i64::try_from(QUOTA_SECONDS * 1000).unwrap_or(i64::MAX);
+    Timestamp::from_millis(now.as_millis().saturating_sub(millis))
+}
+
+impl Catalog {
+    /// Ends requests whose begin is past, and tells who asked. Costs one step of an index where none is.
+    pub(crate) async fn expire_requests(&self, now: Timestamp) -> Result<(), Failure> {
+        let due = self.read_now("look for late requests", |view| {
+            Ok(view
+                .connection
+                .prepare_cached(
+                    "select 1 from reservation_time where state = 'asked' and from_at <= ?1",
+                )?
+                .exists([now.as_millis()])?)
+        })?;
+        if !due {
+            return Ok(());
+        }
+        self.write(Lane::Loops, "end late requests", move |rows| {
+            for row in rows.late_requests(now)? {
+                rows.settle_request(row.id, ReservationState::Expired, "")?;
+                rows.note_request(ACTOR, &row, EXPIRED, "")?;
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
 impl Rows<'_> {
     /// Writes a reservation without its times.
     pub(crate) fn insert_reservation(&self, row: &ReservationRecord) -> Result<(), Failure> {
@@ -323,8 +472,9 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "insert into reservation
-                     (id, name, user, project, domain, amount, before, generation, time_zone)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                     (id, name, user, project, domain, amount, before, generation, time_zone,
+                      asked_by, asked_at, reason)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             )?
             .execute((
                 row.id.0.as_bytes(),
@@ -336,6 +486,9 @@ impl Rows<'_> {
                 row.before.word(),
                 value::signed(row.generation),
                 row.time_zone.as_str(),
+                row.asked_by.map(|id| *id.0.as_bytes()),
+                row.asked_at.map(Timestamp::as_millis),
+                row.reason.as_str(),
             ))?;
         Ok(())
     }
@@ -358,11 +511,13 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Writes these times in place of those that are only booked, none of them chosen; what was or is now stays.
+    /// Writes these times in place of those that are only booked, none of them chosen; what was or is now stays. They are
+    /// booked, or asked for.
     pub(crate) fn put_reservation_times(
         &self,
         id: ReservationId,
         times: &[(Timestamp, Timestamp)],
+        state: ReservationState,
     ) -> Result<(), Failure> {
         self.connection
             .prepare_cached(
@@ -377,12 +532,85 @@ impl Rows<'_> {
             .query_row([id.0.as_bytes()], |row| row.get(0))?;
         let mut statement = self.connection.prepare_cached(
             "insert into reservation_time (reservation, number, from_at, to_at, state, parts)
-             values (?1, ?2, ?3, ?4, 'booked', '[]')",
+             values (?1, ?2, ?3, ?4, ?5, '[]')",
         )?;
         for (number, (from, to)) in (last + 1..).zip(times) {
-            statement.execute((id.0.as_bytes(), number, from.as_millis(), to.as_millis()))?;
+            statement.execute((
+                id.0.as_bytes(),
+                number,
+                from.as_millis(),
+                to.as_millis(),
+                state.word(),
+            ))?;
         }
         Ok(())
+    }
+
+    /// Writes what the leads of a project book without asking.
+    pub(crate) fn put_reservation_quota(
+        &self,
+        project: ProjectId,
+        quota: GpuHours,
+    ) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("update project set reservation_quota = ?2 where id = ?1")?
+            .execute((project.0.as_bytes(), value::signed(quota.0)))?;
+        Ok(())
+    }
+
+    /// Ends a request: all its times are booked, or of its weeks only the next is remembered in another state.
+    pub(crate) fn settle_request(
+        &self,
+        id: ReservationId,
+        state: ReservationState,
+        reason: &str,
+    ) -> Result<(), Failure> {
+        if state != ReservationState::Booked {
+            self.connection
+                .prepare_cached(
+                    "delete from reservation_time
+                     where reservation = ?1
+                     and state = 'asked'
+                     and number > (
+                         select min(number)
+                         from reservation_time
+                         where reservation = ?1 and state = 'asked'
+                     )",
+                )?
+                .execute([id.0.as_bytes()])?;
+        }
+        self.connection
+            .prepare_cached(
+                "update reservation_time
+                 set state = ?2
+                 where reservation = ?1 and state = 'asked'",
+            )?
+            .execute((id.0.as_bytes(), state.word()))?;
+        self.connection
+            .prepare_cached(
+                "update reservation set reason = ?2, generation = generation + 1 where id = ?1",
+            )?
+            .execute((id.0.as_bytes(), reason))?;
+        Ok(())
+    }
+
+    /// Notes what became of a request, and tells the lead who asked.
+    pub(crate) fn note_request(
+        &self,
+        actor: &str,
+        row: &ReservationRecord,
+        code: &str,
+        after: &str,
+    ) -> Result<(), Failure> {
+        self.note(NewEvent {
+            actor,
+            topic: "system",
+            object: row.name.as_str(),
+            scope: row.told_scope(),
+            code,
+            before: "",
+            after,
+        })
     }
 
     /// Gives back what a reservation keeps, now and later: of its weeks to come only the next is remembered. Gives how
@@ -399,7 +627,7 @@ impl Rows<'_> {
                      or number = (
                          select min(number)
                          from reservation_time
-                         where reservation = ?1 and state in ('booked', 'warned', 'active')
+                         where reservation = ?1 and state in ('asked', 'booked', 'warned', 'active')
                      )
                  )",
             )?
@@ -407,7 +635,8 @@ impl Rows<'_> {
         let later = self
             .connection
             .prepare_cached(
-                "delete from reservation_time where reservation = ?1 and state = 'booked'",
+                "delete from reservation_time
+                 where reservation = ?1 and state in ('asked', 'booked')",
             )?
             .execute([id.0.as_bytes()])?;
         let cancelled = cancelled + later;
@@ -419,7 +648,8 @@ impl Rows<'_> {
         Ok(cancelled)
     }
 
-    /// Takes out those of which nothing is left but for so many, the newest. Costs one visit a reservation.
+    /// Takes out those of which nothing is left but for so many, the newest, and for those that a quota counts. Costs one
+    /// visit a reservation.
     pub(crate) fn forget_ended_reservations(&self, but: usize) -> Result<(), Failure> {
         let but = i64::try_from(but).unwrap_or(i64::MAX);
         self.connection
@@ -432,13 +662,15 @@ impl Rows<'_> {
                          select 1
                          from reservation_time
                          where reservation_time.reservation = reservation.id
-                         and reservation_time.state in ('booked', 'warned', 'active')
+                         and (reservation_time.state in ('asked', 'booked', 'warned', 'active')
+                              or reservation_time.warned_at is not null
+                              and reservation_time.from_at > ?2)
                      )
                      order by id desc
                      limit -1 offset ?1
                  )",
             )?
-            .execute([but])?;
+            .execute((but, quota_begin(self.now).as_millis()))?;
         Ok(())
     }
 
@@ -450,8 +682,10 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Takes out those whose last time was over before that moment; gives how many.
+    /// Takes out those whose last time was over before that moment, and before the 30 days that a quota counts; gives how
+    /// many.
     pub(super) fn forget_old_reservations(&self, before: Timestamp) -> Result<usize, Failure> {
+        let before = before.min(quota_begin(self.now));
         Ok(self
             .connection
             .prepare_cached(
@@ -461,7 +695,7 @@ impl Rows<'_> {
                      from reservation_time
                      where reservation_time.reservation = reservation.id
                      and (reservation_time.to_at >= ?1
-                          or reservation_time.state in ('booked', 'warned', 'active'))
+                          or reservation_time.state in ('asked', 'booked', 'warned', 'active'))
                  )",
             )?
             .execute([before.as_millis()])?)

@@ -186,7 +186,7 @@ CREATE INDEX event_object on event (object, sequence);
 
 CREATE INDEX event_told on event (owner, sequence)
 where code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned', 'session.idle',
-               'session.reservation-warned');
+               'session.reservation-warned', 'reservation.approved', 'reservation.refused', 'reservation.expired');
 
 CREATE TABLE external_user (
     user blob primary key references user (id),
@@ -416,7 +416,7 @@ CREATE TABLE project (
     name text not null,
     title text not null,
     state text not null check (state in ('active', 'archived')),
-    generation integer not null,
+    generation integer not null, reservation_quota integer not null default 0 check (reservation_quota >= 0),
     unique (domain, name)
 ) strict;
 
@@ -444,10 +444,12 @@ CREATE TABLE reservation (
     domain blob references domain (id),
     amount text not null check (json_valid(amount)),
     before text not null check (before in ('drain', 'fit')),
-    generation integer not null, time_zone text not null default 'UTC',
+    generation integer not null, time_zone text not null default 'UTC', asked_by blob references user (id) on delete set null, asked_at integer, reason text not null default '',
     check (user is null or project is null),
     check ((domain is null) = (user is null and project is null))
 ) strict, without rowid;
+
+CREATE INDEX reservation_asked_by on reservation (asked_by) where asked_by is not null;
 
 CREATE INDEX reservation_name on reservation (name);
 
@@ -455,20 +457,25 @@ CREATE INDEX reservation_project on reservation (project) where project is not n
 
 CREATE INDEX reservation_user on reservation (user) where user is not null;
 
-CREATE TABLE reservation_time (
+CREATE TABLE "reservation_time" (
     reservation blob not null references reservation (id) on delete cascade,
     number integer not null,
     from_at integer not null,
     to_at integer not null,
     state text not null
-        check (state in ('booked', 'warned', 'active', 'over', 'cancelled', 'released')),
+        check (state in ('asked', 'booked', 'warned', 'active', 'over', 'cancelled', 'released', 'refused', 'expired')),
     -- Machines and devices that were chosen.
     parts text not null check (json_valid(parts)),
     warned_at integer,
-    unused_since integer, told text not null default '[]' check (json_valid(told)),
+    unused_since integer,
+    -- Sessions that were told that they make way for its cores and memory.
+    told text not null default '[]' check (json_valid(told)),
     primary key (reservation, number),
     check (from_at < to_at)
 ) strict, without rowid;
+
+CREATE INDEX reservation_asked on reservation_time (from_at)
+where state = 'asked';
 
 CREATE INDEX reservation_live on reservation_time (from_at)
 where state in ('booked', 'warned', 'active');

@@ -58,6 +58,9 @@ pub(crate) async fn run(catalog: Catalog, mut links: Links, clock: Clock, keep_d
         if let Err(failure) = catalog.end_allowances(now).await {
             tracing::error!(error = %chain(&failure), "allowances were not ended");
         }
+        if let Err(failure) = catalog.expire_requests(now).await {
+            tracing::error!(error = %chain(&failure), "late requests were not ended");
+        }
         let mut busy = Duration::ZERO;
         let pass = take_pass(&catalog, &mut controller, &reports, now, zero, &mut busy);
         let wait = match pass.await {

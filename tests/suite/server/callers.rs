@@ -120,6 +120,12 @@ fn expected(caller: Caller, route: &DocumentedRoute) -> Option<Came> {
             &[&sees_session[..], &[Owner, Fellow, Guest, Administrator]].concat(),
             &[],
         ),
+        // What a lead may do without asking is not the lead's to say.
+        Permission::ProjectsWrite if route.operation == "setReservationQuota" => among(
+            caller,
+            &[DomainAdministrator, Administrator],
+            &[Lead, Owner, Fellow, Guest, DomainAuditor, SiteAuditor],
+        ),
         Permission::ProjectsWrite if at("/projects/{id}") => among(
             caller,
             &[Lead, DomainAdministrator, Administrator],

@@ -248,6 +248,11 @@ async fn real_answers_have_the_shapes_of_the_document() {
         (&the_box.mina, "/api/v1/presets/half", "Preset"),
         (&the_box.mina, "/api/v1/reservations", "ReservationPage"),
         (&the_box.mina, "/api/v1/reservations/lecture", "Reservation"),
+        (
+            &the_box.admin,
+            "/api/v1/projects/default/reservation-quota",
+            "ReservationQuota",
+        ),
         (&the_box.admin, "/api/v1/idle-rules", "IdleRulePage"),
         (&the_box.admin, "/api/v1/idle-rules/idle", "IdleRule"),
         (&the_box.admin, "/api/v1/announcements", "AnnouncementPage"),

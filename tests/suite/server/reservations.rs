@@ -1,13 +1,13 @@
-//! A reservation over REST on a whole server with simulated devices: a stranger waits for its end, and has the device
-//! once it is cancelled.
+//! Reservations over REST on a whole server with simulated devices: a stranger waits for the end of one, and has the device
+//! once it is cancelled; a lead books within the quota of the project and asks an administrator for more.
 
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::roles::seconds_ahead;
-use super::the_box::TheBox;
+use super::the_box::{As, TheBox};
 
 /// Proves too: `reserved_devices_are_their_members_alone`
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -43,4 +43,114 @@ async fn a_stranger_waits_for_a_reserved_gpu_and_has_it_once_that_is_cancelled()
     let cancelled = the_box.send(cancel.expect("a request")).await;
     assert_eq!(cancelled.status, 204);
     the_box.until(&the_box.mina, "waits", "running").await;
+}
+
+/// So many hours of one GPU for the project vision, in so many days.
+fn asked(the_box: &TheBox, name: &str, days: u64, hours: u64) -> Value {
+    let from = the_box.server.clock().now().plus_seconds(days * 86_400);
+    json!({
+        "name": name, "project": "vision", "resources": {"gpu": 1},
+        "from": from.to_string(), "to": from.plus_seconds(hours * 3_600).to_string(),
+    })
+}
+
+/// Kinds of the notices of a caller, newest first.
+async fn told(the_box: &TheBox, who: &As) -> Vec<String> {
+    let notices = the_box.get(who, "/api/v1/me/notices").await.json();
+    let all = notices["items"].as_array().expect("a list").iter();
+    all.map(|notice| notice["kind"].as_str().unwrap_or_default().to_owned())
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lead_books_within_the_quota_and_an_administrator_decides_on_more() {
+    let devices = node::gpu::simulated::devices("H100:2").expect("a good text");
+    let the_box = TheBox::with(&[], devices).await;
+    let (admin, mina, jae) = (&the_box.admin, &the_box.mina, &the_box.jae);
+    for (project, lead) in [("vision", "mina"), ("labs", "jae")] {
+        let made = the_box.post(admin, "/api/v1/projects", json!({"name": project}));
+        assert_eq!(made.await.status, 201);
+        let path = format!("/api/v1/projects/{project}/members/{lead}");
+        let body = json!({"role": "lead"}).to_string();
+        let member = the_box.with_body(admin, "PUT", &path, body).await;
+        assert_eq!(member.status, 200, "{}", member.short());
+    }
+    let quota = "/api/v1/projects/vision/reservation-quota";
+    let two = json!({"gpu_hours": "2"}).to_string();
+    let denied = the_box.with_body(mina, "PUT", quota, two.clone()).await;
+    assert_eq!(denied.short(), "403 role.administrator-needed");
+    let hidden = the_box.with_body(jae, "PUT", quota, two.clone()).await;
+    assert_eq!(hidden.short(), "404 project.not-found");
+    let set = the_box.with_body(admin, "PUT", quota, two).await;
+    assert_eq!(set.status, 200, "{}", set.short());
+    assert_eq!(set.json()["left"], "2.00");
+
+    let all = "/api/v1/reservations";
+    let within = the_box.post(mina, all, asked(&the_box, "lab", 2, 1)).await;
+    assert_eq!(within.status, 201, "{}", within.short());
+    assert_eq!(within.json()["state"], "booked");
+    assert_eq!(the_box.get(mina, quota).await.json()["left"], "1.00");
+    let beyond = the_box.post(mina, all, asked(&the_box, "exam", 3, 2)).await;
+    assert_eq!(beyond.status, 201, "{}", beyond.short());
+    assert_eq!(beyond.json()["state"], "asked");
+    assert_eq!(told(&the_box, admin).await, ["reservation-asked"]);
+
+    // The lead of another project learns of neither.
+    let hidden = the_box.post(jae, all, asked(&the_box, "other", 3, 1)).await;
+    assert_eq!(hidden.short(), "404 project.not-found");
+    let approve = "/api/v1/reservations/exam/approve";
+    let withdraw = "/api/v1/reservations/exam/withdraw";
+    for path in [approve, withdraw] {
+        let hidden = the_box.post(jae, path, json!({})).await;
+        assert_eq!(hidden.short(), "404 reservation.not-found", "{path}");
+    }
+    let denied = the_box.post(mina, approve, json!({})).await;
+    assert_eq!(denied.short(), "403 role.administrator-needed");
+
+    // It blocks nobody, and is granted where it is free by then.
+    let mut fans = asked(&the_box, "fans", 3, 2);
+    fans["project"] = Value::Null;
+    fans["maintenance"] = true.into();
+    fans["resources"] = json!({"gpu": 2});
+    let taken = the_box.post(admin, all, fans).await;
+    assert_eq!(taken.status, 201, "{}", taken.short());
+    let conflict = the_box.post(admin, approve, json!({})).await;
+    assert_eq!(conflict.short(), "409 reservation.conflict");
+    let cancel = TheBox::request(admin, "DELETE", "/api/v1/reservations/fans").body(Body::empty());
+    let cancelled = the_box.send(cancel.expect("a request")).await;
+    assert_eq!(cancelled.status, 204);
+    let granted = the_box.post(admin, approve, json!({"reason": "Good luck."}));
+    let granted = granted.await;
+    assert_eq!(granted.status, 200, "{}", granted.short());
+    assert_eq!(granted.json()["state"], "booked");
+    assert_eq!(told(&the_box, mina).await, ["reservation-approved"]);
+    assert_eq!(told(&the_box, admin).await, Vec::<String>::new());
+
+    // What is withdrawn is decided; one whose begin comes first expires.
+    let third = the_box
+        .post(mina, all, asked(&the_box, "third", 4, 1))
+        .await;
+    assert_eq!(third.json()["state"], "asked");
+    let third = "/api/v1/reservations/third";
+    let theirs = the_box.post(admin, &format!("{third}/withdraw"), json!({}));
+    assert_eq!(theirs.await.short(), "403 reservation.not-asker");
+    let gone = the_box.post(mina, &format!("{third}/withdraw"), json!({}));
+    assert_eq!(gone.await.json()["state"], "cancelled");
+    let refuse = the_box.post(
+        admin,
+        &format!("{third}/refuse"),
+        json!({"reason": "Full."}),
+    );
+    assert_eq!(refuse.await.short(), "409 reservation.decided");
+    let mut soon = asked(&the_box, "soon", 0, 1);
+    let begins = the_box.server.clock().now().plus_seconds(3);
+    soon["from"] = begins.to_string().into();
+    let soon = the_box.post(mina, all, soon).await;
+    assert_eq!(soon.status, 201, "{}", soon.short());
+    let end = Instant::now() + Duration::from_secs(30);
+    while the_box.get(mina, "/api/v1/reservations/soon").await.json()["state"] != "expired" {
+        assert!(Instant::now() < end, "it waits still");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(told(&the_box, mina).await[0], "reservation-expired");
 }

@@ -82,6 +82,9 @@ fn body(route: &DocumentedRoute) -> String {
         })
         .to_string(),
         Some("ReservationPatch") => json!({"name": "newer"}).to_string(),
+        Some("ReservationApproval") => "{}".to_owned(),
+        Some("ReservationRefusal") => json!({"reason": "Full."}).to_string(),
+        Some("NewReservationQuota") => json!({"gpu_hours": "10"}).to_string(),
         Some("NewPreset") => json!({"name": "new", "resources": {"cpu": 1}}).to_string(),
         Some("PresetPatch") => json!({"position": 1}).to_string(),
         Some("NewIdleRule") => json!({"name": "new", "below": {"cpu": 0.1}}).to_string(),

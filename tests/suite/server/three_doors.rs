@@ -164,6 +164,31 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["cancelReservation"],
         &["reservation cancel x"],
     ),
+    (
+        "POST /reservations/{id}/decide",
+        &["approveReservation"],
+        &["reservation approve x --reason y"],
+    ),
+    (
+        "POST /reservations/{id}/decide",
+        &["refuseReservation"],
+        &["reservation refuse x --reason y"],
+    ),
+    (
+        "POST /reservations/{id}/withdraw",
+        &["withdrawReservation"],
+        &["reservation withdraw x"],
+    ),
+    (
+        "GET /projects/{id}",
+        &["getReservationQuota"],
+        &["project quota x"],
+    ),
+    (
+        "POST /projects/{id}/quota",
+        &["setReservationQuota"],
+        &["project quota x --gpu-hours 200"],
+    ),
     ("GET /presets/{id}", &["getPreset"], &["preset get x"]),
     (
         "POST /presets/{id}",

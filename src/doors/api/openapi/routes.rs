@@ -1294,7 +1294,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/reservations",
         operation: "bookReservation",
         tag: "tenancy",
-        summary: "Book GPUs, cores and memory for a project, a user or maintenance",
+        summary: "Book GPUs, cores and memory for a project, a user or maintenance, or ask for them",
         needs: PROJECTS_WRITE,
         body: Some("NewReservation"),
         status: 201,
@@ -1334,6 +1334,63 @@ pub const ROUTES: &[DocumentedRoute] = &[
         status: 204,
         answer: SuccessReply::Nothing,
         refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/reservations/{id}/approve",
+        operation: "approveReservation",
+        tag: "tenancy",
+        summary: "Approve a lead's request: it is booked if it is still free",
+        needs: PROJECTS_WRITE,
+        body: Some("ReservationApproval"),
+        answer: SuccessReply::Schema("Reservation"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/reservations/{id}/refuse",
+        operation: "refuseReservation",
+        tag: "tenancy",
+        summary: "Refuse a lead's request, with a reason",
+        needs: PROJECTS_WRITE,
+        body: Some("ReservationRefusal"),
+        answer: SuccessReply::Schema("Reservation"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/reservations/{id}/withdraw",
+        operation: "withdrawReservation",
+        tag: "tenancy",
+        summary: "Withdraw your request of a reservation",
+        needs: PROJECTS_WRITE,
+        answer: SuccessReply::Schema("Reservation"),
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/projects/{id}/reservation-quota",
+        operation: "getReservationQuota",
+        tag: "tenancy",
+        summary: "Show how many GPU-hours the leads of a project book without a request",
+        needs: PROJECTS_READ,
+        answer: SuccessReply::Schema("ReservationQuota"),
+        refusals: &[404, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/projects/{id}/reservation-quota",
+        operation: "setReservationQuota",
+        tag: "tenancy",
+        summary: "Set how many GPU-hours the leads of a project book without a request",
+        needs: PROJECTS_WRITE,
+        body: Some("NewReservationQuota"),
+        answer: SuccessReply::Schema("ReservationQuota"),
+        refusals: &[400, 404, 422],
         ..ROUTE
     },
     DocumentedRoute {

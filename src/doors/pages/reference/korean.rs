@@ -83,7 +83,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     (
         "bookReservation",
-        "프로젝트나 사용자, 유지보수를 위해 GPU와 코어, 메모리를 예약합니다",
+        "프로젝트나 사용자, 유지보수를 위해 GPU와 코어, 메모리를 예약하거나 요청합니다",
     ),
     ("getReservation", "ID나 이름으로 예약 하나를 보여 줍니다"),
     (
@@ -91,6 +91,23 @@ const SUMMARIES: &[(&str, &str)] = &[
         "예약을 다음 시간부터 바꿉니다. 자원은 두 시간 사이에만 바꿀 수 있습니다",
     ),
     ("cancelReservation", "예약의 남은 시간을 취소합니다"),
+    (
+        "approveReservation",
+        "책임자의 예약 요청을 승인합니다. 자원이 아직 비어 있으면 예약됩니다",
+    ),
+    (
+        "refuseReservation",
+        "책임자의 예약 요청을 이유와 함께 거절합니다",
+    ),
+    ("withdrawReservation", "내가 요청한 예약을 철회합니다"),
+    (
+        "getReservationQuota",
+        "프로젝트 책임자가 요청하지 않고 예약할 수 있는 GPU 시간을 보여 줍니다",
+    ),
+    (
+        "setReservationQuota",
+        "프로젝트 책임자가 요청하지 않고 예약할 수 있는 GPU 시간을 정합니다",
+    ),
     (
         "listAnnouncements",
         "관리하는 공지를 지난 것까지 모두 나열합니다",

@@ -1,15 +1,17 @@
-//! Reservations through the actions that doors call: who books for whom, who sees which, what is refused, and what a
-//! launch that names one gets.
+//! Reservations through the actions that doors call: who books for whom, who asks and who decides, who sees which, what is
+//! refused, and what a launch that names one gets.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use api::reservations::ReservedResources;
 use api::sessions::LaunchRequest;
 use rules::grants::GrantRole;
+use rules::resources::Device;
 use rules::session::SessionKind;
-use rules::units::CpuShare;
+use rules::units::{CpuShare, GpuShare};
 use rules::users::Role;
 
+use super::super::notices::{self, NoticeKind};
 use super::super::{sessions, tenancy, users};
 use super::*;
 use crate::access::{set_up, setup_link, sign_in};
@@ -83,6 +85,79 @@ impl Site {
         }
     }
 
+    /// Two GPUs for the machine, each with half of its cores and memory.
+    fn with_gpus(self) -> Self {
+        self.server
+            .catalog()
+            .write_now(Lane::Loops, "GPUs", |rows| {
+                let mut node = rows.nodes()?.remove(0);
+                let gpus = (0..2).map(|index| Device {
+                    uuid: format!("GPU-{index}"),
+                    ..Device::new(index, "H100")
+                });
+                node.capacity.devices = gpus.collect();
+                rows.put_node(&node)
+            })
+            .unwrap();
+        self
+    }
+
+    /// A GPU for the project, for a day.
+    fn seminar(&self, name: &str, day: u64) -> NewReservationBody {
+        NewReservationBody {
+            name: name.to_owned(),
+            project: Some("cells".to_owned()),
+            resources: ReservedResources {
+                gpu: GpuShare(100),
+                ..ReservedResources::default()
+            },
+            from: self.day(day),
+            to: self.day(day + 1),
+            ..NewReservationBody::default()
+        }
+    }
+
+    async fn quota(&self, hours: &str) {
+        let set = set_quota(&self.server, &self.boss, "cells", hours).await;
+        set.unwrap_or_else(|failure| panic!("{failure}"));
+    }
+
+    /// Used and left of the quota.
+    async fn rest(&self) -> (String, String) {
+        let quota = quota(&self.server, &self.abe, "cells").await.unwrap();
+        (quota.used, quota.left)
+    }
+
+    /// How many times take room.
+    fn live(&self) -> usize {
+        let live = self.server.catalog();
+        let live = live.read_now("look", |view| view.live_reservations());
+        live.unwrap().len()
+    }
+
+    async fn told(&self, caller: &Caller) -> Vec<NoticeKind> {
+        let all = notices::list(&self.server, caller).await.unwrap();
+        all.into_iter().map(|one| one.about).collect()
+    }
+
+    /// Mina again, now a lead of another project.
+    async fn other_lead(&self) -> Caller {
+        let made = tenancy::create_project(&self.server, &self.boss, None, "labs", "", None).await;
+        let labs = made.unwrap().value.id.to_string();
+        tenancy::put_member(
+            &self.server,
+            &self.boss,
+            &labs,
+            "mina",
+            GrantRole::Lead,
+            None,
+        )
+        .await
+        .unwrap();
+        let signed_in = sign_in(&self.server, "mina", GOOD, HERE).await;
+        signed_in.unwrap().caller
+    }
+
     async fn booked(&self, caller: &Caller, asked: NewReservationBody) -> ReservationView {
         let made = book(&self.server, caller, asked, None).await;
         made.unwrap_or_else(|failure| panic!("{failure}")).value
@@ -113,11 +188,6 @@ async fn administrators_book_and_strangers_see_nothing_of_a_project() {
         site.refused(&site.abe, lecture.clone()).await,
         "role.administrator-needed"
     );
-    // Nor a lead, while no quota bounds what one books.
-    assert_eq!(
-        site.refused(&site.lead, lecture.clone()).await,
-        "role.administrator-needed"
-    );
     let maintenance = NewReservationBody {
         name: "fans".to_owned(),
         project: None,
@@ -145,10 +215,11 @@ async fn administrators_book_and_strangers_see_nothing_of_a_project() {
     let both = site.server.catalog().read_now("look", |view| view.world());
     assert_eq!(both.unwrap().reservations.len(), 2);
     assert_eq!(
-        code(cancel(&site.server, &site.lead, "lecture").await),
+        code(cancel(&site.server, &site.abe, "lecture").await),
         "role.administrator-needed"
     );
-    cancel(&site.server, &site.boss, "lecture").await.unwrap();
+    // What is cancelled is free for all: a lead may, of their own project.
+    cancel(&site.server, &site.lead, "lecture").await.unwrap();
     let gone = get(&site.server, &site.lead, "lecture").await.unwrap();
     assert_eq!(gone.state, ReservationState::Cancelled);
     let left = site.server.catalog().read_now("look", |view| view.world());
@@ -463,4 +534,272 @@ async fn an_archived_project_keeps_nothing_reserved() {
     done.unwrap();
     let gone = get(&site.server, &site.boss, "lecture").await.unwrap();
     assert_eq!(gone.state, ReservationState::Cancelled);
+}
+
+#[tokio::test]
+async fn a_lead_books_within_the_quota_and_asks_beyond() {
+    let site = Site::open().await.with_gpus();
+    // Without a quota everything is asked for, and keeps nothing.
+    let first = site.booked(&site.lead, site.seminar("first", 2)).await;
+    assert_eq!(first.state, ReservationState::Asked);
+    assert_eq!(first.asked_by.as_deref(), Some("lead"));
+    assert_eq!(site.live(), 0);
+    assert_eq!(site.listed(&site.abe).await, ["first"], "members see it");
+    assert_eq!(
+        site.refused(&site.lead, site.seminar("first", 8)).await,
+        "reservation.name-taken"
+    );
+    assert_eq!(
+        code(set_quota(&site.server, &site.lead, "cells", "30").await),
+        "role.administrator-needed"
+    );
+    assert_eq!(
+        code(set_quota(&site.server, &site.abe, "cells", "30").await),
+        "role.permission-missing"
+    );
+    assert_eq!(
+        code(set_quota(&site.server, &site.boss, "cells", "many").await),
+        "reservation.quota-invalid"
+    );
+    site.quota("30").await;
+    assert_eq!(site.rest().await, ("0.00".to_owned(), "30.00".to_owned()));
+    let second = site.booked(&site.lead, site.seminar("second", 3)).await;
+    assert_eq!(second.state, ReservationState::Booked);
+    assert_eq!(site.live(), 1);
+    assert_eq!(site.rest().await, ("24.00".to_owned(), "6.00".to_owned()));
+    let third = site.booked(&site.lead, site.seminar("third", 4)).await;
+    assert_eq!(third.state, ReservationState::Asked);
+    // In other 30 days the quota is whole.
+    let later = site.booked(&site.lead, site.seminar("later", 40)).await;
+    assert_eq!(later.state, ReservationState::Booked);
+    // More cores than come with the GPU, and cores alone, are asked for whatever the quota.
+    site.quota("1000").await;
+    let mut cores = site.seminar("cores", 6);
+    cores.resources.cpu = CpuShare(201);
+    let cores = site.booked(&site.lead, cores).await;
+    assert_eq!(cores.state, ReservationState::Asked);
+    let alone = site.booked(&site.lead, site.lecture()).await;
+    assert_eq!(alone.state, ReservationState::Asked);
+    // What was cancelled before anybody was warned is not used.
+    cancel(&site.server, &site.lead, "second").await.unwrap();
+    assert_eq!(site.rest().await.0, "0.00");
+    // A lead books for no user and no maintenance, and changes nothing.
+    let own = NewReservationBody {
+        project: None,
+        user: Some("lead".to_owned()),
+        ..site.seminar("own", 9)
+    };
+    assert_eq!(site.refused(&site.lead, own).await, "user.not-found");
+    let patch = ReservationPatchBody {
+        name: Some("newer".to_owned()),
+        ..ReservationPatchBody::default()
+    };
+    let changed = change(&site.server, &site.lead, "later", patch.clone(), None).await;
+    assert_eq!(code(changed), "role.administrator-needed");
+    let changed = change(&site.server, &site.boss, "third", patch, None).await;
+    assert_eq!(code(changed), "reservation.asked-for");
+    let cancelled = cancel(&site.server, &site.boss, "third").await;
+    assert_eq!(code(cancelled), "reservation.asked-for");
+}
+
+#[tokio::test]
+async fn so_many_times_of_a_project_are_booked_and_asked_for() {
+    let site = Site::open().await.with_gpus();
+    let mut left = MAX_TIMES_OF_PROJECT;
+    while left > 0 {
+        let weeks = left.min(60);
+        let asked = NewReservationBody {
+            repeats: Some(u32::try_from(weeks).unwrap()),
+            ..site.seminar(&format!("weekly-{left}"), 2)
+        };
+        site.booked(&site.lead, asked).await;
+        left -= weeks;
+    }
+    assert_eq!(
+        site.refused(&site.lead, site.seminar("more", 2)).await,
+        "reservation.too-many-of-project"
+    );
+    let more = site.booked(&site.boss, site.seminar("more", 2)).await;
+    assert_eq!(
+        more.state,
+        ReservationState::Booked,
+        "an administrator books"
+    );
+}
+
+#[tokio::test]
+async fn a_cancelled_time_counts_once_others_were_warned_of_it() {
+    let site = Site::open().await.with_gpus();
+    site.quota("30").await;
+    site.booked(&site.lead, site.seminar("seminar", 2)).await;
+    site.server
+        .catalog()
+        .write_now(Lane::Loops, "warn", |rows| {
+            rows.mute_acts();
+            let mut time = rows.live_reservations()?.remove(0);
+            time.state = ReservationState::Warned;
+            time.warned_at = Some(rows.now);
+            rows.record_reservation(&crate::catalog::reservations::ReservationChange {
+                was: ReservationState::Booked,
+                time,
+                warned: Vec::new(),
+            })
+        })
+        .unwrap();
+    cancel(&site.server, &site.lead, "seminar").await.unwrap();
+    assert_eq!(site.rest().await, ("24.00".to_owned(), "6.00".to_owned()));
+    // Nor does the list forget it, so that the quota does not either.
+    site.server
+        .catalog()
+        .write_now(Lane::Loops, "forget", |rows| {
+            rows.mute_acts();
+            rows.forget_ended_reservations(0)
+        })
+        .unwrap();
+    assert_eq!(site.rest().await.0, "24.00");
+}
+
+#[tokio::test]
+async fn a_request_is_decided_by_administrators_and_its_lead_is_told() {
+    let site = Site::open().await.with_gpus();
+    let stranger = site.other_lead().await;
+    let (server, boss) = (&site.server, &site.boss);
+    site.booked(&site.lead, site.seminar("seminar", 2)).await;
+    assert_eq!(
+        site.refused(&stranger, site.seminar("other", 2)).await,
+        "project.not-found"
+    );
+    for hidden in [
+        code(approve(server, &stranger, "seminar", "").await),
+        code(refuse(server, &stranger, "seminar", "no").await),
+        code(withdraw(server, &stranger, "seminar").await),
+        code(get(server, &stranger, "seminar").await),
+    ] {
+        assert_eq!(hidden, "reservation.not-found");
+    }
+    assert_eq!(
+        code(approve(server, &site.lead, "seminar", "").await),
+        "role.administrator-needed"
+    );
+    assert_eq!(
+        code(withdraw(server, boss, "seminar").await),
+        "reservation.not-asker"
+    );
+    let listed_by = |caller: Caller| async move {
+        let all = listed(server, &caller).await.unwrap();
+        let one = &all[0];
+        (one.decides, one.cancels, one.withdraws)
+    };
+    assert_eq!(listed_by(boss.clone()).await, (true, false, false));
+    assert_eq!(listed_by(site.lead.clone()).await, (false, false, true));
+    assert_eq!(listed_by(site.abe.clone()).await, (false, false, false));
+    // Administrators are told until they decide.
+    let asked = NoticeKind::ReservationAsked("default/cells".to_owned());
+    assert_eq!(site.told(boss).await, [asked.clone()]);
+    assert_eq!(notices::unread(server, boss), 1);
+    notices::mark_read(server, boss).await.unwrap();
+    assert_eq!(notices::unread(server, boss), 0);
+    assert_eq!(site.told(boss).await, [asked]);
+    assert_eq!(site.told(&site.lead).await, []);
+    assert_eq!(
+        code(refuse(server, boss, "seminar", " ").await),
+        "reservation.reason-missing"
+    );
+    let long = "x".repeat(reservation_quota::MAX_REASON_LENGTH + 1);
+    assert_eq!(
+        code(approve(server, boss, "seminar", &long).await),
+        "reservation.reason-invalid"
+    );
+    let refused = refuse(server, boss, "seminar", "The lab is closed.").await;
+    let refused = refused.unwrap();
+    assert_eq!(refused.state, ReservationState::Refused);
+    assert_eq!(refused.reason.as_deref(), Some("The lab is closed."));
+    assert_eq!(site.told(boss).await, []);
+    let why = NoticeKind::ReservationRefused("The lab is closed.".to_owned());
+    assert_eq!(site.told(&site.lead).await, [why]);
+    assert_eq!(notices::unread(server, &site.lead), 1);
+    for decided in [
+        code(approve(server, boss, "seminar", "").await),
+        code(refuse(server, boss, "seminar", "no").await),
+        code(withdraw(server, &site.lead, "seminar").await),
+    ] {
+        assert_eq!(decided, "reservation.decided");
+    }
+    // The name is free again; a weekly request is granted whole.
+    let weekly = NewReservationBody {
+        repeats: Some(3),
+        ..site.seminar("seminar", 2)
+    };
+    let again = site.booked(&site.lead, weekly).await;
+    let which = again.id.to_string();
+    let approved = approve(server, boss, &which, "").await.unwrap();
+    assert_eq!(approved.state, ReservationState::Booked);
+    assert_eq!((approved.times.len(), site.live()), (3, 3));
+    let granted = NoticeKind::ReservationApproved(String::new());
+    assert_eq!(site.told(&site.lead).await[0], granted);
+}
+
+#[tokio::test]
+async fn an_approval_looks_for_conflicts_again_and_a_request_blocks_nobody() {
+    let site = Site::open().await.with_gpus();
+    let (server, boss) = (&site.server, &site.boss);
+    let mut both = site.seminar("both", 2);
+    both.resources.gpu = GpuShare(200);
+    site.booked(&site.lead, both.clone()).await;
+    let maintenance = NewReservationBody {
+        name: "fans".to_owned(),
+        project: None,
+        maintenance: true,
+        ..both
+    };
+    site.booked(boss, maintenance).await;
+    let late = approve(server, boss, "both", "").await;
+    assert_eq!(code(late), "reservation.conflict");
+    let found = get(server, &site.lead, "both").await.unwrap();
+    assert_eq!(found.state, ReservationState::Asked, "it waits still");
+    cancel(server, boss, "fans").await.unwrap();
+    let booked = approve(server, boss, "both", "").await.unwrap();
+    assert_eq!(booked.state, ReservationState::Booked);
+}
+
+#[tokio::test]
+async fn a_request_is_withdrawn_or_expires() {
+    let site = Site::open().await.with_gpus();
+    let server = &site.server;
+    site.booked(&site.lead, site.seminar("early", 2)).await;
+    let gone = withdraw(server, &site.lead, "early").await.unwrap();
+    assert_eq!(gone.state, ReservationState::Cancelled);
+    assert_eq!(site.told(&site.boss).await, []);
+    let weekly = NewReservationBody {
+        repeats: Some(5),
+        ..site.seminar("late", 2)
+    };
+    let late = site.booked(&site.lead, weekly).await;
+    let catalog = server.catalog();
+    let before = Timestamp::from_millis(late.from.as_millis() - 1);
+    catalog.expire_requests(before).await.unwrap();
+    let found = get(server, &site.lead, "late").await.unwrap();
+    assert_eq!(found.state, ReservationState::Asked);
+    catalog.expire_requests(late.from).await.unwrap();
+    let found = get(server, &site.lead, "late").await.unwrap();
+    assert_eq!(found.state, ReservationState::Expired);
+    assert_eq!(found.times.len(), 1);
+    assert_eq!(
+        site.told(&site.lead).await,
+        [NoticeKind::ReservationExpired]
+    );
+    // A project that is archived asks for nothing any more.
+    site.booked(&site.lead, site.seminar("last", 3)).await;
+    let archived = api::tenancy::ProjectPatchBody {
+        state: Some(rules::tenancy::TenantState::Archived),
+        title: None,
+    };
+    let done = tenancy::change_project(server, &site.boss, "cells", archived, None).await;
+    done.unwrap();
+    let found = get(server, &site.lead, "last").await.unwrap();
+    assert_eq!(found.state, ReservationState::Cancelled);
+    assert_eq!(
+        site.refused(&site.lead, site.seminar("none", 3)).await,
+        "project.archived"
+    );
 }
