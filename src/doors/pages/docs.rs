@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 27] = [
+const MANUAL: [ManualChapter; 28] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -103,6 +103,7 @@ const MANUAL: [ManualChapter; 27] = [
     chapter!("limits", Administer),
     chapter!("idle", Administer),
     chapter!("reservations", Administer),
+    chapter!("reservation-requests", Administer),
     chapter!("usage", Administer),
     chapter!("audit", Administer),
     chapter!("backups", Administer),

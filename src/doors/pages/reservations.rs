@@ -549,8 +549,9 @@ async fn new_form(
 ) -> Result<ReservationForm, Failure> {
     let t = visit.text;
     let typed = typed.unwrap_or_default();
-    // An administrator of the site writes presets everywhere.
+    // Who writes presets somewhere books there too.
     let scopes = presets::scopes(&console.server, caller).await?;
+    let quotas = quotas(console, t, caller).await?;
     let mut choices = Vec::new();
     let mut put = |value: String, name: String| {
         let is_chosen = value == typed.holder;
@@ -578,7 +579,7 @@ async fn new_form(
         action: PATH.to_owned(),
         holders: ChoiceField::of(choices, &typed.holder),
         befores: befores(t, &typed.before),
-        quotas: quotas(console, t, caller).await?,
+        quotas,
         zone: visit.clock.name().to_owned(),
         typed,
         is_new: true,

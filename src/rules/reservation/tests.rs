@@ -204,7 +204,13 @@ fn a_request_keeps_nothing_and_expires_at_its_begin() {
     one.state = ReservationState::Asked;
     assert!(one.state.is_open() && !one.state.counts());
     assert!(!one.chooses(at(10)), "no device is chosen for it");
-    let beside = check(gpus(4), &[(at(10), at(12))], &[one.clone()], gpus(4), at(0));
+    let beside = check(
+        gpus(4),
+        &[(at(10), at(12))],
+        std::slice::from_ref(&one),
+        gpus(4),
+        at(0),
+    );
     assert_eq!(beside, Ok(()), "it blocks nobody");
     assert_eq!(one.advance(false, at(9)), None);
     assert_eq!(one.advance(false, at(10)), Some(ReservationState::Expired));

@@ -13,12 +13,12 @@ use rules::session::Outcome;
 use rules::units::Timestamp;
 
 use super::allowed;
-use super::reservations::{OpenRequest, open_requests};
+use super::reservations::open_requests;
 use crate::access::Caller;
 use crate::catalog::Lane;
 use crate::catalog::idle_rules::WARNED;
 use crate::catalog::journal::{LimitedSessionRow, MaintenanceRow, ToldEventRow};
-use crate::catalog::reservations;
+use crate::catalog::reservations::{self, AskedReservationRow};
 use crate::{Failure, Server};
 
 /// Notices that a user is shown.
@@ -217,7 +217,7 @@ fn will_end(row: LimitedSessionRow, read_at: Timestamp) -> OwnNotice {
 }
 
 /// A request is told until it is decided; it is new until the reader read it.
-fn request(one: OpenRequest, read_at: Timestamp) -> OwnNotice {
+fn request(one: AskedReservationRow, read_at: Timestamp) -> OwnNotice {
     OwnNotice {
         at: one.asked_at,
         about: NoticeKind::ReservationAsked(one.project),

@@ -29,7 +29,7 @@ use super::tenancy::find_project;
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
 use crate::access::Caller;
 use crate::catalog::events::NewEvent;
-use crate::catalog::reservations::{APPROVED, REFUSED, ReservationRecord};
+use crate::catalog::reservations::{APPROVED, AskedReservationRow, REFUSED, ReservationRecord};
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server};
 
@@ -66,15 +66,6 @@ pub struct ListedQuota {
     pub project: String,
     pub quota: ReservationQuotaView,
     pub may_set: bool,
-}
-
-/// A request that waits for a decision of the caller's.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct OpenRequest {
-    pub(super) name: TenantName,
-    pub(super) asked_at: Timestamp,
-    /// `DOMAIN/NAME` of the project that it is for.
-    pub(super) project: String,
 }
 
 /// The reservations of whatever the caller reaches, and those for maintenance: requests first, then those that are now or
@@ -154,27 +145,17 @@ pub fn may_grant(caller: &Caller) -> bool {
     }
 }
 
-/// Requests that the caller decides, the first that was asked for first; empty where they cannot be read. Costs one visit a
-/// request in reach.
+/// Requests that the caller decides, the first that was asked for first. Costs one visit a request, and nothing for those
+/// who decide none.
 pub(super) fn open_requests(
     view: &ReadTransaction<'_>,
     caller: &Caller,
-) -> Result<Vec<OpenRequest>, Failure> {
+) -> Result<Vec<AskedReservationRow>, Failure> {
     if !may_grant(caller) {
         return Ok(Vec::new());
     }
-    let reach = reach(&caller.subject, Permission::ProjectsWrite);
-    let mut all: Vec<OpenRequest> = view
-        .asked_reservations(&reach)?
-        .into_iter()
-        .filter(|record| may_decide(caller, record.domain).is_ok())
-        .map(|record| OpenRequest {
-            asked_at: record.asked_at.unwrap_or_default(),
-            project: project_name(&record).unwrap_or_default(),
-            name: record.name,
-        })
-        .collect();
-    all.sort_by_key(|one| one.asked_at);
+    let mut all = view.asked_reservations(&reach(&caller.subject, Permission::ProjectsWrite))?;
+    all.retain(|row| may_decide(caller, Some(row.domain)).is_ok());
     Ok(all)
 }
 

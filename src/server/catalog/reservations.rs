@@ -94,6 +94,16 @@ impl ReservationRecord {
     }
 }
 
+/// A request as administrators are told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AskedReservationRow {
+    pub(crate) name: TenantName,
+    pub(crate) asked_at: Timestamp,
+    pub(crate) domain: DomainId,
+    /// `DOMAIN/NAME` of the project that it is for.
+    pub(crate) project: String,
+}
+
 /// What a pass of the controller changed of one time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ReservationChange {
@@ -259,19 +269,38 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The requests in reach that wait for an administrator, by name. Costs one visit a request.
+    /// The requests in reach that wait for an administrator, the first that was asked for first. Costs one visit a request.
     pub(crate) fn asked_reservations(
         &self,
         reach: &Reach,
-    ) -> Result<Vec<ReservationRecord>, Failure> {
+    ) -> Result<Vec<AskedReservationRow>, Failure> {
         let (reached, value) = condition(reach, RESERVATION, "?1");
-        self.reservations_where(
-            &format!(
-                "{reached}
-                 and id in (select reservation from reservation_time where state = 'asked')"
-            ),
-            [value],
-        )
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select asked.name, asked.asked_at, asked.domain, domain.name as domain_name,
+                    project.name as project_name
+             from (
+                 select *
+                 from reservation
+                 where {reached}
+                 and id in (
+                     select reservation from reservation_time where state = 'asked' and number = 1
+                 )
+             ) as asked
+             join domain on domain.id = asked.domain
+             join project on project.id = asked.project
+             order by asked.asked_at, asked.id"
+        ))?;
+        let rows = statement.query_map([value], |row| {
+            let domain: String = row.get("domain_name")?;
+            let project: String = row.get("project_name")?;
+            Ok(AskedReservationRow {
+                name: value::word(row, "name", |text| TenantName::parse(text).ok())?,
+                asked_at: value::time_or_none(row, "asked_at")?.unwrap_or_default(),
+                domain: DomainId(value::id(row, "domain")?),
+                project: format!("{domain}/{project}"),
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     /// Requests whose begin is past: where the first of their times has begun. Costs one range of an index.
@@ -281,6 +310,7 @@ impl ReadTransaction<'_> {
                  select reservation
                  from reservation_time
                  where state = 'asked'
+                 and number = 1
                  and from_at <= ?1
              )",
             [now.as_millis()],
@@ -447,7 +477,11 @@ impl Catalog {
             Ok(view
                 .connection
                 .prepare_cached(
-                    "select 1 from reservation_time where state = 'asked' and from_at <= ?1",
+                    "select 1
+                     from reservation_time
+                     where state = 'asked'
+                     and number = 1
+                     and from_at <= ?1",
                 )?
                 .exists([now.as_millis()])?)
         })?;

@@ -475,7 +475,7 @@ CREATE TABLE "reservation_time" (
 ) strict, without rowid;
 
 CREATE INDEX reservation_asked on reservation_time (from_at)
-where state = 'asked';
+where state = 'asked' and number = 1;
 
 CREATE INDEX reservation_live on reservation_time (from_at)
 where state in ('booked', 'warned', 'active');

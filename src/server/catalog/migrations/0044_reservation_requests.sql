@@ -35,8 +35,9 @@ create index reservation_live on reservation_time (from_at)
 where state in ('booked', 'warned', 'active');
 create index reservation_now on reservation_time (from_at)
 where state in ('warned', 'active');
+-- A request by the first of its times.
 create index reservation_asked on reservation_time (from_at)
-where state = 'asked';
+where state = 'asked' and number = 1;
 
 -- Decisions are among what users are told.
 drop index event_told;
