@@ -132,16 +132,14 @@ async fn a_lead_books_within_the_quota_and_an_administrator_decides_on_more() {
         .await;
     assert_eq!(third.json()["state"], "asked");
     let third = "/api/v1/reservations/third";
-    let theirs = the_box.post(admin, &format!("{third}/withdraw"), json!({}));
-    assert_eq!(theirs.await.short(), "403 reservation.not-asker");
-    let gone = the_box.post(mina, &format!("{third}/withdraw"), json!({}));
-    assert_eq!(gone.await.json()["state"], "cancelled");
-    let refuse = the_box.post(
-        admin,
-        &format!("{third}/refuse"),
-        json!({"reason": "Full."}),
-    );
-    assert_eq!(refuse.await.short(), "409 reservation.decided");
+    let withdraw = format!("{third}/withdraw");
+    let theirs = the_box.post(admin, &withdraw, json!({})).await;
+    assert_eq!(theirs.short(), "403 reservation.not-asker");
+    let gone = the_box.post(mina, &withdraw, json!({})).await;
+    assert_eq!(gone.json()["state"], "cancelled");
+    let refuse = format!("{third}/refuse");
+    let late = the_box.post(admin, &refuse, json!({"reason": "Full."}));
+    assert_eq!(late.await.short(), "409 reservation.decided");
     let mut soon = asked(&the_box, "soon", 0, 1);
     let begins = the_box.server.clock().now().plus_seconds(3);
     soon["from"] = begins.to_string().into();
