@@ -28,6 +28,7 @@ pub mod second_factor;
 pub mod secret;
 pub mod sessions;
 pub mod settings;
+pub mod statements;
 pub mod tenancy;
 pub mod usage;
 pub mod users;

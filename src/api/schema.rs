@@ -10,7 +10,8 @@ use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
     allowances, announcements, audit, budgets, certificates, events, fair_share, gpus, history,
     idle_rules, images, invitations, nodes, notices, operations, policies, presets, problem,
-    reservations, rosters, second_factor, sessions, settings, tenancy, usage, users,
+    reservations, rosters, second_factor, sessions, settings, statements, tenancy,
+    usage, users,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -94,6 +95,10 @@ fn named() -> Schemas {
     collect::<idle_rules::SessionIdleView>(&mut all);
     collect::<announcements::NewAnnouncementBody>(&mut all);
     collect::<announcements::AnnouncementPatchBody>(&mut all);
+    collect::<statements::StatementView>(&mut all);
+    collect::<statements::NewClosedMonthBody>(&mut all);
+    collect::<statements::PricesView>(&mut all);
+    collect::<statements::NewPricesBody>(&mut all);
     collect::<audit::AuditSearchPage>(&mut all);
     collect::<invitations::NewInvitationBody>(&mut all);
     collect::<invitations::MadeInvitation>(&mut all);
@@ -142,6 +147,8 @@ fn pages(all: &mut Schemas) {
     page::<announcements::AnnouncementView>(all);
     page::<idle_rules::IdleRuleView>(all);
     page::<audit::AuditCheckpointView>(all);
+    page::<statements::ClosedMonthView>(all);
+    page::<statements::MonthCheckView>(all);
     page::<invitations::InvitationView>(all);
 }
 

@@ -31,6 +31,7 @@ mod second_factors;
 mod sessions;
 mod settings;
 mod sign_ins;
+mod statements;
 mod streams;
 mod system;
 mod tenancy;
@@ -96,6 +97,16 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/gpus", get(gpus::list))
         .route("/history", get(history::show))
         .route("/usage", get(usage::show))
+        .route("/statements", get(statements::show))
+        .route(
+            "/months",
+            get(statements::months).post(statements::close),
+        )
+        .route("/months/check", get(statements::check))
+        .route(
+            "/prices",
+            get(statements::prices).put(statements::set_prices),
+        )
         .route("/gpus/{id}", get(gpus::get))
         .route("/gpus/{id}/cordon", post(gpus::cordon))
         .route("/gpus/{id}/uncordon", post(gpus::uncordon))

@@ -37,6 +37,8 @@ mod rosters;
 mod second_factor;
 mod sessions;
 mod settings;
+mod statement_verify;
+mod statements;
 mod system;
 mod tenancy;
 mod terminal;
@@ -179,6 +181,12 @@ async fn execute(
         Command::Audit(args::AuditCommand::Verify { file, key }) => {
             return audit::verify(view, &file, &key);
         }
+        Command::Statement(args::StatementArguments {
+            verb: Some(args::StatementCommand::Verify { file, key }),
+            ..
+        }) => {
+            return statements::verify(view, &file, &key);
+        }
         Command::Logout => return login::logout(&global, around, view).await.map(|()| 0),
         _ => {}
     }
@@ -236,6 +244,9 @@ async fn execute(
         Command::Node(request) => nodes::node(&client, view, request).await,
         Command::History(request) => history::history(&client, view, &request).await,
         Command::Usage(request) => usage::usage(&client, view, &request).await,
+        Command::Statement(request) => statements::statement(&client, view, &request).await,
+        Command::Month(request) => statements::month(&client, view, request).await,
+        Command::Price(request) => statements::price(&client, view, request).await,
         Command::Api(request) => system::api(&client, request).await,
         Command::Config(
             verb @ (args::Config::Ls

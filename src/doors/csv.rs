@@ -3,6 +3,7 @@
 
 use api::audit::AuditSearchPage;
 use api::history::{History, HistoryPoint};
+use api::statements::{StatementAmounts, StatementView};
 use api::usage::{Usage, UsageAmounts, UsageGrouping};
 use server::actions::journal::EventPage;
 
@@ -216,6 +217,74 @@ pub fn usage(usage: &Usage) -> String {
         _ => "",
     });
     line(&mut body, whose.chain(used.iter().map(String::as_str)));
+    body
+}
+
+/// What the file of a statement is called.
+pub fn statement_name(statement: &StatementView) -> String {
+    format!("statement-{}.csv", statement.month)
+}
+
+/// A statement: a head, a line for each item, and the total, which is their sum. Units, milliseconds and amounts are exact;
+/// hours are rounded.
+pub fn statement(statement: &StatementView) -> String {
+    const HEADS: [&str; 14] = [
+        "part",
+        "domain",
+        "project",
+        "user",
+        "gpu_hours",
+        "core_hours",
+        "memory_gib_hours",
+        "session_hours",
+        "starts",
+        "gpu_units",
+        "core_units",
+        "memory_units",
+        "session_milliseconds",
+        "waited_milliseconds",
+    ];
+    const MONEY: [&str; 3] = ["amount", "currency", "amount_micros"];
+    let has_prices = !statement.currency.is_empty();
+    let amounts = |used: &StatementAmounts| {
+        let mut fields = vec![
+            used.gpu_hours(),
+            used.core_hours(),
+            used.memory_gib_hours(),
+            used.session_hours(),
+            used.starts.to_string(),
+            used.gpu_units.to_string(),
+            used.core_units.to_string(),
+            used.memory_units.to_string(),
+            used.session_milliseconds.to_string(),
+            used.waited_milliseconds.to_string(),
+        ];
+        if has_prices {
+            fields.extend([
+                used.amount(),
+                statement.currency.clone(),
+                used.amount_micros.to_string(),
+            ]);
+        }
+        fields
+    };
+    let mut body = String::new();
+    let money = MONEY.into_iter().filter(|_| has_prices);
+    line(&mut body, HEADS.into_iter().chain(money));
+    for item in &statement.items {
+        let used = amounts(&item.used);
+        let whose = [
+            item.part.as_str(),
+            item.domain.as_str(),
+            item.project.as_str(),
+            item.user.as_str(),
+        ];
+        let fields = whose.into_iter().chain(used.iter().map(String::as_str));
+        line(&mut body, fields);
+    }
+    let used = amounts(&statement.total);
+    let fields = ["total", "", "", ""].into_iter();
+    line(&mut body, fields.chain(used.iter().map(String::as_str)));
     body
 }
 

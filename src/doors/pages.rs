@@ -66,6 +66,7 @@ pub mod sessions;
 pub mod settings;
 pub mod setup;
 pub mod sign_ins;
+pub mod statements;
 pub mod system;
 pub mod table;
 mod table_answer;
@@ -258,6 +259,7 @@ pub fn router(
         .merge(budgets::router())
         .merge(reservations::router())
         .merge(fair_share::router())
+        .merge(statements::router())
         .merge(announced::router())
         .merge(announcements::router())
         .merge(idle_rules::router())
@@ -492,6 +494,8 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "quota-set" => t.projects_quota_set_now(of),
         "reservation-changed" => t.reservations_changed_now(of),
         "reservation-cancelled" => t.reservations_cancelled_now().to_owned(),
+        "month-closed" => t.statements_closed_now(of),
+        "prices-saved" => t.statements_prices_saved().to_owned(),
         "preset-added" => t.presets_added_now(of),
         "preset-changed" => t.presets_changed_now(of),
         "preset-removed" => t.presets_removed_now().to_owned(),

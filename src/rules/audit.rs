@@ -107,7 +107,7 @@ impl AuditStatement {
     }
 }
 
-fn quote(out: &mut String, text: &str) {
+pub(crate) fn quote(out: &mut String, text: &str) {
     out.push('"');
     let mut plain = text;
     let is_escaped = |letter: char| letter < ' ' || matches!(letter, '"' | '\\');

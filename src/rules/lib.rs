@@ -45,6 +45,7 @@ pub mod reservation_quota;
 pub mod resources;
 pub mod self_test;
 pub mod session;
+pub mod statement;
 pub mod tenancy;
 pub mod translations;
 pub mod units;

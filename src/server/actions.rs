@@ -42,6 +42,7 @@ pub mod rosters;
 pub mod session_detail;
 pub mod sessions;
 pub mod settings;
+pub mod statements;
 pub mod system;
 pub mod tenancy;
 pub mod usage;

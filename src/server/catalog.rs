@@ -58,6 +58,7 @@ pub(crate) mod self_tests;
 pub(crate) mod session_table;
 pub(crate) mod sessions;
 mod state_checks;
+pub(crate) mod statements;
 pub(crate) mod tenancy;
 #[cfg(test)]
 pub(crate) mod tests;

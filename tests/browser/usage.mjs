@@ -66,3 +66,32 @@ test("a month of use is found, summed and exported", async (t) => {
   assert.deepEqual(complaints, []);
   await context.close();
 });
+
+test("statements are two clicks from the overview, and prices are set beside them", async () => {
+  const context = await browser.newContext({ storageState: state, locale: "en-US" });
+  const page = await context.newPage();
+  await page.goto(`${house.origin}/`);
+  await page.click("nav >> text=Usage");
+  await page.click(".head a[href='/statements']");
+  await page.locator("h1", { hasText: "Statements" }).waitFor();
+  await page.locator(".empty", { hasText: "No month is closed yet" }).waitFor();
+  assert.deepEqual(await violations(page), []);
+  assert.equal(await overflow(page), 0);
+  await page.fill("#currency", "KRW");
+  await page.fill("#gpu_hour", "much");
+  await page.click("form[action='/statements/prices'] button");
+  await page.locator("#gpu_hour[aria-invalid=true]").waitFor();
+  assert.equal(await page.inputValue("#currency"), "KRW");
+  await page.fill("#gpu_hour", "1500.5");
+  await page.click("form[action='/statements/prices'] button");
+  await page.locator("[role=status]", { hasText: "The prices were saved" }).first().waitFor();
+  assert.equal(await page.inputValue("#gpu_hour"), "1500.5");
+  // The month that runs cannot be closed: the question is asked, and the answer says why not.
+  const month = new Date().toISOString().slice(0, 7);
+  await page.goto(`${house.origin}/statements/close?month=${month}`);
+  await page.locator("h1, h2", { hasText: `Close ${month}?` }).first().waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.click(`button:has-text('Close ${month}')`);
+  await page.locator("body", { hasText: /is not over|there is no month to close/ }).waitFor();
+  await context.close();
+});

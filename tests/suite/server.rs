@@ -23,6 +23,7 @@ mod reach;
 mod reservations;
 mod roles;
 mod service;
+mod statements;
 mod support;
 pub(crate) mod the_box;
 mod three_doors;

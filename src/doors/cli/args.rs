@@ -205,6 +205,22 @@ pub enum Command {
         fardel usage --month 2026-10 --by project\n  \
         fardel usage --from 2026-11-01 --until 2026-11-08 --by member -o csv > week.csv")]
     Usage(UsageArguments),
+    /// The statement of a closed month: what was used, in units that add up, signed
+    #[command(
+        args_conflicts_with_subcommands = true,
+        after_help = "Examples:\n  \
+        fardel statement\n  \
+        fardel statement --month 2026-10 --project vision -o csv > october.csv\n  \
+        fardel statement --month 2026-10 -o json > october.json\n  \
+        fardel statement verify october.json --key fardel.pem   # of `fardel trust > fardel.pem`"
+    )]
+    Statement(StatementArguments),
+    /// Months: close one that is over, list closed ones, check them
+    #[command(subcommand, visible_alias = "months")]
+    Month(MonthCommand),
+    /// Prices of a GPU, a core and a GiB for an hour, which statements carry from the next close on
+    #[command(subcommand, visible_alias = "prices")]
+    Price(PriceCommand),
     /// Jobs such as imports
     #[command(subcommand, visible_alias = "operation")]
     Job(JobCommand),
@@ -846,6 +862,82 @@ pub struct UsageArguments {
     /// By what it is summed; member: each user in each project
     #[arg(long, value_name = "WHAT", default_value = "user", value_parser = ["user", "project", "domain", "member"])]
     pub by: String,
+}
+
+#[derive(Debug, Args)]
+pub struct StatementArguments {
+    #[command(subcommand)]
+    pub verb: Option<StatementCommand>,
+    /// A closed month such as 2026-10; the newest when left out
+    #[arg(long, value_name = "MONTH")]
+    pub month: Option<String>,
+    /// Of this domain
+    #[arg(long, value_name = "DOMAIN")]
+    pub domain: Option<String>,
+    /// Of this project: its name, or DOMAIN/NAME
+    #[arg(long, value_name = "PROJECT")]
+    pub project: Option<String>,
+    /// Of this user
+    #[arg(long, value_name = "USER")]
+    pub user: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum StatementCommand {
+    /// Check a statement that was saved with -o json, without a server
+    #[command(after_help = "Example:\n  \
+        fardel statement verify october.json --key fardel.pem   # of `fardel trust > fardel.pem`")]
+    Verify {
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Certificate of the authority of the server that closed the month
+        #[arg(long, value_name = "KEY")]
+        key: PathBuf,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum MonthCommand {
+    /// List closed months, newest first
+    #[command(visible_alias = "list")]
+    Ls,
+    /// Close a month that is over: freeze its use and sign it; this cannot be undone
+    #[command(after_help = "Example:\n  fardel month close 2026-10")]
+    Close {
+        /// The month after the one that was closed last
+        #[arg(value_name = "MONTH")]
+        month: String,
+    },
+    /// Check each closed month on the server against what was signed of it
+    Verify,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PriceCommand {
+    /// Show what an hour costs
+    #[command(visible_alias = "list")]
+    Ls,
+    /// Set all prices; what is left out costs nothing
+    #[command(after_help = "Examples:\n  \
+        fardel price set --currency KRW --gpu-hour 1500 --core-hour 20 --gib-hour 2.5\n  \
+        fardel price set --off")]
+    Set {
+        /// Three capital letters
+        #[arg(long, value_name = "CURRENCY", required_unless_present = "off")]
+        currency: Option<String>,
+        /// Of a whole GPU for an hour, with up to six decimals
+        #[arg(long, value_name = "PRICE")]
+        gpu_hour: Option<String>,
+        /// Of a core for an hour
+        #[arg(long, value_name = "PRICE")]
+        core_hour: Option<String>,
+        /// Of a GiB of memory for an hour
+        #[arg(long, value_name = "PRICE")]
+        gib_hour: Option<String>,
+        /// No prices
+        #[arg(long, conflicts_with_all = ["currency", "gpu_hour", "core_hour", "gib_hour"])]
+        off: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]

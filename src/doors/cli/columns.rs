@@ -23,6 +23,7 @@ use api::rosters::{RosterRow, RosterSlip, RosterView};
 use api::second_factor::SecondFactorView;
 use api::sessions::{SessionView, UsageSample, WaitingView};
 use api::settings::SettingView;
+use api::statements::{ClosedMonthView, MonthCheckView, PricesView, StatementItem};
 use api::tenancy::{DomainView, GrantView, MemberView, ProjectView};
 use api::usage::UsageItem;
 use api::users::{DepartureView, SignInView, TokenView};
@@ -797,3 +798,46 @@ fn made_up(sample: &UsageSample, figure: String) -> String {
 fn percent(number: Option<f64>) -> String {
     number.map_or("-".to_owned(), |percent| format!("{percent:.1}"))
 }
+
+pub(super) const STATEMENT: &[Column<StatementItem>] = &[
+    column("PART", 4, |r, _| r.part.clone()),
+    column("DOMAIN", 3, |r, _| dash(&r.domain)),
+    column("PROJECT", 1, |r, _| dash(&r.project)),
+    column("USER", 0, |r, _| dash(&r.user)),
+    column("GPU HOURS", 0, |r, _| r.used.gpu_hours()),
+    column("CORE HOURS", 0, |r, _| r.used.core_hours()),
+    column("GIB HOURS", 2, |r, _| r.used.memory_gib_hours()),
+    column("AMOUNT", 2, |r, _| match r.used.amount_micros {
+        0 => "-".to_owned(),
+        _ => r.used.amount(),
+    }),
+    column("GPU UNITS", 9, |r, _| r.used.gpu_units.to_string()),
+    column("CORE UNITS", 9, |r, _| r.used.core_units.to_string()),
+    column("MEMORY UNITS", 9, |r, _| r.used.memory_units.to_string()),
+];
+
+pub(super) const MONTHS: &[Column<ClosedMonthView>] = &[
+    column("MONTH", 0, |r, _| r.month.clone()),
+    column("CLOSED", 1, |r, _| r.closed_at.to_string()),
+    column("TIME ZONE", 2, |r, _| r.time_zone.clone()),
+    column("CURRENCY", 3, |r, _| dash(&r.currency)),
+    column("FROM", 4, |r, _| r.from.to_string()),
+    column("UNTIL", 4, |r, _| r.until.to_string()),
+];
+
+pub(super) const MONTH_CHECKS: &[Column<MonthCheckView>] = &[
+    column("MONTH", 0, |r, _| r.month.clone()),
+    column("LINES", 1, |r, _| r.lines.to_string()),
+    column("STATE", 0, |r, _| match r.whole {
+        true => "whole".to_owned(),
+        false => format!("broken: {}", r.code),
+    }),
+    column("WHAT", 2, |r, _| dash(&r.text)),
+];
+
+pub(super) const PRICES: &[Column<PricesView>] = &[
+    column("CURRENCY", 0, |r, _| dash(&r.currency)),
+    column("GPU HOUR", 0, |r, _| r.gpu_hour.clone()),
+    column("CORE HOUR", 0, |r, _| r.core_hour.clone()),
+    column("GIB HOUR", 0, |r, _| r.gib_hour.clone()),
+];

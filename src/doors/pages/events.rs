@@ -508,6 +508,12 @@ pub(super) fn object(
             (id.clone(), Some("/reservations".to_owned()))
         }
         "system" if event.code.starts_with("preset.") => (id.clone(), Some("/presets".to_owned())),
+        "system" if event.code == "month.closed" => {
+            (id.clone(), Some(format!("/statements?month={id}")))
+        }
+        "system" if event.code == "prices.changed" => {
+            (id.clone(), Some("/statements".to_owned()))
+        }
         "system" if event.code.starts_with("allowance.") => {
             (id.clone(), Some("/allowances".to_owned()))
         }
@@ -592,6 +598,8 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "reservation.cancelled" => t.events_reservation_cancelled(),
         "reservation.moved" => t.events_reservation_moved(),
         "reservation.short" => t.events_reservation_short(),
+        "month.closed" => t.events_month_closed(),
+        "prices.changed" => t.events_prices_changed(),
         "preset.added" => t.events_preset_added(),
         "preset.changed" => t.events_preset_changed(),
         "preset.removed" => t.events_preset_removed(),

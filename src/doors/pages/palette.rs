@@ -108,6 +108,12 @@ fn places(t: Text) -> Vec<Place> {
             "budgets gpu-hours quota",
         ),
         place(
+            "/statements",
+            "scroll-text",
+            t.statements_title(),
+            "statements closed month billing prices",
+        ),
+        place(
             "/presets",
             "boxes",
             t.presets_title(),

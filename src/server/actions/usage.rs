@@ -65,7 +65,8 @@ impl UsageMonth {
         Self(self.0.last_of_month().tomorrow().unwrap_or(self.0))
     }
 
-    fn begins(self, zone: &str) -> Timestamp {
+    /// The moment in which it begins.
+    pub(super) fn begins(self, zone: &str) -> Timestamp {
         begins(self.0, zone)
     }
 }
@@ -73,6 +74,14 @@ impl UsageMonth {
 impl std::fmt::Display for UsageMonth {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:04}-{:02}", self.0.year(), self.0.month())
+    }
+}
+
+/// The name of a zone; UTC for what is none.
+pub(super) fn known_zone(zone: &str) -> String {
+    match TimeZone::get(zone) {
+        Ok(_) => zone.to_owned(),
+        Err(_) => "UTC".to_owned(),
     }
 }
 

@@ -425,7 +425,9 @@ impl Rows<'_> {
         Ok(())
     }
 
-    fn add_usage(&self, hour: i64, of: UsageOf, sum: UsageSum) -> Result<(), Failure> {
+    /// Adds to the sums; what falls into a closed month is noted for the next one as well.
+    pub(super) fn add_usage(&self, hour: i64, of: UsageOf, sum: UsageSum) -> Result<(), Failure> {
+        self.add_late_usage(hour, of, sum)?;
         self.connection
             .prepare_cached(
                 "insert into usage
@@ -444,6 +446,38 @@ impl Rows<'_> {
                 of.domain.0.as_bytes(),
                 of.project.0.as_bytes(),
                 of.owner.0.as_bytes(),
+                value::signed(sum.session),
+                value::signed(sum.gpu),
+                value::signed(sum.cpu),
+                value::signed(sum.memory),
+                value::signed(sum.starts),
+                value::signed(sum.waited),
+            ))?;
+        Ok(())
+    }
+
+    /// Keeps what was found of an hour after its month was closed, for the month that is closed next. Costs a look at the
+    /// newest closed month, else nothing.
+    fn add_late_usage(&self, hour: i64, of: UsageOf, sum: UsageSum) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "insert into late_usage
+                     (project, owner, domain, session, gpu, cpu, memory, starts, waited)
+                 select ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10
+                 where ?1 < (select until_hour from closed_month order by month desc limit 1)
+                 on conflict (project, owner) do update
+                 set session = session + excluded.session,
+                     gpu = gpu + excluded.gpu,
+                     cpu = cpu + excluded.cpu,
+                     memory = memory + excluded.memory,
+                     starts = starts + excluded.starts,
+                     waited = waited + excluded.waited",
+            )?
+            .execute((
+                hour,
+                of.project.0.as_bytes(),
+                of.owner.0.as_bytes(),
+                of.domain.0.as_bytes(),
                 value::signed(sum.session),
                 value::signed(sum.gpu),
                 value::signed(sum.cpu),

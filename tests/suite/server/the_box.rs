@@ -134,6 +134,15 @@ impl TheBox {
         more: &'static [(&'static str, &'static str)],
         devices: Vec<rules::resources::Device>,
     ) -> Self {
+        Self::by_clock(Clock::system(), more, devices).await
+    }
+
+    /// The same by this clock.
+    pub(crate) async fn by_clock(
+        clock: Clock,
+        more: &'static [(&'static str, &'static str)],
+        devices: Vec<rules::resources::Device>,
+    ) -> Self {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let data = folder.path().join("data").display().to_string();
         let file = folder.path().join("fardel.toml").display().to_string();
@@ -151,7 +160,7 @@ impl TheBox {
         });
         let reading = sources.read().expect("valid settings");
         std::fs::create_dir_all(reading.settings.data.join("run")).expect("a directory");
-        let server = Server::in_memory(reading, Clock::system()).expect("a server in memory");
+        let server = Server::in_memory(reading, clock).expect("a server in memory");
         let streams = FakeStreams::default();
         let router = doors::router(server.clone(), Arc::new(streams.clone()));
 

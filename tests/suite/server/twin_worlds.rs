@@ -23,7 +23,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 47] = [
+const PAGES: [&str; 48] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -47,6 +47,7 @@ const PAGES: [&str; 47] = [
     "/history",
     "/usage?by=member",
     "/usage?by=domain",
+    "/statements",
     "/history?of=user:WORD.user",
     "/images",
     "/events",

@@ -341,6 +341,77 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/statements",
+        operation: "getStatement",
+        tag: "users",
+        summary: "The statement of a closed month: what you may see of it, and what the server signed",
+        needs: READ,
+        query: &[
+            (
+                "month",
+                "a closed month such as 2026-10; the newest when left out",
+            ),
+            ("domain", "name of a domain"),
+            ("project", "name of a project, or DOMAIN/NAME"),
+            ("user", "name of a user"),
+        ],
+        answer: SuccessReply::SchemaOrCsv("Statement"),
+        refusals: &[404, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/months",
+        operation: "listMonths",
+        tag: "users",
+        summary: "List closed months, newest first",
+        needs: READ,
+        answer: SuccessReply::Schema("ClosedMonthPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/months",
+        operation: "closeMonth",
+        tag: "users",
+        summary: "Close a month: freeze its use and sign it; one that is closed stays as it is",
+        needs: SYSTEM_WRITE,
+        body: Some("NewClosedMonth"),
+        status: 201,
+        answer: SuccessReply::Schema("ClosedMonth"),
+        refusals: &[400, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/months/check",
+        operation: "checkMonths",
+        tag: "users",
+        summary: "Check each closed month against what was signed of it",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("MonthCheckPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/prices",
+        operation: "getPrices",
+        tag: "users",
+        summary: "What an hour costs from the next close on",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("Prices"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/prices",
+        operation: "setPrices",
+        tag: "users",
+        summary: "Set all prices; without a currency there are none",
+        needs: SYSTEM_WRITE,
+        body: Some("NewPrices"),
+        answer: SuccessReply::Schema("Prices"),
+        refusals: &[400, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/gpus/{id}",
         operation: "getGpu",
         tag: "gpus",

@@ -136,6 +136,24 @@ const SUMMARIES: &[(&str, &str)] = &[
         "도메인, 프로젝트, 사용자의 가중치를 정합니다",
     ),
     ("getUsage", "한 기간 동안 사용자, 프로젝트, 도메인이 쓴 양"),
+    (
+        "getStatement",
+        "마감한 월의 명세서. 볼 수 있는 줄과 서버가 서명한 내용",
+    ),
+    ("listMonths", "마감한 월을 최신순으로 나열합니다"),
+    (
+        "closeMonth",
+        "월을 마감합니다. 사용량을 고정하고 서명하며, 이미 마감한 월은 그대로 둡니다",
+    ),
+    (
+        "checkMonths",
+        "마감한 월이 서명한 내용과 같은지 확인합니다",
+    ),
+    ("getPrices", "다음 마감부터 쓰는 시간당 가격"),
+    (
+        "setPrices",
+        "모든 가격을 정합니다. 통화가 없으면 가격을 쓰지 않습니다",
+    ),
     ("getGpu", "이름이나 번호로 GPU 하나를 보여 줍니다"),
     ("cordonGpu", "GPU가 새 세션을 받지 않게 합니다"),
     ("uncordonGpu", "GPU가 다시 새 세션을 받게 합니다"),
@@ -406,6 +424,18 @@ const QUERIES: &[(&str, &str, &str)] = &[
         "range",
         "hour, day, week 또는 month. 없으면 day",
     ),
+    (
+        "getStatement",
+        "month",
+        "2026-10 같은 마감한 월. 없으면 가장 최근에 마감한 월",
+    ),
+    ("getStatement", "domain", "도메인의 이름"),
+    (
+        "getStatement",
+        "project",
+        "프로젝트의 이름, 또는 DOMAIN/NAME",
+    ),
+    ("getStatement", "user", "사용자의 이름"),
     (
         "getUsage",
         "month",

@@ -1,0 +1,473 @@
+//! `/statements`: what was used in a closed month, in sums and by user, as files too; for administrators the close of the
+//! next month, and prices.
+
+use api::statements::{
+    ClosedMonthView, NewPricesBody, StatementItem, StatementQuery, StatementView,
+};
+use askama::Template;
+use axum::Router;
+use axum::extract::{Form, Query, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use axum::routing::{get, post};
+use rules::permissions::Permission;
+use rules::statement::StatementPart;
+use serde::Deserialize;
+use server::Failure;
+use server::access::Caller;
+use server::actions::statements;
+
+use super::authentication::PageCaller;
+use super::components::{self, Choice};
+use super::dialog::{self, DialogForm, DialogPage};
+use super::form_faults::RefusedForm;
+use super::history::HistoryView;
+use super::layout::{Nav, PageLayout};
+use super::request_context::RequestContext;
+use super::table::{
+    ColumnDisplay, DataTable, EmptyTable, TableCell, TableColumn, TableLine, TableState,
+};
+use super::table_answer::{ListPage, answer};
+use super::{PagesContext, layout, responses};
+use crate::doors::text::Text;
+use crate::doors::{csv, download};
+
+const PATH: &str = "/statements";
+const CLOSE: &str = "/statements/close";
+const PRICES: &str = "/statements/prices";
+const FILTERS: [&str; 2] = ["month", "of"];
+/// Projects and domains that are offered. Higher: the page of a large site is longer. Lower: more of them are asked for by
+/// address or on the command line.
+const MAX_OFFERED: usize = 200;
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/statements.html", blocks = ["list"])]
+pub struct StatementsPage {
+    pub t: Text,
+    pub f: PageLayout,
+    /// Empty while none is closed.
+    pub month: String,
+    pub months: Vec<Choice>,
+    /// Whose statement it is.
+    pub subjects: Vec<Choice>,
+    pub csv: String,
+    pub json: String,
+    /// When it was closed, and in which zone months are counted.
+    pub closed: String,
+    pub next: Option<NextClose>,
+    pub prices: Option<PriceForm>,
+    pub view: HistoryView,
+    pub table: DataTable,
+}
+
+/// The month that an administrator closes next.
+pub struct NextClose {
+    pub title: String,
+    pub lead: String,
+    /// Empty while it is not over.
+    pub href: String,
+    pub go: String,
+}
+
+/// Prices as they are, or as they were typed.
+#[derive(Deserialize, Default, Clone)]
+#[serde(default)]
+pub struct PriceForm {
+    pub currency: String,
+    pub gpu_hour: String,
+    pub core_hour: String,
+    pub gib_hour: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct TypedMonth {
+    month: String,
+}
+
+impl ListPage for StatementsPage {
+    fn list(&self) -> askama::Result<String> {
+        self.as_list().render()
+    }
+
+    fn stream(&self) -> Option<&str> {
+        None
+    }
+}
+
+pub(super) fn router() -> Router<PagesContext> {
+    Router::new()
+        .route("/statements", get(show))
+        .route("/statements/export", get(export))
+        .route("/statements/signed", get(signed))
+        .route("/statements/close", get(ask_close).post(close))
+        .route("/statements/prices", post(set_prices))
+}
+
+fn failed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    failure: &Failure,
+) -> Response {
+    let frame = layout(console, visit, caller, Nav::Usage);
+    responses::failure(console, visit, Some(frame), failure)
+}
+
+async fn show(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    headers: HeaderMap,
+    Query(asked): Query<Vec<(String, String)>>,
+) -> Response {
+    let state = TableState::read(PATH, &FILTERS, &asked);
+    let page = read(&console, &visit, &caller, &headers, &asked, None).await;
+    answer(&console, &visit, &state, page, |failure| {
+        failed(&console, &visit, &caller, failure)
+    })
+}
+
+/// `GET /statements/export`: the lines as CSV, with exact units.
+async fn export(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Query(asked): Query<Vec<(String, String)>>,
+) -> Response {
+    let state = TableState::read(PATH, &FILTERS, &asked);
+    match statements::statement(&console.server, &caller, &query(&state)).await {
+        Ok(found) => {
+            let file = csv::statement(&found).into_bytes();
+            download::bytes(&csv::statement_name(&found), csv::KIND, file)
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// `GET /statements/signed`: the same with what the server signed, to be checked without it.
+async fn signed(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Query(asked): Query<Vec<(String, String)>>,
+) -> Response {
+    let state = TableState::read(PATH, &FILTERS, &asked);
+    let found = statements::statement(&console.server, &caller, &query(&state)).await;
+    let written = found.and_then(|found| {
+        let name = format!("statement-{}.json", found.month);
+        let text = serde_json::to_vec(&found)
+            .map_err(|error| server::ServerFault::new("write a statement", error))?;
+        Ok((name, text))
+    });
+    match written {
+        Ok((name, text)) => download::bytes(&name, "application/json", text),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// `project:DOMAIN/NAME`, `domain:NAME` or `user:NAME`, as the choice has it.
+fn query(state: &TableState) -> StatementQuery {
+    let mut query = StatementQuery {
+        month: state.filter("month").to_owned(),
+        ..StatementQuery::default()
+    };
+    match state.filter("of").split_once(':') {
+        Some(("project", name)) => name.clone_into(&mut query.project),
+        Some(("domain", name)) => name.clone_into(&mut query.domain),
+        Some(("user", name)) => name.clone_into(&mut query.user),
+        _ => {}
+    }
+    query
+}
+
+async fn read(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    headers: &HeaderMap,
+    asked: &[(String, String)],
+    typed: Option<&PriceForm>,
+) -> Result<StatementsPage, Failure> {
+    let t = visit.text;
+    let mut state = TableState::read(PATH, &FILTERS, asked);
+    let closed = statements::months(&console.server, caller).await?;
+    let wanted = query(&state);
+    let found = match closed.is_empty() {
+        true => None,
+        false => Some(statements::statement(&console.server, caller, &wanted).await?),
+    };
+    // What is offered does not depend on what was chosen.
+    let whole = match (&found, state.filter("of").is_empty()) {
+        (Some(_), false) => {
+            let all = StatementQuery {
+                month: wanted.month.clone(),
+                ..StatementQuery::default()
+            };
+            Some(statements::statement(&console.server, caller, &all).await?)
+        }
+        _ => None,
+    };
+    let is_administrator = caller.subject.can(Permission::SystemWrite);
+    let (next, prices) = match is_administrator {
+        true => {
+            let next = next_close(console, t, caller).await?;
+            let kept = statements::prices(&console.server, caller).await?;
+            let kept = PriceForm {
+                gpu_hour: shown_price(&kept.currency, kept.gpu_hour),
+                core_hour: shown_price(&kept.currency, kept.core_hour),
+                gib_hour: shown_price(&kept.currency, kept.gib_hour),
+                currency: kept.currency,
+            };
+            (next, Some(typed.cloned().unwrap_or(kept)))
+        }
+        false => (None, None),
+    };
+    let month = found
+        .as_ref()
+        .map_or(String::new(), |found| found.month.clone());
+    let items: &[StatementItem] = found
+        .as_ref()
+        .map_or(&[][..], |found| found.items.as_slice());
+    let several = items.iter().any(|item| item.domain != items[0].domain);
+    let has_prices = found.as_ref().is_some_and(|found| !found.currency.is_empty());
+    let columns = columns(t, several, has_prices);
+    state.choose_columns("statements", &columns, asked, headers, visit);
+    let rows = state
+        .page_of(items.iter().collect())
+        .into_iter()
+        .map(|item| TableLine {
+            id: format!("s-{}", item.position),
+            mark: None,
+            cells: state.columns.iter().map(|key| cell(t, key, item)).collect(),
+            action: None,
+        })
+        .collect();
+    let empty = match closed.is_empty() {
+        true => EmptyTable::without_rows("scroll-text", t.statements_none(), t.statements_none_lead()),
+        false => EmptyTable::without_rows("scroll-text", t.usage_none(), t.usage_none_lead()),
+    };
+    let total = items.len() as u64;
+    Ok(StatementsPage {
+        t,
+        f: layout(console, visit, caller, Nav::Usage),
+        months: months(&closed, &month),
+        subjects: subjects(t, whole.as_ref().or(found.as_ref()), caller, state.filter("of")),
+        csv: state.beside("/statements/export"),
+        json: state.beside("/statements/signed"),
+        closed: found.as_ref().map_or(String::new(), |found| {
+            t.statements_closed(visit.clock.date(found.closed_at), &found.time_zone)
+        }),
+        next,
+        prices,
+        view: found.as_ref().map(|found| view(t, found)).unwrap_or_default(),
+        table: DataTable::new(t, &state, &columns, "", rows, total, empty),
+        month,
+    })
+}
+
+fn shown_price(currency: &str, price: String) -> String {
+    match currency {
+        "" => String::new(),
+        _ => price,
+    }
+}
+
+async fn next_close(
+    console: &PagesContext,
+    t: Text,
+    caller: &Caller,
+) -> Result<Option<NextClose>, Failure> {
+    let next = statements::next(&console.server, caller).await?;
+    Ok(next.map(|next| {
+        let month = next.month.to_string();
+        NextClose {
+            title: t.statements_next(&month),
+            lead: match next.is_over {
+                true => t.statements_next_lead(&next.time_zone),
+                false => t.statements_next_later(&next.time_zone),
+            },
+            href: match next.is_over {
+                true => format!("{CLOSE}?month={month}"),
+                false => String::new(),
+            },
+            go: t.statements_close(&month),
+        }
+    }))
+}
+
+fn months(closed: &[ClosedMonthView], chosen: &str) -> Vec<Choice> {
+    closed
+        .iter()
+        .map(|one| Choice::new(one.month.as_str(), one.month.as_str(), one.month == chosen))
+        .collect()
+}
+
+/// All that the reader sees, themselves, and the projects and domains of which they see all.
+fn subjects(
+    t: Text,
+    found: Option<&StatementView>,
+    caller: &Caller,
+    chosen: &str,
+) -> Vec<Choice> {
+    let own = (
+        format!("user:{}", caller.name.as_str()),
+        caller.name.as_str().to_owned(),
+    );
+    let totals = found.map_or(&[][..], |found| found.totals.as_slice());
+    let of_totals = totals.iter().filter_map(|item| {
+        match StatementPart::parse(&item.part)? {
+            StatementPart::Project => {
+                let name = format!("{}/{}", item.domain, item.project);
+                Some((format!("project:{name}"), name))
+            }
+            StatementPart::Domain => {
+                let words = format!("{} {}", t.projects_domain(), item.domain);
+                Some((format!("domain:{}", item.domain), words))
+            }
+            StatementPart::Use | StatementPart::Late | StatementPart::Site => None,
+        }
+    });
+    let offered: Vec<(String, String)> = std::iter::once(own)
+        .chain(of_totals)
+        .take(MAX_OFFERED)
+        .collect();
+    let pairs = offered
+        .iter()
+        .map(|(value, words)| (value.as_str(), words.as_str()));
+    Choice::of_filter(t.statements_all(), pairs, chosen)
+}
+
+fn columns(t: Text, several: bool, has_prices: bool) -> Vec<TableColumn> {
+    let mut columns = vec![
+        TableColumn::new("user", t.projects_add_user())
+            .display(ColumnDisplay::Fixed)
+            .class("first"),
+        TableColumn::new("project", t.sessions_project()).display(ColumnDisplay::Fixed),
+    ];
+    if several {
+        columns.push(TableColumn::new("domain", t.projects_domain()));
+    }
+    columns.extend([
+        TableColumn::new("gpu", t.history_gpu_hours()).class("num"),
+        TableColumn::new("cpu", t.history_core_hours()).class("num"),
+        TableColumn::new("memory", t.usage_memory_hours()).class("num wide"),
+        TableColumn::new("starts", t.nav_sessions()).class("num wide"),
+    ]);
+    if has_prices {
+        columns.push(TableColumn::new("amount", t.statements_amount()).class("num"));
+    }
+    columns
+}
+
+fn cell(t: Text, key: &str, item: &StatementItem) -> TableCell {
+    let used = &item.used;
+    match key {
+        "user" => TableCell::Text {
+            text: item.user.clone(),
+            note: match item.is_late() {
+                true => t.statements_late().to_owned(),
+                false => String::new(),
+            },
+        },
+        "project" => TableCell::text(item.project.clone()),
+        "domain" => TableCell::text(item.domain.clone()),
+        "gpu" => TableCell::text(used.gpu_hours()),
+        "cpu" => TableCell::text(used.core_hours()),
+        "memory" => TableCell::text(used.memory_gib_hours()),
+        "starts" => TableCell::text(used.starts.to_string()),
+        "amount" => TableCell::text(used.amount()),
+        _ => TableCell::Empty,
+    }
+}
+
+/// The total; the page shows it as sums.
+fn view(t: Text, found: &StatementView) -> HistoryView {
+    let total = &found.total;
+    let mut sums = vec![
+        (t.history_gpu_hours().to_owned(), total.gpu_hours()),
+        (t.history_core_hours().to_owned(), total.core_hours()),
+        (t.usage_memory_hours().to_owned(), total.memory_gib_hours()),
+        (t.nav_sessions().to_owned(), total.starts.to_string()),
+    ];
+    if !found.currency.is_empty() {
+        let amount = format!("{} {}", total.amount(), found.currency);
+        sums.push((t.statements_amount().to_owned(), amount));
+    }
+    HistoryView {
+        period: found.month.clone(),
+        sums,
+        ..HistoryView::default()
+    }
+}
+
+/// `GET /statements/close`: asks first, for what is closed stays closed.
+async fn ask_close(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Query(asked): Query<TypedMonth>,
+) -> Response {
+    let t = visit.text;
+    let next = match statements::next(&console.server, &caller).await {
+        Ok(next) => next,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    // The month that the address names, or the one that is due: the server says which can be closed.
+    let month = match (next, asked.month.is_empty()) {
+        (Some(next), true) => next.month.to_string(),
+        _ => asked.month,
+    };
+    let frame = layout(&console, &visit, &caller, Nav::Usage);
+    let title = t.statements_close_title(&month);
+    let mut page = DialogPage::titled(frame, PATH.to_owned(), title, t.statements_close_lead());
+    page.form = Some(DialogForm {
+        action: CLOSE.to_owned(),
+        fields: vec![("month", month.clone())],
+        icon: "shield-check",
+        go: t.statements_close(&month),
+        force: None,
+    });
+    dialog::answer(&console, &visit, Nav::Usage, page)
+}
+
+async fn close(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Form(sent): Form<TypedMonth>,
+) -> Response {
+    match statements::close(&console.server, &caller, &sent.month).await {
+        Ok(closed) => {
+            let place = format!("{PATH}?month={}", closed.month);
+            responses::see_with(&place, "month-closed", &closed.month)
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+async fn set_prices(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    headers: HeaderMap,
+    Form(sent): Form<PriceForm>,
+) -> Response {
+    let asked = NewPricesBody {
+        currency: sent.currency.trim().to_uppercase(),
+        gpu_hour: sent.gpu_hour.clone(),
+        core_hour: sent.core_hour.clone(),
+        gib_hour: sent.gib_hour.clone(),
+    };
+    let refusal = match statements::set_prices(&console.server, &caller, &asked).await {
+        Ok(_) => return responses::see_with(PATH, "prices-saved", ""),
+        Err(Failure::Refusal(refusal)) if caller.subject.can(Permission::SystemWrite) => refusal,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let form = RefusedForm::new(visit.text, PRICES, &refusal).otherwise_at("currency");
+    let visit = visit.refusing(form);
+    match read(&console, &visit, &caller, &headers, &[], Some(&sent)).await {
+        Ok(page) => responses::page(&console, &visit, responses::status(&refusal), &page),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}

@@ -1,0 +1,387 @@
+//! Months that are closed: a site administrator closes them in their order, and each reads the statement of what they may
+//! see. What is closed never changes; what is found of it later goes into the next month. Prices hold from the next close.
+
+use api::statements::{
+    ClosedMonthView, MonthCheckView, NewPricesBody, PricesView, StatementAmounts, StatementItem,
+    StatementQuery, StatementView,
+};
+use base::tls::signature::SigningAuthority;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rules::audit::hex;
+use rules::metering;
+use rules::permissions::{Permission, may, reach};
+use rules::refusal::Refusal;
+use rules::refusals;
+use rules::statement::{
+    HourPrices, StatementHead, StatementLine, StatementPart, parse_price, price_text, total,
+};
+use rules::tenancy::Scope;
+use rules::units::Timestamp;
+
+use super::allowed;
+use super::usage::{UsageMonth, known_zone};
+use crate::access::Caller;
+use crate::appliance::lazy_stores::tls_failure;
+use crate::catalog::events::NewEvent;
+use crate::catalog::ledger::UsageWindow;
+use crate::catalog::statements::{ClosedMonthRow, MonthToClose};
+use crate::catalog::{Lane, ReadTransaction};
+use crate::{Failure, Server};
+
+const HOUR_MILLIS: i64 = 3_600_000;
+
+/// The month that is closed next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NextMonth {
+    pub month: UsageMonth,
+    /// The zone in which months are counted; before the first close that of whoever asks.
+    pub time_zone: String,
+    /// False while it has not ended.
+    pub is_over: bool,
+}
+
+/// All closed months, newest first.
+pub async fn months(server: &Server, caller: &Caller) -> Result<Vec<ClosedMonthView>, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
+    let rows = server
+        .catalog()
+        .read_now("list closed months", |view| view.closed_months())?;
+    Ok(rows.iter().map(|row| month_view(&row.head)).collect())
+}
+
+/// The month that is closed next; None before anything was used.
+pub async fn next(server: &Server, caller: &Caller) -> Result<Option<NextMonth>, Failure> {
+    may(&caller.subject, Permission::SystemRead, &Scope::SITE)?;
+    let now = server.clock().now();
+    server
+        .catalog()
+        .read_now("look for the next month to close", |view| {
+            next_month(view, &caller.time_zone, now)
+        })
+}
+
+/// Closes a month: freezes its use, signs it and says so in the audit log. A month that is closed already stays as it is.
+///
+/// Errors: `denied` without `system:write`; `usage.month-invalid`; `month.not-over`, `month.out-of-order`,
+/// `month.nothing-used`; those of the certificates.
+pub async fn close(
+    server: &Server,
+    caller: &Caller,
+    typed: &str,
+) -> Result<ClosedMonthView, Failure> {
+    may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
+    let month = month_of(typed)?;
+    // What is held now is counted first: nothing of the month is found late that can be known today.
+    server
+        .catalog()
+        .write_of_server(Lane::Loops, "meter sessions", |rows| rows.meter().map(drop))
+        .await?;
+    let keeper = server.certificates()?;
+    let installation = server.installation_id();
+    let (actor, zone) = (caller.name.clone(), caller.time_zone.clone());
+    let closed = server
+        .catalog()
+        .write(Lane::Requests, "close a month", move |rows| {
+            let name = month.to_string();
+            if let Some(closed) = rows.closed_month(&name)? {
+                return Ok(closed);
+            }
+            let next = next_month(rows, &zone, rows.now)?;
+            let next = next.ok_or_else(refusals::month_nothing_used)?;
+            if rows.now < month.next().begins(&next.time_zone) {
+                return Err(refusals::month_not_over(&name).into());
+            }
+            if month != next.month {
+                return Err(refusals::month_out_of_order(next.month).into());
+            }
+            let closing = MonthToClose {
+                month: name.clone(),
+                hours: hours(month, &next.time_zone),
+                time_zone: next.time_zone,
+                installation,
+            };
+            let closed = rows.close_month(&closing, |text| keeper.sign(text).map_err(tls_failure))?;
+            rows.note(NewEvent {
+                actor: actor.as_str(),
+                topic: "system",
+                object: &name,
+                scope: Scope::SITE,
+                code: "month.closed",
+                before: "",
+                after: &closed.head.hash,
+            })?;
+            Ok(closed)
+        })
+        .await?;
+    Ok(month_view(&closed.head))
+}
+
+/// Checks every closed month against what was signed of it, newest first. Costs a digest of every line.
+///
+/// Errors: those of the certificates.
+pub async fn check(server: &Server, caller: &Caller) -> Result<Vec<MonthCheckView>, Failure> {
+    may(&caller.subject, Permission::SystemRead, &Scope::SITE)?;
+    let authority = SigningAuthority::read(&server.certificates()?.authority().pem)?;
+    let months = server
+        .catalog()
+        .read("list closed months", |view| view.closed_months())
+        .await?;
+    let mut checked = Vec::with_capacity(months.len());
+    // One read a month: a reader of the catalog is not held for all of them.
+    for month in months {
+        let authority = authority.clone();
+        let found = server
+            .catalog()
+            .read("check a closed month", move |view| {
+                let signed = |text: &[u8], signature: &[u8]| authority.signed(text, signature);
+                let (lines, found) = view.check_closed_month(&month, signed)?;
+                Ok(check_view(&month.head, lines, found.map_err(|broken| broken.refusal())))
+            })
+            .await?;
+        checked.push(found);
+    }
+    Ok(checked)
+}
+
+fn check_view(head: &StatementHead, lines: u64, found: Result<(), Refusal>) -> MonthCheckView {
+    let whole = found.is_ok();
+    let (code, text) = match found {
+        Ok(()) => (String::new(), String::new()),
+        Err(refusal) => (refusal.code, refusal.text),
+    };
+    MonthCheckView {
+        month: head.month.clone(),
+        lines,
+        whole,
+        code,
+        text,
+    }
+}
+
+/// The statement of a closed month: the lines that the caller may see and that the query names, the totals that they add
+/// up to, and what was signed. Costs a visit to each line of the month.
+///
+/// Errors: `usage.month-invalid`; `month.not-closed`, `month.none-closed`.
+pub async fn statement(
+    server: &Server,
+    caller: &Caller,
+    asked: &StatementQuery,
+) -> Result<StatementView, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
+    let month = match asked.month.as_str() {
+        "" => None,
+        typed => Some(month_of(typed)?.to_string()),
+    };
+    let reach = reach(&caller.subject, Permission::SessionsRead).or_own(&caller.subject);
+    let wanted = asked.clone();
+    server
+        .catalog()
+        .read("read a statement", move |view| {
+            let found = match &month {
+                Some(month) => view
+                    .closed_month(month)?
+                    .ok_or_else(|| refusals::month_not_closed(month))?,
+                None => view
+                    .newest_closed_month()?
+                    .ok_or_else(refusals::month_none_closed)?,
+            };
+            let mut lines = view.statement_lines(&reach, &found.head.month)?;
+            lines.retain(|(line, _)| is_wanted(line, &wanted));
+            let digests = view.statement_digests(&found.head.month)?;
+            Ok(statement_view(
+                &found,
+                lines,
+                digests.iter().map(|digest| hex(digest)).collect(),
+            ))
+        })
+        .await
+}
+
+fn statement_view(
+    found: &ClosedMonthRow,
+    lines: Vec<(StatementLine, String)>,
+    digests: Vec<String>,
+) -> StatementView {
+    let (sums, items): (Vec<_>, Vec<_>) =
+        lines.into_iter().partition(|(line, _)| line.part.is_total());
+    let (used, amount) = total(items.iter().map(|(line, _)| line));
+    let shown = |lines: Vec<(StatementLine, String)>| {
+        let lines = lines.into_iter();
+        lines
+            .map(|(line, text)| StatementItem::new(&line, text))
+            .collect()
+    };
+    let ClosedMonthView {
+        month,
+        from,
+        until,
+        time_zone,
+        closed_at,
+        currency,
+    } = month_view(&found.head);
+    StatementView {
+        month,
+        from,
+        until,
+        time_zone,
+        closed_at,
+        currency,
+        total: StatementAmounts::new(used, amount),
+        items: shown(items),
+        totals: shown(sums),
+        statement: found.statement.clone(),
+        signature: STANDARD.encode(&found.signature),
+        digests,
+    }
+}
+
+/// Whether a line is among those that a query names. A total is wanted where all that it sums is.
+fn is_wanted(line: &StatementLine, asked: &StatementQuery) -> bool {
+    let named = |typed: &str, name: &str| typed.trim().is_empty() || typed.trim() == name;
+    let (domain, project) = match asked.project.trim().split_once('/') {
+        Some((domain, project)) => (domain, project),
+        None => ("", asked.project.trim()),
+    };
+    let is_of_domain = named(&asked.domain, &line.domain) && named(domain, &line.domain);
+    let (of_user, of_project) = (!asked.user.trim().is_empty(), !project.is_empty());
+    let of_domain = !asked.domain.trim().is_empty() || !domain.is_empty();
+    match line.part {
+        StatementPart::Use | StatementPart::Late => {
+            is_of_domain && named(project, &line.project) && named(&asked.user, &line.user)
+        }
+        StatementPart::Project => !of_user && is_of_domain && named(project, &line.project),
+        StatementPart::Domain => !of_user && !of_project && is_of_domain,
+        StatementPart::Site => !of_user && !of_project && !of_domain,
+    }
+}
+
+/// What an hour costs from the next close on.
+pub async fn prices(server: &Server, caller: &Caller) -> Result<PricesView, Failure> {
+    may(&caller.subject, Permission::SystemRead, &Scope::SITE)?;
+    let prices = server
+        .catalog()
+        .read_now("show prices", |view| view.prices())?;
+    Ok(prices.into())
+}
+
+/// Sets all prices at once; without a currency there are none. Months that are closed keep theirs.
+///
+/// Errors: `denied` without `system:write`; `price.currency-invalid`, `price.invalid`, each at its field.
+pub async fn set_prices(
+    server: &Server,
+    caller: &Caller,
+    asked: &NewPricesBody,
+) -> Result<PricesView, Failure> {
+    may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
+    let after = prices_of(asked)?;
+    let actor = caller.name.clone();
+    let prices = server
+        .catalog()
+        .write(Lane::Requests, "set prices", move |rows| {
+            let before = rows.prices()?;
+            if before != after {
+                rows.put_prices(&after)?;
+                rows.note(NewEvent {
+                    actor: actor.as_str(),
+                    topic: "system",
+                    object: "prices",
+                    scope: Scope::SITE,
+                    code: "prices.changed",
+                    before: &told(&before),
+                    after: &told(&after),
+                })?;
+            }
+            Ok(after)
+        })
+        .await?;
+    Ok(prices.into())
+}
+
+fn prices_of(asked: &NewPricesBody) -> Result<HourPrices, Refusal> {
+    let currency = asked.currency.trim();
+    let is_code = currency.len() == 3 && currency.bytes().all(|letter| letter.is_ascii_uppercase());
+    if !currency.is_empty() && !is_code {
+        return Err(refusals::price_currency_invalid().at("/currency"));
+    }
+    let price = |typed: &str, at: &str| match typed.trim() {
+        "" => Ok(0),
+        typed => parse_price(typed).ok_or_else(|| refusals::price_invalid().at(at)),
+    };
+    let prices = HourPrices {
+        currency: currency.to_owned(),
+        gpu: price(&asked.gpu_hour, "/gpu_hour")?,
+        core: price(&asked.core_hour, "/core_hour")?,
+        gib: price(&asked.gib_hour, "/gib_hour")?,
+    };
+    match prices.is_off() {
+        true => Ok(HourPrices::default()),
+        false => Ok(prices),
+    }
+}
+
+/// `1500 / 20 / 0.5 KRW`: a GPU, a core and a GiB for an hour; empty without prices.
+fn told(prices: &HourPrices) -> String {
+    if prices.is_off() {
+        return String::new();
+    }
+    let [gpu, core, gib] = [prices.gpu, prices.core, prices.gib].map(price_text);
+    format!("{gpu} / {core} / {gib} {}", prices.currency)
+}
+
+fn month_of(typed: &str) -> Result<UsageMonth, Refusal> {
+    UsageMonth::parse(typed.trim()).ok_or_else(|| refusals::usage_month_invalid().at("/month"))
+}
+
+/// The hours of a month. One that holds the border of two months, where the zone is not whole hours from UTC, belongs to
+/// the later month: no hour is in both.
+fn hours(month: UsageMonth, zone: &str) -> UsageWindow {
+    UsageWindow {
+        from: metering::hour_of(month.begins(zone)),
+        until: metering::hour_of(month.next().begins(zone)),
+    }
+}
+
+fn next_month(
+    view: &ReadTransaction<'_>,
+    own_zone: &str,
+    now: Timestamp,
+) -> Result<Option<NextMonth>, Failure> {
+    let newest = view.newest_closed_month()?.map(|row| row.head);
+    let next = newest.and_then(|head| {
+        let month = UsageMonth::parse(&head.month)?.next();
+        Some((month, head.time_zone))
+    });
+    let (month, time_zone) = match next {
+        Some(next) => next,
+        None => {
+            let Some(hour) = view.first_hour_of_use()? else {
+                return Ok(None);
+            };
+            let zone = known_zone(own_zone);
+            let end = hour.saturating_add(1).saturating_mul(HOUR_MILLIS) - 1;
+            (UsageMonth::of(Timestamp::from_millis(end), &zone), zone)
+        }
+    };
+    let is_over = month.next().begins(&time_zone) <= now;
+    Ok(Some(NextMonth {
+        month,
+        time_zone,
+        is_over,
+    }))
+}
+
+fn month_view(head: &StatementHead) -> ClosedMonthView {
+    let at = |hour: i64| Timestamp::from_millis(hour.saturating_mul(HOUR_MILLIS));
+    ClosedMonthView {
+        month: head.month.clone(),
+        from: at(head.from),
+        until: at(head.until),
+        time_zone: head.time_zone.clone(),
+        closed_at: head.closed_at,
+        currency: head.currency.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

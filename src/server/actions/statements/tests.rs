@@ -1,0 +1,310 @@
+//! Closing months and reading statements through the actions that doors call, over ledgers whose sums are known.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+
+use api::audit::AuditQuery;
+use base::observe::Clock;
+use base::settings::{Settings, SettingsLayer};
+use rules::metering::UsageSum;
+use rules::statement::{MICROS, UNITS_OF_HOUR};
+use rules::tenancy::ProjectId;
+use rules::users::Role;
+
+use super::super::{audit, users};
+use super::*;
+use crate::access::{set_up, setup_link, sign_in};
+use crate::catalog::ledger::UsageOf;
+use crate::code;
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
+const GOOD: &str = "correct horse battery";
+
+/// Of January 2027; its certificates lie in the folder.
+async fn a_server(folder: &Path) -> (Server, Caller, Caller, Caller) {
+    let layer = SettingsLayer {
+        data: Some(folder.join("data")),
+        run: Some(folder.join("run")),
+        ..SettingsLayer::default()
+    };
+    let settings = Settings::read(layer, |_| None).unwrap();
+    let clock = Clock::set_by_hand(Timestamp::parse("2027-01-15T08:00:00Z").unwrap());
+    let server = Server::start(settings, clock).unwrap();
+    let setup = setup_link(&server).unwrap();
+    let boss = set_up(&server, &setup, "boss", GOOD, HERE).await.unwrap();
+    let mut both = Vec::new();
+    for name in ["mina", "juno"] {
+        users::create(&server, &boss.caller, name, Role::User, GOOD)
+            .await
+            .unwrap();
+        both.push(sign_in(&server, name, GOOD, HERE).await.unwrap().caller);
+    }
+    let juno = both.remove(1);
+    (server, boss.caller, both.remove(0), juno)
+}
+
+/// Counts so many GPU-hours of a user into the hour of a time.
+fn use_at(server: &Server, caller: &Caller, at: &str, gpu_hours: u64) {
+    let hour = metering::hour_of(Timestamp::parse(at).unwrap());
+    let of = UsageOf {
+        domain: caller.subject.domain,
+        project: ProjectId::DEFAULT,
+        owner: caller.subject.user,
+    };
+    let sum = UsageSum {
+        session: 3_600_000,
+        gpu: gpu_hours * UNITS_OF_HOUR,
+        cpu: 7,
+        memory: 11,
+        starts: 1,
+        waited: 3,
+    };
+    server
+        .catalog()
+        .write_now(Lane::Loops, "count use", move |rows| {
+            rows.add_use_for_tests(hour, of, sum)
+        })
+        .unwrap();
+}
+
+fn bend(server: &Server, change: &'static str) {
+    server
+        .catalog()
+        .write_now(Lane::Loops, "bend a month", move |rows| {
+            rows.bend_closed_month(change)
+        })
+        .unwrap();
+}
+
+async fn of_month(server: &Server, caller: &Caller, month: &str) -> StatementView {
+    let asked = StatementQuery {
+        month: month.to_owned(),
+        ..StatementQuery::default()
+    };
+    statement(server, caller, &asked).await.unwrap()
+}
+
+/// User, part and GPU-hours of each line.
+fn told(view: &StatementView) -> Vec<(&str, &str, u64)> {
+    let mut told: Vec<_> = view
+        .items
+        .iter()
+        .map(|item| {
+            let hours = item.used.gpu_units / UNITS_OF_HOUR;
+            (item.user.as_str(), item.part.as_str(), hours)
+        })
+        .collect();
+    told.sort_unstable();
+    told
+}
+
+#[tokio::test]
+async fn months_are_closed_in_their_order_once_and_what_is_found_late_goes_into_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, boss, mina, juno) = a_server(folder.path()).await;
+    let closing = async |month: &str| code(close(&server, &boss, month).await);
+    assert_eq!(closing("2026-12").await, "month.nothing-used");
+    assert_eq!(
+        code(statement(&server, &mina, &StatementQuery::default()).await),
+        "month.none-closed"
+    );
+    use_at(&server, &mina, "2026-11-01T00:30:00Z", 2);
+    use_at(&server, &mina, "2026-11-30T23:30:00Z", 3);
+    use_at(&server, &juno, "2026-11-10T05:00:00Z", 5);
+    use_at(&server, &juno, "2026-12-01T00:00:00Z", 7);
+    for (month, expected) in [
+        ("2026-12", "month.out-of-order"),
+        ("2026-10", "month.out-of-order"),
+        ("2027-01", "month.not-over"),
+        ("2027-02", "month.not-over"),
+        ("2026", "usage.month-invalid"),
+    ] {
+        assert_eq!(closing(month).await, expected, "{month}");
+    }
+    assert_eq!(
+        code(close(&server, &mina, "2026-11").await),
+        "role.administrator-needed"
+    );
+    let first = close(&server, &boss, "2026-11").await.unwrap();
+    assert_eq!(first.from.to_string(), "2026-11-01T00:00:00.000Z");
+    assert_eq!(first.until.to_string(), "2026-12-01T00:00:00.000Z");
+    let november = of_month(&server, &boss, "2026-11").await;
+    assert_eq!(told(&november), [("juno", "use", 5), ("mina", "use", 5)]);
+    assert_eq!(november.total.gpu_units, 10 * UNITS_OF_HOUR);
+    assert_eq!(november.total.starts, 3);
+    assert_eq!(november.total.core_units, 21);
+    // Twice is once.
+    let again = close(&server, &boss, "2026-11").await.unwrap();
+    assert_eq!(again, first);
+    let acts = AuditQuery {
+        act: "month.closed".to_owned(),
+        ..AuditQuery::default()
+    };
+    let acts = audit::list(&server, &boss, &acts).await.unwrap();
+    assert_eq!(acts.items.len(), 1);
+
+    // Found after the close: November stays, December tells it apart.
+    use_at(&server, &mina, "2026-11-05T00:00:00Z", 11);
+    assert_eq!(of_month(&server, &boss, "2026-11").await, november);
+    close(&server, &boss, "2026-12").await.unwrap();
+    let december = of_month(&server, &boss, "2026-12").await;
+    assert_eq!(told(&december), [("juno", "use", 7), ("mina", "late", 11)]);
+    assert_eq!(december.total.gpu_units, 18 * UNITS_OF_HOUR);
+    let sums: Vec<_> = december
+        .totals
+        .iter()
+        .map(|sum| (sum.part.as_str(), sum.used))
+        .collect();
+    assert_eq!(
+        sums,
+        [
+            ("project", december.total),
+            ("domain", december.total),
+            ("site", december.total)
+        ]
+    );
+    assert_eq!(of_month(&server, &boss, "2026-11").await, november);
+    assert_eq!(closing("2027-01").await, "month.not-over");
+    // It was told once.
+    let later = Timestamp::parse("2027-02-01T00:00:00Z").unwrap();
+    server.clock().set(later);
+    close(&server, &boss, "2027-01").await.unwrap();
+    let january = of_month(&server, &boss, "").await;
+    assert_eq!((january.month.as_str(), january.items.len()), ("2027-01", 0));
+    assert_eq!(january.total, StatementAmounts::default());
+    let whole = check(&server, &boss).await.unwrap();
+    let whole: Vec<_> = whole.iter().map(|one| (one.month.as_str(), one.whole)).collect();
+    assert_eq!(
+        whole,
+        [("2027-01", true), ("2026-12", true), ("2026-11", true)]
+    );
+}
+
+#[tokio::test]
+async fn an_edit_of_a_closed_month_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, boss, mina, juno) = a_server(folder.path()).await;
+    use_at(&server, &mina, "2026-11-01T00:30:00Z", 2);
+    use_at(&server, &juno, "2026-12-10T05:00:00Z", 5);
+    for month in ["2026-11", "2026-12"] {
+        close(&server, &boss, month).await.unwrap();
+    }
+    let found = async || {
+        let all = check(&server, &boss).await.unwrap();
+        let broken = all.into_iter().filter(|one| !one.whole);
+        broken.map(|one| (one.month, one.code)).collect::<Vec<_>>()
+    };
+    assert!(found().await.is_empty());
+    for (edit, undo, month, code) in [
+        (
+            "update statement_line set statement = replace(statement, '\"cpu\":7', '\"cpu\":8')
+             where month = '2026-11'",
+            "update statement_line set statement = replace(statement, '\"cpu\":8', '\"cpu\":7')
+             where month = '2026-11'",
+            "2026-11",
+            "statement.lines-wrong",
+        ),
+        (
+            "update closed_month set statement = replace(statement, '\"lines\":4', '\"lines\":5')
+             where month = '2026-12'",
+            "update closed_month set statement = replace(statement, '\"lines\":5', '\"lines\":4')
+             where month = '2026-12'",
+            "2026-12",
+            "statement.signature-wrong",
+        ),
+        (
+            "update statement_line set project = domain where month = '2026-12' and position = 1",
+            "update statement_line set project = (select id from project where name = 'default')
+             where month = '2026-12' and position = 1",
+            "2026-12",
+            "statement.line-changed",
+        ),
+        (
+            "update closed_month set until_hour = until_hour + 1 where month = '2026-12'",
+            "update closed_month set until_hour = until_hour - 1 where month = '2026-12'",
+            "2026-12",
+            "statement.head-wrong",
+        ),
+    ] {
+        bend(&server, edit);
+        assert_eq!(found().await, [(month.to_owned(), code.to_owned())]);
+        bend(&server, undo);
+        assert!(found().await.is_empty(), "{code} was undone");
+    }
+}
+
+#[tokio::test]
+async fn each_reads_what_they_may_see_and_totals_only_where_they_see_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, boss, mina, juno) = a_server(folder.path()).await;
+    use_at(&server, &mina, "2026-12-01T00:30:00Z", 2);
+    use_at(&server, &juno, "2026-12-10T05:00:00Z", 5);
+    close(&server, &boss, "2026-12").await.unwrap();
+    let own = of_month(&server, &mina, "").await;
+    assert_eq!(told(&own), [("mina", "use", 2)]);
+    assert!(own.totals.is_empty());
+    let all = of_month(&server, &boss, "").await;
+    assert_eq!((all.items.len(), all.totals.len()), (2, 3));
+    assert_eq!(all.digests.len(), 5);
+    assert_eq!(own.digests, all.digests);
+    let asked = |domain: &str, project: &str, user: &str| StatementQuery {
+        domain: domain.to_owned(),
+        project: project.to_owned(),
+        user: user.to_owned(),
+        ..StatementQuery::default()
+    };
+    for (query, items, totals) in [
+        (asked("default", "", ""), 2, 2),
+        (asked("", "default", ""), 2, 1),
+        (asked("", "default/default", ""), 2, 1),
+        (asked("", "", "juno"), 1, 0),
+        (asked("", "other", ""), 0, 0),
+        (asked("other", "default", ""), 0, 0),
+    ] {
+        let found = statement(&server, &boss, &query).await.unwrap();
+        assert_eq!(
+            (found.items.len(), found.totals.len()),
+            (items, totals),
+            "{query:?}"
+        );
+    }
+    for refused in [
+        code(check(&server, &mina).await),
+        code(prices(&server, &mina).await),
+        code(next(&server, &mina).await),
+        code(set_prices(&server, &mina, &NewPricesBody::default()).await),
+    ] {
+        assert_eq!(refused, "role.administrator-needed");
+    }
+}
+
+#[tokio::test]
+async fn amounts_are_those_of_the_prices_at_the_close() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, boss, mina, _) = a_server(folder.path()).await;
+    let set = async |currency: &str, gpu: &str| {
+        let asked = NewPricesBody {
+            currency: currency.to_owned(),
+            gpu_hour: gpu.to_owned(),
+            ..NewPricesBody::default()
+        };
+        set_prices(&server, &boss, &asked).await
+    };
+    assert_eq!(code(set("krw", "1").await), "price.currency-invalid");
+    assert_eq!(code(set("KRW", "1,5").await), "price.invalid");
+    assert_eq!(code(set("KRW", "99999999").await), "price.invalid");
+    use_at(&server, &mina, "2026-11-01T00:30:00Z", 2);
+    close(&server, &boss, "2026-11").await.unwrap();
+    set("KRW", "1500.5").await.unwrap();
+    use_at(&server, &mina, "2026-12-01T00:30:00Z", 3);
+    close(&server, &boss, "2026-12").await.unwrap();
+    set("", "").await.unwrap();
+    assert_eq!(prices(&server, &boss).await.unwrap().currency, "");
+    let before = of_month(&server, &boss, "2026-11").await;
+    assert_eq!((before.currency.as_str(), before.total.amount_micros), ("", 0));
+    let priced = of_month(&server, &boss, "2026-12").await;
+    assert_eq!(priced.currency, "KRW");
+    assert_eq!(priced.total.amount_micros, 4_501 * MICROS + MICROS / 2);
+    assert_eq!(priced.total.amount(), "4501.5");
+    assert!(check(&server, &boss).await.unwrap().iter().all(|one| one.whole));
+}

@@ -1,0 +1,432 @@
+//! Rows of closed months: the lines of use as they were frozen, what the server signed of them, use that was found late,
+//! and prices. Closed months are written once and never changed. What a line says is `rules::statement`'s.
+
+use base::observe::random;
+use rules::audit::{AuditHash, NO_HASH, hex};
+use rules::names::UserId;
+use rules::permissions::Reach;
+use rules::statement::{
+    FrozenUse, HourPrices, STATEMENT_FORM, StatementBreak, StatementHead, StatementLine,
+    StatementPart, chained, check_sums, lines_of,
+};
+use rules::tenancy::{DomainId, ProjectId};
+use rusqlite::{OptionalExtension as _, Row};
+use uuid::Uuid;
+
+use super::audit::sha256;
+use super::ledger::{UsageWindow, sum_row};
+use super::reach::{SESSION, condition};
+use super::reader::ReadTransaction;
+use super::value;
+use super::writer::Rows;
+use crate::{Failure, ServerFault};
+
+/// One closed month.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ClosedMonthRow {
+    pub(crate) head: StatementHead,
+    /// Byte for byte.
+    pub(crate) statement: String,
+    pub(crate) signature: Vec<u8>,
+}
+
+/// A month that is to be closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MonthToClose {
+    pub(crate) month: String,
+    pub(crate) hours: UsageWindow,
+    pub(crate) time_zone: String,
+    pub(crate) installation: Uuid,
+}
+
+/// One line as it is kept, with the places that it is found by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct KeptLine {
+    position: u64,
+    domain: Option<Uuid>,
+    project: Option<Uuid>,
+    owner: Option<Uuid>,
+    statement: String,
+}
+
+fn month_row(row: &Row<'_>) -> rusqlite::Result<ClosedMonthRow> {
+    Ok(ClosedMonthRow {
+        head: value::json(row, "statement")?,
+        statement: row.get("statement")?,
+        signature: row.get("signature")?,
+    })
+}
+
+fn kept_line(row: &Row<'_>) -> rusqlite::Result<KeptLine> {
+    Ok(KeptLine {
+        position: value::unsigned(row, "position")?,
+        domain: value::id_or_none(row, "domain")?,
+        project: value::id_or_none(row, "project")?,
+        owner: value::id_or_none(row, "owner")?,
+        statement: row.get("statement")?,
+    })
+}
+
+fn frozen(part: StatementPart) -> impl Fn(&Row<'_>) -> rusqlite::Result<FrozenUse> {
+    move |row| {
+        Ok(FrozenUse {
+            part,
+            domain: row.get("domain_name")?,
+            domain_id: DomainId(value::id(row, "domain")?),
+            project: row.get("project_name")?,
+            project_id: ProjectId(value::id(row, "project")?),
+            user: row.get("user_name")?,
+            user_id: UserId(value::id(row, "owner")?),
+            used: sum_row(row)?,
+        })
+    }
+}
+
+fn read(statement: &str) -> Result<StatementLine, Failure> {
+    serde_json::from_str(statement)
+        .map_err(|error| ServerFault::new("read a line of a closed month", error).into())
+}
+
+impl ReadTransaction<'_> {
+    /// All closed months, newest first: twelve a year.
+    pub(crate) fn closed_months(&self) -> Result<Vec<ClosedMonthRow>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select statement, signature
+             from closed_month
+             order by month desc",
+        )?;
+        let rows = statement.query_map([], month_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// The month of this name.
+    pub(crate) fn closed_month(&self, month: &str) -> Result<Option<ClosedMonthRow>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select statement, signature from closed_month where month = ?1")?
+            .query_row([month], month_row)
+            .optional()?)
+    }
+
+    pub(crate) fn newest_closed_month(&self) -> Result<Option<ClosedMonthRow>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select statement, signature
+                 from closed_month
+                 order by month desc
+                 limit 1",
+            )?
+            .query_row([], month_row)
+            .optional()?)
+    }
+
+    /// The first hour in which a session had a place; None where none ever had.
+    pub(crate) fn first_hour_of_use(&self) -> Result<Option<i64>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select min(hour) from usage")?
+            .query_row([], |row| row.get(0))?)
+    }
+
+    /// The lines of a month that the reach allows, in their order, each with its text. A total is allowed where all that it
+    /// sums is.
+    pub(crate) fn statement_lines(
+        &self,
+        reach: &Reach,
+        month: &str,
+    ) -> Result<Vec<(StatementLine, String)>, Failure> {
+        let (reached, bound) = condition(reach, SESSION, "?2");
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select statement
+             from statement_line
+             where month = ?1 and {reached}
+             order by position"
+        ))?;
+        let rows = statement.query_map((month, bound), |row| row.get::<_, String>(0))?;
+        rows.map(|text| {
+            let text = text?;
+            Ok((read(&text)?, text))
+        })
+        .collect()
+    }
+
+    /// The digests of all lines of a month, in their order. Costs one of each line's text.
+    pub(crate) fn statement_digests(&self, month: &str) -> Result<Vec<AuditHash>, Failure> {
+        let lines = self.kept_lines(month)?;
+        Ok(lines
+            .iter()
+            .map(|line| sha256(line.statement.as_bytes()))
+            .collect())
+    }
+
+    fn kept_lines(&self, month: &str) -> Result<Vec<KeptLine>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select position, domain, project, owner, statement
+             from statement_line
+             where month = ?1
+             order by position",
+        )?;
+        let rows = statement.query_map([month], kept_line)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Checks one closed month: what was signed, each line against it, that lines add up, and that it follows the month
+    /// before it. `signed` says whether a text has this signature. Gives how many lines it has.
+    pub(crate) fn check_closed_month(
+        &self,
+        month: &ClosedMonthRow,
+        signed: impl Fn(&[u8], &[u8]) -> bool,
+    ) -> Result<(u64, Result<(), StatementBreak>), Failure> {
+        let lines = self.kept_lines(&month.head.month)?;
+        let count = lines.len() as u64;
+        let checked = || {
+            let name = || month.head.month.clone();
+            if !signed(month.statement.as_bytes(), &month.signature) {
+                return Err(StatementBreak::Signature { month: name() });
+            }
+            let digests: Vec<AuditHash> = lines
+                .iter()
+                .map(|line| sha256(line.statement.as_bytes()))
+                .collect();
+            if !month.head.has_lines(&digests, sha256) {
+                return Err(StatementBreak::Lines { month: name() });
+            }
+            let mut stated = Vec::with_capacity(lines.len());
+            for line in &lines {
+                let position = line.position;
+                let told: StatementLine = serde_json::from_str(&line.statement)
+                    .map_err(|_| StatementBreak::Line { position })?;
+                let places = (
+                    told.domain_id.map(|id| id.0),
+                    told.project_id.map(|id| id.0),
+                    told.user_id.map(|id| id.0),
+                );
+                if told.position != position
+                    || told.month != month.head.month
+                    || places != (line.domain, line.project, line.owner)
+                {
+                    return Err(StatementBreak::Line { position });
+                }
+                stated.push(told);
+            }
+            check_sums(&stated, &month.head.prices())
+        };
+        let found = checked();
+        if found.is_err() {
+            return Ok((count, found));
+        }
+        let follows = match self.closed_month_before(&month.head.month)? {
+            Some(before) => {
+                month.head.previous == hex(&sha256(before.statement.as_bytes()))
+                    && month.head.from == before.head.until
+            }
+            None => month.head.previous == hex(&NO_HASH),
+        };
+        let kept = self.hours_of(&month.head.month)?;
+        let stands = follows && kept == Some((month.head.from, month.head.until));
+        Ok((
+            count,
+            match stands {
+                true => Ok(()),
+                false => Err(StatementBreak::Head {
+                    month: month.head.month.clone(),
+                }),
+            },
+        ))
+    }
+
+    fn closed_month_before(&self, month: &str) -> Result<Option<ClosedMonthRow>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select statement, signature
+                 from closed_month
+                 where month < ?1
+                 order by month desc
+                 limit 1",
+            )?
+            .query_row([month], month_row)
+            .optional()?)
+    }
+
+    /// The hours of a month as the ledger asks for them.
+    fn hours_of(&self, month: &str) -> Result<Option<(i64, i64)>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select from_hour, until_hour from closed_month where month = ?1")?
+            .query_row([month], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?)
+    }
+
+    pub(crate) fn prices(&self) -> Result<HourPrices, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select currency, gpu, core, gib from price where id = 1")?
+            .query_row([], |row| {
+                Ok(HourPrices {
+                    currency: row.get("currency")?,
+                    gpu: value::unsigned(row, "gpu")?,
+                    core: value::unsigned(row, "core")?,
+                    gib: value::unsigned(row, "gib")?,
+                })
+            })
+            .optional()?
+            .unwrap_or_default())
+    }
+
+    fn use_to_freeze(&self, hours: UsageWindow) -> Result<Vec<FrozenUse>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "with used as (
+                 select domain, project, owner, sum(session) as session, sum(gpu) as gpu, sum(cpu) as cpu,
+                        sum(memory) as memory, sum(starts) as starts, sum(waited) as waited
+                 from usage
+                 where hour >= ?1 and hour < ?2
+                 group by project, owner
+             )
+             select coalesce(domain.name, '') as domain_name, coalesce(project.name, '') as project_name,
+                    coalesce(\"user\".name, '') as user_name, used.*
+             from used
+             left join domain on domain.id = used.domain
+             left join project on project.id = used.project
+             left join \"user\" on \"user\".id = used.owner",
+        )?;
+        let rows =
+            statement.query_map((hours.from, hours.until), frozen(StatementPart::Use))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    fn late_use(&self) -> Result<Vec<FrozenUse>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select coalesce(domain.name, '') as domain_name, coalesce(project.name, '') as project_name,
+                    coalesce(\"user\".name, '') as user_name, late_usage.*
+             from late_usage
+             left join domain on domain.id = late_usage.domain
+             left join project on project.id = late_usage.project
+             left join \"user\" on \"user\".id = late_usage.owner",
+        )?;
+        let rows = statement.query_map([], frozen(StatementPart::Late))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+}
+
+impl Rows<'_> {
+    /// Freezes a month: its use, what was found late since the last close, and the totals; `sign` signs what stands for
+    /// them. Whoever calls says which month is next. Costs a visit to each hour of use of the month and an insert a line.
+    pub(crate) fn close_month(
+        &self,
+        closing: &MonthToClose,
+        sign: impl FnOnce(&[u8]) -> Result<Vec<u8>, Failure>,
+    ) -> Result<ClosedMonthRow, Failure> {
+        let prices = self.prices()?;
+        let mut used = self.use_to_freeze(closing.hours)?;
+        used.extend(self.late_use()?);
+        let lines = lines_of(&closing.month, used, &prices, random::<16>);
+        let texts: Vec<String> = lines.iter().map(StatementLine::canonical).collect();
+        let digests: Vec<AuditHash> = texts.iter().map(|text| sha256(text.as_bytes())).collect();
+        let previous = match self.newest_closed_month()? {
+            Some(before) => sha256(before.statement.as_bytes()),
+            None => NO_HASH,
+        };
+        let head = StatementHead {
+            closed_at: self.now,
+            core_price: prices.core,
+            currency: prices.currency,
+            from: closing.hours.from,
+            gib_price: prices.gib,
+            gpu_price: prices.gpu,
+            hash: hex(&chained(&digests, sha256)),
+            installation: closing.installation,
+            lines: digests.len() as u64,
+            month: closing.month.clone(),
+            previous: hex(&previous),
+            statement: STATEMENT_FORM,
+            time_zone: closing.time_zone.clone(),
+            until: closing.hours.until,
+        };
+        let statement = head.canonical();
+        let signature = sign(statement.as_bytes())?;
+        self.connection
+            .prepare_cached(
+                "insert into closed_month
+                     (month, from_hour, until_hour, closed_at, statement, signature)
+                 values (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?
+            .execute((
+                head.month.as_str(),
+                head.from,
+                head.until,
+                head.closed_at.as_millis(),
+                statement.as_str(),
+                &signature,
+            ))?;
+        let mut insert = self.connection.prepare_cached(
+            "insert into statement_line (month, position, domain, project, owner, statement)
+             values (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?;
+        for (line, text) in lines.iter().zip(&texts) {
+            insert.execute((
+                head.month.as_str(),
+                value::signed(line.position),
+                line.domain_id.map(|id| *id.0.as_bytes()),
+                line.project_id.map(|id| *id.0.as_bytes()),
+                line.user_id.map(|id| *id.0.as_bytes()),
+                text.as_str(),
+            ))?;
+        }
+        self.connection
+            .prepare_cached("delete from late_usage")?
+            .execute([])?;
+        Ok(ClosedMonthRow {
+            head,
+            statement,
+            signature,
+        })
+    }
+
+    /// Sets what an hour costs; without a currency there are no prices.
+    pub(crate) fn put_prices(&self, prices: &HourPrices) -> Result<(), Failure> {
+        if prices.is_off() {
+            self.connection
+                .prepare_cached("delete from price where id = 1")?
+                .execute([])?;
+            return Ok(());
+        }
+        self.connection
+            .prepare_cached(
+                "insert into price (id, currency, gpu, core, gib)
+                 values (1, ?1, ?2, ?3, ?4)
+                 on conflict (id) do update
+                 set currency = excluded.currency,
+                     gpu = excluded.gpu,
+                     core = excluded.core,
+                     gib = excluded.gib",
+            )?
+            .execute((
+                prices.currency.as_str(),
+                value::signed(prices.gpu),
+                value::signed(prices.core),
+                value::signed(prices.gib),
+            ))?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+impl Rows<'_> {
+    /// Adds use to an hour, as the meter does.
+    pub(crate) fn add_use_for_tests(
+        &self,
+        hour: i64,
+        of: super::ledger::UsageOf,
+        sum: rules::metering::UsageSum,
+    ) -> Result<(), Failure> {
+        self.add_usage(hour, of, sum)
+    }
+
+    /// Changes what is kept of a closed month behind its back.
+    pub(crate) fn bend_closed_month(&self, change: &str) -> Result<(), Failure> {
+        self.connection.execute_batch(change)?;
+        Ok(())
+    }
+}
