@@ -365,4 +365,58 @@ mod tests {
             "{file}"
         );
     }
+
+    #[test]
+    fn a_statement_has_whole_units_beside_hours_and_its_total_last() {
+        let used = |gpu_units: u64| StatementAmounts {
+            gpu_units,
+            starts: 1,
+            amount_micros: 1_500_000,
+            ..StatementAmounts::default()
+        };
+        let item = |position: u64, user: &str, gpu_units: u64| api::statements::StatementItem {
+            position,
+            part: "use".to_owned(),
+            domain: "default".to_owned(),
+            project: "default".to_owned(),
+            user: user.to_owned(),
+            used: used(gpu_units),
+            statement: String::new(),
+        };
+        let mut statement = StatementView {
+            month: "2026-10".to_owned(),
+            from: Timestamp::from_millis(0),
+            until: Timestamp::from_millis(1),
+            time_zone: "UTC".to_owned(),
+            closed_at: Timestamp::from_millis(2),
+            currency: String::new(),
+            total: StatementAmounts {
+                gpu_units: 540_000_000,
+                starts: 2,
+                amount_micros: 3_000_000,
+                ..StatementAmounts::default()
+            },
+            items: vec![item(1, "mina", 360_000_000), item(2, "=juno", 180_000_000)],
+            totals: Vec::new(),
+            statement: String::new(),
+            signature: String::new(),
+            digests: Vec::new(),
+        };
+        assert_eq!(statement_name(&statement), "statement-2026-10.csv");
+        let text = self::statement(&statement);
+        let lines: Vec<&str> = text.split("\r\n").collect();
+        assert_eq!(
+            lines[1],
+            "use,default,default,mina,1.0000,0.0000,0.0000,0.0000,1,360000000,0,0,0,0"
+        );
+        assert!(lines[2].starts_with("use,default,default,\"'=juno\",0.5000,"));
+        assert_eq!(
+            lines[3],
+            "total,,,,1.5000,0.0000,0.0000,0.0000,2,540000000,0,0,0,0"
+        );
+        statement.currency = "KRW".to_owned();
+        let text = self::statement(&statement);
+        assert!(text.lines().next().is_some_and(|head| head.ends_with(",amount,currency,amount_micros")));
+        assert!(text.trim_end().ends_with(",3,KRW,3000000"));
+    }
 }

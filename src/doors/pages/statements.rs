@@ -27,7 +27,7 @@ use super::request_context::RequestContext;
 use super::table::{
     ColumnDisplay, DataTable, EmptyTable, TableCell, TableColumn, TableLine, TableState,
 };
-use super::table_answer::{ListPage, answer};
+use super::table_answer::{ListPage, answer, shorter};
 use super::{PagesContext, layout, responses};
 use crate::doors::text::Text;
 use crate::doors::{csv, download};
@@ -122,6 +122,9 @@ async fn show(
     Query(asked): Query<Vec<(String, String)>>,
 ) -> Response {
     let state = TableState::read(PATH, &FILTERS, &asked);
+    if let Some(short) = shorter(&visit, &state, &asked) {
+        return short;
+    }
     let page = read(&console, &visit, &caller, &headers, &asked, None).await;
     answer(&console, &visit, &state, page, |failure| {
         failed(&console, &visit, &caller, failure)

@@ -195,6 +195,19 @@ async fn every_act_asks_for_its_capability_first() {
             Default::default()
         )),
         (SessionsRead, "history.recent", |s, c| history::recent(s, c)),
+        (SessionsRead, "statements.months", |s, c| statements::months(
+            s, c
+        )),
+        (SessionsRead, "statements.statement", |s, c| {
+            statements::statement(s, c, &Default::default())
+        }),
+        (SystemRead, "statements.next", |s, c| statements::next(s, c)),
+        (SystemRead, "statements.prices", |s, c| statements::prices(
+            s, c
+        )),
+        (SystemWrite, "statements.set_prices", |s, c| {
+            statements::set_prices(s, c, &Default::default())
+        }),
         (SessionsRead, "history.users", |s, c| history::users(s, c)),
         (SessionsRead, "gpus.list", |s, c| gpus::list(s, c)),
         (SessionsRead, "gpus.policy", |s, c| gpus::policy(s, c)),
@@ -506,6 +519,10 @@ async fn every_act_asks_for_its_capability_first() {
         installation::finish(&server, &user).await,
         // With the authority's key, which lies in a file.
         audit::sign(&server, &user).await.map(|_| ()),
+        statements::close(&server, &user, "2026-10")
+            .await
+            .map(|_| ()),
+        statements::check(&server, &user).await.map(|_| ()),
     ] {
         match refused {
             Err(Failure::Refusal(refusal)) => {

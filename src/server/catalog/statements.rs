@@ -412,6 +412,62 @@ impl Rows<'_> {
     }
 }
 
+/// For tests: an edit of what is kept of the closed months 2026-11 and 2026-12, how it is undone, the month in which it is
+/// found, and as what.
+#[cfg(test)]
+pub(crate) const PLANTED_EDITS: [(&str, &str, &str, &str); 5] = [
+    (
+        "update statement_line
+         set statement = replace(statement, '\"cpu\":7', '\"cpu\":8')
+         where month = '2026-11'",
+        "update statement_line
+         set statement = replace(statement, '\"cpu\":8', '\"cpu\":7')
+         where month = '2026-11'",
+        "2026-11",
+        "statement.lines-wrong",
+    ),
+    (
+        "update closed_month
+         set statement = replace(statement, '\"lines\":4', '\"lines\":5')
+         where month = '2026-12'",
+        "update closed_month
+         set statement = replace(statement, '\"lines\":5', '\"lines\":4')
+         where month = '2026-12'",
+        "2026-12",
+        "statement.signature-wrong",
+    ),
+    (
+        "update statement_line
+         set position = 9
+         where month = '2026-12' and position = 4",
+        "update statement_line
+         set position = 4
+         where month = '2026-12' and position = 9",
+        "2026-12",
+        "statement.line-changed",
+    ),
+    (
+        "update statement_line
+         set project = domain
+         where month = '2026-12' and position = 1",
+        "update statement_line
+         set project = (select id from project where name = 'default')
+         where month = '2026-12' and position = 1",
+        "2026-12",
+        "statement.line-changed",
+    ),
+    (
+        "update closed_month
+         set until_hour = until_hour + 1
+         where month = '2026-12'",
+        "update closed_month
+         set until_hour = until_hour - 1
+         where month = '2026-12'",
+        "2026-12",
+        "statement.head-wrong",
+    ),
+];
+
 #[cfg(test)]
 impl Rows<'_> {
     /// Adds use to an hour, as the meter does.
@@ -426,7 +482,7 @@ impl Rows<'_> {
 
     /// Changes what is kept of a closed month behind its back.
     pub(crate) fn bend_closed_month(&self, change: &str) -> Result<(), Failure> {
-        self.connection.execute_batch(change)?;
+        self.connection.execute(change, [])?;
         Ok(())
     }
 }

@@ -198,7 +198,7 @@ impl PagesFixture {
 }
 
 const PASSWORD: &str = "a long walk by the river 7";
-const PAGES: [&str; 33] = [
+const PAGES: [&str; 35] = [
     "/system/tls",
     "/api/docs",
     "/",
@@ -229,6 +229,8 @@ const PAGES: [&str; 33] = [
     "/events",
     "/events?q=object%3Afirst&kind=sessions&since=2026-01-01T00:00",
     "/notices",
+    "/statements",
+    "/statements/close?month=2026-10",
     "/system/settings?q=backup&changed=1",
     "/docs/errors/session-not-found",
     "/docs/errors/image-not-found",

@@ -15,6 +15,7 @@ use super::super::{audit, users};
 use super::*;
 use crate::access::{set_up, setup_link, sign_in};
 use crate::catalog::ledger::UsageOf;
+use crate::catalog::statements::PLANTED_EDITS;
 use crate::code;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
@@ -195,37 +196,7 @@ async fn an_edit_of_a_closed_month_is_found() {
         broken.map(|one| (one.month, one.code)).collect::<Vec<_>>()
     };
     assert!(found().await.is_empty());
-    for (edit, undo, month, code) in [
-        (
-            "update statement_line set statement = replace(statement, '\"cpu\":7', '\"cpu\":8')
-             where month = '2026-11'",
-            "update statement_line set statement = replace(statement, '\"cpu\":8', '\"cpu\":7')
-             where month = '2026-11'",
-            "2026-11",
-            "statement.lines-wrong",
-        ),
-        (
-            "update closed_month set statement = replace(statement, '\"lines\":4', '\"lines\":5')
-             where month = '2026-12'",
-            "update closed_month set statement = replace(statement, '\"lines\":5', '\"lines\":4')
-             where month = '2026-12'",
-            "2026-12",
-            "statement.signature-wrong",
-        ),
-        (
-            "update statement_line set project = domain where month = '2026-12' and position = 1",
-            "update statement_line set project = (select id from project where name = 'default')
-             where month = '2026-12' and position = 1",
-            "2026-12",
-            "statement.line-changed",
-        ),
-        (
-            "update closed_month set until_hour = until_hour + 1 where month = '2026-12'",
-            "update closed_month set until_hour = until_hour - 1 where month = '2026-12'",
-            "2026-12",
-            "statement.head-wrong",
-        ),
-    ] {
+    for (edit, undo, month, code) in PLANTED_EDITS {
         bend(&server, edit);
         assert_eq!(found().await, [(month.to_owned(), code.to_owned())]);
         bend(&server, undo);
