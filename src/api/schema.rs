@@ -10,8 +10,7 @@ use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
     allowances, announcements, audit, budgets, certificates, events, fair_share, gpus, history,
     idle_rules, images, invitations, nodes, notices, operations, policies, presets, problem,
-    reservations, rosters, second_factor, sessions, settings, statements, tenancy,
-    usage, users,
+    reservations, rosters, second_factor, sessions, settings, statements, tenancy, usage, users,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;

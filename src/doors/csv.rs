@@ -416,7 +416,11 @@ mod tests {
         );
         statement.currency = "KRW".to_owned();
         let text = self::statement(&statement);
-        assert!(text.lines().next().is_some_and(|head| head.ends_with(",amount,currency,amount_micros")));
+        assert!(
+            text.lines()
+                .next()
+                .is_some_and(|head| head.ends_with(",amount,currency,amount_micros"))
+        );
         assert!(text.trim_end().ends_with(",3,KRW,3000000"));
     }
 }

@@ -545,7 +545,11 @@ mod tests {
                     "domain", "site",
                 ]
             );
-            let names: Vec<_> = lines.iter().take(5).map(|line| line.user.as_str()).collect();
+            let names: Vec<_> = lines
+                .iter()
+                .take(5)
+                .map(|line| line.user.as_str())
+                .collect();
             assert_eq!(names, ["u7", "u7", "u8", "u8", "u9"]);
             let (all, amount) = total(lines.iter().filter(|line| !line.part.is_total()));
             let site = lines.last().expect("the site");

@@ -40,8 +40,8 @@ pub(super) fn verify(
     text: &[u8],
     authority: &SigningAuthority,
 ) -> Result<VerifiedStatement, Refusal> {
-    let file: StatementView = serde_json::from_slice(text)
-        .map_err(|error| refusals::statement_file_malformed(&error))?;
+    let file: StatementView =
+        serde_json::from_slice(text).map_err(|error| refusals::statement_file_malformed(&error))?;
     let signature = STANDARD.decode(&file.signature).unwrap_or_default();
     if !authority.signed(file.statement.as_bytes(), &signature) {
         return Err(refusals::statement_signature_wrong(&file.month));
@@ -192,9 +192,11 @@ mod tests {
                 .collect()
         };
         let items = shown(&|line| !line.part.is_total());
-        let (used, amount) = total(lines.iter().filter(|line| {
-            line.project == "p1" && !line.part.is_total()
-        }));
+        let (used, amount) = total(
+            lines
+                .iter()
+                .filter(|line| line.project == "p1" && !line.part.is_total()),
+        );
         let at = |hour: i64| Timestamp::from_millis(hour * 3_600_000);
         let text = head.canonical();
         let signature = STANDARD.encode(keeper.sign(text.as_bytes()).expect("signed"));
@@ -234,10 +236,18 @@ mod tests {
             ("/month", json!("2026-09"), "statement.signature-wrong"),
             ("/currency", json!("USD"), "statement.signature-wrong"),
             ("/total/gpu_units", json!(1), "statement.total-wrong"),
-            ("/items/0/used/gpu_units", json!(1), "statement.line-changed"),
+            (
+                "/items/0/used/gpu_units",
+                json!(1),
+                "statement.line-changed",
+            ),
             ("/items/0/user", json!("u9"), "statement.line-changed"),
             ("/items/1/statement", json!("{}"), "statement.line-changed"),
-            ("/totals/0/used/amount_micros", json!(1), "statement.line-changed"),
+            (
+                "/totals/0/used/amount_micros",
+                json!(1),
+                "statement.line-changed",
+            ),
             ("/digests/6", json!("00"), "statement.lines-wrong"),
             ("/signature", json!(""), "statement.signature-wrong"),
         ];
@@ -251,7 +261,10 @@ mod tests {
         assert_eq!(code(&fewer, &authority), "statement.total-wrong");
         let mut twice = good.clone();
         let first = twice["items"][0].clone();
-        twice["items"].as_array_mut().expect("a list").insert(0, first);
+        twice["items"]
+            .as_array_mut()
+            .expect("a list")
+            .insert(0, first);
         assert_eq!(code(&twice, &authority), "statement.line-changed");
         assert_eq!(code(&json!({}), &authority), "statement.file-malformed");
     }

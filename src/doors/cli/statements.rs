@@ -8,8 +8,8 @@ use hyper::Method;
 use rules::refusals;
 use serde_json::{Value, json};
 
-use super::args::{Format, MonthCommand, PriceCommand, StatementArguments};
 use super::answer::Answer;
+use super::args::{Format, MonthCommand, PriceCommand, StatementArguments};
 use super::client::{Extra, HttpClient};
 use super::error::{CliError, FAILED};
 use super::output::OutputStyle;

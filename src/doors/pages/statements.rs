@@ -233,7 +233,9 @@ async fn read(
         .as_ref()
         .map_or(&[][..], |found| found.items.as_slice());
     let several = items.iter().any(|item| item.domain != items[0].domain);
-    let has_prices = found.as_ref().is_some_and(|found| !found.currency.is_empty());
+    let has_prices = found
+        .as_ref()
+        .is_some_and(|found| !found.currency.is_empty());
     let columns = columns(t, several, has_prices);
     state.choose_columns("statements", &columns, asked, headers, visit);
     let rows = state
@@ -247,7 +249,9 @@ async fn read(
         })
         .collect();
     let empty = match closed.is_empty() {
-        true => EmptyTable::without_rows("scroll-text", t.statements_none(), t.statements_none_lead()),
+        true => {
+            EmptyTable::without_rows("scroll-text", t.statements_none(), t.statements_none_lead())
+        }
         false => EmptyTable::without_rows("scroll-text", t.usage_none(), t.usage_none_lead()),
     };
     let total = items.len() as u64;
@@ -255,7 +259,12 @@ async fn read(
         t,
         f: layout(console, visit, caller, Nav::Usage),
         months: months(&closed, &month),
-        subjects: subjects(t, whole.as_ref().or(found.as_ref()), caller, state.filter("of")),
+        subjects: subjects(
+            t,
+            whole.as_ref().or(found.as_ref()),
+            caller,
+            state.filter("of"),
+        ),
         csv: state.beside("/statements/export"),
         json: state.beside("/statements/signed"),
         closed: found.as_ref().map_or(String::new(), |found| {
@@ -263,7 +272,10 @@ async fn read(
         }),
         next,
         prices,
-        view: found.as_ref().map(|found| view(t, found)).unwrap_or_default(),
+        view: found
+            .as_ref()
+            .map(|found| view(t, found))
+            .unwrap_or_default(),
         table: DataTable::new(t, &state, &columns, "", rows, total, empty),
         month,
     })
@@ -307,19 +319,15 @@ fn months(closed: &[ClosedMonthView], chosen: &str) -> Vec<Choice> {
 }
 
 /// All that the reader sees, themselves, and the projects and domains of which they see all.
-fn subjects(
-    t: Text,
-    found: Option<&StatementView>,
-    caller: &Caller,
-    chosen: &str,
-) -> Vec<Choice> {
+fn subjects(t: Text, found: Option<&StatementView>, caller: &Caller, chosen: &str) -> Vec<Choice> {
     let own = (
         format!("user:{}", caller.name.as_str()),
         caller.name.as_str().to_owned(),
     );
     let totals = found.map_or(&[][..], |found| found.totals.as_slice());
-    let of_totals = totals.iter().filter_map(|item| {
-        match StatementPart::parse(&item.part)? {
+    let of_totals = totals
+        .iter()
+        .filter_map(|item| match StatementPart::parse(&item.part)? {
             StatementPart::Project => {
                 let name = format!("{}/{}", item.domain, item.project);
                 Some((format!("project:{name}"), name))
@@ -329,8 +337,7 @@ fn subjects(
                 Some((format!("domain:{}", item.domain), words))
             }
             StatementPart::Use | StatementPart::Late | StatementPart::Site => None,
-        }
-    });
+        });
     let offered: Vec<(String, String)> = std::iter::once(own)
         .chain(of_totals)
         .take(MAX_OFFERED)

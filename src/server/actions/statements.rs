@@ -101,7 +101,8 @@ pub async fn close(
                 time_zone: next.time_zone,
                 installation,
             };
-            let closed = rows.close_month(&closing, |text| keeper.sign(text).map_err(tls_failure))?;
+            let closed =
+                rows.close_month(&closing, |text| keeper.sign(text).map_err(tls_failure))?;
             rows.note(NewEvent {
                 actor: actor.as_str(),
                 topic: "system",
@@ -136,7 +137,11 @@ pub async fn check(server: &Server, caller: &Caller) -> Result<Vec<MonthCheckVie
             .read("check a closed month", move |view| {
                 let signed = |text: &[u8], signature: &[u8]| authority.signed(text, signature);
                 let (lines, found) = view.check_closed_month(&month, signed)?;
-                Ok(check_view(&month.head, lines, found.map_err(|broken| broken.refusal())))
+                Ok(check_view(
+                    &month.head,
+                    lines,
+                    found.map_err(|broken| broken.refusal()),
+                ))
             })
             .await?;
         checked.push(found);
@@ -203,8 +208,9 @@ fn statement_view(
     lines: Vec<(StatementLine, String)>,
     digests: Vec<String>,
 ) -> StatementView {
-    let (sums, items): (Vec<_>, Vec<_>) =
-        lines.into_iter().partition(|(line, _)| line.part.is_total());
+    let (sums, items): (Vec<_>, Vec<_>) = lines
+        .into_iter()
+        .partition(|(line, _)| line.part.is_total());
     let (used, amount) = total(items.iter().map(|(line, _)| line));
     let shown = |lines: Vec<(StatementLine, String)>| {
         let lines = lines.into_iter();

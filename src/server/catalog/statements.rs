@@ -291,8 +291,7 @@ impl ReadTransaction<'_> {
              left join project on project.id = used.project
              left join \"user\" on \"user\".id = used.owner",
         )?;
-        let rows =
-            statement.query_map((hours.from, hours.until), frozen(StatementPart::Use))?;
+        let rows = statement.query_map((hours.from, hours.until), frozen(StatementPart::Use))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 

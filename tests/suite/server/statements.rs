@@ -106,7 +106,11 @@ async fn a_month_is_closed_and_its_statement_adds_up_and_verifies_without_the_se
     assert!(err.contains("month.not-over"), "{err}");
     clock.set(began.plus_seconds(40 * 86_400));
     let (code, out, err) = say(&folder, &close).await;
-    assert_eq!((code, out), (Some(0), format!("{month}  closed\n")), "{err}");
+    assert_eq!(
+        (code, out),
+        (Some(0), format!("{month}  closed\n")),
+        "{err}"
+    );
     let again = json!({"month": month});
     let again = the_box.post(&the_box.admin, "/api/v1/months", again).await;
     assert_eq!(again.status, 201, "{}", again.short());
@@ -117,7 +121,11 @@ async fn a_month_is_closed_and_its_statement_adds_up_and_verifies_without_the_se
     let all = statement(&the_box, &the_box.admin).await;
     assert_eq!(all["month"], month.as_str());
     assert_eq!(all["currency"], "KRW");
-    assert!(all["items"].as_array().is_some_and(|items| !items.is_empty()));
+    assert!(
+        all["items"]
+            .as_array()
+            .is_some_and(|items| !items.is_empty())
+    );
     assert_eq!(all["total"], all["totals"][2]["used"], "the site's");
     let lines = as_csv(&the_box, &the_box.admin).await;
     adds_up(&lines);

@@ -171,10 +171,16 @@ async fn months_are_closed_in_their_order_once_and_what_is_found_late_goes_into_
     server.clock().set(later);
     close(&server, &boss, "2027-01").await.unwrap();
     let january = of_month(&server, &boss, "").await;
-    assert_eq!((january.month.as_str(), january.items.len()), ("2027-01", 0));
+    assert_eq!(
+        (january.month.as_str(), january.items.len()),
+        ("2027-01", 0)
+    );
     assert_eq!(january.total, StatementAmounts::default());
     let whole = check(&server, &boss).await.unwrap();
-    let whole: Vec<_> = whole.iter().map(|one| (one.month.as_str(), one.whole)).collect();
+    let whole: Vec<_> = whole
+        .iter()
+        .map(|one| (one.month.as_str(), one.whole))
+        .collect();
     assert_eq!(
         whole,
         [("2027-01", true), ("2026-12", true), ("2026-11", true)]
@@ -272,10 +278,19 @@ async fn amounts_are_those_of_the_prices_at_the_close() {
     set("", "").await.unwrap();
     assert_eq!(prices(&server, &boss).await.unwrap().currency, "");
     let before = of_month(&server, &boss, "2026-11").await;
-    assert_eq!((before.currency.as_str(), before.total.amount_micros), ("", 0));
+    assert_eq!(
+        (before.currency.as_str(), before.total.amount_micros),
+        ("", 0)
+    );
     let priced = of_month(&server, &boss, "2026-12").await;
     assert_eq!(priced.currency, "KRW");
     assert_eq!(priced.total.amount_micros, 4_501 * MICROS + MICROS / 2);
     assert_eq!(priced.total.amount(), "4501.5");
-    assert!(check(&server, &boss).await.unwrap().iter().all(|one| one.whole));
+    assert!(
+        check(&server, &boss)
+            .await
+            .unwrap()
+            .iter()
+            .all(|one| one.whole)
+    );
 }
