@@ -80,8 +80,8 @@ impl std::fmt::Display for UsageMonth {
 /// The name of a zone; UTC for what is none.
 pub(super) fn known_zone(zone: &str) -> String {
     match TimeZone::get(zone) {
-        Ok(_) => zone.to_owned(),
-        Err(_) => "UTC".to_owned(),
+        Ok(_) if !zone.is_empty() => zone.to_owned(),
+        Ok(_) | Err(_) => "UTC".to_owned(),
     }
 }
 
