@@ -5,6 +5,7 @@ mod containers;
 mod edges;
 mod ended;
 mod ledger;
+pub(crate) mod statements;
 
 use std::collections::BTreeMap;
 

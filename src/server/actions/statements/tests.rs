@@ -15,7 +15,7 @@ use super::super::{audit, users};
 use super::*;
 use crate::access::{set_up, setup_link, sign_in};
 use crate::catalog::ledger::UsageOf;
-use crate::catalog::statements::PLANTED_EDITS;
+use crate::catalog::tests::statements::{PLANTED_EDITS, add_use, bend};
 use crate::code;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
@@ -60,21 +60,7 @@ fn use_at(server: &Server, caller: &Caller, at: &str, gpu_hours: u64) {
         starts: 1,
         waited: 3,
     };
-    server
-        .catalog()
-        .write_now(Lane::Loops, "count use", move |rows| {
-            rows.add_use_for_tests(hour, of, sum)
-        })
-        .unwrap();
-}
-
-fn bend(server: &Server, change: &'static str) {
-    server
-        .catalog()
-        .write_now(Lane::Loops, "bend a month", move |rows| {
-            rows.bend_closed_month(change)
-        })
-        .unwrap();
+    add_use(server.catalog(), hour, of, sum);
 }
 
 async fn of_month(server: &Server, caller: &Caller, month: &str) -> StatementView {
@@ -203,9 +189,9 @@ async fn an_edit_of_a_closed_month_is_found() {
     };
     assert!(found().await.is_empty());
     for (edit, undo, month, code) in PLANTED_EDITS {
-        bend(&server, edit);
+        bend(server.catalog(), edit);
         assert_eq!(found().await, [(month.to_owned(), code.to_owned())]);
-        bend(&server, undo);
+        bend(server.catalog(), undo);
         assert!(found().await.is_empty(), "{code} was undone");
     }
 }
