@@ -126,7 +126,7 @@ pub async fn check(server: &Server, caller: &Caller) -> Result<Vec<MonthCheckVie
     let authority = SigningAuthority::read(&server.certificates()?.authority().pem)?;
     let months = server
         .catalog()
-        .read("list closed months", |view| view.closed_months())
+        .read("name closed months", |view| view.closed_month_names())
         .await?;
     let mut checked = Vec::with_capacity(months.len());
     // One read a month: a reader of the catalog is not held for all of them.
@@ -138,7 +138,7 @@ pub async fn check(server: &Server, caller: &Caller) -> Result<Vec<MonthCheckVie
                 let signed = |text: &[u8], signature: &[u8]| authority.signed(text, signature);
                 let (lines, found) = view.check_closed_month(&month, signed)?;
                 Ok(check_view(
-                    &month.head,
+                    month,
                     lines,
                     found.map_err(|broken| broken.refusal()),
                 ))
@@ -149,14 +149,14 @@ pub async fn check(server: &Server, caller: &Caller) -> Result<Vec<MonthCheckVie
     Ok(checked)
 }
 
-fn check_view(head: &StatementHead, lines: u64, found: Result<(), Refusal>) -> MonthCheckView {
+fn check_view(month: String, lines: u64, found: Result<(), Refusal>) -> MonthCheckView {
     let whole = found.is_ok();
     let (code, text) = match found {
         Ok(()) => (String::new(), String::new()),
         Err(refusal) => (refusal.code, refusal.text),
     };
     MonthCheckView {
-        month: head.month.clone(),
+        month,
         lines,
         whole,
         code,

@@ -39,6 +39,15 @@ pub(crate) struct MonthToClose {
     pub(crate) installation: Uuid,
 }
 
+/// A closed month as it is kept. It may have been changed since: nothing of it is believed before its signature.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct KeptMonth {
+    from: i64,
+    until: i64,
+    statement: String,
+    signature: Vec<u8>,
+}
+
 /// One line as it is kept, with the places that it is found by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct KeptLine {
@@ -52,6 +61,15 @@ struct KeptLine {
 fn month_row(row: &Row<'_>) -> rusqlite::Result<ClosedMonthRow> {
     Ok(ClosedMonthRow {
         head: value::json(row, "statement")?,
+        statement: row.get("statement")?,
+        signature: row.get("signature")?,
+    })
+}
+
+fn kept_month(row: &Row<'_>) -> rusqlite::Result<KeptMonth> {
+    Ok(KeptMonth {
+        from: row.get("from_hour")?,
+        until: row.get("until_hour")?,
         statement: row.get("statement")?,
         signature: row.get("signature")?,
     })
@@ -85,6 +103,58 @@ fn frozen(part: StatementPart) -> impl Fn(&Row<'_>) -> rusqlite::Result<FrozenUs
 fn read(statement: &str) -> Result<StatementLine, Failure> {
     serde_json::from_str(statement)
         .map_err(|error| ServerFault::new("read a line of a closed month", error).into())
+}
+
+fn checked(
+    month: &str,
+    kept: &KeptMonth,
+    before: Option<&KeptMonth>,
+    lines: &[KeptLine],
+    signed: impl Fn(&[u8], &[u8]) -> bool,
+) -> Result<(), StatementBreak> {
+    let name = || month.to_owned();
+    if !signed(kept.statement.as_bytes(), &kept.signature) {
+        return Err(StatementBreak::Signature { month: name() });
+    }
+    let head: StatementHead = serde_json::from_str(&kept.statement)
+        .map_err(|_| StatementBreak::Head { month: name() })?;
+    let digests: Vec<AuditHash> = lines
+        .iter()
+        .map(|line| sha256(line.statement.as_bytes()))
+        .collect();
+    if !head.has_lines(&digests, sha256) {
+        return Err(StatementBreak::Lines { month: name() });
+    }
+    let mut stated = Vec::with_capacity(lines.len());
+    for line in lines {
+        let position = line.position;
+        let told: StatementLine = serde_json::from_str(&line.statement)
+            .map_err(|_| StatementBreak::Line { position })?;
+        let places = (
+            told.domain_id.map(|id| id.0),
+            told.project_id.map(|id| id.0),
+            told.user_id.map(|id| id.0),
+        );
+        if told.position != position
+            || told.month != head.month
+            || places != (line.domain, line.project, line.owner)
+        {
+            return Err(StatementBreak::Line { position });
+        }
+        stated.push(told);
+    }
+    check_sums(&stated, &head.prices())?;
+    let follows = match before {
+        Some(before) => {
+            head.previous == hex(&sha256(before.statement.as_bytes())) && head.from == before.until
+        }
+        None => head.previous == hex(&NO_HASH),
+    };
+    let stands = head.month == month && (head.from, head.until) == (kept.from, kept.until);
+    match follows && stands {
+        true => Ok(()),
+        false => Err(StatementBreak::Head { month: name() }),
+    }
 }
 
 impl ReadTransaction<'_> {
@@ -171,91 +241,58 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// The names of all closed months, newest first. Reads nothing of them: what was changed behind our backs is named too.
+    pub(crate) fn closed_month_names(&self) -> Result<Vec<String>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select month
+             from closed_month
+             order by month desc",
+        )?;
+        let rows = statement.query_map([], |row| row.get(0))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// Checks one closed month: what was signed, each line against it, that lines add up, and that it follows the month
     /// before it. `signed` says whether a text has this signature. Gives how many lines it has.
     pub(crate) fn check_closed_month(
         &self,
-        month: &ClosedMonthRow,
+        month: &str,
         signed: impl Fn(&[u8], &[u8]) -> bool,
     ) -> Result<(u64, Result<(), StatementBreak>), Failure> {
-        let lines = self.kept_lines(&month.head.month)?;
-        let count = lines.len() as u64;
-        let checked = || {
-            let name = || month.head.month.clone();
-            if !signed(month.statement.as_bytes(), &month.signature) {
-                return Err(StatementBreak::Signature { month: name() });
-            }
-            let digests: Vec<AuditHash> = lines
-                .iter()
-                .map(|line| sha256(line.statement.as_bytes()))
-                .collect();
-            if !month.head.has_lines(&digests, sha256) {
-                return Err(StatementBreak::Lines { month: name() });
-            }
-            let mut stated = Vec::with_capacity(lines.len());
-            for line in &lines {
-                let position = line.position;
-                let told: StatementLine = serde_json::from_str(&line.statement)
-                    .map_err(|_| StatementBreak::Line { position })?;
-                let places = (
-                    told.domain_id.map(|id| id.0),
-                    told.project_id.map(|id| id.0),
-                    told.user_id.map(|id| id.0),
-                );
-                if told.position != position
-                    || told.month != month.head.month
-                    || places != (line.domain, line.project, line.owner)
-                {
-                    return Err(StatementBreak::Line { position });
-                }
-                stated.push(told);
-            }
-            check_sums(&stated, &month.head.prices())
+        let lines = self.kept_lines(month)?;
+        let before = self.kept_month_before(month)?;
+        let found = match self.kept_month(month)? {
+            Some(kept) => checked(month, &kept, before.as_ref(), &lines, signed),
+            None => Err(StatementBreak::Head {
+                month: month.to_owned(),
+            }),
         };
-        let found = checked();
-        if found.is_err() {
-            return Ok((count, found));
-        }
-        let follows = match self.closed_month_before(&month.head.month)? {
-            Some(before) => {
-                month.head.previous == hex(&sha256(before.statement.as_bytes()))
-                    && month.head.from == before.head.until
-            }
-            None => month.head.previous == hex(&NO_HASH),
-        };
-        let kept = self.hours_of(&month.head.month)?;
-        let stands = follows && kept == Some((month.head.from, month.head.until));
-        Ok((
-            count,
-            match stands {
-                true => Ok(()),
-                false => Err(StatementBreak::Head {
-                    month: month.head.month.clone(),
-                }),
-            },
-        ))
+        Ok((lines.len() as u64, found))
     }
 
-    fn closed_month_before(&self, month: &str) -> Result<Option<ClosedMonthRow>, Failure> {
+    fn kept_month(&self, month: &str) -> Result<Option<KeptMonth>, Failure> {
         Ok(self
             .connection
             .prepare_cached(
-                "select statement, signature
+                "select from_hour, until_hour, statement, signature
+                 from closed_month
+                 where month = ?1",
+            )?
+            .query_row([month], kept_month)
+            .optional()?)
+    }
+
+    fn kept_month_before(&self, month: &str) -> Result<Option<KeptMonth>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select from_hour, until_hour, statement, signature
                  from closed_month
                  where month < ?1
                  order by month desc
                  limit 1",
             )?
-            .query_row([month], month_row)
-            .optional()?)
-    }
-
-    /// The hours of a month as the ledger asks for them.
-    fn hours_of(&self, month: &str) -> Result<Option<(i64, i64)>, Failure> {
-        Ok(self
-            .connection
-            .prepare_cached("select from_hour, until_hour from closed_month where month = ?1")?
-            .query_row([month], |row| Ok((row.get(0)?, row.get(1)?)))
+            .query_row([month], kept_month)
             .optional()?)
     }
 

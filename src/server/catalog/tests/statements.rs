@@ -13,7 +13,7 @@ use crate::catalog::statements::{ClosedMonthRow, MonthToClose};
 
 /// An edit of what is kept of the closed months 2026-11 and 2026-12, how it is undone, the month in which it is
 /// found, and as what.
-pub(crate) const PLANTED_EDITS: [(&str, &str, &str, &str); 5] = [
+pub(crate) const PLANTED_EDITS: [(&str, &str, &str, &str); 6] = [
     (
         "update statement_line
          set statement = replace(statement, '\"cpu\":7', '\"cpu\":8')
@@ -30,6 +30,17 @@ pub(crate) const PLANTED_EDITS: [(&str, &str, &str, &str); 5] = [
          where month = '2026-12'",
         "update closed_month
          set statement = replace(statement, '\"lines\":5', '\"lines\":4')
+         where month = '2026-12'",
+        "2026-12",
+        "statement.signature-wrong",
+    ),
+    // What is no JSON any more is named like any other edit.
+    (
+        "update closed_month
+         set statement = '!' || statement
+         where month = '2026-12'",
+        "update closed_month
+         set statement = substr(statement, 2)
          where month = '2026-12'",
         "2026-12",
         "statement.signature-wrong",
@@ -105,7 +116,7 @@ fn close(catalog: &Catalog, month: &str, hours: UsageWindow) -> ClosedMonthRow {
 }
 
 fn check(catalog: &Catalog, month: &ClosedMonthRow) -> (u64, Result<(), StatementBreak>) {
-    let month = month.clone();
+    let month = month.head.month.clone();
     catalog
         .read_now("check a month", move |view| {
             view.check_closed_month(&month, |text, signature| sign(text) == signature)
