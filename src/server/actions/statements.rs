@@ -95,9 +95,14 @@ pub async fn close(
             if month != next.month {
                 return Err(refusals::month_out_of_order(next.month).into());
             }
+            let mut hours = hours(month, &next.time_zone);
+            // Where the last one ended, also by new rules of the zone: no hour is lost, and none is in two months.
+            if let Some(last) = rows.newest_closed_month()? {
+                hours.from = last.head.until;
+            }
             let closing = MonthToClose {
                 month: name.clone(),
-                hours: hours(month, &next.time_zone),
+                hours,
                 time_zone: next.time_zone,
                 installation,
             };

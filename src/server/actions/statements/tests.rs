@@ -15,7 +15,7 @@ use super::super::{audit, users};
 use super::*;
 use crate::access::{set_up, setup_link, sign_in};
 use crate::catalog::ledger::UsageOf;
-use crate::catalog::tests::statements::{PLANTED_EDITS, add_use, bend};
+use crate::catalog::tests::statements::{OTHER_ZONE, PLANTED_EDITS, add_use, bend};
 use crate::code;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
@@ -171,6 +171,23 @@ async fn months_are_closed_in_their_order_once_and_what_is_found_late_goes_into_
         whole,
         [("2027-01", true), ("2026-12", true), ("2026-11", true)]
     );
+}
+
+#[tokio::test]
+async fn a_month_begins_where_the_last_one_ended_though_its_zone_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, boss, mina, _) = a_server(folder.path()).await;
+    use_at(&server, &mina, "2026-11-30T20:00:00Z", 2);
+    use_at(&server, &mina, "2026-12-31T14:00:00Z", 3);
+    use_at(&server, &mina, "2026-12-31T15:00:00Z", 5);
+    close(&server, &boss, "2026-11").await.unwrap();
+    bend(server.catalog(), OTHER_ZONE);
+    let december = close(&server, &boss, "2026-12").await.unwrap();
+    assert_eq!(december.time_zone, "Asia/Seoul");
+    assert_eq!(december.from.to_string(), "2026-12-01T00:00:00.000Z");
+    assert_eq!(december.until.to_string(), "2026-12-31T15:00:00.000Z");
+    let december = of_month(&server, &boss, "2026-12").await;
+    assert_eq!(told(&december), [("mina", "use", 3)]);
 }
 
 #[tokio::test]

@@ -77,6 +77,10 @@ pub(crate) const PLANTED_EDITS: [(&str, &str, &str, &str); 6] = [
     ),
 ];
 
+/// What new rules of a time zone come to for the month that is closed next: its zone begins it nine hours earlier.
+pub(crate) const OTHER_ZONE: &str =
+    "update closed_month set statement = replace(statement, '\"UTC\"', '\"Asia/Seoul\"')";
+
 /// Adds use to an hour, as the meter does.
 pub(crate) fn add_use(catalog: &Catalog, hour: i64, of: UsageOf, sum: UsageSum) {
     catalog
