@@ -206,12 +206,12 @@ impl From<HourPrices> for PricesView {
     }
 }
 
-/// All prices at once; what is left out costs nothing, and without a currency there are none.
+/// All prices at once; what is left out costs nothing. Without a currency there are none, and each is empty or 0.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[schema(as = NewPrices)]
 #[serde(deny_unknown_fields, default)]
 pub struct NewPricesBody {
-    /// Three capital letters such as `KRW`; empty: no prices.
+    /// Three capital letters such as `KRW`; empty: no prices, and none may be above 0.
     #[schema(pattern = "^([A-Z]{3})?$")]
     pub currency: String,
     #[schema(pattern = "^([0-9]{1,7}([.][0-9]{1,6})?)?$")]

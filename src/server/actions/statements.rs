@@ -278,7 +278,8 @@ pub async fn prices(server: &Server, caller: &Caller) -> Result<PricesView, Fail
 
 /// Sets all prices at once; without a currency there are none. Months that are closed keep theirs.
 ///
-/// Errors: `denied` without `system:write`; `price.currency-invalid`, `price.invalid`, each at its field.
+/// Errors: `denied` without `system:write`; `price.currency-invalid`, `price.currency-needed`, `price.invalid`,
+/// each at its field.
 pub async fn set_prices(
     server: &Server,
     caller: &Caller,
@@ -325,10 +326,14 @@ fn prices_of(asked: &NewPricesBody) -> Result<HourPrices, Refusal> {
         core: price(&asked.core_hour, "/core_hour")?,
         gib: price(&asked.gib_hour, "/gib_hour")?,
     };
-    match prices.is_off() {
-        true => Ok(HourPrices::default()),
-        false => Ok(prices),
+    if !prices.is_off() {
+        return Ok(prices);
     }
+    // Months that are closed in the belief that there are prices stay without them.
+    if [prices.gpu, prices.core, prices.gib] != [0; 3] {
+        return Err(refusals::price_currency_needed().at("/currency"));
+    }
+    Ok(HourPrices::default())
 }
 
 /// `1500 / 20 / 0.5 KRW`: a GPU, a core and a GiB for an hour; empty without prices.

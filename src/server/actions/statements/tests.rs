@@ -271,6 +271,8 @@ async fn amounts_are_those_of_the_prices_at_the_close() {
         set_prices(&server, &boss, &asked).await
     };
     assert_eq!(code(set("krw", "1").await), "price.currency-invalid");
+    assert_eq!(code(set("", "1500").await), "price.currency-needed");
+    assert!(set("", "0").await.is_ok(), "as it is shown while off");
     assert_eq!(code(set("KRW", "1,5").await), "price.invalid");
     assert_eq!(code(set("KRW", "99999999").await), "price.invalid");
     use_at(&server, &mina, "2026-11-01T00:30:00Z", 2);
