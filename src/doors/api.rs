@@ -98,10 +98,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/history", get(history::show))
         .route("/usage", get(usage::show))
         .route("/statements", get(statements::show))
-        .route(
-            "/months",
-            get(statements::months).post(statements::close),
-        )
+        .route("/months", get(statements::months).post(statements::close))
         .route("/months/check", get(statements::check))
         .route(
             "/prices",

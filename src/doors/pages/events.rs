@@ -511,9 +511,7 @@ pub(super) fn object(
         "system" if event.code == "month.closed" => {
             (id.clone(), Some(format!("/statements?month={id}")))
         }
-        "system" if event.code == "prices.changed" => {
-            (id.clone(), Some("/statements".to_owned()))
-        }
+        "system" if event.code == "prices.changed" => (id.clone(), Some("/statements".to_owned())),
         "system" if event.code.starts_with("allowance.") => {
             (id.clone(), Some("/allowances".to_owned()))
         }

@@ -43,6 +43,20 @@ async fn any_export(server: &Server, caller: &Caller) -> Result<(), Failure> {
         .map(drop)
 }
 
+async fn any_statement(server: &Server, caller: &Caller) -> Result<(), Failure> {
+    let wanted = api::statements::StatementQuery::default();
+    statements::statement(server, caller, &wanted)
+        .await
+        .map(drop)
+}
+
+async fn any_prices(server: &Server, caller: &Caller) -> Result<(), Failure> {
+    let prices = api::statements::NewPricesBody::default();
+    statements::set_prices(server, caller, &prices)
+        .await
+        .map(drop)
+}
+
 async fn any_event_file(server: &Server, caller: &Caller) -> Result<(), Failure> {
     let wanted = api::events::EventSearchQuery::default();
     journal::search_all(server, caller, &wanted).await.map(drop)
@@ -195,19 +209,21 @@ async fn every_act_asks_for_its_capability_first() {
             Default::default()
         )),
         (SessionsRead, "history.recent", |s, c| history::recent(s, c)),
-        (SessionsRead, "statements.months", |s, c| statements::months(
+        (
+            SessionsRead,
+            "statements.months",
+            |s, c| statements::months(s, c)
+        ),
+        (SessionsRead, "statements.statement", |s, c| any_statement(
             s, c
         )),
-        (SessionsRead, "statements.statement", |s, c| {
-            statements::statement(s, c, &Default::default())
-        }),
         (SystemRead, "statements.next", |s, c| statements::next(s, c)),
         (SystemRead, "statements.prices", |s, c| statements::prices(
             s, c
         )),
-        (SystemWrite, "statements.set_prices", |s, c| {
-            statements::set_prices(s, c, &Default::default())
-        }),
+        (SystemWrite, "statements.set_prices", |s, c| any_prices(
+            s, c
+        )),
         (SessionsRead, "history.users", |s, c| history::users(s, c)),
         (SessionsRead, "gpus.list", |s, c| gpus::list(s, c)),
         (SessionsRead, "gpus.policy", |s, c| gpus::policy(s, c)),

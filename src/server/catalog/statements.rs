@@ -128,8 +128,8 @@ fn checked(
     let mut stated = Vec::with_capacity(lines.len());
     for line in lines {
         let position = line.position;
-        let told: StatementLine = serde_json::from_str(&line.statement)
-            .map_err(|_| StatementBreak::Line { position })?;
+        let told: StatementLine =
+            serde_json::from_str(&line.statement).map_err(|_| StatementBreak::Line { position })?;
         let places = (
             told.domain_id.map(|id| id.0),
             told.project_id.map(|id| id.0),

@@ -321,7 +321,10 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     (
         "POST /statements/prices",
         &["setPrices"],
-        &["price set --currency KRW --gpu-hour 1500", "price set --off"],
+        &[
+            "price set --currency KRW --gpu-hour 1500",
+            "price set --off",
+        ],
     ),
     (
         "GET /usage/export",

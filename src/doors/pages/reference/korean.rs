@@ -145,10 +145,7 @@ const SUMMARIES: &[(&str, &str)] = &[
         "closeMonth",
         "월을 마감합니다. 사용량을 고정하고 서명하며, 이미 마감한 월은 그대로 둡니다",
     ),
-    (
-        "checkMonths",
-        "마감한 월이 서명한 내용과 같은지 확인합니다",
-    ),
+    ("checkMonths", "마감한 월이 서명한 내용과 같은지 확인합니다"),
     ("getPrices", "다음 마감부터 쓰는 시간당 가격"),
     (
         "setPrices",
