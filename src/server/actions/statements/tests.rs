@@ -6,12 +6,13 @@ use std::path::Path;
 use api::audit::AuditQuery;
 use base::observe::Clock;
 use base::settings::{Settings, SettingsLayer};
+use rules::grants::GrantRole;
 use rules::metering::UsageSum;
 use rules::statement::{MICROS, UNITS_OF_HOUR};
 use rules::tenancy::ProjectId;
 use rules::users::Role;
 
-use super::super::{audit, users};
+use super::super::{audit, tenancy, users};
 use super::*;
 use crate::access::{set_up, setup_link, sign_in};
 use crate::catalog::ledger::UsageOf;
@@ -46,10 +47,15 @@ async fn a_server(folder: &Path) -> (Server, Caller, Caller, Caller) {
 
 /// Counts so many GPU-hours of a user into the hour of a time.
 fn use_at(server: &Server, caller: &Caller, at: &str, gpu_hours: u64) {
+    use_in(server, caller, ProjectId::DEFAULT, at, gpu_hours);
+}
+
+/// The same in a project of the user's domain.
+fn use_in(server: &Server, caller: &Caller, project: ProjectId, at: &str, gpu_hours: u64) {
     let hour = metering::hour_of(Timestamp::parse(at).unwrap());
     let of = UsageOf {
         domain: caller.subject.domain,
-        project: ProjectId::DEFAULT,
+        project,
         owner: caller.subject.user,
     };
     let sum = UsageSum {
@@ -255,6 +261,74 @@ async fn each_reads_what_they_may_see_and_totals_only_where_they_see_all() {
         code(set_prices(&server, &mina, &NewPricesBody::default()).await),
     ] {
         assert_eq!(refused, "role.administrator-needed");
+    }
+}
+
+#[tokio::test]
+async fn a_lead_reads_their_project_a_domain_its_own_and_neither_a_word_of_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, boss, mina, _) = a_server(folder.path()).await;
+    tenancy::create_domain(&server, &boss, "biology", "", None)
+        .await
+        .unwrap();
+    let mut projects = Vec::new();
+    for (domain, name) in [(None, "vision"), (Some("biology"), "cells")] {
+        let made = tenancy::create_project(&server, &boss, domain, name, "", None).await;
+        projects.push(made.unwrap().value.id);
+    }
+    tenancy::put_member(&server, &boss, "vision", "juno", GrantRole::Lead, None)
+        .await
+        .unwrap();
+    let biology = Some("biology");
+    users::create_once(&server, &boss, "chief", Role::User, GOOD, biology, None)
+        .await
+        .unwrap();
+    let administrator = GrantRole::Administrator;
+    tenancy::grant(&server, &boss, "chief", administrator, biology, None)
+        .await
+        .unwrap();
+    let juno = sign_in(&server, "juno", GOOD, HERE).await.unwrap().caller;
+    let chief = sign_in(&server, "chief", GOOD, HERE).await.unwrap().caller;
+    let at = "2026-12-10T05:00:00Z";
+    use_at(&server, &mina, at, 2);
+    use_in(&server, &mina, projects[0], at, 3);
+    use_at(&server, &juno, at, 5);
+    use_in(&server, &chief, projects[1], at, 7);
+    close(&server, &boss, "2026-12").await.unwrap();
+    for (caller, items, totals, hidden) in [
+        (
+            &mina,
+            vec!["default/default mina 2", "default/vision mina 3"],
+            vec![],
+            "juno",
+        ),
+        (
+            &juno,
+            vec!["default/default juno 5", "default/vision mina 3"],
+            vec!["default/vision  3"],
+            "biology",
+        ),
+        (
+            &chief,
+            vec!["biology/cells chief 7"],
+            vec!["biology/cells  7", "biology/  7"],
+            "vision",
+        ),
+    ] {
+        let view = of_month(&server, caller, "").await;
+        let said = |items: &[StatementItem]| -> Vec<String> {
+            let items = items.iter();
+            items
+                .map(|item| {
+                    let hours = item.used.gpu_units / UNITS_OF_HOUR;
+                    format!("{}/{} {} {hours}", item.domain, item.project, item.user)
+                })
+                .collect()
+        };
+        assert_eq!(said(&view.items), items, "{}", caller.name);
+        assert_eq!(said(&view.totals), totals, "{}", caller.name);
+        let text = serde_json::to_string(&view).unwrap();
+        assert!(!text.contains(hidden), "{}: {text}", caller.name);
     }
 }
 
