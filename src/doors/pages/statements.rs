@@ -35,7 +35,8 @@ use crate::doors::{csv, download};
 const PATH: &str = "/statements";
 const CLOSE: &str = "/statements/close";
 const PRICES: &str = "/statements/prices";
-const FILTERS: [&str; 2] = ["month", "of"];
+/// Not `of`, by which a notice names what it is about.
+const FILTERS: [&str; 2] = ["month", "whose"];
 /// Projects and domains that are offered. Higher: the page of a large site is longer. Lower: more of them are asked for by
 /// address or on the command line.
 const MAX_OFFERED: usize = 200;
@@ -175,7 +176,7 @@ fn query(state: &TableState) -> StatementQuery {
         month: state.filter("month").to_owned(),
         ..StatementQuery::default()
     };
-    match state.filter("of").split_once(':') {
+    match state.filter("whose").split_once(':') {
         Some(("project", name)) => name.clone_into(&mut query.project),
         Some(("domain", name)) => name.clone_into(&mut query.domain),
         Some(("user", name)) => name.clone_into(&mut query.user),
@@ -201,7 +202,7 @@ async fn read(
         false => Some(statements::statement(&console.server, caller, &wanted).await?),
     };
     // What is offered does not depend on what was chosen.
-    let whole = match (&found, state.filter("of").is_empty()) {
+    let whole = match (&found, state.filter("whose").is_empty()) {
         (Some(_), false) => {
             let all = StatementQuery {
                 month: wanted.month.clone(),
@@ -263,7 +264,7 @@ async fn read(
             t,
             whole.as_ref().or(found.as_ref()),
             caller,
-            state.filter("of"),
+            state.filter("whose"),
         ),
         csv: state.beside("/statements/export"),
         json: state.beside("/statements/signed"),
@@ -479,5 +480,22 @@ async fn set_prices(
     match read(&console, &visit, &caller, &headers, &[], Some(&sent)).await {
         Ok(page) => responses::page(&console, &visit, responses::status(&refusal), &page),
         Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_notice_of_a_close_chooses_nothing() {
+        let asked = [
+            ("month", "2026-10"),
+            ("notice", "month-closed"),
+            ("of", "2026-10"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let state = TableState::read(PATH, &FILTERS, &asked);
+        assert_eq!(state.address(), "/statements?month=2026-10");
     }
 }
