@@ -21,7 +21,7 @@ use uuid::Uuid;
 pub(super) struct VerifiedStatement {
     pub(super) installation: Uuid,
     pub(super) month: String,
-    /// Lines of use that the file shows.
+    /// Lines that the file shows, totals among them.
     pub(super) lines: u64,
     /// Lines of the whole month, with totals and those of others.
     pub(super) lines_of_month: u64,
@@ -88,7 +88,7 @@ pub(super) fn verify(
     Ok(VerifiedStatement {
         installation: head.installation,
         month: head.month,
-        lines: file.items.len() as u64,
+        lines: lines.len() as u64,
         lines_of_month: head.lines,
         closed_at: head.closed_at,
     })
@@ -230,7 +230,7 @@ mod tests {
         let (_other, _, stranger) = self::keeper();
         let good = saved(&keeper);
         let found = verify(good.to_string().as_bytes(), &authority).expect("whole");
-        assert_eq!((found.lines, found.lines_of_month), (2, 7));
+        assert_eq!((found.lines, found.lines_of_month), (3, 7));
         assert_eq!(code(&good, &stranger), "statement.signature-wrong");
         let edits: [(&str, Value, &str); 9] = [
             ("/month", json!("2026-09"), "statement.signature-wrong"),
