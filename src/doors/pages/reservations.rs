@@ -565,11 +565,9 @@ async fn new_form(
             t.presets_of_project(project.as_str()),
         );
     }
-    if !scopes.domains.is_empty() {
+    if scopes.site {
         let own = caller.name.as_str();
         put(format!("user:{own}"), t.reservations_of_user(own));
-    }
-    if scopes.site {
         put(
             "maintenance".to_owned(),
             t.reservations_of_maintenance().to_owned(),

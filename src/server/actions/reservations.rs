@@ -1,6 +1,6 @@
-//! What a user may do with reservations: administrators book them for the projects and users of their domain, those of the
-//! site for all and for maintenance. Leads book for their own project within its quota; what is beyond is a request, which
-//! keeps nothing until an administrator grants it. Users who see the project or user see its reservations.
+//! What a user may do with reservations: administrators of the site book them for projects, users and maintenance. Leads
+//! book for their own project within its quota, and so do administrators of its domain; what is beyond is a request, which
+//! keeps nothing until an administrator of the site grants it. Users who see the project or user see its reservations.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ const MAX_QUOTAS_LISTED: usize = 10;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedReservation {
     pub reservation: ReservationView,
-    /// Administrators of what it is for: they change it, and grant or refuse a request.
+    /// Administrators of the site: they change it, and grant or refuse a request.
     pub decides: bool,
     /// Leads too: something is left of it to cancel.
     pub cancels: bool,
@@ -124,7 +124,7 @@ fn with_rights(caller: &Caller, record: &ReservationRecord) -> Option<ListedRese
     let reservation = show(record)?;
     let is_request = record.is_request();
     Some(ListedReservation {
-        decides: may_decide(caller, record.domain).is_ok(),
+        decides: may_grant(caller),
         cancels: reservation.state.counts() && may_cancel(caller, record).is_ok(),
         withdraws: is_request && record.asked_by == Some(caller.subject.user),
         reservation,
@@ -136,13 +136,9 @@ pub fn may_write(caller: &Caller) -> bool {
     somewhere(caller, Permission::ProjectsWrite).is_ok()
 }
 
-/// True for administrators of the site or of a domain.
+/// True for those who decide: administrators of the site.
 pub fn may_grant(caller: &Caller) -> bool {
-    match reach(&caller.subject, Permission::ProjectsWrite).extent() {
-        Extent::Everything => true,
-        Extent::Some { domains, .. } => !domains.is_empty(),
-        Extent::Nothing => false,
-    }
+    may_decide(caller).is_ok()
 }
 
 /// Requests that the caller decides, the first that was asked for first. Costs one visit a request, and nothing for those
@@ -154,9 +150,7 @@ pub(super) fn open_requests(
     if !may_grant(caller) {
         return Ok(Vec::new());
     }
-    let mut all = view.asked_reservations(&reach(&caller.subject, Permission::ProjectsWrite))?;
-    all.retain(|row| may_decide(caller, Some(row.domain)).is_ok());
-    Ok(all)
+    view.asked_reservations(&reach(&caller.subject, Permission::ProjectsWrite))
 }
 
 /// Books a reservation for a project, a user or maintenance. For a lead what is beyond the quota of the project is a
@@ -208,7 +202,7 @@ pub async fn book(
                     ReservationState::Asked => "reservation.asked",
                     _ => "reservation.booked",
                 };
-                if may_decide(&caller, domain).is_err() {
+                if !may_grant(&caller) {
                     record.asked_by = Some(caller.subject.user);
                 }
                 if state == ReservationState::Asked {
@@ -438,7 +432,7 @@ pub async fn listed_quota(
             let project = find_project(view, &caller.subject, Permission::ProjectsRead, which)?;
             Ok(ListedQuota {
                 project: project.name.to_string(),
-                may_set: may_decide(caller, Some(project.domain)).is_ok(),
+                may_set: may_grant(caller),
                 quota: show_quota(view, project.id, now)?,
             })
         })
@@ -451,15 +445,12 @@ pub async fn lead_quotas(server: &Server, caller: &Caller) -> Result<Vec<ListedQ
     if reach.is_everything() || *reach.extent() == Extent::Nothing {
         return Ok(Vec::new());
     }
-    let (caller, now) = (caller.clone(), server.clock().now());
+    let now = server.clock().now();
     server
         .catalog()
         .read("list reservation quotas", move |view| {
             let rows = view.projects(&reach)?.into_iter();
-            let led = rows.filter(|row| {
-                row.project.state == TenantState::Active
-                    && may_decide(&caller, Some(row.project.domain)).is_err()
-            });
+            let led = rows.filter(|row| row.project.state == TenantState::Active);
             led.take(MAX_QUOTAS_LISTED)
                 .map(|row| {
                     Ok(ListedQuota {
@@ -488,7 +479,7 @@ pub async fn set_quota(
         .catalog()
         .write(Lane::Requests, "set a reservation quota", move |rows| {
             let project = find_project(rows, &caller.subject, Permission::ProjectsWrite, &which)?;
-            may_decide(&caller, Some(project.domain))?;
+            may_decide(&caller)?;
             let quota = GpuHours::parse(&typed)
                 .ok_or_else(|| refusals::reservation_quota_invalid().at("/gpu_hours"))?;
             let before = rows.reservation_quota(project.id)?;
@@ -619,7 +610,7 @@ fn find_to_change(
     which: &str,
 ) -> Result<ReservationRecord, Failure> {
     let found = find(view, caller, which)?;
-    may_decide(caller, found.domain)?;
+    may_decide(caller)?;
     Ok(found)
 }
 
@@ -643,19 +634,18 @@ fn refuse_request(record: &ReservationRecord) -> Result<(), Refusal> {
     }
 }
 
-/// Administrators of the domain of what it is for, those of the site for maintenance: a reservation goes before the queue
-/// and stops sessions of others.
-fn may_decide(caller: &Caller, domain: Option<DomainId>) -> Result<(), Refusal> {
-    let scope = domain.map_or(Scope::SITE, Scope::domain);
-    may(&caller.subject, Permission::ProjectsWrite, &scope)
+/// Administrators of the site: a reservation goes before the queue and stops sessions of others, of all domains, since no
+/// machine belongs to one. Those of a domain are bounded by what the site gave to its projects.
+fn may_decide(caller: &Caller) -> Result<(), Refusal> {
+    may(&caller.subject, Permission::ProjectsWrite, &Scope::SITE)
 }
 
-/// The same, and the leads of the project that it is for: what is cancelled is free for all.
+/// The same, administrators of its domain and leads of the project that it is for: what is cancelled is free for all.
 fn may_cancel(caller: &Caller, record: &ReservationRecord) -> Result<(), Refusal> {
     may(&caller.subject, Permission::ProjectsWrite, &record.scope())
 }
 
-/// What becomes of a booking: administrators book at once, leads within the quota of their project.
+/// What becomes of a booking: administrators of the site book at once, others within the quota of the project.
 ///
 /// Errors: `reservation.too-many-of-project`.
 fn state_of_new(
@@ -664,8 +654,7 @@ fn state_of_new(
     record: &ReservationRecord,
     spans: &[(Timestamp, Timestamp)],
 ) -> Result<ReservationState, Failure> {
-    let decides = may_decide(caller, record.domain);
-    let project = match (decides, record.holder) {
+    let project = match (may_decide(caller), record.holder) {
         (Ok(()), _) => return Ok(ReservationState::Booked),
         (Err(_), ReservationHolder::Project(project)) => project,
         (Err(refusal), _) => return Err(refusal.into()),
@@ -718,11 +707,11 @@ fn holder_of(
         (None, Some(user), false) => {
             let found = find_user(view, subject, Permission::UsersRead, user);
             let found = found.map_err(|failure| failure.at("/user"))?;
-            may_decide(caller, Some(found.domain))?;
+            may_decide(caller)?;
             Ok((ReservationHolder::User(found.id), Some(found.domain)))
         }
         (None, None, true) => {
-            may_decide(caller, None)?;
+            may_decide(caller)?;
             Ok((ReservationHolder::Maintenance, None))
         }
         _ => Err(refusals::reservation_holder().at("/project").into()),

@@ -99,7 +99,6 @@ impl ReservationRecord {
 pub(crate) struct AskedReservationRow {
     pub(crate) name: TenantName,
     pub(crate) asked_at: Timestamp,
-    pub(crate) domain: DomainId,
     /// `DOMAIN/NAME` of the project that it is for.
     pub(crate) project: String,
 }
@@ -276,7 +275,7 @@ impl ReadTransaction<'_> {
     ) -> Result<Vec<AskedReservationRow>, Failure> {
         let (reached, value) = condition(reach, RESERVATION, "?1");
         let mut statement = self.connection.prepare_cached(&format!(
-            "select asked.name, asked.asked_at, asked.domain, domain.name as domain_name,
+            "select asked.name, asked.asked_at, domain.name as domain_name,
                     project.name as project_name
              from (
                  select *
@@ -296,7 +295,6 @@ impl ReadTransaction<'_> {
             Ok(AskedReservationRow {
                 name: value::word(row, "name", |text| TenantName::parse(text).ok())?,
                 asked_at: value::time_or_none(row, "asked_at")?.unwrap_or_default(),
-                domain: DomainId(value::id(row, "domain")?),
                 project: format!("{domain}/{project}"),
             })
         })?;

@@ -120,11 +120,19 @@ fn expected(caller: Caller, route: &DocumentedRoute) -> Option<Came> {
             &[&sees_session[..], &[Owner, Fellow, Guest, Administrator]].concat(),
             &[],
         ),
-        // What a lead may do without asking is not the lead's to say.
+        // What goes before the queue of all domains without asking, the site says.
         Permission::ProjectsWrite if route.operation == "setReservationQuota" => among(
             caller,
-            &[DomainAdministrator, Administrator],
-            &[Lead, Owner, Fellow, Guest, DomainAuditor, SiteAuditor],
+            &[Administrator],
+            &[
+                DomainAdministrator,
+                Lead,
+                Owner,
+                Fellow,
+                Guest,
+                DomainAuditor,
+                SiteAuditor,
+            ],
         ),
         Permission::ProjectsWrite if at("/projects/{id}") => among(
             caller,

@@ -803,3 +803,34 @@ async fn a_request_is_withdrawn_or_expires() {
         "project.archived"
     );
 }
+
+#[tokio::test]
+async fn an_administrator_of_a_domain_books_within_the_quotas_of_its_projects() {
+    let site = Site::open().await.with_gpus();
+    let (server, all) = (&site.server, GrantRole::Administrator);
+    let given = tenancy::grant(server, &site.boss, "mina", all, Some("default"), None).await;
+    given.unwrap();
+    let chief = sign_in(server, "mina", GOOD, HERE).await.unwrap().caller;
+    assert_eq!(
+        code(set_quota(server, &chief, "cells", "30").await),
+        "role.administrator-needed"
+    );
+    // Machines are the site's: an own project gives no more than its quota.
+    let beyond = site.booked(&chief, site.seminar("beyond", 2)).await;
+    assert_eq!(beyond.state, ReservationState::Asked);
+    assert_eq!(
+        code(approve(server, &chief, "beyond", "").await),
+        "role.administrator-needed"
+    );
+    assert_eq!(site.told(&chief).await, []);
+    let own = NewReservationBody {
+        project: None,
+        user: Some("lead".to_owned()),
+        ..site.seminar("own", 9)
+    };
+    assert_eq!(site.refused(&chief, own).await, "role.administrator-needed");
+    site.quota("30").await;
+    let within = site.booked(&chief, site.seminar("within", 3)).await;
+    assert_eq!(within.state, ReservationState::Booked);
+    cancel(server, &chief, "within").await.unwrap();
+}
