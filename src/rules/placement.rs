@@ -34,7 +34,7 @@ pub use explain::{
 };
 pub use forecast::{ExpectedStart, QueueForecast, forecast};
 pub use order::fair_share::{FairAccount, accounts as fair_accounts, told as fair_value};
-pub use reserve::{Displaced, ReservationStep, reservable, reserve};
+pub use reserve::{Displaced, ReservationStep, part_of_device, reservable, reserve};
 
 /// What the scheduler wants done with one waiting session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

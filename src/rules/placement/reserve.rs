@@ -101,6 +101,31 @@ pub fn reservable(nodes: &[NodeRecord]) -> ReservationAmount {
     all
 }
 
+/// One device that can be reserved, with the processor time and memory that come with one where least do: its part of its
+/// machine. Machines without devices give none: what they have is no device's. Costs one visit a device.
+pub fn part_of_device(nodes: &[NodeRecord]) -> ReservationAmount {
+    let mut least: Option<(CpuShare, Bytes)> = None;
+    for node in nodes.iter().filter(|node| node.schedulable) {
+        let devices = &node.capacity.devices;
+        if !devices.iter().any(|device| is_reservable(node, device)) {
+            continue;
+        }
+        let count = u32::try_from(devices.len()).unwrap_or(u32::MAX);
+        let cpu = CpuShare(node.capacity.cpu.0 / count);
+        let memory = Bytes(node.capacity.memory.0 / u64::from(count));
+        least = Some(match least {
+            Some((least_cpu, least_memory)) => (least_cpu.min(cpu), least_memory.min(memory)),
+            None => (cpu, memory),
+        });
+    }
+    let (cpu, memory) = least.unwrap_or_default();
+    ReservationAmount {
+        gpu: GpuShare(100),
+        cpu,
+        memory,
+    }
+}
+
 /// A whole device with a name of its own that takes sessions; none that is cut into partitions.
 fn is_reservable(node: &NodeRecord, device: &Device) -> bool {
     !device.uuid.is_empty() && !device.is_partitioned() && takes_new(node, device)

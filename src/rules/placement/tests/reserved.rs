@@ -343,3 +343,18 @@ fn reserved_cores_are_free_when_a_reservation_begins() {
             .all(|step| step.displaced.is_empty())
     );
 }
+
+#[test]
+fn machines_without_devices_add_nothing_to_what_comes_with_one() {
+    let mut world = world("node a 16 64g 4 | node b 32 64g 2 | node c 512 1024g 0");
+    let part = part_of_device(&world.nodes);
+    assert_eq!(
+        (part.gpu, part.cpu, part.memory),
+        (GpuShare(100), CpuShare(400), Bytes::gib(16))
+    );
+    world.nodes[0].schedulable = false;
+    let part = part_of_device(&world.nodes);
+    assert_eq!((part.cpu, part.memory), (CpuShare(1_600), Bytes::gib(32)));
+    world.nodes.truncate(1);
+    assert_eq!(part_of_device(&world.nodes).cpu, CpuShare::ZERO);
+}
