@@ -4,7 +4,7 @@
 use crate::budget::GpuHours;
 use crate::refusal::Refusal;
 use crate::refusals;
-use crate::reservation::ReservationAmount;
+use crate::reservation::{BeforeReservation, ReservationAmount};
 use crate::session::hidden;
 use crate::units::{GpuShare, Timestamp};
 
@@ -12,6 +12,9 @@ use crate::units::{GpuShare, Timestamp};
 pub const QUOTA_DAYS: u64 = 30;
 /// The same in seconds.
 pub const QUOTA_SECONDS: u64 = QUOTA_DAYS * 86_400;
+/// Seconds for which a time counts at least. Higher: a short demonstration uses a day's worth. Lower: a minute stops what
+/// runs on every GPU as an hour does, and a small quota has hundreds of minutes.
+const LEAST_COUNTED_SECONDS: u64 = 3_600;
 /// Letters of the sentence in which an administrator says why. Higher: pages and notices carry essays. Lower: a reason
 /// does not fit.
 pub const MAX_REASON_LENGTH: usize = 300;
@@ -25,9 +28,10 @@ pub struct ReservedUse {
 }
 
 impl ReservedUse {
-    /// As the ledger counts: hundredths of a GPU × milliseconds.
+    /// As the ledger counts: hundredths of a GPU × milliseconds; of an hour at least.
     fn cost(self) -> u64 {
-        u64::from(self.gpu.0).saturating_mul(self.to.millis_since(self.from))
+        let millis = self.to.millis_since(self.from);
+        u64::from(self.gpu.0).saturating_mul(millis.max(LEAST_COUNTED_SECONDS * 1000))
     }
 }
 
@@ -84,13 +88,15 @@ pub fn rest(quota: GpuHours, booked: &[ReservedUse], now: Timestamp) -> QuotaRes
 }
 
 /// Whether a lead may book so much at these times without being granted it: the GPU-hours fit the quota in all 30 days,
-/// and cores and memory are no more than the GPUs' part of all that there is.
+/// cores and memory are no more than come with so many GPUs, and nothing is kept before the warning. `part`: one GPU, and
+/// the cores and memory that come with it.
 pub fn is_within(
     quota: GpuHours,
     booked: &[ReservedUse],
     amount: ReservationAmount,
+    before: BeforeReservation,
     times: &[(Timestamp, Timestamp)],
-    room: ReservationAmount,
+    part: ReservationAmount,
 ) -> bool {
     let asked: Vec<ReservedUse> = times
         .iter()
@@ -100,17 +106,19 @@ pub fn is_within(
             gpu: amount.gpu,
         })
         .collect();
-    // A quota in GPU-hours bounds nothing without them.
+    // A quota in GPU-hours bounds nothing without them, and not the day for which one that fits in keeps others away: who
+    // cancels before the warning uses none of it.
     amount.gpu > GpuShare::ZERO
-        && is_part(amount, room)
+        && before == BeforeReservation::Drain
+        && is_part(amount, part)
         && most(booked, &asked) <= quota.in_ledger()
 }
 
-fn is_part(amount: ReservationAmount, room: ReservationAmount) -> bool {
-    let fits = |wanted: u64, all: u64| {
-        u128::from(wanted) * u128::from(room.gpu.0) <= u128::from(all) * u128::from(amount.gpu.0)
+fn is_part(amount: ReservationAmount, part: ReservationAmount) -> bool {
+    let fits = |wanted: u64, one: u64| {
+        u128::from(wanted) * u128::from(part.gpu.0) <= u128::from(one) * u128::from(amount.gpu.0)
     };
-    fits(amount.cpu.0.into(), room.cpu.0.into()) && fits(amount.memory.0, room.memory.0)
+    fits(amount.cpu.0.into(), part.cpu.0.into()) && fits(amount.memory.0, part.memory.0)
 }
 
 /// What an administrator said of a request, without blanks around it; it may be empty.
@@ -171,20 +179,17 @@ mod tests {
 
     #[test]
     fn a_booking_is_within_where_gpu_hours_cores_and_memory_fit() {
-        let room = ReservationAmount {
-            gpu: GpuShare(400),
-            cpu: CpuShare(3_200),
-            memory: Bytes::gib(128),
-        };
         let amount = ReservationAmount {
             gpu: GpuShare(100),
             cpu: CpuShare(800),
             memory: Bytes::gib(32),
         };
+        let part = amount;
+        let drain = BeforeReservation::Drain;
         let times = [(at(10), at(20))];
         let quota = |hours: u64| GpuHours(hours * 100);
         let is = |quota: GpuHours, amount: ReservationAmount| {
-            is_within(quota, &[], amount, &times, room)
+            is_within(quota, &[], amount, drain, &times, part)
         };
         assert!(is(quota(10), amount));
         assert!(!is(quota(9), amount), "ten hours of one GPU");
@@ -200,8 +205,26 @@ mod tests {
         };
         assert!(!is(quota(10), none), "no GPU-hours bound cores alone");
         let booked = [gpus(1, 30, 31)];
-        assert!(!is_within(quota(10), &booked, amount, &times, room));
-        assert!(is_within(quota(11), &booked, amount, &times, room));
+        let with = |quota: GpuHours, before: BeforeReservation| {
+            is_within(quota, &booked, amount, before, &times, part)
+        };
+        assert!(!with(quota(10), drain));
+        assert!(with(quota(11), drain));
+        assert!(
+            !with(quota(1_000), BeforeReservation::Fit),
+            "no GPU-hours bound the day before"
+        );
+    }
+
+    #[test]
+    fn a_short_time_counts_as_an_hour() {
+        let minute = |from: u64| ReservedUse {
+            from: at(from),
+            to: at(from).plus_seconds(60),
+            gpu: GpuShare(800),
+        };
+        let minutes: Vec<_> = (0..5).map(minute).collect();
+        assert_eq!(hours(most(&minutes, &[minute(6)])), 6 * 8);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use rules::budget::GpuHours;
 use rules::names::{ReservationId, TenantName};
 use rules::object::Object;
 use rules::permissions::{Extent, Permission, may, reach};
-use rules::placement::reservable;
+use rules::placement::{part_of_device, reservable};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::reservation::{
@@ -663,9 +663,10 @@ fn state_of_new(
         return Err(refusals::reservation_too_many_of_project(MAX_TIMES_OF_PROJECT).into());
     }
     let uses = rows.reserved_uses(project, rows.now)?;
-    let room = reservable(&rows.nodes()?);
+    let part = part_of_device(&rows.nodes()?);
     let quota = rows.reservation_quota(project)?;
-    let is_within = reservation_quota::is_within(quota, &uses, record.amount, spans, room);
+    let (amount, before) = (record.amount, record.before);
+    let is_within = reservation_quota::is_within(quota, &uses, amount, before, spans, part);
     Ok(match is_within {
         true => ReservationState::Booked,
         false => ReservationState::Asked,

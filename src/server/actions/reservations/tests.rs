@@ -580,6 +580,11 @@ async fn a_lead_books_within_the_quota_and_asks_beyond() {
     assert_eq!(cores.state, ReservationState::Asked);
     let alone = site.booked(&site.lead, site.lecture()).await;
     assert_eq!(alone.state, ReservationState::Asked);
+    // So is one that keeps others away a day before.
+    let mut fit = site.seminar("fit", 6);
+    fit.before = Some(BeforeReservation::Fit);
+    let fit = site.booked(&site.lead, fit).await;
+    assert_eq!(fit.state, ReservationState::Asked);
     // What was cancelled before anybody was warned is not used.
     cancel(&site.server, &site.lead, "second").await.unwrap();
     assert_eq!(site.rest().await.0, "0.00");
