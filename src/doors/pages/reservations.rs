@@ -48,6 +48,9 @@ const PATH: &str = "/reservations";
 const FILTERS: [&str; 1] = ["q"];
 /// Reservations that a day of the week shows; the list below has them all.
 const MAX_OF_A_DAY: usize = 8;
+/// Requests that an administrator has forms for at once, those that begin first. Higher: leads who ask for much make the
+/// page long. Lower: an administrator decides in more steps.
+const MAX_REQUESTS_SHOWN: usize = 25;
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/reservations.html", blocks = ["list"])]
@@ -335,7 +338,8 @@ fn requests(visit: &RequestContext, known: &[ListedReservation]) -> Vec<RequestR
     let is_open = |listed: &&ListedReservation| {
         listed.decides && listed.reservation.state == ReservationState::Asked
     };
-    let open = known.iter().filter(is_open).map(|listed| {
+    let open = known.iter().filter(is_open).take(MAX_REQUESTS_SHOWN);
+    let open = open.map(|listed| {
         let one = &listed.reservation;
         let asked = one.asked_by.as_deref();
         RequestRow {

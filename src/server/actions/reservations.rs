@@ -43,6 +43,9 @@ const MAX_ENDED: usize = 500;
 /// projects fill the site's calendar, and administrators read long lists. Lower: a project with several weekly courses
 /// cannot book a term.
 const MAX_TIMES_OF_PROJECT: usize = 240;
+/// Times of all reservations to come up to which leads book at once; then they ask. Higher: leads of a few projects leave
+/// administrators no room, who cannot even reserve for maintenance. Lower: a site with many courses asks for each.
+const MAX_TIMES_OF_LEADS: usize = 1_000;
 /// Quotas that a lead of many projects reads beside the form. Higher: each page sums up more bookings. Lower: a lead of a
 /// few projects looks them up on their pages.
 const MAX_QUOTAS_LISTED: usize = 10;
@@ -667,7 +670,8 @@ fn state_of_new(
     let quota = rows.reservation_quota(project)?;
     let (amount, before) = (record.amount, record.before);
     let is_within = reservation_quota::is_within(quota, &uses, amount, before, spans, part);
-    Ok(match is_within {
+    let leaves_room = rows.count_live_reservations()? + spans.len() <= MAX_TIMES_OF_LEADS;
+    Ok(match is_within && leaves_room {
         true => ReservationState::Booked,
         false => ReservationState::Asked,
     })

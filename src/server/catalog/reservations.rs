@@ -433,6 +433,21 @@ impl ReadTransaction<'_> {
     }
 }
 
+impl ReadTransaction<'_> {
+    /// How many times take room now or later. Costs one range of an index.
+    pub(crate) fn count_live_reservations(&self) -> Result<usize, Failure> {
+        let count: i64 = self
+            .connection
+            .prepare_cached(
+                "select count(*)
+                 from reservation_time
+                 where state in ('booked', 'warned', 'active')",
+            )?
+            .query_row([], |row| row.get(0))?;
+        Ok(usize::try_from(count).unwrap_or(usize::MAX))
+    }
+}
+
 /// Times that are booked and not warned of yet which one pass looks at, the next ones first. Higher: each pass reads more
 /// of next year. Lower: of more that begin on one day the last are chosen later.
 const MAX_NEAR_TIMES: usize = 256;

@@ -839,3 +839,33 @@ async fn an_administrator_of_a_domain_books_within_the_quotas_of_its_projects() 
     assert_eq!(within.state, ReservationState::Booked);
     cancel(server, &chief, "within").await.unwrap();
 }
+
+#[tokio::test]
+async fn leads_leave_room_for_administrators() {
+    let site = Site::open().await.with_gpus();
+    site.quota("100000").await;
+    // A hundredth of a core for maintenance, each week, until leads may add one time only.
+    let mut left = MAX_TIMES_OF_LEADS - 1;
+    while left > 0 {
+        let weeks = left.min(60);
+        let asked = NewReservationBody {
+            name: format!("fans-{left}"),
+            project: None,
+            maintenance: true,
+            repeats: Some(u32::try_from(weeks).unwrap()),
+            resources: ReservedResources {
+                cpu: CpuShare(1),
+                ..ReservedResources::default()
+            },
+            ..site.seminar("", 2)
+        };
+        site.booked(&site.boss, asked).await;
+        left -= weeks;
+    }
+    let last = site.booked(&site.lead, site.seminar("last", 2)).await;
+    assert_eq!(last.state, ReservationState::Booked);
+    let more = site.booked(&site.lead, site.seminar("more", 4)).await;
+    assert_eq!(more.state, ReservationState::Asked);
+    let own = site.booked(&site.boss, site.seminar("own", 4)).await;
+    assert_eq!(own.state, ReservationState::Booked);
+}
