@@ -178,7 +178,7 @@ pub struct ReservationRefusalBody {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = ReservationQuota)]
 pub struct ReservationQuotaView {
-    /// In any so many days: a time counts with the day of its start, for an hour at least. `0.00`: everything is asked for.
+    /// In any so many days: a time counts with the day of its start, as an hour at least. `0.00`: all is asked for.
     pub gpu_hours: String,
     pub days: u64,
     /// The most of any such days that hold this moment, rounded up.
