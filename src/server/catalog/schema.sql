@@ -133,6 +133,18 @@ CREATE INDEX budget_account on budget (account);
 
 CREATE INDEX budget_project on budget (project);
 
+CREATE TABLE closed_month (
+    -- Such as 2026-10.
+    month text primary key,
+    -- Hours since 1970 UTC; the end is left out.
+    from_hour integer not null,
+    until_hour integer not null check (until_hour > from_hour),
+    closed_at integer not null,
+    -- JSON, byte for byte what was signed.
+    statement text not null,
+    signature blob not null
+) strict, without rowid;
+
 CREATE TABLE container (
     session blob not null references session (id) on delete cascade,
     -- 0 is the main one.
@@ -321,6 +333,19 @@ CREATE TABLE invitation (
 
 CREATE INDEX invitation_by_project on invitation (project, created_at);
 
+CREATE TABLE late_usage (
+    project blob not null,
+    owner blob not null,
+    domain blob not null,
+    session integer not null,
+    gpu integer not null,
+    cpu integer not null,
+    memory integer not null,
+    starts integer not null,
+    waited integer not null,
+    primary key (project, owner)
+) strict, without rowid;
+
 CREATE TABLE ledger_clock (
     id integer primary key check (id = 1),
     -- Which start of the machine it was last read at, and how long that had run.
@@ -409,6 +434,14 @@ CREATE TABLE preset (
 ) strict, without rowid;
 
 CREATE UNIQUE INDEX preset_name on preset (coalesce(project, domain, x''), name);
+
+CREATE TABLE price (
+    id integer primary key check (id = 1),
+    currency text not null,
+    gpu integer not null,
+    core integer not null,
+    gib integer not null
+) strict;
 
 CREATE TABLE project (
     id blob primary key,
@@ -621,6 +654,18 @@ CREATE INDEX session_standing on session (
 
 CREATE INDEX session_waiting on session (owner, octet_length(command) + octet_length(env))
 where state = 'pending';
+
+CREATE TABLE statement_line (
+    month text not null references closed_month (month),
+    position integer not null check (position > 0),
+    -- Said by the statement too, to be found by; null where the line sums more than one.
+    domain blob,
+    project blob,
+    owner blob,
+    -- JSON, byte for byte what the digest is of.
+    statement text not null,
+    primary key (month, position)
+) strict, without rowid;
 
 CREATE TABLE token (
     id blob primary key,
