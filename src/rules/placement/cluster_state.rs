@@ -90,7 +90,7 @@ impl<'w> ClusterState<'w> {
                 kept_back: (CpuShare::ZERO, Bytes::ZERO),
                 shut_parts: Vec::new(),
                 beside: Vec::new(),
-                most: Cell::new(None),
+                most: Cell::default(),
                 open: closed(node, now).is_none(),
                 version: 0,
             })
@@ -140,7 +140,7 @@ impl<'w> ClusterState<'w> {
         for spot in &mut spots {
             spot.shut.fill(false);
             spot.shut_parts.clear();
-            spot.most.set(None);
+            spot.most.set([None; 2]);
         }
         Self {
             world: self.world,

@@ -25,8 +25,8 @@ pub(super) struct NodeState<'w> {
     pub(super) shut_parts: Vec<MigProfile>,
     /// What everybody who has devices here has beside them.
     pub(super) beside: Vec<CoAllocation>,
-    /// What `Reservations` counted here last.
-    pub(super) most: Cell<Option<NodeTotals>>,
+    /// What `Reservations` counted here last: with all of the machine, and without what reservations keep.
+    pub(super) most: Cell<[Option<NodeTotals>; 2]>,
     /// It takes new sessions at all.
     pub(super) open: bool,
     pub(super) version: u32,
@@ -45,17 +45,19 @@ impl NodeState<'_> {
     }
 
     pub(super) fn free(&self) -> (CpuShare, Bytes) {
+        let (cpu, memory) = self.unreserved();
         (
-            self.node
-                .capacity
-                .cpu
-                .saturating_sub(self.cpu)
-                .saturating_sub(self.kept_back.0),
-            self.node
-                .capacity
-                .memory
-                .saturating_sub(self.memory)
-                .saturating_sub(self.kept_back.1),
+            cpu.saturating_sub(self.cpu),
+            memory.saturating_sub(self.memory),
+        )
+    }
+
+    /// All processor time and memory but what reservations keep.
+    pub(super) fn unreserved(&self) -> (CpuShare, Bytes) {
+        let capacity = &self.node.capacity;
+        (
+            capacity.cpu.saturating_sub(self.kept_back.0),
+            capacity.memory.saturating_sub(self.kept_back.1),
         )
     }
 }
@@ -69,10 +71,10 @@ pub(super) struct CoAllocation {
     pub(super) memory: u64,
 }
 
-/// What was counted of a machine, and for which versions of the machine and of what is kept.
+/// What was counted of a machine: for which versions of the machine and of what is kept, and in how much of it.
 #[derive(Clone, Copy)]
 pub(super) struct NodeTotals {
-    pub(super) versions: (u32, u32),
+    pub(super) key: (u32, u32, (CpuShare, Bytes)),
     /// Processor time and memory.
     pub(super) most: (u64, u64),
 }

@@ -29,6 +29,15 @@ pub(super) struct WaitingGroup<'w> {
     pub(super) first: &'w Session,
 }
 
+impl WaitingGroup<'_> {
+    /// Whether one of them could be on the machine if it were empty, in so much of its processor time and memory.
+    fn could_be_in(&self, spot: &NodeState<'_>, room: (CpuShare, Bytes)) -> bool {
+        self.demand.cpu <= room.0
+            && self.demand.memory <= room.1
+            && could(spot.node, &self.demand, self.host)
+    }
+}
+
 /// Everybody in front who waits for room; empty as long as everybody found a place.
 #[derive(Default)]
 pub(super) struct Reservations<'w> {
@@ -88,26 +97,37 @@ impl<'w> Reservations<'w> {
         demand.cpu <= cpu && demand.memory <= memory
     }
 
-    /// Processor time and memory of a machine that are free and not kept.
+    /// Processor time and memory of a machine that are free and not kept: beside what reservations keep there for their
+    /// members, and once those are over. Who has no room beside a reservation waits for its end, and needs none before.
     pub(super) fn left(&self, spot: &NodeState<'_>) -> (CpuShare, Bytes) {
         if self.is_empty() {
             return spot.free();
         }
-        let capacity = &spot.node.capacity;
-        let (mut cpu, mut memory) = (u64::from(capacity.cpu.0), capacity.memory.0);
+        let all = (spot.node.capacity.cpu, spot.node.capacity.memory);
+        let later = self.left_of(spot, all);
+        if spot.kept_back == (CpuShare::ZERO, Bytes::ZERO) {
+            return later;
+        }
+        let now = self.left_of(spot, spot.unreserved());
+        (now.0.min(later.0), now.1.min(later.1))
+    }
+
+    /// The same of so much of the machine.
+    fn left_of(&self, spot: &NodeState<'_>, room: (CpuShare, Bytes)) -> (CpuShare, Bytes) {
+        let (mut cpu, mut memory) = (u64::from(room.0.0), room.1.0);
         let mut keep = |of_cpu: u64, of_memory: u64| {
             cpu = cpu.saturating_sub(of_cpu);
             memory = memory.saturating_sub(of_memory);
             cpu > 0 && memory > 0
         };
         let (held_cpu, held_memory) = spot.without_devices();
-        let (with_cpu, with_memory) = self.most_beside_devices(spot);
+        let (with_cpu, with_memory) = self.most_beside_devices(spot, room);
         let mut some = keep(u64::from(held_cpu.0), held_memory.0) && keep(with_cpu, with_memory);
         for size in self.sizes.iter().filter(|s| !s.demand.wants_device()) {
             if !some {
                 break;
             }
-            if could(spot.node, &size.demand, size.host) {
+            if size.could_be_in(spot, room) {
                 let count = u64::from(size.count);
                 some = keep(
                     u64::from(size.demand.cpu.0) * count,
@@ -122,18 +142,17 @@ impl<'w> Reservations<'w> {
     }
 
     /// The most processor time and memory that those who have devices here and those who wait for some could
-    /// have together: never more of them at once than the devices hold.
-    fn most_beside_devices(&self, spot: &NodeState<'_>) -> (u64, u64) {
-        let versions = (spot.version, self.version);
-        if let Some(counted) = spot.most.get()
-            && counted.versions == versions
-        {
+    /// have together in so much of the machine: never more of them at once than the devices hold.
+    fn most_beside_devices(&self, spot: &NodeState<'_>, room: (CpuShare, Bytes)) -> (u64, u64) {
+        let key = (spot.version, self.version, room);
+        let mut known = spot.most.get();
+        if let Some(counted) = known.iter().flatten().find(|one| one.key == key) {
             return counted.most;
         }
         let devices = spot.node.capacity.devices.len() as u64 * 100;
         let mut all = spot.beside.clone();
         let waiting = self.sizes.iter().filter(|s| s.demand.wants_device());
-        for size in waiting.filter(|s| could(spot.node, &s.demand, s.host)) {
+        for size in waiting.filter(|size| size.could_be_in(spot, room)) {
             let count = u64::from(size.count);
             all.push(CoAllocation {
                 // What part of a device's time a partition has is known only once it is given: none is the
@@ -147,7 +166,9 @@ impl<'w> Reservations<'w> {
             most(devices, &mut all, |beside| beside.cpu),
             most(devices, &mut all, |beside| beside.memory),
         );
-        spot.most.set(Some(NodeTotals { versions, most }));
+        known.rotate_right(1);
+        known[0] = Some(NodeTotals { key, most });
+        spot.most.set(known);
         most
     }
 }

@@ -130,6 +130,23 @@ fn who_ends_in_time_waits_for_those_in_front_that_do_too() {
 }
 
 #[test]
+fn who_passes_leaves_those_in_front_their_room_beside_a_reservation() {
+    let mut world = world("node a 16 64g 1 | busy 4 1g 1 | front 7 1g 1 | behind 2 1g 0");
+    run(&mut world, 0, &[0]);
+    world.reservations = vec![kept(&world, "8", "0", &[])];
+    // Beside the reservation stand 8 cores, and front needs 7 of them once busy gives the device back.
+    assert_eq!(placed(&world), Vec::<usize>::new());
+    world.sessions[2].spec.demand.cpu = CpuShare(100);
+    assert_eq!(placed(&world), [2]);
+    // Front has no room beside the reservation: it waits for its end, and needs 12 of 16 cores then.
+    world.sessions[1].spec.demand.cpu = CpuShare(1_200);
+    world.sessions[2].spec.demand.cpu = CpuShare(400);
+    assert_eq!(placed(&world), [2]);
+    world.sessions[2].spec.demand.cpu = CpuShare(401);
+    assert_eq!(placed(&world), Vec::<usize>::new());
+}
+
+#[test]
 fn members_have_their_devices_until_the_next_reservation_begins() {
     let mut world = world("node a 16 64g 1 | member 4 4g 1");
     world.sessions[0].owner = MEMBER;
