@@ -1,11 +1,12 @@
 //! The order of the queue, and fair share: who is served next, and why. Decides nothing.
 
 use rules::fair_share::QueueOrder;
+use rules::policy::BackfillMode;
 use rules::quota::TenantLevel;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::values::{QueueOrderShape, TenantLevelShape};
+use crate::values::{BackfillModeShape, QueueOrderShape, TenantLevelShape};
 
 /// The order that holds, and what fair share goes by.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -13,6 +14,8 @@ use crate::values::{QueueOrderShape, TenantLevelShape};
 pub struct FairShareView {
     #[schema(value_type = QueueOrderShape)]
     pub order: QueueOrder,
+    #[schema(value_type = BackfillModeShape)]
+    pub backfill: BackfillMode,
     /// After so many hours use of the past counts half.
     pub half_life_hours: u32,
     /// Version, and ETag.
@@ -48,6 +51,8 @@ pub struct FairShareItem {
 pub struct FairSharePatchBody {
     #[schema(value_type = Option<QueueOrderShape>)]
     pub order: Option<QueueOrder>,
+    #[schema(value_type = Option<BackfillModeShape>)]
+    pub backfill: Option<BackfillMode>,
     #[schema(minimum = 1, maximum = 8760)]
     pub half_life_hours: Option<u32>,
 }

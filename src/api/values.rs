@@ -15,7 +15,7 @@ use rules::placement::explain::{
     Alternative, DeviceRoom, Eta, NodeRoom, PlacementCheck, ReplicaStarts,
 };
 use rules::placement::{Explanation, Verdict};
-use rules::policy::{SharePolicy, Spreading};
+use rules::policy::{BackfillMode, SharePolicy, Spreading};
 use rules::quota::{PolicyLevel, TenantLevel};
 use rules::reason::Reason;
 use rules::reservation::{BeforeReservation, ReservationState};
@@ -171,7 +171,7 @@ structure! {
         /// The most that one user holds at once.
         each: Option<f64>,
         order: QueueOrderShape,
-    }
+    } without backfill
 }
 
 structure! {
@@ -359,6 +359,15 @@ words! {
     AnnouncementLevelShape as AnnouncementLevel of AnnouncementLevel {
         Info,
         Warning,
+    }
+}
+
+words! {
+    /// Which sessions may start before one that waits for room: those that take nothing it could get, or also those whose
+    /// time limit leaves the first one that waits its latest start.
+    BackfillModeShape as BackfillMode of BackfillMode {
+        Strict,
+        Timed,
     }
 }
 

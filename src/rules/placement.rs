@@ -12,6 +12,7 @@ use crate::session::{DesiredState, Outcome, SessionEnvironment, SessionState};
 use crate::units::Timestamp;
 use crate::world::ClusterSnapshot;
 
+mod backfill;
 mod bounds;
 mod choice;
 mod cluster_state;
@@ -64,6 +65,8 @@ pub enum Decision {
 /// queue starts as soon as if no session had come after it, and every session becomes the first. Sessions that wait
 /// for a time, for a dependency, for one certain device, or because their owner holds all that one person
 /// may, hold back no other.
+/// With timed backfill a session with a time limit may also start that leaves the first one that waits its latest start
+/// (see `backfill`).
 /// Costs one visit a session and a device, and for each place about the logarithm of the machines.
 pub fn decide(world: &ClusterSnapshot, now: Timestamp) -> Vec<Decision> {
     let mut line = queue::QueueWalk::new(world, now);

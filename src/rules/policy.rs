@@ -20,6 +20,39 @@ pub enum Spreading {
     Spread,
 }
 
+/// Which sessions may start before one that waits for room.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BackfillMode {
+    /// Those that take nothing it could get, whatever ends.
+    #[default]
+    Strict,
+    /// Also those whose time limit leaves the first one that waits its latest start.
+    Timed,
+}
+
+impl BackfillMode {
+    pub const ALL: [Self; 2] = [Self::Strict, Self::Timed];
+
+    /// As settings and addresses write it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::Timed => "timed",
+        }
+    }
+
+    /// The mode of a word; None for what is none.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.word() == word)
+    }
+
+    /// Whether time limits are not looked at.
+    fn is_strict(&self) -> bool {
+        matches!(self, Self::Strict)
+    }
+}
+
 /// The administrator's rules for shares of devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharePolicy {
@@ -35,6 +68,9 @@ pub struct SharePolicy {
     /// In which order waiting sessions are looked at.
     #[serde(default)]
     pub order: QueueOrder,
+    /// Who may start before one that waits. The settings know nothing of it: the catalog's rule of the queue says it.
+    #[serde(default, skip_serializing_if = "BackfillMode::is_strict")]
+    pub backfill: BackfillMode,
 }
 
 impl Default for SharePolicy {
@@ -47,6 +83,7 @@ impl Default for SharePolicy {
             spreading: Spreading::Pack,
             each: None,
             order: QueueOrder::Turns,
+            backfill: BackfillMode::Strict,
         }
     }
 }

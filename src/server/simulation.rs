@@ -14,11 +14,12 @@ use rules::idleness::{IdleRule, IdleStep, IdleTold, SessionQuiet};
 use rules::messages::{Assignment, ContainerUsage, NodeReport};
 use rules::names::{ContainerName, NodeId, SessionId, UserId};
 use rules::placement::Decision;
-use rules::policy::SharePolicy;
+use rules::policy::{BackfillMode, SharePolicy};
 use rules::session::Session;
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
 
+use crate::catalog::fair_share::QueueRule;
 use crate::catalog::ledger::LedgerTotals;
 use crate::catalog::request_key::RequestKey;
 use crate::catalog::sessions::ConditionalWrite;
@@ -70,15 +71,17 @@ impl Prepared {
 }
 
 impl Simulation {
-    /// A server with an empty catalog in memory.
+    /// A server with an empty catalog in memory. Its backfill is strict, whatever a new site has.
     pub fn open(at: Timestamp) -> Result<Self, Failure> {
         let settings = Settings::read(SettingsLayer::default(), |_| None)?;
-        Ok(Self {
+        let simulation = Self {
             server: Server::in_memory(settings, Clock::set_by_hand(at))?,
             controller: Controller::default(),
             idle: IdleJudge::default(),
             accepted: false,
-        })
+        };
+        simulation.set_backfill(BackfillMode::Strict)?;
+        Ok(simulation)
     }
 
     /// For the actions of users. They end at once: everything runs on this thread.
@@ -88,6 +91,16 @@ impl Simulation {
 
     fn catalog(&self) -> &Catalog {
         self.server.catalog()
+    }
+
+    /// Sets who may start before a session that waits.
+    pub fn set_backfill(&self, backfill: BackfillMode) -> Result<(), Failure> {
+        self.catalog()
+            .write_now(Lane::Requests, "set the backfill", move |rows| {
+                let rule = rows.queue_rule()?;
+                rows.put_queue_rule(QueueRule { backfill, ..rule })
+                    .map(drop)
+            })
     }
 
     /// Sets the administrator's rules for shares.

@@ -3,6 +3,7 @@
 
 use rules::fair_share::{FairLeaf, QueueOrder};
 use rules::names::{BootId, NodeId, SessionId, SessionName, UserId};
+use rules::policy::BackfillMode;
 use rules::quota::TenantLevel;
 use rules::reason::Reason;
 use rules::resources::{Capacity, Demand, Device, DeviceShare};
@@ -107,6 +108,51 @@ pub(super) fn by_fair_share(mut world: ClusterSnapshot) -> ClusterSnapshot {
         )
         .chain([(TenantLevel::Domain, id(1, 0), 2)])
         .collect();
+    world
+}
+
+/// The same world by fair share with timed backfill: every machine runs a session of six cards for up to four days, the
+/// first in the queue waits for a whole machine, and all others have time limits, of which every third ends in time.
+pub(super) fn by_time(world: ClusterSnapshot) -> ClusterSnapshot {
+    let mut world = by_fair_share(world);
+    world.policy.backfill = BackfillMode::Timed;
+    for (n, session) in world.sessions.iter_mut().enumerate() {
+        session.spec.max_runtime_seconds = Some(match n % 3 {
+            0 => 1_800,
+            _ => 7 * 86_400,
+        });
+    }
+    let like = world.sessions[0].clone();
+    for (n, node) in world.nodes.iter().enumerate() {
+        let mut holder = like.clone();
+        holder.id = SessionId(uuid::Uuid::from_u128(n as u128 | 1 << 66));
+        holder.name = SessionName::parse(&format!("h{n}")).expect("letters");
+        holder.spec.demand.gpu = GpuShare(600);
+        holder.spec.max_runtime_seconds = Some(7_200 + 172 * (n as u64 * 7_919 % NODES));
+        let devices = node.capacity.devices.iter().take(6);
+        let devices = devices.map(|device| DeviceShare {
+            index: device.index,
+            share: GpuShare(100),
+            memory: device.memory,
+            part: None,
+            simulated: false,
+        });
+        let because = Reason::from_parts("bench".into(), "Placed by the bench.".into());
+        holder.place(node.id, devices.collect(), because, AT);
+        holder.run_since(AT);
+        world.sessions.push(holder);
+    }
+    // By fair share the order is not that of the list: the first in it wants a whole machine.
+    let first = rules::placement::queue(&world, AT)
+        .first()
+        .map(|session| session.id);
+    if let Some(first) = world
+        .sessions
+        .iter_mut()
+        .find(|session| Some(session.id) == first)
+    {
+        first.spec.demand.gpu = GpuShare(800);
+    }
     world
 }
 

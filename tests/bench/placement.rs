@@ -10,7 +10,7 @@ use rules::reason::Reason;
 use rules::world::ClusterSnapshot;
 use serde_json::{Value, json};
 
-use super::cluster::{AT, NODES, WAITING, by_fair_share, large, overrun};
+use super::cluster::{AT, NODES, WAITING, by_fair_share, by_time, large, overrun};
 use super::figures::{milliseconds, ms, round};
 use super::subject::BenchServer;
 
@@ -23,7 +23,36 @@ const SESSIONS: usize = 9;
 pub(super) fn decisions(times: usize) -> io::Result<Value> {
     let mut turns = decided(times, |world| world)?;
     turns["fair_share"] = decided(times, by_fair_share)?;
+    turns["timed"] = passed_by_time(times)?;
     Ok(turns)
+}
+
+/// One pass with timed backfill behind a session that waits for a whole machine, and one once those that pass run.
+fn passed_by_time(times: usize) -> io::Result<Value> {
+    let waiting = by_time(large());
+    let (mut passes, mut placed) = (Vec::new(), Vec::new());
+    for _ in 0..times {
+        let began = Instant::now();
+        placed = placement::decide(&waiting, AT);
+        passes.push(ms(began.elapsed()));
+    }
+    let count = placed.len();
+    if count == 0 {
+        return Err(io::Error::other("no session passed by its time limit"));
+    }
+    let full = settled(waiting, placed)?;
+    let mut one = Vec::new();
+    for _ in 0..times {
+        let began = Instant::now();
+        let _ = placement::decide(&full, AT);
+        one.push(ms(began.elapsed()));
+    }
+    Ok(json!({
+        "what": format!("rules::placement::decide with timed backfill by fair share, {NODES} machines of 8 devices, {WAITING} waiting of 2,000 users, on one core"),
+        "placed": count,
+        "pass": milliseconds(&passes),
+        "one_more": milliseconds(&one),
+    }))
 }
 
 fn decided(times: usize, ordered: fn(ClusterSnapshot) -> ClusterSnapshot) -> io::Result<Value> {

@@ -2,6 +2,7 @@
 //! disks, clocks and people are played by random numbers. A seed that fails is printed and replays to the
 //! letter.
 
+mod backfill;
 mod faults;
 mod idle;
 mod idle_lives;

@@ -1964,14 +1964,18 @@ pub enum AnnouncementCommand {
 pub enum FairShareCommand {
     /// List domains, projects and users with their weights and their use
     Ls,
-    /// Set the order of the queue, or the half-life of past use
+    /// Set the order of the queue, its backfill, or the half-life of past use
     #[command(after_help = "Examples:\n  \
         fardel fair-share order fair\n  \
-        fardel fair-share order fair --half-life 1d")]
+        fardel fair-share order fair --half-life 1d\n  \
+        fardel fair-share order --backfill timed")]
     Order {
         /// turns: users in turns; fair: least used for its weight; fifo: oldest; lifo: newest first
         #[arg(value_name = "ORDER", value_parser = ["turns", "fair", "fifo", "lifo"])]
         order: Option<String>,
+        /// strict: on what a session in front could not use; timed: also over in time by its limit
+        #[arg(long, value_name = "MODE", value_parser = ["strict", "timed"])]
+        backfill: Option<String>,
         /// Time after which use counts half, in whole hours, such as 7d
         #[arg(long, value_name = "TIME")]
         half_life: Option<String>,

@@ -1,4 +1,4 @@
-//! The commands on the order of the queue and on fair share.
+//! The commands on the order of the queue, its backfill and fair share.
 
 use hyper::Method;
 use serde_json::{Map, Value, json};
@@ -21,19 +21,27 @@ pub(super) async fn fair_share(
             let body = client.get(PATH).await?;
             if view.for_humans() {
                 let order = body["order"].as_str().unwrap_or_default();
+                let backfill = body["backfill"].as_str().unwrap_or_default();
                 let hours = &body["half_life_hours"];
                 print(&format!(
-                    "Order of the queue: {order}, half-life {hours} h\n"
+                    "Order of the queue: {order}, backfill: {backfill}, half-life {hours} h\n"
                 ));
             }
             print(&view.list(&body, columns::FAIR_SHARE)?);
         }
-        FairShareCommand::Order { order, half_life } => {
+        FairShareCommand::Order {
+            order,
+            backfill,
+            half_life,
+        } => {
             let now = client.call(Method::GET, PATH, Extra::default()).await?;
             let tag = now.header("etag").unwrap_or("*").to_owned();
             let mut patch = Map::new();
             if let Some(order) = order {
                 patch.insert("order".to_owned(), Value::from(order));
+            }
+            if let Some(mode) = backfill {
+                patch.insert("backfill".to_owned(), Value::from(mode));
             }
             if let Some(time) = half_life {
                 let hours = values::seconds(&time)? / 3_600;
@@ -44,7 +52,9 @@ pub(super) async fn fair_share(
             extra.content_type = Some("application/merge-patch+json");
             let changed = client.call(Method::PATCH, PATH, extra).await?.json()?;
             let order = changed["order"].as_str().unwrap_or_default().to_owned();
-            let told = format!("{order}  half-life {} h", changed["half_life_hours"]);
+            let backfill = changed["backfill"].as_str().unwrap_or_default();
+            let hours = &changed["half_life_hours"];
+            let told = format!("{order}  backfill {backfill}  half-life {hours} h");
             print(&view.said(&changed, &told)?);
         }
         FairShareCommand::Weight { weight, place } => {

@@ -365,7 +365,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     (
         "fair-share order",
-        "대기열의 순서나 지난 사용량의 반감기를 정합니다",
+        "대기열의 순서, 백필, 지난 사용량의 반감기를 정합니다",
     ),
     (
         "fair-share weight",

@@ -1,4 +1,4 @@
-//! `/fair-share`: in which order the queue is served, weights, and where domains, projects and users stand.
+//! `/fair-share`: in which order the queue is served, its backfill, weights, and where domains, projects and users stand.
 
 use api::fair_share::{FairShareItem, FairSharePatchBody, FairShareView, FairWeightBody};
 use askama::Template;
@@ -9,6 +9,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use rules::fair_share::QueueOrder;
 use rules::permissions::Permission;
+use rules::policy::BackfillMode;
 use rules::quota::TenantLevel;
 use rules::refusal::Refusal;
 use serde::Deserialize;
@@ -44,6 +45,7 @@ pub struct FairSharePage {
     /// The order that holds, in words.
     pub order: &'static str,
     pub orders: Vec<Choice>,
+    pub backfills: Vec<Choice>,
     pub half_life: String,
     pub is_fair: bool,
     pub levels: Vec<Choice>,
@@ -84,6 +86,7 @@ fn failed(
 #[serde(default)]
 struct TypedFairShare {
     order: String,
+    backfill: String,
     half_life_hours: String,
     level: String,
     subject: String,
@@ -127,6 +130,7 @@ async fn read(
     let t = visit.text;
     let FairShareView {
         order,
+        backfill,
         half_life_hours,
         mut items,
         ..
@@ -187,6 +191,7 @@ async fn read(
         ],
     };
     let chosen = QueueOrder::parse(&typed.order).unwrap_or(order);
+    let mode = BackfillMode::parse(&typed.backfill).unwrap_or(backfill);
     let level = TenantLevel::parse(&typed.level).unwrap_or(TenantLevel::User);
     Ok(FairSharePage {
         t,
@@ -195,6 +200,9 @@ async fn read(
         order: order_name(t, order),
         orders: QueueOrder::ALL
             .map(|one| Choice::new(one.word(), order_name(t, one), one == chosen))
+            .into(),
+        backfills: BackfillMode::ALL
+            .map(|one| Choice::new(one.word(), backfill_name(t, one), one == mode))
             .into(),
         half_life: match typed.half_life_hours.is_empty() {
             true => half_life_hours.to_string(),
@@ -217,6 +225,13 @@ pub(super) fn order_name(t: Text, order: QueueOrder) -> &'static str {
         QueueOrder::Fifo => t.fair_order_fifo(),
         QueueOrder::Lifo => t.fair_order_lifo(),
         QueueOrder::Fair => t.fair_order_fair(),
+    }
+}
+
+pub(super) fn backfill_name(t: Text, backfill: BackfillMode) -> &'static str {
+    match backfill {
+        BackfillMode::Strict => t.fair_backfill_strict(),
+        BackfillMode::Timed => t.fair_backfill_timed(),
     }
 }
 
@@ -285,6 +300,7 @@ async fn change(
 ) -> Response {
     let patch = FairSharePatchBody {
         order: QueueOrder::parse(&sent.order),
+        backfill: BackfillMode::parse(&sent.backfill),
         half_life_hours: Some(sent.half_life_hours.trim().parse().unwrap_or(0)),
     };
     match fair_share::change(&console.server, &caller, patch, None).await {

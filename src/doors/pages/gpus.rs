@@ -916,6 +916,7 @@ fn rules(t: Text, all: &Gpus) -> Vec<(String, String)> {
         spreading,
         each,
         order: _,
+        backfill: _,
     } = all.policy;
     let mut rows = vec![
         (t.gpu_least().to_owned(), share(least)),

@@ -353,7 +353,12 @@ pub fn preview(
         icon,
         verdict,
         detail: match answer.verdict {
-            Verdict::Now => t.preview_starts_now_detail().to_owned(),
+            Verdict::Now => match &answer.reason {
+                Some(reason) if reason.code == rules::codes::PLACEMENT_BACKFILL => {
+                    codes::reason(t, reason)
+                }
+                _ => t.preview_starts_now_detail().to_owned(),
+            },
             _ if some.is_some() => t.preview_first_waits(sentence(t, clock, answer)),
             _ => sentence(t, clock, answer),
         },

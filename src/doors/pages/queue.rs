@@ -24,7 +24,7 @@ use server::actions::sessions::{
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, BarRow, Choice};
-use super::fair_share::order_name;
+use super::fair_share::{backfill_name, order_name};
 use super::hues::Hues;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
@@ -59,6 +59,8 @@ pub struct QueuePage {
     pub plan_more: String,
     /// In which order the queue is served, in words.
     pub order: &'static str,
+    /// Who may start before a session that waits, in words.
+    pub backfill: &'static str,
     /// Words under the plan's axis: now, the middle, the end.
     pub axis: [String; 3],
 }
@@ -349,6 +351,7 @@ async fn read(
             more => t.queue_plan_more(more as u64),
         },
         order: order_name(t, queue.order),
+        backfill: backfill_name(t, queue.backfill),
         axis: [0, 500, 1000].map(|part| match part {
             0 => t.queue_now().to_owned(),
             part => visit.clock.near(time.at(part), now),

@@ -223,6 +223,48 @@ impl<'w> ClusterState<'w> {
         (is_enough && choice::choose(self.world, &free, demand).is_some()).then_some(until)
     }
 
+    /// Whether the session is of a member of a reservation.
+    pub(super) fn has_member(&self, session: &Session) -> bool {
+        self.reserved.has_member(session)
+    }
+
+    /// Whether a machine takes sessions and could hold a demand if it were empty.
+    pub(super) fn could_hold(&self, at: usize, demand: &Demand, host: bool) -> bool {
+        let spot = &self.spots[at];
+        spot.open && could(spot.node, demand, host)
+    }
+
+    /// Whether a demand has a place on a machine now.
+    pub(super) fn fits(&self, at: usize, demand: &Demand, host: bool) -> bool {
+        self.entry(at, demand, host).is_some()
+    }
+
+    /// The place of a demand on that machine, which takes sessions; None where it has none there.
+    pub(super) fn place_on(&self, at: usize, demand: &Demand, host: bool) -> Option<FoundPlace> {
+        let spot = &self.spots[at];
+        let (cpu, memory) = spot.free();
+        let host_is_off = host && !spot.node.host_environment;
+        if host_is_off || cpu < demand.cpu || memory < demand.memory {
+            return None;
+        }
+        let devices = choice::choose(self.world, spot, demand)?;
+        Some(FoundPlace { spot: at, devices })
+    }
+
+    /// Gives no more places on that machine.
+    pub(super) fn close(&mut self, at: usize) {
+        self.spots[at].open = false;
+    }
+
+    /// Whether a session that finds no place waits for an end: some machine that takes sessions could hold it. False
+    /// where an earlier one that wants no more was asked about.
+    pub(super) fn is_awaited(&self, session: &Session) -> bool {
+        let demand = &session.spec.demand;
+        let host = session.spec.environment == SessionEnvironment::Host;
+        let mut spots = 0..self.spots.len();
+        !self.kept.is_vain(demand, host) && spots.any(|at| self.could_hold(at, demand, host))
+    }
+
     pub(super) fn kept(&self) -> &Reservations<'w> {
         &self.kept
     }
@@ -326,6 +368,19 @@ impl<'w> ClusterState<'w> {
     }
 
     fn let_go(&mut self, found: &FoundPlace, session: &Session, first: bool) {
+        let shares = self.release(found, session);
+        if let Some(owned) = self.owned.get_mut(&session.owner) {
+            *owned = owned.saturating_sub(shares);
+        }
+        if !self.bounds.is_empty() {
+            let amount = amount(&session.spec.demand, shares, first);
+            self.bounds.free(session, amount);
+        }
+    }
+
+    /// Takes the room of a session on one machine back, and counts its owner's as before; the hundredths of devices that
+    /// it had there.
+    pub(super) fn release(&mut self, found: &FoundPlace, session: &Session) -> u32 {
         let demand = &session.spec.demand;
         let spot = &mut self.spots[found.spot];
         spot.cpu = spot.cpu.saturating_sub(demand.cpu);
@@ -347,12 +402,7 @@ impl<'w> ClusterState<'w> {
         self.vain.get_mut().clear();
         spot.version += 1;
         self.changes.push(found.spot);
-        if let Some(owned) = self.owned.get_mut(&session.owner) {
-            *owned = owned.saturating_sub(shares);
-        }
-        if !self.bounds.is_empty() {
-            self.bounds.free(session, amount(demand, shares, first));
-        }
+        shares
     }
 
     /// What a session with that demand would add to sums that policies bound.

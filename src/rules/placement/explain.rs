@@ -465,6 +465,13 @@ fn explain(
             .blockers
             .push(blockers::queue_turn(waiting.own_in_front));
     }
+    if let Some(seconds) = line.limit_to_start(waiting.session)
+        && !(waiting.owner.is_some() && ground.is_bounded(waiting.session))
+        && seconds >= 60
+    {
+        let minutes = seconds / 60;
+        answer.blockers.push(blockers::queue_backfill(minutes));
+    }
     if !line.is_full() {
         answer.alternatives = nearest(ground, waiting);
         let said = |b: &PlacementBlocker| b.code == crate::codes::QUEUE_KEPT;

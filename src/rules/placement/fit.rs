@@ -5,6 +5,7 @@ use crate::blockers;
 use crate::codes;
 use crate::devices::{CONTEXT_OVERHEAD, WHOLE};
 use crate::names::{NodeId, UserId};
+use crate::placement::backfill::TimedBackfill;
 use crate::placement::bounds::LimitHit;
 use crate::placement::choice;
 use crate::placement::cluster_state::{ClusterState, FoundPlace};
@@ -48,6 +49,21 @@ pub(super) fn place(ground: &ClusterState<'_>, session: &Session) -> Option<FitP
 pub(super) fn reserved(ground: &ClusterState<'_>, session: &Session) -> Option<FitPlace> {
     let found = ground.reserved_place(session, true)?;
     Some(told(ground, &session.spec.demand, found))
+}
+
+/// The place of a session that may start before the first one that waits, by time limits; None where it has none.
+pub(super) fn backfilled(
+    ground: &ClusterState<'_>,
+    backfill: &TimedBackfill<'_>,
+    session: &Session,
+) -> Option<FitPlace> {
+    let found = backfill.place(session)?;
+    let place = told(ground, &session.spec.demand, found);
+    let node = &ground.spots[place.found.spot].node.name;
+    Some(FitPlace {
+        because: reasons::placement_backfill(node, backfill.latest()),
+        ..place
+    })
 }
 
 fn told(ground: &ClusterState<'_>, demand: &Demand, found: FoundPlace) -> FitPlace {

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::backfill::{RoomEnd, TimedBackfill};
 use super::cluster_state::{ClusterState, FoundPlace};
 use super::order::fair_share::FairTree;
 use super::order::{self, NumberedQueue};
@@ -11,6 +12,7 @@ use super::queue::{QueueStep, QueueWalk};
 use super::reservations::MAX_SIZES;
 use crate::fair_share::QueueOrder;
 use crate::names::{SessionId, UserId};
+use crate::policy::BackfillMode;
 use crate::resources::Demand;
 use crate::session::{Session, SessionEnvironment, SessionState};
 use crate::units::Timestamp;
@@ -21,6 +23,8 @@ use crate::world::ClusterSnapshot;
 const MAX_SEARCHES: usize = 20_000;
 /// What a search costs, counted in looks at a session that needs none because an equal one found no place.
 const SEARCH: usize = 8;
+/// What it costs to find the latest start of the first one that waits, counted the same way.
+const LATEST_START: usize = 4 * SEARCH;
 
 /// The queue of one moment with its numbers, and when sessions in it start.
 #[derive(Debug, Clone, Default)]
@@ -119,6 +123,7 @@ pub(super) fn of(
     });
     let mut future = Future {
         order: world.policy.order,
+        backfill: world.policy.backfill,
         fair,
         ground: line.ground,
         sizes: BTreeMap::new(),
@@ -150,6 +155,7 @@ type Moments<'w> = BTreeMap<(Timestamp, SessionId), Moment<'w>>;
 /// What is to come, end after end.
 struct Future<'w> {
     order: QueueOrder,
+    backfill: BackfillMode,
     /// The tree of fair share, where the queue goes by it.
     fair: Option<FairTree>,
     ground: ClusterState<'w>,
@@ -194,7 +200,7 @@ impl<'w> Future<'w> {
             let after = after.unwrap_or(first);
             // Whoever gets a place is behind all others then, and a next walk goes in that order.
             loop {
-                let placed = self.pass()?;
+                let placed = self.pass(coming, at)?;
                 if placed.is_empty() {
                     break;
                 }
@@ -286,40 +292,64 @@ impl<'w> Future<'w> {
     }
 
     /// Walks the queue once, as `QueueWalk` does; gives those that got a place. None where that takes too long.
-    fn pass(&mut self) -> Option<Vec<(&'w Session, FoundPlace)>> {
+    fn pass(
+        &mut self,
+        coming: &Moments<'w>,
+        at: Timestamp,
+    ) -> Option<Vec<(&'w Session, FoundPlace)>> {
         self.looks = self.looks.checked_sub(SEARCH)?;
         self.ground = self.ground.bare();
         let mut placed = Vec::new();
         let mut hopeful: BTreeSet<(Demand, bool)> = self.sizes.keys().copied().collect();
         let mut sizes = 0;
+        let mut has_front = self.backfill == BackfillMode::Strict;
+        let mut backfill: Option<TimedBackfill<'w>> = None;
         let mut walk = self.walk()?;
         while let Some(session) = walk.next(self) {
             self.looks = self.looks.checked_sub(1)?;
-            let ground = &mut self.ground;
-            if ground.is_bounded(session) {
+            if self.ground.is_bounded(session) {
                 continue;
             }
             let bound = session.device_affinity.is_some();
-            if bound || hopeful.contains(&size(session)) {
+            let is_full = sizes >= MAX_SIZES;
+            let mut found = None;
+            if !is_full && (bound || hopeful.contains(&size(session))) {
                 self.looks = self.looks.checked_sub(SEARCH)?;
-                if let Some(found) = ground.place(session) {
-                    ground.take(&found, session);
-                    placed.push((session, found));
-                    continue;
-                }
+                found = self.ground.place(session);
             }
-            if bound {
+            if let Some(timed) = &backfill
+                && found.is_none()
+                && timed.is_hopeful(session)
+            {
+                self.looks = self.looks.checked_sub(SEARCH)?;
+                found = timed.place(session);
+            }
+            if let Some(found) = found {
+                self.ground.take(&found, session);
+                if let Some(timed) = &mut backfill {
+                    timed.take(&found, session);
+                }
+                placed.push((session, found));
                 continue;
             }
-            ground.keep(session);
+            if bound || is_full {
+                continue;
+            }
+            if !has_front && self.ground.is_awaited(session) {
+                has_front = true;
+                self.looks = self.looks.checked_sub(LATEST_START)?;
+                let ends = self.ends(coming, &placed, at);
+                backfill = TimedBackfill::new(&self.ground, session, ends, at);
+            }
+            self.ground.keep(session);
             // No session of a size that found none finds a place further behind.
-            if ground.kept().sizes.len() > sizes {
-                sizes = ground.kept().sizes.len();
+            if self.ground.kept().sizes.len() > sizes {
+                sizes = self.ground.kept().sizes.len();
                 self.looks = self.looks.checked_sub(hopeful.len())?;
-                let kept = ground.kept();
+                let kept = self.ground.kept();
                 hopeful.retain(|(demand, host)| !kept.is_vain(demand, *host));
             }
-            if hopeful.is_empty() || sizes >= MAX_SIZES {
+            if backfill.is_none() && (hopeful.is_empty() || sizes >= MAX_SIZES) {
                 break;
             }
         }
@@ -327,6 +357,30 @@ impl<'w> Future<'w> {
             self.forget(session);
         }
         Some(placed)
+    }
+
+    /// Ends of all that holds room, as far as time limits tell them.
+    fn ends(
+        &self,
+        coming: &Moments<'w>,
+        placed: &[(&'w Session, FoundPlace)],
+        now: Timestamp,
+    ) -> Vec<RoomEnd<'w>> {
+        let mut ends = Vec::new();
+        for ((at, _), moment) in coming {
+            match moment {
+                Moment::Runs(session) => {
+                    ends.extend(RoomEnd::of_containers(&self.ground, session, *at));
+                }
+                Moment::Ends(session, found) => {
+                    ends.push(RoomEnd::new(*at, session, found.clone()));
+                }
+                Moment::Joins(_) => {}
+            }
+        }
+        let placed = placed.iter();
+        ends.extend(placed.filter_map(|(session, found)| RoomEnd::of_placed(session, found, now)));
+        ends
     }
 
     /// It has a place and waits no more.

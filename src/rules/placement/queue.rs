@@ -1,10 +1,12 @@
 //! The queue, one after the other, as the scheduler and every answer about it walk it: who starts, and for
 //! whom what is kept who cannot start yet.
 
+use super::backfill::{RoomEnd, TimedBackfill, held_until};
 use super::cluster_state::{ClusterState, FoundPlace};
 use super::fit::{self, FitPlace};
 use super::order::{self, QueueGate};
 use super::reservations::MAX_SIZES;
+use crate::policy::BackfillMode;
 use crate::reason::Reason;
 use crate::reasons;
 use crate::session::{DesiredState, Outcome, Session};
@@ -20,8 +22,12 @@ pub(super) struct QueueWalk<'w> {
     pub(super) waiting: Vec<&'w Session>,
     /// Those who got a place, in order.
     pub(super) placed: Vec<(&'w Session, FoundPlace)>,
-    /// Too many sizes wait: no session behind them is looked at.
+    /// Too many sizes wait: no session behind them is looked at but for timed backfill.
     full: bool,
+    /// The first one that waits for room is known, or nobody asks for it.
+    has_front: bool,
+    /// What may start before that one; None where only strict backfill holds.
+    backfill: Option<TimedBackfill<'w>>,
 }
 
 /// What the queue means for one session.
@@ -42,6 +48,8 @@ impl<'w> QueueWalk<'w> {
             waiting: Vec::new(),
             placed: Vec::new(),
             full: false,
+            has_front: world.policy.backfill == BackfillMode::Strict,
+            backfill: None,
         }
     }
 
@@ -63,6 +71,9 @@ impl<'w> QueueWalk<'w> {
         }
         if let Some(place) = self.look(session) {
             self.ground.take(&place.found, session);
+            if let Some(backfill) = &mut self.backfill {
+                backfill.take(&place.found, session);
+            }
             self.placed.push((session, place.found.clone()));
             return QueueStep::Place(place);
         }
@@ -75,10 +86,17 @@ impl<'w> QueueWalk<'w> {
 
     /// The place that a session would have were it next; None where it has none.
     pub(super) fn look(&self, session: &Session) -> Option<FitPlace> {
-        if self.full {
-            return fit::reserved(&self.ground, session);
-        }
-        fit::place(&self.ground, session)
+        let place = match self.full {
+            true => fit::reserved(&self.ground, session),
+            false => fit::place(&self.ground, session),
+        };
+        place.or_else(|| fit::backfilled(&self.ground, self.backfill.as_ref()?, session))
+    }
+
+    /// The longest time limit in seconds with which timed backfill would start a session now that waits; None where none
+    /// would.
+    pub(super) fn limit_to_start(&self, session: &Session) -> Option<u64> {
+        self.backfill.as_ref()?.limit_to_start(session)
     }
 
     /// Whether so many sizes wait in front that no session behind them is looked at.
@@ -88,9 +106,26 @@ impl<'w> QueueWalk<'w> {
 
     fn wait(&mut self, session: &'w Session) {
         self.waiting.push(session);
+        if !self.has_front && !self.full && self.ground.is_awaited(session) {
+            self.has_front = true;
+            let ends = self.ends();
+            self.backfill = TimedBackfill::new(&self.ground, session, ends, self.now);
+        }
         if !self.full {
             self.ground.keep(session);
             self.full = self.ground.kept().sizes.len() >= MAX_SIZES;
         }
+    }
+
+    /// Ends of all that runs, or gets a place in this walk, as far as time limits tell them.
+    fn ends(&self) -> Vec<RoomEnd<'w>> {
+        let (world, now) = (self.world, self.now);
+        let running = world.sessions.iter();
+        let running = running.filter_map(|session| Some((session, held_until(session, now)?)));
+        let running =
+            running.flat_map(|(session, at)| RoomEnd::of_containers(&self.ground, session, at));
+        let placed = self.placed.iter();
+        let placed = placed.filter_map(|(session, found)| RoomEnd::of_placed(session, found, now));
+        running.chain(placed).collect()
     }
 }

@@ -4,7 +4,8 @@
 //! there together would still have theirs.
 //!
 //! Run-time limits are not looked at: a session may end long before its limit, and one that had passed
-//! because of that limit would then stand in the way.
+//! because of that limit would then stand in the way. Where an administrator takes that into account, `backfill` lets
+//! more of them pass.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

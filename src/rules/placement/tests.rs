@@ -5,6 +5,7 @@ mod fair;
 mod passing;
 mod reserved;
 mod restarts;
+mod timed;
 mod turns;
 
 use std::collections::BTreeMap;

@@ -35,7 +35,7 @@ pub async fn show(server: &Server, caller: &Caller) -> Result<FairShareView, Fai
         .await
 }
 
-/// Sets the order of the queue, or the half-life of fair share. It holds from the next pass on.
+/// Sets the order of the queue, its backfill, or the half-life of fair share. It holds from the next pass on.
 ///
 /// Errors: `fair-share.half-life-out-of-range`, `fair-share.stale`.
 pub async fn change(
@@ -62,10 +62,14 @@ pub async fn change(
                 if if_match.is_some_and(|seen| seen != rule.generation) {
                     return Err(refusals::fair_share_stale(rule.generation).into());
                 }
-                let order = patch.order.unwrap_or(rule.order);
-                let half_life = patch.half_life_hours.unwrap_or(rule.half_life_hours);
-                if (order, half_life) != (rule.order, rule.half_life_hours) {
-                    rows.put_queue_rule(order, half_life, rule.generation)?;
+                let wanted = QueueRule {
+                    order: patch.order.unwrap_or(rule.order),
+                    backfill: patch.backfill.unwrap_or(rule.backfill),
+                    half_life_hours: patch.half_life_hours.unwrap_or(rule.half_life_hours),
+                    ..rule
+                };
+                if wanted != rule {
+                    rows.put_queue_rule(wanted)?;
                     let after = rows.queue_rule()?;
                     note(
                         rows,
@@ -147,7 +151,8 @@ fn both(mut weight: Refusal, name: &Refusal) -> Refusal {
 }
 
 fn said(rule: QueueRule) -> String {
-    format!("{}, {} h", rule.order.word(), rule.half_life_hours)
+    let (order, backfill) = (rule.order.word(), rule.backfill.word());
+    format!("{order}, {backfill} backfill, {} h", rule.half_life_hours)
 }
 
 fn note(
@@ -186,6 +191,7 @@ fn told(view: &ReadTransaction<'_>, now: Timestamp) -> Result<FairShareView, Fai
     items.extend(unused(view, &items, now)?);
     Ok(FairShareView {
         order: rule.order,
+        backfill: rule.backfill,
         half_life_hours: rule.half_life_hours,
         generation: rule.generation,
         items,

@@ -4,6 +4,7 @@
 use rules::fair_share::{self, FairLeaf, FairShares, QueueOrder};
 use rules::metering;
 use rules::names::UserId;
+use rules::policy::BackfillMode;
 use rules::quota::TenantLevel;
 use rules::tenancy::{DomainId, ProjectId};
 use rules::units::Timestamp;
@@ -21,10 +22,11 @@ use crate::Failure;
 /// Half-lives that are read back: what is older counts less than a thousandth.
 const HALF_LIVES: i64 = 10;
 
-/// Which order holds.
+/// Which order holds, and who may start before one that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct QueueRule {
     pub(crate) order: QueueOrder,
+    pub(crate) backfill: BackfillMode,
     pub(crate) half_life_hours: u32,
     pub(crate) generation: u64,
 }
@@ -49,11 +51,14 @@ impl ReadTransaction<'_> {
         Ok(self
             .connection
             .prepare_cached(
-                "select ordering, half_life_hours, generation from queue_rule where id = 1",
+                "select ordering, backfill, half_life_hours, generation
+                 from queue_rule
+                 where id = 1",
             )?
             .query_row([], |row| {
                 Ok(QueueRule {
                     order: value::word(row, "ordering", QueueOrder::parse)?,
+                    backfill: value::word(row, "backfill", BackfillMode::parse)?,
                     half_life_hours: row.get("half_life_hours")?,
                     generation: value::unsigned(row, "generation")?,
                 })
@@ -148,23 +153,23 @@ impl ReadTransaction<'_> {
 }
 
 impl Rows<'_> {
-    /// Sets the order, where the rule still is of this generation. False where it moved on.
-    pub(crate) fn put_queue_rule(
-        &self,
-        order: QueueOrder,
-        half_life_hours: u32,
-        seen: u64,
-    ) -> Result<bool, Failure> {
+    /// Sets the rule, where it still is of the generation that this one names. False where it moved on.
+    pub(crate) fn put_queue_rule(&self, rule: QueueRule) -> Result<bool, Failure> {
         let written = self
             .connection
             .prepare_cached(
                 "update queue_rule
-                 set ordering = ?1, half_life_hours = ?2, generation = generation + 1
-                 where id = 1 and generation = ?3",
+                 set ordering = ?1, backfill = ?2, half_life_hours = ?3, generation = generation + 1
+                 where id = 1 and generation = ?4",
             )?
-            .execute((order.word(), half_life_hours, value::signed(seen)))?;
+            .execute((
+                rule.order.word(),
+                rule.backfill.word(),
+                rule.half_life_hours,
+                value::signed(rule.generation),
+            ))?;
         if written > 0 {
-            let standing = match order {
+            let standing = match rule.order {
                 QueueOrder::Fair => self.standing(self.now)?,
                 QueueOrder::Turns | QueueOrder::Fifo | QueueOrder::Lifo => Vec::new(),
             };

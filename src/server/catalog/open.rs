@@ -124,7 +124,7 @@ fn settle(connection: &Connection, place: &CatalogPlace) -> rusqlite::Result<()>
 /// Draws the identity of a new box; does nothing on an old one.
 fn found(connection: &Connection, clock: &Clock) -> rusqlite::Result<()> {
     let now = clock.now();
-    connection.execute(
+    let founded = connection.execute(
         "insert into installation (id, installation_id, node_id, cursor_key, created_at, revision)
              values (1, ?1, ?2, ?3, ?4, 0)
              on conflict (id) do nothing",
@@ -135,6 +135,10 @@ fn found(connection: &Connection, clock: &Clock) -> rusqlite::Result<()> {
             now.as_millis(),
         ),
     )?;
+    if founded > 0 {
+        // Older sites keep strict backfill until an administrator changes it.
+        connection.execute("update queue_rule set backfill = 'timed' where id = 1", [])?;
+    }
     // Root on the box owns what it starts over the local socket, before and after setup.
     connection.execute(
         "insert into user (id, name, language, theme, time_zone, suspended, password,

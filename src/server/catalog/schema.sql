@@ -459,7 +459,7 @@ CREATE TABLE queue_rule (
     -- Hours after which use of the past counts half.
     half_life_hours integer not null check (half_life_hours between 1 and 8760),
     generation integer not null
-) strict;
+, backfill text not null default 'strict' check (backfill in ('strict', 'timed'))) strict;
 
 CREATE TABLE recovery_code (
     user blob not null references user (id),

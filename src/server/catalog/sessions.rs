@@ -369,6 +369,7 @@ impl ReadTransaction<'_> {
             nodes: self.nodes()?,
             policy: SharePolicy {
                 order: rule.order,
+                backfill: rule.backfill,
                 ..self.policy()
             },
             fair: self.fair_shares(rule)?,

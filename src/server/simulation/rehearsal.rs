@@ -13,7 +13,7 @@ use rules::findings::findings;
 use rules::messages::{Assignment, ContainerOrder, NodeReport};
 use rules::names::{BootId, NodeId, SessionId, SessionName, UserId};
 use rules::placement::{self, explain_session};
-use rules::policy::{SharePolicy, Spreading};
+use rules::policy::{BackfillMode, SharePolicy, Spreading};
 use rules::reasons;
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -31,7 +31,7 @@ use options::{CommandOptions, whole};
 
 /// The commands of a script, for the help text and for mistyped ones.
 pub const COMMANDS: &str = "\
-rules [least SHARE] [step SHARE] [each SHARE] [spreading pack|spread]
+rules [least SHARE] [step SHARE] [each SHARE] [spreading pack|spread] [backfill strict|timed]
 node NAME cpu CORES mem SIZE [gpus N] [card SIZE] [sockets N] [mig PROFILE,…] [prepare SECONDS]
        [stop SECONDS]        `mig` partitions the last of its devices
 submit NAME [GPU] [cpu CORES] [mem SIZE] [gpu SHARE] [gpu-mem SIZE] [mig PROFILE] [batch SECONDS]
@@ -200,9 +200,19 @@ impl RehearsalStage {
             },
             ..usual
         };
+        let backfill = match options.take("backfill") {
+            None => None,
+            Some(word) => {
+                let other = || wrong(format!("rules: {word} is not strict or timed."));
+                Some(BackfillMode::parse(word).ok_or_else(other)?)
+            }
+        };
         options.all_used("rules")?;
         self.server.set_policy(policy);
-        Ok(())
+        match backfill {
+            Some(backfill) => self.server.set_backfill(backfill),
+            None => Ok(()),
+        }
     }
 
     fn node(&mut self, name: &str, words: &[&str]) -> Result<(), Failure> {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 #[path = "../../bench/cluster.rs"]
 mod cluster;
 
-use cluster::{AT, NODES, USERS, WAITING, by_fair_share, large, overrun};
+use cluster::{AT, NODES, USERS, WAITING, by_fair_share, by_time, large, overrun};
 
 #[test]
 fn a_pass_over_ten_thousand_waiting_on_two_thousand_machines() {
@@ -98,4 +98,20 @@ fn one_who_may_pass_all_the_others_is_found_in_one_decision() {
     assert_eq!(decisions.len(), 1, "{:?}", decisions.first());
     // A debug build on a busy machine is far slower than what is served; there it is 50 ms at most.
     assert!(pass.as_secs_f64() < 5.0, "{pass:?}");
+}
+
+#[test]
+fn sessions_with_time_limits_pass_one_that_waits_for_a_whole_machine() {
+    let world = by_time(large());
+    let began = Instant::now();
+    let decisions = placement::decide(&world, AT);
+    let pass = began.elapsed();
+    println!(
+        "{} of {WAITING} of {USERS} users pass by time limits on {NODES} machines in {:.1} ms",
+        decisions.len(),
+        pass.as_secs_f64() * 1e3
+    );
+    assert!(decisions.len() > 1_000, "{:?}", decisions.first());
+    // A debug build on a busy machine is far slower than what is served; there one decision takes 50 ms at most.
+    assert!(pass.as_secs_f64() < 10.0, "{pass:?}");
 }

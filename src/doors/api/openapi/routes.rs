@@ -1215,7 +1215,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/fair-share",
         operation: "changeFairShare",
         tag: "tenancy",
-        summary: "Set the order of the queue, or the half-life of fair share",
+        summary: "Set the order of the queue, its backfill, or the half-life of fair share",
         needs: SYSTEM_WRITE,
         body: Some("FairSharePatch"),
         answer: SuccessReply::Schema("FairShare"),

@@ -1369,6 +1369,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
         shown: t.queue_count_of(2, 202),
         plan_more: t.queue_plan_more(3),
         order: t.fair_order_turns(),
+        backfill: t.fair_backfill_timed(),
         others: Some(t.queue_others(3)),
         filter: FilterBar {
             t,

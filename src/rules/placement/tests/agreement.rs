@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::codes;
 use crate::placement::{explain_queue, forecast};
+use crate::policy::BackfillMode;
 
 pub(super) const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 /// Worlds that are generated.
@@ -48,6 +49,14 @@ pub(super) fn generated(numbers: &mut Numbers) -> ClusterSnapshot {
     world.limits = limits(numbers);
     world.allowances = allowances(numbers);
     world
+}
+
+/// Every other world has timed backfill.
+fn backfill(round: u32) -> BackfillMode {
+    match round % 2 {
+        0 => BackfillMode::Timed,
+        _ => BackfillMode::Strict,
+    }
 }
 
 /// A share of devices, or none, beside some or most cores of a machine.
@@ -140,6 +149,7 @@ fn every_answer_about_the_queue_is_the_same_answer() {
     let (mut now, mut later, mut never, mut previews) = (0, 0, 0, 0);
     for round in 0..WORLDS {
         let mut world = generated(&mut numbers);
+        world.policy.backfill = backfill(round);
         for _ in 0..numbers.below(3) {
             pass(&mut world, NOW);
         }
@@ -272,6 +282,7 @@ fn starts_come_when_they_are_expected() {
     let (mut met, mut beside) = (0, 0);
     for round in 0..WORLDS {
         let mut world = generated(&mut numbers);
+        world.policy.backfill = backfill(round);
         let later = |s: &&Session| s.spec.start_at.is_some();
         let scheduled: BTreeSet<SessionId> =
             world.sessions.iter().filter(later).map(|s| s.id).collect();

@@ -75,9 +75,9 @@ fn fits_on(world: &ClusterSnapshot, node: NodeId, waiting: &Session) -> bool {
     !decide(&alone, NOW).is_empty()
 }
 
-/// Promise (Queue and scheduler): Backfill uses no resource that an earlier session could use, whichever
+/// Promise (Queue and scheduler): Strict backfill uses no resource that an earlier session could use, whichever
 /// session ends. The first session in the queue starts as if no session had come after it, and every session
-/// becomes the first.
+/// becomes the first. With timed backfill the first one starts no later than the time limits of what ran before say.
 #[test]
 fn whoever_passes_takes_nothing_that_anybody_in_front_could_get() {
     let (mut passed, mut compared) = (0, 0);

@@ -4,6 +4,7 @@ use rules::quota::TenantLevel;
 use std::net::{IpAddr, Ipv4Addr};
 
 use rules::fair_share::QueueOrder;
+use rules::policy::BackfillMode;
 use rules::users::Role;
 
 use super::super::users;
@@ -34,6 +35,7 @@ async fn an_administrator_sets_order_and_weights_and_users_do_not() {
     let fair = |hours| FairSharePatchBody {
         order: Some(QueueOrder::Fair),
         half_life_hours: Some(hours),
+        ..FairSharePatchBody::default()
     };
     for hours in [0, 8_761] {
         let refused = change(&server, &boss, fair(hours), None).await;
@@ -48,6 +50,23 @@ async fn an_administrator_sets_order_and_weights_and_users_do_not() {
         .read_now("look", |view| view.world())
         .unwrap();
     assert_eq!(world.policy.order, QueueOrder::Fair);
+    // A new site has timed backfill, and an administrator may have the strict one.
+    assert_eq!(world.policy.backfill, BackfillMode::Timed);
+    let strict = FairSharePatchBody {
+        backfill: Some(BackfillMode::Strict),
+        ..FairSharePatchBody::default()
+    };
+    let changed = change(&server, &boss, strict.clone(), None).await.unwrap();
+    assert_eq!(
+        (changed.backfill, changed.order, changed.half_life_hours),
+        (BackfillMode::Strict, QueueOrder::Fair, 24)
+    );
+    assert!(change(&server, &mina, strict, None).await.is_err());
+    let world = server
+        .catalog()
+        .read_now("look", |view| view.world())
+        .unwrap();
+    assert_eq!(world.policy.backfill, BackfillMode::Strict);
 
     let weight = |level, subject: &str, weight| FairWeightBody {
         level,

@@ -10,6 +10,7 @@ use rules::fair_share::QueueOrder;
 use rules::names::{SessionId, SessionName};
 use rules::permissions::{Permission, Reach, reach};
 use rules::placement::explain::{Explanation, Verdict};
+use rules::policy::BackfillMode;
 use rules::refusals;
 use rules::session::{Session, SessionState};
 use rules::units::Timestamp;
@@ -63,6 +64,8 @@ pub struct QueueView {
     pub unplanned: usize,
     /// In which order the queue is served.
     pub order: QueueOrder,
+    /// Who may start before one that waits.
+    pub backfill: BackfillMode,
 }
 
 /// The replicas of one launch that wait.
@@ -197,6 +200,7 @@ pub async fn queue_table(
             plan,
             unplanned,
             order: snapshot.world.policy.order,
+            backfill: snapshot.world.policy.backfill,
         }
     })
     .await

@@ -1,0 +1,226 @@
+//! Timed backfill: who may start before the first session that waits for room, because of time limits. That one starts at
+//! the latest once enough of what runs has reached its limit. Another may start before it that is over by then, or that
+//! leaves its room free then. Who may start whatever ends when, strict backfill, is `reservations`' to say.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use super::cluster_state::{ClusterState, FoundPlace};
+use crate::reservation::START_SECONDS;
+use crate::resources::Demand;
+use crate::session::{Session, SessionEnvironment, SessionState};
+use crate::units::Timestamp;
+
+/// Sizes of which timed backfill looks for places in one pass; those that are over in time and those that are not count
+/// as two. More: a pass over a queue in which every request differs takes longer. Fewer: fewer of such a queue pass.
+const MAX_TIMED_SIZES: usize = 64;
+
+/// What a session holds of one machine, and when its time limit ends that.
+pub(super) struct RoomEnd<'w> {
+    at: Timestamp,
+    session: &'w Session,
+    found: FoundPlace,
+}
+
+impl<'w> RoomEnd<'w> {
+    /// Of a place that a session has or gets, and is to have until then.
+    pub(super) fn new(at: Timestamp, session: &'w Session, found: FoundPlace) -> Self {
+        Self { at, session, found }
+    }
+
+    /// Of a session that gets its place now; None where it has no time limit.
+    pub(super) fn of_placed(
+        session: &'w Session,
+        found: &FoundPlace,
+        now: Timestamp,
+    ) -> Option<Self> {
+        let (seconds, _) = session.spec.limit()?;
+        Some(Self::new(over_by(now, seconds), session, found.clone()))
+    }
+
+    /// Everything that a session has and is to have until then, on each of its machines.
+    pub(super) fn of_containers(
+        ground: &ClusterState<'w>,
+        session: &'w Session,
+        at: Timestamp,
+    ) -> Vec<Self> {
+        let containers = session.live_containers().filter_map(|container| {
+            let spot = ground.spot(container.node)?;
+            let devices = container.holds().into_owned();
+            Some(Self::new(at, session, FoundPlace { spot, devices }))
+        });
+        containers.collect()
+    }
+}
+
+/// When the time limit of a session that has a place ends it at the latest; None where it has no limit, or is about to
+/// end anyway.
+pub(super) fn held_until(session: &Session, now: Timestamp) -> Option<Timestamp> {
+    match session.state() {
+        SessionState::Running => Some(session.deadline()?.0.max(now)),
+        SessionState::Scheduled | SessionState::Preparing => {
+            Some(over_by(now, session.spec.limit()?.0))
+        }
+        SessionState::Pending | SessionState::Stopping | SessionState::Ended => None,
+    }
+}
+
+/// When a session with that limit is over if it gets its place now. Its limit counts from its first process on.
+fn over_by(now: Timestamp, seconds: u64) -> Timestamp {
+    now.plus_seconds(seconds.saturating_add(START_SECONDS))
+}
+
+/// A size, and whether a session of it is over before the front starts.
+type TimedSize = (Demand, bool, bool);
+
+/// The latest start of the first session that waits for room, and what others may have before.
+pub(super) struct TimedBackfill<'w> {
+    front: &'w Session,
+    /// When it starts at the latest, unless its machine fails.
+    at: Timestamp,
+    /// The machine on which it has room then.
+    spot: usize,
+    now: Timestamp,
+    /// That machine as it is at that time; other machines say nothing here.
+    then: RefCell<ClusterState<'w>>,
+    /// All machines now, with nothing kept for those who wait, and that one shut.
+    elsewhere: ClusterState<'w>,
+    /// Whether sizes that were looked for may find a place still: room becomes only less.
+    sizes: RefCell<BTreeMap<TimedSize, bool>>,
+}
+
+impl<'w> TimedBackfill<'w> {
+    /// For the first session that waits, with all ends that are known. None where its start is not known: something that
+    /// it needs has no time limit. None too for a member of a reservation, whose room is not everybody's. Costs sorting
+    /// the ends, one look at a machine for each of them at most, and two copies of what is given of each machine.
+    pub(super) fn new(
+        ground: &ClusterState<'w>,
+        front: &'w Session,
+        mut ends: Vec<RoomEnd<'w>>,
+        now: Timestamp,
+    ) -> Option<Self> {
+        if ground.has_member(front) {
+            return None;
+        }
+        let demand = &front.spec.demand;
+        let host = front.spec.environment == SessionEnvironment::Host;
+        ends.sort_by_key(|end| (end.found.spot, end.at, end.session.id));
+        let mut then = ground.bare();
+        let mut latest: Option<(Timestamp, usize)> = None;
+        for here in ends.chunk_by(|one, next| one.found.spot == next.found.spot) {
+            let spot = here[0].found.spot;
+            if !then.could_hold(spot, demand, host) {
+                continue;
+            }
+            for together in here.chunk_by(|one, next| one.at == next.at) {
+                let at = together[0].at;
+                if latest.is_some_and(|(known, _)| known <= at) {
+                    break;
+                }
+                for end in together {
+                    then.release(&end.found, end.session);
+                }
+                if then.fits(spot, demand, host) {
+                    latest = Some((at, spot));
+                    break;
+                }
+            }
+        }
+        let (at, spot) = latest?;
+        let mut elsewhere = ground.bare();
+        elsewhere.close(spot);
+        Some(Self {
+            front,
+            at,
+            spot,
+            now,
+            then: RefCell::new(then),
+            elsewhere,
+            sizes: RefCell::default(),
+        })
+    }
+
+    /// When the front starts at the latest.
+    pub(super) fn latest(&self) -> Timestamp {
+        self.at
+    }
+
+    /// A place of a session that may start before the front; None where it would delay it, or finds no room. Costs about
+    /// the logarithm of the machines.
+    pub(super) fn place(&self, session: &Session) -> Option<FoundPlace> {
+        if !self.is_hopeful(session) {
+            return None;
+        }
+        let key = self.size(session)?;
+        let found = self.room(session).or_else(|| self.beside(session, key.2));
+        self.sizes.borrow_mut().insert(key, found.is_some());
+        found
+    }
+
+    /// Whether a place has to be looked for: it has a time limit, and no session like it found none.
+    pub(super) fn is_hopeful(&self, session: &Session) -> bool {
+        let Some(size) = self.size(session) else {
+            return false;
+        };
+        let sizes = self.sizes.borrow();
+        let known = sizes.get(&size).copied();
+        known.unwrap_or(sizes.len() < MAX_TIMED_SIZES)
+    }
+
+    /// Notes that a session has a place.
+    pub(super) fn take(&mut self, found: &FoundPlace, session: &Session) {
+        self.elsewhere.take(found, session);
+        if found.spot == self.spot && !self.is_over_in_time(session) {
+            self.then.get_mut().take(found, session);
+        }
+    }
+
+    /// The longest time limit in seconds with which a session would start now that does not; None where no limit would
+    /// do, or its own does.
+    pub(super) fn limit_to_start(&self, session: &Session) -> Option<u64> {
+        if session.device_affinity.is_some() || self.is_over_in_time(session) {
+            return None;
+        }
+        let seconds = self.at.seconds_since(over_by(self.now, 0));
+        let has_room = || self.room(session).or_else(|| self.beside(session, true));
+        (seconds > 0 && has_room().is_some()).then_some(seconds)
+    }
+
+    fn size(&self, session: &Session) -> Option<TimedSize> {
+        // One that is bound to a device takes no other place.
+        if session.device_affinity.is_some() || session.spec.limit().is_none() {
+            return None;
+        }
+        let host = session.spec.environment == SessionEnvironment::Host;
+        Some((session.spec.demand, host, self.is_over_in_time(session)))
+    }
+
+    fn is_over_in_time(&self, session: &Session) -> bool {
+        let limit = session.spec.limit();
+        limit.is_some_and(|(seconds, _)| over_by(self.now, seconds) <= self.at)
+    }
+
+    /// The best place on the other machines.
+    fn room(&self, session: &Session) -> Option<FoundPlace> {
+        let spec = &session.spec;
+        self.elsewhere.best(&spec.demand, &spec.environment)
+    }
+
+    /// A place on the front's machine, where the front still has room there in time.
+    fn beside(&self, session: &Session, is_over_in_time: bool) -> Option<FoundPlace> {
+        let host = session.spec.environment == SessionEnvironment::Host;
+        let found = self
+            .elsewhere
+            .place_on(self.spot, &session.spec.demand, host)?;
+        if is_over_in_time {
+            return Some(found);
+        }
+        let front = &self.front.spec;
+        let host = front.environment == SessionEnvironment::Host;
+        let mut then = self.then.borrow_mut();
+        then.take(&found, session);
+        let fits = then.fits(self.spot, &front.demand, host);
+        then.free(&found, session);
+        fits.then_some(found)
+    }
+}
