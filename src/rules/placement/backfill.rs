@@ -11,8 +11,8 @@ use crate::resources::Demand;
 use crate::session::{Session, SessionEnvironment, SessionState};
 use crate::units::Timestamp;
 
-/// Sizes of which timed backfill looks for places in one pass; those that are over in time and those that are not count
-/// as two. More: a pass over a queue in which every request differs takes longer. Fewer: fewer of such a queue pass.
+/// Sizes of which timed backfill looks for places in one pass; one is counted twice where some of its sessions are over in
+/// time and some are not. More: a pass over a queue in which every request differs takes longer. Fewer: fewer of such a queue pass.
 const MAX_TIMED_SIZES: usize = 64;
 
 /// What a session holds of one machine, and when its time limit ends that.
@@ -153,8 +153,19 @@ impl<'w> TimedBackfill<'w> {
         }
         let key = self.size(session)?;
         let found = self.room(session).or_else(|| self.beside(session, key.2));
-        self.sizes.borrow_mut().insert(key, found.is_some());
+        let mut sizes = self.sizes.borrow_mut();
+        sizes.insert(key, found.is_some());
+        // One that were over in time would find none either.
+        let (demand, host, _) = key;
+        if found.is_none() && self.elsewhere.place_on(self.spot, &demand, host).is_none() {
+            sizes.insert((demand, host, true), false);
+        }
         found
+    }
+
+    /// Whether no session of that size finds a place any more, whatever its time limit.
+    pub(super) fn finds_none(&self, (demand, host): (Demand, bool)) -> bool {
+        self.sizes.borrow().get(&(demand, host, true)) == Some(&false)
     }
 
     /// Whether a place has to be looked for: it has a time limit, and no session like it found none.
@@ -162,6 +173,9 @@ impl<'w> TimedBackfill<'w> {
         let Some(size) = self.size(session) else {
             return false;
         };
+        if self.finds_none((size.0, size.1)) {
+            return false;
+        }
         let sizes = self.sizes.borrow();
         let known = sizes.get(&size).copied();
         known.unwrap_or(sizes.len() < MAX_TIMED_SIZES)

@@ -127,6 +127,7 @@ pub(super) fn of(
         fair,
         ground: line.ground,
         sizes: BTreeMap::new(),
+        limited: BTreeMap::new(),
         left: BTreeMap::new(),
         joined: BTreeSet::new(),
         served,
@@ -165,6 +166,8 @@ struct Future<'w> {
     joined: BTreeSet<SessionId>,
     /// How many of each size they are.
     sizes: BTreeMap<(Demand, bool), u32>,
+    /// The same of those with a time limit.
+    limited: BTreeMap<(Demand, bool), u32>,
     /// When a session of each user last got a place.
     served: BTreeMap<UserId, Timestamp>,
     /// How many more sessions may be looked at.
@@ -249,6 +252,9 @@ impl<'w> Future<'w> {
     /// Has a session wait for room, in its place among its owner's.
     fn join(&mut self, session: &'w Session) {
         *self.sizes.entry(size(session)).or_default() += 1;
+        if session.spec.limit().is_some() {
+            *self.limited.entry(size(session)).or_default() += 1;
+        }
         let own = self.left.entry(session.owner).or_default();
         let key = (session.queued_at, session.id);
         let at = own.partition_point(|other| (other.queued_at, other.id) < key);
@@ -304,8 +310,13 @@ impl<'w> Future<'w> {
         let mut sizes = 0;
         let mut has_front = self.backfill == BackfillMode::Strict;
         let mut backfill: Option<TimedBackfill<'w>> = None;
+        let mut hopeful_by_time: BTreeSet<(Demand, bool)> = BTreeSet::new();
         let mut walk = self.walk()?;
         while let Some(session) = walk.next(self) {
+            let none_fits = hopeful.is_empty() || sizes >= MAX_SIZES;
+            if none_fits && hopeful_by_time.is_empty() {
+                break;
+            }
             self.looks = self.looks.checked_sub(1)?;
             if self.ground.is_bounded(session) {
                 continue;
@@ -323,6 +334,9 @@ impl<'w> Future<'w> {
             {
                 self.looks = self.looks.checked_sub(SEARCH)?;
                 found = timed.place(session);
+                if timed.finds_none(size(session)) {
+                    hopeful_by_time.remove(&size(session));
+                }
             }
             if let Some(found) = found {
                 self.ground.take(&found, session);
@@ -340,6 +354,9 @@ impl<'w> Future<'w> {
                 self.looks = self.looks.checked_sub(LATEST_START)?;
                 let ends = self.ends(coming, &placed, at);
                 backfill = TimedBackfill::new(&self.ground, session, ends, at);
+                if backfill.is_some() {
+                    hopeful_by_time = self.limited.keys().copied().collect();
+                }
             }
             self.ground.keep(session);
             // No session of a size that found none finds a place further behind.
@@ -348,9 +365,6 @@ impl<'w> Future<'w> {
                 self.looks = self.looks.checked_sub(hopeful.len())?;
                 let kept = self.ground.kept();
                 hopeful.retain(|(demand, host)| !kept.is_vain(demand, *host));
-            }
-            if backfill.is_none() && (hopeful.is_empty() || sizes >= MAX_SIZES) {
-                break;
             }
         }
         for (session, _) in &placed {
@@ -392,11 +406,9 @@ impl<'w> Future<'w> {
             }
         }
         let size = size(session);
-        if let Some(count) = self.sizes.get_mut(&size) {
-            *count -= 1;
-            if *count == 0 {
-                self.sizes.remove(&size);
-            }
+        count_down(&mut self.sizes, size);
+        if session.spec.limit().is_some() {
+            count_down(&mut self.limited, size);
         }
     }
 }
@@ -427,6 +439,15 @@ impl<'w> ForecastWalk<'w> {
                 }
                 *users = next.into_iter();
             },
+        }
+    }
+}
+
+fn count_down(sizes: &mut BTreeMap<(Demand, bool), u32>, size: (Demand, bool)) {
+    if let Some(count) = sizes.get_mut(&size) {
+        *count -= 1;
+        if *count == 0 {
+            sizes.remove(&size);
         }
     }
 }
