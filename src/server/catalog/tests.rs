@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use base::observe::{Clock, random};
 use rules::names::{NodeId, SessionId, SessionName, UserId};
+use rules::policy::BackfillMode;
 use rules::reason::Reason;
 use rules::resources::Demand;
 use rules::session::{
@@ -960,4 +961,31 @@ fn answers_kept_for_keys_are_bounded_in_number_and_bytes() {
         code(remember(mina, 3_000, most)),
         "idempotency.answer-too-large"
     );
+}
+
+#[test]
+fn a_new_site_has_timed_backfill_and_one_that_ran_before_keeps_the_strict_one() {
+    let mode = |catalog: &Catalog| {
+        let rule = catalog.read_now("look", |view| view.queue_rule());
+        rule.unwrap().backfill
+    };
+    assert_eq!(mode(&memory()), BackfillMode::Timed);
+    let directory = tempfile::tempdir().unwrap();
+    let place = CatalogPlace::Directory(directory.path().to_path_buf());
+    {
+        let file = directory.path().join("catalog.sqlite");
+        let mut connection = rusqlite::Connection::open(file).unwrap();
+        let adds = |step: &&str| step.contains("add column backfill");
+        let before = migrate::STEPS.iter().position(adds).unwrap();
+        migrate::climb_to(&mut connection, &place, &migrate::STEPS[..before]).unwrap();
+        connection
+            .execute_batch(
+                "insert into installation (id, installation_id, node_id, cursor_key, created_at, revision)
+                 values (1, randomblob(16), randomblob(16), randomblob(32), 0, 0);",
+            )
+            .unwrap();
+    }
+    for _ in 0..2 {
+        assert_eq!(mode(&on_disk(&directory)), BackfillMode::Strict);
+    }
 }
