@@ -53,21 +53,24 @@ impl<'w> RoomEnd<'w> {
     }
 }
 
-/// When the time limit of a session that has a place ends it at the latest; None where it has no limit, or is about to
-/// end anyway.
+/// When the room of a session that has a place is counted as free; None where it has no limit. A start that takes longer
+/// than its two minutes moves that time no further: else slow starts, one after the other, would put the front off for ever.
+/// One that is being stopped holds nothing that others may wait behind, unless it starts again in its place.
 pub(super) fn held_until(session: &Session, now: Timestamp) -> Option<Timestamp> {
+    let by_limit = |since: Timestamp| Some(over_by(since, session.spec.limit()?.0));
+    let promised = || by_limit(session.scheduled_at()?);
     match session.state() {
-        SessionState::Running => Some(session.deadline()?.0.max(now)),
-        SessionState::Scheduled | SessionState::Preparing => {
-            Some(over_by(now, session.spec.limit()?.0))
-        }
-        SessionState::Pending | SessionState::Stopping | SessionState::Ended => None,
+        SessionState::Running => Some(session.deadline()?.0.min(promised()?).max(now)),
+        SessionState::Scheduled | SessionState::Preparing => Some(promised()?.max(now)),
+        SessionState::Stopping if session.restart => by_limit(now),
+        SessionState::Stopping => Some(now),
+        SessionState::Pending | SessionState::Ended => None,
     }
 }
 
-/// When a session with that limit is over if it gets its place now. Its limit counts from its first process on.
-fn over_by(now: Timestamp, seconds: u64) -> Timestamp {
-    now.plus_seconds(seconds.saturating_add(START_SECONDS))
+/// When a session with that limit is over if it gets its place then. Its limit counts from its first process on.
+fn over_by(placed: Timestamp, seconds: u64) -> Timestamp {
+    placed.plus_seconds(seconds.saturating_add(START_SECONDS))
 }
 
 /// A size, and whether a session of it is over before the front starts.

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::backfill::{RoomEnd, TimedBackfill};
+use super::backfill::{RoomEnd, TimedBackfill, held_until};
 use super::cluster_state::{ClusterState, FoundPlace};
 use super::order::fair_share::FairTree;
 use super::order::{self, NumberedQueue};
@@ -384,7 +384,8 @@ impl<'w> Future<'w> {
         for ((at, _), moment) in coming {
             match moment {
                 Moment::Runs(session) => {
-                    ends.extend(RoomEnd::of_containers(&self.ground, session, *at));
+                    let at = held_until(session, now).map_or(*at, |held| held.min(*at));
+                    ends.extend(RoomEnd::of_containers(&self.ground, session, at));
                 }
                 Moment::Ends(session, found) => {
                     ends.push(RoomEnd::new(*at, session, found.clone()));

@@ -151,6 +151,48 @@ fn a_longer_one_passes_on_a_machine_that_the_first_one_does_not_wait_for() {
 }
 
 #[test]
+fn the_first_one_keeps_its_machine_while_what_it_waits_for_is_being_stopped() {
+    let text =
+        "node a 16 64g 2 | node b 16 64g 2 | busy 1 1g 1 | hog 1 1g 2 | front 1 1g 2 | behind 1 1g 1";
+    let mut world = timed(text);
+    run(&mut world, 0, 0, &[0], 100);
+    run(&mut world, 1, 1, &[0, 1], 100);
+    world.sessions[1].spec.max_runtime_seconds = Some(10 * HOUR);
+    world.sessions[3].spec.max_runtime_seconds = Some(2 * HOUR);
+    assert_eq!(placed(&world), Vec::<usize>::new());
+    let because = reasons::session_restarted();
+    assert!(world.sessions[0].stop(DesiredState::Stop, because, NOW));
+    assert_eq!(placed(&world), Vec::<usize>::new(), "it is being stopped");
+    world.sessions[3].spec.max_runtime_seconds = Some(HOUR / 2);
+    assert_eq!(placed(&world), Vec::<usize>::new(), "front starts at once");
+    // One that starts again in its place has it for its whole limit once more.
+    world.sessions[0].restart = true;
+    assert_eq!(placed(&world), [3]);
+    world.sessions[3].spec.max_runtime_seconds = Some(2 * HOUR);
+    assert_eq!(placed(&world), Vec::<usize>::new(), "it restarts");
+}
+
+#[test]
+fn a_slow_start_moves_the_latest_start_of_the_first_one_no_further() {
+    let early = Timestamp::from_millis(NOW.as_millis() - 900_000);
+    for has_begun in [false, true] {
+        let mut world = timed("node a 16 64g 2 | busy 1 1g 1 | front 1 1g 2 | behind 1 1g 1");
+        run(&mut world, 0, 0, &[0], 100);
+        let (node, busy) = (world.nodes[0].id, &mut world.sessions[0]);
+        let devices = busy.devices().to_vec();
+        busy.place(node, devices, reasons::placement_kept("a"), early);
+        if has_begun {
+            busy.run_since(NOW);
+        }
+        // It got its place fifteen minutes ago, and two minutes of them are its start's.
+        world.sessions[2].spec.max_runtime_seconds = Some(HOUR - 900);
+        assert_eq!(placed(&world), [2], "{has_begun}");
+        world.sessions[2].spec.max_runtime_seconds = Some(HOUR - 900 + 1);
+        assert_eq!(placed(&world), Vec::<usize>::new(), "{has_begun}");
+    }
+}
+
+#[test]
 fn nothing_passes_by_time_while_the_start_of_the_first_one_is_unknown() {
     for (text, devices, share) in KINDS {
         let mut world = timed(text);
