@@ -62,7 +62,7 @@ pub(super) fn held_until(session: &Session, now: Timestamp) -> Option<Timestamp>
     match session.state() {
         SessionState::Running => Some(session.deadline()?.0.min(promised()?).max(now)),
         SessionState::Scheduled | SessionState::Preparing => Some(promised()?.max(now)),
-        SessionState::Stopping if session.restart => by_limit(now),
+        SessionState::Stopping if session.restart && !session.backfilled => by_limit(now),
         SessionState::Stopping => Some(now),
         SessionState::Pending | SessionState::Ended => None,
     }
@@ -94,7 +94,7 @@ pub(super) struct TimedBackfill<'w> {
 
 impl<'w> TimedBackfill<'w> {
     /// For the first session that waits, with all ends that are known. None where its start is not known: something that
-    /// it needs has no time limit. None too for a member of a reservation, whose room is not everybody's. Costs sorting
+    /// it needs has no time limit. None too where a reservation lets it in, as what it keeps is not everybody's. Costs sorting
     /// the ends, one look at a machine for each of them at most, and two copies of what is given of each machine.
     pub(super) fn new(
         ground: &ClusterState<'w>,
@@ -102,7 +102,7 @@ impl<'w> TimedBackfill<'w> {
         mut ends: Vec<RoomEnd<'w>>,
         now: Timestamp,
     ) -> Option<Self> {
-        if ground.has_member(front) {
+        if ground.is_let_in_somewhere(front) {
             return None;
         }
         let demand = &front.spec.demand;

@@ -223,9 +223,9 @@ impl<'w> ClusterState<'w> {
         (is_enough && choice::choose(self.world, &free, demand).is_some()).then_some(until)
     }
 
-    /// Whether the session is of a member of a reservation.
-    pub(super) fn has_member(&self, session: &Session) -> bool {
-        self.reserved.has_member(session)
+    /// Whether the session may have something that a reservation keeps: as a member, or because it is over before.
+    pub(super) fn is_let_in_somewhere(&self, session: &Session) -> bool {
+        !self.reserved.standing(session).is_empty()
     }
 
     /// Whether a machine takes sessions and could hold a demand if it were empty.

@@ -20,6 +20,10 @@ pub(super) fn blocker(
     containers: &[SessionContainer],
     now: Timestamp,
 ) -> Option<PlacementBlocker> {
+    // Else a session with a short limit would pass the queue, and stay in its place for ever.
+    if session.backfilled {
+        return Some(blockers::queue_backfilled());
+    }
     let demand = &session.spec.demand;
     // What the others hold; its own may be counted or not yet.
     let mut ground = ClusterState::new(world, now);

@@ -38,6 +38,9 @@ pub struct Session {
     pub paused: bool,
     /// After it ended: start it once more.
     pub restart: bool,
+    /// Timed backfill gave it its place, or its last one, before a session that waited longer. A restart gives that up.
+    #[serde(default)]
+    pub backfilled: bool,
     /// Who holds it: it waits until it is released. None for all that have a place.
     #[serde(default)]
     pub held_by: Option<UserName>,
@@ -122,6 +125,7 @@ impl Session {
             desired: DesiredState::Run,
             paused: false,
             restart: false,
+            backfilled: false,
             held_by: None,
             incarnation: 1,
             generation: 1,
@@ -498,6 +502,7 @@ impl Session {
             stopping_at: None,
             containers: vec![SessionContainer::scheduled(MAIN, node, devices)],
         });
+        self.backfilled = because.code == codes::PLACEMENT_BACKFILL;
         self.reason = Some(because);
     }
 

@@ -33,7 +33,7 @@ use crate::Failure;
 
 /// What a row keeps, in this order: as `from_row` reads it, and `columns` writes it. The statements are made from
 /// this list, so a column stands in these three places of this file and nowhere else.
-pub(super) const COLUMNS: [&str; 42] = [
+pub(super) const COLUMNS: [&str; 43] = [
     "id",
     "name",
     "owner",
@@ -76,6 +76,7 @@ pub(super) const COLUMNS: [&str; 42] = [
     "project",
     "held_by",
     "queued_before",
+    "backfilled",
 ];
 
 /// Writes a new row.
@@ -220,6 +221,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
                 .transpose()?
         },
         queued_before: value::unsigned(row, next())?,
+        backfilled: row.get(next())?,
     })
 }
 
@@ -666,5 +668,6 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(*session.project.0.as_bytes()),
         Box::new(session.held_by.as_ref().map(ToString::to_string)),
         Box::new(value::signed(session.queued_before)),
+        Box::new(session.backfilled),
     ]
 }

@@ -30,7 +30,7 @@ fn ended(
 }
 
 /// Promise (Queue and scheduler): A restarted session keeps its node, processor time, memory and devices, and no
-/// waiting session gets them, unless its node or a device takes no new sessions.
+/// waiting session gets them, unless its node or a device takes no new sessions or it got its place by timed backfill.
 #[test]
 fn a_restart_keeps_the_assignment_and_no_waiting_session_gets_it() {
     let mut numbers = Numbers(0x5eed_0917);

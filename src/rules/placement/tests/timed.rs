@@ -172,6 +172,26 @@ fn the_first_one_keeps_its_machine_while_what_it_waits_for_is_being_stopped() {
     assert_eq!(placed(&world), Vec::<usize>::new(), "it restarts");
 }
 
+/// Proves too: `a_restart_keeps_the_assignment_and_no_waiting_session_gets_it`
+#[test]
+fn who_passes_by_time_does_not_keep_the_place_for_another_limit() {
+    let mut world = timed("node a 16 64g 2 | busy 1 1g 1 | front 1 1g 2 | behind 1 1g 1");
+    run(&mut world, 0, 0, &[0], 100);
+    world.sessions[2].spec.max_runtime_seconds = Some(600);
+    assert_eq!(pass(&mut world, NOW).len(), 1);
+    let code = |world: &ClusterSnapshot, at: usize| {
+        let session = &world.sessions[at];
+        restart_blocker(world, session, session.containers(), NOW).map(|blocker| blocker.code)
+    };
+    assert_eq!(code(&world, 0), None);
+    assert_eq!(code(&world, 2).as_deref(), Some(codes::QUEUE_BACKFILLED));
+    // A place by its turn is its own again.
+    let (node, behind) = (world.nodes[0].id, &mut world.sessions[2]);
+    let devices = behind.devices().to_vec();
+    behind.place(node, devices, reasons::placement_kept("a"), NOW);
+    assert_eq!(code(&world, 2), None);
+}
+
 #[test]
 fn a_slow_start_moves_the_latest_start_of_the_first_one_no_further() {
     let early = Timestamp::from_millis(NOW.as_millis() - 900_000);
