@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::names::ReservationId;
+use crate::policy::BackfillMode;
 use crate::reservation::{
     BeforeReservation, ReservationAmount, ReservationHolder, ReservationState, ReservationTime,
     ReservedPart, UNUSED_SECONDS, WARNING_SECONDS,
@@ -144,6 +145,33 @@ fn who_passes_leaves_those_in_front_their_room_beside_a_reservation() {
     assert_eq!(placed(&world), [2]);
     world.sessions[2].spec.demand.cpu = CpuShare(401);
     assert_eq!(placed(&world), Vec::<usize>::new());
+}
+
+#[test]
+fn timed_backfill_leaves_the_first_one_what_stands_open_to_it_before_a_reservation() {
+    let text = "node a 64 64g 2 | node b 64 64g 2 | busy 1 1g 1 | hog 1 1g 2 | front 1 1g 2 | behind 1 1g 1";
+    let mut world = world(text);
+    world.policy.backfill = BackfillMode::Timed;
+    run(&mut world, 0, &[1]);
+    run(&mut world, 1, &[0, 1]);
+    let other = world.nodes[1].id;
+    let hog = &mut world.sessions[1];
+    let devices = hog.devices().to_vec();
+    hog.place(other, devices, reasons::placement_kept("b"), NOW);
+    hog.run_since(NOW);
+    for (at, seconds) in [(0, 3_600), (1, 36_000), (2, 600), (3, 32_400)] {
+        world.sessions[at].spec.max_runtime_seconds = Some(seconds);
+    }
+    let mut later = kept(&world, "0", "0", &[1]);
+    later.from = NOW.plus_seconds(7_200);
+    later.to = NOW.plus_seconds(10_800);
+    later.before = BeforeReservation::Fit;
+    later.state = ReservationState::Booked;
+    world.reservations = vec![later];
+    // Front is over before the reservation, and starts on both devices of the first machine when busy ends.
+    assert_eq!(placed(&world), Vec::<usize>::new());
+    world.sessions[2].spec.max_runtime_seconds = None;
+    assert_eq!(placed(&world), [3], "front waits for the other machine");
 }
 
 #[test]
