@@ -174,7 +174,7 @@ pub async fn set_labels(
 /// one; one that grows is kept at once.
 ///
 /// Errors: `resize.no-room` with what its machine could still give; `resize.other-devices` for what would
-/// need a restart; what no machine could ever hold; `session.not-running` while it is on its way to run or
+/// need a restart; `resize.backfilled` for more where backfill gave the place; what no machine could ever hold; `session.not-running` while it is on its way to run or
 /// to end; `session.ended`.
 pub async fn resize(
     server: &Server,
@@ -245,6 +245,14 @@ fn resize_row(
         }
         placement::within_limits(&world, session, &demand)?;
         let devices = placement::regrant(&world, session, &demand)?;
+        let mut parts = devices.iter().zip(session.devices());
+        let grows = demand.cpu > had.cpu
+            || demand.memory > had.memory
+            || parts.any(|(new, old)| new.share > old.share || new.memory > old.memory);
+        // It passed with what it asked for: more might be what the first one in the queue waits for.
+        if session.backfilled && grows {
+            return Err(refusals::resize_backfilled().at("/resources").into());
+        }
         session.regrant(devices);
     }
     session.spec.demand = demand;

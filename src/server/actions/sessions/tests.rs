@@ -704,6 +704,31 @@ async fn a_resize_holds_to_what_the_machine_has_left() {
 }
 
 #[tokio::test]
+async fn what_backfill_placed_shrinks_and_does_not_grow() {
+    let server = server();
+    let mina = user(&server, "mina", Role::User);
+    let session = one(&server, &mina, named("a")).await.unwrap();
+    carry_out(&server, session.id, None);
+    let id = session.id;
+    server
+        .catalog()
+        .write_now(Lane::Loops, "backfill", move |rows| {
+            rows.change_session(id, None, "test", None, |s| {
+                s.backfilled = true;
+                true
+            })
+            .map(drop)
+        })
+        .unwrap();
+    assert_eq!(
+        code(resize(&server, &mina, "a", cores(300), None).await),
+        "resize.backfilled"
+    );
+    let smaller = resize(&server, &mina, "a", cores(50), None).await.unwrap();
+    assert_eq!(smaller.resources.cpu, CpuShare(50));
+}
+
+#[tokio::test]
 async fn only_a_running_session_can_be_paused() {
     let server = server();
     let mina = user(&server, "mina", Role::User);
