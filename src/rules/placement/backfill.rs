@@ -179,8 +179,13 @@ impl<'w> TimedBackfill<'w> {
         if self.finds_none((size.0, size.1)) {
             return false;
         }
+        self.is_looked_for(&size)
+    }
+
+    /// Whether places are looked for still for that size.
+    fn is_looked_for(&self, size: &TimedSize) -> bool {
         let sizes = self.sizes.borrow();
-        let known = sizes.get(&size).copied();
+        let known = sizes.get(size).copied();
         known.unwrap_or(sizes.len() < MAX_TIMED_SIZES)
     }
 
@@ -196,6 +201,10 @@ impl<'w> TimedBackfill<'w> {
     /// do, or its own does.
     pub(super) fn limit_to_start(&self, session: &Session) -> Option<u64> {
         if session.device_affinity.is_some() || self.is_over_in_time(session) {
+            return None;
+        }
+        let host = session.spec.environment == SessionEnvironment::Host;
+        if !self.is_looked_for(&(session.spec.demand, host, true)) {
             return None;
         }
         let seconds = self.at.seconds_since(over_by(self.now, 0));

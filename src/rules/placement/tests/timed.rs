@@ -250,6 +250,10 @@ fn so_many_sizes_are_looked_for_and_no_more() {
         run(&mut world, 0, 0, &[0], 100);
         let last = world.sessions.len() - 1;
         assert_eq!(placed(&world).contains(&last), expected, "{sizes}");
+        world.sessions[last].spec.max_runtime_seconds = None;
+        let told = codes_of(&world, last);
+        let is_told = told.iter().any(|code| code == codes::QUEUE_BACKFILL);
+        assert_eq!(is_told, expected, "{sizes}: {told:?}");
     }
 }
 
