@@ -60,6 +60,12 @@ impl CatalogCopy {
     }
 }
 
+/// Looks at the directory now, as a running server does every 15 minutes; gives how many users were suspended. For tests of
+/// real directories.
+pub async fn look_at_directory(server: &Server) -> Result<usize, Failure> {
+    crate::jobs::directory::look(server).await
+}
+
 /// A turn that is not written yet. Dropping it is what a crash before the commit does.
 pub struct Prepared(ControllerPass);
 

@@ -6,7 +6,7 @@ mod bad_input;
 mod callers;
 mod command_line;
 mod crowd;
-
+mod directory;
 mod edges;
 pub(crate) mod fake_machine;
 mod forgotten;
