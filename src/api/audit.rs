@@ -102,6 +102,30 @@ pub struct AuditCheckpointView {
     pub signature: String,
 }
 
+/// A place outside that the audit log is handed over to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = AuditTarget)]
+pub struct AuditTargetView {
+    /// `file`, `syslog` or `http`.
+    pub target: String,
+    /// Path or address.
+    pub place: String,
+    /// The newest row that it has; 0 before the first.
+    pub delivered: u64,
+    /// When it took the last rows; null before the first.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub delivered_at: Option<Timestamp>,
+    /// Rows that it does not have yet.
+    pub waiting: u64,
+    /// Rows that were removed before it had them.
+    pub lost: u64,
+    /// Why it takes no rows, in English; empty where it does.
+    pub problem: String,
+    /// Since when; null where it takes rows.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub problem_since: Option<Timestamp>,
+}
+
 /// The first line of an export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AuditExportHead {

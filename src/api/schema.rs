@@ -148,6 +148,7 @@ fn pages(all: &mut Schemas) {
     page::<audit::AuditCheckpointView>(all);
     page::<statements::ClosedMonthView>(all);
     page::<statements::MonthCheckView>(all);
+    page::<audit::AuditTargetView>(all);
     page::<invitations::InvitationView>(all);
 }
 

@@ -69,7 +69,8 @@ impl SettingBody {
     }
 }
 
-/// What came of asking the directory and the identity provider, where they are set.
+/// What came of asking the directory, the identity provider and the places that the audit log is handed over to, where
+/// they are set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SignInSourceTrials {
     pub items: Vec<SignInSourceTrial>,
@@ -78,10 +79,12 @@ pub struct SignInSourceTrials {
 /// One of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SignInSourceTrial {
-    /// `ldap` or `oidc`.
+    /// `ldap`, `oidc`, `audit-file`, `audit-syslog` or `audit-http`.
     pub source: String,
     /// It answered as it should.
     pub works: bool,
+    /// What came back, in English; empty where nothing is to be said of it.
+    pub answer: String,
     /// What is wrong, in English; empty where it works.
     pub problem: String,
 }

@@ -15,6 +15,7 @@ use toml::{Table, Value};
 mod directory;
 pub mod edit;
 mod file;
+mod hand_over;
 mod places;
 mod sample;
 #[cfg(test)]
@@ -124,6 +125,16 @@ pub struct Settings {
     pub keep_days: u32,
     /// Days that rows of the audit log are kept.
     pub audit_keep_days: u32,
+    /// File that rows of the audit log are appended to; unset: none.
+    pub audit_to_file: Option<PathBuf>,
+    /// Syslog receiver that rows of the audit log are sent to, as tcp://HOST, tls://HOST, udp://HOST or unix:///PATH; unset: none.
+    pub audit_to_syslog: Option<String>,
+    /// Address of HTTP that rows of the audit log are posted to; unset: none.
+    pub audit_to_http: Option<String>,
+    /// File with the bearer token for that address in its first line, mode 0600; unset: none is sent.
+    pub audit_token_file: Option<PathBuf>,
+    /// Certificate of the authority of both receivers, as PEM; unset: the authorities that this machine trusts.
+    pub audit_ca_file: Option<PathBuf>,
     /// Write the log as JSON lines.
     pub log_json: bool,
     /// Where the server puts backups; None: it makes none.
@@ -633,6 +644,51 @@ pub const KEYS: &[SettingKey] = &[
         about: "days that rows of the audit log are kept",
     },
     SettingKey {
+        key: "audit_to_file",
+        variable: "FARDEL_AUDIT_TO_FILE",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"/var/log/fardel/audit.jsonl\"",
+        needs_restart: false,
+        about: "file that rows of the audit log are appended to, as JSON lines; unset: none",
+    },
+    SettingKey {
+        key: "audit_to_syslog",
+        variable: "FARDEL_AUDIT_TO_SYSLOG",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"tls://10.1.0.9\"",
+        needs_restart: false,
+        about: "syslog receiver that rows of the audit log are sent to, as tls://HOST, tcp://HOST, udp://HOST or unix:///PATH; unset: none",
+    },
+    SettingKey {
+        key: "audit_to_http",
+        variable: "FARDEL_AUDIT_TO_HTTP",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"https://10.1.0.9/audit\"",
+        needs_restart: false,
+        about: "address that rows of the audit log are posted to, as JSON lines; unset: none",
+    },
+    SettingKey {
+        key: "audit_token_file",
+        variable: "FARDEL_AUDIT_TOKEN_FILE",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"/etc/fardel/audit.token\"",
+        needs_restart: false,
+        about: "file with the bearer token for that address in its first line, mode 0600; unset: no token is sent",
+    },
+    SettingKey {
+        key: "audit_ca_file",
+        variable: "FARDEL_AUDIT_CA_FILE",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"/etc/fardel/audit-ca.pem\"",
+        needs_restart: false,
+        about: "certificate of the authority of the receivers of the audit log, as PEM; unset: the authorities that this machine trusts",
+    },
+    SettingKey {
         key: "log_json",
         variable: "FARDEL_LOG_JSON",
         kind: SettingType::Flag,
@@ -732,6 +788,11 @@ pub struct SettingsLayer {
     pub oidc_groups: Option<String>,
     pub keep_days: Option<u32>,
     pub audit_keep_days: Option<u32>,
+    pub audit_to_file: Option<PathBuf>,
+    pub audit_to_syslog: Option<String>,
+    pub audit_to_http: Option<String>,
+    pub audit_token_file: Option<PathBuf>,
+    pub audit_ca_file: Option<PathBuf>,
     pub log_json: Option<bool>,
     pub backup_dir: Option<PathBuf>,
     pub backup_every_hours: Option<u32>,
@@ -1020,6 +1081,11 @@ impl From<Settings> for LoadedSettings {
             oidc_groups: Some(settings.oidc_groups.clone()),
             keep_days: Some(settings.keep_days),
             audit_keep_days: Some(settings.audit_keep_days),
+            audit_to_file: settings.audit_to_file.clone(),
+            audit_to_syslog: settings.audit_to_syslog.clone(),
+            audit_to_http: settings.audit_to_http.clone(),
+            audit_token_file: settings.audit_token_file.clone(),
+            audit_ca_file: settings.audit_ca_file.clone(),
             log_json: Some(settings.log_json),
             backup_dir: settings.backup_dir.clone(),
             backup_every_hours: Some(settings.backup_every_hours),
@@ -1177,6 +1243,7 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
     };
     let missing = |key: &str| refusals::setting_missing(key);
     directory::check(&layer, &from)?;
+    hand_over::check(&layer, &from)?;
     let address = |key: &str, text: String| {
         text.parse::<SocketAddr>().map_err(|_| {
             let (source, value) = (from(key), format!("{text:?}"));
@@ -1329,6 +1396,11 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
         oidc_groups: layer.oidc_groups.ok_or_else(|| missing("oidc_groups"))?,
         keep_days: layer.keep_days.ok_or_else(|| missing("keep_days"))?,
         audit_keep_days: at_least_one("audit_keep_days", layer.audit_keep_days)?,
+        audit_to_file: layer.audit_to_file.map(absolute),
+        audit_to_syslog: layer.audit_to_syslog.filter(|text| !text.trim().is_empty()),
+        audit_to_http: layer.audit_to_http.filter(|text| !text.trim().is_empty()),
+        audit_token_file: layer.audit_token_file.map(absolute),
+        audit_ca_file: layer.audit_ca_file.map(absolute),
         log_json: layer.log_json.ok_or_else(|| missing("log_json"))?,
         backup_dir: layer.backup_dir.map(absolute),
         backup_every_hours: layer

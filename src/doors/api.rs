@@ -267,6 +267,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             "/audit/checkpoints",
             get(audit::checkpoints).post(audit::sign),
         )
+        .route("/audit/targets", get(audit::targets))
         .route("/invitations/accept", post(invitations::accept))
         .route("/me", get(users::me).patch(users::set_me))
         .route("/me/password", post(users::change_password))

@@ -18,6 +18,7 @@ pub mod doctor;
 pub mod fair_share;
 pub mod findings;
 pub mod grants;
+pub mod hand_over;
 pub mod housekeeping;
 pub mod idleness;
 pub mod image;

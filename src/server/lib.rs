@@ -15,6 +15,7 @@ mod catalog;
 mod controller;
 pub mod diagnostics;
 pub mod events;
+mod hand_over;
 mod history;
 pub mod image_source;
 mod jobs;
@@ -56,6 +57,7 @@ struct ServerInner {
     settings: appliance::settings::EffectiveSettings,
     backups: appliance::backups::BackupState,
     diagnostics: diagnostics::Diagnostics,
+    hand_over: hand_over::HandOverState,
     newest_attention: actions::attention::NewestAttention,
     kept_announcements: actions::announcements::KeptAnnouncements,
     snapshots: snapshot::Snapshots,
@@ -168,6 +170,7 @@ impl Server {
             settings: appliance::settings::EffectiveSettings::new(reading),
             backups: appliance::backups::BackupState::default(),
             diagnostics: diagnostics::Diagnostics::default(),
+            hand_over: hand_over::HandOverState::default(),
             newest_attention: Default::default(),
             kept_announcements: Default::default(),
             snapshots: snapshot::Snapshots::default(),
@@ -197,6 +200,10 @@ impl Server {
 
     pub(crate) fn diagnostics(&self) -> &diagnostics::Diagnostics {
         &self.0.diagnostics
+    }
+
+    pub(crate) fn hand_over(&self) -> &hand_over::HandOverState {
+        &self.0.hand_over
     }
 
     pub(crate) fn newest_attention(&self) -> &actions::attention::NewestAttention {
@@ -367,15 +374,17 @@ pub fn forget_logs(
     controller::logs::run(server.catalog().clone(), streams)
 }
 
-/// Does what is due by the clock and not by rows: backups, the history of use. Runs until it is dropped; at most one a server.
+/// Does what waits for no caller: backups, the history of use, the audit log and its hand-over. Runs until it is dropped; at
+/// most one a server.
 pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let backups = jobs::backup::keep_making(server.clone());
     let pages = keep_looking(server.clone());
     let history = history::keep(server.clone());
     let audit = jobs::audit::keep(server.clone());
     let directory = jobs::directory::keep(server.clone());
+    let hand_over = hand_over::keep(server.clone());
     async {
-        tokio::join!(backups, pages, history, audit, directory);
+        tokio::join!(backups, pages, history, audit, directory, hand_over);
     }
 }
 

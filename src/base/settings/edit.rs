@@ -16,7 +16,7 @@ use super::{
 /// Keys that only the machine's own file may set: addresses that would lock the administrator out, and places that
 /// the server writes to as root, files that it reads as root with where it sends what stands in them, and attributes of a
 /// directory, which the console would show: one of them could be a secret.
-const FILE_ONLY: [&str; 20] = [
+const FILE_ONLY: [&str; 25] = [
     "data",
     "run",
     "listen",
@@ -37,6 +37,11 @@ const FILE_ONLY: [&str; 20] = [
     "oidc_issuer",
     "oidc_ca_file",
     "oidc_secret_file",
+    "audit_to_file",
+    "audit_to_syslog",
+    "audit_to_http",
+    "audit_token_file",
+    "audit_ca_file",
 ];
 
 /// Keys of the form of backups.

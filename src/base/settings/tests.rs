@@ -331,3 +331,29 @@ fn an_identity_provider_is_asked_over_tls_and_its_return_address_is_a_setting() 
     );
     assert_eq!(code("oidc_scope = 'profile'"), invalid);
 }
+
+#[test]
+fn the_audit_log_is_handed_over_to_addresses_and_a_token_goes_over_tls() {
+    let code = |text: &str| {
+        let (_folder, sources) = given(text);
+        sources.read().map(|_| ()).map_err(|refusal| refusal.code)
+    };
+    for good in [
+        "audit_to_syslog = 'tcp://10.1.0.9'",
+        "audit_to_syslog = 'unix:///dev/log'",
+        "audit_to_syslog = ''",
+        "audit_to_http = 'https://10.1.0.9/take'",
+        "audit_to_http = 'http://127.0.0.1:8088/take'",
+        "audit_to_file = '/var/log/fardel/audit.jsonl'",
+    ] {
+        assert_eq!(code(good), Ok(()), "{good}");
+    }
+    for bad in [
+        "audit_to_syslog = '10.1.0.9'",
+        "audit_to_syslog = 'unix://log'",
+        "audit_to_http = 'http://10.1.0.9/take'",
+        "audit_to_http = '10.1.0.9'",
+    ] {
+        assert_eq!(code(bad), Err("setting.audit-invalid".to_owned()), "{bad}");
+    }
+}

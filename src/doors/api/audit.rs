@@ -69,6 +69,16 @@ pub(super) async fn checkpoints(
     responses::all(&headers, kept)
 }
 
+/// How far the log was handed over to places outside.
+pub(super) async fn targets(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    headers: HeaderMap,
+) -> ApiResult {
+    let targets = audit::targets(&api.server, &caller).await?;
+    responses::all(&headers, targets)
+}
+
 pub(super) async fn sign(State(api): State<ApiContext>, ApiCaller(caller): ApiCaller) -> ApiResult {
     let made = audit::sign(&api.server, &caller).await?;
     responses::plain(axum::http::StatusCode::CREATED, &made)

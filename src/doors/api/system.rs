@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 use rules::messages::DeviceUse;
 use rules::refusals;
 use serde_json::json;
-use server::actions::system::SliceMetrics;
+use server::actions::system::{AuditTargetMetrics, SliceMetrics};
 use server::actions::{backups, sessions, system};
 use std::sync::atomic::AtomicU64;
 
@@ -183,6 +183,11 @@ struct OfSlice {
     simulated: String,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfTarget {
+    target: String,
+}
+
 type FloatGauge = Gauge<f64, AtomicU64>;
 
 /// Figures as OpenMetrics text. Root on the local socket needs no token; loopback is no proof of
@@ -327,6 +332,30 @@ pub(super) async fn metrics(
         "session_gpu_idle_seconds",
         "How long the device has had nothing to do for the session, 0 while it works",
         &|s| Some(s.idle_seconds? as f64),
+    );
+    let mut targets = |name: &str, help: &str, give: &dyn Fn(&AuditTargetMetrics) -> u64| {
+        let measures = Family::<OfTarget, Gauge>::default();
+        for figure in &figures.audit_targets {
+            let target = figure.target.clone();
+            let value = i64::try_from(give(figure)).unwrap_or(i64::MAX);
+            measures.get_or_create(&OfTarget { target }).set(value);
+        }
+        registry.register(name, help, measures);
+    };
+    targets(
+        "audit_target_takes",
+        "1 while the place takes rows of the audit log",
+        &|place| u64::from(place.takes),
+    );
+    targets(
+        "audit_target_rows_waiting",
+        "Rows of the audit log that the place does not have yet",
+        &|place| place.waiting,
+    );
+    targets(
+        "audit_target_rows_lost",
+        "Rows of the audit log that were removed before the place had them",
+        &|place| place.lost,
     );
     let single = |value: u64| {
         let gauge = Gauge::<i64>::default();

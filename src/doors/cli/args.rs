@@ -1069,6 +1069,8 @@ pub enum AuditCommand {
     },
     /// List the signed checkpoints, newest first
     Checkpoints,
+    /// List the places outside that the log is handed over to, and how far
+    Targets,
     /// Sign the audit log up to its newest row
     Sign,
 }

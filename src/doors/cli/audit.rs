@@ -42,6 +42,11 @@ pub(super) async fn audit(
             print(&view.list(&body, columns::AUDIT_CHECKPOINTS)?);
             Ok(0)
         }
+        AuditCommand::Targets => {
+            let body = client.get(&format!("{PATH}/targets")).await?;
+            print(&view.list(&body, columns::AUDIT_TARGETS)?);
+            Ok(0)
+        }
         AuditCommand::Sign => {
             let path = format!("{PATH}/checkpoints");
             let made = client

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use api::allowances::AllowanceView;
 use api::announcements::AnnouncementView;
-use api::audit::{AuditCheckpointView, AuditEntryView};
+use api::audit::{AuditCheckpointView, AuditEntryView, AuditTargetView};
 use api::budgets::BudgetView;
 use api::events::EventView;
 use api::fair_share::FairShareItem;
@@ -262,6 +262,17 @@ pub(super) const AUDIT_CHECKPOINTS: &[Column<AuditCheckpointView>] = &[
     column("AT", 1, |r, _| r.at.to_string()),
     column("HASH", 2, |r, _| r.hash.clone()),
     column("SIGNATURE", 9, |r, _| r.signature.clone()),
+];
+
+pub(super) const AUDIT_TARGETS: &[Column<AuditTargetView>] = &[
+    column("TARGET", 0, |r, _| r.target.clone()),
+    column("PLACE", 1, |r, _| r.place.clone()),
+    column("ROW", 1, |r, _| r.delivered.to_string()),
+    column("WAITING", 1, |r, _| r.waiting.to_string()),
+    column("LOST", 1, |r, _| r.lost.to_string()),
+    column("PROBLEM", 2, |r, _| dash(&r.problem)),
+    column("SINCE", 3, |r, _| maybe(r.problem_since.as_ref())),
+    column("AT", 9, |r, _| maybe(r.delivered_at.as_ref())),
 ];
 
 /// `8`, `8, 1 cordoned`, `8 (simulated)`.

@@ -126,6 +126,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "audit checkpoints",
         "서명된 체크포인트를 최신순으로 나열합니다",
     ),
+    (
+        "audit targets",
+        "감사 로그를 넘기는 외부 대상과 어디까지 넘겼는지 나열합니다",
+    ),
     ("audit sign", "감사 로그를 최신 행까지 서명합니다"),
     (
         "notices",

@@ -114,24 +114,25 @@ async fn reload(client: &HttpClient, view: &OutputStyle) -> Result<(), CliError>
     Ok(())
 }
 
-/// Asks the directory and the identity provider; 1 where one of them does not work.
+/// Asks the directory, the identity provider and the receivers of the audit log; 1 where one of them does not work.
 async fn test(client: &HttpClient, view: &OutputStyle) -> Result<u8, CliError> {
     let path = "/api/v1/settings/sign-in/test";
     let answer = client.send::<SignInSourceTrials>(path, &json!({})).await?;
     let tried = &answer.read.items;
     let lines = match tried.is_empty() {
-        true => "Neither a directory nor an identity provider is set.\n".to_owned(),
+        true => "No directory, identity provider or receiver of the audit log is set.\n".to_owned(),
         false => tried.iter().map(tried_line).collect(),
     };
     print(&view.said(&answer.body, &lines)?);
     Ok(u8::from(!tried.iter().all(|one| one.works)))
 }
 
-/// `ldap  works`, or what is wrong.
+/// `ldap  works`, `audit-http  works: status 200`, or what is wrong.
 fn tried_line(one: &SignInSourceTrial) -> String {
-    let said = match one.works {
-        true => "works",
-        false => one.problem.as_str(),
+    let said = match (one.works, one.answer.as_str()) {
+        (true, "") => "works".to_owned(),
+        (true, answer) => format!("works: {answer}"),
+        (false, _) => one.problem.clone(),
     };
     format!("{}  {said}\n", one.source)
 }

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use api::audit::{AuditCheckpointView, AuditEntryView, AuditExportQuery, AuditQuery};
+use api::audit::{
+    AuditCheckpointView, AuditEntryView, AuditExportQuery, AuditQuery, AuditTargetView,
+};
 use askama::Template;
 use axum::Router;
 use axum::extract::{Query, State};
@@ -40,8 +42,23 @@ pub struct AuditPage {
     pub export: String,
     /// What the newest checkpoint says; empty where there is none to see.
     pub signed: String,
+    /// The places that the log is handed over to; empty for those who do not see the system, and where none is set.
+    pub targets: Vec<AuditTargetRow>,
     pub filter: FilterBar,
     pub table: DataTable,
+}
+
+/// One place that the log is handed over to.
+pub struct AuditTargetRow {
+    pub place: String,
+    pub icon: &'static str,
+    pub tone: &'static str,
+    /// How far it is.
+    pub state: String,
+    /// How many rows it will never have; empty for none.
+    pub lost: String,
+    /// Why it takes no rows; empty where it does.
+    pub problem: String,
 }
 
 impl ListPage for AuditPage {
@@ -289,9 +306,53 @@ async fn read(
         f: layout(console, visit, caller, Nav::Audit),
         export,
         signed,
+        targets: targets(console, visit, caller).await?,
         filter: filter(visit, headers, &state, &columns),
         table,
     })
+}
+
+/// The places that the log is handed over to, for those who see the system.
+async fn targets(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+) -> Result<Vec<AuditTargetRow>, Failure> {
+    let all = match audit::targets(&console.server, caller).await {
+        Ok(all) => all,
+        Err(Failure::Refusal(_)) => Vec::new(),
+        Err(failure @ Failure::Fault(_)) => return Err(failure),
+    };
+    Ok(all
+        .into_iter()
+        .map(|target| target_row(visit, target))
+        .collect())
+}
+
+fn target_row(visit: &RequestContext, target: AuditTargetView) -> AuditTargetRow {
+    let t = visit.text;
+    let shown = |at: Timestamp| format!("{} {}", visit.clock.day(at), visit.clock.second(at));
+    let (icon, tone) = match target.problem.is_empty() && target.lost == 0 {
+        true => ("circle-check", "ok"),
+        false => ("triangle-alert", "warn"),
+    };
+    AuditTargetRow {
+        place: target.place,
+        icon,
+        tone,
+        state: match target.delivered_at {
+            Some(at) => t.audit_target_at(target.delivered, shown(at), target.waiting),
+            None => t.audit_target_none(target.waiting),
+        },
+        lost: match target.lost {
+            0 => String::new(),
+            lost => t.audit_target_lost(lost),
+        },
+        problem: match target.problem_since {
+            Some(since) => t.audit_target_problem(shown(since), target.problem),
+            None => String::new(),
+        },
+    }
 }
 
 fn signed(visit: &RequestContext, newest: Option<&AuditCheckpointView>) -> String {

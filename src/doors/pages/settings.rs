@@ -70,16 +70,10 @@ pub struct SettingRow {
 }
 
 /// The groups, in their order, with their keys.
-const GROUPS: [(&str, &[&str]); 8] = [
+const GROUPS: [(&str, &[&str]); 9] = [
     (
         "sessions",
-        &[
-            "cpu",
-            "memory",
-            "host_environment",
-            "keep_days",
-            "audit_keep_days",
-        ],
+        &["cpu", "memory", "host_environment", "keep_days"],
     ),
     (
         "gpus",
@@ -146,6 +140,17 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "oidc_scope",
             "oidc_user",
             "oidc_groups",
+        ],
+    ),
+    (
+        "audit",
+        &[
+            "audit_keep_days",
+            "audit_to_file",
+            "audit_to_syslog",
+            "audit_to_http",
+            "audit_token_file",
+            "audit_ca_file",
         ],
     ),
     ("network", &["listen", "listen_http", "listen_apps", "tls"]),
@@ -423,6 +428,7 @@ fn group(t: Text, name: &str) -> &'static str {
         "sign_in" => t.setting_group_sign_in(),
         "directory" => t.setting_group_directory(),
         "provider" => t.setting_group_provider(),
+        "audit" => t.audit_title(),
         "network" => t.setting_group_network(),
         _ => t.setting_group_server(),
     }
@@ -480,6 +486,11 @@ fn name(t: Text, key: &str) -> &'static str {
         "oidc_groups" => t.setting_name_oidc_groups(),
         "keep_days" => t.setting_name_keep_days(),
         "audit_keep_days" => t.setting_name_audit_keep_days(),
+        "audit_to_file" => t.setting_name_audit_to_file(),
+        "audit_to_syslog" => t.setting_name_audit_to_syslog(),
+        "audit_to_http" => t.setting_name_audit_to_http(),
+        "audit_token_file" => t.setting_name_audit_token_file(),
+        "audit_ca_file" => t.setting_name_audit_ca_file(),
         "log_json" => t.setting_name_log_json(),
         "backup_dir" => t.setting_name_backup_dir(),
         "backup_every_hours" => t.setting_name_backup_every_hours(),
@@ -550,6 +561,11 @@ fn about(t: Text, key: &str) -> &'static str {
         "oidc_groups" => t.setting_oidc_groups(),
         "keep_days" => t.setting_keep_days(),
         "audit_keep_days" => t.setting_audit_keep_days(),
+        "audit_to_file" => t.setting_audit_to_file(),
+        "audit_to_syslog" => t.setting_audit_to_syslog(),
+        "audit_to_http" => t.setting_audit_to_http(),
+        "audit_token_file" => t.setting_audit_token_file(),
+        "audit_ca_file" => t.setting_audit_ca_file(),
         "log_json" => t.setting_log_json(),
         "backup_dir" => t.setting_backup_dir(),
         "backup_every_hours" => t.setting_backup_every_hours(),

@@ -4,7 +4,7 @@
 
 use api::audit::{
     AuditCheckpointView, AuditEntryView, AuditExportCheckpoint, AuditExportHead, AuditExportQuery,
-    AuditExportRow, AuditQuery, AuditSearchPage,
+    AuditExportRow, AuditQuery, AuditSearchPage, AuditTargetView,
 };
 use api::events::EventView;
 use base64::Engine as _;
@@ -24,6 +24,7 @@ use crate::catalog::audit::{
     ActingUser, AuditFilter, AuditPlace, AuditRow, ChainRow, CheckpointRow, FoundActs, NewAct,
 };
 use crate::catalog::{Lane, ReadTransaction};
+use crate::hand_over::{self, TargetStanding};
 use crate::{Failure, Server, ServerFault};
 
 /// Acts on one page.
@@ -295,6 +296,29 @@ pub async fn newest_checkpoint(
             view.newest_checkpoints(1)
         })?;
     Ok(kept.first().map(checkpoint_view))
+}
+
+/// How far the log was handed over to each place outside that is set; empty where none is.
+///
+/// Errors: `denied` without `system:read`.
+pub async fn targets(server: &Server, caller: &Caller) -> Result<Vec<AuditTargetView>, Failure> {
+    allowed(caller, Permission::SystemRead)?;
+    let standings = hand_over::standings(server)?;
+    Ok(standings.into_iter().map(target_view).collect())
+}
+
+fn target_view(standing: TargetStanding) -> AuditTargetView {
+    let problem_since = standing.trouble.as_ref().map(|trouble| trouble.since);
+    AuditTargetView {
+        target: standing.target.word().to_owned(),
+        place: standing.place,
+        delivered: standing.delivered,
+        delivered_at: standing.delivered_at,
+        waiting: standing.waiting,
+        lost: standing.lost,
+        problem: standing.trouble.map(|trouble| trouble.why).unwrap_or_default(),
+        problem_since,
+    }
 }
 
 /// Signs the log up to its newest row, which says so.

@@ -19,7 +19,7 @@ use crate::access::{self, Caller};
 use crate::appliance::settings::Reloaded;
 use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
-use crate::{Failure, Server, ServerFault};
+use crate::{Failure, Server, ServerFault, hand_over};
 
 /// The code of a change in the journal; its object is the key, and both values stand as a file writes them. A default
 /// stands in round brackets, which no value of a file begins with: the journal shows what was in force, and an undo
@@ -256,28 +256,37 @@ async fn put(
     })
 }
 
-/// Asks the directory and the identity provider, each for two seconds at most: that one does not answer is what comes of
-/// it, and no refusal. Nothing is written; empty where neither is set.
+/// Asks the directory, the identity provider and the places that the audit log is handed over to, each for two seconds at
+/// most: that one does not answer is what comes of it, and no refusal. Nothing is written here; empty where none is set.
 pub async fn try_sign_in_sources(
     server: &Server,
     caller: &Caller,
 ) -> Result<SignInSourceTrials, Failure> {
     allowed(caller, Permission::SystemWrite)?;
-    let (directory, provider) = tokio::join!(
+    let (directory, provider, targets) = tokio::join!(
         access::directory::tried(server, caller.name.as_str()),
         access::provider::tried(server),
+        hand_over::tried(server),
     );
-    let trial = |source: UserSource, tried: Option<Result<(), String>>| {
-        tried.map(|tried| SignInSourceTrial {
-            source: source.word().to_owned(),
-            works: tried.is_ok(),
-            problem: tried.err().unwrap_or_default(),
-        })
+    let trial = |source: String, tried: Result<String, String>| SignInSourceTrial {
+        source,
+        works: tried.is_ok(),
+        answer: tried.clone().unwrap_or_default(),
+        problem: tried.err().unwrap_or_default(),
     };
-    let directory = trial(UserSource::Directory, directory);
-    let provider = trial(UserSource::Provider, provider);
+    let sources = [
+        (UserSource::Directory, directory),
+        (UserSource::Provider, provider),
+    ];
+    let sources = sources.into_iter().filter_map(|(source, tried)| {
+        let tried = tried?.map(|()| String::new());
+        Some(trial(source.word().to_owned(), tried))
+    });
+    let targets = targets
+        .into_iter()
+        .map(|(target, tried)| trial(format!("audit-{}", target.word()), tried));
     Ok(SignInSourceTrials {
-        items: directory.into_iter().chain(provider).collect(),
+        items: sources.chain(targets).collect(),
     })
 }
 

@@ -23,7 +23,7 @@ use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
 use crate::catalog::samples::Rate;
 use crate::diagnostics::DiagnosticsRequest;
-use crate::{Failure, Server};
+use crate::{Failure, Server, hand_over};
 
 /// Free bytes below which new work is refused, so that what runs can still be stopped and recorded.
 pub(crate) const RESERVE: Bytes = Bytes::mib(64);
@@ -120,7 +120,25 @@ pub async fn findings_of(
     if let Some(failure) = super::backups::standing(server, caller).await?.failure {
         found.push(notices::backup_failed(failure.text).into());
     }
+    let hand_over = hand_over_troubles(server)?;
+    found.extend(hand_over.into_iter().map(InvariantFinding::from));
     Ok(found)
+}
+
+/// What is wrong with the places that the audit log is handed over to.
+fn hand_over_troubles(server: &Server) -> Result<Vec<Notice>, Failure> {
+    let mut troubles = Vec::new();
+    for standing in hand_over::standings(server)? {
+        let (place, waiting, lost) = (&standing.place, standing.waiting, standing.lost);
+        if let Some(trouble) = &standing.trouble {
+            let (since, why) = (trouble.since, &trouble.why);
+            troubles.push(notices::audit_target_down(place, since, why, waiting));
+        }
+        if lost > 0 {
+            troubles.push(notices::audit_target_lost(place, lost));
+        }
+    }
+    Ok(troubles)
 }
 
 /// Seconds that the journal may be ahead of the clock: time servers move clocks by less.
@@ -146,6 +164,19 @@ pub struct Metrics {
     pub disk_free: Option<Bytes>,
     /// Images that are being imported or wait for it.
     pub operations_open: u64,
+    /// The places that the audit log is handed over to.
+    pub audit_targets: Vec<AuditTargetMetrics>,
+}
+
+/// One place that the audit log is handed over to, in figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AuditTargetMetrics {
+    /// `file`, `syslog` or `http`.
+    pub target: String,
+    /// Whether it took rows when it was last tried.
+    pub takes: bool,
+    pub waiting: u64,
+    pub lost: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -195,6 +226,14 @@ pub async fn metrics(server: &Server, caller: &Caller) -> Result<Metrics, Failur
     let now = server.clock().now();
     let disk_free = free(&server.settings().data);
     let rates = server.catalog().samples().rates();
+    let standings = hand_over::standings(server)?.into_iter();
+    let audit_targets = standings.map(|standing| AuditTargetMetrics {
+        target: standing.target.word().to_owned(),
+        takes: standing.trouble.is_none(),
+        waiting: standing.waiting,
+        lost: standing.lost,
+    });
+    let audit_targets: Vec<AuditTargetMetrics> = audit_targets.collect();
     server
         .catalog()
         .read("take figures", move |view| {
@@ -258,6 +297,7 @@ pub async fn metrics(server: &Server, caller: &Caller) -> Result<Metrics, Failur
                 images: view.image_digests()?.len() as u64,
                 disk_free,
                 operations_open: view.open_operations()?.len() as u64,
+                audit_targets,
             })
         })
         .await
@@ -449,15 +489,18 @@ pub async fn reload_settings(server: &Server, caller: &Caller) -> Result<Reloade
 }
 
 /// What users are warned about on the overview: a disk that fills up, certificates that end, a clock that
-/// is wrong.
+/// is wrong, an audit log that does not reach where it is handed over to.
 pub async fn warnings(server: &Server, caller: &Caller) -> Result<Vec<DiagnosticCheck>, Failure> {
     allowed(caller, Permission::SystemRead)?;
     let disk = free(&server.settings().data)
         .filter(|free| *free < WARNED)
         .map(|free| DiagnosticCheck::of(notices::disk_low(free), false, true));
+    let hand_over = hand_over_troubles(server)?.into_iter();
+    let hand_over = hand_over.map(|notice| DiagnosticCheck::of(notice, false, true));
     Ok(troubles(server)
         .into_iter()
         .chain(disk)
+        .chain(hand_over)
         .chain(certificates::worries(server))
         .collect())
 }

@@ -472,6 +472,7 @@ async fn every_act_asks_for_its_capability_first() {
         (AuditRead, "audit.newest_checkpoint", |s, c| {
             audit::newest_checkpoint(s, c)
         }),
+        (SystemRead, "audit.targets", |s, c| audit::targets(s, c)),
         (Me, "audit.own", |s, c| audit::own(s, c, 1)),
         (Me, "notices.list", |s, c| notices::list(s, c)),
         (Me, "notices.views", |s, c| notices::views(s, c)),

@@ -366,12 +366,30 @@ impl ReadTransaction<'_> {
     /// The oldest row that is kept and the hash before it; (1, zeros) before the first.
     #[cfg(test)]
     pub(crate) fn oldest_act(&self) -> Result<(u64, AuditHash), Failure> {
+        let first = self.oldest_kept_act()?;
+        Ok((first, self.hash_before(first)?))
+    }
+
+    /// The number of the oldest row that is kept; 1 before the first.
+    pub(crate) fn oldest_kept_act(&self) -> Result<u64, Failure> {
         let first: Option<i64> = self
             .connection
             .prepare_cached("select min(sequence) from audit")?
             .query_row([], |row| row.get(0))?;
-        let first = first.and_then(|n| u64::try_from(n).ok()).unwrap_or(1);
-        Ok((first, self.hash_before(first)?))
+        Ok(first.and_then(|n| u64::try_from(n).ok()).unwrap_or(1))
+    }
+
+    /// Rows behind one, whole and in their order, at most `most`. For who may see all of them.
+    pub(crate) fn acts_after(&self, after: u64, most: u32) -> Result<Vec<AuditRow>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select sequence, at, statement
+             from audit
+             where sequence > ?1
+             order by sequence
+             limit ?2",
+        )?;
+        let rows = statement.query_map((value::signed(after), most), audit_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     /// True where `forget_acts` finds rows.

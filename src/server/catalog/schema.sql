@@ -97,6 +97,15 @@ CREATE TABLE audit_checkpoint (
     signature blob not null
 ) strict;
 
+CREATE TABLE audit_target (
+    target text primary key check (target in ('file', 'syslog', 'http')),
+    -- The newest row of the log that it has.
+    delivered integer not null,
+    -- Rows that were forgotten before it had them.
+    lost integer not null,
+    delivered_at integer
+) strict;
+
 CREATE TABLE browser_session (
     id blob primary key,
     hash blob not null unique,

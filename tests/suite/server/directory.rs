@@ -313,7 +313,7 @@ async fn slapd_admits_its_users_gives_them_roles_and_shuts_out_who_left() {
     slapd.connect(&the_box, &url).await;
     let trial = "/api/v1/settings/sign-in/test";
     let tried = the_box.post(&the_box.admin, trial, json!({})).await.json();
-    let works = json!([{"source": "ldap", "works": true, "problem": ""}]);
+    let works = json!([{"source": "ldap", "works": true, "answer": "", "problem": ""}]);
     assert_eq!(tried["items"], works, "{tried}");
     for (name, password) in [("kim", "wrong"), ("kim", ""), ("k*", "of kim"), ("*", "")] {
         let refused = by(&the_box, name, password).await;

@@ -207,8 +207,18 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ),
     (
         "GET /audit",
-        &["listAudit", "listAuditCheckpoints", "signAudit"],
-        &["audit ls --user x -n 9", "audit checkpoints", "audit sign"],
+        &[
+            "listAudit",
+            "listAuditCheckpoints",
+            "listAuditTargets",
+            "signAudit",
+        ],
+        &[
+            "audit ls --user x -n 9",
+            "audit checkpoints",
+            "audit targets",
+            "audit sign",
+        ],
     ),
     ("GET /audit.csv", &["listAudit"], &["audit ls -o csv"]),
     (

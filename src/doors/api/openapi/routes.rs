@@ -1846,6 +1846,15 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/audit/targets",
+        operation: "listAuditTargets",
+        tag: "system",
+        summary: "List the places outside that the audit log is handed over to, and how far",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("AuditTargetPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/nodes",
         operation: "listNodes",
         tag: "system",
@@ -1965,7 +1974,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/settings/sign-in/test",
         operation: "trySignInSources",
         tag: "system",
-        summary: "Ask the directory and the identity provider, and say what is wrong",
+        summary: "Ask the directory, the identity provider and the receivers of the audit log, and say what is wrong",
         needs: SYSTEM_WRITE,
         answer: SuccessReply::Schema("SignInSourceTrials"),
         ..ROUTE

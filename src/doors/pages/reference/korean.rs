@@ -360,6 +360,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "listAuditCheckpoints",
         "감사 로그의 서명된 체크포인트를 최신순으로 나열합니다",
     ),
+    (
+        "listAuditTargets",
+        "감사 로그를 넘기는 외부 대상과 어디까지 넘겼는지 나열합니다",
+    ),
     ("signAudit", "감사 로그를 최신 행까지 서명합니다"),
     ("listNodes", "노드 목록"),
     ("getNode", "노드 하나와 커널이 알려 주는 정보를 보여 줍니다"),

@@ -4,9 +4,10 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use api::announcements::NewAnnouncementBody;
 use rules::grants::GrantRole;
+use rules::hand_over::AuditTarget;
 use rules::users::Role;
 
-use super::super::{announcements, tenancy, users};
+use super::super::{announcements, system, tenancy, users};
 use super::*;
 use crate::access::directory::tests::{TestEntries, asking, by, directory, entry_of};
 use crate::access::{self, set_up, setup_link, sign_in};
@@ -404,4 +405,44 @@ async fn a_sign_in_that_an_administrator_ends_is_one_act() {
         ("sign-in.ended", "boss")
     );
     assert_eq!(all[0].after, open[0].id.to_string());
+}
+
+/// What does not arrive outside, and what is lost on the way, is a finding and stands on the overview.
+#[tokio::test]
+async fn a_dead_place_outside_and_lost_rows_are_findings() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "audit_to_file = '/nonexistent/audit.jsonl'\n";
+    std::fs::write(folder.path().join("fardel.toml"), text).unwrap();
+    let (server, boss) = access::tests::with_settings(folder.path()).await;
+    let codes = async || {
+        let found = system::findings_of(&server, &boss).await.unwrap();
+        let warned = system::warnings(&server, &boss).await.unwrap();
+        let found = found.into_iter().map(|finding| finding.code);
+        let all = found.chain(warned.into_iter().map(|check| check.code));
+        let ours = all.filter(|code| code.starts_with("audit."));
+        ours.collect::<Vec<String>>()
+    };
+    assert!(codes().await.is_empty());
+    let target = AuditTarget::File;
+    let now = server.clock().now();
+    let why = || "no such directory".to_owned();
+    assert!(server.hand_over().put_trouble(target, now, why()));
+    let later = now.plus_seconds(60);
+    assert!(!server.hand_over().put_trouble(target, later, why()));
+    server
+        .catalog()
+        .write_now(Lane::Loops, "lose two rows", move |rows| {
+            rows.begin_delivery(target, 0)?;
+            rows.record_delivery(target, 3, 2)
+        })
+        .unwrap();
+    let (down, lost) = ("audit.target-down", "audit.target-lost");
+    assert_eq!(codes().await, [down, lost, down, lost]);
+    let told = targets(&server, &boss).await.unwrap();
+    let [told] = told.as_slice() else {
+        panic!("one place is set: {told:?}");
+    };
+    assert_eq!((told.delivered, told.lost), (3, 2));
+    assert_eq!(told.problem, why());
+    assert_eq!(told.problem_since, Some(now));
 }

@@ -1,0 +1,78 @@
+//! Posts rows over HTTP/1.1: one connection a batch, no redirect, a status of success for an answer. A body is one line of
+//! JSON for each row.
+
+use std::sync::Arc;
+
+use base::settings::Settings;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use rules::hand_over::posted_trial;
+use rules::provider::WebAddress;
+use tokio::task::JoinSet;
+
+use super::HandOverFault;
+use super::receiver::{Protection, ReceiverPlan};
+use crate::catalog::audit::AuditRow;
+
+/// The media type of JSON lines, as most receivers know it.
+const KIND: &str = "application/x-ndjson";
+
+/// Posts rows, and ends when the receiver says that it has them.
+pub(super) async fn send(settings: &Arc<Settings>, rows: &[AuditRow]) -> Result<(), HandOverFault> {
+    let mut body = String::new();
+    for row in rows {
+        body.push_str(&row.statement);
+        body.push('\n');
+    }
+    post(settings, body).await?;
+    Ok(())
+}
+
+/// Posts one line that is a trial; says what came back.
+pub(super) async fn tried(settings: &Arc<Settings>) -> Result<String, HandOverFault> {
+    let body = format!("{}\n", posted_trial());
+    let status = post(settings, body).await?;
+    Ok(format!("status {status}"))
+}
+
+/// The status of success. Errors: `HandOverFault::Status` for any other.
+async fn post(settings: &Arc<Settings>, body: String) -> Result<u16, HandOverFault> {
+    let text = settings.audit_to_http.as_deref().unwrap_or_default();
+    let address = WebAddress::parse(text.trim()).ok_or(HandOverFault::Address)?;
+    let protection = match address.encrypted {
+        true => Protection::Tls,
+        false => Protection::None,
+    };
+    let token_file = settings.audit_token_file.clone();
+    let plan = ReceiverPlan::read(settings, protection, token_file).await?;
+    let mut request = Request::builder()
+        .method(Method::POST)
+        .uri(address.path.as_str())
+        .header(HOST, address.authority())
+        .header(USER_AGENT, concat!("fardel/", env!("CARGO_PKG_VERSION")))
+        .header(CONTENT_TYPE, KIND);
+    if let Some(token) = &plan.token {
+        request = request.header(AUTHORIZATION, format!("Bearer {}", token.reveal()));
+    }
+    // Only the token may hold letters that no header has, and it is not to be said.
+    let request = request
+        .body(Full::new(Bytes::from(body)))
+        .map_err(|_| HandOverFault::File("the token is none".to_owned()))?;
+    let stream = plan.open(&address.host, address.port).await?;
+    let io = TokioIo::new(stream);
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await?;
+    let mut driver = JoinSet::new();
+    driver.spawn(async move {
+        // A broken connection shows in the answer that does not come.
+        let _ = connection.await;
+    });
+    let response = sender.send_request(request).await?;
+    let status = response.status();
+    match status.is_success() {
+        true => Ok(status.as_u16()),
+        false => Err(HandOverFault::Status(status.as_u16())),
+    }
+}

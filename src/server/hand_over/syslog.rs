@@ -1,0 +1,125 @@
+//! Sends rows to a syslog receiver: as datagrams, which none confirms, or over a connection of their own, in frames with
+//! their length in front (RFC 6587, RFC 5425). Such a connection is closed by both sides in order; then the receiver has
+//! read everything.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use base::settings::Settings;
+use rules::audit::AuditStatement;
+use rules::hand_over::{SyslogAddress, syslog_message, syslog_trial};
+use rules::units::Timestamp;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{UdpSocket, UnixDatagram};
+
+use super::HandOverFault;
+use super::receiver::{Protection, ReceiverPlan, ReceiverStream};
+use crate::catalog::audit::AuditRow;
+
+/// Bytes of one datagram; IPv4 carries 65,507.
+const MAX_DATAGRAM_BYTES: usize = 60_000;
+
+/// Sends rows, and ends when the receiver has read them, or has been sent them where nothing tells.
+pub(super) async fn send(settings: &Arc<Settings>, rows: &[AuditRow]) -> Result<(), HandOverFault> {
+    let (address, plan) = prepare(settings).await?;
+    let most = match &address {
+        SyslogAddress::Udp(..) | SyslogAddress::Socket(_) => Some(MAX_DATAGRAM_BYTES),
+        SyslogAddress::Tcp(..) | SyslogAddress::Tls(..) => None,
+    };
+    let messages = rows
+        .iter()
+        .map(|row| {
+            let statement: AuditStatement = serde_json::from_str(&row.statement)
+                .map_err(|_| HandOverFault::Row(row.sequence))?;
+            let (text, own_name) = (&row.statement, &plan.own_name);
+            Ok(syslog_message(&statement, text, own_name, most))
+        })
+        .collect::<Result<Vec<String>, HandOverFault>>()?;
+    deliver(&address, &plan, &messages).await
+}
+
+/// Sends one message that is a trial; says what came back.
+pub(super) async fn tried(
+    settings: &Arc<Settings>,
+    now: Timestamp,
+) -> Result<String, HandOverFault> {
+    let (address, plan) = prepare(settings).await?;
+    let message = syslog_trial(now, &plan.own_name);
+    deliver(&address, &plan, &[message]).await?;
+    let said = match address {
+        SyslogAddress::Udp(..) | SyslogAddress::Socket(_) => "sent; datagrams are not confirmed",
+        SyslogAddress::Tcp(..) | SyslogAddress::Tls(..) => "read to its end",
+    };
+    Ok(said.to_owned())
+}
+
+async fn prepare(settings: &Arc<Settings>) -> Result<(SyslogAddress, ReceiverPlan), HandOverFault> {
+    let text = settings.audit_to_syslog.as_deref().unwrap_or_default();
+    let address = SyslogAddress::parse(text).ok_or(HandOverFault::Address)?;
+    let protection = match &address {
+        SyslogAddress::Tls(..) => Protection::Tls,
+        SyslogAddress::Udp(..) | SyslogAddress::Tcp(..) | SyslogAddress::Socket(_) => {
+            Protection::None
+        }
+    };
+    let plan = ReceiverPlan::read(settings, protection, None).await?;
+    Ok((address, plan))
+}
+
+async fn deliver(
+    address: &SyslogAddress,
+    plan: &ReceiverPlan,
+    messages: &[String],
+) -> Result<(), HandOverFault> {
+    match address {
+        SyslogAddress::Udp(host, port) => {
+            let addresses = base::addresses::of_host(host, &plan.hosts);
+            let address = *addresses.first().ok_or(HandOverFault::Unknown)?;
+            let own: SocketAddr = match address.is_ipv4() {
+                true => (Ipv4Addr::UNSPECIFIED, 0).into(),
+                false => (Ipv6Addr::UNSPECIFIED, 0).into(),
+            };
+            let socket = UdpSocket::bind(own).await?;
+            socket.connect((address, *port)).await?;
+            for message in messages {
+                socket.send(message.as_bytes()).await?;
+            }
+            // That no receiver is there comes back after the message.
+            match socket.take_error()? {
+                Some(error) => Err(error.into()),
+                None => Ok(()),
+            }
+        }
+        SyslogAddress::Socket(path) => {
+            let socket = UnixDatagram::unbound()?;
+            socket.connect(path)?;
+            for message in messages {
+                socket.send(message.as_bytes()).await?;
+            }
+            Ok(())
+        }
+        SyslogAddress::Tcp(host, port) | SyslogAddress::Tls(host, port) => {
+            let stream = plan.open(host, *port).await?;
+            over(stream, messages).await
+        }
+    }
+}
+
+/// Sends frames, closes the own side, and waits until the receiver closes the other. What it says meanwhile is not looked
+/// at.
+async fn over(
+    mut stream: Box<dyn ReceiverStream>,
+    messages: &[String],
+) -> Result<(), HandOverFault> {
+    let mut frames = String::new();
+    for message in messages {
+        frames.push_str(&message.len().to_string());
+        frames.push(' ');
+        frames.push_str(message);
+    }
+    stream.write_all(frames.as_bytes()).await?;
+    stream.shutdown().await?;
+    let mut unread = [0; 512];
+    while stream.read(&mut unread).await? > 0 {}
+    Ok(())
+}
