@@ -11,6 +11,7 @@ mod edges;
 pub(crate) mod fake_machine;
 mod forgotten;
 mod gpus;
+mod hand_over;
 mod journal_api;
 mod lan;
 mod leases;
