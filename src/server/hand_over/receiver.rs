@@ -1,8 +1,10 @@
 //! Reaches a receiver of the audit log: what stands in files about it, and a stream to the first of its addresses that
 //! answers, encrypted where it is to be. Asks no name service, and knows nothing of what is sent.
 
+use std::fmt::Write as _;
 use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +16,7 @@ use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::HandOverFault;
 
@@ -32,9 +35,22 @@ pub(super) struct ReceiverPlan {
 }
 
 /// A stream in both directions, encrypted or not.
-pub(super) trait ReceiverStream: AsyncRead + AsyncWrite + Unpin + Send {}
+pub(super) trait ReceiverStream: AsyncRead + AsyncWrite + Unpin + Send {
+    /// The connection that carries it.
+    fn carrier(&mut self) -> &mut TcpStream;
+}
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> ReceiverStream for S {}
+impl ReceiverStream for TcpStream {
+    fn carrier(&mut self) -> &mut TcpStream {
+        self
+    }
+}
+
+impl ReceiverStream for TlsStream<TcpStream> {
+    fn carrier(&mut self) -> &mut TcpStream {
+        self.get_mut().0
+    }
+}
 
 /// Whether a receiver is spoken to by TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +108,8 @@ impl ReceiverPlan {
     ) -> Result<Box<dyn ReceiverStream>, HandOverFault> {
         let mut last = HandOverFault::Unknown;
         for address in base::addresses::of_host(host, &self.hosts) {
-            let stream = match TcpStream::connect((address, port)).await {
+            let connected = TcpStream::connect((address, port)).await;
+            let stream = match connected.and_then(not_to_itself) {
                 Ok(stream) => stream,
                 Err(error) => {
                     last = error.into();
@@ -110,17 +127,118 @@ impl ReceiverPlan {
     }
 }
 
+/// A connection to a port of this machine where nothing listens may reach itself, and would take rows for ever.
+fn not_to_itself(stream: TcpStream) -> std::io::Result<TcpStream> {
+    match stream.local_addr()? == stream.peer_addr()? {
+        true => Err(std::io::ErrorKind::ConnectionRefused.into()),
+        false => Ok(stream),
+    }
+}
+
+/// Whether a connection that both sides have closed ended before the kernel of the receiver had all of it: a receiver that
+/// closes at once, because it is full or a program behind it is dead, has read nothing.
+pub(super) async fn is_cut(carrier: (SocketAddr, SocketAddr)) -> bool {
+    let (own, other) = carrier;
+    let path = match own.is_ipv4() {
+        true => "/proc/net/tcp",
+        false => "/proc/net/tcp6",
+    };
+    let read = tokio::task::spawn_blocking(move || std::fs::read_to_string(path));
+    let table = read.await.ok().and_then(Result::ok).unwrap_or_default();
+    // One is our end alone: the receiver may have closed by the end of TLS, which stands before it.
+    unconfirmed(&table, own, other) > 1
+}
+
+/// Bytes of a connection that the other side has not confirmed, its end among them, by the kernel's table; 0 where the
+/// connection is not in it. In columns: a number, our address, the other's, the state, both queues in hexadecimal.
+fn unconfirmed(table: &str, own: SocketAddr, other: SocketAddr) -> u64 {
+    let (own, other) = (as_the_kernel_writes(own), as_the_kernel_writes(other));
+    let bytes = |line: &str| {
+        let mut words = line.split_whitespace().skip(1);
+        if words.next()? != own || words.next()? != other {
+            return None;
+        }
+        let (sent, _) = words.nth(1)?.split_once(':')?;
+        u64::from_str_radix(sent, 16).ok()
+    };
+    table.lines().find_map(bytes).unwrap_or_default()
+}
+
+/// Four bytes at a time as a number of this machine, in hexadecimal, then the port.
+fn as_the_kernel_writes(address: SocketAddr) -> String {
+    let octets = match address.ip() {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    };
+    let mut text = String::new();
+    for part in octets.chunks_exact(4) {
+        let number = u32::from_ne_bytes([part[0], part[1], part[2], part[3]]);
+        // Writing into a text cannot fail.
+        let _ = write!(text, "{number:08X}");
+    }
+    let _ = write!(text, ":{:04X}", address.port());
+    text
+}
+
 fn unusable(path: &Path, why: &dyn std::fmt::Display) -> HandOverFault {
     HandOverFault::File(format!("{}: {why}", path.display()))
 }
 
-/// The text of a file and its mode.
+/// The text of a plain file and its mode.
 fn text_of(path: &Path) -> Result<(String, u32), HandOverFault> {
     let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(|error| unusable(path, &error))?;
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        // A pipe without a writer would hold a thread for each try.
+        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)
+        .map_err(|error| unusable(path, &error))?;
     let mode = file.metadata().map_err(|error| unusable(path, &error))?;
+    if !mode.is_file() {
+        return Err(unusable(path, &"it is no plain file"));
+    }
     file.take(MAX_FILE_BYTES)
         .read_to_string(&mut text)
         .map_err(|error| unusable(path, &error))?;
     Ok((text, mode.mode()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn what_a_receiver_has_not_confirmed_stands_in_the_kernels_table() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt\n   \
+            0: 0100007F:DE5A 0100007F:BACD 06 00000000:00000000 03:00001770 00000000\n   \
+            1: 0100007F:BACD 0100007F:DE5B 01 00000000:0000000A 00:00000000 00000000\n   \
+            2: 0100007F:DE5B 0100007F:BACD 09 0000001F:00000000 01:00000014 00000000\n";
+        let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        assert_eq!(unconfirmed(table, at(0xDE5A), at(0xBACD)), 0);
+        assert_eq!(unconfirmed(table, at(0xDE5B), at(0xBACD)), 31);
+        assert_eq!(unconfirmed(table, at(0xBACD), at(0xDE5B)), 0);
+        assert_eq!(unconfirmed(table, at(1), at(2)), 0);
+        let six = "[::1]:514".parse().unwrap();
+        let written = as_the_kernel_writes(six);
+        assert_eq!(written, "00000000000000000000000001000000:0202");
+    }
+
+    #[tokio::test]
+    async fn a_connection_to_itself_is_refused() {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let own = socket.local_addr().unwrap();
+        let stream = socket.connect(own).await.unwrap();
+        assert!(not_to_itself(stream).is_err());
+    }
+
+    #[test]
+    fn a_pipe_is_no_file_of_the_settings() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert!(text_of(&pipe).is_err());
+    }
 }

@@ -2,6 +2,7 @@
 //! their length in front (RFC 6587, RFC 5425). Such a connection is closed by both sides in order; then the receiver has
 //! read everything.
 
+use std::io::{Error, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UdpSocket, UnixDatagram};
 
 use super::HandOverFault;
-use super::receiver::{Protection, ReceiverPlan, ReceiverStream};
+use super::receiver::{Protection, ReceiverPlan, ReceiverStream, is_cut};
 use crate::catalog::audit::AuditRow;
 
 /// Bytes of one datagram; IPv4 carries 65,507.
@@ -106,7 +107,7 @@ async fn deliver(
 }
 
 /// Sends frames, closes the own side, and waits until the receiver closes the other. What it says meanwhile is not looked
-/// at.
+/// at. Errors: also where the receiver had closed before it had everything.
 async fn over(
     mut stream: Box<dyn ReceiverStream>,
     messages: &[String],
@@ -117,9 +118,101 @@ async fn over(
         frames.push(' ');
         frames.push_str(message);
     }
+    let carrier = stream.carrier();
+    let carrier = (carrier.local_addr()?, carrier.peer_addr()?);
     stream.write_all(frames.as_bytes()).await?;
     stream.shutdown().await?;
     let mut unread = [0; 512];
-    while stream.read(&mut unread).await? > 0 {}
-    Ok(())
+    loop {
+        match stream.read(&mut unread).await {
+            Ok(0) => break,
+            Ok(_) => {}
+            // Many receivers, rsyslog among them, end TLS without a farewell.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // Behind the end of TLS: only now nothing is broken off any more.
+    while stream.carrier().read(&mut unread).await? > 0 {}
+    // The table first: a connection that is broken off in between leaves it, and has an error then.
+    let is_cut = is_cut(carrier).await;
+    match stream.carrier().take_error()? {
+        Some(error) => Err(error.into()),
+        None if is_cut => Err(Error::from(ErrorKind::ConnectionAborted).into()),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll, ready};
+
+    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// Ends as TLS does where the other side says no farewell.
+    struct WithoutFarewell(TcpStream);
+
+    impl AsyncRead for WithoutFarewell {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<std::io::Result<()>> {
+            let before = buffer.filled().len();
+            ready!(Pin::new(&mut self.0).poll_read(context, buffer))?;
+            Poll::Ready(match buffer.filled().len() == before {
+                true => Err(ErrorKind::UnexpectedEof.into()),
+                false => Ok(()),
+            })
+        }
+    }
+
+    impl AsyncWrite for WithoutFarewell {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<std::io::Result<usize>> {
+            Pin::new(&mut self.0).poll_write(context, bytes)
+        }
+
+        fn poll_flush(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<std::io::Result<()>> {
+            Pin::new(&mut self.0).poll_flush(context)
+        }
+
+        fn poll_shutdown(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<std::io::Result<()>> {
+            Pin::new(&mut self.0).poll_shutdown(context)
+        }
+    }
+
+    impl ReceiverStream for WithoutFarewell {
+        fn carrier(&mut self) -> &mut TcpStream {
+            &mut self.0
+        }
+    }
+
+    #[tokio::test]
+    async fn a_receiver_that_says_no_farewell_has_read_everything() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let receiver = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut text = String::new();
+            stream.read_to_string(&mut text).await.unwrap();
+            text
+        });
+        let stream = WithoutFarewell(TcpStream::connect(address).await.unwrap());
+        over(Box::new(stream), &["one".to_owned()]).await.unwrap();
+        assert_eq!(receiver.await.unwrap(), "3 one");
+    }
 }

@@ -170,6 +170,26 @@ async fn a_dead_receiver_gets_every_row_in_order_once_it_is_back() {
     assert!(standing.delivered_at.is_some());
 }
 
+/// A receiver that takes connections and closes them at once has no row: a full one, or a program in front of a dead one.
+#[tokio::test]
+async fn a_receiver_that_closes_at_once_has_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let text = format!("audit_to_syslog = 'tcp://{address}'\n");
+    let server = with(folder.path(), &text);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            drop(stream);
+        }
+    });
+    // It closes before the rows are on their way, or behind them.
+    for _ in 0..20 {
+        assert!(hand_over(&server, AuditTarget::Syslog).await.is_err());
+    }
+    assert_eq!(only_standing(&server).delivered, 0);
+}
+
 /// What retention removes before a place has it is counted while the place is dead, and known afterwards.
 #[tokio::test]
 async fn rows_that_are_forgotten_before_a_place_has_them_are_counted() {
