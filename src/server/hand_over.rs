@@ -3,6 +3,7 @@
 //! behind the commits and delays none of them; what was forgotten before a place had it is counted.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -198,14 +199,19 @@ async fn keep_one(server: Server, target: AuditTarget) {
             }
             Err(fault) => {
                 failures = failures.saturating_add(1);
-                let why = chain(&fault);
-                let now = server.clock().now();
-                if server.hand_over().put_trouble(target, now, why.clone()) {
-                    tracing::warn!(place = target.word(), error = %why, "the audit log is not handed over");
-                }
+                note(&server, target, &fault);
                 tokio::time::sleep(pause(failures)).await;
             }
         }
+    }
+}
+
+/// Notes why a place takes no rows, and logs the first time.
+fn note(server: &Server, target: AuditTarget, fault: &HandOverFault) {
+    let why = chain(fault);
+    let now = server.clock().now();
+    if server.hand_over().put_trouble(target, now, why.clone()) {
+        tracing::warn!(place = target.word(), error = %why, "the audit log is not handed over");
     }
 }
 
@@ -237,7 +243,7 @@ async fn hand_over(server: &Server, target: AuditTarget) -> Result<Handed, HandO
     };
     let lost = first.sequence.saturating_sub(delivered + 1);
     let last = last.sequence;
-    send(settings, target, rows).await?;
+    send(server, settings, target, rows).await?;
     server
         .catalog()
         .write_of_server(Lane::Loops, "note what was handed over", move |rows| {
@@ -302,8 +308,9 @@ async fn next(server: &Server, delivered: u64) -> Result<(Vec<AuditRow>, Handed)
 }
 
 /// Brings rows to a place, and ends when it has them. Writing a file has no end before its disk's: two of them at once could
-/// take lines from each other.
+/// take lines from each other; meanwhile it is told that it takes none.
 async fn send(
+    server: &Server,
     settings: Arc<Settings>,
     target: AuditTarget,
     rows: Vec<AuditRow>,
@@ -315,11 +322,13 @@ async fn send(
             AuditTarget::Http => post::send(&settings, &rows).await,
         }
     };
-    if target == AuditTarget::File {
-        return sending.await;
-    }
-    match tokio::time::timeout(MAX_HANDING_OVER, sending).await {
+    let mut sending = pin!(sending);
+    match tokio::time::timeout(MAX_HANDING_OVER, &mut sending).await {
         Ok(sent) => sent,
+        Err(_) if target == AuditTarget::File => {
+            note(server, target, &HandOverFault::Late);
+            sending.await
+        }
         Err(_) => Err(HandOverFault::Late),
     }
 }

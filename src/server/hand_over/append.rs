@@ -39,13 +39,15 @@ pub(super) async fn tried(settings: &Arc<Settings>) -> Result<String, HandOverFa
 }
 
 fn open(path: &Path) -> Result<File, HandOverFault> {
+    // A pipe without a reader would be waited for; a link by who may write to the directory would lead root's lines to a file
+    // of their choice.
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
     let file = OpenOptions::new()
         .read(true)
         .append(true)
         .create(true)
         .mode(0o600)
-        // A pipe without a reader would be waited for.
-        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+        .custom_flags(flags.bits().cast_signed())
         .open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
@@ -108,12 +110,18 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_or_a_pipe_is_no_place_for_lines() {
+    fn a_directory_a_pipe_or_a_link_is_no_place_for_lines() {
         let folder = tempfile::tempdir().unwrap();
         assert!(append(folder.path(), "one\n").is_err());
         let pipe = folder.path().join("pipe");
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         assert!(append(&pipe, "one\n").is_err());
+        let aim = folder.path().join("aim");
+        std::fs::write(&aim, "before\n").unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&aim, &link).unwrap();
+        assert!(append(&link, "one\n").is_err());
+        assert_eq!(std::fs::read_to_string(&aim).unwrap(), "before\n");
     }
 }
