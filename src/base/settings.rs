@@ -1396,7 +1396,10 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
         oidc_groups: layer.oidc_groups.ok_or_else(|| missing("oidc_groups"))?,
         keep_days: layer.keep_days.ok_or_else(|| missing("keep_days"))?,
         audit_keep_days: at_least_one("audit_keep_days", layer.audit_keep_days)?,
-        audit_to_file: layer.audit_to_file.map(absolute),
+        audit_to_file: layer
+            .audit_to_file
+            .filter(|path| !path.as_os_str().is_empty())
+            .map(absolute),
         audit_to_syslog: layer.audit_to_syslog.filter(|text| !text.trim().is_empty()),
         audit_to_http: layer.audit_to_http.filter(|text| !text.trim().is_empty()),
         audit_token_file: layer.audit_token_file.map(absolute),

@@ -345,6 +345,7 @@ fn the_audit_log_is_handed_over_to_addresses_and_a_token_goes_over_tls() {
         "audit_to_http = 'https://10.1.0.9/take'",
         "audit_to_http = 'http://127.0.0.1:8088/take'",
         "audit_to_file = '/var/log/fardel/audit.jsonl'",
+        "audit_to_file = ''",
     ] {
         assert_eq!(code(good), Ok(()), "{good}");
     }
