@@ -27,8 +27,11 @@ mod syslog;
 const MAX_BATCH_ROWS: u32 = 200;
 /// Bytes of their texts, but for the first row, which goes however long it is.
 const MAX_BATCH_BYTES: usize = 1 << 20;
+/// Rows by which batches grow again after one that came too late halved them. More: a slow receiver gets more rows twice.
+/// Fewer: one that was slow once takes longer.
+const GROWN: u32 = 10;
 /// Longest time from the first step towards a receiver to its answer. Longer: a dead one is noticed later. Shorter: one behind
-/// a slow line gets the same rows again and again.
+/// a slow line gets more rows twice.
 const MAX_HANDING_OVER: Duration = Duration::from_secs(10);
 /// The same of a trial, for which an administrator waits.
 const MAX_TRIAL: Duration = Duration::from_secs(2);
@@ -182,10 +185,13 @@ pub(crate) async fn keep(server: Server) {
 async fn keep_one(server: Server, target: AuditTarget) {
     let mut revision = server.catalog().revision();
     let mut failures = 0_u32;
+    let mut most = MAX_BATCH_ROWS;
     loop {
         // Before the look: a commit during it is looked at too.
         revision.mark_unchanged();
-        match hand_over(&server, target).await {
+        let handed = hand_over(&server, target, most).await;
+        most = rows_after(most, &handed);
+        match handed {
             Ok(Handed::Part) => {
                 failures = 0;
                 tokio::time::sleep(BETWEEN_BATCHES).await;
@@ -215,6 +221,15 @@ fn note(server: &Server, target: AuditTarget, fault: &HandOverFault) {
     }
 }
 
+/// Rows of the next batch: fewer behind one for which there was too little time, so that a slow receiver gets on.
+fn rows_after(most: u32, handed: &Result<Handed, HandOverFault>) -> u32 {
+    match handed {
+        Ok(_) => (most + GROWN).min(MAX_BATCH_ROWS),
+        Err(HandOverFault::Late) => (most / 2).max(1),
+        Err(_) => most,
+    }
+}
+
 /// How long to wait after so many failures in a row, at least one.
 fn pause(failures: u32) -> Duration {
     let doubled = failures.saturating_sub(1).min(6);
@@ -229,15 +244,19 @@ enum Handed {
     All,
 }
 
-/// One step: the next rows for one place. Moves the cursor only after the place has them.
-async fn hand_over(server: &Server, target: AuditTarget) -> Result<Handed, HandOverFault> {
+/// One step: the next rows for one place, at most `most`. Moves the cursor only after the place has them.
+async fn hand_over(
+    server: &Server,
+    target: AuditTarget,
+    most: u32,
+) -> Result<Handed, HandOverFault> {
     let settings = server.settings();
     if place(&settings, target).is_none() {
         server.hand_over().put_well(target);
         return Ok(Handed::All);
     }
     let delivered = cursor(server, target).await?;
-    let (rows, handed) = next(server, delivered).await?;
+    let (rows, handed) = next(server, delivered, most).await?;
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
         return Ok(handed);
     };
@@ -282,14 +301,18 @@ async fn cursor(server: &Server, target: AuditTarget) -> Result<u64, Failure> {
 }
 
 /// The next rows behind one, within the bounds of a batch.
-async fn next(server: &Server, delivered: u64) -> Result<(Vec<AuditRow>, Handed), Failure> {
+async fn next(
+    server: &Server,
+    delivered: u64,
+    most: u32,
+) -> Result<(Vec<AuditRow>, Handed), Failure> {
     let mut rows = server
         .catalog()
         .read("read what is to be handed over", move |view| {
-            view.acts_after(delivered, MAX_BATCH_ROWS)
+            view.acts_after(delivered, most)
         })
         .await?;
-    let is_full = rows.len() == MAX_BATCH_ROWS as usize;
+    let is_full = rows.len() == most as usize;
     let mut bytes = 0;
     let mut fitting = 0;
     for row in &rows {

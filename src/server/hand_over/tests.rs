@@ -75,7 +75,7 @@ fn forget_up_to(server: &Server, sequence: u64) {
 }
 
 async fn all(server: &Server, target: AuditTarget) {
-    while hand_over(server, target).await.unwrap() == Handed::Part {}
+    while hand_over(server, target, MAX_BATCH_ROWS).await.unwrap() == Handed::Part {}
 }
 
 fn only_standing(server: &Server) -> TargetStanding {
@@ -145,14 +145,17 @@ async fn a_dead_receiver_gets_every_row_in_order_once_it_is_back() {
     let server = with(folder.path(), &text);
     acts(&server, 2 * MAX_BATCH_ROWS as usize);
     let target = AuditTarget::Syslog;
-    assert!(hand_over(&server, target).await.is_err());
+    assert!(hand_over(&server, target, MAX_BATCH_ROWS).await.is_err());
     let standing = only_standing(&server);
     assert_eq!(standing.place, format!("tcp://{address}"));
     assert_eq!((standing.delivered, standing.waiting), (0, newest(&server)));
     let seen = Seen::default();
     let listener = TcpListener::bind(address).await.unwrap();
     tokio::spawn(syslog_receiver(listener, Arc::clone(&seen)));
-    assert_eq!(hand_over(&server, target).await.unwrap(), Handed::Part);
+    assert_eq!(
+        hand_over(&server, target, MAX_BATCH_ROWS).await.unwrap(),
+        Handed::Part
+    );
     all(&server, target).await;
     acts(&server, 1);
     all(&server, target).await;
@@ -185,7 +188,11 @@ async fn a_receiver_that_closes_at_once_has_nothing() {
     });
     // It closes before the rows are on their way, or behind them.
     for _ in 0..20 {
-        assert!(hand_over(&server, AuditTarget::Syslog).await.is_err());
+        assert!(
+            hand_over(&server, AuditTarget::Syslog, MAX_BATCH_ROWS)
+                .await
+                .is_err()
+        );
     }
     assert_eq!(only_standing(&server).delivered, 0);
 }
@@ -200,7 +207,7 @@ async fn rows_that_are_forgotten_before_a_place_has_them_are_counted() {
     let server = with(folder.path(), &text);
     acts(&server, 10);
     let target = AuditTarget::File;
-    assert!(hand_over(&server, target).await.is_err());
+    assert!(hand_over(&server, target, MAX_BATCH_ROWS).await.is_err());
     forget_up_to(&server, 4);
     let standing = only_standing(&server);
     assert_eq!((standing.waiting, standing.lost), (newest(&server) - 4, 4));
@@ -238,7 +245,9 @@ async fn rows_are_posted_until_a_status_takes_them() {
     tokio::spawn(web_receiver(listener, answers, Arc::clone(&seen)));
     let target = AuditTarget::Http;
     for status in [500, 302] {
-        let fault = hand_over(&server, target).await.unwrap_err();
+        let fault = hand_over(&server, target, MAX_BATCH_ROWS)
+            .await
+            .unwrap_err();
         assert!(matches!(fault, HandOverFault::Status(wrong) if wrong == status));
         assert_eq!(only_standing(&server).delivered, 0);
     }
@@ -257,7 +266,9 @@ async fn rows_are_posted_until_a_status_takes_them() {
     assert_eq!(numbers(body.lines()), expected);
     mode(0o640);
     acts(&server, 1);
-    let fault = hand_over(&server, target).await.unwrap_err();
+    let fault = hand_over(&server, target, MAX_BATCH_ROWS)
+        .await
+        .unwrap_err();
     assert!(matches!(fault, HandOverFault::File(_)), "{fault}");
 }
 
@@ -298,4 +309,14 @@ fn pauses_grow_to_a_minute() {
     let seconds = |failures| pause(failures).as_secs();
     assert_eq!([1, 2, 3, 6, 7].map(seconds), [1, 2, 4, 32, 60]);
     assert_eq!(seconds(u32::MAX), 60);
+}
+
+#[test]
+fn batches_shrink_for_a_slow_receiver_and_grow_again() {
+    let late = || Err(HandOverFault::Late);
+    assert_eq!(rows_after(MAX_BATCH_ROWS, &late()), MAX_BATCH_ROWS / 2);
+    assert_eq!(rows_after(1, &late()), 1);
+    assert_eq!(rows_after(1, &Ok(Handed::Part)), 11);
+    assert_eq!(rows_after(MAX_BATCH_ROWS, &Ok(Handed::All)), MAX_BATCH_ROWS);
+    assert_eq!(rows_after(50, &Err(HandOverFault::Unknown)), 50);
 }
