@@ -149,10 +149,21 @@ async fn read_post(mut stream: TcpStream, arrived: &Arrived) {
         .await;
 }
 
+/// Listens at an address; a connection of another test may hold its port for a while.
+async fn listen(address: SocketAddr) -> TcpListener {
+    let began = Instant::now();
+    loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => return listener,
+            Err(error) => assert!(began.elapsed() < TIMEOUT, "{address}: {error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 /// Both receivers, until they are aborted; a connection that is being read goes with them.
 async fn receive(addresses: [SocketAddr; 2], arrived: [Arrived; 2]) -> JoinHandle<()> {
-    let syslog = TcpListener::bind(addresses[0]).await.expect("the port");
-    let http = TcpListener::bind(addresses[1]).await.expect("the port");
+    let [syslog, http] = [listen(addresses[0]).await, listen(addresses[1]).await];
     tokio::spawn(async move {
         tokio::join!(
             async {
