@@ -316,7 +316,10 @@ fn target_view(standing: TargetStanding) -> AuditTargetView {
         delivered_at: standing.delivered_at,
         waiting: standing.waiting,
         lost: standing.lost,
-        problem: standing.trouble.map(|trouble| trouble.why).unwrap_or_default(),
+        problem: standing
+            .trouble
+            .map(|trouble| trouble.why)
+            .unwrap_or_default(),
         problem_since,
     }
 }

@@ -152,8 +152,7 @@ fn a_longer_one_passes_on_a_machine_that_the_first_one_does_not_wait_for() {
 
 #[test]
 fn the_first_one_keeps_its_machine_while_what_it_waits_for_is_being_stopped() {
-    let text =
-        "node a 16 64g 2 | node b 16 64g 2 | busy 1 1g 1 | hog 1 1g 2 | front 1 1g 2 | behind 1 1g 1";
+    let text = "node a 16 64g 2 | node b 16 64g 2 | busy 1 1g 1 | hog 1 1g 2 | front 1 1g 2 | behind 1 1g 1";
     let mut world = timed(text);
     run(&mut world, 0, 0, &[0], 100);
     run(&mut world, 1, 1, &[0, 1], 100);
