@@ -18,6 +18,13 @@ const COSTS: &str = "figures.mjs";
 /// What opens on pages, each in both languages and both colour schemes: minutes of a slow machine.
 const OPENINGS: &str = "states.mjs";
 
+/// The longest files, first: at the end nothing would run beside them.
+const LONGEST: [&str; 2] = [OPENINGS, "pages.mjs"];
+
+/// Files that run at once, each with a server and a browser of its own. More: two processors are shared by more pages,
+/// and waits of seconds run out. Fewer: one processor idles while a page draws.
+const FILES_AT_ONCE: u32 = 2;
+
 /// Runs every `*.mjs` but [`COSTS`] with node's own test runner.
 ///
 /// The files read `FARDEL_BINARY`, `FARDEL_PAGES` (every page in every state, as the renderer writes
@@ -59,7 +66,7 @@ fn suite(
         .filter(|path| path.extension().is_some_and(|extension| extension == "mjs"))
         .filter(|path| wanted(path))
         .collect();
-    tests.sort();
+    tests.sort_by_key(|file| (!LONGEST.iter().any(|long| file.ends_with(long)), file.clone()));
     if tests.is_empty() {
         return crate::leave_out(what, "tests/browser holds no test");
     }
@@ -95,7 +102,9 @@ fn suite(
         .words("a_card_of_files_is_laid -- --ignored")
         .variable("FARDEL_CARD_OUT", &card.0.0)
         .run()?;
-    let mut node = Program::named("node").words("--test --test-concurrency=1 --test-reporter=dot");
+    let mut node = Program::named("node")
+        .words("--test --test-reporter=dot")
+        .argument(format!("--test-concurrency={FILES_AT_ONCE}"));
     for test in &tests {
         node = node.argument(test);
     }
