@@ -403,8 +403,9 @@ fn choose_devices(
     tidy(time);
 }
 
-/// Gives a reservation its processor time and memory, on the machines of its devices first, as much of it as there is;
-/// anew as a whole where a machine can no longer give its part. Stays as it is once it was warned of.
+/// Gives a reservation its processor time and memory, as much of it as there is: of each machine of its devices in
+/// proportion to them, then the rest where there is room, there first. Anew as a whole where a machine can no longer give
+/// its part. Stays as it is once it was warned of.
 fn choose_room(
     world: &ClusterSnapshot,
     times: &[ReservationTime],
@@ -436,29 +437,48 @@ fn choose_room(
         .filter(meets)
         .flat_map(|other| &other.parts)
         .collect();
-    let mut order: Vec<&NodeRecord> = world.nodes.iter().collect();
-    order.retain(|node| is_open(node.id));
-    order.sort_by_key(|node| {
+    let mut order: Vec<(usize, &NodeRecord)> = Vec::new();
+    for node in world.nodes.iter().filter(|node| is_open(node.id)) {
         let own = time.parts.iter().find(|part| part.node == node.id);
-        (Reverse(own.map_or(0, |part| part.devices.len())), node.id)
-    });
-    for node in order {
-        let others = taken.iter().filter(|part| part.node == node.id);
-        let (mut room_cpu, mut room_memory) = (node.capacity.cpu, node.capacity.memory);
-        for part in others {
-            room_cpu = room_cpu.saturating_sub(part.cpu);
-            room_memory = room_memory.saturating_sub(part.memory);
+        order.push((own.map_or(0, |part| part.devices.len()), node));
+    }
+    order.sort_by_key(|(devices, node)| (Reverse(*devices), node.id));
+    let all: usize = order.iter().map(|(devices, _)| devices).sum();
+    // With all of it on one machine, who has a device of each would stop strangers on all its other devices.
+    for is_shared_out in [true, false] {
+        for (devices, node) in &order {
+            let most = match is_shared_out {
+                true => comes_with(time.amount, *devices, all),
+                false => (cpu, memory),
+            };
+            let part = part_of(time, node.id);
+            let mut room_cpu = node.capacity.cpu.saturating_sub(part.cpu);
+            let mut room_memory = node.capacity.memory.saturating_sub(part.memory);
+            for other in taken.iter().filter(|other| other.node == node.id) {
+                room_cpu = room_cpu.saturating_sub(other.cpu);
+                room_memory = room_memory.saturating_sub(other.memory);
+            }
+            let own = (
+                cpu.min(most.0).min(room_cpu),
+                memory.min(most.1).min(room_memory),
+            );
+            cpu = cpu.saturating_sub(own.0);
+            memory = memory.saturating_sub(own.1);
+            part.cpu = part.cpu + own.0;
+            part.memory = part.memory + own.1;
         }
-        let own = (cpu.min(room_cpu), memory.min(room_memory));
-        if own == (CpuShare::ZERO, Bytes::ZERO) {
-            continue;
-        }
-        cpu = cpu.saturating_sub(own.0);
-        memory = memory.saturating_sub(own.1);
-        let part = part_of(time, node.id);
-        (part.cpu, part.memory) = own;
     }
     tidy(time);
+}
+
+/// Processor time and memory of an amount that come with so many of all its devices, rounded down.
+fn comes_with(amount: ReservationAmount, devices: usize, all: usize) -> (CpuShare, Bytes) {
+    let part = |whole: u64| {
+        let part = u128::from(whole) * devices as u128 / all.max(1) as u128;
+        u64::try_from(part).unwrap_or(u64::MAX)
+    };
+    let cpu = u32::try_from(part(amount.cpu.0.into())).unwrap_or(u32::MAX);
+    (CpuShare(cpu), Bytes(part(amount.memory.0)))
 }
 
 /// What is kept of that machine; a part of nothing where it is none yet.

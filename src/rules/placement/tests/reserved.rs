@@ -403,3 +403,39 @@ fn machines_without_devices_add_nothing_to_what_comes_with_one() {
     world.nodes.truncate(1);
     assert_eq!(part_of_device(&world.nodes).cpu, CpuShare::ZERO);
 }
+
+#[test]
+fn each_machine_of_a_reservation_gives_what_comes_with_its_devices() {
+    let mut world = world("node a 64 512g 8 | node b 64 512g 8 | stranger 56 56g 0");
+    run(&mut world, 0, &[]);
+    let mut soon = kept(&world, "16", "128g", &[0]);
+    soon.amount.gpu = GpuShare(200);
+    soon.from = NOW.plus_seconds(WARNING_SECONDS);
+    soon.state = ReservationState::Booked;
+    soon.parts = [0, 1]
+        .map(|at| ReservedPart {
+            node: world.nodes[at].id,
+            devices: vec![world.nodes[at].capacity.devices[0].uuid.clone()],
+            cpu: CpuShare::ZERO,
+            memory: Bytes::ZERO,
+        })
+        .to_vec();
+    world.reservations = vec![soon];
+    let rooms = |step: &ReservationStep| -> Vec<(u32, Bytes)> {
+        let parts = step.time.parts.iter();
+        parts.map(|part| (part.cpu.0, part.memory)).collect()
+    };
+    let step = reserve(&world, NOW).remove(0);
+    assert_eq!(rooms(&step), [(800, Bytes::gib(64)), (800, Bytes::gib(64))]);
+    assert!(
+        step.displaced.is_empty(),
+        "who has seven eighths of a machine stays"
+    );
+    // What one of them lacks, the other gives.
+    world.nodes[1].capacity.cpu = CpuShare(400);
+    let step = reserve(&world, NOW).remove(0);
+    assert_eq!(
+        rooms(&step),
+        [(1_200, Bytes::gib(64)), (400, Bytes::gib(64))]
+    );
+}
