@@ -121,6 +121,8 @@ pub struct Settings {
     pub oidc_user: String,
     /// Claim with the groups of a user; ldap_groups says which roles they give.
     pub oidc_groups: String,
+    /// Hours before its start up to which a lead books without asking; 0: until the start.
+    pub reservation_notice_hours: u32,
     /// Days that logs and rows of ended sessions are kept.
     pub keep_days: u32,
     /// Days that rows of the audit log are kept.
@@ -626,6 +628,15 @@ pub const KEYS: &[SettingKey] = &[
         about: "claim with the groups of a user; ldap_groups says which roles they give",
     },
     SettingKey {
+        key: "reservation_notice_hours",
+        variable: "FARDEL_RESERVATION_NOTICE_HOURS",
+        kind: SettingType::Count,
+        default: "24",
+        example: "",
+        needs_restart: false,
+        about: "hours before the start up to which leads book a reservation without asking; 0: until the start",
+    },
+    SettingKey {
         key: "keep_days",
         variable: "FARDEL_KEEP_DAYS",
         kind: SettingType::Count,
@@ -786,6 +797,7 @@ pub struct SettingsLayer {
     pub oidc_scope: Option<String>,
     pub oidc_user: Option<String>,
     pub oidc_groups: Option<String>,
+    pub reservation_notice_hours: Option<u32>,
     pub keep_days: Option<u32>,
     pub audit_keep_days: Option<u32>,
     pub audit_to_file: Option<PathBuf>,
@@ -1079,6 +1091,7 @@ impl From<Settings> for LoadedSettings {
             oidc_scope: Some(settings.oidc_scope.clone()),
             oidc_user: Some(settings.oidc_user.clone()),
             oidc_groups: Some(settings.oidc_groups.clone()),
+            reservation_notice_hours: Some(settings.reservation_notice_hours),
             keep_days: Some(settings.keep_days),
             audit_keep_days: Some(settings.audit_keep_days),
             audit_to_file: settings.audit_to_file.clone(),
@@ -1394,6 +1407,12 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
         oidc_scope: layer.oidc_scope.ok_or_else(|| missing("oidc_scope"))?,
         oidc_user: layer.oidc_user.ok_or_else(|| missing("oidc_user"))?,
         oidc_groups: layer.oidc_groups.ok_or_else(|| missing("oidc_groups"))?,
+        reservation_notice_hours: within(
+            "reservation_notice_hours",
+            layer.reservation_notice_hours,
+            0,
+            8760,
+        )?,
         keep_days: layer.keep_days.ok_or_else(|| missing("keep_days"))?,
         audit_keep_days: at_least_one("audit_keep_days", layer.audit_keep_days)?,
         audit_to_file: layer

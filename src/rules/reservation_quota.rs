@@ -114,6 +114,13 @@ pub fn is_within(
         && most(booked, &asked) <= quota.in_ledger()
 }
 
+/// Whether the first of these times is so far ahead that a lead books it without asking: who runs there then has learnt of
+/// it early. `hours`: what the site sets; with 0 any is.
+pub fn gives_notice(times: &[(Timestamp, Timestamp)], hours: u32, now: Timestamp) -> bool {
+    let earliest = now.plus_seconds(u64::from(hours) * 3_600);
+    times.iter().all(|(from, _)| *from >= earliest)
+}
+
 fn is_part(amount: ReservationAmount, part: ReservationAmount) -> bool {
     let fits = |wanted: u64, one: u64| {
         u128::from(wanted) * u128::from(part.gpu.0) <= u128::from(one) * u128::from(amount.gpu.0)
@@ -214,6 +221,17 @@ mod tests {
             !with(quota(1_000), BeforeReservation::Fit),
             "no GPU-hours bound the day before"
         );
+    }
+
+    #[test]
+    fn what_begins_soon_is_asked_for() {
+        let now = at(100);
+        let gives = |hours: u32, from: u64| gives_notice(&[(at(from), at(from + 1))], hours, now);
+        assert!(gives(24, 124));
+        assert!(!gives(24, 123));
+        assert!(gives(0, 100), "the site asks for no notice");
+        let weeks = [(at(123), at(124)), (at(291), at(292))];
+        assert!(!gives_notice(&weeks, 24, now), "the first week is soon");
     }
 
     #[test]

@@ -101,9 +101,14 @@ impl Server {
     /// A server in memory with a clock that stands still, for tests of this room.
     #[cfg(test)]
     pub(crate) fn for_tests() -> Self {
+        Self::for_tests_with(base::settings::SettingsLayer::default())
+    }
+
+    /// The same where these settings are in force.
+    #[cfg(test)]
+    pub(crate) fn for_tests_with(layer: base::settings::SettingsLayer) -> Self {
         let clock = Clock::set_by_hand(rules::units::Timestamp::from_millis(1_800_000_000_000));
-        let settings = Settings::read(base::settings::SettingsLayer::default(), |_| None)
-            .expect("built-in settings are good");
+        let settings = Settings::read(layer, |_| None).expect("good settings");
         let catalog = catalog::Catalog::open(&catalog::CatalogPlace::Memory, clock)
             .expect("memory can be written");
         Self::around(catalog, settings.into(), access::password::Hasher::cheap())

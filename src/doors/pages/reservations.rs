@@ -604,6 +604,10 @@ async fn quotas(console: &PagesContext, t: Text, caller: &Caller) -> Result<Vec<
         .collect();
     if !all.is_empty() {
         all.push(t.reservations_quota_help().to_owned());
+        let hours = reservations::notice_hours(&console.server);
+        if hours > 0 {
+            all.push(t.reservations_notice_help(hours));
+        }
     }
     Ok(all)
 }

@@ -73,7 +73,13 @@ pub struct SettingRow {
 const GROUPS: [(&str, &[&str]); 9] = [
     (
         "sessions",
-        &["cpu", "memory", "host_environment", "keep_days"],
+        &[
+            "cpu",
+            "memory",
+            "host_environment",
+            "reservation_notice_hours",
+            "keep_days",
+        ],
     ),
     (
         "gpus",
@@ -484,6 +490,7 @@ fn name(t: Text, key: &str) -> &'static str {
         "oidc_scope" => t.setting_name_oidc_scope(),
         "oidc_user" => t.setting_name_oidc_user(),
         "oidc_groups" => t.setting_name_oidc_groups(),
+        "reservation_notice_hours" => t.setting_name_reservation_notice_hours(),
         "keep_days" => t.setting_name_keep_days(),
         "audit_keep_days" => t.setting_name_audit_keep_days(),
         "audit_to_file" => t.setting_name_audit_to_file(),
@@ -559,6 +566,7 @@ fn about(t: Text, key: &str) -> &'static str {
         "oidc_scope" => t.setting_oidc_scope(),
         "oidc_user" => t.setting_oidc_user(),
         "oidc_groups" => t.setting_oidc_groups(),
+        "reservation_notice_hours" => t.setting_reservation_notice_hours(),
         "keep_days" => t.setting_keep_days(),
         "audit_keep_days" => t.setting_audit_keep_days(),
         "audit_to_file" => t.setting_audit_to_file(),

@@ -144,6 +144,11 @@ pub fn may_grant(caller: &Caller) -> bool {
     may_decide(caller).is_ok()
 }
 
+/// Hours before its start up to which a lead books without asking; 0: until the start.
+pub fn notice_hours(server: &Server) -> u32 {
+    server.settings().reservation_notice_hours
+}
+
 /// Requests that the caller decides, the first that was asked for first. Costs one visit a request, and nothing for those
 /// who decide none.
 pub(super) fn open_requests(
@@ -156,8 +161,8 @@ pub(super) fn open_requests(
     view.asked_reservations(&reach(&caller.subject, Permission::ProjectsWrite))
 }
 
-/// Books a reservation for a project, a user or maintenance. For a lead what is beyond the quota of the project is a
-/// request: its state is `asked`, and it keeps nothing.
+/// Books a reservation for a project, a user or maintenance. For a lead what is beyond the quota of the project, or begins
+/// within the site's notice, is a request: its state is `asked`, and it keeps nothing.
 ///
 /// Errors: `reservation.name-invalid`, `reservation.name-taken`, `reservation.holder`, `reservation.too-many`,
 /// `reservation.too-many-of-project`; those of its times and of `rules::reservation::check`, above all
@@ -174,7 +179,7 @@ pub async fn book(
     let name = name_of(&asked.name)?;
     let zone = zone_of(caller, asked.time_zone.as_deref())?;
     let spans = times(&asked.from, &asked.to, &zone, asked.repeats.unwrap_or(1))?;
-    let caller = caller.clone();
+    let (caller, notice) = (caller.clone(), notice_hours(server));
     server
         .catalog()
         .write(Lane::Requests, "book a reservation", move |rows| {
@@ -200,7 +205,7 @@ pub async fn book(
                 };
                 refuse_taken(rows, &record)?;
                 refuse_occupied(rows, &record, &spans)?;
-                let state = state_of_new(rows, &caller, &record, &spans)?;
+                let state = state_of_new(rows, &caller, &record, &spans, notice)?;
                 let code = match state {
                     ReservationState::Asked => "reservation.asked",
                     _ => "reservation.booked",
@@ -648,7 +653,8 @@ fn may_cancel(caller: &Caller, record: &ReservationRecord) -> Result<(), Refusal
     may(&caller.subject, Permission::ProjectsWrite, &record.scope())
 }
 
-/// What becomes of a booking: administrators of the site book at once, others within the quota of the project.
+/// What becomes of a booking: administrators of the site book at once, others within the quota of the project and so many
+/// hours before the start.
 ///
 /// Errors: `reservation.too-many-of-project`.
 fn state_of_new(
@@ -656,6 +662,7 @@ fn state_of_new(
     caller: &Caller,
     record: &ReservationRecord,
     spans: &[(Timestamp, Timestamp)],
+    notice: u32,
 ) -> Result<ReservationState, Failure> {
     let project = match (may_decide(caller), record.holder) {
         (Ok(()), _) => return Ok(ReservationState::Booked),
@@ -671,7 +678,8 @@ fn state_of_new(
     let (amount, before) = (record.amount, record.before);
     let is_within = reservation_quota::is_within(quota, &uses, amount, before, spans, part);
     let leaves_room = rows.count_live_reservations()? + spans.len() <= MAX_TIMES_OF_LEADS;
-    Ok(match is_within && leaves_room {
+    let is_early = reservation_quota::gives_notice(spans, notice, rows.now);
+    Ok(match is_within && is_early && leaves_room {
         true => ReservationState::Booked,
         false => ReservationState::Asked,
     })

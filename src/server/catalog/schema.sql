@@ -142,6 +142,18 @@ CREATE INDEX budget_account on budget (account);
 
 CREATE INDEX budget_project on budget (project);
 
+CREATE TABLE closed_month (
+    -- Such as 2026-10.
+    month text primary key,
+    -- Hours since 1970 UTC; the end is left out.
+    from_hour integer not null,
+    until_hour integer not null check (until_hour > from_hour),
+    closed_at integer not null,
+    -- JSON, byte for byte what was signed.
+    statement text not null,
+    signature blob not null
+) strict, without rowid;
+
 CREATE TABLE container (
     session blob not null references session (id) on delete cascade,
     -- 0 is the main one.
@@ -195,7 +207,7 @@ CREATE INDEX event_object on event (object, sequence);
 
 CREATE INDEX event_told on event (owner, sequence)
 where code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned', 'session.idle',
-               'session.reservation-warned');
+               'session.reservation-warned', 'reservation.approved', 'reservation.refused', 'reservation.expired');
 
 CREATE TABLE external_user (
     user blob primary key references user (id),
@@ -330,6 +342,19 @@ CREATE TABLE invitation (
 
 CREATE INDEX invitation_by_project on invitation (project, created_at);
 
+CREATE TABLE late_usage (
+    project blob not null,
+    owner blob not null,
+    domain blob not null,
+    session integer not null,
+    gpu integer not null,
+    cpu integer not null,
+    memory integer not null,
+    starts integer not null,
+    waited integer not null,
+    primary key (project, owner)
+) strict, without rowid;
+
 CREATE TABLE ledger_clock (
     id integer primary key check (id = 1),
     -- Which start of the machine it was last read at, and how long that had run.
@@ -419,13 +444,21 @@ CREATE TABLE preset (
 
 CREATE UNIQUE INDEX preset_name on preset (coalesce(project, domain, x''), name);
 
+CREATE TABLE price (
+    id integer primary key check (id = 1),
+    currency text not null,
+    gpu integer not null,
+    core integer not null,
+    gib integer not null
+) strict;
+
 CREATE TABLE project (
     id blob primary key,
     domain blob not null references domain (id),
     name text not null,
     title text not null,
     state text not null check (state in ('active', 'archived')),
-    generation integer not null,
+    generation integer not null, reservation_quota integer not null default 0 check (reservation_quota >= 0),
     unique (domain, name)
 ) strict;
 
@@ -453,10 +486,12 @@ CREATE TABLE reservation (
     domain blob references domain (id),
     amount text not null check (json_valid(amount)),
     before text not null check (before in ('drain', 'fit')),
-    generation integer not null, time_zone text not null default 'UTC',
+    generation integer not null, time_zone text not null default 'UTC', asked_by blob references user (id) on delete set null, asked_at integer, reason text not null default '',
     check (user is null or project is null),
     check ((domain is null) = (user is null and project is null))
 ) strict, without rowid;
+
+CREATE INDEX reservation_asked_by on reservation (asked_by) where asked_by is not null;
 
 CREATE INDEX reservation_name on reservation (name);
 
@@ -464,20 +499,25 @@ CREATE INDEX reservation_project on reservation (project) where project is not n
 
 CREATE INDEX reservation_user on reservation (user) where user is not null;
 
-CREATE TABLE reservation_time (
+CREATE TABLE "reservation_time" (
     reservation blob not null references reservation (id) on delete cascade,
     number integer not null,
     from_at integer not null,
     to_at integer not null,
     state text not null
-        check (state in ('booked', 'warned', 'active', 'over', 'cancelled', 'released')),
+        check (state in ('asked', 'booked', 'warned', 'active', 'over', 'cancelled', 'released', 'refused', 'expired')),
     -- Machines and devices that were chosen.
     parts text not null check (json_valid(parts)),
     warned_at integer,
-    unused_since integer, told text not null default '[]' check (json_valid(told)),
+    unused_since integer,
+    -- Sessions that were told that they make way for its cores and memory.
+    told text not null default '[]' check (json_valid(told)),
     primary key (reservation, number),
     check (from_at < to_at)
 ) strict, without rowid;
+
+CREATE INDEX reservation_asked on reservation_time (from_at)
+where state = 'asked' and number = 1;
 
 CREATE INDEX reservation_live on reservation_time (from_at)
 where state in ('booked', 'warned', 'active');
@@ -589,7 +629,7 @@ CREATE TABLE session (
     ended_at integer,
     outcome text check (outcome in ('succeeded', 'failed', 'stopped', 'refused', 'lost')),
     exit_code integer,
-    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002', held_by text, queued_before integer not null default 0, launch blob, backfilled integer not null default 0 check (backfilled in (0, 1)),
+    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002', held_by text, queued_before integer not null default 0, launch blob, description text, backfilled integer not null default 0 check (backfilled in (0, 1)),
     check ((state = 'ended') = (outcome is not null))
 ) strict;
 
@@ -623,6 +663,18 @@ CREATE INDEX session_standing on session (
 
 CREATE INDEX session_waiting on session (owner, octet_length(command) + octet_length(env))
 where state = 'pending';
+
+CREATE TABLE statement_line (
+    month text not null references closed_month (month),
+    position integer not null check (position > 0),
+    -- Said by the statement too, to be found by; null where the line sums more than one.
+    domain blob,
+    project blob,
+    owner blob,
+    -- JSON, byte for byte what the digest is of.
+    statement text not null,
+    primary key (month, position)
+) strict, without rowid;
 
 CREATE TABLE token (
     id blob primary key,

@@ -31,7 +31,10 @@ struct Site {
 
 impl Site {
     async fn open() -> Self {
-        let server = Server::for_tests();
+        Self::on(Server::for_tests()).await
+    }
+
+    async fn on(server: Server) -> Self {
         server.put_test_node("one");
         let setup = setup_link(&server).unwrap();
         let boss = set_up(&server, &setup, "boss", GOOD, HERE).await.unwrap();
@@ -605,6 +608,39 @@ async fn a_lead_books_within_the_quota_and_asks_beyond() {
     assert_eq!(code(changed), "reservation.asked-for");
     let cancelled = cancel(&site.server, &site.boss, "third").await;
     assert_eq!(code(cancelled), "reservation.asked-for");
+}
+
+#[tokio::test]
+async fn a_lead_asks_for_what_begins_within_the_notice_of_the_site() {
+    let none = base::settings::SettingsLayer {
+        reservation_notice_hours: Some(0),
+        ..base::settings::SettingsLayer::default()
+    };
+    for (server, hours, expected) in [
+        (Server::for_tests(), 23, ReservationState::Asked),
+        (Server::for_tests(), 24, ReservationState::Booked),
+        (Server::for_tests_with(none), 1, ReservationState::Booked),
+    ] {
+        let site = Site::on(server).await.with_gpus();
+        site.quota("100").await;
+        let at = |hours: u64| {
+            let at = site.server.clock().now().plus_seconds(hours * 3_600);
+            written(at, &TimeZone::UTC)
+        };
+        let asked = NewReservationBody {
+            from: at(hours),
+            to: at(hours + 1),
+            ..site.seminar("seminar", 2)
+        };
+        let made = site.booked(&site.lead, asked.clone()).await;
+        assert_eq!(made.state, expected, "in {hours} hours");
+        let own = NewReservationBody {
+            name: "own".to_owned(),
+            ..asked
+        };
+        let own = site.booked(&site.boss, own).await;
+        assert_eq!(own.state, ReservationState::Booked, "an administrator");
+    }
 }
 
 #[tokio::test]

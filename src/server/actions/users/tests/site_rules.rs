@@ -405,6 +405,7 @@ async fn passwords_follow_what_the_site_sets() {
         ("password_classes", "5"),
         ("password_days", "3651"),
         ("password_history", "11"),
+        ("reservation_notice_hours", "8761"),
         ("sign_ins", "101"),
     ] {
         let refused = server.in_force().change(key, Some(value)).unwrap_err();
