@@ -92,8 +92,8 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<OwnNotice>, Fa
         .read("list notices", move |view| {
             let user = caller.subject.user;
             let (_, read, read_at) = view.unread_notices(user, 0)?;
-            let asked = open_requests(view, &caller)?.into_iter();
-            let asked = asked.take(MAX_SHOWN as usize);
+            let asked = open_requests(view, &caller, Timestamp::default(), MAX_SHOWN)?;
+            let asked = asked.into_iter();
             let mut all: Vec<OwnNotice> = asked.map(|one| request(one, read_at)).collect();
             let closed = view.maintenance_of(user)?;
             all.extend(closed.into_iter().map(|row| maintenance(row, read)));
@@ -170,8 +170,7 @@ pub fn unread(server: &Server, caller: &Caller) -> u64 {
     let (user, until) = (caller.subject.user, told_until(server));
     let counted = server.catalog().read_now("count notices", |view| {
         let (count, read, read_at) = view.unread_notices(user, MAX_COUNTED)?;
-        let asked = open_requests(view, caller)?.into_iter();
-        let asked = asked.filter(|one| one.asked_at > read_at).count() as u64;
+        let asked = open_requests(view, caller, read_at, MAX_COUNTED)?.len() as u64;
         let closed = view.maintenance_of(user)?;
         let closed = closed.iter().filter(|row| is_new(row, read)).count() as u64;
         let ending = view.ending_before(user, until, MAX_COUNTED)?;

@@ -46,6 +46,9 @@ const MAX_TIMES_OF_PROJECT: usize = 240;
 /// Times of all reservations to come up to which leads book at once; then they ask. Higher: leads of a few projects leave
 /// administrators no room, who cannot even reserve for maintenance. Lower: a site with many courses asks for each.
 const MAX_TIMES_OF_LEADS: usize = 1_000;
+/// Requests of the site that wait for an administrator. Higher: the bell and the list read all of them. Lower: a site with
+/// many courses cannot ask for a term.
+const MAX_REQUESTS: usize = 500;
 /// Quotas that a lead of many projects reads beside the form. Higher: each page sums up more bookings. Lower: a lead of a
 /// few projects looks them up on their pages.
 const MAX_QUOTAS_LISTED: usize = 10;
@@ -149,23 +152,26 @@ pub fn notice_hours(server: &Server) -> u32 {
     server.settings().reservation_notice_hours
 }
 
-/// Requests that the caller decides, the first that was asked for first. Costs one visit a request, and nothing for those
-/// who decide none.
+/// So many of the requests that the caller decides and that were asked for after that moment, the first first. Costs one
+/// visit a request, and nothing for those who decide none.
 pub(super) fn open_requests(
     view: &ReadTransaction<'_>,
     caller: &Caller,
+    after: Timestamp,
+    limit: u32,
 ) -> Result<Vec<AskedReservationRow>, Failure> {
     if !may_grant(caller) {
         return Ok(Vec::new());
     }
-    view.asked_reservations(&reach(&caller.subject, Permission::ProjectsWrite))
+    let reach = reach(&caller.subject, Permission::ProjectsWrite);
+    view.asked_reservations(&reach, after, limit)
 }
 
 /// Books a reservation for a project, a user or maintenance. For a lead what is beyond the quota of the project, or begins
 /// within the site's notice, is a request: its state is `asked`, and it keeps nothing.
 ///
 /// Errors: `reservation.name-invalid`, `reservation.name-taken`, `reservation.holder`, `reservation.too-many`,
-/// `reservation.too-many-of-project`; those of its times and of `rules::reservation::check`, above all
+/// `reservation.too-many-of-project`, `reservation.too-many-requests`; those of its times and of `rules::reservation::check`, above all
 /// `reservation.conflict`; `project.not-found`, `project.archived`, `user.not-found`, `role.administrator-needed`,
 /// `role.permission-missing`.
 pub async fn book(
@@ -656,7 +662,7 @@ fn may_cancel(caller: &Caller, record: &ReservationRecord) -> Result<(), Refusal
 /// What becomes of a booking: administrators of the site book at once, others within the quota of the project and so many
 /// hours before the start.
 ///
-/// Errors: `reservation.too-many-of-project`.
+/// Errors: `reservation.too-many-of-project`, `reservation.too-many-requests`.
 fn state_of_new(
     rows: &Rows<'_>,
     caller: &Caller,
@@ -679,10 +685,13 @@ fn state_of_new(
     let is_within = reservation_quota::is_within(quota, &uses, amount, before, spans, part);
     let leaves_room = rows.count_live_reservations()? + spans.len() <= MAX_TIMES_OF_LEADS;
     let is_early = reservation_quota::gives_notice(spans, notice, rows.now);
-    Ok(match is_within && is_early && leaves_room {
-        true => ReservationState::Booked,
-        false => ReservationState::Asked,
-    })
+    if is_within && is_early && leaves_room {
+        return Ok(ReservationState::Booked);
+    }
+    if rows.count_asked_reservations()? >= MAX_REQUESTS {
+        return Err(refusals::reservation_too_many_requests(MAX_REQUESTS).into());
+    }
+    Ok(ReservationState::Asked)
 }
 
 /// The same refusal without the place in a request: what was decided upon was sent by another user.

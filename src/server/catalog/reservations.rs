@@ -268,10 +268,13 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The requests in reach that wait for an administrator, the first that was asked for first. Costs one visit a request.
+    /// So many of the requests in reach that wait for an administrator and were asked for after that moment, the first first.
+    /// Costs one visit a request.
     pub(crate) fn asked_reservations(
         &self,
         reach: &Reach,
+        after: Timestamp,
+        limit: u32,
     ) -> Result<Vec<AskedReservationRow>, Failure> {
         let (reached, value) = condition(reach, RESERVATION, "?1");
         let mut statement = self.connection.prepare_cached(&format!(
@@ -281,15 +284,17 @@ impl ReadTransaction<'_> {
                  select *
                  from reservation
                  where {reached}
+                 and asked_at > ?2
                  and id in (
                      select reservation from reservation_time where state = 'asked' and number = 1
                  )
              ) as asked
              join domain on domain.id = asked.domain
              join project on project.id = asked.project
-             order by asked.asked_at, asked.id"
+             order by asked.asked_at, asked.id
+             limit ?3"
         ))?;
-        let rows = statement.query_map([value], |row| {
+        let rows = statement.query_map((value, after.as_millis(), limit), |row| {
             let domain: String = row.get("domain_name")?;
             let project: String = row.get("project_name")?;
             Ok(AskedReservationRow {
@@ -299,6 +304,20 @@ impl ReadTransaction<'_> {
             })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// How many requests wait for an administrator. Costs one visit a request.
+    pub(crate) fn count_asked_reservations(&self) -> Result<usize, Failure> {
+        let count: i64 = self
+            .connection
+            .prepare_cached(
+                "select count(*)
+                 from reservation_time
+                 where state = 'asked'
+                 and number = 1",
+            )?
+            .query_row([], |row| row.get(0))?;
+        Ok(usize::try_from(count).unwrap_or(usize::MAX))
     }
 
     /// Requests whose begin is past: where the first of their times has begun. Costs one range of an index.

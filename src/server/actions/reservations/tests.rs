@@ -669,6 +669,54 @@ async fn so_many_times_of_a_project_are_booked_and_asked_for() {
 }
 
 #[tokio::test]
+async fn so_many_requests_wait_for_administrators() {
+    let site = Site::open().await.with_gpus();
+    let (server, boss) = (&site.server, &site.boss);
+    let other = site.other_lead().await;
+    let first = site.booked(&site.lead, site.seminar("first", 2)).await;
+    site.server
+        .catalog()
+        .write_now(Lane::Loops, "requests", move |rows| {
+            rows.mute_acts();
+            let first = rows.reservation(ReservationId(first.id))?;
+            let first = first.expect("it was asked for");
+            let spans = spans_of(&first.times);
+            for at in 1..MAX_REQUESTS {
+                let request = ReservationRecord {
+                    id: ReservationId::make(rows.now, base::observe::random()),
+                    name: TenantName::parse(&format!("request-{at}")).expect("a good name"),
+                    ..first.clone()
+                };
+                rows.insert_reservation(&request)?;
+                rows.put_reservation_times(request.id, &spans, ReservationState::Asked)?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    let more = |name: &str| NewReservationBody {
+        project: Some("labs".to_owned()),
+        ..site.seminar(name, 2)
+    };
+    assert_eq!(
+        site.refused(&other, more("more")).await,
+        "reservation.too-many-requests"
+    );
+    // Nobody who decides reads more of them than a page holds.
+    assert_eq!(site.told(boss).await.len(), 50);
+    assert_eq!(
+        notices::unread(server, boss),
+        u64::from(notices::MAX_COUNTED)
+    );
+    // What is within the quota is no request, and a place is free again once one was withdrawn.
+    set_quota(server, boss, "labs", "24").await.unwrap();
+    let within = site.booked(&other, more("within")).await;
+    assert_eq!(within.state, ReservationState::Booked);
+    withdraw(server, &site.lead, "first").await.unwrap();
+    let asked = site.booked(&other, more("more")).await;
+    assert_eq!(asked.state, ReservationState::Asked);
+}
+
+#[tokio::test]
 async fn a_cancelled_time_counts_once_others_were_warned_of_it() {
     let site = Site::open().await.with_gpus();
     site.quota("30").await;
