@@ -320,16 +320,20 @@ impl ReadTransaction<'_> {
         Ok(usize::try_from(count).unwrap_or(usize::MAX))
     }
 
-    /// Requests whose begin is past: where the first of their times has begun. Costs one range of an index.
+    /// Requests whose begin is past, so many of them: where the first of their times has begun. Costs one range of an index.
     fn late_requests(&self, now: Timestamp) -> Result<Vec<ReservationRecord>, Failure> {
         self.reservations_where(
-            "id in (
-                 select reservation
-                 from reservation_time
-                 where state = 'asked'
-                 and number = 1
-                 and from_at <= ?1
-             )",
+            &format!(
+                "id in (
+                     select reservation
+                     from reservation_time
+                     where state = 'asked'
+                     and number = 1
+                     and from_at <= ?1
+                     order by from_at, reservation
+                     limit {MAX_EXPIRED_AT_ONCE}
+                 )"
+            ),
             [now.as_millis()],
         )
     }
@@ -502,8 +506,13 @@ fn quota_begin(now: Timestamp) -> Timestamp {
     Timestamp::from_millis(now.as_millis().saturating_sub(millis))
 }
 
+/// Requests that one pass ends, those that began first. Higher: people wait behind its commit where hundreds begin
+/// together. Lower: their leads learn a pass later that they expired.
+pub(crate) const MAX_EXPIRED_AT_ONCE: usize = 100;
+
 impl Catalog {
-    /// Ends requests whose begin is past, and tells who asked. Costs one step of an index where none is.
+    /// Ends requests whose begin is past, so many at once, and tells who asked; its commit starts the pass that ends the
+    /// next. Costs one step of an index where none is.
     pub(crate) async fn expire_requests(&self, now: Timestamp) -> Result<(), Failure> {
         let due = self.read_now("look for late requests", |view| {
             Ok(view

@@ -15,6 +15,7 @@ use super::super::notices::{self, NoticeKind};
 use super::super::{sessions, tenancy, users};
 use super::*;
 use crate::access::{set_up, setup_link, sign_in};
+use crate::catalog::reservations::MAX_EXPIRED_AT_ONCE;
 use crate::code;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
@@ -136,6 +137,29 @@ impl Site {
         let live = self.server.catalog();
         let live = live.read_now("look", |view| view.live_reservations());
         live.unwrap().len()
+    }
+
+    /// So many more requests like that one.
+    fn ask_again(&self, like: &ReservationView, count: usize) {
+        let like = ReservationId(like.id);
+        self.server
+            .catalog()
+            .write_now(Lane::Loops, "requests", move |rows| {
+                rows.mute_acts();
+                let like = rows.reservation(like)?.expect("it was asked for");
+                let spans = spans_of(&like.times);
+                for at in 0..count {
+                    let request = ReservationRecord {
+                        id: ReservationId::make(rows.now, base::observe::random()),
+                        name: TenantName::parse(&format!("request-{at}")).expect("a good name"),
+                        ..like.clone()
+                    };
+                    rows.insert_reservation(&request)?;
+                    rows.put_reservation_times(request.id, &spans, ReservationState::Asked)?;
+                }
+                Ok(())
+            })
+            .unwrap();
     }
 
     async fn told(&self, caller: &Caller) -> Vec<NoticeKind> {
@@ -674,25 +698,7 @@ async fn so_many_requests_wait_for_administrators() {
     let (server, boss) = (&site.server, &site.boss);
     let other = site.other_lead().await;
     let first = site.booked(&site.lead, site.seminar("first", 2)).await;
-    site.server
-        .catalog()
-        .write_now(Lane::Loops, "requests", move |rows| {
-            rows.mute_acts();
-            let first = rows.reservation(ReservationId(first.id))?;
-            let first = first.expect("it was asked for");
-            let spans = spans_of(&first.times);
-            for at in 1..MAX_REQUESTS {
-                let request = ReservationRecord {
-                    id: ReservationId::make(rows.now, base::observe::random()),
-                    name: TenantName::parse(&format!("request-{at}")).expect("a good name"),
-                    ..first.clone()
-                };
-                rows.insert_reservation(&request)?;
-                rows.put_reservation_times(request.id, &spans, ReservationState::Asked)?;
-            }
-            Ok(())
-        })
-        .unwrap();
+    site.ask_again(&first, MAX_REQUESTS - 1);
     let more = |name: &str| NewReservationBody {
         project: Some("labs".to_owned()),
         ..site.seminar(name, 2)
@@ -891,6 +897,24 @@ async fn a_request_is_withdrawn_or_expires() {
         site.refused(&site.lead, site.seminar("none", 3)).await,
         "project.archived"
     );
+}
+
+#[tokio::test]
+async fn requests_that_begin_together_expire_in_some_passes() {
+    let site = Site::open().await.with_gpus();
+    let first = site.booked(&site.lead, site.seminar("first", 2)).await;
+    site.ask_again(&first, MAX_EXPIRED_AT_ONCE);
+    let waiting = || {
+        let counted = site.server.catalog();
+        let counted = counted.read_now("count", |view| view.count_asked_reservations());
+        counted.unwrap()
+    };
+    assert_eq!(waiting(), MAX_EXPIRED_AT_ONCE + 1);
+    let catalog = site.server.catalog();
+    catalog.expire_requests(first.from).await.unwrap();
+    assert_eq!(waiting(), 1);
+    catalog.expire_requests(first.from).await.unwrap();
+    assert_eq!(waiting(), 0);
 }
 
 #[tokio::test]
