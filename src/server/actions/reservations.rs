@@ -36,7 +36,7 @@ use crate::{Failure, Server};
 /// Times to come of all reservations. Higher: each pass of the controller reads them all. Lower: a site with many
 /// courses cannot book a term.
 const MAX_RESERVED_TIMES: usize = 2_000;
-/// Reservations that are remembered once nothing is left of them. Higher: whoever books and cancels in a loop fills the
+/// Reservations that are remembered once nothing is left of them. Higher: who books and cancels in a loop fills the
 /// catalog with more. Lower: the list forgets sooner what was.
 const MAX_ENDED: usize = 500;
 /// Times of one project to come, booked and asked for, up to which its leads book and ask. Higher: the leads of a few

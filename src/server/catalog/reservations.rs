@@ -723,8 +723,9 @@ impl Rows<'_> {
         Ok(cancelled)
     }
 
-    /// Takes out those of which nothing is left but for so many, the newest, and for those that a quota counts. Costs one
-    /// visit a reservation.
+    /// Takes out those of which nothing is left but for so many, and for those that a quota counts: first requests that
+    /// nobody decided, then those of those who have the most, the oldest first, so that a loop forgets nothing of others. Costs
+    /// one visit a reservation, and sorting those that are over.
     pub(crate) fn forget_ended_reservations(&self, but: usize) -> Result<(), Failure> {
         let but = i64::try_from(but).unwrap_or(i64::MAX);
         self.connection
@@ -732,16 +733,34 @@ impl Rows<'_> {
                 "delete from reservation
                  where id in (
                      select id
-                     from reservation
-                     where not exists (
-                         select 1
-                         from reservation_time
-                         where reservation_time.reservation = reservation.id
-                         and (reservation_time.state in ('asked', 'booked', 'warned', 'active')
-                              or reservation_time.warned_at is not null
-                              and reservation_time.from_at > ?2)
+                     from (
+                         select id, is_undecided,
+                                row_number() over (
+                                    partition by holder, is_undecided
+                                    order by id desc
+                                ) as place
+                         from (
+                             -- A request that was decided has another generation once it is cancelled.
+                             select id, coalesce(project, user, x'') as holder,
+                                    asked_at is not null and generation = 2 and exists (
+                                        select 1
+                                        from reservation_time
+                                        where reservation_time.reservation = reservation.id
+                                        and reservation_time.state in ('cancelled', 'expired')
+                                    ) as is_undecided
+                             from reservation
+                             where not exists (
+                                 select 1
+                                 from reservation_time
+                                 where reservation_time.reservation = reservation.id
+                                 and (reservation_time.state in
+                                          ('asked', 'booked', 'warned', 'active')
+                                      or reservation_time.warned_at is not null
+                                      and reservation_time.from_at > ?2)
+                             )
+                         )
                      )
-                     order by id desc
+                     order by is_undecided, place, id desc
                      limit -1 offset ?1
                  )",
             )?

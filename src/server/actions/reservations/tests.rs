@@ -139,6 +139,20 @@ impl Site {
         live.unwrap().len()
     }
 
+    /// The names that the list has still once it forgot what is over but for so many.
+    async fn remembered(&self, but: usize) -> Vec<String> {
+        self.server
+            .catalog()
+            .write_now(Lane::Loops, "forget", move |rows| {
+                rows.mute_acts();
+                rows.forget_ended_reservations(but)
+            })
+            .unwrap();
+        let mut names = self.listed(&self.boss).await;
+        names.sort_unstable();
+        names
+    }
+
     /// So many more requests like that one.
     fn ask_again(&self, like: &ReservationView, count: usize) {
         let like = ReservationId(like.id);
@@ -752,6 +766,42 @@ async fn a_cancelled_time_counts_once_others_were_warned_of_it() {
         })
         .unwrap();
     assert_eq!(site.rest().await.0, "24.00");
+}
+
+#[tokio::test]
+async fn a_loop_of_bookings_forgets_nothing_of_others() {
+    let site = Site::open().await.with_gpus();
+    let (server, boss, lead) = (&site.server, &site.boss, &site.lead);
+    let later = || {
+        let now = server.clock().now();
+        server.clock().set(now.plus_seconds(1));
+    };
+    let fans = NewReservationBody {
+        name: "fans".to_owned(),
+        project: None,
+        maintenance: true,
+        ..site.seminar("", 2)
+    };
+    site.booked(boss, fans).await;
+    cancel(server, boss, "fans").await.unwrap();
+    later();
+    site.booked(lead, site.seminar("lab", 2)).await;
+    let refused = refuse(server, boss, "lab", "The lab is closed.").await;
+    refused.unwrap();
+    for name in ["one", "two", "three"] {
+        later();
+        site.booked(lead, site.seminar(name, 2)).await;
+        withdraw(server, lead, name).await.unwrap();
+    }
+    assert_eq!(site.remembered(3).await, ["fans", "lab", "three"]);
+    site.quota("100").await;
+    for name in ["four", "five"] {
+        later();
+        let made = site.booked(lead, site.seminar(name, 2)).await;
+        assert_eq!(made.state, ReservationState::Booked);
+        cancel(server, lead, name).await.unwrap();
+    }
+    assert_eq!(site.remembered(2).await, ["fans", "five"]);
 }
 
 #[tokio::test]
