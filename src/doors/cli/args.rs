@@ -1831,19 +1831,22 @@ pub enum ReservationCommand {
         #[arg(value_name = "RESERVATION", required = true)]
         reservations: Vec<String>,
     },
-    /// Approve requests of leads: they are booked if they are still free
+    /// Approve requests of leads by their ids: they are booked if they are still free
+    #[command(after_help = "Example:\n  \
+        fardel reservation approve 01997c3e-0000-7000-8000-000000000000")]
     Approve {
-        #[arg(value_name = "RESERVATION", required = true)]
+        #[arg(value_name = "ID", required = true)]
         reservations: Vec<String>,
         /// A sentence for the user who asked
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
-    /// Refuse requests of leads
+    /// Refuse requests of leads by their ids
     #[command(after_help = "Example:\n  \
-        fardel reservation refuse lecture --reason \"The lab is closed that day.\"")]
+        fardel reservation refuse 01997c3e-0000-7000-8000-000000000000 \
+        --reason \"The lab is closed that day.\"")]
     Refuse {
-        #[arg(value_name = "RESERVATION", required = true)]
+        #[arg(value_name = "ID", required = true)]
         reservations: Vec<String>,
         /// A sentence for the user who asked
         #[arg(long, value_name = "TEXT")]

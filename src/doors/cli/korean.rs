@@ -337,11 +337,11 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("reservation cancel", "예약의 남은 시간을 취소합니다"),
     (
         "reservation approve",
-        "책임자의 예약 요청을 승인합니다. 자원이 아직 비어 있으면 예약됩니다",
+        "책임자의 예약 요청을 ID로 승인합니다. 자원이 아직 비어 있으면 예약됩니다",
     ),
     (
         "reservation refuse",
-        "책임자의 예약 요청을 이유와 함께 거절합니다",
+        "책임자의 예약 요청을 ID로, 이유와 함께 거절합니다",
     ),
     ("reservation withdraw", "내가 요청한 예약을 철회합니다"),
     ("announcement", "콘솔에 정한 기간 동안 표시되는 공지"),

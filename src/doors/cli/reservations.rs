@@ -95,7 +95,8 @@ pub(super) async fn reservation(
             for reservation in reservations {
                 let path = format!("{}/approve", path(&reservation));
                 let booked = client.post(&path, &body).await?;
-                print(&view.said(&booked, &format!("{reservation}  booked"))?);
+                let name = booked["name"].as_str().unwrap_or(&reservation);
+                print(&view.said(&booked, &format!("{name}  booked"))?);
             }
         }
         ReservationCommand::Refuse {
@@ -106,7 +107,8 @@ pub(super) async fn reservation(
             for reservation in reservations {
                 let path = format!("{}/refuse", path(&reservation));
                 let refused = client.post(&path, &body).await?;
-                print(&view.said(&refused, &format!("{reservation}  refused"))?);
+                let name = refused["name"].as_str().unwrap_or(&reservation);
+                print(&view.said(&refused, &format!("{name}  refused"))?);
             }
         }
         ReservationCommand::Withdraw { reservations } => {

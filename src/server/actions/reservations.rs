@@ -341,9 +341,11 @@ pub async fn cancel(server: &Server, caller: &Caller, which: &str) -> Result<(),
         .await
 }
 
-/// Grants a request: it is booked as it was asked for, where that is free still. `why` may be empty.
+/// Grants a request, which is named by its id: it is booked as it was asked for, where that is free still. `why` may be
+/// empty.
 ///
-/// Errors: `reservation.not-found`, `reservation.ambiguous`, `reservation.decided`, `reservation.reason-invalid`; those of
+/// Errors: `reservation.not-found`, `reservation.ambiguous`, `reservation.decided`, `reservation.by-id` (the name of a
+/// request), `reservation.reason-invalid`; those of
 /// `rules::reservation::check`, above all `reservation.conflict` and `reservation.past`; `role.administrator-needed`.
 pub async fn approve(
     server: &Server,
@@ -367,10 +369,10 @@ pub async fn approve(
         .await
 }
 
-/// Refuses a request, and says why to the lead who asked.
+/// Refuses a request, which is named by its id, and says why to the lead who asked.
 ///
-/// Errors: `reservation.not-found`, `reservation.ambiguous`, `reservation.decided`, `reservation.reason-missing`,
-/// `reservation.reason-invalid`, `role.administrator-needed`.
+/// Errors: `reservation.not-found`, `reservation.ambiguous`, `reservation.decided`, `reservation.by-id`,
+/// `reservation.reason-missing`, `reservation.reason-invalid`, `role.administrator-needed`.
 pub async fn refuse(
     server: &Server,
     caller: &Caller,
@@ -628,16 +630,23 @@ fn find_to_change(
     Ok(found)
 }
 
-/// A request that the caller decides.
+/// A request that the caller decides, by its id: until then its lead can withdraw it and ask for something else under its
+/// name.
+///
+/// Errors: `reservation.not-found`, `reservation.ambiguous`, `reservation.decided`, `reservation.by-id`,
+/// `role.administrator-needed`.
 fn find_request(
     view: &ReadTransaction<'_>,
     caller: &Caller,
     which: &str,
 ) -> Result<ReservationRecord, Failure> {
     let found = find_to_change(view, caller, which)?;
-    match found.is_request() {
-        true => Ok(found),
-        false => Err(refusals::reservation_decided(&found.name).into()),
+    if !found.is_request() {
+        return Err(refusals::reservation_decided(&found.name).into());
+    }
+    match which.parse::<ReservationId>() {
+        Ok(id) if id == found.id => Ok(found),
+        _ => Err(refusals::reservation_by_id(&found.name, found.id).into()),
     }
 }
 

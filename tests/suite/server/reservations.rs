@@ -98,14 +98,19 @@ async fn a_lead_books_within_the_quota_and_an_administrator_decides_on_more() {
     // The lead of another project learns of neither.
     let hidden = the_box.post(jae, all, asked(&the_box, "other", 3, 1)).await;
     assert_eq!(hidden.short(), "404 project.not-found");
-    let approve = "/api/v1/reservations/exam/approve";
+    let exam = beyond.json()["id"].as_str().unwrap_or_default().to_owned();
+    let approve = format!("{all}/{exam}/approve");
+    let approve = approve.as_str();
+    let by_name = "/api/v1/reservations/exam/approve";
     let withdraw = "/api/v1/reservations/exam/withdraw";
-    for path in [approve, withdraw] {
+    for path in [approve, by_name, withdraw] {
         let hidden = the_box.post(jae, path, json!({})).await;
         assert_eq!(hidden.short(), "404 reservation.not-found", "{path}");
     }
     let denied = the_box.post(mina, approve, json!({})).await;
     assert_eq!(denied.short(), "403 role.administrator-needed");
+    let named = the_box.post(admin, by_name, json!({})).await;
+    assert_eq!(named.short(), "409 reservation.by-id");
 
     // It blocks nobody, and is granted where it is free by then.
     let mut fans = asked(&the_box, "fans", 3, 2);

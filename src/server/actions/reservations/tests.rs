@@ -785,8 +785,8 @@ async fn a_loop_of_bookings_forgets_nothing_of_others() {
     site.booked(boss, fans).await;
     cancel(server, boss, "fans").await.unwrap();
     later();
-    site.booked(lead, site.seminar("lab", 2)).await;
-    let refused = refuse(server, boss, "lab", "The lab is closed.").await;
+    let lab = site.booked(lead, site.seminar("lab", 2)).await;
+    let refused = refuse(server, boss, &lab.id.to_string(), "The lab is closed.").await;
     refused.unwrap();
     for name in ["one", "two", "three"] {
         later();
@@ -809,7 +809,8 @@ async fn a_request_is_decided_by_administrators_and_its_lead_is_told() {
     let site = Site::open().await.with_gpus();
     let stranger = site.other_lead().await;
     let (server, boss) = (&site.server, &site.boss);
-    site.booked(&site.lead, site.seminar("seminar", 2)).await;
+    let seminar = site.booked(&site.lead, site.seminar("seminar", 2)).await;
+    let which = seminar.id.to_string();
     assert_eq!(
         site.refused(&stranger, site.seminar("other", 2)).await,
         "project.not-found"
@@ -847,15 +848,15 @@ async fn a_request_is_decided_by_administrators_and_its_lead_is_told() {
     assert_eq!(site.told(boss).await, [asked]);
     assert_eq!(site.told(&site.lead).await, []);
     assert_eq!(
-        code(refuse(server, boss, "seminar", " ").await),
+        code(refuse(server, boss, &which, " ").await),
         "reservation.reason-missing"
     );
     let long = "x".repeat(reservation_quota::MAX_REASON_LENGTH + 1);
     assert_eq!(
-        code(approve(server, boss, "seminar", &long).await),
+        code(approve(server, boss, &which, &long).await),
         "reservation.reason-invalid"
     );
-    let refused = refuse(server, boss, "seminar", "The lab is closed.").await;
+    let refused = refuse(server, boss, &which, "The lab is closed.").await;
     let refused = refused.unwrap();
     assert_eq!(refused.state, ReservationState::Refused);
     assert_eq!(refused.reason.as_deref(), Some("The lab is closed."));
@@ -885,12 +886,36 @@ async fn a_request_is_decided_by_administrators_and_its_lead_is_told() {
 }
 
 #[tokio::test]
+async fn a_request_is_decided_by_its_id_not_by_its_name() {
+    let site = Site::open().await.with_gpus();
+    let (server, boss) = (&site.server, &site.boss);
+    let seen = site.booked(&site.lead, site.seminar("seminar", 2)).await;
+    // The lead asks for more under the name that the administrator saw.
+    withdraw(server, &site.lead, "seminar").await.unwrap();
+    let mut more = site.seminar("seminar", 2);
+    more.resources.gpu = GpuShare(200);
+    let more = site.booked(&site.lead, more).await;
+    for by_name in [
+        code(approve(server, boss, "seminar", "").await),
+        code(refuse(server, boss, "seminar", "Too late.").await),
+    ] {
+        assert_eq!(by_name, "reservation.by-id");
+    }
+    let late = approve(server, boss, &seen.id.to_string(), "").await;
+    assert_eq!(code(late), "reservation.decided");
+    assert_eq!(site.live(), 0);
+    let booked = approve(server, boss, &more.id.to_string(), "").await;
+    assert_eq!(booked.unwrap().state, ReservationState::Booked);
+}
+
+#[tokio::test]
 async fn an_approval_looks_for_conflicts_again_and_a_request_blocks_nobody() {
     let site = Site::open().await.with_gpus();
     let (server, boss) = (&site.server, &site.boss);
     let mut both = site.seminar("both", 2);
     both.resources.gpu = GpuShare(200);
-    site.booked(&site.lead, both.clone()).await;
+    let asked = site.booked(&site.lead, both.clone()).await;
+    let which = asked.id.to_string();
     let maintenance = NewReservationBody {
         name: "fans".to_owned(),
         project: None,
@@ -898,12 +923,12 @@ async fn an_approval_looks_for_conflicts_again_and_a_request_blocks_nobody() {
         ..both
     };
     site.booked(boss, maintenance).await;
-    let late = approve(server, boss, "both", "").await;
+    let late = approve(server, boss, &which, "").await;
     assert_eq!(code(late), "reservation.conflict");
     let found = get(server, &site.lead, "both").await.unwrap();
     assert_eq!(found.state, ReservationState::Asked, "it waits still");
     cancel(server, boss, "fans").await.unwrap();
-    let booked = approve(server, boss, "both", "").await.unwrap();
+    let booked = approve(server, boss, &which, "").await.unwrap();
     assert_eq!(booked.state, ReservationState::Booked);
 }
 
