@@ -178,7 +178,7 @@ test("a lead books within the quota, asks for more, and an administrator decides
 
   // The bell leads the administrator to the requests, above everything else.
   await desk.goto(`${house.origin}/notices`);
-  await desk.locator("#list", { hasText: "is asked for, for default/vision" }).waitFor();
+  await desk.locator("#list", { hasText: "was requested for default/vision" }).waitFor();
   await desk.goto(`${house.origin}/reservations`);
   const request = (name) => desk.locator("form[action$='/decide']", { hasText: name });
   await request("exam").waitFor();

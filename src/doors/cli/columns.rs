@@ -324,8 +324,8 @@ fn told(notice: &NoticeView) -> String {
             None => "is stopped for a reservation".to_owned(),
         },
         (NoticeWord::ReservationAsked, _) => match &notice.message {
-            Some(project) => format!("a reservation is asked for, for {project}"),
-            None => "a reservation is asked for".to_owned(),
+            Some(project) => format!("a reservation was requested for {project}"),
+            None => "a reservation was requested".to_owned(),
         },
         (NoticeWord::ReservationApproved, _) => "your reservation was approved".to_owned(),
         (NoticeWord::ReservationRefused, _) => "your reservation was refused".to_owned(),
