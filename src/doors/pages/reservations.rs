@@ -61,8 +61,10 @@ pub struct ReservationsPage {
     pub form: Option<ReservationForm>,
     /// There is nothing to list yet, or the form was refused.
     pub is_form_open: bool,
-    /// Those that the reader decides.
+    /// Those that the reader decides, the first of them.
     pub requests: Vec<RequestRow>,
+    /// How many more there are.
+    pub more_requests: u64,
     pub week: ReservedWeek,
     pub filter: FilterBar,
     pub table: DataTable,
@@ -247,7 +249,7 @@ async fn listed(
     let t = visit.text;
     let mut known = reservations::listed(&console.server, caller).await?;
     let may_write = reservations::may_write(caller);
-    let requests = requests(visit, &known);
+    let (requests, more_requests) = requests(visit, &known);
     let none = known.is_empty();
     let now = visit.clock.write(console.server.clock().now());
     let week = week(t, &visit.clock, &known, asked, &now);
@@ -301,6 +303,7 @@ async fn listed(
         is_form_open: none || refused.is_some(),
         form,
         requests,
+        more_requests,
         week,
         filter: filter_bar(visit, headers, &state, &columns, &words),
         table: DataTable::new(t, &state, &columns, "from", rows, total, empty),
@@ -332,14 +335,15 @@ fn row(visit: &RequestContext, state: &TableState, listed: &ListedReservation) -
     }
 }
 
-/// Those of them that the reader decides, each with its form.
-fn requests(visit: &RequestContext, known: &[ListedReservation]) -> Vec<RequestRow> {
+/// The first of those that the reader decides, each with its form, and how many more there are.
+fn requests(visit: &RequestContext, known: &[ListedReservation]) -> (Vec<RequestRow>, u64) {
     let t = visit.text;
     let is_open = |listed: &&ListedReservation| {
         listed.decides && listed.reservation.state == ReservationState::Asked
     };
-    let open = known.iter().filter(is_open).take(MAX_REQUESTS_SHOWN);
-    let open = open.map(|listed| {
+    let open: Vec<&ListedReservation> = known.iter().filter(is_open).collect();
+    let more = open.len().saturating_sub(MAX_REQUESTS_SHOWN) as u64;
+    let open = open.into_iter().take(MAX_REQUESTS_SHOWN).map(|listed| {
         let one = &listed.reservation;
         let asked = one.asked_by.as_deref();
         RequestRow {
@@ -350,7 +354,7 @@ fn requests(visit: &RequestContext, known: &[ListedReservation]) -> Vec<RequestR
             action: format!("{PATH}/{}/decide", one.id),
         }
     });
-    open.collect()
+    (open.collect(), more)
 }
 
 /// When it is, how much, for whom; how many weeks.
