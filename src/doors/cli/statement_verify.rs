@@ -35,7 +35,7 @@ fn sha256(bytes: &[u8]) -> AuditHash {
 /// Checks a statement as the API gives it. Costs a digest a line.
 ///
 /// Errors: `statement.file-malformed`, `statement.signature-wrong`, `statement.lines-wrong`, `statement.line-changed`,
-/// `statement.total-wrong`, `statement.amount-wrong`.
+/// `statement.total-wrong`, `statement.file-total-wrong`, `statement.amount-wrong`.
 pub(super) fn verify(
     text: &[u8],
     authority: &SigningAuthority,
@@ -83,7 +83,7 @@ pub(super) fn verify(
     check_sums(&lines, &head.prices()).map_err(StatementBreak::refusal)?;
     let (used, amount) = total(lines.iter().filter(|line| !line.part.is_total()));
     if StatementAmounts::new(used, amount) != file.total {
-        return Err(refusals::statement_total_wrong(0));
+        return Err(refusals::statement_file_total_wrong());
     }
     Ok(VerifiedStatement {
         installation: head.installation,
@@ -235,7 +235,7 @@ mod tests {
         let edits: [(&str, Value, &str); 9] = [
             ("/month", json!("2026-09"), "statement.signature-wrong"),
             ("/currency", json!("USD"), "statement.signature-wrong"),
-            ("/total/gpu_units", json!(1), "statement.total-wrong"),
+            ("/total/gpu_units", json!(1), "statement.file-total-wrong"),
             (
                 "/items/0/used/gpu_units",
                 json!(1),
@@ -259,6 +259,9 @@ mod tests {
         let mut fewer = good.clone();
         fewer["items"].as_array_mut().expect("a list").remove(0);
         assert_eq!(code(&fewer, &authority), "statement.total-wrong");
+        let mut alone = fewer.clone();
+        alone["totals"] = json!([]);
+        assert_eq!(code(&alone, &authority), "statement.file-total-wrong");
         let mut twice = good.clone();
         let first = twice["items"][0].clone();
         twice["items"]
