@@ -56,6 +56,7 @@ struct KeptLine {
     project: Option<Uuid>,
     owner: Option<Uuid>,
     statement: String,
+    digest: AuditHash,
 }
 
 fn month_row(row: &Row<'_>) -> rusqlite::Result<ClosedMonthRow> {
@@ -82,6 +83,7 @@ fn kept_line(row: &Row<'_>) -> rusqlite::Result<KeptLine> {
         project: value::id_or_none(row, "project")?,
         owner: value::id_or_none(row, "owner")?,
         statement: row.get("statement")?,
+        digest: row.get("digest")?,
     })
 }
 
@@ -126,7 +128,7 @@ fn checked(
         return Err(StatementBreak::Lines { month: name() });
     }
     let mut stated = Vec::with_capacity(lines.len());
-    for line in lines {
+    for (line, digest) in lines.iter().zip(&digests) {
         let position = line.position;
         let told: StatementLine =
             serde_json::from_str(&line.statement).map_err(|_| StatementBreak::Line { position })?;
@@ -138,6 +140,8 @@ fn checked(
         if told.position != position
             || told.month != head.month
             || places != (line.domain, line.project, line.owner)
+            // Readers are told of this one.
+            || line.digest != *digest
         {
             return Err(StatementBreak::Line { position });
         }
@@ -221,18 +225,21 @@ impl ReadTransaction<'_> {
         .collect()
     }
 
-    /// The digests of all lines of a month, in their order. Costs one of each line's text.
+    /// The digests of all lines of a month, in their order, as they were kept. Costs a visit to each line, and computes none.
     pub(crate) fn statement_digests(&self, month: &str) -> Result<Vec<AuditHash>, Failure> {
-        let lines = self.kept_lines(month)?;
-        Ok(lines
-            .iter()
-            .map(|line| sha256(line.statement.as_bytes()))
-            .collect())
+        let mut statement = self.connection.prepare_cached(
+            "select digest
+             from statement_line
+             where month = ?1
+             order by position",
+        )?;
+        let rows = statement.query_map([month], |row| row.get(0))?;
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     fn kept_lines(&self, month: &str) -> Result<Vec<KeptLine>, Failure> {
         let mut statement = self.connection.prepare_cached(
-            "select position, domain, project, owner, statement
+            "select position, domain, project, owner, statement, digest
              from statement_line
              where month = ?1
              order by position",
@@ -397,10 +404,10 @@ impl Rows<'_> {
                 &signature,
             ))?;
         let mut insert = self.connection.prepare_cached(
-            "insert into statement_line (month, position, domain, project, owner, statement)
-             values (?1, ?2, ?3, ?4, ?5, ?6)",
+            "insert into statement_line (month, position, domain, project, owner, statement, digest)
+             values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?;
-        for (line, text) in lines.iter().zip(&texts) {
+        for ((line, text), digest) in lines.iter().zip(&texts).zip(&digests) {
             insert.execute((
                 head.month.as_str(),
                 value::signed(line.position),
@@ -408,6 +415,7 @@ impl Rows<'_> {
                 line.project_id.map(|id| *id.0.as_bytes()),
                 line.user_id.map(|id| *id.0.as_bytes()),
                 text.as_str(),
+                digest,
             ))?;
         }
         self.connection

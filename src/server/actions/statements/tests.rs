@@ -16,7 +16,9 @@ use super::super::{audit, tenancy, users};
 use super::*;
 use crate::access::{set_up, setup_link, sign_in};
 use crate::catalog::ledger::UsageOf;
-use crate::catalog::tests::statements::{OTHER_ZONE, PLANTED_EDITS, add_use, bend};
+use crate::catalog::tests::statements::{
+    OTHER_DIGEST, OTHER_ZONE, PLANTED_EDITS, add_use, bend,
+};
 use crate::code;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
@@ -217,6 +219,16 @@ async fn an_edit_of_a_closed_month_is_found() {
         bend(server.catalog(), undo);
         assert!(found().await.is_empty(), "{code} was undone");
     }
+    let digests = of_month(&server, &boss, "2026-12").await.digests;
+    bend(server.catalog(), OTHER_DIGEST);
+    assert_eq!(
+        found().await,
+        [("2026-12".to_owned(), "statement.line-changed".to_owned())]
+    );
+    // It is what readers are told, who compute none.
+    let told = of_month(&server, &boss, "2026-12").await.digests;
+    assert_eq!(told[1], "0".repeat(64));
+    assert_eq!((&told[0], &told[2..]), (&digests[0], &digests[2..]));
 }
 
 #[tokio::test]

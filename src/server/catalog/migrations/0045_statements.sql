@@ -20,6 +20,8 @@ create table statement_line (
     owner blob,
     -- JSON, byte for byte what the digest is of.
     statement text not null,
+    -- SHA-256 of the statement: readers are told of it without reading every line.
+    digest blob not null check (length(digest) = 32),
     primary key (month, position)
 ) strict, without rowid;
 

@@ -77,6 +77,10 @@ pub(crate) const PLANTED_EDITS: [(&str, &str, &str, &str); 6] = [
     ),
 ];
 
+/// Another digest of a line of 2026-12 than that of its text.
+pub(crate) const OTHER_DIGEST: &str =
+    "update statement_line set digest = zeroblob(32) where month = '2026-12' and position = 2";
+
 /// What new rules of a time zone come to for the month that is closed next: its zone begins it nine hours earlier.
 pub(crate) const OTHER_ZONE: &str =
     "update closed_month set statement = replace(statement, '\"UTC\"', '\"Asia/Seoul\"')";
