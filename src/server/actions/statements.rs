@@ -42,6 +42,8 @@ pub struct NextMonth {
 }
 
 /// All closed months, newest first.
+///
+/// Errors: `month.unreadable`.
 pub async fn months(server: &Server, caller: &Caller) -> Result<Vec<ClosedMonthView>, Failure> {
     allowed(caller, Permission::SessionsRead)?;
     let rows = server
@@ -172,7 +174,7 @@ fn check_view(month: String, lines: u64, found: Result<(), Refusal>) -> MonthChe
 /// The statement of a closed month: the lines that the caller may see and that the query names, the totals that they add
 /// up to, and what was signed. Costs a visit to each line of the month.
 ///
-/// Errors: `usage.month-invalid`; `month.not-closed`, `month.none-closed`.
+/// Errors: `usage.month-invalid`; `month.not-closed`, `month.none-closed`, `month.unreadable`.
 pub async fn statement(
     server: &Server,
     caller: &Caller,

@@ -5,6 +5,7 @@ use base::observe::random;
 use rules::audit::{AuditHash, NO_HASH, hex};
 use rules::names::UserId;
 use rules::permissions::Reach;
+use rules::refusals;
 use rules::statement::{
     FrozenUse, HourPrices, STATEMENT_FORM, StatementBreak, StatementHead, StatementLine,
     StatementPart, chained, check_sums, lines_of,
@@ -19,7 +20,7 @@ use super::reach::{SESSION, condition};
 use super::reader::ReadTransaction;
 use super::value;
 use super::writer::Rows;
-use crate::{Failure, ServerFault};
+use crate::Failure;
 
 /// One closed month.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,11 +60,24 @@ struct KeptLine {
     digest: AuditHash,
 }
 
-fn month_row(row: &Row<'_>) -> rusqlite::Result<ClosedMonthRow> {
+/// Name, statement and signature.
+fn signed_row(row: &Row<'_>) -> rusqlite::Result<(String, String, Vec<u8>)> {
+    Ok((
+        row.get("month")?,
+        row.get("statement")?,
+        row.get("signature")?,
+    ))
+}
+
+/// A statement that was changed behind our backs may be no statement any more: a refusal says how to find out.
+fn closed(
+    (month, statement, signature): (String, String, Vec<u8>),
+) -> Result<ClosedMonthRow, Failure> {
+    let head = serde_json::from_str(&statement).map_err(|_| refusals::month_unreadable(&month))?;
     Ok(ClosedMonthRow {
-        head: value::json(row, "statement")?,
-        statement: row.get("statement")?,
-        signature: row.get("signature")?,
+        head,
+        statement,
+        signature,
     })
 }
 
@@ -100,11 +114,6 @@ fn frozen(part: StatementPart) -> impl Fn(&Row<'_>) -> rusqlite::Result<FrozenUs
             used: sum_row(row)?,
         })
     }
-}
-
-fn read(statement: &str) -> Result<StatementLine, Failure> {
-    serde_json::from_str(statement)
-        .map_err(|error| ServerFault::new("read a line of a closed month", error).into())
 }
 
 fn checked(
@@ -165,34 +174,40 @@ impl ReadTransaction<'_> {
     /// All closed months, newest first: twelve a year.
     pub(crate) fn closed_months(&self) -> Result<Vec<ClosedMonthRow>, Failure> {
         let mut statement = self.connection.prepare_cached(
-            "select statement, signature
+            "select month, statement, signature
              from closed_month
              order by month desc",
         )?;
-        let rows = statement.query_map([], month_row)?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        let rows = statement.query_map([], signed_row)?;
+        rows.map(|row| closed(row?)).collect()
     }
 
     /// The month of this name.
     pub(crate) fn closed_month(&self, month: &str) -> Result<Option<ClosedMonthRow>, Failure> {
-        Ok(self
-            .connection
-            .prepare_cached("select statement, signature from closed_month where month = ?1")?
-            .query_row([month], month_row)
-            .optional()?)
+        self.connection
+            .prepare_cached(
+                "select month, statement, signature
+                 from closed_month
+                 where month = ?1",
+            )?
+            .query_row([month], signed_row)
+            .optional()?
+            .map(closed)
+            .transpose()
     }
 
     pub(crate) fn newest_closed_month(&self) -> Result<Option<ClosedMonthRow>, Failure> {
-        Ok(self
-            .connection
+        self.connection
             .prepare_cached(
-                "select statement, signature
+                "select month, statement, signature
                  from closed_month
                  order by month desc
                  limit 1",
             )?
-            .query_row([], month_row)
-            .optional()?)
+            .query_row([], signed_row)
+            .optional()?
+            .map(closed)
+            .transpose()
     }
 
     /// The first hour in which a session had a place; None where none ever had.
@@ -220,7 +235,9 @@ impl ReadTransaction<'_> {
         let rows = statement.query_map((month, bound), |row| row.get::<_, String>(0))?;
         rows.map(|text| {
             let text = text?;
-            Ok((read(&text)?, text))
+            let line =
+                serde_json::from_str(&text).map_err(|_| refusals::month_unreadable(month))?;
+            Ok((line, text))
         })
         .collect()
     }

@@ -356,7 +356,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
             ("user", "name of a user"),
         ],
         answer: SuccessReply::SchemaOrCsv("Statement"),
-        refusals: &[404, 422],
+        refusals: &[404, 409, 422],
         ..ROUTE
     },
     DocumentedRoute {
@@ -366,6 +366,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "List closed months, newest first",
         needs: READ,
         answer: SuccessReply::Schema("ClosedMonthPage"),
+        refusals: &[409],
         ..ROUTE
     },
     DocumentedRoute {

@@ -17,7 +17,7 @@ use super::*;
 use crate::access::{set_up, setup_link, sign_in};
 use crate::catalog::ledger::UsageOf;
 use crate::catalog::tests::statements::{
-    OTHER_DIGEST, OTHER_ZONE, PLANTED_EDITS, add_use, bend,
+    NO_LINE, NO_STATEMENT, OTHER_DIGEST, OTHER_ZONE, PLANTED_EDITS, add_use, bend,
 };
 use crate::code;
 
@@ -229,6 +229,44 @@ async fn an_edit_of_a_closed_month_is_found() {
     let told = of_month(&server, &boss, "2026-12").await.digests;
     assert_eq!(told[1], "0".repeat(64));
     assert_eq!((&told[0], &told[2..]), (&digests[0], &digests[2..]));
+}
+
+#[tokio::test]
+async fn a_closed_month_that_is_no_statement_any_more_is_refused_and_the_check_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, boss, mina, _) = a_server(folder.path()).await;
+    use_at(&server, &mina, "2026-11-01T00:30:00Z", 2);
+    use_at(&server, &mina, "2026-12-01T00:30:00Z", 3);
+    for month in ["2026-11", "2026-12"] {
+        close(&server, &boss, month).await.unwrap();
+    }
+    let later = Timestamp::parse("2027-02-01T00:00:00Z").unwrap();
+    server.clock().set(later);
+    bend(server.catalog(), NO_STATEMENT);
+    let newest = StatementQuery::default();
+    for refused in [
+        code(months(&server, &mina).await),
+        code(statement(&server, &mina, &newest).await),
+        code(next(&server, &boss).await),
+        code(close(&server, &boss, "2027-01").await),
+        code(close(&server, &boss, "2026-12").await),
+    ] {
+        assert_eq!(refused, "month.unreadable");
+    }
+    let november = of_month(&server, &mina, "2026-11").await;
+    assert_eq!(told(&november), [("mina", "use", 2)]);
+    let checked = check(&server, &boss).await.unwrap();
+    let whole: Vec<_> = checked.iter().map(|one| one.whole).collect();
+    assert_eq!(whole, [false, true]);
+    bend(server.catalog(), NO_LINE);
+    let november = StatementQuery {
+        month: "2026-11".to_owned(),
+        ..StatementQuery::default()
+    };
+    assert_eq!(
+        code(statement(&server, &mina, &november).await),
+        "month.unreadable"
+    );
 }
 
 #[tokio::test]

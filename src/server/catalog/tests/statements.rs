@@ -36,9 +36,7 @@ pub(crate) const PLANTED_EDITS: [(&str, &str, &str, &str); 6] = [
     ),
     // What is no JSON any more is named like any other edit.
     (
-        "update closed_month
-         set statement = '!' || statement
-         where month = '2026-12'",
+        NO_STATEMENT,
         "update closed_month
          set statement = substr(statement, 2)
          where month = '2026-12'",
@@ -76,6 +74,16 @@ pub(crate) const PLANTED_EDITS: [(&str, &str, &str, &str); 6] = [
         "statement.head-wrong",
     ),
 ];
+
+/// What is no JSON, in the place of what was signed of 2026-12.
+pub(crate) const NO_STATEMENT: &str = "update closed_month
+     set statement = '!' || statement
+     where month = '2026-12'";
+
+/// The same in the place of the lines of 2026-11.
+pub(crate) const NO_LINE: &str = "update statement_line
+     set statement = '!' || statement
+     where month = '2026-11'";
 
 /// Another digest of a line of 2026-12 than that of its text.
 pub(crate) const OTHER_DIGEST: &str =
