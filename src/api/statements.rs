@@ -193,15 +193,18 @@ pub struct PricesView {
     pub gpu_hour: String,
     pub core_hour: String,
     pub gib_hour: String,
+    /// Version, and ETag.
+    pub generation: u64,
 }
 
-impl From<HourPrices> for PricesView {
-    fn from(prices: HourPrices) -> Self {
+impl PricesView {
+    pub fn new(prices: HourPrices, generation: u64) -> Self {
         Self {
             gpu_hour: price_text(prices.gpu),
             core_hour: price_text(prices.core),
             gib_hour: price_text(prices.gib),
             currency: prices.currency,
+            generation,
         }
     }
 }

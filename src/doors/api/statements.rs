@@ -58,7 +58,7 @@ pub(super) async fn prices(
     headers: HeaderMap,
 ) -> ApiResult {
     let prices = statements::prices(&api.server, &caller).await?;
-    responses::whole(&headers, &prices)
+    responses::one(&headers, &prices, prices.generation)
 }
 
 pub(super) async fn set_prices(
@@ -67,6 +67,7 @@ pub(super) async fn set_prices(
     headers: HeaderMap,
     sent: JsonBody<NewPricesBody>,
 ) -> ApiResult {
-    let prices = statements::set_prices(&api.server, &caller, &sent.value).await?;
-    responses::whole(&headers, &prices)
+    let seen = responses::must_match(&headers)?;
+    let prices = statements::set_prices(&api.server, &caller, &sent.value, seen).await?;
+    responses::changed(&prices, prices.generation)
 }

@@ -119,7 +119,10 @@ pub(super) async fn price(
                 "core_hour": said(core_hour),
                 "gib_hour": said(gib_hour),
             });
-            let set = client.call(Method::PUT, PRICES, Extra::json(&body)).await?;
+            let now = client.call(Method::GET, PRICES, Extra::default()).await?;
+            let tag = now.header("etag").unwrap_or("*").to_owned();
+            let extra = Extra::json(&body).header("If-Match", tag);
+            let set = client.call(Method::PUT, PRICES, extra).await?;
             print(&view.one(&set.json()?, columns::PRICES)?);
         }
     }

@@ -78,6 +78,11 @@ pub struct PriceForm {
     pub gpu_hour: String,
     pub core_hour: String,
     pub gib_hour: String,
+    /// Version that was shown.
+    pub generation: String,
+    /// Which statement stands above the form, by its filters.
+    pub month: String,
+    pub whose: String,
 }
 
 #[derive(Deserialize, Default)]
@@ -222,6 +227,9 @@ async fn read(
                 core_hour: shown_price(&kept.currency, kept.core_hour),
                 gib_hour: shown_price(&kept.currency, kept.gib_hour),
                 currency: kept.currency,
+                generation: kept.generation.to_string(),
+                month: state.filter("month").to_owned(),
+                whose: state.filter("whose").to_owned(),
             };
             (next, Some(typed.cloned().unwrap_or(kept)))
         }
@@ -470,14 +478,21 @@ async fn set_prices(
         core_hour: sent.core_hour.clone(),
         gib_hour: sent.gib_hour.clone(),
     };
-    let refusal = match statements::set_prices(&console.server, &caller, &asked).await {
-        Ok(_) => return responses::see_with(PATH, "prices-saved", ""),
+    let seen = sent.generation.parse().ok();
+    // The same statement stands above the form again.
+    let shown = [("month", &sent.month), ("whose", &sent.whose)]
+        .map(|(name, value)| (name.to_owned(), value.clone()));
+    let refusal = match statements::set_prices(&console.server, &caller, &asked, seen).await {
+        Ok(_) => {
+            let place = TableState::read(PATH, &FILTERS, &shown).address();
+            return responses::see_with(&place, "prices-saved", "");
+        }
         Err(Failure::Refusal(refusal)) if caller.subject.can(Permission::SystemWrite) => refusal,
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
     let form = RefusedForm::new(visit.text, PRICES, &refusal).otherwise_at("currency");
     let visit = visit.refusing(form);
-    match read(&console, &visit, &caller, &headers, &[], Some(&sent)).await {
+    match read(&console, &visit, &caller, &headers, &shown, Some(&sent)).await {
         Ok(page) => responses::page(&console, &visit, responses::status(&refusal), &page),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }

@@ -272,28 +272,33 @@ fn is_wanted(line: &StatementLine, asked: &StatementQuery) -> bool {
 /// What an hour costs from the next close on.
 pub async fn prices(server: &Server, caller: &Caller) -> Result<PricesView, Failure> {
     may(&caller.subject, Permission::SystemRead, &Scope::SITE)?;
-    let prices = server
+    let found = server
         .catalog()
         .read_now("show prices", |view| view.prices())?;
-    Ok(prices.into())
+    Ok(PricesView::new(found.prices, found.generation))
 }
 
 /// Sets all prices at once; without a currency there are none. Months that are closed keep theirs.
 ///
 /// Errors: `denied` without `system:write`; `price.currency-invalid`, `price.currency-needed`, `price.invalid`,
-/// each at its field.
+/// each at its field; `price.stale` where they are of another version than the caller has seen.
 pub async fn set_prices(
     server: &Server,
     caller: &Caller,
     asked: &NewPricesBody,
+    if_match: Option<u64>,
 ) -> Result<PricesView, Failure> {
     may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
     let after = prices_of(asked)?;
     let actor = caller.name.clone();
-    let prices = server
+    let set = server
         .catalog()
         .write(Lane::Requests, "set prices", move |rows| {
-            let before = rows.prices()?;
+            let seen = rows.prices()?;
+            if if_match.is_some_and(|generation| generation != seen.generation) {
+                return Err(refusals::price_stale(seen.generation).into());
+            }
+            let before = seen.prices;
             if before != after {
                 rows.put_prices(&after)?;
                 rows.note(NewEvent {
@@ -306,10 +311,10 @@ pub async fn set_prices(
                     after: &told(&after),
                 })?;
             }
-            Ok(after)
+            rows.prices()
         })
         .await?;
-    Ok(prices.into())
+    Ok(PricesView::new(set.prices, set.generation))
 }
 
 fn prices_of(asked: &NewPricesBody) -> Result<HourPrices, Refusal> {

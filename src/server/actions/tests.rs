@@ -52,7 +52,7 @@ async fn any_statement(server: &Server, caller: &Caller) -> Result<(), Failure> 
 
 async fn any_prices(server: &Server, caller: &Caller) -> Result<(), Failure> {
     let prices = api::statements::NewPricesBody::default();
-    statements::set_prices(server, caller, &prices)
+    statements::set_prices(server, caller, &prices, None)
         .await
         .map(drop)
 }

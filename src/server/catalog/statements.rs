@@ -40,6 +40,13 @@ pub(crate) struct MonthToClose {
     pub(crate) installation: Uuid,
 }
 
+/// The prices that hold from the next close on, with their version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PriceSetting {
+    pub(crate) prices: HourPrices,
+    pub(crate) generation: u64,
+}
+
 /// A closed month as it is kept. It may have been changed since: nothing of it is believed before its signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct KeptMonth {
@@ -320,20 +327,21 @@ impl ReadTransaction<'_> {
             .optional()?)
     }
 
-    pub(crate) fn prices(&self) -> Result<HourPrices, Failure> {
+    pub(crate) fn prices(&self) -> Result<PriceSetting, Failure> {
         Ok(self
             .connection
-            .prepare_cached("select currency, gpu, core, gib from price where id = 1")?
+            .prepare_cached("select currency, gpu, core, gib, generation from price where id = 1")?
             .query_row([], |row| {
-                Ok(HourPrices {
-                    currency: row.get("currency")?,
-                    gpu: value::unsigned(row, "gpu")?,
-                    core: value::unsigned(row, "core")?,
-                    gib: value::unsigned(row, "gib")?,
+                Ok(PriceSetting {
+                    prices: HourPrices {
+                        currency: row.get("currency")?,
+                        gpu: value::unsigned(row, "gpu")?,
+                        core: value::unsigned(row, "core")?,
+                        gib: value::unsigned(row, "gib")?,
+                    },
+                    generation: value::unsigned(row, "generation")?,
                 })
-            })
-            .optional()?
-            .unwrap_or_default())
+            })?)
     }
 
     fn use_to_freeze(&self, hours: UsageWindow) -> Result<Vec<FrozenUse>, Failure> {
@@ -378,7 +386,7 @@ impl Rows<'_> {
         closing: &MonthToClose,
         sign: impl FnOnce(&[u8]) -> Result<Vec<u8>, Failure>,
     ) -> Result<ClosedMonthRow, Failure> {
-        let prices = self.prices()?;
+        let prices = self.prices()?.prices;
         let mut used = self.use_to_freeze(closing.hours)?;
         used.extend(self.late_use()?);
         let lines = lines_of(&closing.month, used, &prices, random::<16>);
@@ -447,21 +455,11 @@ impl Rows<'_> {
 
     /// Sets what an hour costs; without a currency there are no prices.
     pub(crate) fn put_prices(&self, prices: &HourPrices) -> Result<(), Failure> {
-        if prices.is_off() {
-            self.connection
-                .prepare_cached("delete from price where id = 1")?
-                .execute([])?;
-            return Ok(());
-        }
         self.connection
             .prepare_cached(
-                "insert into price (id, currency, gpu, core, gib)
-                 values (1, ?1, ?2, ?3, ?4)
-                 on conflict (id) do update
-                 set currency = excluded.currency,
-                     gpu = excluded.gpu,
-                     core = excluded.core,
-                     gib = excluded.gib",
+                "update price
+                 set currency = ?1, gpu = ?2, core = ?3, gib = ?4, generation = generation + 1
+                 where id = 1",
             )?
             .execute((
                 prices.currency.as_str(),

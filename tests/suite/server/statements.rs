@@ -104,8 +104,21 @@ async fn a_month_is_closed_and_its_statement_adds_up_and_verifies_without_the_se
     an_hour(&the_box, &the_box.mina).await;
     an_hour(&the_box, &the_box.jae).await;
     let prices = json!({"currency": "KRW", "gpu_hour": "1500", "core_hour": "20.25"});
-    let set = the_box.with_body(&the_box.admin, "PUT", "/api/v1/prices", prices.to_string());
-    assert_eq!(set.await.status, 200);
+    let bare = the_box.with_body(&the_box.admin, "PUT", "/api/v1/prices", prices.to_string());
+    assert_eq!(bare.await.short(), "428 if-match.missing");
+    let seen = the_box.get(&the_box.admin, "/api/v1/prices").await;
+    let put = async |version: &str| {
+        let request = TheBox::request(&the_box.admin, "PUT", "/api/v1/prices")
+            .header("content-type", "application/json")
+            .header("if-match", version)
+            .body(axum::body::Body::from(prices.to_string()))
+            .expect("a request");
+        the_box.send(request).await
+    };
+    let version = seen.header("etag").to_owned();
+    assert_eq!(put(&version).await.status, 200);
+    assert_eq!(put(&version).await.short(), "412 price.stale");
+    assert_eq!(put("*").await.status, 200);
     let close = format!("month close {month}");
     let (code, _, err) = say(&folder, &close).await;
     assert_ne!(code, Some(0), "{err}");

@@ -409,7 +409,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: SYSTEM_WRITE,
         body: Some("NewPrices"),
         answer: SuccessReply::Schema("Prices"),
-        refusals: &[400, 422],
+        refusals: &[400, 412, 422, 428],
         ..ROUTE
     },
     DocumentedRoute {

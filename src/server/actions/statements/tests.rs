@@ -308,7 +308,7 @@ async fn each_reads_what_they_may_see_and_totals_only_where_they_see_all() {
         code(check(&server, &mina).await),
         code(prices(&server, &mina).await),
         code(next(&server, &mina).await),
-        code(set_prices(&server, &mina, &NewPricesBody::default()).await),
+        code(set_prices(&server, &mina, &NewPricesBody::default(), None).await),
     ] {
         assert_eq!(refused, "role.administrator-needed");
     }
@@ -392,7 +392,7 @@ async fn amounts_are_those_of_the_prices_at_the_close() {
             gpu_hour: gpu.to_owned(),
             ..NewPricesBody::default()
         };
-        set_prices(&server, &boss, &asked).await
+        set_prices(&server, &boss, &asked, None).await
     };
     assert_eq!(code(set("krw", "1").await), "price.currency-invalid");
     assert_eq!(code(set("", "1500").await), "price.currency-needed");
@@ -405,7 +405,12 @@ async fn amounts_are_those_of_the_prices_at_the_close() {
     use_at(&server, &mina, "2026-12-01T00:30:00Z", 3);
     close(&server, &boss, "2026-12").await.unwrap();
     set("", "").await.unwrap();
-    assert_eq!(prices(&server, &boss).await.unwrap().currency, "");
+    let off = prices(&server, &boss).await.unwrap();
+    assert_eq!((off.currency.as_str(), off.generation), ("", 3));
+    // What changes nothing is no version, and one that was seen before overwrites none.
+    assert_eq!(set("", "").await.unwrap().generation, 3);
+    let stale = set_prices(&server, &boss, &NewPricesBody::default(), Some(2)).await;
+    assert_eq!(code(stale), "price.stale");
     let before = of_month(&server, &boss, "2026-11").await;
     assert_eq!(
         (before.currency.as_str(), before.total.amount_micros),

@@ -39,11 +39,14 @@ create table late_usage (
     primary key (project, owner)
 ) strict, without rowid;
 
--- What an hour costs, in millionths of the currency. No row: there are no prices.
+-- What an hour costs, in millionths of the currency. Without a currency there are no prices.
 create table price (
     id integer primary key check (id = 1),
     currency text not null,
     gpu integer not null,
     core integer not null,
-    gib integer not null
+    gib integer not null,
+    generation integer not null
 ) strict;
+
+insert into price (id, currency, gpu, core, gib, generation) values (1, '', 0, 0, 0, 1);
