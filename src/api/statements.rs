@@ -61,7 +61,7 @@ pub struct StatementQuery {
     pub domain: String,
     /// Name, or `DOMAIN/NAME`.
     pub project: String,
-    /// Name.
+    /// Name at the close; the reader's own is that of today.
     pub user: String,
 }
 

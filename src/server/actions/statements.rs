@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rules::audit::hex;
 use rules::metering;
+use rules::names::UserId;
 use rules::permissions::{Permission, may, reach};
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -187,6 +188,7 @@ pub async fn statement(
     };
     let reach = reach(&caller.subject, Permission::SessionsRead).or_own(&caller.subject);
     let wanted = asked.clone();
+    let own = (caller.name.as_str().to_owned(), caller.subject.user);
     server
         .catalog()
         .read("read a statement", move |view| {
@@ -199,7 +201,7 @@ pub async fn statement(
                     .ok_or_else(refusals::month_none_closed)?,
             };
             let mut lines = view.statement_lines(&reach, &found.head.month)?;
-            lines.retain(|(line, _)| is_wanted(line, &wanted));
+            lines.retain(|(line, _)| is_wanted(line, &wanted, &own));
             let digests = view.statement_digests(&found.head.month)?;
             Ok(statement_view(
                 &found,
@@ -249,9 +251,14 @@ fn statement_view(
     }
 }
 
-/// Whether a line is among those that a query names. A total is wanted where all that it sums is.
-fn is_wanted(line: &StatementLine, asked: &StatementQuery) -> bool {
+/// Whether a line is among those that a query names. A total is wanted where all that it sums is. The reader's `own` name
+/// means their id: lines keep the names of their close, and a user may have been renamed since.
+fn is_wanted(line: &StatementLine, asked: &StatementQuery, own: &(String, UserId)) -> bool {
     let named = |typed: &str, name: &str| typed.trim().is_empty() || typed.trim() == name;
+    let is_of_user = match asked.user.trim() == own.0 {
+        true => line.user_id == Some(own.1),
+        false => named(&asked.user, &line.user),
+    };
     let (domain, project) = match asked.project.trim().split_once('/') {
         Some((domain, project)) => (domain, project),
         None => ("", asked.project.trim()),
@@ -261,7 +268,7 @@ fn is_wanted(line: &StatementLine, asked: &StatementQuery) -> bool {
     let of_domain = !asked.domain.trim().is_empty() || !domain.is_empty();
     match line.part {
         StatementPart::Use | StatementPart::Late => {
-            is_of_domain && named(project, &line.project) && named(&asked.user, &line.user)
+            is_of_domain && named(project, &line.project) && is_of_user
         }
         StatementPart::Project => !of_user && is_of_domain && named(project, &line.project),
         StatementPart::Domain => !of_user && !of_project && is_of_domain,

@@ -8,6 +8,7 @@ use base::observe::Clock;
 use base::settings::{Settings, SettingsLayer};
 use rules::grants::GrantRole;
 use rules::metering::UsageSum;
+use rules::names::UserName;
 use rules::statement::{MICROS, UNITS_OF_HOUR};
 use rules::tenancy::ProjectId;
 use rules::users::Role;
@@ -303,6 +304,20 @@ async fn each_reads_what_they_may_see_and_totals_only_where_they_see_all() {
             (items, totals),
             "{query:?}"
         );
+    }
+    // Lines keep the name of their close; who was renamed since finds their own by today's.
+    let renamed = Caller {
+        name: UserName::parse("mina.kim").unwrap(),
+        ..mina.clone()
+    };
+    for (caller, name, items) in [
+        (&renamed, "mina.kim", vec![("mina", "use", 2)]),
+        (&renamed, "juno", vec![]),
+        (&boss, "mina.kim", vec![]),
+        (&boss, "mina", vec![("mina", "use", 2)]),
+    ] {
+        let found = statement(&server, caller, &asked("", "", name)).await;
+        assert_eq!(told(&found.unwrap()), items, "{name}");
     }
     for refused in [
         code(check(&server, &mina).await),
