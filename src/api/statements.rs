@@ -29,13 +29,17 @@ pub struct ClosedMonthView {
 }
 
 /// Which month is to be closed.
-#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[schema(as = NewClosedMonth)]
 #[serde(deny_unknown_fields)]
 pub struct NewClosedMonthBody {
     /// Such as `2026-10`.
     #[schema(pattern = "^(19[7-9][0-9]|[2-8][0-9]{3})-(0[1-9]|1[0-2])$")]
     pub month: String,
+    /// IANA name such as `Asia/Seoul`. The first close settles in which zone months are counted: this one, or the caller's.
+    /// Later ones name the same or none.
+    #[serde(default)]
+    pub time_zone: Option<String>,
 }
 
 /// Whether a closed month is what was signed.

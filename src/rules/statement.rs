@@ -36,7 +36,8 @@ pub const MAX_PRICE_DECIMALS: usize = 6;
 pub enum StatementPart {
     /// What a user used in a project in the month.
     Use,
-    /// What a user used in a project in months that were closed before it was found.
+    /// What a user used in a project in earlier months: it was found after their close, or they stand before the first month
+    /// that was closed.
     Late,
     /// All of a project.
     Project,

@@ -39,7 +39,7 @@ pub(super) async fn close(
     ApiCaller(caller): ApiCaller,
     sent: JsonBody<NewClosedMonthBody>,
 ) -> ApiResult {
-    let closed = statements::close(&api.server, &caller, &sent.value.month).await?;
+    let closed = statements::close(&api.server, &caller, &sent.value).await?;
     responses::plain(StatusCode::CREATED, &closed)
 }
 

@@ -902,11 +902,16 @@ pub enum MonthCommand {
     #[command(visible_alias = "list")]
     Ls,
     /// Close a month that is over: freeze its use and sign it; this cannot be undone
-    #[command(after_help = "Example:\n  fardel month close 2026-10")]
+    #[command(after_help = "Examples:\n  \
+        fardel month close 2026-10 --time-zone Asia/Seoul   # the first\n  \
+        fardel month close 2026-11")]
     Close {
-        /// The month after the one that was closed last
+        /// The month after the one that was closed last; the first may be any that is over
         #[arg(value_name = "MONTH")]
         month: String,
+        /// Zone in which months are counted, settled by the first close [default: that of your account]
+        #[arg(long, value_name = "ZONE")]
+        time_zone: Option<String>,
     },
     /// Check each closed month on the server against what was signed of it
     Verify,

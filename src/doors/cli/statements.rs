@@ -76,8 +76,8 @@ pub(super) async fn month(
         MonthCommand::Ls => {
             print(&view.list(&client.get(MONTHS).await?, columns::MONTHS)?);
         }
-        MonthCommand::Close { month } => {
-            let body = json!({"month": month});
+        MonthCommand::Close { month, time_zone } => {
+            let body = json!({"month": month, "time_zone": time_zone});
             let closed = client.send::<ClosedMonthView>(MONTHS, &body).await?;
             let told = format!("{}  closed", closed.read.month);
             print(&view.said(&closed.body, &told)?);

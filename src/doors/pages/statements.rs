@@ -2,7 +2,8 @@
 //! next month, and prices.
 
 use api::statements::{
-    ClosedMonthView, NewPricesBody, StatementItem, StatementQuery, StatementView,
+    ClosedMonthView, NewClosedMonthBody, NewPricesBody, StatementItem, StatementQuery,
+    StatementView,
 };
 use askama::Template;
 use axum::Router;
@@ -15,7 +16,7 @@ use rules::statement::StatementPart;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::statements;
+use server::actions::statements::{self, NextMonth};
 
 use super::authentication::PageCaller;
 use super::components::{self, Choice};
@@ -23,7 +24,7 @@ use super::dialog::{self, DialogForm, DialogPage};
 use super::form_faults::RefusedForm;
 use super::history::HistoryView;
 use super::layout::{Nav, PageLayout};
-use super::request_context::RequestContext;
+use super::request_context::{RequestContext, zones};
 use super::table::{
     ColumnDisplay, DataTable, EmptyTable, TableCell, TableColumn, TableLine, TableState,
 };
@@ -37,8 +38,8 @@ const CLOSE: &str = "/statements/close";
 const PRICES: &str = "/statements/prices";
 /// Not `of`, by which a notice names what it is about.
 const FILTERS: [&str; 2] = ["month", "whose"];
-/// Projects and domains that are offered. Higher: the page of a large site is longer. Lower: more of them are asked for by
-/// address or on the command line.
+/// Projects and domains that are offered, and months before the first close. Higher: the page of a large site is longer.
+/// Lower: more of them are asked for by address or on the command line.
 const MAX_OFFERED: usize = 200;
 
 #[derive(Template)]
@@ -65,9 +66,13 @@ pub struct StatementsPage {
 pub struct NextClose {
     pub title: String,
     pub lead: String,
-    /// Empty while it is not over.
+    /// Empty while it is not over, and where months are offered.
     pub href: String,
     pub go: String,
+    /// Before the first close the months that are over, newest first.
+    pub months: Vec<Choice>,
+    /// The zones in which months may be counted.
+    pub zones: Vec<Choice>,
 }
 
 /// Prices as they are, or as they were typed.
@@ -89,6 +94,8 @@ pub struct PriceForm {
 #[serde(default)]
 struct TypedMonth {
     month: String,
+    /// Of the first close.
+    time_zone: String,
 }
 
 impl ListPage for StatementsPage {
@@ -305,19 +312,47 @@ async fn next_close(
     let next = statements::next(&console.server, caller).await?;
     Ok(next.map(|next| {
         let month = next.month.to_string();
-        NextClose {
-            title: t.statements_next(&month),
-            lead: match next.is_over {
-                true => t.statements_next_lead(&next.time_zone),
-                false => t.statements_next_later(&next.time_zone),
+        match (next.is_over(), next.is_first) {
+            (true, true) => NextClose {
+                title: t.statements_first().to_owned(),
+                lead: t.statements_first_lead().to_owned(),
+                href: String::new(),
+                go: t.statements_first_go().to_owned(),
+                months: first_months(&next),
+                zones: zones(&next.time_zone),
             },
-            href: match next.is_over {
-                true => format!("{CLOSE}?month={month}"),
-                false => String::new(),
+            (is_over, _) => NextClose {
+                title: t.statements_next(&month),
+                lead: match is_over {
+                    true => t.statements_next_lead(&next.time_zone),
+                    false => t.statements_next_later(&next.time_zone),
+                },
+                href: match is_over {
+                    true => format!("{CLOSE}?month={month}"),
+                    false => String::new(),
+                },
+                go: t.statements_close(&month),
+                months: Vec::new(),
+                zones: Vec::new(),
             },
-            go: t.statements_close(&month),
         }
     }))
+}
+
+/// The months that may be closed first, newest first; the first with use is chosen.
+fn first_months(next: &NextMonth) -> Vec<Choice> {
+    let mut months = Vec::new();
+    let mut month = next.newest;
+    while month >= next.month && months.len() < MAX_OFFERED {
+        let name = month.to_string();
+        months.push(Choice::new(
+            name.as_str(),
+            name.as_str(),
+            month == next.month,
+        ));
+        month = month.previous();
+    }
+    months
 }
 
 fn months(closed: &[ClosedMonthView], chosen: &str) -> Vec<Choice> {
@@ -432,6 +467,14 @@ async fn ask_close(
         Ok(next) => next,
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
+    // The first close settles the zone: that of the address, or the one in which the page shows times.
+    let settled = next.as_ref().filter(|next| !next.is_first);
+    let settled = settled.map(|next| next.time_zone.clone());
+    let is_first = settled.is_none();
+    let zone = settled.unwrap_or_else(|| match asked.time_zone.trim() {
+        "" => visit.clock.name().to_owned(),
+        zone => zone.to_owned(),
+    });
     // The month that the address names, or the one that is due: the server says which can be closed.
     let month = match (next, asked.month.is_empty()) {
         (Some(next), true) => next.month.to_string(),
@@ -439,10 +482,15 @@ async fn ask_close(
     };
     let frame = layout(&console, &visit, &caller, Nav::Usage);
     let title = t.statements_close_title(&month);
-    let mut page = DialogPage::titled(frame, PATH.to_owned(), title, t.statements_close_lead());
+    let lead = t.statements_close_lead(&zone);
+    let mut fields = vec![("month", month.clone())];
+    if is_first {
+        fields.push(("time_zone", zone));
+    }
+    let mut page = DialogPage::titled(frame, PATH.to_owned(), title, &lead);
     page.form = Some(DialogForm {
         action: CLOSE.to_owned(),
-        fields: vec![("month", month.clone())],
+        fields,
         icon: "shield-check",
         go: t.statements_close(&month),
         force: None,
@@ -456,7 +504,11 @@ async fn close(
     PageCaller(caller): PageCaller,
     Form(sent): Form<TypedMonth>,
 ) -> Response {
-    match statements::close(&console.server, &caller, &sent.month).await {
+    let asked = NewClosedMonthBody {
+        month: sent.month,
+        time_zone: Some(sent.time_zone),
+    };
+    match statements::close(&console.server, &caller, &asked).await {
         Ok(closed) => {
             let place = format!("{PATH}?month={}", closed.month);
             responses::see_with(&place, "month-closed", &closed.month)

@@ -2,8 +2,8 @@
 //! see. What is closed never changes; what is found of it later goes into the next month. Prices hold from the next close.
 
 use api::statements::{
-    ClosedMonthView, MonthCheckView, NewPricesBody, PricesView, StatementAmounts, StatementItem,
-    StatementQuery, StatementView,
+    ClosedMonthView, MonthCheckView, NewClosedMonthBody, NewPricesBody, PricesView,
+    StatementAmounts, StatementItem, StatementQuery, StatementView,
 };
 use base::tls::signature::SigningAuthority;
 use base64::Engine as _;
@@ -35,11 +35,21 @@ const HOUR_MILLIS: i64 = 3_600_000;
 /// The month that is closed next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextMonth {
+    /// Before the first close the first with use; any later one that is over may be closed in its place.
     pub month: UsageMonth,
-    /// The zone in which months are counted; before the first close that of whoever asks.
+    /// The last that is over.
+    pub newest: UsageMonth,
+    /// The zone in which months are counted; before the first close that of the caller, or UTC.
     pub time_zone: String,
+    /// No month is closed yet.
+    pub is_first: bool,
+}
+
+impl NextMonth {
     /// False while it has not ended.
-    pub is_over: bool,
+    pub fn is_over(&self) -> bool {
+        self.month <= self.newest
+    }
 }
 
 /// All closed months, newest first.
@@ -54,6 +64,8 @@ pub async fn months(server: &Server, caller: &Caller) -> Result<Vec<ClosedMonthV
 }
 
 /// The month that is closed next; None before anything was used.
+///
+/// Errors: `month.unreadable`.
 pub async fn next(server: &Server, caller: &Caller) -> Result<Option<NextMonth>, Failure> {
     may(&caller.subject, Permission::SystemRead, &Scope::SITE)?;
     let now = server.clock().now();
@@ -65,16 +77,24 @@ pub async fn next(server: &Server, caller: &Caller) -> Result<Option<NextMonth>,
 }
 
 /// Closes a month: freezes its use, signs it and says so in the audit log. A month that is closed already stays as it is.
+/// The first may be any month that is over; earlier use stands in it as found late.
 ///
-/// Errors: `denied` without `system:write`; `usage.month-invalid`; `month.not-over`, `month.out-of-order`,
-/// `month.nothing-used`; those of the certificates.
+/// Errors: `denied` without `system:write`; `usage.month-invalid`; `time-zone.unknown`, `month.zone-needed`,
+/// `month.zone-settled` at their field; `month.not-over`, `month.out-of-order`, `month.nothing-used`,
+/// `month.unreadable`; those of the certificates.
 pub async fn close(
     server: &Server,
     caller: &Caller,
-    typed: &str,
+    asked: &NewClosedMonthBody,
 ) -> Result<ClosedMonthView, Failure> {
     may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
-    let month = month_of(typed)?;
+    let month = month_of(&asked.month)?;
+    let named = match asked.time_zone.as_deref().map(str::trim) {
+        None | Some("") => None,
+        Some(typed) => {
+            Some(known_zone(typed).ok_or_else(|| refusals::time_zone_unknown().at("/time_zone"))?)
+        }
+    };
     // What is held now is counted first: nothing of the month is found late that can be known today.
     server
         .catalog()
@@ -82,7 +102,7 @@ pub async fn close(
         .await?;
     let keeper = server.certificates()?;
     let installation = server.installation_id();
-    let (actor, zone) = (caller.name.clone(), caller.time_zone.clone());
+    let (actor, own_zone) = (caller.name.clone(), known_zone(&caller.time_zone));
     let closed = server
         .catalog()
         .write(Lane::Requests, "close a month", move |rows| {
@@ -90,23 +110,14 @@ pub async fn close(
             if let Some(closed) = rows.closed_month(&name)? {
                 return Ok(closed);
             }
-            let next = next_month(rows, &zone, rows.now)?;
-            let next = next.ok_or_else(refusals::month_nothing_used)?;
-            if rows.now < month.next().begins(&next.time_zone) {
-                return Err(refusals::month_not_over(&name).into());
-            }
-            if month != next.month {
-                return Err(refusals::month_out_of_order(next.month).into());
-            }
-            let mut hours = hours(month, &next.time_zone);
-            // Where the last one ended, also by new rules of the zone: no hour is lost, and none is in two months.
-            if let Some(last) = rows.newest_closed_month()? {
-                hours.from = last.head.until;
-            }
+            let (time_zone, hours) = match rows.newest_closed_month()? {
+                Some(last) => following(&last.head, month, named, rows.now)?,
+                None => first(rows, month, named.or(own_zone), rows.now)?,
+            };
             let closing = MonthToClose {
                 month: name.clone(),
                 hours,
-                time_zone: next.time_zone,
+                time_zone,
                 installation,
             };
             let closed =
@@ -372,32 +383,91 @@ fn hours(month: UsageMonth, zone: &str) -> UsageWindow {
     }
 }
 
+/// The zone and the hours of a month that is closed after another.
+fn following(
+    last: &StatementHead,
+    month: UsageMonth,
+    named: Option<String>,
+    now: Timestamp,
+) -> Result<(String, UsageWindow), Refusal> {
+    let zone = last.time_zone.clone();
+    if named.is_some_and(|named| named != zone) {
+        return Err(refusals::month_zone_settled(&zone).at("/time_zone"));
+    }
+    let due = month_after(last)?;
+    is_over(month, &zone, now)?;
+    if month != due {
+        return Err(refusals::month_out_of_order(due));
+    }
+    let hours = UsageWindow {
+        // Where the last one ended, also by new rules of the zone: no hour is lost, and none is in two months.
+        from: last.until,
+        ..hours(month, &zone)
+    };
+    Ok((zone, hours))
+}
+
+/// The same of the month that is closed first: one that is over, and none before there was use.
+fn first(
+    view: &ReadTransaction<'_>,
+    month: UsageMonth,
+    zone: Option<String>,
+    now: Timestamp,
+) -> Result<(String, UsageWindow), Failure> {
+    let hour = view
+        .first_hour_of_use()?
+        .ok_or_else(refusals::month_nothing_used)?;
+    let zone = zone.ok_or_else(|| refusals::month_zone_needed().at("/time_zone"))?;
+    is_over(month, &zone, now)?;
+    let used = month_of_hour(hour, &zone);
+    if month < used {
+        return Err(refusals::month_out_of_order(used).into());
+    }
+    let hours = hours(month, &zone);
+    Ok((zone, hours))
+}
+
+fn is_over(month: UsageMonth, zone: &str, now: Timestamp) -> Result<(), Refusal> {
+    match month.next().begins(zone) <= now {
+        true => Ok(()),
+        false => Err(refusals::month_not_over(month)),
+    }
+}
+
+fn month_after(last: &StatementHead) -> Result<UsageMonth, Refusal> {
+    let last_month = UsageMonth::parse(&last.month);
+    Ok(last_month
+        .ok_or_else(|| refusals::month_unreadable(&last.month))?
+        .next())
+}
+
+/// The month that an hour is in: that of its end, as `hours` has it.
+fn month_of_hour(hour: i64, zone: &str) -> UsageMonth {
+    let end = hour.saturating_add(1).saturating_mul(HOUR_MILLIS) - 1;
+    UsageMonth::of(Timestamp::from_millis(end), zone)
+}
+
 fn next_month(
     view: &ReadTransaction<'_>,
     own_zone: &str,
     now: Timestamp,
 ) -> Result<Option<NextMonth>, Failure> {
-    let newest = view.newest_closed_month()?.map(|row| row.head);
-    let next = newest.and_then(|head| {
-        let month = UsageMonth::parse(&head.month)?.next();
-        Some((month, head.time_zone))
-    });
-    let (month, time_zone) = match next {
-        Some(next) => next,
+    let (month, time_zone, is_first) = match view.newest_closed_month()? {
+        Some(last) => (month_after(&last.head)?, last.head.time_zone, false),
         None => {
             let Some(hour) = view.first_hour_of_use()? else {
                 return Ok(None);
             };
-            let zone = known_zone(own_zone);
-            let end = hour.saturating_add(1).saturating_mul(HOUR_MILLIS) - 1;
-            (UsageMonth::of(Timestamp::from_millis(end), &zone), zone)
+            let zone = known_zone(own_zone).unwrap_or_else(|| "UTC".to_owned());
+            (month_of_hour(hour, &zone), zone, true)
         }
     };
-    let is_over = month.next().begins(&time_zone) <= now;
+    let newest = UsageMonth::of(now, &time_zone).previous();
     Ok(Some(NextMonth {
         month,
+        newest,
         time_zone,
-        is_over,
+        is_first,
     }))
 }
 

@@ -536,9 +536,13 @@ async fn every_act_asks_for_its_capability_first() {
         installation::finish(&server, &user).await,
         // With the authority's key, which lies in a file.
         audit::sign(&server, &user).await.map(|_| ()),
-        statements::close(&server, &user, "2026-10")
-            .await
-            .map(|_| ()),
+        statements::close(
+            &server,
+            &user,
+            &api::statements::NewClosedMonthBody::default(),
+        )
+        .await
+        .map(|_| ()),
         statements::check(&server, &user).await.map(|_| ()),
     ] {
         match refused {

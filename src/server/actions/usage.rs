@@ -77,12 +77,10 @@ impl std::fmt::Display for UsageMonth {
     }
 }
 
-/// The name of a zone; UTC for what is none.
-pub(super) fn known_zone(zone: &str) -> String {
-    match TimeZone::get(zone) {
-        Ok(_) if !zone.is_empty() => zone.to_owned(),
-        Ok(_) | Err(_) => "UTC".to_owned(),
-    }
+/// The name of a zone as its database writes it; None for what is none.
+pub(super) fn known_zone(zone: &str) -> Option<String> {
+    let found = TimeZone::get(zone).ok().filter(|_| !zone.is_empty())?;
+    Some(found.iana_name().unwrap_or(zone).to_owned())
 }
 
 fn place(zone: &str) -> TimeZone {

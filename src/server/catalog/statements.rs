@@ -344,7 +344,11 @@ impl ReadTransaction<'_> {
             })?)
     }
 
-    fn use_to_freeze(&self, hours: UsageWindow) -> Result<Vec<FrozenUse>, Failure> {
+    fn use_to_freeze(
+        &self,
+        hours: UsageWindow,
+        part: StatementPart,
+    ) -> Result<Vec<FrozenUse>, Failure> {
         let mut statement = self.connection.prepare_cached(
             "with used as (
                  select domain, project, owner, sum(session) as session, sum(gpu) as gpu, sum(cpu) as cpu,
@@ -360,7 +364,7 @@ impl ReadTransaction<'_> {
              left join project on project.id = used.project
              left join \"user\" on \"user\".id = used.owner",
         )?;
-        let rows = statement.query_map((hours.from, hours.until), frozen(StatementPart::Use))?;
+        let rows = statement.query_map((hours.from, hours.until), frozen(part))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
@@ -379,20 +383,30 @@ impl ReadTransaction<'_> {
 }
 
 impl Rows<'_> {
-    /// Freezes a month: its use, what was found late since the last close, and the totals; `sign` signs what stands for
-    /// them. Whoever calls says which month is next. Costs a visit to each hour of use of the month and an insert a line.
+    /// Freezes a month: its use, what was found late since the last close or, in the first, was used before, and the totals;
+    /// `sign` signs what stands for them. Whoever calls says which month is next. Costs a visit to each hour of use of the month and an insert a line.
     pub(crate) fn close_month(
         &self,
         closing: &MonthToClose,
         sign: impl FnOnce(&[u8]) -> Result<Vec<u8>, Failure>,
     ) -> Result<ClosedMonthRow, Failure> {
         let prices = self.prices()?.prices;
-        let mut used = self.use_to_freeze(closing.hours)?;
-        used.extend(self.late_use()?);
+        let before = self.newest_closed_month()?;
+        let mut used = self.use_to_freeze(closing.hours, StatementPart::Use)?;
+        used.extend(match &before {
+            Some(_) => self.late_use()?,
+            None => {
+                let earlier = UsageWindow {
+                    from: i64::MIN,
+                    until: closing.hours.from,
+                };
+                self.use_to_freeze(earlier, StatementPart::Late)?
+            }
+        });
         let lines = lines_of(&closing.month, used, &prices, random::<16>);
         let texts: Vec<String> = lines.iter().map(StatementLine::canonical).collect();
         let digests: Vec<AuditHash> = texts.iter().map(|text| sha256(text.as_bytes())).collect();
-        let previous = match self.newest_closed_month()? {
+        let previous = match before {
             Some(before) => sha256(before.statement.as_bytes()),
             None => NO_HASH,
         };

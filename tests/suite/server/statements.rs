@@ -6,8 +6,9 @@ use std::process::Command;
 
 use base::observe::Clock;
 use serde_json::{Value, json};
+use server::actions::usage::UsageMonth;
 
-use super::the_box::{Answer, As, TheBox};
+use super::the_box::{Answer, As, PASSWORD, TheBox};
 
 /// What the binary says: exit code, output, error.
 async fn say(folder: &Path, line: &str) -> (Option<i32>, String, String) {
@@ -122,6 +123,10 @@ async fn a_month_is_closed_and_its_statement_adds_up_and_verifies_without_the_se
     let close = format!("month close {month}");
     let (code, _, err) = say(&folder, &close).await;
     assert_ne!(code, Some(0), "{err}");
+    assert!(err.contains("month.zone-needed"), "root has no zone: {err}");
+    let close = format!("{close} --time-zone UTC");
+    let (code, _, err) = say(&folder, &close).await;
+    assert_ne!(code, Some(0), "{err}");
     assert!(err.contains("month.not-over"), "{err}");
     clock.set(began.plus_seconds(40 * 86_400));
     let (code, out, err) = say(&folder, &close).await;
@@ -193,4 +198,27 @@ async fn a_month_is_closed_and_its_statement_adds_up_and_verifies_without_the_se
     let (code, out, err) = say(&folder, "price ls").await;
     assert_eq!(code, Some(0), "{err}");
     assert!(out.contains("20.25"), "{out}");
+
+    // A price form that is refused stands below the statement that was chosen, not the newest.
+    clock.set(began.plus_seconds(80 * 86_400));
+    let newer = UsageMonth::parse(&month).expect("a month").next();
+    let newer = json!({"month": newer.to_string()});
+    let newer = the_box.post(&the_box.admin, "/api/v1/months", newer).await;
+    assert_eq!(newer.status, 201, "{}", newer.short());
+    let here = std::net::IpAddr::from([192, 0, 2, 9]);
+    let signed_in = server::access::sign_in(&the_box.server, "ada", PASSWORD, here).await;
+    let browser = As::Cookie(signed_in.expect("a sign-in").cookie);
+    let form = TheBox::request(&browser, "POST", "/statements/prices")
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(axum::body::Body::from(format!(
+            "currency=KRW&gpu_hour=much&month={month}"
+        )))
+        .expect("a request");
+    let refused = the_box.send(form).await;
+    assert_eq!(refused.status, 422);
+    let page = String::from_utf8_lossy(&refused.bytes).into_owned();
+    assert!(
+        page.contains(&format!("<span class=\"of\">{month}</span>")),
+        "{page}"
+    );
 }

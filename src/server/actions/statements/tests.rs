@@ -37,15 +37,37 @@ async fn a_server(folder: &Path) -> (Server, Caller, Caller, Caller) {
     let server = Server::start(settings, clock).unwrap();
     let setup = setup_link(&server).unwrap();
     let boss = set_up(&server, &setup, "boss", GOOD, HERE).await.unwrap();
+    let boss = Caller {
+        time_zone: "UTC".to_owned(),
+        ..boss.caller
+    };
     let mut both = Vec::new();
     for name in ["mina", "juno"] {
-        users::create(&server, &boss.caller, name, Role::User, GOOD)
+        users::create(&server, &boss, name, Role::User, GOOD)
             .await
             .unwrap();
         both.push(sign_in(&server, name, GOOD, HERE).await.unwrap().caller);
     }
     let juno = both.remove(1);
-    (server, boss.caller, both.remove(0), juno)
+    (server, boss, both.remove(0), juno)
+}
+
+/// Closes a month by the zone of the caller.
+async fn close(server: &Server, caller: &Caller, month: &str) -> Result<ClosedMonthView, Failure> {
+    close_in(server, caller, month, "").await
+}
+
+async fn close_in(
+    server: &Server,
+    caller: &Caller,
+    month: &str,
+    zone: &str,
+) -> Result<ClosedMonthView, Failure> {
+    let asked = NewClosedMonthBody {
+        month: month.to_owned(),
+        time_zone: Some(zone.to_owned()),
+    };
+    super::close(server, caller, &asked).await
 }
 
 /// Counts so many GPU-hours of a user into the hour of a time.
@@ -109,7 +131,6 @@ async fn months_are_closed_in_their_order_once_and_what_is_found_late_goes_into_
     use_at(&server, &juno, "2026-11-10T05:00:00Z", 5);
     use_at(&server, &juno, "2026-12-01T00:00:00Z", 7);
     for (month, expected) in [
-        ("2026-12", "month.out-of-order"),
         ("2026-10", "month.out-of-order"),
         ("2027-01", "month.not-over"),
         ("2027-02", "month.not-over"),
@@ -180,6 +201,86 @@ async fn months_are_closed_in_their_order_once_and_what_is_found_late_goes_into_
         whole,
         [("2027-01", true), ("2026-12", true), ("2026-11", true)]
     );
+}
+
+#[tokio::test]
+async fn the_first_close_settles_the_zone_and_is_refused_where_the_caller_names_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, boss, mina, _) = a_server(folder.path()).await;
+    use_at(&server, &mina, "2026-10-31T15:30:00Z", 2);
+    // As root on the machine is.
+    let root = Caller {
+        time_zone: String::new(),
+        ..boss.clone()
+    };
+    let refused = async |month: &str, zone: &str| match close_in(&server, &root, month, zone).await
+    {
+        Err(Failure::Refusal(refusal)) => (refusal.code, refusal.pointer.unwrap_or_default()),
+        other => panic!("not refused: {other:?}"),
+    };
+    let at_zone = |code: &str| (code.to_owned(), "/time_zone".to_owned());
+    assert_eq!(refused("2026-11", "").await, at_zone("month.zone-needed"));
+    assert_eq!(
+        refused("2026-11", "Asia/Nowhere").await,
+        at_zone("time-zone.unknown")
+    );
+    let november = close_in(&server, &root, "2026-11", "Asia/Seoul").await;
+    let november = november.unwrap();
+    assert_eq!(november.time_zone, "Asia/Seoul");
+    assert_eq!(november.from.to_string(), "2026-10-31T15:00:00.000Z");
+    assert_eq!(
+        refused("2026-12", "UTC").await,
+        at_zone("month.zone-settled")
+    );
+    let due = next(&server, &boss).await.unwrap().unwrap();
+    assert_eq!(
+        (due.time_zone.as_str(), due.is_first),
+        ("Asia/Seoul", false)
+    );
+    let december = close_in(&server, &root, "2026-12", "Asia/Seoul").await;
+    assert_eq!(december.unwrap().from, november.until);
+}
+
+#[tokio::test]
+async fn the_first_close_is_of_any_month_that_is_over_and_earlier_use_stands_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, boss, mina, juno) = a_server(folder.path()).await;
+    // A clock that stood at its beginning, and one that was years behind.
+    use_at(&server, &mina, "1970-01-01T00:30:00Z", 2);
+    use_at(&server, &juno, "2020-05-10T05:00:00Z", 5);
+    use_at(&server, &mina, "2026-12-10T05:00:00Z", 7);
+    let west = Caller {
+        time_zone: "America/New_York".to_owned(),
+        ..boss
+    };
+    let due = next(&server, &west).await.unwrap().unwrap();
+    assert_eq!(due.month.to_string(), "1969-12");
+    assert_eq!(due.newest.to_string(), "2026-12");
+    assert!(due.is_first && due.is_over());
+    assert_eq!(
+        code(close(&server, &west, "2027-01").await),
+        "month.not-over"
+    );
+    close(&server, &west, "2026-12").await.unwrap();
+    let december = of_month(&server, &west, "").await;
+    assert_eq!(
+        told(&december),
+        [("juno", "late", 5), ("mina", "late", 2), ("mina", "use", 7)]
+    );
+    assert_eq!(december.total.gpu_units, 14 * UNITS_OF_HOUR);
+    assert_eq!(
+        code(close(&server, &west, "2026-11").await),
+        "month.out-of-order"
+    );
+    // What is found of those years from now on is late once, as ever.
+    use_at(&server, &mina, "2020-05-10T05:00:00Z", 11);
+    let later = Timestamp::parse("2027-02-01T12:00:00Z").unwrap();
+    server.clock().set(later);
+    close(&server, &west, "2027-01").await.unwrap();
+    let january = of_month(&server, &west, "").await;
+    assert_eq!(told(&january), [("mina", "late", 11)]);
+    let checked = check(&server, &west).await.unwrap();
+    assert!(checked.iter().all(|one| one.whole), "{checked:?}");
 }
 
 #[tokio::test]
