@@ -226,7 +226,8 @@ pub fn statement_name(statement: &StatementView) -> String {
 }
 
 /// A statement: a head, a line for each item, and the total, which is their sum. Units, milliseconds and amounts are exact;
-/// hours are rounded.
+/// hours are rounded. Exact ones are in the units of the ledger, for no greater unit is exact: a large site has more digits
+/// in them than the 15 that a spreadsheet keeps, as the manual says, and never in hours.
 pub fn statement(statement: &StatementView) -> String {
     const HEADS: [&str; 14] = [
         "part",
@@ -366,6 +367,50 @@ mod tests {
         );
     }
 
+    fn of_nothing() -> StatementView {
+        StatementView {
+            month: "2026-10".to_owned(),
+            from: Timestamp::from_millis(0),
+            until: Timestamp::from_millis(1),
+            time_zone: "UTC".to_owned(),
+            closed_at: Timestamp::from_millis(2),
+            currency: String::new(),
+            total: StatementAmounts::default(),
+            items: Vec::new(),
+            totals: Vec::new(),
+            statement: String::new(),
+            signature: String::new(),
+            digests: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn exact_columns_of_a_large_month_are_whole_and_its_hours_fit_a_spreadsheet() {
+        let hours = 31 * 24;
+        let used = StatementAmounts {
+            gpu_units: 500 * hours * rules::statement::UNITS_OF_HOUR,
+            core_units: 8_000 * hours * rules::statement::UNITS_OF_HOUR,
+            memory_units: 4_096 * hours * rules::statement::UNITS_OF_GIB_HOUR + 1,
+            ..StatementAmounts::default()
+        };
+        assert_eq!(used.gpu_units.to_string().len(), 15);
+        assert_eq!(used.core_units.to_string().len(), 16);
+        let statement = StatementView {
+            total: used,
+            ..of_nothing()
+        };
+        let text = self::statement(&statement);
+        let fields: Vec<&str> = text
+            .trim_end()
+            .rsplit("\r\n")
+            .next()
+            .map_or(Vec::new(), |line| line.split(',').collect());
+        assert_eq!(fields[11], "11234023833600001", "one unit is not lost");
+        for hours in &fields[4..8] {
+            assert!(hours.len() <= 15, "{hours}");
+        }
+    }
+
     #[test]
     fn a_statement_has_whole_units_beside_hours_and_its_total_last() {
         let used = |gpu_units: u64| StatementAmounts {
@@ -384,12 +429,6 @@ mod tests {
             statement: String::new(),
         };
         let mut statement = StatementView {
-            month: "2026-10".to_owned(),
-            from: Timestamp::from_millis(0),
-            until: Timestamp::from_millis(1),
-            time_zone: "UTC".to_owned(),
-            closed_at: Timestamp::from_millis(2),
-            currency: String::new(),
             total: StatementAmounts {
                 gpu_units: 540_000_000,
                 starts: 2,
@@ -397,10 +436,7 @@ mod tests {
                 ..StatementAmounts::default()
             },
             items: vec![item(1, "mina", 360_000_000), item(2, "=juno", 180_000_000)],
-            totals: Vec::new(),
-            statement: String::new(),
-            signature: String::new(),
-            digests: Vec::new(),
+            ..of_nothing()
         };
         assert_eq!(statement_name(&statement), "statement-2026-10.csv");
         let text = self::statement(&statement);
