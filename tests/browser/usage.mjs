@@ -90,6 +90,8 @@ test("statements are two clicks from the overview, and prices are set beside the
   const month = new Date().toISOString().slice(0, 7);
   await page.goto(`${house.origin}/statements/close?month=${month}`);
   await page.locator("h1, h2", { hasText: `Close ${month}?` }).first().waitFor();
+  // The zone is shown before it is settled.
+  assert.match(await page.locator("#dialog-lead").innerText(), /months are counted in [A-Z]\S+\./);
   assert.deepEqual(await violations(page), []);
   await page.click(`button:has-text('Close ${month}')`);
   await page.locator("body", { hasText: /is not over|there is no month to close/ }).waitFor();

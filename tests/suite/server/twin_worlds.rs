@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Method;
+use base::observe::Clock;
 use fardel::doors::api::openapi::{DocumentedRoute, ROUTES, SuccessReply, method};
 use http_body_util::BodyExt as _;
 use regex::{Captures, Regex};
 use rules::permissions::Permission;
+use rules::units::Timestamp;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -23,7 +25,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 48] = [
+const PAGES: [&str; 51] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -48,6 +50,9 @@ const PAGES: [&str; 48] = [
     "/usage?by=member",
     "/usage?by=domain",
     "/statements",
+    "/statements?whose=user:WORD.user",
+    "/statements/export",
+    "/statements/signed",
     "/history?of=user:WORD.user",
     "/images",
     "/events",
@@ -104,6 +109,21 @@ const LOOKING: [&str; 5] = [
     "bio.chief",
 ];
 
+/// When the worlds are filled and read. Both by one clock that moves with what is made: what is told of a time is equal.
+static NOW: LazyLock<Timestamp> = LazyLock::new(|| Clock::system().now());
+
+/// When they begin: in a month that is over by then, days before its end.
+static BEGAN: LazyLock<Timestamp> = LazyLock::new(|| {
+    let back =
+        |from: Timestamp, days: i64| Timestamp::from_millis(from.as_millis() - days * 86_400_000);
+    let began = back(*NOW, 40);
+    let day: u64 = began.to_string()[8..10].parse().expect("a day");
+    match day > 26 {
+        true => back(began, 7),
+        false => began,
+    }
+});
+
 struct World {
     the_box: TheBox,
     session: String,
@@ -114,7 +134,7 @@ impl World {
     /// A server with two domains: one full of `word`, and one that is the same in every world.
     async fn open(word: &'static str) -> Self {
         let mut world = Self {
-            the_box: TheBox::open().await,
+            the_box: TheBox::by_clock(Clock::set_by_hand(*BEGAN), &[], Vec::new()).await,
             session: String::new(),
             project: String::new(),
         };
@@ -124,6 +144,8 @@ impl World {
         world.patch(&format!("/api/v1/users/{user}"), named).await;
         world.project = world.add_project(None, &format!("{word}-lab"), word).await;
         world.member(&world.project, &user, "member").await;
+        let cells = world.found_biology().await;
+        world.use_a_past_month(&user, &cells).await;
         let path = format!("/api/v1/projects/{}/invitations", world.project);
         let invited = json!({"email": format!("{word}.new@lab.example")});
         world.made(&path, invited).await;
@@ -161,20 +183,20 @@ impl World {
         let second = launch("second", vec![first.clone()]);
         world.session = first;
         world.launch(&caller, second).await;
-        world.fill_biology().await;
+        world.fill_biology(&cells).await;
+        let month = BEGAN.to_string()[..7].to_owned();
+        let closed = json!({"month": month, "time_zone": "UTC"});
+        world.made("/api/v1/months", closed).await;
         world
     }
 
-    async fn fill_biology(&self) {
+    /// The domain that looks, its users and its project, whose id it gives.
+    async fn found_biology(&self) -> String {
         self.made("/api/v1/domains", json!({"name": "biology"}))
             .await;
         for name in LOOKING {
             self.user(name, Some("biology")).await;
         }
-        let announced = json!({"text": "Cells divide.", "domain": "biology"});
-        self.made("/api/v1/announcements", announced).await;
-        let preset = json!({"name": "cell", "resources": {"cpu": 1}, "domain": "biology"});
-        self.made("/api/v1/presets", preset).await;
         let cells = self.add_project(Some("biology"), "cells", "Cells").await;
         for (name, role) in [
             ("bio.member", "member"),
@@ -186,6 +208,54 @@ impl World {
         for (name, role) in [("bio.auditor", "auditor"), ("bio.chief", "administrator")] {
             self.grant(name, role, Some("biology")).await;
         }
+        cells
+    }
+
+    /// Both domains use a month that is closed later. A session of neither runs on over the days since: where it ends, the
+    /// machine reports again.
+    async fn use_a_past_month(&self, user: &str, cells: &str) {
+        let body = |project: &str| {
+            json!({
+                "name": "past", "project": project, "kind": "batch", "command": ["sleep"],
+                "resources": {"cpu": 0.5},
+            })
+        };
+        let mut used = Vec::new();
+        for (name, project) in [(user, self.project.as_str()), ("bio.member", cells)] {
+            let caller = self.the_box.token(name, &Permission::ALL, None).await;
+            let session = self.launch(&caller, body(project)).await;
+            used.push((caller, session));
+        }
+        let mina = &self.the_box.mina;
+        let own = json!({"kind": "batch", "command": ["sleep"], "resources": {"cpu": 0.5}});
+        let stays = self.launch(mina, own).await;
+        let clock = self.the_box.server.clock();
+        clock.set(clock.now().plus_seconds(3_600));
+        for (caller, session) in &used {
+            self.kill(caller, session).await;
+        }
+        clock.set(*NOW);
+        self.kill(mina, &stays).await;
+    }
+
+    async fn kill(&self, caller: &As, session: &str) {
+        let path = format!("/api/v1/sessions/{session}/kill");
+        let killed = self.the_box.post(caller, &path, json!({})).await;
+        assert!(killed.status.is_success(), "{}", killed.short());
+        self.the_box.until(caller, session, "ended").await;
+    }
+
+    /// What is made later is later: many lists are in the order of times.
+    fn let_time_pass(&self) {
+        let clock = self.the_box.server.clock();
+        clock.set(Timestamp::from_millis(clock.now().as_millis() + 10));
+    }
+
+    async fn fill_biology(&self, cells: &str) {
+        let announced = json!({"text": "Cells divide.", "domain": "biology"});
+        self.made("/api/v1/announcements", announced).await;
+        let preset = json!({"name": "cell", "resources": {"cpu": 1}, "domain": "biology"});
+        self.made("/api/v1/presets", preset).await;
         let caller = self
             .the_box
             .token("bio.member", &Permission::ALL, None)
@@ -196,18 +266,21 @@ impl World {
     }
 
     async fn made(&self, path: &str, body: Value) -> Value {
+        self.let_time_pass();
         let answer = self.the_box.post(&self.the_box.admin, path, body).await;
         assert!(answer.status.is_success(), "{path}: {}", answer.short());
         answer.json()
     }
 
     async fn put(&self, path: &str, body: Value) {
+        self.let_time_pass();
         let (admin, body) = (&self.the_box.admin, body.to_string());
         let set = self.the_box.with_body(admin, "PUT", path, body).await;
         assert_eq!(set.status, 200, "{path}: {}", set.short());
     }
 
     async fn patch(&self, path: &str, body: Value) {
+        self.let_time_pass();
         let request = TheBox::request(&self.the_box.admin, "PATCH", path)
             .header("content-type", "application/merge-patch+json")
             .header("if-match", "*")
@@ -257,6 +330,7 @@ impl World {
         let waits = body["depends_on"]
             .as_array()
             .is_some_and(|after| !after.is_empty());
+        self.let_time_pass();
         let session = self.the_box.launch(caller, body).await;
         let id = session["id"].as_str().expect("an id").to_owned();
         if !waits {
@@ -312,6 +386,7 @@ impl World {
     /// world, else the same questions are about what does not exist.
     async fn read_by(&self, name: &str, real: bool) -> BTreeMap<String, String> {
         let mut read = BTreeMap::new();
+        self.let_time_pass();
         let token = self.the_box.token(name, &Permission::ALL, None).await;
         for route in ROUTES.iter().filter(|route| is_read(route)) {
             let path = self.filled(&parameters(route), real);
@@ -377,6 +452,8 @@ fn masked(text: &str) -> String {
             // The chain of the audit log, which random bytes go into.
             (r#""(hash|previous)":"[0-9a-f]{64}""#, "HASH"),
             (r#"\\"(salt|hash)\\":\\"[0-9a-f]+\\""#, "SALT"),
+            // Of lines of a closed month, which are salted: how many there are is compared.
+            (r#""[0-9a-f]{64}""#, "DIGEST"),
             (r#""signature":"[A-Za-z0-9+/=]+""#, "SIGNATURE"),
             (r#"sequence\\":\d+"#, "NUMBER"),
             (r"[0-9.]+ [KMGT]iB is free on the disk", "DISK"),
@@ -490,7 +567,7 @@ async fn an_answer_without_its_filter_differs_between_twin_worlds() {
 }
 
 /// Answers that hold rows of one domain, so that each shows a missing filter.
-const LEAKING: [&str; 44] = [
+const LEAKING: [&str; 48] = [
     "GET /api/v1/sessions",
     "GET /api/v1/sessions/{id}",
     "GET /api/v1/sessions/{id}/events",
@@ -510,6 +587,10 @@ const LEAKING: [&str; 44] = [
     "/presets",
     "GET /api/v1/reservations",
     "/reservations",
+    "GET /api/v1/statements",
+    "/statements",
+    "/statements/export",
+    "/statements/signed",
     "GET /api/v1/audit",
     "GET /api/v1/audit/export",
     "/audit",
