@@ -242,7 +242,7 @@ impl ReadTransaction<'_> {
         let rows = statement.query_map((month, bound), |row| row.get::<_, String>(0))?;
         rows.map(|text| {
             let text = text?;
-            let line =
+            let line: StatementLine =
                 serde_json::from_str(&text).map_err(|_| refusals::month_unreadable(month))?;
             Ok((line, text))
         })
@@ -383,8 +383,9 @@ impl ReadTransaction<'_> {
 }
 
 impl Rows<'_> {
-    /// Freezes a month: its use, what was found late since the last close or, in the first, was used before, and the totals;
-    /// `sign` signs what stands for them. Whoever calls says which month is next. Costs a visit to each hour of use of the month and an insert a line.
+    /// Freezes a month: its use, what was found late since the last close (in the first month all earlier use), and the
+    /// totals; `sign` signs what stands for them. The caller says which month is next. Costs a visit to each hour of use
+    /// of the month and an insert a line.
     pub(crate) fn close_month(
         &self,
         closing: &MonthToClose,
