@@ -35,6 +35,17 @@ async fn say(folder: &Path, line: &str) -> (Option<i32>, String, String) {
     .expect("the thread ends")
 }
 
+/// The administrator's, signed in now.
+async fn browser(the_box: &TheBox) -> As {
+    let here = std::net::IpAddr::from([192, 0, 2, 9]);
+    let signed_in = server::access::sign_in(&the_box.server, "ada", PASSWORD, here).await;
+    As::Cookie(signed_in.expect("a sign-in").cookie)
+}
+
+fn text_of(answer: &Answer) -> String {
+    String::from_utf8_lossy(&answer.bytes).into_owned()
+}
+
 /// A session of this user that holds its place for an hour.
 async fn an_hour(the_box: &TheBox, who: &As) {
     let body = json!({"command": ["sleep"], "kind": "batch", "resources": {"cpu": 0.5}});
@@ -129,6 +140,13 @@ async fn a_month_is_closed_and_its_statement_adds_up_and_verifies_without_the_se
     assert_ne!(code, Some(0), "{err}");
     assert!(err.contains("month.not-over"), "{err}");
     clock.set(began.plus_seconds(40 * 86_400));
+    let page = text_of(&the_box.get(&browser(&the_box).await, "/statements").await);
+    for offered in [
+        format!("<option value=\"{month}\" selected>"),
+        "name=\"time_zone\"".to_owned(),
+    ] {
+        assert!(page.contains(&offered), "{offered}: {page}");
+    }
     let (code, out, err) = say(&folder, &close).await;
     assert_eq!(
         (code, out),
@@ -205,10 +223,7 @@ async fn a_month_is_closed_and_its_statement_adds_up_and_verifies_without_the_se
     let newer = json!({"month": newer.to_string()});
     let newer = the_box.post(&the_box.admin, "/api/v1/months", newer).await;
     assert_eq!(newer.status, 201, "{}", newer.short());
-    let here = std::net::IpAddr::from([192, 0, 2, 9]);
-    let signed_in = server::access::sign_in(&the_box.server, "ada", PASSWORD, here).await;
-    let browser = As::Cookie(signed_in.expect("a sign-in").cookie);
-    let form = TheBox::request(&browser, "POST", "/statements/prices")
+    let form = TheBox::request(&browser(&the_box).await, "POST", "/statements/prices")
         .header("content-type", "application/x-www-form-urlencoded")
         .body(axum::body::Body::from(format!(
             "currency=KRW&gpu_hour=much&month={month}"
@@ -216,7 +231,7 @@ async fn a_month_is_closed_and_its_statement_adds_up_and_verifies_without_the_se
         .expect("a request");
     let refused = the_box.send(form).await;
     assert_eq!(refused.status, 422);
-    let page = String::from_utf8_lossy(&refused.bytes).into_owned();
+    let page = text_of(&refused);
     assert!(
         page.contains(&format!("<span class=\"of\">{month}</span>")),
         "{page}"

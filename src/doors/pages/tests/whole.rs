@@ -271,6 +271,22 @@ async fn strangers_are_led_to_the_door() {
 }
 
 #[tokio::test]
+async fn the_first_close_shows_the_zone_that_it_settles_and_sends_it() {
+    let house = PagesFixture::open();
+    let cookie = house.set_up().await;
+    let path = "/statements/close?month=2026-10&time_zone=Asia%2FSeoul";
+    let asked = house.get(&cookie, path).await;
+    assert_eq!(asked.status, StatusCode::OK);
+    let sent = "name=\"time_zone\" value=\"Asia/Seoul\"";
+    assert!(asked.body.contains(sent), "{}", asked.body);
+    let said = asked.body.matches("Asia/Seoul").count();
+    assert!(said > 1, "the question says it too: {}", asked.body);
+    let form = [("month", "2026-10"), ("time_zone", "Asia/Nowhere")];
+    let refused = house.post(&cookie, "/statements/close", &form).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
+}
+
+#[tokio::test]
 async fn who_owes_a_password_and_a_second_factor_comes_to_one_form_after_the_other() {
     let layer = SettingsLayer {
         second_factor: Some("required".into()),
