@@ -9,6 +9,7 @@ use base::link::streams::{
     BoxFuture, ByteStream, ExecRequest, LogChunk, LogStream, Streams, TermInput, TermOutput,
     TermStream, WindowSize,
 };
+use base::observe::Clock;
 use bytes::Bytes;
 use rules::messages::{Assignment, ContainerStatus, ExitRecord, NodeReport, ReportedState, Want};
 use rules::names::{BootId, ContainerName, NodeId, SessionId};
@@ -51,12 +52,12 @@ impl FakeMachine {
     }
 
     /// Reports, then follows assignments until the server is gone.
-    pub(crate) async fn run(mut self, link: NodeEnd, now: fn() -> Timestamp) {
-        link.send(self.report(0, now()));
+    pub(crate) async fn run(mut self, link: NodeEnd, clock: Clock) {
+        link.send(self.report(0, clock.now()));
         let mut assigned = link.assigned();
         while let Some(assignment) = assigned.next().await {
-            self.follow(&assignment, now());
-            link.send(self.report(assignment.generation, now()));
+            self.follow(&assignment, clock.now());
+            link.send(self.report(assignment.generation, clock.now()));
         }
     }
 

@@ -119,10 +119,6 @@ pub(crate) async fn open_socket(
     tokio_tungstenite::client_async(request, stream).await
 }
 
-fn now() -> Timestamp {
-    Clock::system().now()
-}
-
 impl TheBox {
     /// A box that has been set up, with its machine there.
     pub(crate) async fn open() -> Self {
@@ -160,7 +156,7 @@ impl TheBox {
         });
         let reading = sources.read().expect("valid settings");
         std::fs::create_dir_all(reading.settings.data.join("run")).expect("a directory");
-        let server = Server::in_memory(reading, clock).expect("a server in memory");
+        let server = Server::in_memory(reading, clock.clone()).expect("a server in memory");
         let streams = FakeStreams::default();
         let router = doors::router(server.clone(), Arc::new(streams.clone()));
 
@@ -173,7 +169,7 @@ impl TheBox {
         if !server.settings().host_environment {
             machine = machine.without_programs();
         }
-        tokio::spawn(machine.run(node_end, now));
+        tokio::spawn(machine.run(node_end, clock));
 
         let here: std::net::IpAddr = std::net::Ipv4Addr::LOCALHOST.into();
         let link = access::setup_link(&server).expect("nobody has set it up");
