@@ -104,7 +104,7 @@ pub struct StatementView {
 pub struct StatementItem {
     /// Place among all lines of the month, from 1.
     pub position: u64,
-    /// `use`, or `late` for what was found after its own month was closed; of totals `project`, `domain` or `site`.
+    /// `use`, or `late` for use of earlier months, found after their close or before the first one; of totals `project`, `domain` or `site`.
     pub part: String,
     /// Empty where the line sums more than one.
     pub domain: String,
@@ -182,7 +182,7 @@ impl StatementItem {
         }
     }
 
-    /// True for what was found after its own month was closed.
+    /// True for use of earlier months.
     pub fn is_late(&self) -> bool {
         StatementPart::parse(&self.part) == Some(StatementPart::Late)
     }
