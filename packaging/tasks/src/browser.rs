@@ -66,7 +66,12 @@ fn suite(
         .filter(|path| path.extension().is_some_and(|extension| extension == "mjs"))
         .filter(|path| wanted(path))
         .collect();
-    tests.sort_by_key(|file| (!LONGEST.iter().any(|long| file.ends_with(long)), file.clone()));
+    tests.sort_by_key(|file| {
+        (
+            !LONGEST.iter().any(|long| file.ends_with(long)),
+            file.clone(),
+        )
+    });
     if tests.is_empty() {
         return crate::leave_out(what, "tests/browser holds no test");
     }

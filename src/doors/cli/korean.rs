@@ -341,7 +341,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     (
         "reservation refuse",
-        "책임자의 예약 요청을 ID로, 이유와 함께 거절합니다",
+        "책임자의 예약 요청을 ID로, 이유와 함께 거부합니다",
     ),
     ("reservation withdraw", "내가 요청한 예약을 철회합니다"),
     ("announcement", "콘솔에 정한 기간 동안 표시되는 공지"),

@@ -449,7 +449,8 @@ CREATE TABLE price (
     currency text not null,
     gpu integer not null,
     core integer not null,
-    gib integer not null
+    gib integer not null,
+    generation integer not null
 ) strict;
 
 CREATE TABLE project (
@@ -673,6 +674,8 @@ CREATE TABLE statement_line (
     owner blob,
     -- JSON, byte for byte what the digest is of.
     statement text not null,
+    -- SHA-256 of the statement: readers are told of it without reading every line.
+    digest blob not null check (length(digest) = 32),
     primary key (month, position)
 ) strict, without rowid;
 

@@ -97,7 +97,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     (
         "refuseReservation",
-        "책임자의 예약 요청을 이유와 함께 거절합니다",
+        "책임자의 예약 요청을 이유와 함께 거부합니다",
     ),
     ("withdrawReservation", "내가 요청한 예약을 철회합니다"),
     (
