@@ -841,7 +841,7 @@ async fn a_request_is_decided_by_administrators_and_its_lead_is_told() {
     assert_eq!(listed_by(site.abe.clone()).await, (false, false, false));
     // Administrators are told until they decide.
     let asked = NoticeKind::ReservationAsked("default/cells".to_owned());
-    assert_eq!(site.told(boss).await, [asked.clone()]);
+    assert_eq!(site.told(boss).await, std::slice::from_ref(&asked));
     assert_eq!(notices::unread(server, boss), 1);
     notices::mark_read(server, boss).await.unwrap();
     assert_eq!(notices::unread(server, boss), 0);
