@@ -57,6 +57,9 @@ fn named() -> Schemas {
     collect::<users::DepartureBody>(&mut all);
     collect::<users::DepartureView>(&mut all);
     collect::<users::UserPreferences>(&mut all);
+    collect::<users::NewSignInLinkBody>(&mut all);
+    collect::<users::SignInLinkView>(&mut all);
+    collect::<users::MadeSignInLink>(&mut all);
     collect::<users::PasswordChangeBody>(&mut all);
     collect::<users::NewTokenBody>(&mut all);
     collect::<second_factor::SecondFactorView>(&mut all);

@@ -186,6 +186,39 @@ pub struct SignInBody {
     pub expires_seconds: Option<u64>,
 }
 
+/// A link by which a user signs in once. What it carries is given to its maker alone, this once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = SignInLink)]
+pub struct SignInLinkView {
+    /// Name of the user who made it.
+    pub actor: String,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    #[schema(value_type = String, format = DateTime)]
+    pub expires_at: Timestamp,
+}
+
+/// What is left out: it can be used within a day.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[schema(as = NewSignInLink)]
+#[serde(deny_unknown_fields)]
+pub struct NewSignInLinkBody {
+    /// Minutes that it can be used, up to seven days.
+    #[serde(default)]
+    #[schema(minimum = 10, maximum = 10_080)]
+    pub valid_minutes: Option<u32>,
+}
+
+/// A new sign-in link, which is shown this once.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MadeSignInLink {
+    pub link: SignInLinkView,
+    /// One for each address of the server.
+    pub links: Vec<String>,
+    /// What the links carry.
+    pub code: String,
+}
+
 /// One signed-in browser.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = SignIn)]

@@ -138,6 +138,12 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/users/{id}/password", post(users::set_password))
         .route("/users/{id}/sign-ins", get(sign_ins::list_of))
         .route("/users/{id}/sign-ins/{sign_in}", delete(sign_ins::end_of))
+        .route(
+            "/users/{id}/sign-in-link",
+            get(sign_ins::show_link)
+                .post(sign_ins::make_link)
+                .delete(sign_ins::revoke_link),
+        )
         .route("/users/{id}/second-factor", delete(second_factors::reset))
         .route("/users/{id}/suspend", post(users::suspend))
         .route("/users/{id}/depart", post(users::depart))

@@ -65,6 +65,7 @@ mod session_verbs;
 pub mod sessions;
 pub mod settings;
 pub mod setup;
+pub mod sign_in_links;
 pub mod sign_ins;
 pub mod statements;
 pub mod system;
@@ -273,6 +274,7 @@ pub fn router(
         .merge(provider::router())
         .merge(second_factor::router())
         .merge(sign_ins::router())
+        .merge(sign_in_links::router())
         .fallback(nothing_here)
         .method_not_allowed_fallback(no_page_here)
         .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
@@ -532,6 +534,7 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "import" => t.notice_import().to_owned(),
         "password" => t.me_password_done().to_owned(),
         "sign-in-ended" => t.users_sign_in_ended().to_owned(),
+        "link-revoked" => t.sign_in_link_revoked_now(of),
         "factor-off" => t.factor_off_now().to_owned(),
         "factor-reset" => t.factor_reset_now(of),
         "token-gone" => t.me_token_gone().to_owned(),

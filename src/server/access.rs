@@ -35,6 +35,7 @@ pub(crate) mod repeated;
 pub(crate) mod second_factor;
 pub mod secret;
 mod setup;
+mod sign_in_link;
 pub(crate) mod ticket;
 pub(crate) mod tokens;
 pub(crate) mod totp;
@@ -54,6 +55,8 @@ pub use provider::{
 pub use repeated::refused;
 pub use second_factor::finish_sign_in;
 pub use setup::{set_up, setup_link, setup_open};
+pub(crate) use sign_in_link::new_code as new_link_code;
+pub use sign_in_link::{LinkedUser, begin_by_link, linked_user};
 pub use tokens::NewToken;
 
 use attempts::{Attempt, KnownBrowser};
@@ -294,12 +297,7 @@ pub async fn by_token(
 /// socket after looking at the peer's uid. An administrator who needs no sign-in.
 pub fn local_root(_server: &Server) -> Caller {
     told(Caller {
-        subject: Subject {
-            user: ROOT,
-            grants: root_grants(),
-            domain: rules::tenancy::DomainId::DEFAULT,
-            scopes: None,
-        },
+        subject: root_subject(),
         name: UserName::parse("root").expect("root is a name by the rules of names"),
         language: String::new(),
         theme: "system".to_owned(),
@@ -477,21 +475,25 @@ pub async fn begin_sign_in(
         }
         PasswordCheck::Right | PasswordCheck::Wrong => stored,
     };
-    enter(server, user, stored, from).await.map_err(&failed)
+    enter(server, user, stored, None, from)
+        .await
+        .map_err(&failed)
 }
 
 /// Lets a user in whose first proof was right just now, or gives a ticket for the second one. `stored` is what is kept of
-/// their password.
+/// their password, `link` the hash of the sign-in link that they came by, which is taken with the sign-in.
 ///
-/// Errors: `user.suspended`, `sign-in.wrong` where the password is another by now, `sign-in.too-many`.
+/// Errors: `user.suspended`, `sign-in.wrong` where the password is another by now, `sign-in-link.spent`,
+/// `sign-in.too-many`.
 async fn enter(
     server: &Server,
     user: User,
     stored: String,
+    link: Option<[u8; 32]>,
     from: SignInFrom<'_>,
 ) -> Result<SignInStep, Failure> {
     if user.second_factor {
-        let ticket = second_factor::second_step(server, &user, &stored);
+        let ticket = second_factor::second_step(server, &user, &stored, link.as_ref());
         return Ok(SignInStep::CodeNeeded(ticket));
     }
     let signed_in = admit(server, user, from, move |rows, user| {
@@ -499,10 +501,13 @@ async fn enter(
             return Err(refusals::sign_in_wrong().into());
         }
         // Another browser may have set one up meanwhile.
-        match rows.second_factor_since(user.id)? {
-            None => record_sign_in(rows, user),
-            Some(_) => Err(refusals::second_factor_needed().at("/code").into()),
+        if rows.second_factor_since(user.id)?.is_some() {
+            return Err(refusals::second_factor_needed().at("/code").into());
         }
+        if let Some(link) = &link {
+            sign_in_link::take(rows, user, link)?;
+        }
+        record_sign_in(rows, user)
     });
     signed_in.await.map(SignInStep::Done)
 }
@@ -796,9 +801,14 @@ fn suspended() -> Refusal {
     refusals::user_suspended()
 }
 
-/// What root on the machine holds.
-fn root_grants() -> Vec<Grant> {
-    vec![Grant::SITE_ADMINISTRATOR, DEFAULT_MEMBER.grant]
+/// Root on the machine, as rules see it.
+fn root_subject() -> Subject {
+    Subject {
+        user: ROOT,
+        grants: vec![Grant::SITE_ADMINISTRATOR, DEFAULT_MEMBER.grant],
+        domain: rules::tenancy::DomainId::DEFAULT,
+        scopes: None,
+    }
 }
 
 /// A new user of the domain `default` as rows keep one.

@@ -58,6 +58,7 @@ pub(crate) mod second_factors;
 pub(crate) mod self_tests;
 pub(crate) mod session_table;
 pub(crate) mod sessions;
+pub(crate) mod sign_in_links;
 mod state_checks;
 pub(crate) mod statements;
 pub(crate) mod tenancy;

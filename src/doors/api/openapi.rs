@@ -218,6 +218,7 @@ fn operation(route: &DocumentedRoute) -> Value {
                     | "ProjectPatch"
                     | "PolicyPatch"
                     | "NewInvitation"
+                    | "NewSignInLink"
                     | "DepartureRequest"
                     | "CertificateRequest"
                     | "CertificateReset"

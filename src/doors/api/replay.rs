@@ -20,7 +20,7 @@ const IN_THEIR_COMMIT: [&str; 3] = ["/sessions", "/users", "/images/import"];
 /// Routes without a sign-in, and one that changes nothing and answers a file.
 const NEVER: [&str; 3] = ["/sign-in", "/setup", "/support-bundles"];
 /// Routes whose answer is a secret: it is shown once, and the key tells only that it was.
-const SECRET: [&str; 7] = [
+const SECRET: [&str; 8] = [
     "/me/second-factor",
     "/me/second-factor/confirm",
     "/me/second-factor/recovery-codes",
@@ -28,6 +28,7 @@ const SECRET: [&str; 7] = [
     "/rosters",
     "/setup/link",
     "/projects/{id}/invitations",
+    "/users/{id}/sign-in-link",
 ];
 /// Routes whose body holds a password or a code.
 const PASSWORDS: [&str; 8] = [

@@ -1195,6 +1195,22 @@ pub enum UserCommand {
         #[arg(long)]
         undo: bool,
     },
+    /// Make a link by which a user signs in once, and print it
+    ///
+    /// A link that they had before is of no use any more. Their second factor is asked for still.
+    #[command(after_help = "Examples:\n  \
+        fardel user sign-in-link mina --valid 2h\n  \
+        fardel user sign-in-link mina --revoke")]
+    SignInLink {
+        #[arg(value_name = "USER")]
+        user: String,
+        /// How long the link can be used, such as 2h; 10m to 7d
+        #[arg(long, value_name = "TIME", default_value = "24h")]
+        valid: String,
+        /// Revoke the link that they have; make none
+        #[arg(long, conflicts_with = "valid")]
+        revoke: bool,
+    },
     /// Second factors of users
     #[command(subcommand)]
     SecondFactor(UserSecondFactor),

@@ -201,6 +201,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "user suspend",
         "로그인과 토큰을 막습니다. 아무것도 지우지 않습니다",
     ),
+    (
+        "user sign-in-link",
+        "사용자가 한 번 로그인하는 링크를 만들어 보여 줍니다",
+    ),
     ("user second-factor", "사용자의 2단계 인증"),
     (
         "user second-factor reset",

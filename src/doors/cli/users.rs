@@ -1,7 +1,7 @@
 //! The commands on users, their tokens and one's own account. Passwords and secrets come and go by
 //! file, standard input or keyboard, never as arguments.
 
-use api::users::MadeToken;
+use api::users::{MadeSignInLink, MadeToken};
 use hyper::Method;
 use rules::permissions::Permission;
 use rules::users::User;
@@ -130,6 +130,24 @@ pub(super) async fn user(
             let changed = client.post(&path, &body).await?;
             let state = if undo { "active" } else { "suspended" };
             print(&view.said(&changed, &format!("{user}  {state}"))?);
+        }
+        UserCommand::SignInLink {
+            user,
+            valid,
+            revoke,
+        } => {
+            let path = format!("{}/sign-in-link", user_path(&user));
+            if revoke {
+                client.call(Method::DELETE, &path, Extra::default()).await?;
+                print(&view.said(&json!({"name": user}), &format!("{user}  link revoked"))?);
+                return Ok(0);
+            }
+            let body = json!({"valid_minutes": values::seconds(&valid)?.div_ceil(60)});
+            let made = client.send::<MadeSignInLink>(&path, &body).await?;
+            if view.for_humans() {
+                complain("The link is shown this once, and signs the user in once.\n");
+            }
+            print(&view.said(&made.body, &made.read.links.join("\n"))?);
         }
         UserCommand::SecondFactor(UserSecondFactor::Reset { user }) => {
             let path = format!("{}/second-factor", user_path(&user));

@@ -29,6 +29,7 @@ use super::history::{HistoryParts, HistoryView};
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::responses::encoded;
+use super::sign_in_links;
 use super::sign_ins::{self, SignInRow};
 use super::user_roles::{self, RoleRow};
 use super::users::{PATH, failed, password_href, role_name, state_name, told_kept};
@@ -69,6 +70,8 @@ pub struct UserPage {
     pub sessions_href: String,
     pub events_href: String,
     pub sign_ins: Vec<SignInRow>,
+    /// Where a link is made by which they sign in once; empty where there is none for this account.
+    pub link_href: String,
     pub view: HistoryView,
     pub ranges: Vec<(String, &'static str, bool)>,
     pub csv: String,
@@ -250,6 +253,10 @@ async fn read(
             &profile.sign_ins,
             now,
         ),
+        link_href: match may_change && sign_in_links::may_have_one(caller, &profile.user) {
+            true => sign_in_links::address(&profile.user),
+            false => String::new(),
+        },
         view: super::history::view(t, &visit.clock, &used, HistoryParts::All),
         ranges: super::history::ranges(t, &of, range)
             .into_iter()

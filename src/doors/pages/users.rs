@@ -375,6 +375,11 @@ async fn menu(
             Role::Administrator => verb("role", "user", t.users_demote_ask(), true, false),
         },
     ]);
+    if user.source.is_local() && !user.suspended && user.id != caller.subject.user {
+        let words = t.sign_in_link_ask();
+        page.links
+            .push(verb("sign-in-link", "link", words, false, false));
+    }
     if user.second_factor && user.id != caller.subject.user {
         let words = t.factor_reset_ask();
         page.links

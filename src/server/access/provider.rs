@@ -392,7 +392,7 @@ async fn finish(
     let user = take_up(server, entry, ExternalRules::of(server), None).await?;
     from_own_network(&user, from.source)?;
     attempt.forgiven();
-    let step = enter(server, user, NO_PASSWORD.to_owned(), from).await?;
+    let step = enter(server, user, NO_PASSWORD.to_owned(), None, from).await?;
     Ok(ProviderOutcome::SignedIn {
         step,
         next: begun.next,

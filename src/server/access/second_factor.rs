@@ -104,17 +104,24 @@ pub(crate) async fn prove_code(
     })
 }
 
-/// The ticket of a user whose password, kept as `stored`, was right just now.
-pub(super) fn second_step(server: &Server, user: &User, stored: &str) -> String {
+/// The ticket of a user whose password, kept as `stored`, was right just now, or who came by the sign-in link of this
+/// hash: the ticket carries it, and the link is taken with the code.
+pub(super) fn second_step(
+    server: &Server,
+    user: &User,
+    stored: &str,
+    link: Option<&[u8; 32]>,
+) -> String {
     let ends = server.clock().now().plus_seconds(STEP_SECONDS);
-    let purpose = TicketPurpose::SecondStep;
-    ticket::issue(server, purpose, (user.id, ends), &[], stored.as_bytes())
+    let (purpose, whose) = (TicketPurpose::SecondStep, (user.id, ends));
+    let body = link.map(<[u8; 32]>::as_slice).unwrap_or_default();
+    ticket::issue(server, purpose, whose, body, stored.as_bytes())
 }
 
 /// Ends a sign-in that asked for a code.
 ///
 /// Errors: `second-factor.late` for a ticket that ended, or whose password changed; those of a code;
-/// `user.suspended`, `sign-in.address-refused`, `sign-in.too-many`.
+/// `user.suspended`, `sign-in.address-refused`, `sign-in.too-many`, `sign-in-link.spent`.
 pub async fn finish_sign_in(
     server: &Server,
     ticket: &str,
@@ -175,6 +182,10 @@ async fn take_second_step(
     if !ticket.holds(server, TicketPurpose::SecondStep, stored.as_bytes()) {
         return Err(late().into());
     }
+    let link = match ticket.body.as_slice() {
+        [] => None,
+        body => Some(<[u8; 32]>::try_from(body).map_err(|_| late())?),
+    };
     if user.suspended {
         return Err(suspended().into());
     }
@@ -193,6 +204,9 @@ async fn take_second_step(
             return Err(refusals::second_factor_late().into());
         }
         code.take(rows, user)?;
+        if let Some(link) = &link {
+            super::sign_in_link::take(rows, user, link)?;
+        }
         super::record_sign_in(rows, user)
     })
     .await

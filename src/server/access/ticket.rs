@@ -13,7 +13,7 @@ use crate::Server;
 /// What a ticket is good for; one of another purpose proves nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TicketPurpose {
-    /// The password was right, the code is still to come.
+    /// The password was right, or a sign-in link, whose hash it carries; the code is still to come.
     SecondStep,
     /// The password was right, and the secret that it carries is to become the second factor.
     SetUp,

@@ -357,6 +357,18 @@ async fn every_act_asks_for_its_capability_first() {
         (Me, "second_factor.turn_off", |s, c| {
             users::second_factor::turn_off(s, c, "x", None)
         }),
+        (UsersRead, "sign_in_link.show", |s, c| {
+            users::sign_in_link::show(s, c, "x")
+        }),
+        (UsersWrite, "sign_in_link.linkable", |s, c| {
+            users::sign_in_link::linkable(s, c, "x")
+        }),
+        (UsersWrite, "sign_in_link.make", |s, c| {
+            users::sign_in_link::make(s, c, "x", None)
+        }),
+        (UsersWrite, "sign_in_link.revoke", |s, c| {
+            users::sign_in_link::revoke(s, c, "x")
+        }),
         (UsersWrite, "second_factor.resettable", |s, c| {
             users::second_factor::resettable(s, c, "x")
         }),

@@ -29,6 +29,7 @@ use crate::{Failure, Server};
 pub mod departure;
 mod profile;
 pub mod second_factor;
+pub mod sign_in_link;
 #[cfg(test)]
 mod tests;
 pub mod tokens;
@@ -356,7 +357,8 @@ pub(super) fn called(user: &User) -> String {
     }
 }
 
-/// Suspends a user, or admits them again, which also calls a departure off. Their sessions go on; their sign-ins end at once.
+/// Suspends a user, or admits them again, which also calls a departure off. Their sessions go on; their sign-ins and
+/// sign-in links end at once.
 ///
 /// Errors: `user.self`, `user.last-administrator`, `user.stale`.
 pub async fn suspend(
@@ -384,6 +386,7 @@ pub async fn suspend(
                 }
                 keep_an_administrator(rows, user)?;
                 rows.forget_browsers(user.id, None)?;
+                rows.forget_sign_in_links(user.id)?;
             }
             let changed = User {
                 suspended,

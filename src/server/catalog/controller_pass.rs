@@ -286,6 +286,7 @@ impl Rows<'_> {
         let mut gone = self.forget_answers()? + self.forget_old_sign_ins()?;
         gone += self.forget_ended_grants()?;
         gone += self.forget_ended_invitations()?;
+        gone += self.forget_ended_sign_in_links()?;
         gone += self.forget_old_announcements()?;
         gone += self.forget_old_reservations(before)?;
         gone += self.forget_allocations(before, most)?;

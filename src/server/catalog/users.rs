@@ -503,7 +503,8 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Sets a password, and keeps so many hashes of those before it.
+    /// Sets a password, and keeps so many hashes of those before it. Sign-in links of the user, and those that they made,
+    /// are of no use any more.
     pub(crate) fn put_password(
         &self,
         id: UserId,
@@ -537,7 +538,7 @@ impl Rows<'_> {
                  where id = ?1",
             )?
             .execute((key.0, key.1, password))?;
-        Ok(())
+        self.forget_sign_in_links(id)
     }
 
     /// The user has to choose a password before anything else.
@@ -565,10 +566,11 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Ends what proves that a user is who they are, and what they offered others: sign-ins, tokens, invitations.
+    /// Ends what proves that a user is who they are, and what they offered others: sign-ins, tokens, invitations, links.
     pub(crate) fn forget_proofs(&self, id: UserId) -> Result<(), Failure> {
         self.forget_browsers(id, None)?;
         self.forget_tokens(id, None)?;
+        self.forget_sign_in_links(id)?;
         self.forget_invitations_of(id)
     }
 

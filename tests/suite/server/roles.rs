@@ -100,7 +100,7 @@ fn body(route: &DocumentedRoute) -> String {
         Some("FairWeight") => json!({"level": "user", "subject": "jae", "weight": 2}).to_string(),
         Some("NewPolicyUse") => json!({"level": "user", "subject": "jae"}).to_string(),
         Some("DepartureRequest") => "{}".to_owned(),
-        Some("NewInvitation") => "{}".to_owned(),
+        Some("NewInvitation" | "NewSignInLink") => "{}".to_owned(),
         Some("InvitationCode") => json!({"code": "no-such-code"}).to_string(),
         Some("NewMember") => json!({"role": "member"}).to_string(),
         Some("NewGrant") => json!({"role": "auditor"}).to_string(),

@@ -570,6 +570,18 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["endUserSignIn"],
         &["sign-in rm x --of y"],
     ),
+    ("GET /users/{id}/sign-in-link", &["getSignInLink"], &[]),
+    (
+        "POST /users/{id}/sign-in-link",
+        &["createSignInLink"],
+        &["user sign-in-link x --valid 2h"],
+    ),
+    (
+        "POST /users/{id}/sign-in-link/revoke",
+        &["revokeSignInLink"],
+        &["user sign-in-link x --revoke"],
+    ),
+    ("POST /login/link", &[], &[]),
     (
         "GET /me/second-factor",
         &["getSecondFactor"],
@@ -764,6 +776,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/me.rs"),
         include_str!("../../../src/doors/pages/second_factor.rs"),
         include_str!("../../../src/doors/pages/sign_ins.rs"),
+        include_str!("../../../src/doors/pages/sign_in_links.rs"),
         include_str!("../../../src/doors/pages/images.rs"),
         include_str!("../../../src/doors/pages/queue.rs"),
         include_str!("../../../src/doors/pages/projects.rs"),

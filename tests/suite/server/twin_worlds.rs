@@ -149,6 +149,8 @@ impl World {
         let path = format!("/api/v1/projects/{}/invitations", world.project);
         let invited = json!({"email": format!("{word}.new@lab.example")});
         world.made(&path, invited).await;
+        let path = format!("/api/v1/users/{user}/sign-in-link");
+        world.made(&path, json!({})).await;
         let announced = json!({"text": word, "text_ko": word, "domain": "default"});
         world.made("/api/v1/announcements", announced).await;
         for (scope, of) in [("domain", "default"), ("project", world.project.as_str())] {

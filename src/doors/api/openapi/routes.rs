@@ -712,6 +712,41 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/users/{id}/sign-in-link",
+        operation: "getSignInLink",
+        tag: "users",
+        summary: "Show the sign-in link of a user that can be used now, without its secret",
+        needs: USERS_READ,
+        answer: SuccessReply::Schema("SignInLink"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/users/{id}/sign-in-link",
+        operation: "createSignInLink",
+        tag: "users",
+        summary: "Make a link by which a user signs in once; the one before is of no use any more",
+        needs: USERS_WRITE,
+        body: Some("NewSignInLink"),
+        status: 201,
+        answer: SuccessReply::Schema("MadeSignInLink"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/users/{id}/sign-in-link",
+        operation: "revokeSignInLink",
+        tag: "users",
+        summary: "Revoke the sign-in link of a user",
+        needs: USERS_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
         method: "DELETE",
         path: "/api/v1/users/{id}/second-factor",
         operation: "resetSecondFactor",

@@ -197,6 +197,15 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("listUserSignIns", "사용자가 로그인한 브라우저 목록"),
     ("endUserSignIn", "사용자의 브라우저 하나를 로그아웃합니다"),
     (
+        "getSignInLink",
+        "지금 쓸 수 있는 사용자의 로그인 링크를 보여 줍니다. 비밀은 나오지 않습니다",
+    ),
+    (
+        "createSignInLink",
+        "사용자가 한 번 로그인하는 링크를 만듭니다. 이전 링크는 더 이상 쓸 수 없습니다",
+    ),
+    ("revokeSignInLink", "사용자의 로그인 링크를 폐기합니다"),
+    (
         "resetSecondFactor",
         "기기를 잃어버린 사용자의 2단계 인증을 초기화하고 로그인과 토큰을 모두 끝냅니다",
     ),

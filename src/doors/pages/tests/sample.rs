@@ -39,6 +39,7 @@ use super::super::session::{SessionDetailPage, SessionTab, Strip, Verbs};
 use super::super::sessions::SessionsPage;
 use super::super::settings;
 use super::super::setup::SetupPage;
+use super::super::sign_in_links::{LinkedAccount, LoginLinkPage, ShownLink, SignInLinkPage};
 use super::super::sign_ins::SignInRow;
 use super::super::system::{self, SystemPage};
 use super::super::table::{
@@ -181,6 +182,39 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         }
         .render(),
     ));
+    for (name, linked) in [("login-link", true), ("login-link-spent", false)] {
+        let account = LinkedAccount {
+            name: "jae".into(),
+            until: "28 Nov 2026 09:41".into(),
+        };
+        let page = LoginLinkPage {
+            t,
+            f: stranger(t),
+            code: "AZp".into(),
+            linked: linked.then_some(account),
+            alert: (!linked).then(|| components::Alert::warning(t.problem_missing())),
+        };
+        all.push((name, page.render()));
+    }
+    for (name, made) in [("sign-in-link", false), ("sign-in-link-made", true)] {
+        let link = ShownLink {
+            link: "https://box:7860/login/link?code=AZp".into(),
+            picture: String::new(),
+        };
+        let page = SignInLinkPage {
+            t,
+            f: layout(t, Nav::Users, false),
+            name: "jae".into(),
+            back: "/users/a".into(),
+            made: made.then_some(link),
+            open: match made {
+                true => t.sign_in_link_open_told("mina", "28 Nov 2026 09:41"),
+                false => String::new(),
+            },
+            lifetimes: vec![components::Choice::new("1440", "24 h", true)],
+        };
+        all.push((name, page.render()));
+    }
     all.push(("setup", setup(t, false).render()));
     all.push(("setup-closed", setup(t, true).render()));
     let f = stranger(t);
@@ -2027,6 +2061,7 @@ fn user_page(t: Text) -> user::UserPage {
         networks: "10.1.0.0/16".into(),
         generation: "3".into(),
         sign_ins: signed_in(t),
+        link_href: "/users/0199f0a3-6c1e-7d40/sign-in-link".into(),
         view: charted(t),
         ranges: history::ranges(t, "user:mina", Default::default()),
         csv: "/history/export?of=user%3Amina".into(),

@@ -344,6 +344,57 @@ async fn the_form_of_a_second_factor_does_what_it_says_and_nothing_by_mistake() 
 }
 
 #[tokio::test]
+async fn a_sign_in_link_is_shown_once_and_its_button_alone_ends_it() {
+    let house = PagesFixture::open();
+    let cookie = house.set_up().await;
+    let form = [
+        ("name", "jae"),
+        ("role", "user"),
+        ("password", PASSWORD),
+        ("again", PASSWORD),
+    ];
+    house.post(&cookie, "/users/new", &form).await;
+    let page = house.get(&cookie, "/users/jae").await.body;
+    assert!(page.contains("/sign-in-link\""), "{page}");
+    let path = "/users/jae/sign-in-link";
+    let wrong = house.post(&cookie, path, &[("minutes", "9")]).await;
+    assert_eq!(wrong.status, StatusCode::UNPROCESSABLE_ENTITY);
+    let made = house.post(&cookie, path, &[("minutes", "60")]).await;
+    assert_eq!(made.status, StatusCode::SEE_OTHER, "{}", made.body);
+    let shown = house.get(&cookie, &made.location).await.body;
+    let (_, rest) = shown.split_once("/login/link?code=").expect("a link");
+    let code = rest.get(..43).expect("a code").to_owned();
+    let again = house.get(&cookie, &made.location).await.body;
+    assert!(!again.contains(&code), "it is shown once");
+    let link = format!("/login/link?code={code}");
+    for _ in 0..2 {
+        let door = house.get("", &link).await;
+        assert_eq!(door.status, StatusCode::OK);
+        assert!(door.cookie.is_empty(), "looking signs in");
+        assert!(door.body.contains(&code) && door.body.contains("jae"));
+        let faults = lint::page(&door.body);
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+    }
+    let entered = house
+        .post("", "/login/link", &[("code", code.as_str())])
+        .await;
+    assert_eq!(
+        (entered.status, entered.location.as_str()),
+        (StatusCode::SEE_OTHER, "/")
+    );
+    let own = entered.cookie.split(';').next().unwrap_or_default();
+    assert!(house.get(own, "/me").await.body.contains("jae"));
+    let spent = house
+        .post("", "/login/link", &[("code", code.as_str())])
+        .await;
+    assert_eq!(spent.status, StatusCode::NOT_FOUND);
+    assert!(!spent.body.contains("name=\"code\""));
+    // One's own account has none.
+    let own = house.get(&cookie, "/users/mina/sign-in-link").await;
+    assert_eq!(own.status, StatusCode::CONFLICT);
+}
+
+#[tokio::test]
 async fn an_old_form_of_a_user_widens_no_networks() {
     let house = PagesFixture::open();
     let cookie = house.set_up().await;

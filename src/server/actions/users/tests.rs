@@ -7,6 +7,7 @@ use crate::access::{by_cookie, by_token, local_root, set_up, setup_link, sign_in
 use crate::code;
 
 mod second_factor;
+mod sign_in_link;
 mod site_rules;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
