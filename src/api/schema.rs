@@ -106,6 +106,7 @@ fn named() -> Schemas {
     collect::<invitations::MadeInvitation>(&mut all);
     collect::<invitations::InvitationCodeBody>(&mut all);
     collect::<users::MadeToken>(&mut all);
+    collect::<users::MadeAccessKey>(&mut all);
     collect::<users::SignInBody>(&mut all);
     collect::<users::SetupBody>(&mut all);
     collect::<users::SignedIn>(&mut all);
@@ -134,6 +135,7 @@ fn pages(all: &mut Schemas) {
     page::<operations::OperationView>(all);
     page::<UserShape>(all);
     page::<users::TokenView>(all);
+    page::<users::AccessKeyView>(all);
     page::<users::SignInView>(all);
     page::<tenancy::DomainView>(all);
     page::<tenancy::ProjectView>(all);

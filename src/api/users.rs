@@ -186,6 +186,35 @@ pub struct SignInBody {
     pub expires_seconds: Option<u64>,
 }
 
+/// A key by which a program signs its requests. Its secret is given to its maker alone, this once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = AccessKey)]
+pub struct AccessKeyView {
+    #[schema(value_type = String, format = Uuid)]
+    pub id: TokenId,
+    /// Names the key in each request; no secret.
+    pub key: String,
+    pub name: String,
+    pub scopes: Vec<String>,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// Null: it does not expire.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Timestamp>,
+    /// To the minute.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub used_at: Option<Timestamp>,
+    /// Address it was last used from.
+    pub used_from: Option<String>,
+}
+
+/// A new access key with its secret, which is shown this once.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MadeAccessKey {
+    pub key: AccessKeyView,
+    pub secret: String,
+}
+
 /// A link by which a user signs in once. What it carries is given to its maker alone, this once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = SignInLink)]

@@ -5,6 +5,7 @@ mod allowances;
 mod announcements;
 mod audit;
 mod authentication;
+mod backend_ai;
 mod body;
 mod budgets;
 mod certificates;
@@ -294,6 +295,8 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             get(users::list_tokens).post(users::create_token),
         )
         .route("/me/tokens/{id}", delete(users::revoke_token))
+        .route("/me/keys", get(users::list_keys).post(users::create_key))
+        .route("/me/keys/{id}", delete(users::revoke_key))
         .route("/me/notices", get(notices::list))
         .route("/me/notices/read", post(notices::mark_read))
         .route("/sign-in", post(users::sign_in))

@@ -232,6 +232,7 @@ async fn execute(
         Command::Project(request) => tenancy::project(&client, view, request).await,
         Command::Role(request) => tenancy::role(&client, view, request).await,
         Command::Token(request) => users::token(&client, view, request).await,
+        Command::Key(request) => users::key(&client, view, request).await,
         Command::SignIn(request) => users::sign_in(&client, view, request).await,
         Command::Me(request) => users::me(&client, view, request).await,
         Command::SetupLink => users::setup_link(&client, view).await,

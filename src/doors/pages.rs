@@ -2,6 +2,7 @@
 //! Never decides what a user may do, and never talks to the catalog or a node.
 
 pub mod about;
+pub mod access_keys;
 pub mod allowances;
 pub mod announced;
 pub mod announcements;
@@ -271,6 +272,7 @@ pub fn router(
         .merge(projects::router())
         .merge(images::router())
         .merge(me::router())
+        .merge(access_keys::router())
         .merge(provider::router())
         .merge(second_factor::router())
         .merge(sign_ins::router())
@@ -537,6 +539,7 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "link-revoked" => t.sign_in_link_revoked_now(of),
         "factor-off" => t.factor_off_now().to_owned(),
         "factor-reset" => t.factor_reset_now(of),
+        "key-gone" => t.access_keys_gone().to_owned(),
         "token-gone" => t.me_token_gone().to_owned(),
         "settings" => t.notice_settings(settings::titles(t, &of)),
         "backup" => t.notice_backup(of),

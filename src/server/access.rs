@@ -18,10 +18,11 @@ use uuid::Uuid;
 
 use crate::catalog::audit::{ActingUser, NewAct};
 use crate::catalog::origin::{self, ProvenCaller, RequestOrigin};
-use crate::catalog::users::{BrowserRow, FullSignIns, IDLE_HOURS, NO_PASSWORD, ROOT};
+use crate::catalog::users::{BrowserRow, FullSignIns, IDLE_HOURS, NO_PASSWORD, ROOT, TokenRow};
 use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
 
+mod access_key;
 mod attempts;
 pub(crate) mod directory;
 pub(crate) mod external_user;
@@ -40,6 +41,8 @@ pub(crate) mod ticket;
 pub(crate) mod tokens;
 pub(crate) mod totp;
 
+pub(crate) use access_key::new_key as new_access_key;
+pub use access_key::{SignedRequest, by_signature};
 pub(crate) use attempts::{AttemptCounts, unlock};
 pub use invitation::{NewMember, join, offer};
 pub(crate) use invitation::{
@@ -266,6 +269,20 @@ pub async fn by_token(
     let Some(((token, user), since)) = found else {
         return Ok(None);
     };
+    of_token(server, token, &user, since, source).map(Some)
+}
+
+/// The caller by a token that was proven just now, by itself or by a signature of its key. `since` is since when a second
+/// factor is demanded.
+///
+/// Errors: as `by_token`.
+fn of_token(
+    server: &Server,
+    token: TokenRow,
+    user: &User,
+    since: Option<Timestamp>,
+    source: IpAddr,
+) -> Result<Caller, Failure> {
     let now = server.clock().now();
     if let Some(end) = token.expires_at
         && end <= now
@@ -276,9 +293,9 @@ pub async fn by_token(
         return Err(suspended().into());
     }
     let via = Via::Token { id: token.id };
-    let caller = caller(&user, Some(token.scopes), via, source, now);
-    let caller = told(caller.with_due(server, &user, since));
-    from_own_network(&user, source)?;
+    let caller = caller(user, Some(token.scopes), via, source, now);
+    let caller = told(caller.with_due(server, user, since));
+    from_own_network(user, source)?;
     if token
         .used_at
         .is_none_or(|used| now.seconds_since(used) >= TOUCH_SECONDS)
@@ -290,7 +307,7 @@ pub async fn by_token(
                 rows.touch_token(id, source)
             });
     }
-    Ok(Some(caller))
+    Ok(caller)
 }
 
 /// Root on this machine, or the user that runs the server: the caller that doors let in through the local

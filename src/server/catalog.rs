@@ -15,6 +15,7 @@ use tokio::sync::{Semaphore, broadcast, oneshot, watch};
 use crate::{Failure, ServerFault};
 
 pub(crate) mod acceptance;
+pub(crate) mod access_keys;
 pub(crate) mod allowances;
 pub(crate) mod announcements;
 pub(crate) mod audit;

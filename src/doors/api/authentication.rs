@@ -1,4 +1,4 @@
-//! Who calls the API: a token in `Authorization`, the cookie of a browser on our own page, or root on
+//! Who calls the API: a token or a signature in `Authorization`, the cookie of a browser on our own page, or root on
 //! the local socket. Never says what they may do.
 
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use rules::refusals;
 use server::access::{self, Caller};
 
 use super::ApiContext;
+use super::backend_ai::signing;
 use super::request_id::RequestId;
 use crate::doors::admission;
 use crate::doors::origin;
@@ -118,6 +119,10 @@ pub(super) fn peer_of(extensions: &Extensions) -> Peer {
 }
 
 async fn prove(api: &ApiContext, parts: &Parts, peer: Peer) -> Result<Caller, ProblemResponse> {
+    if signing::is_signed(&parts.headers) {
+        let signed = signing::read(parts).ok_or_else(refusals::key_signature_wrong)?;
+        return Ok(access::by_signature(&api.server, &signed, peer.address()).await?);
+    }
     if let Some(given) = parts.headers.get(header::AUTHORIZATION) {
         let token = given
             .to_str()

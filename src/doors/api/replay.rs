@@ -20,11 +20,12 @@ const IN_THEIR_COMMIT: [&str; 3] = ["/sessions", "/users", "/images/import"];
 /// Routes without a sign-in, and one that changes nothing and answers a file.
 const NEVER: [&str; 3] = ["/sign-in", "/setup", "/support-bundles"];
 /// Routes whose answer is a secret: it is shown once, and the key tells only that it was.
-const SECRET: [&str; 8] = [
+const SECRET: [&str; 9] = [
     "/me/second-factor",
     "/me/second-factor/confirm",
     "/me/second-factor/recovery-codes",
     "/me/tokens",
+    "/me/keys",
     "/rosters",
     "/setup/link",
     "/projects/{id}/invitations",

@@ -2,15 +2,16 @@
 
 use api::sessions::Owner;
 use api::users::{
-    DepartureBody, MadeToken, NewPasswordBody, NewTokenBody, NewUserBody, PasswordChangeBody,
-    SetupBody, SignInBody, SignedIn, SuspendBody, UserPatchBody, UserPreferences,
+    DepartureBody, MadeAccessKey, MadeToken, NewPasswordBody, NewTokenBody, NewUserBody,
+    PasswordChangeBody, SetupBody, SignInBody, SignedIn, SuspendBody, UserPatchBody,
+    UserPreferences,
 };
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use rules::names::TokenId;
 use rules::refusals;
 use server::access::{self, NewSignIn, NewToken, SignInFrom, SignInStep, SignInUse};
-use server::actions::users::{self, TokensAfterReset, departure, tokens};
+use server::actions::users::{self, TokensAfterReset, access_keys, departure, tokens};
 
 use super::ApiContext;
 use super::authentication::{ApiCaller, ApiPeer};
@@ -216,6 +217,48 @@ pub(super) async fn revoke_token(
         }
     };
     tokens::revoke(&api.server, &caller, id).await?;
+    responses::nothing()
+}
+
+pub(super) async fn list_keys(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    headers: HeaderMap,
+) -> ApiResult {
+    let keys = access_keys::list(&api.server, &caller).await?;
+    responses::all(&headers, keys)
+}
+
+pub(super) async fn create_key(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    sent: JsonBody<NewTokenBody>,
+) -> ApiResult {
+    let NewTokenBody {
+        name,
+        scopes,
+        expires_at,
+    } = sent.value;
+    let made = access_keys::create(&api.server, &caller, &name, &scopes, expires_at).await?;
+    let (key, secret) = made;
+    let location = format!("/api/v1/me/keys/{}", key.id);
+    let body = MadeAccessKey {
+        key,
+        secret: secret.reveal().to_owned(),
+    };
+    let made = responses::made(&body, &location)?;
+    Ok(responses::with_header(made, "cache-control", "no-store"))
+}
+
+pub(super) async fn revoke_key(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+) -> ApiResult {
+    let id = id
+        .parse::<TokenId>()
+        .map_err(|_| refusals::key_not_found())?;
+    access_keys::revoke(&api.server, &caller, id).await?;
     responses::nothing()
 }
 

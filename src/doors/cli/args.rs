@@ -278,6 +278,9 @@ pub enum Command {
     /// Your API tokens
     #[command(subcommand, visible_alias = "tokens")]
     Token(TokenCommand),
+    /// Your access keys, which sign requests
+    #[command(subcommand, visible_alias = "keys")]
+    Key(KeyCommand),
     /// Browsers that are signed in
     #[command(subcommand)]
     SignIn(SignInCommand),
@@ -2091,6 +2094,31 @@ pub enum TokenCommand {
     Rm {
         #[arg(value_name = "TOKEN", required = true)]
         tokens: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum KeyCommand {
+    /// List your access keys; secrets are never shown again
+    Ls,
+    /// Make an access key and print it with its secret, once
+    #[command(after_help = "Example:\n  \
+        fardel key create nightly --scope sessions:read,sessions:write")]
+    Create {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// What it may do: sessions:read, sessions:write, sessions:enter, images:read, images:write,
+        /// users:read, users:write, audit:read, system:read, system:write, me; everything you may when left out
+        #[arg(long, value_name = "SCOPES", value_delimiter = ',')]
+        scope: Vec<String>,
+        /// Ends after this long: 8h, 30d
+        #[arg(long, value_name = "TIME", default_value = "90d")]
+        expires: String,
+    },
+    /// Revoke access keys, by id
+    Revoke {
+        #[arg(value_name = "ID", required = true)]
+        keys: Vec<String>,
     },
 }
 

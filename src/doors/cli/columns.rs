@@ -26,7 +26,7 @@ use api::settings::SettingView;
 use api::statements::{ClosedMonthView, MonthCheckView, PricesView, StatementItem};
 use api::tenancy::{DomainView, GrantView, MemberView, ProjectView};
 use api::usage::UsageItem;
-use api::users::{DepartureView, SignInView, TokenView};
+use api::users::{AccessKeyView, DepartureView, SignInView, TokenView};
 use rules::grants::GrantRole;
 use rules::idleness::IdleMatch;
 use rules::image::CatalogImage;
@@ -780,6 +780,15 @@ pub(super) const TOKENS: &[Column<TokenView>] = &[
         true => "everything".to_owned(),
         false => r.scopes.join(" "),
     }),
+    column("EXPIRES", 1, |r, _| maybe(r.expires_at)),
+    column("LAST USED", 2, |r, _| maybe(r.used_at)),
+];
+
+pub(super) const ACCESS_KEYS: &[Column<AccessKeyView>] = &[
+    column("NAME", 0, |r, _| dash(&r.name)),
+    column("KEY", 0, |r, _| r.key.clone()),
+    column("ID", 0, |r, _| r.id.to_string()),
+    column("SCOPES", 3, |r, _| r.scopes.join(" ")),
     column("EXPIRES", 1, |r, _| maybe(r.expires_at)),
     column("LAST USED", 2, |r, _| maybe(r.used_at)),
 ];

@@ -1,13 +1,13 @@
 //! The commands on users, their tokens and one's own account. Passwords and secrets come and go by
 //! file, standard input or keyboard, never as arguments.
 
-use api::users::{MadeSignInLink, MadeToken};
+use api::users::{MadeAccessKey, MadeSignInLink, MadeToken};
 use hyper::Method;
 use rules::permissions::Permission;
 use rules::users::User;
 use serde_json::{Map, Value, json};
 
-use super::args::{Me, SignInCommand, TokenCommand, UserCommand, UserSecondFactor};
+use super::args::{KeyCommand, Me, SignInCommand, TokenCommand, UserCommand, UserSecondFactor};
 use super::client::{Extra, HttpClient, encoded};
 use super::error::CliError;
 use super::output::OutputStyle;
@@ -222,6 +222,52 @@ pub(super) async fn token(
                 let path = format!("/api/v1/me/tokens/{}", encoded(&token));
                 client.call(Method::DELETE, &path, Extra::default()).await?;
                 print(&view.said(&json!({"id": token}), &format!("{token}  revoked"))?);
+            }
+        }
+    }
+    Ok(0)
+}
+
+pub(super) async fn key(
+    client: &HttpClient,
+    view: &OutputStyle,
+    request: KeyCommand,
+) -> Result<u8, CliError> {
+    match request {
+        KeyCommand::Ls => {
+            let body = client.get("/api/v1/me/keys").await?;
+            print(&view.list(&body, columns::ACCESS_KEYS)?);
+        }
+        KeyCommand::Create {
+            name,
+            scope,
+            expires,
+        } => {
+            let at = super::now().plus_seconds(values::seconds(&expires)?);
+            let scopes = if scope.is_empty() {
+                Permission::ALL.map(|verb| verb.word().to_owned()).to_vec()
+            } else {
+                scope
+            };
+            let body = json!({"name": name, "scopes": scopes, "expires_at": at.to_string()});
+            let made = client
+                .send::<MadeAccessKey>("/api/v1/me/keys", &body)
+                .await?;
+            if view.for_humans() {
+                complain("Access key and secret; the secret is shown once.\n");
+            }
+            let told = format!("{} {}", made.read.key.key, made.read.secret);
+            if view.quiet {
+                print(&format!("{told}\n"));
+            } else {
+                print(&view.said(&made.body, &told)?);
+            }
+        }
+        KeyCommand::Revoke { keys } => {
+            for key in keys {
+                let path = format!("/api/v1/me/keys/{}", encoded(&key));
+                client.call(Method::DELETE, &path, Extra::default()).await?;
+                print(&view.said(&json!({"id": key}), &format!("{key}  revoked"))?);
             }
         }
     }

@@ -75,7 +75,9 @@ const PATH: &str = "/audit";
 /// The parts of an address that choose acts. `before` begins at an older part of the log.
 const FILTERS: [&str; 4] = ["q", "act", "since", "before"];
 /// Beginnings of acts that a filter offers, in the order of the list.
-const ACTS: [&str; 6] = ["sign-in", "session", "user", "project", "token", "request"];
+const ACTS: [&str; 7] = [
+    "sign-in", "session", "user", "project", "token", "key", "request",
+];
 
 /// Acts whose rows tell how many of them there were.
 const COUNTED: [&str; 2] = ["session.entered", "session.log-read"];
@@ -450,6 +452,7 @@ fn act_group(t: Text, act: &str) -> &'static str {
         "user" => t.events_users(),
         "project" => t.projects_title(),
         "token" => t.me_tokens(),
+        "key" => t.access_keys_title(),
         _ => t.audit_refusals(),
     }
 }

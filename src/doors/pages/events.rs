@@ -630,6 +630,8 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "user.recovery-codes-made" => t.events_recovery_codes(),
         "user.recovery-code-used" => t.events_recovery_code_used(),
         "token.made" => t.events_token_made(),
+        "key.made" => t.events_key_made(),
+        "key.revoked" => t.events_key_revoked(),
         rules::codes::TOKEN_REVOKED => t.events_token_revoked(),
         rules::codes::SIGN_IN_LOCKED => t.events_locked(),
         "operation.accepted" => t.events_operation_accepted(),

@@ -1,5 +1,5 @@
-//! Secrets of tokens, invitations and sign-in links between the form that made them and the page that shows them: once,
-//! and to their maker alone. So a reload of that page makes no second one. Nothing is written down.
+//! Secrets of tokens, keys, invitations and sign-in links between the form that made them and the page that shows them:
+//! once, and to their maker alone. So a reload of that page makes no second one. Nothing is written down.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -280,7 +280,7 @@ fn limit(visit: &RequestContext, limit: &EffectiveLimitView) -> Option<(&'static
 }
 
 /// What a token may do, in a word or two; else its scopes by name.
-fn scopes_told(t: Text, caller: &Caller, scopes: &[String]) -> String {
+pub(super) fn scopes_told(t: Text, caller: &Caller, scopes: &[String]) -> String {
     let known = read_only();
     let all = every_scope(caller);
     if all.iter().all(|scope| scopes.contains(scope)) {
@@ -293,14 +293,14 @@ fn scopes_told(t: Text, caller: &Caller, scopes: &[String]) -> String {
 }
 
 /// Every scope that the caller may give away.
-fn every_scope(caller: &Caller) -> Vec<String> {
+pub(super) fn every_scope(caller: &Caller) -> Vec<String> {
     let may = |verb: &&Permission| caller.subject.can(**verb);
     let words = Permission::ALL.iter().filter(may);
     words.map(|verb| verb.word().to_owned()).collect()
 }
 
 /// What a token that may only look may do.
-fn read_only() -> Vec<String> {
+pub(super) fn read_only() -> Vec<String> {
     [Permission::SessionsRead, Permission::ImagesRead]
         .map(|verb| verb.word().to_owned())
         .into()

@@ -17,6 +17,9 @@ const LETTERS: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 /// Letters of a code, 5 bits each: not guessed in a life.
 pub(super) const CODE_LETTERS: usize = 16;
 
+/// Letters of a name: 100 bits, so that no two are alike.
+const NAME_LETTERS: usize = 20;
+
 /// A code that people type: four times four letters, with hyphens between.
 pub(super) fn draw_code() -> String {
     let letters: String = base::observe::random::<CODE_LETTERS>()
@@ -30,6 +33,13 @@ pub(super) fn draw_code() -> String {
         &letters[12..],
     ];
     parts.join("-")
+}
+
+/// The name of a secret: no secret itself, and no other one has it.
+pub(super) fn draw_name() -> String {
+    let letters = base::observe::random::<NAME_LETTERS>();
+    let letters = letters.map(|byte| char::from(LETTERS[usize::from(byte & 31)]));
+    letters.iter().collect()
 }
 
 /// A code as it is compared: without hyphens and blanks, in capitals.

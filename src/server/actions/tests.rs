@@ -375,6 +375,15 @@ async fn every_act_asks_for_its_capability_first() {
         (UsersWrite, "second_factor.reset", |s, c| {
             users::second_factor::reset(s, c, "x")
         }),
+        (Me, "access_keys.list", |s, c| {
+            users::access_keys::list(s, c)
+        }),
+        (Me, "access_keys.create", |s, c| {
+            users::access_keys::create(s, c, "", &[], None)
+        }),
+        (Me, "access_keys.revoke", |s, c| {
+            users::access_keys::revoke(s, c, TokenId(NOBODY))
+        }),
         (Me, "tokens.list", |s, c| users::tokens::list(s, c)),
         (Me, "tokens.create", |s, c| users::tokens::create(
             s,

@@ -26,6 +26,7 @@ use crate::catalog::users::ROOT;
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server};
 
+pub mod access_keys;
 pub mod departure;
 mod profile;
 pub mod second_factor;

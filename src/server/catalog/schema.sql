@@ -1,3 +1,11 @@
+CREATE TABLE access_key (
+    token blob primary key references token (id) on delete cascade,
+    -- Sent with each request; no secret.
+    key text not null unique,
+    -- What signs requests, sealed.
+    secret text not null
+) strict, without rowid;
+
 CREATE TABLE allocation (
     session blob not null,
     number integer not null check (number > 0),

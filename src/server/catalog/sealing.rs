@@ -1,5 +1,5 @@
 //! Values that cannot be read out of a file of the catalog: environments of sessions, what machines are told of
-//! them, answers kept for keys, and secrets of second factors. They are sealed on their way into a row and opened on their way out, with
+//! them, answers kept for keys, secrets of second factors and of access keys. They are sealed on their way into a row and opened on their way out, with
 //! a key that lies in a file of its own beside the catalog. Knows nothing of what the values mean.
 //!
 //! A sealed value is `s1:` and, in base64, a nonce of 12 bytes, the text under ChaCha20-Poly1305, and a tag
@@ -60,6 +60,7 @@ pub(super) enum SealedRow<'a> {
     Node(&'a [u8; 16]),
     Answer(&'a AnswerKey),
     SecondFactor(&'a [u8; 16]),
+    AccessKey(&'a [u8; 16]),
 }
 
 impl SealedRow<'_> {
@@ -68,6 +69,7 @@ impl SealedRow<'_> {
             Self::Session(id) => [b"session ".as_slice(), id.as_slice()].concat(),
             Self::Node(id) => [b"node ".as_slice(), id.as_slice()].concat(),
             Self::SecondFactor(user) => [b"second factor ".as_slice(), user.as_slice()].concat(),
+            Self::AccessKey(token) => [b"access key ".as_slice(), token.as_slice()].concat(),
             // Routes have no line break.
             Self::Answer(key) => {
                 let name = format!("{}\n{}", key.route, key.key);
@@ -283,7 +285,8 @@ fn known(connection: &Connection, data: &Path) -> Result<Option<Seal>, Failure> 
         .query_row(
             "select exists (select 1 from session where substr(env, 1, 3) = 's1:')
                     or exists (select 1 from assignment where substr(containers, 1, 3) = 's1:')
-                    or exists (select 1 from second_factor)",
+                    or exists (select 1 from second_factor)
+                    or exists (select 1 from access_key)",
             [],
             |row| row.get(0),
         )

@@ -79,14 +79,16 @@ const PAGES: [&str; 51] = [
     "/choices/users?user=WORD",
 ];
 /// Pages of administrators, and of one user.
-const ADMINISTRATION: [&str; 7] = [
+const ADMINISTRATION: [&str; 9] = [
     "/users",
     "/users?q=WORD",
     "/users/WORD.user",
+    "/users/WORD.user/sign-in-link",
     "/system",
     "/nodes",
     "/idle-rules",
     "/me",
+    "/me/keys",
 ];
 const STREAMS: [&str; 9] = [
     "/live",

@@ -1727,6 +1727,40 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/me/keys",
+        operation: "listAccessKeys",
+        tag: "users",
+        summary: "List your access keys",
+        needs: ME,
+        answer: SuccessReply::Schema("AccessKeyPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/me/keys",
+        operation: "createAccessKey",
+        tag: "users",
+        summary: "Make a key that signs requests; its secret is in this answer only",
+        needs: ME,
+        body: Some("NewToken"),
+        status: 201,
+        answer: SuccessReply::Schema("MadeAccessKey"),
+        refusals: &[400, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/me/keys/{id}",
+        operation: "revokeAccessKey",
+        tag: "users",
+        summary: "Revoke an access key",
+        needs: ME,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/me/notices",
         operation: "listNotices",
         tag: "users",

@@ -289,6 +289,12 @@ const SUMMARIES: &[(&str, &str)] = &[
         "토큰을 만듭니다. 비밀 값은 이 응답에만 있습니다",
     ),
     ("revokeToken", "ID나 이름으로 토큰을 폐기합니다"),
+    ("listAccessKeys", "내 접근 키 목록"),
+    (
+        "createAccessKey",
+        "요청에 서명하는 키를 만듭니다. 비밀 값은 이 응답에만 있습니다",
+    ),
+    ("revokeAccessKey", "접근 키를 폐기합니다"),
     ("signIn", "사용자 이름과 비밀번호로 토큰을 받습니다"),
     ("setUp", "첫 관리자를 한 번 만듭니다"),
     (

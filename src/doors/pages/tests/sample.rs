@@ -7,6 +7,7 @@ use server::actions::settings::SettingStanding;
 use server::actions::system::Diagnostic;
 
 use super::super::about::AboutPage;
+use super::super::access_keys::{AccessKeysPage, OwnKeyRow, ShownKey};
 use super::super::announced::{AnnouncedPage, AnnouncedRow, BareAnnouncedPage};
 use super::super::attention;
 use super::super::awaited::{AwaitedSession, AwaitedSessions};
@@ -193,6 +194,30 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             code: "AZp".into(),
             linked: linked.then_some(account),
             alert: (!linked).then(|| components::Alert::warning(t.problem_missing())),
+        };
+        all.push((name, page.render()));
+    }
+    for (name, made) in [("access-keys", false), ("access-keys-made", true)] {
+        let key = ShownKey {
+            key: "QW7K2M9XHB4TNC5RVZ8D".into(),
+            secret: "AZp".into(),
+        };
+        let own = OwnKeyRow {
+            id: "0199f0a3-6c1e-7d40".into(),
+            name: "nightly".into(),
+            key: "QW7K2M9XHB4TNC5RVZ8D".into(),
+            scopes: t.me_scope_all().into(),
+            ends: "28 Feb 2027".into(),
+            used: t.common_ago("3 min"),
+        };
+        let page = AccessKeysPage {
+            t,
+            f: layout(t, Nav::Me, false),
+            made: made.then_some(key),
+            keys: made.then_some(own).into_iter().collect(),
+            name: String::new(),
+            scopes: vec![components::Choice::new("all", t.me_scope_all(), true)],
+            lifetimes: vec![components::Choice::new("90", t.me_days_n(90_u64), true)],
         };
         all.push((name, page.render()));
     }

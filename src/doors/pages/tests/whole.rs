@@ -198,7 +198,8 @@ impl PagesFixture {
 }
 
 const PASSWORD: &str = "a long walk by the river 7";
-const PAGES: [&str; 35] = [
+const PAGES: [&str; 36] = [
+    "/me/keys",
     "/system/tls",
     "/api/docs",
     "/",

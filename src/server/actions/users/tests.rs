@@ -6,6 +6,7 @@ use super::*;
 use crate::access::{by_cookie, by_token, local_root, set_up, setup_link, sign_in};
 use crate::code;
 
+mod access_keys;
 mod second_factor;
 mod sign_in_link;
 mod site_rules;

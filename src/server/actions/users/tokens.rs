@@ -10,13 +10,16 @@ use super::*;
 use crate::access::NewToken;
 use crate::access::tokens::{self as made, DrawnToken, shown};
 
-/// The caller's tokens, newest first.
+/// The caller's tokens, newest first; without those behind access keys.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<TokenView>, Failure> {
     allowed(caller, Permission::Me)?;
-    let rows = server
-        .catalog()
-        .read_now("list tokens", |view| view.tokens(caller.subject.user))?;
-    Ok(rows.into_iter().map(shown).collect())
+    let user = caller.subject.user;
+    server.catalog().read_now("list tokens", |view| {
+        let keys = view.access_key_names(user)?;
+        let mut rows = view.tokens(user)?;
+        rows.retain(|row| !keys.contains_key(&row.id));
+        Ok(rows.into_iter().map(shown).collect())
+    })
 }
 
 /// Makes a token and gives its secret, this once.
@@ -62,10 +65,11 @@ pub async fn revoke(server: &Server, caller: &Caller, id: TokenId) -> Result<Tok
     server
         .catalog()
         .write(Lane::Requests, "revoke a token", move |rows| {
+            let keys = rows.access_key_names(user)?;
             let row = rows
                 .tokens(user)?
                 .into_iter()
-                .find(|row| row.id == id)
+                .find(|row| row.id == id && !keys.contains_key(&row.id))
                 .ok_or_else(refusals::token_not_found)?;
             rows.forget_token(id, user)?;
             made::note(rows, &actor, &row, rules::codes::TOKEN_REVOKED)?;
@@ -74,7 +78,7 @@ pub async fn revoke(server: &Server, caller: &Caller, id: TokenId) -> Result<Tok
         .await
 }
 
-fn read_scopes(caller: &Caller, words: &[String]) -> Result<Vec<Permission>, Refusal> {
+pub(super) fn read_scopes(caller: &Caller, words: &[String]) -> Result<Vec<Permission>, Refusal> {
     let all: Vec<&str> = Permission::ALL.iter().map(|verb| verb.word()).collect();
     if words.is_empty() {
         return Err(refusals::scope_missing(all.join(", ")).at("/scopes"));

@@ -11,3 +11,12 @@ create table sign_in_link (
 
 create index sign_in_link_by_maker on sign_in_link (maker);
 create index sign_in_link_by_end on sign_in_link (expires_at);
+
+-- A token that is proven by signatures and never sent: it ends as tokens do.
+create table access_key (
+    token blob primary key references token (id) on delete cascade,
+    -- Sent with each request; no secret.
+    key text not null unique,
+    -- What signs requests, sealed.
+    secret text not null
+) strict, without rowid;
