@@ -68,6 +68,9 @@ pub struct LimitsBody {
     /// How long a session runs; one that names no limit gets this one.
     #[schema(minimum = 1)]
     pub runtime_seconds: Option<u64>,
+    /// Browsers that each user is signed in with at once.
+    #[schema(minimum = 1)]
+    pub sign_ins: Option<u64>,
 }
 
 impl From<PolicyLimits> for LimitsBody {
@@ -84,6 +87,7 @@ impl From<PolicyLimits> for LimitsBody {
             cpu_each: limits.cpu_each.map(hundredths).map(CpuShare),
             memory_each: limits.memory_each.map(Bytes),
             runtime_seconds: limits.runtime_seconds,
+            sign_ins: limits.sign_ins,
         }
     }
 }
@@ -101,6 +105,7 @@ impl From<LimitsBody> for PolicyLimits {
             cpu_each: limits.cpu_each.map(|share| u64::from(share.0)),
             memory_each: limits.memory_each.map(|bytes| bytes.0),
             runtime_seconds: limits.runtime_seconds,
+            sign_ins: limits.sign_ins,
         }
     }
 }

@@ -115,6 +115,8 @@ pub enum LimitKey {
     MemoryEach,
     /// Seconds that one session runs.
     RuntimeSeconds,
+    /// Browsers that each user is signed in with.
+    SignIns,
 }
 
 /// What a limit bounds.
@@ -126,10 +128,12 @@ pub enum LimitKind {
     Held,
     /// One session: a larger one is refused.
     Each,
+    /// The account of each user by themselves, at whichever level it stands.
+    Account,
 }
 
 impl LimitKey {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Waiting,
         Self::WaitingBytes,
         Self::Sessions,
@@ -140,6 +144,7 @@ impl LimitKey {
         Self::CpuEach,
         Self::MemoryEach,
         Self::RuntimeSeconds,
+        Self::SignIns,
     ];
 
     /// Its name in a policy.
@@ -155,6 +160,7 @@ impl LimitKey {
             Self::CpuEach => "cpu_each",
             Self::MemoryEach => "memory_each",
             Self::RuntimeSeconds => "runtime_seconds",
+            Self::SignIns => "sign_ins",
         }
     }
 
@@ -165,6 +171,7 @@ impl LimitKey {
             Self::GpuEach | Self::CpuEach | Self::MemoryEach | Self::RuntimeSeconds => {
                 LimitKind::Each
             }
+            Self::SignIns => LimitKind::Account,
         }
     }
 
@@ -179,7 +186,7 @@ impl LimitKey {
                 format!("{} h", amount / 3_600)
             }
             Self::RuntimeSeconds => format!("{amount} s"),
-            Self::Waiting | Self::Sessions => amount.to_string(),
+            Self::Waiting | Self::Sessions | Self::SignIns => amount.to_string(),
         }
     }
 }
@@ -208,6 +215,8 @@ pub struct PolicyLimits {
     pub memory_each: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sign_ins: Option<u64>,
 }
 
 impl PolicyLimits {
@@ -223,6 +232,7 @@ impl PolicyLimits {
         cpu_each: None,
         memory_each: None,
         runtime_seconds: None,
+        sign_ins: None,
     };
 
     pub fn get(&self, key: LimitKey) -> Option<u64> {
@@ -237,6 +247,7 @@ impl PolicyLimits {
             LimitKey::CpuEach => self.cpu_each,
             LimitKey::MemoryEach => self.memory_each,
             LimitKey::RuntimeSeconds => self.runtime_seconds,
+            LimitKey::SignIns => self.sign_ins,
         }
     }
 
@@ -252,6 +263,7 @@ impl PolicyLimits {
             LimitKey::CpuEach => &mut self.cpu_each,
             LimitKey::MemoryEach => &mut self.memory_each,
             LimitKey::RuntimeSeconds => &mut self.runtime_seconds,
+            LimitKey::SignIns => &mut self.sign_ins,
         };
         *place = value;
     }
@@ -323,7 +335,7 @@ pub struct Allowance {
     pub until: Timestamp,
 }
 
-/// What is in use, by limit; limits of one session have no sum.
+/// What is in use, by limit; limits of one session and of an account have no sum.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LimitUsage {
     pub waiting: u64,
@@ -346,7 +358,8 @@ impl LimitUsage {
             LimitKey::GpuEach
             | LimitKey::CpuEach
             | LimitKey::MemoryEach
-            | LimitKey::RuntimeSeconds => 0,
+            | LimitKey::RuntimeSeconds
+            | LimitKey::SignIns => 0,
         }
     }
 
@@ -626,7 +639,12 @@ mod tests {
         for key in LimitKey::ALL {
             let mut one = PolicyLimits::NONE;
             one.set(key, Some(7));
-            for kind in [LimitKind::Queue, LimitKind::Held, LimitKind::Each] {
+            for kind in [
+                LimitKind::Queue,
+                LimitKind::Held,
+                LimitKind::Each,
+                LimitKind::Account,
+            ] {
                 assert_eq!(one.says(kind), key.kind() == kind, "{key:?}");
             }
             all.set(key, Some(7));

@@ -11,13 +11,14 @@ use rules::names::{EmailAddress, TokenId, UserId, UserName};
 use rules::permissions::Subject;
 use rules::refusal::Refusal;
 use rules::refusals;
-use rules::tenancy::Scope;
+use rules::tenancy::{ProjectId, Scope};
 use rules::units::Timestamp;
 use rules::users::{DEFAULT_MEMBER, Role, User, UserSource};
 use uuid::Uuid;
 
 use crate::catalog::audit::{ActingUser, NewAct};
 use crate::catalog::origin::{self, ProvenCaller, RequestOrigin};
+use crate::catalog::policies::PolicySubjects;
 use crate::catalog::users::{BrowserRow, FullSignIns, IDLE_HOURS, NO_PASSWORD, ROOT, TokenRow};
 use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
@@ -732,8 +733,7 @@ async fn admit(
         "refuse" => FullSignIns::Refuse,
         _ => FullSignIns::EndOldest,
     };
-    let bounded = token.is_none() && settings.sign_ins > 0;
-    let room = bounded.then_some((settings.sign_ins, full));
+    let (opens_browser, setting) = (token.is_none(), settings.sign_ins);
     let (token, factor, stored) = server
         .catalog()
         .write(Lane::Requests, "sign in", move |rows| {
@@ -741,8 +741,12 @@ async fn admit(
             // What was proven just now: a user with a second factor proved it too.
             let factor = rows.second_factor_since(user.id)?;
             let stored = rows.password(user.id)?.unwrap_or_default();
-            let mut ended = match room {
-                Some((most, full)) => rows.make_room_for_browser(user.id, most, full)?,
+            let most = match opens_browser {
+                true => max_sign_ins(rows, &user, setting)?,
+                false => None,
+            };
+            let mut ended = match most {
+                Some(most) => rows.make_room_for_browser(user.id, most, full)?,
                 None => Vec::new(),
             };
             // A sign-in that is traded for a token opens no browser: it must not take the place of a browser.
@@ -774,6 +778,28 @@ async fn admit(
         caller,
         token: token.zip(secret),
     })
+}
+
+/// How many browsers a user may be signed in with: what the setting says, or a policy that holds for them where that is
+/// stricter. None: any number.
+fn max_sign_ins(rows: &Rows<'_>, user: &User, setting: u32) -> Result<Option<u32>, Failure> {
+    let home = rows.home_project(user.id, rows.now)?;
+    let subjects = PolicySubjects {
+        domain: user.domain,
+        // Who is in no project has only those of site, domain and account.
+        project: home.map_or(ProjectId(Uuid::nil()), |(_, project)| project),
+        user: user.id,
+    };
+    let mut attached = rows.policies_of(&subjects)?;
+    for allowance in rows.allowances_of(&subjects)? {
+        for policy in &mut attached {
+            policy.raise(&allowance);
+        }
+    }
+    let of_policies = attached.iter().filter_map(|policy| policy.limits.sign_ins);
+    let of_policies = of_policies.map(|most| u32::try_from(most.max(1)).unwrap_or(u32::MAX));
+    let of_setting = Some(setting).filter(|most| *most > 0);
+    Ok(of_policies.chain(of_setting).min())
 }
 
 fn caller(

@@ -1612,6 +1612,9 @@ pub struct LimitFlags {
     /// How long one session runs
     #[arg(long, value_name = "TIME")]
     pub runtime: Option<String>,
+    /// Browsers that each user is signed in with at once
+    #[arg(long, value_name = "NUMBER")]
+    pub sign_ins: Option<String>,
 }
 
 /// What a policy is attached to; the site when nothing is named.

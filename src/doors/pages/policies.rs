@@ -141,6 +141,7 @@ pub(super) fn key_name(t: Text, key: LimitKey) -> &'static str {
         LimitKey::CpuEach => t.policies_cpu_each(),
         LimitKey::MemoryEach => t.policies_memory_each(),
         LimitKey::RuntimeSeconds => t.policies_runtime(),
+        LimitKey::SignIns => t.policies_sign_ins(),
     }
 }
 
@@ -154,7 +155,8 @@ pub(super) fn amount(visit: &RequestContext, key: LimitKey, value: u64) -> Strin
         | LimitKey::Cpu
         | LimitKey::CpuEach
         | LimitKey::Waiting
-        | LimitKey::Sessions => written(key, value),
+        | LimitKey::Sessions
+        | LimitKey::SignIns => written(key, value),
     }
 }
 
@@ -395,6 +397,11 @@ fn page(
                 t.policies_queue(),
                 t.policies_queue_lead(),
             ),
+            group(
+                LimitKind::Account,
+                t.policies_account(),
+                t.policies_account_lead(),
+            ),
         ],
         uses: policy
             .uses
@@ -433,7 +440,7 @@ fn written(key: LimitKey, value: u64) -> String {
         }
         LimitKey::RuntimeSeconds if value.is_multiple_of(3_600) => format!("{}h", value / 3_600),
         LimitKey::RuntimeSeconds => format!("{value}s"),
-        LimitKey::Waiting | LimitKey::Sessions => value.to_string(),
+        LimitKey::Waiting | LimitKey::Sessions | LimitKey::SignIns => value.to_string(),
     }
 }
 
@@ -444,7 +451,7 @@ fn example(key: LimitKey) -> &'static str {
         LimitKey::Memory | LimitKey::MemoryEach => "32 GiB",
         LimitKey::WaitingBytes => "16 MiB",
         LimitKey::RuntimeSeconds => "12h",
-        LimitKey::Waiting | LimitKey::Sessions => "4",
+        LimitKey::Waiting | LimitKey::Sessions | LimitKey::SignIns => "4",
     }
 }
 
@@ -463,6 +470,7 @@ pub(super) fn read(key: LimitKey, text: &str) -> Result<Option<u64>, Refusal> {
         }
         LimitKey::RuntimeSeconds => launch::span(text).ok().flatten(),
         LimitKey::Waiting | LimitKey::Sessions => text.parse().ok(),
+        LimitKey::SignIns => text.parse().ok().filter(|most| *most > 0),
     };
     let refused = || refusals::policy_limit_invalid(example(key)).at(format!("/{}", key.word()));
     value.map(Some).ok_or_else(refused)

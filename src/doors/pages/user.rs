@@ -362,7 +362,7 @@ pub(super) fn limit(
     let t = visit.text;
     let told = |value| policies::amount(visit, key, value);
     let amount = match key.kind() {
-        LimitKind::Each => told(most),
+        LimitKind::Each | LimitKind::Account => told(most),
         LimitKind::Queue | LimitKind::Held => t.common_of_two(told(used), told(most)),
     };
     let rule = match (policy, until) {

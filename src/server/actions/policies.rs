@@ -259,6 +259,9 @@ pub async fn effective(
 pub(super) fn limits_of(asked: LimitsBody) -> Result<PolicyLimits, Refusal> {
     check_run_seconds(asked.runtime_seconds)
         .map_err(|refusal| refusal.at("/limits/runtime_seconds"))?;
+    if asked.sign_ins == Some(0) {
+        return Err(refusals::policy_limit_invalid(4).at("/limits/sign_ins"));
+    }
     let limits = PolicyLimits::from(asked);
     let most = i64::MAX.unsigned_abs();
     let beyond = LimitKey::ALL

@@ -69,6 +69,14 @@ async fn a_policy_is_written_attached_and_taken_away_again() {
         code(create(&server, &boss, new("endless", endless)).await),
         "seconds.out-of-range"
     );
+    let nowhere = LimitsBody {
+        sign_ins: Some(0),
+        ..LimitsBody::default()
+    };
+    assert_eq!(
+        code(create(&server, &boss, new("nowhere", nowhere)).await),
+        "policy.limit-invalid"
+    );
     for (level, subject, expected) in [
         (PolicyLevel::Site, "mina", "policy.subject-unwanted"),
         (PolicyLevel::User, "nobody", "user.not-found"),

@@ -378,7 +378,10 @@ fn keep_within(
             LimitKey::Cpu | LimitKey::CpuEach => u64::from(demand.cpu.0),
             LimitKey::Memory | LimitKey::MemoryEach => demand.memory.0,
             LimitKey::Sessions => 1,
-            LimitKey::Waiting | LimitKey::WaitingBytes | LimitKey::RuntimeSeconds => 0,
+            LimitKey::Waiting
+            | LimitKey::WaitingBytes
+            | LimitKey::RuntimeSeconds
+            | LimitKey::SignIns => 0,
         })
     };
     for limit in limits {

@@ -392,6 +392,43 @@ async fn a_sign_in_too_many_ends_the_oldest_or_is_refused() {
     assert_eq!(code(sign_in(&server, "mina", GOOD, HERE).await), "done");
 }
 
+/// A policy bounds the browsers of each user too, where it is stricter than the setting.
+#[tokio::test]
+async fn a_policy_bounds_sign_ins_where_it_is_stricter_than_the_setting() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, mina) = with_settings(folder.path()).await;
+    let set = |key: &str, value: &str| server.in_force().change(key, Some(value)).unwrap();
+    let attach = |level: &'static str, limits: &'static str| {
+        let user = mina.subject.user;
+        server
+            .catalog()
+            .write_now(Lane::Requests, "attach a policy", move |rows| {
+                let subject: &[u8] = match level {
+                    "user" => user.0.as_bytes(),
+                    _ => &[],
+                };
+                rows.attach_policy(level, subject, limits)
+            })
+            .unwrap();
+    };
+    let known = async |cookie: &str| by_cookie(&server, cookie, HERE).await.unwrap().is_some();
+    let enter = async || {
+        later(&server, 10);
+        sign_in(&server, "mina", GOOD, HERE).await.unwrap().cookie
+    };
+    attach("site", r#"{"sign_ins":2}"#);
+    let (first, second, third) = (enter().await, enter().await, enter().await);
+    assert!(!known(&first).await && known(&second).await && known(&third).await);
+    set("sign_ins", "5");
+    attach("user", r#"{"sign_ins":1}"#);
+    let fourth = enter().await;
+    assert!(!known(&second).await && !known(&third).await && known(&fourth).await);
+    set("sign_ins_full", "\"refuse\"");
+    let refused = sign_in(&server, "mina", GOOD, HERE).await;
+    assert_eq!(code(refused), "sign-in.too-many");
+    assert!(known(&fourth).await);
+}
+
 /// Passwords follow what the site sets: length, kinds of characters, age, the last ones, and a change of one that was
 /// given.
 #[tokio::test]
