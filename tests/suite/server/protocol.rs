@@ -5,6 +5,7 @@ use axum::body::Body;
 use futures_util::{SinkExt, StreamExt};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use tokio_tungstenite::tungstenite::Message;
 use tower::ServiceExt;
 
@@ -243,6 +244,79 @@ async fn every_post_that_acts_does_so_once_a_key() {
     assert_eq!(odd.short(), "400 idempotency.key-invalid");
     let odd = post("", "/api/v1/sessions?dry_run=true", "{}").await;
     assert_eq!(odd.short(), "400 idempotency.key-invalid");
+}
+
+/// HMAC with SHA-256, of a key of at most 64 bytes.
+fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
+    let mut block = [0_u8; 64];
+    block[..key.len()].copy_from_slice(key);
+    let inner = Sha256::new()
+        .chain_update(block.map(|byte| byte ^ 0x36))
+        .chain_update(message)
+        .finalize();
+    Sha256::new()
+        .chain_update(block.map(|byte| byte ^ 0x5c))
+        .chain_update(inner)
+        .finalize()
+        .into()
+}
+
+/// A signed request is its user's, at the address as it stood on the wire.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_an_access_key_signed_is_answered_as_its_users() {
+    let the_box = TheBox::open().await;
+    let wanted = json!({"name": "nightly", "scopes": ["me"]});
+    let made = the_box.post(&the_box.mina, "/api/v1/me/keys", wanted).await;
+    assert_eq!(made.status, 201, "{}", made.short());
+    let made = made.json();
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let (key, secret) = (text(&made["key"]["key"]), text(&made["secret"]));
+    let date = the_box.server.clock().now().to_string();
+    let day = date[..10].replace('-', "");
+    let ask = async |signed: &str, path: &str| {
+        let said = [
+            "GET",
+            signed,
+            &date,
+            "host:box:7860",
+            "content-type:text/plain",
+            "x-backendai-version:v9.20250722",
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        ]
+        .join("\n");
+        let of_day = hmac(secret.as_bytes(), day.as_bytes());
+        let of_host = hmac(&of_day, b"box:7860");
+        let signature = hmac(&of_host, said.as_bytes());
+        let signature: String = signature.iter().map(|byte| format!("{byte:02x}")).collect();
+        let given = format!("BackendAI signMethod=HMAC-SHA256, credential={key}:{signature}");
+        let request = TheBox::request(&As::Nobody, "GET", path)
+            .header("date", &date)
+            .header("content-type", "text/plain")
+            .header("x-backendai-version", "v9.20250722")
+            .header("authorization", given)
+            .body(Body::empty())
+            .expect("a request");
+        the_box.send(request).await
+    };
+    let path = "/api/v1/me?fields=name";
+    let own = ask(path, path).await;
+    assert_eq!(own.status, 200, "{}", own.short());
+    assert_eq!(own.json()["name"], "mina");
+    let wrong = "401 key.signature-wrong";
+    assert_eq!(ask("/me?fields=name", path).await.short(), wrong);
+    assert_eq!(ask("/api/v1/me", path).await.short(), wrong);
+    // No more than its scopes say.
+    let path = "/api/v1/sessions";
+    assert_eq!(ask(path, path).await.short(), "403 token.scope-missing");
+    // The secret is in no answer but the first.
+    let keys = the_box.get(&the_box.mina, "/api/v1/me/keys").await;
+    assert!(!String::from_utf8_lossy(&keys.bytes).contains(&secret));
+    let id = text(&made["key"]["id"]);
+    let path = format!("/api/v1/me/keys/{id}");
+    let gone = with(&the_box, "DELETE", &path, &[], "").await;
+    assert_eq!(gone.status, 204);
+    let path = "/api/v1/me";
+    assert_eq!(ask(path, path).await.short(), wrong);
 }
 
 /// An upload is declared in headers: they belong to what a key was used for, as a body does.
