@@ -470,7 +470,7 @@ pub(super) fn read(key: LimitKey, text: &str) -> Result<Option<u64>, Refusal> {
         }
         LimitKey::RuntimeSeconds => launch::span(text).ok().flatten(),
         LimitKey::Waiting | LimitKey::Sessions => text.parse().ok(),
-        LimitKey::SignIns => text.parse().ok().filter(|most| *most > 0),
+        LimitKey::SignIns => text.parse::<u64>().ok().filter(|most| *most > 0),
     };
     let refused = || refusals::policy_limit_invalid(example(key)).at(format!("/{}", key.word()));
     value.map(Some).ok_or_else(refused)
