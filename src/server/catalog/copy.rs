@@ -98,8 +98,9 @@ pub(crate) fn newest_version() -> u32 {
 }
 
 /// Copies the catalog in `data` to the file `to`, which must not exist, as it is at one moment; a
-/// server may write meanwhile, in this process or another. Sign-ins of browsers and answers kept for keys
-/// stay behind: a reader of the backup must not find them. Costs reading and writing the whole file once.
+/// server may write meanwhile, in this process or another. Sign-ins of browsers, sign-in
+/// links and answers kept for keys stay behind: a reader of the backup must not find them. Costs reading and
+/// writing the whole file once.
 ///
 /// Errors: `state.missing`, `disk.full`, refusals for a file that is no catalog.
 pub(crate) fn copy(data: &Path, to: &Path) -> Result<Copied, Failure> {
@@ -126,6 +127,19 @@ pub(crate) fn copy(data: &Path, to: &Path) -> Result<Copied, Failure> {
              delete from idempotency;",
         )
         .map_err(failed)?;
+    // Used links would work again where the copy is restored. A catalog of an older program has none.
+    let has_links: bool = target
+        .query_row(
+            "select exists (select 1 from sqlite_schema where type = 'table' and name = 'sign_in_link')",
+            [],
+            |row| row.get(0),
+        )
+        .map_err(failed)?;
+    if has_links {
+        target
+            .execute_batch("delete from sign_in_link;")
+            .map_err(failed)?;
+    }
     let (table, id) = identity(&target).map_err(failed)?;
     let (version, installation_id) = target
         .query_row(

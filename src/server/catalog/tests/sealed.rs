@@ -383,3 +383,32 @@ fn a_copy_for_a_backup_holds_no_answers() {
     assert_eq!(holding(folder.path(), "k-of-a-launch"), [] as [PathBuf; 0]);
     assert!(!holding(directory.path(), "k-of-a-launch").is_empty());
 }
+
+#[test]
+fn a_copy_for_a_backup_holds_no_sign_in_links() {
+    let directory = tempfile::tempdir().unwrap();
+    let catalog = on_disk(&directory);
+    catalog
+        .write_now(Lane::Requests, "make a link", |rows| {
+            let link = sign_in_links::SignInLinkRecord {
+                user: users::ROOT,
+                maker: users::ROOT,
+                actor: "root".into(),
+                created_at: rows.now,
+                expires_at: rows.now.plus_seconds(600),
+            };
+            rows.put_sign_in_link(&link, &[7; 32])
+        })
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("copy.sqlite");
+    copy::copy(directory.path(), &kept).unwrap();
+    let links = |file: &Path| -> u32 {
+        let found = Connection::open(file).unwrap();
+        found
+            .query_row("select count(*) from sign_in_link", [], |row| row.get(0))
+            .unwrap()
+    };
+    assert_eq!(links(&copy::file(directory.path())), 1);
+    assert_eq!(links(&kept), 0);
+}
