@@ -323,8 +323,12 @@ impl Rows<'_> {
     }
 
     /// Gives a user a grant in the place of the one they had on the same project, or of the same role on the same
-    /// domain or the site.
+    /// domain or the site. A role of a domain or the site ends the sign-in link of its user: who made it may have been
+    /// allowed to open only the lesser account of before.
     pub(crate) fn put_grant(&self, user: UserId, held: &HeldGrant) -> Result<(), Failure> {
+        if !held.grant.role.is_of_project() {
+            self.forget_sign_in_link(user)?;
+        }
         let (_, _, scope) = place(&held.grant);
         let query = match held.grant.scope {
             GrantScope::Project(_) => {

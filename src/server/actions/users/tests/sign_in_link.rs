@@ -176,6 +176,8 @@ async fn a_link_holds_while_its_maker_may_change_the_account() {
     users::set_role(&server, &mina, "kim", Role::User, None)
         .await
         .unwrap();
+    let held = link(&server, &jae, "kim").await;
+    assert_eq!(linked_user(&server, &held).unwrap().name, "kim");
     users::suspend(&server, &mina, "jae", true, None)
         .await
         .unwrap();
@@ -246,4 +248,30 @@ async fn the_second_factor_is_asked_for_and_the_link_goes_with_its_code() {
     let again = finish_sign_in(&server, &other, &shown(), HERE).await;
     assert_eq!(code(again), "sign-in-link.spent");
     assert_eq!(enter(&server, &link).await, "sign-in-link.spent");
+}
+
+#[tokio::test]
+async fn a_link_does_not_open_the_rights_that_its_user_is_given_later() {
+    let (server, mina) = with_users().await;
+    let scopes = [Permission::UsersWrite.word().to_owned()];
+    let (_, token) = users::tokens::create(&server, &mina, "t", &scopes, None)
+        .await
+        .unwrap();
+    let token = by_token(&server, token.reveal(), HERE).await.unwrap();
+    let token = token.unwrap();
+    // The token may make none for who governs, so one that it made before is of no use either.
+    let (first, second) = (
+        link(&server, &token, "jae").await,
+        link(&server, &token, "kim").await,
+    );
+    users::set_role(&server, &mina, "jae", Role::Administrator, None)
+        .await
+        .unwrap();
+    let chief = GrantRole::Administrator;
+    tenancy::grant(&server, &mina, "kim", chief, Some("default"), None)
+        .await
+        .unwrap();
+    for link in [first, second] {
+        assert_eq!(enter(&server, &link).await, "sign-in-link.spent");
+    }
 }
