@@ -153,8 +153,9 @@ async fn renew_roles(
     Ok(())
 }
 
-/// Suspends a user and ends their sign-ins; false for one who is gone, suspended, or the last administrator,
-/// and for one who signed in since the look was `begun`: they were there after it asked.
+/// Suspends a user and ends their sign-ins and the links that they made; false for one who is gone,
+/// suspended, or the last administrator, and for one who signed in since the look was `begun`: they were there
+/// after it asked.
 fn suspend(rows: &Rows<'_>, id: UserId, begun: Timestamp) -> Result<bool, Failure> {
     let user = rows.user(id)?.filter(|user| !user.suspended);
     let Some(user) = user else {
@@ -172,6 +173,7 @@ fn suspend(rows: &Rows<'_>, id: UserId, begun: Timestamp) -> Result<bool, Failur
     };
     rows.put_user(&changed, user.generation)?;
     rows.forget_browsers(user.id, None)?;
+    rows.forget_sign_in_links(user.id)?;
     rows.note(NewEvent {
         actor: "controller",
         topic: "users",

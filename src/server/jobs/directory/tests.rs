@@ -7,6 +7,8 @@ use crate::access::directory::tests::{
     TestEntries, TestEntry, asking, broken, by, directory, entry_of, role,
 };
 use crate::access::tests::later;
+use crate::catalog::Lane;
+use crate::catalog::sign_in_links::SignInLinkRecord;
 use crate::code;
 
 /// Who vanished from the directory is suspended at the next look, and their sign-ins end; a
@@ -35,6 +37,21 @@ async fn who_vanished_is_suspended_at_the_next_look() {
         .map(|name| entry_of(name, "good", &[long.as_str()]))
         .into();
     assert_eq!(looked().await, 0, "whose entry is too long is there");
+    let made = server
+        .catalog()
+        .write(Lane::Requests, "make a link", |rows| {
+            let kim = rows.user_named("kim")?.expect("kim signed in");
+            let mina = rows.user_named("mina")?.expect("mina set it up");
+            let link = SignInLinkRecord {
+                user: mina.id,
+                maker: kim.id,
+                actor: "kim".into(),
+                created_at: rows.now,
+                expires_at: rows.now.plus_seconds(86_400),
+            };
+            rows.put_sign_in_link(&link, &[7; 32])
+        });
+    made.await.unwrap();
     *entries.lock().unwrap() = all[1..].to_vec();
     assert_eq!(looked().await, 1);
     assert_eq!(looked().await, 0);
@@ -42,10 +59,11 @@ async fn who_vanished_is_suspended_at_the_next_look() {
         .catalog()
         .read_now("look at a user", |view| {
             let user = view.user_named("kim")?.expect("the row stays");
-            Ok((user.suspended, view.browsers(user.id)?.len()))
+            let link = view.sign_in_link_by_hash(&[7; 32])?;
+            Ok((user.suspended, view.browsers(user.id)?.len(), link))
         })
         .unwrap();
-    assert_eq!(kim, (true, 0));
+    assert_eq!(kim, (true, 0, None));
     entries.lock().unwrap().clone_from(&all);
     assert_eq!(code(by(&server, "kim", "good").await), "user.suspended");
 }
