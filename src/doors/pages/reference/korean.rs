@@ -198,7 +198,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("endUserSignIn", "사용자의 브라우저 하나를 로그아웃합니다"),
     (
         "getSignInLink",
-        "지금 쓸 수 있는 사용자의 로그인 링크를 보여 줍니다. 비밀은 나오지 않습니다",
+        "사용자가 지금 쓸 수 있는 로그인 링크를 보여 줍니다. 비밀 값은 나오지 않습니다",
     ),
     (
         "createSignInLink",
