@@ -95,6 +95,12 @@ impl RequestContext {
         }
     }
 
+    /// The path alone. The query of a sign-in link is a secret: no log is told of it.
+    pub fn address(&self) -> &str {
+        let parts = self.path.split_once('?');
+        parts.map_or(self.path.as_str(), |(address, _)| address)
+    }
+
     /// Path and query without the word about what was just done: where a switch leads back to.
     pub fn place(&self) -> &str {
         match self.path.find("notice=") {
@@ -321,6 +327,18 @@ mod tests {
         let nowhere = LocalClock::of(Text::default(), "Not/AZone");
         assert_eq!(nowhere.minute(at), "14:02");
         assert_eq!(nowhere.read("tomorrow"), None);
+    }
+
+    #[test]
+    fn the_address_for_a_log_has_no_query() {
+        for (path, address) in [
+            ("/login/link?code=abc?d", "/login/link"),
+            ("/users", "/users"),
+        ] {
+            let (headers, plain) = (HeaderMap::new(), Extensions::new());
+            let visit = RequestContext::of(&headers, &plain, path.into());
+            assert_eq!(visit.address(), address);
+        }
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub fn page(
             html(visit, status, marked.unwrap_or(body))
         }
         Err(error) => {
-            tracing::error!(%error, path = visit.path, "a page was not rendered");
+            tracing::error!(%error, path = visit.address(), "a page was not rendered");
             fault_page(console, visit, None)
         }
     }
@@ -135,7 +135,7 @@ pub fn failure(
     match failure {
         Failure::Refusal(refusal) => refused(console, visit, frame, refusal),
         Failure::Fault(fault) => {
-            tracing::error!(error = %base_chain(fault), path = visit.path, "a page failed");
+            tracing::error!(error = %base_chain(fault), path = visit.address(), "a page failed");
             fault_page(console, visit, frame)
         }
     }
