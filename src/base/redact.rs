@@ -20,11 +20,12 @@ static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
         (r"\bfardel_[A-Za-z0-9_-]{16,}", "token", 0),
         (r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*", "token", 0),
         (r"\b[A-HJ-NP-Z2-9]{4}(?:-[A-HJ-NP-Z2-9]{4}){3}\b", "setup code", 0),
+        (r"/login/link\?code=([A-Za-z0-9_-]+)", "link", 1),
         (r"(?i)\b(?:proxy-)?authorization\b\s*[:=]\s*([^\r\n]+)", "credentials", 1),
         (r"(?i)\b(?:set-)?cookie\b\s*[:=]\s*([^\r\n]+)", "cookie", 1),
         (r"://([^/\s:@]+:[^/\s@]+)@", "credentials", 1),
         (
-            r#"(?i)\b[a-z0-9_.-]*(?:password|passwd|passphrase|secret|api[_-]?key|private[_-]?key|access[_-]?key|auth[_-]?token|[_-]token|\btoken)\b["']?\s*[:=]\s*(?:Bearer\s+)?("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"',;}&]+)"#,
+            r#"(?i)\b[a-z0-9_.-]*(?:password|passwd|passphrase|secret(?:[_-]?key)?|api[_-]?key|private[_-]?key|access[_-]?key|auth[_-]?token|[_-]token|\btoken)\b["']?\s*[:=]\s*(?:Bearer\s+)?("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"',;}&]+)"#,
             "value",
             1,
         ),
@@ -159,6 +160,16 @@ mod tests {
                 "taken out",
             ),
             ("HF_TOKEN=hf_AbCdEf x", "hf_AbCdEf", "HF_TOKEN"),
+            (
+                "BACKEND_SECRET_KEY=q1w2e3r4 python",
+                "q1w2e3r4",
+                "python",
+            ),
+            (
+                "see http://10.0.0.1/login/link?code=Zm9v-YmFy_x1 once",
+                "Zm9v-YmFy_x1",
+                "once",
+            ),
             (
                 "jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln end",
                 "eyJzdWIi",
