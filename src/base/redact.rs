@@ -160,11 +160,7 @@ mod tests {
                 "taken out",
             ),
             ("HF_TOKEN=hf_AbCdEf x", "hf_AbCdEf", "HF_TOKEN"),
-            (
-                "BACKEND_SECRET_KEY=q1w2e3r4 python",
-                "q1w2e3r4",
-                "python",
-            ),
+            ("BACKEND_SECRET_KEY=q1w2e3r4 python", "q1w2e3r4", "python"),
             (
                 "see http://10.0.0.1/login/link?code=Zm9v-YmFy_x1 once",
                 "Zm9v-YmFy_x1",

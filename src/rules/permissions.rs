@@ -125,17 +125,27 @@ impl Subject {
         self.domain == domain || self.grants.iter().any(|g| reaches_domain(*g, domain))
     }
 
-    /// True where the subject is administrator of every scope on which `others` are auditor or administrator: nobody
-    /// changes the account of a user with wider rights than their own.
+    /// True where the subject is administrator of every scope on which `others` are auditor or administrator: no user
+    /// changes an account with wider rights than their own. A token without all scopes changes no such account at all:
+    /// with a new password it would be more than it is.
     pub fn outranks(&self, others: &[Grant]) -> bool {
-        self.is_site_administrator()
-            || others.iter().all(|grant| {
-                grant.role.is_of_project()
-                    || self.grants.contains(&Grant {
-                        role: GrantRole::Administrator,
-                        scope: grant.scope,
-                    })
-            })
+        others.iter().all(|grant| {
+            let administers = Grant {
+                role: GrantRole::Administrator,
+                scope: grant.scope,
+            };
+            grant.role.is_of_project()
+                || !self.is_narrowed()
+                    && (self.is_site_administrator() || self.grants.contains(&administers))
+        })
+    }
+
+    fn is_narrowed(&self) -> bool {
+        let lacks = |scopes: &Vec<Permission>| {
+            let mut all = Permission::ALL.iter();
+            all.any(|permission| !scopes.contains(permission))
+        };
+        self.scopes.as_ref().is_some_and(lacks)
     }
 
     fn has_scope(&self, permission: Permission) -> bool {
@@ -686,6 +696,12 @@ mod tests {
         assert!(!chief.outranks(&[of(GrantRole::Auditor, GrantScope::Domain(second))]));
         assert!(!chief.outranks(&[Grant::SITE_ADMINISTRATOR]));
         assert!(!chief.outranks(&[of(GrantRole::Auditor, GrantScope::Site)]));
-        assert!(subject(Role::Administrator).outranks(&[Grant::SITE_ADMINISTRATOR]));
+        let mut root = subject(Role::Administrator);
+        assert!(root.outranks(&[Grant::SITE_ADMINISTRATOR]));
+        root.scopes = Some(vec![Permission::UsersWrite]);
+        assert!(root.outranks(&[lead]));
+        assert!(!root.outranks(&[Grant::SITE_ADMINISTRATOR]));
+        root.scopes = Some(Permission::ALL.to_vec());
+        assert!(root.outranks(&[Grant::SITE_ADMINISTRATOR]));
     }
 }

@@ -14,7 +14,7 @@ pub const QUOTA_DAYS: u64 = 30;
 pub const QUOTA_SECONDS: u64 = QUOTA_DAYS * 86_400;
 /// Seconds for which a time counts at least. Higher: a short demonstration uses a day's worth. Lower: a minute stops what
 /// runs on every GPU as an hour does, and a small quota has hundreds of minutes.
-const LEAST_COUNTED_SECONDS: u64 = 3_600;
+const MIN_COUNTED_SECONDS: u64 = 3_600;
 /// Letters of the sentence in which an administrator says why. Higher: pages and notices carry essays. Lower: a reason
 /// does not fit.
 pub const MAX_REASON_LENGTH: usize = 300;
@@ -31,7 +31,7 @@ impl ReservedUse {
     /// As the ledger counts: hundredths of a GPU × milliseconds; of an hour at least.
     fn cost(self) -> u64 {
         let millis = self.to.millis_since(self.from);
-        u64::from(self.gpu.0).saturating_mul(millis.max(LEAST_COUNTED_SECONDS * 1000))
+        u64::from(self.gpu.0).saturating_mul(millis.max(MIN_COUNTED_SECONDS * 1000))
     }
 }
 

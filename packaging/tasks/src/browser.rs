@@ -19,7 +19,7 @@ const COSTS: &str = "figures.mjs";
 const OPENINGS: &str = "states.mjs";
 
 /// The longest files, first: at the end nothing would run beside them.
-const LONGEST: [&str; 2] = [OPENINGS, "pages.mjs"];
+const RUN_FIRST: [&str; 2] = [OPENINGS, "pages.mjs"];
 
 /// Files that run at once, each with a server and a browser of its own. More: two processors are shared by more pages,
 /// and waits of seconds run out. Fewer: one processor idles while a page draws.
@@ -68,7 +68,7 @@ fn suite(
         .collect();
     tests.sort_by_key(|file| {
         (
-            !LONGEST.iter().any(|long| file.ends_with(long)),
+            !RUN_FIRST.iter().any(|long| file.ends_with(long)),
             file.clone(),
         )
     });

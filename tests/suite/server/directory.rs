@@ -22,7 +22,7 @@ const SLAPADD: &str = "/usr/sbin/slapadd";
 /// Longer than anything here takes on a loaded machine; only a hang reaches it.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a directory may hold a sign-in, as the manual says.
-const HELD_AT_MOST: Duration = Duration::from_secs(2);
+const MAX_HELD: Duration = Duration::from_secs(2);
 /// For all the rest of a sign-in but the hash of its password. Longer: a sign-in that is held twice passes. Shorter: a
 /// loaded machine tries more often.
 const MARGIN: Duration = Duration::from_millis(1_900);
@@ -425,7 +425,7 @@ async fn a_slapd_that_stands_still_holds_its_users_for_two_seconds_and_no_local_
         assert_eq!(refused, Err("directory.unreachable".to_owned()));
         assert!(admitted, "a local administrator needs no directory");
         // The password of either is hashed as slowly.
-        let longest = HELD_AT_MOST + MARGIN + local_after;
+        let longest = MAX_HELD + MARGIN + local_after;
         if held_for < longest && local_after < held_for {
             break;
         }

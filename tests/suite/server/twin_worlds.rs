@@ -375,7 +375,8 @@ impl World {
         let router = self.the_box.router.clone();
         let response = router.oneshot(request.expect("a request")).await;
         let response = response.expect("an answer");
-        let (mut said, mut body) = (response.status().to_string(), response.into_body());
+        let mut said = format!("{}\n", response.status());
+        let mut body = response.into_body();
         let mut wait = FIRST_WORD;
         while let Ok(Some(Ok(frame))) = tokio::time::timeout(wait, body.frame()).await {
             if let Ok(bytes) = frame.into_data() {

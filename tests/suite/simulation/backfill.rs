@@ -35,7 +35,7 @@ struct BackfillRun {
     world: ClusterSnapshot,
     minute: u64,
     next: u128,
-    /// When each session that ever was the first starts at the latest.
+    /// When the first one starts at the latest, by what it was told since it is the first. Turns may put another before it.
     told: BTreeMap<SessionId, Timestamp>,
     /// When sessions end by themselves, before their limits.
     ends: BTreeMap<SessionId, u64>,
@@ -212,7 +212,10 @@ impl BackfillRun {
                 self.broken.get_or_insert(promise);
             }
         }
-        if let Some(front) = self.front()
+        let front = self.front();
+        self.told
+            .retain(|id, _| front.as_ref().is_some_and(|front| front.id == *id));
+        if let Some(front) = front
             && let Some(at) = self.latest_start(&front)
         {
             let told = self.told.entry(front.id).or_insert(at);
