@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 28] = [
+const MANUAL: [ManualChapter; 31] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -100,12 +100,15 @@ const MANUAL: [ManualChapter; 28] = [
     chapter!("people", Administer),
     chapter!("directories", Administer),
     chapter!("providers", Administer),
+    chapter!("sign-in-links", Administer),
     chapter!("limits", Administer),
     chapter!("idle", Administer),
     chapter!("reservations", Administer),
     chapter!("reservation-requests", Administer),
     chapter!("usage", Administer),
+    chapter!("statements", Administer),
     chapter!("audit", Administer),
+    chapter!("hand-over", Administer),
     chapter!("backups", Administer),
     chapter!("trust", Administer),
     chapter!("gpu-care", Administer),

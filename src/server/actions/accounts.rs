@@ -27,7 +27,8 @@ pub(super) fn find(
         .filter(|user| permissions::may(subject, permission, &Scope::domain(user.domain)).is_ok())
         .ok_or_else(refusals::user_not_found)?;
     let grants: Vec<Grant> = user.grants.iter().map(|held| held.grant).collect();
-    if permission == Permission::UsersWrite && !subject.outranks(&grants) {
+    let is_self = user.id == subject.user;
+    if permission == Permission::UsersWrite && !is_self && !subject.outranks(&grants) {
         return Err(refusals::user_outranked(&user.name).into());
     }
     Ok(user)

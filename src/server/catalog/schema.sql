@@ -105,6 +105,15 @@ CREATE TABLE audit_checkpoint (
     signature blob not null
 ) strict;
 
+CREATE TABLE audit_target (
+    target text primary key check (target in ('file', 'syslog', 'http')),
+    -- The newest row of the log that it has.
+    delivered integer not null,
+    -- Rows that were forgotten before it had them.
+    lost integer not null,
+    delivered_at integer
+) strict;
+
 CREATE TABLE browser_session (
     id blob primary key,
     hash blob not null unique,
@@ -140,6 +149,18 @@ CREATE TABLE budget (
 CREATE INDEX budget_account on budget (account);
 
 CREATE INDEX budget_project on budget (project);
+
+CREATE TABLE closed_month (
+    -- Such as 2026-10.
+    month text primary key,
+    -- Hours since 1970 UTC; the end is left out.
+    from_hour integer not null,
+    until_hour integer not null check (until_hour > from_hour),
+    closed_at integer not null,
+    -- JSON, byte for byte what was signed.
+    statement text not null,
+    signature blob not null
+) strict, without rowid;
 
 CREATE TABLE container (
     session blob not null references session (id) on delete cascade,
@@ -329,6 +350,19 @@ CREATE TABLE invitation (
 
 CREATE INDEX invitation_by_project on invitation (project, created_at);
 
+CREATE TABLE late_usage (
+    project blob not null,
+    owner blob not null,
+    domain blob not null,
+    session integer not null,
+    gpu integer not null,
+    cpu integer not null,
+    memory integer not null,
+    starts integer not null,
+    waited integer not null,
+    primary key (project, owner)
+) strict, without rowid;
+
 CREATE TABLE ledger_clock (
     id integer primary key check (id = 1),
     -- Which start of the machine it was last read at, and how long that had run.
@@ -418,6 +452,15 @@ CREATE TABLE preset (
 
 CREATE UNIQUE INDEX preset_name on preset (coalesce(project, domain, x''), name);
 
+CREATE TABLE price (
+    id integer primary key check (id = 1),
+    currency text not null,
+    gpu integer not null,
+    core integer not null,
+    gib integer not null,
+    generation integer not null
+) strict;
+
 CREATE TABLE project (
     id blob primary key,
     domain blob not null references domain (id),
@@ -434,7 +477,7 @@ CREATE TABLE queue_rule (
     -- Hours after which use of the past counts half.
     half_life_hours integer not null check (half_life_hours between 1 and 8760),
     generation integer not null
-) strict;
+, backfill text not null default 'strict' check (backfill in ('strict', 'timed'))) strict;
 
 CREATE TABLE recovery_code (
     user blob not null references user (id),
@@ -595,7 +638,7 @@ CREATE TABLE session (
     ended_at integer,
     outcome text check (outcome in ('succeeded', 'failed', 'stopped', 'refused', 'lost')),
     exit_code integer,
-    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002', held_by text, queued_before integer not null default 0, launch blob, description text,
+    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002', held_by text, queued_before integer not null default 0, launch blob, description text, backfilled integer not null default 0 check (backfilled in (0, 1)),
     check ((state = 'ended') = (outcome is not null))
 ) strict;
 
@@ -643,6 +686,20 @@ CREATE TABLE sign_in_link (
 CREATE INDEX sign_in_link_by_end on sign_in_link (expires_at);
 
 CREATE INDEX sign_in_link_by_maker on sign_in_link (maker);
+
+CREATE TABLE statement_line (
+    month text not null references closed_month (month),
+    position integer not null check (position > 0),
+    -- Said by the statement too, to be found by; null where the line sums more than one.
+    domain blob,
+    project blob,
+    owner blob,
+    -- JSON, byte for byte what the digest is of.
+    statement text not null,
+    -- SHA-256 of the statement: readers are told of it without reading every line.
+    digest blob not null check (length(digest) = 32),
+    primary key (month, position)
+) strict, without rowid;
 
 CREATE TABLE token (
     id blob primary key,
