@@ -356,6 +356,7 @@ impl World {
     }
 
     async fn cookie(&self, name: &str) -> As {
+        self.let_time_pass();
         let from = std::net::IpAddr::from([192, 0, 2, 9]);
         let signed_in = server::access::sign_in(&self.the_box.server, name, PASSWORD, from)
             .await
@@ -454,6 +455,8 @@ fn masked(text: &str) -> String {
         [
             // Made with a key of the site.
             (r#""digest":"[0-9a-f]+""#, "DIGEST"),
+            // Signed with one: a place in a list, whose items are compared.
+            (r#""next_cursor":"[A-Za-z0-9_-]+""#, "CURSOR"),
             // The chain of the audit log, which random bytes go into.
             (r#""(hash|previous)":"[0-9a-f]{64}""#, "HASH"),
             (r#"\\"(salt|hash)\\":\\"[0-9a-f]+\\""#, "SALT"),

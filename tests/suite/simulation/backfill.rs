@@ -159,6 +159,11 @@ impl BackfillRun {
         })
     }
 
+    fn keep_told_of(&mut self, front: Option<&Session>) {
+        let front = front.map(|session| session.id);
+        self.told.retain(|id, _| front == Some(*id));
+    }
+
     /// One minute: what is over leaves, users launch, the server places.
     fn tick(&mut self) {
         self.minute += 1;
@@ -176,6 +181,7 @@ impl BackfillRun {
             self.launch();
         }
         let first = self.front();
+        self.keep_told_of(first.as_ref());
         let mut seen = self.world.clone();
         if self.planted == Some(BackfillFault::LimitsQuartered) {
             let behind = seen.sessions.iter_mut();
@@ -213,8 +219,7 @@ impl BackfillRun {
             }
         }
         let front = self.front();
-        self.told
-            .retain(|id, _| front.as_ref().is_some_and(|front| front.id == *id));
+        self.keep_told_of(front.as_ref());
         if let Some(front) = front
             && let Some(at) = self.latest_start(&front)
         {
