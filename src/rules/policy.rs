@@ -24,7 +24,7 @@ pub enum Spreading {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BackfillMode {
-    /// Those that take nothing it could get, whatever ends.
+    /// Those that take nothing it could get, by no time limit.
     #[default]
     Strict,
     /// Also those whose time limit leaves the first one that waits its latest start.

@@ -77,7 +77,7 @@ impl Prepared {
 }
 
 impl Simulation {
-    /// A server with an empty catalog in memory. Its backfill is strict, whatever a new site has.
+    /// A server with an empty catalog in memory. Its backfill is strict; a new site's is timed.
     pub fn open(at: Timestamp) -> Result<Self, Failure> {
         let settings = Settings::read(SettingsLayer::default(), |_| None)?;
         let simulation = Self {

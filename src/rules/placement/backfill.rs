@@ -1,6 +1,6 @@
 //! Timed backfill: who may start before the first session that waits for room, because of time limits. That one starts at
 //! the latest once enough of what runs has reached its limit. Another may start before it that is over by then, or that
-//! leaves its room free then. Who may start whatever ends when, strict backfill, is `reservations`' to say.
+//! leaves its room free then. Strict backfill, which looks at no time limit, is in `reservations`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -166,7 +166,7 @@ impl<'w> TimedBackfill<'w> {
         found
     }
 
-    /// Whether no session of that size finds a place any more, whatever its time limit.
+    /// Whether no session of that size finds a place any more, with any time limit.
     pub(super) fn finds_none(&self, (demand, host): (Demand, bool)) -> bool {
         self.sizes.borrow().get(&(demand, host, true)) == Some(&false)
     }

@@ -24,7 +24,7 @@ pub(super) struct QueueWalk<'w> {
     pub(super) placed: Vec<(&'w Session, FoundPlace)>,
     /// Too many sizes wait: no session behind them is looked at but for timed backfill.
     full: bool,
-    /// The first one that waits for room is known, or nobody asks for it.
+    /// The first one that waits for room is known, or is not asked for.
     has_front: bool,
     /// What may start before that one; None where only strict backfill holds.
     backfill: Option<TimedBackfill<'w>>,

@@ -404,7 +404,7 @@ fn choose_devices(
 }
 
 /// Gives a reservation its processor time and memory, as much of it as there is: of each machine of its devices in
-/// proportion to them, then the rest where there is room, there first. Anew as a whole where a machine can no longer give
+/// proportion to them, then the rest where there is room, there first. All of it again where a machine can no longer give
 /// its part. Stays as it is once it was warned of.
 fn choose_room(
     world: &ClusterSnapshot,

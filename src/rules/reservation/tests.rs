@@ -211,7 +211,7 @@ fn a_request_keeps_nothing_and_expires_at_its_begin() {
         gpus(4),
         at(0),
     );
-    assert_eq!(beside, Ok(()), "it blocks nobody");
+    assert_eq!(beside, Ok(()), "it blocks no reservation");
     assert_eq!(one.advance(false, at(9)), None);
     assert_eq!(one.advance(false, at(10)), Some(ReservationState::Expired));
     assert!(!one.state.is_open());

@@ -79,7 +79,7 @@ fn holding(
     }
 }
 
-/// Whom a link signs in. Takes nothing: whoever looks at addresses in messages ends no link.
+/// Whom a link signs in. Takes nothing: programs that open the addresses in messages end no link.
 ///
 /// Errors: `sign-in-link.spent`.
 pub fn linked_user(server: &Server, code: &str) -> Result<LinkedUser, Failure> {

@@ -74,7 +74,7 @@ pub struct ListedQuota {
     pub may_set: bool,
 }
 
-/// The reservations of whatever the caller reaches, and those for maintenance: requests first, then those that are now or
+/// The reservations that the caller reaches, and those for maintenance: requests first, then those that are now or
 /// to come, by their begin.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<ReservationView>, Failure> {
     let all = listed(server, caller).await?.into_iter();

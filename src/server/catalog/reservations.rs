@@ -724,7 +724,7 @@ impl Rows<'_> {
     }
 
     /// Takes out those of which nothing is left but for so many, and for those that a quota counts: first requests that
-    /// nobody decided, then those of those who have the most, the oldest first, so that a loop forgets nothing of others. Costs
+    /// were never decided, then the oldest of the project or user with the most, so that a loop forgets nothing of others. Costs
     /// one visit a reservation, and sorting those that are over.
     pub(crate) fn forget_ended_reservations(&self, but: usize) -> Result<(), Failure> {
         let but = i64::try_from(but).unwrap_or(i64::MAX);

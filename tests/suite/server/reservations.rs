@@ -112,7 +112,7 @@ async fn a_lead_books_within_the_quota_and_an_administrator_decides_on_more() {
     let named = the_box.post(admin, by_name, json!({})).await;
     assert_eq!(named.short(), "409 reservation.by-id");
 
-    // It blocks nobody, and is granted where it is free by then.
+    // It blocks no session, and is granted where it is free by then.
     let mut fans = asked(&the_box, "fans", 3, 2);
     fans["project"] = Value::Null;
     fans["maintenance"] = true.into();

@@ -256,7 +256,7 @@ fn so_many_sizes_are_looked_for_and_no_more() {
     }
 }
 
-/// When a session starts at the latest if nobody else comes, found the slow way.
+/// When a session starts at the latest if no other session comes, found the slow way.
 fn latest_start(world: &ClusterSnapshot, waiting: &Session) -> Option<Timestamp> {
     let ends = world.sessions.iter().filter_map(|s| Some(s.deadline()?.0));
     let mut ends: Vec<Timestamp> = ends.collect();

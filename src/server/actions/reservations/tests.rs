@@ -613,7 +613,7 @@ async fn a_lead_books_within_the_quota_and_asks_beyond() {
     // In other 30 days the quota is whole.
     let later = site.booked(&site.lead, site.seminar("later", 40)).await;
     assert_eq!(later.state, ReservationState::Booked);
-    // More cores than come with the GPU, and cores alone, are asked for whatever the quota.
+    // More cores than come with the GPU, and cores alone, are asked for with any quota.
     site.quota("1000").await;
     let mut cores = site.seminar("cores", 6);
     cores.resources.cpu = CpuShare(201);
@@ -721,7 +721,7 @@ async fn so_many_requests_wait_for_administrators() {
         site.refused(&other, more("more")).await,
         "reservation.too-many-requests"
     );
-    // Nobody who decides reads more of them than a page holds.
+    // Administrators read no more of them than a page holds.
     assert_eq!(site.told(boss).await.len(), 50);
     assert_eq!(
         notices::unread(server, boss),

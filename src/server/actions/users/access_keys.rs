@@ -10,7 +10,7 @@ use crate::access::NewToken;
 use crate::access::tokens::{self as made, DrawnToken};
 use crate::catalog::users::TokenRow;
 
-/// Access keys of one user. Higher: nobody knows any more which of them is in use. Lower: a user with many programs
+/// Access keys of one user. Higher: users lose track of which of them is in use. Lower: a user with many programs
 /// gives several the same one.
 const MAX_ACCESS_KEYS: usize = 10;
 

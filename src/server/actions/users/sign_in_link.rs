@@ -40,8 +40,8 @@ pub async fn linkable(server: &Server, caller: &Caller, who: &str) -> Result<Use
 /// Makes a link that signs a user in once, within so many minutes. The one that they had before is of no use any more.
 ///
 /// Errors: `sign-in-link.minutes`, `sign-in-link.elsewhere` for a user of a directory or provider,
-/// `sign-in-link.suspended`; `user.self`: whoever has only an open browser of an administrator must not keep the account;
-/// `user.outranked`, also by a narrowed token for whoever administers or audits anything; those of finding a user.
+/// `sign-in-link.suspended`; `user.self`: a stranger at an administrator's open browser must not keep the account;
+/// `user.outranked`, also by a narrowed token for administrators and auditors; those of finding a user.
 pub async fn make(
     server: &Server,
     caller: &Caller,
