@@ -137,3 +137,23 @@ test("the manual and the reference break no rule, and a request can be copied wh
   for (const id of sections) assert.equal(await page.locator(id).count(), 1, id);
   await context.close();
 });
+
+test("every link of the manual leads to a page", async () => {
+  const { context } = await visit("/docs");
+  const links = async (path) => {
+    const text = await (await context.request.get(house.origin + path)).text();
+    const main = text.slice(text.indexOf("<main"), text.indexOf("</main>"));
+    return new Set([...main.matchAll(/href="(\/[^"#?]*)/g)].map(([, href]) => href));
+  };
+  const chapters = [...(await links("/docs"))].filter((href) => href.startsWith("/docs/"));
+  assert.ok(chapters.length > 25, `${chapters}`);
+  const all = new Map();
+  for (const chapter of chapters) for (const href of await links(chapter)) all.set(href, chapter);
+  const dead = [];
+  for (const [href, chapter] of all) {
+    const answer = await context.request.get(house.origin + href);
+    if (answer.status() !== 200) dead.push(`${href} in ${chapter}: ${answer.status()}`);
+  }
+  assert.deepEqual(dead, []);
+  await context.close();
+});
