@@ -13,7 +13,7 @@ use rules::users::{Role, User, full_name};
 use super::attempts::Attempt;
 use super::password::{self, PasswordRules};
 use super::secret::{draw, hash};
-use super::{NewSignIn, SignInFrom, admit, local_root, new_user};
+use super::{NewSignIn, SignInFrom, admit, new_user, root_subject};
 use crate::catalog::events::NewEvent;
 use crate::catalog::invitations::InvitationRecord;
 use crate::catalog::users::ROOT;
@@ -59,7 +59,7 @@ pub(crate) fn holding(
         .filter(|project| project.state == TenantState::Active)
         .ok_or_else(spent)?;
     let maker = match invitation.owner {
-        ROOT => local_root(server).subject,
+        ROOT => root_subject(),
         owner => {
             let user = view.user(owner)?.filter(|user| !user.suspended);
             let user = user.ok_or_else(spent)?;
