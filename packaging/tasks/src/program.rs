@@ -22,9 +22,16 @@ impl Program {
         }
     }
 
-    /// The cargo that runs us.
+    /// The cargo that runs us, without what it says to us of our own package: `ring`'s build script looks at these
+    /// variables, and where they differ it and the half of the product that stands on it are compiled again.
     pub(crate) fn cargo() -> Self {
-        Self::named(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        let mut cargo = Self::named(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        for (name, _) in std::env::vars_os() {
+            if is_of_our_package(&name) {
+                cargo.command.env_remove(name);
+            }
+        }
+        cargo
     }
 
     /// Arguments separated by blanks, for those that have none inside.
@@ -95,6 +102,11 @@ impl Program {
     }
 }
 
+fn is_of_our_package(variable: &OsStr) -> bool {
+    let name = variable.as_encoded_bytes();
+    name.starts_with(b"CARGO_PKG_") || name.starts_with(b"CARGO_MANIFEST_")
+}
+
 /// Whether a program of this name lies on the search path.
 pub(crate) fn installed(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -133,4 +145,26 @@ pub(crate) fn metadata() -> Result<serde_json::Value, Failure> {
         .output()?;
     serde_json::from_str(&text)
         .map_err(|error| Failure::new(format!("cargo metadata is not JSON: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_hears_nothing_of_our_own_package() {
+        let removed: Vec<OsString> = Program::cargo()
+            .into_command()
+            .get_envs()
+            .filter(|(_, value)| value.is_none())
+            .map(|(name, _)| name.to_owned())
+            .collect();
+        for name in [
+            "CARGO_PKG_NAME",
+            "CARGO_PKG_VERSION_PRE",
+            "CARGO_MANIFEST_DIR",
+        ] {
+            assert!(removed.iter().any(|one| one == name), "{name}: {removed:?}");
+        }
+    }
 }
