@@ -4,9 +4,8 @@
 use api::users::AccessKeyView;
 use rules::names::TokenId;
 
-use super::tokens::read_scopes;
+use super::tokens::wanted;
 use super::*;
-use crate::access::NewToken;
 use crate::access::tokens::{self as made, DrawnToken};
 use crate::catalog::users::TokenRow;
 
@@ -37,15 +36,8 @@ pub async fn create(
     expires_at: Option<Timestamp>,
 ) -> Result<(AccessKeyView, SecretText), Failure> {
     allowed(caller, Permission::Me)?;
-    if caller.subject.user == ROOT {
-        return Err(not_an_account().into());
-    }
-    let name = made::token_name("/name", name)?;
-    let wanted = NewToken::new(name, read_scopes(caller, scopes)?, expires_at);
     let now = server.clock().now();
-    if expires_at.is_some_and(|end| end <= now) {
-        return Err(refusals::expires_at_past().at("/expires_at").into());
-    }
+    let wanted = wanted(caller, name, scopes, expires_at, now)?;
     // What would prove the token without a signature is forgotten here.
     let DrawnToken { row, hash, .. } = wanted.draw(caller.subject.user, now);
     let (key, secret) = access::new_access_key();

@@ -35,15 +35,8 @@ pub async fn create(
     expires_at: Option<Timestamp>,
 ) -> Result<(TokenView, SecretText), Failure> {
     allowed(caller, Permission::Me)?;
-    if caller.subject.user == ROOT {
-        return Err(not_an_account().into());
-    }
-    let name = made::token_name("/name", name)?;
-    let wanted = NewToken::new(name, read_scopes(caller, scopes)?, expires_at);
     let now = server.clock().now();
-    if expires_at.is_some_and(|end| end <= now) {
-        return Err(refusals::expires_at_past().at("/expires_at").into());
-    }
+    let wanted = wanted(caller, name, scopes, expires_at, now)?;
     let DrawnToken { row, hash, secret } = wanted.draw(caller.subject.user, now);
     let caller = caller.clone();
     let token = server
@@ -78,7 +71,28 @@ pub async fn revoke(server: &Server, caller: &Caller, id: TokenId) -> Result<Tok
         .await
 }
 
-pub(super) fn read_scopes(caller: &Caller, words: &[String]) -> Result<Vec<Permission>, Refusal> {
+/// What a user asks to make: a token, or what is proven by a signature in its place.
+///
+/// Errors: root has no account; `token.name-…`, `scope.…`, `expires-at.past`.
+pub(super) fn wanted(
+    caller: &Caller,
+    name: &str,
+    scopes: &[String],
+    expires_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<NewToken, Refusal> {
+    if caller.subject.user == ROOT {
+        return Err(not_an_account());
+    }
+    let name = made::token_name("/name", name)?;
+    let wanted = NewToken::new(name, read_scopes(caller, scopes)?, expires_at);
+    match expires_at.is_some_and(|end| end <= now) {
+        true => Err(refusals::expires_at_past().at("/expires_at")),
+        false => Ok(wanted),
+    }
+}
+
+fn read_scopes(caller: &Caller, words: &[String]) -> Result<Vec<Permission>, Refusal> {
     let all: Vec<&str> = Permission::ALL.iter().map(|verb| verb.word()).collect();
     if words.is_empty() {
         return Err(refusals::scope_missing(all.join(", ")).at("/scopes"));
