@@ -30,7 +30,7 @@ const SLOWER: u32 = 3;
 /// Times below this are held to nothing: no person notices them, and one turn of the kernel's scheduler for
 /// another process is more than three times the 2 ms of a look at an idle machine.
 const UNNOTICED: Duration = Duration::from_millis(20);
-const PASSWORD: &str = "correct-horse-battery-7";
+pub(crate) const PASSWORD: &str = "correct-horse-battery-7";
 const TRICKS: [&str; 6] = ["tree", "execs", "inotify", "flood", "followers", "silent"];
 
 /// 25,000 directories in each other.
@@ -40,18 +40,18 @@ const INOTIFY: &str = "for (1..100000) { last if syscall(253) < 0 } sleep 100000
 
 /// Somebody with a token.
 #[derive(Clone)]
-struct Account {
+pub(crate) struct Account {
     socket: PathBuf,
     token: String,
 }
 
 impl Account {
-    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+    pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         self.try_ask(method, path, body)
             .unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
-    fn try_ask(
+    pub(crate) fn try_ask(
         &self,
         method: &str,
         path: &str,
@@ -152,7 +152,7 @@ impl Account {
 }
 
 /// One request over the local socket; as root where there is no token.
-fn ask(
+pub(crate) fn ask(
     socket: &Path,
     token: Option<&str>,
     method: &str,
@@ -183,7 +183,7 @@ fn ask(
     Ok((status, serde_json::from_str(body).unwrap_or(Value::Null)))
 }
 
-fn user(socket: &Path, name: &str) -> Account {
+pub(crate) fn user(socket: &Path, name: &str) -> Account {
     let body = json!({"name": name, "password": PASSWORD});
     let made = ask(socket, None, "POST", "/api/v1/users", Some(&body)).expect("an answer");
     assert!((200..300).contains(&made.0), "{name}: {made:?}");
@@ -198,7 +198,7 @@ fn user(socket: &Path, name: &str) -> Account {
 }
 
 /// An address where nobody listens at this moment.
-fn free_address() -> SocketAddr {
+pub(crate) fn free_address() -> SocketAddr {
     let taken = TcpListener::bind("127.0.0.1:0").expect("an address");
     taken.local_addr().expect("its number")
 }
@@ -215,7 +215,7 @@ fn niceness(pid: impl std::fmt::Display) -> Vec<(String, i32)> {
     threads.collect()
 }
 
-fn memory_kib(pid: u32) -> u64 {
+pub(crate) fn memory_kib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|rest| rest.split_whitespace().next()?.parse().ok())
@@ -410,7 +410,7 @@ fn nobody_stops_the_box() {
 
 /// Ends every session and waits until nothing of them is left on the disk: what they wrote is cleared by
 /// the server, as it must be, and not by this test.
-fn end_all(of: &Installation) {
+pub(crate) fn end_all(of: &Installation) {
     let end = Instant::now() + TIMEOUT;
     let left = || {
         let kept = std::fs::read_dir(of.data().join("containers"));

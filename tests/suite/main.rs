@@ -11,3 +11,4 @@ mod scenarios;
 mod server;
 mod simulation;
 mod state;
+mod steady;

@@ -13,6 +13,7 @@ mod lint;
 mod package;
 mod packages;
 mod program;
+mod requests;
 mod rpm;
 mod sbom;
 mod skips;
@@ -35,6 +36,7 @@ const USAGE: &str = "\
 usage: cargo ci quick | full | release | nightly [--tested]
        cargo ci package
        cargo ci twice
+       cargo ci requests
        cargo ci vm …
        cargo ci rpm [--check FILE]
        cargo ci deb [--version X] [--binary FILE] [--into FOLDER]
@@ -46,11 +48,13 @@ usage: cargo ci quick | full | release | nightly [--tested]
             pages cost
   nightly   full + release + every page and whatever opens in every language and colour scheme, all of the runtime's tests under
             Debian's own kernel, several processors, a cluster of three, the air gap in the next Debian, a lost machine
-            of full size, all kinds of trouble in the vm, long simulation, a crowd held to its times, the
-            release built twice; CPU seconds are held to their budgets
+            of full size, all kinds of trouble in the vm, long simulation, a crowd held to its times, half an hour
+            of generated requests, memory over an hour, the release built twice; CPU seconds are held to their budgets
   vm        a Debian with systemd in a virtual machine; alone, it says how
   package   the stages of the package alone, on the release build
   twice     the release and its package built again from a clone elsewhere: the same bytes
+  requests  generated requests alone, on the release build; FARDEL_REQUESTS_SECONDS and FARDEL_SEED say how long and
+            from which seed
   deb       the Debian package of the release build; its path is the last line
   rpm       the same as an .rpm, by nfpm; its path is the last line; with --check it is made of a binary
             that was built already, looked at, installed into a root and removed
@@ -120,6 +124,13 @@ fn main() -> ExitCode {
         "package" => {
             let mut gate = Gate::new();
             release(&mut gate, package_stages);
+            return gate.close(Budget::Told);
+        }
+        "requests" => {
+            let mut gate = Gate::new();
+            release(&mut gate, |gate, binary| {
+                gate.stage("generated requests", || requests::generated(binary));
+            });
             return gate.close(Budget::Told);
         }
         "twice" => {
@@ -238,6 +249,7 @@ fn nightly(gate: &mut Gate) {
     match program::built("release") {
         Ok(binary) => {
             twice_stage(gate, &binary);
+            gate.stage("generated requests", || requests::generated(&binary));
             gate.stage("browser suite, every page", || browser::every_page(&binary));
             gate.stage("browser suite, openings", || browser::openings(&binary));
         }
@@ -255,6 +267,11 @@ fn nightly(gate: &mut Gate) {
         Program::cargo()
             .words("test --release --locked --test suite who_keeps_sessions_alive")
             .variable("FARDEL_EVENTS", "300")
+            .run()
+    });
+    gate.stage("an hour of steady work", || {
+        Program::cargo()
+            .words("test --release --locked --test suite steady_work -- --ignored --nocapture")
             .run()
     });
     gate.stage("crowd", || {

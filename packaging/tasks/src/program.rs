@@ -89,6 +89,15 @@ impl Program {
         )))
     }
 
+    /// Runs it and gives what it wrote to standard output, however it ended.
+    pub(crate) fn said(mut self) -> Result<String, Failure> {
+        let output = self
+            .command
+            .output()
+            .map_err(|error| self.cannot_start(&error))?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
     /// The command itself, for a caller that has to watch its child.
     pub(crate) fn into_command(self) -> Command {
         self.command

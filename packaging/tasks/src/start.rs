@@ -114,13 +114,36 @@ impl Server {
                 return Ok(answer);
             }
             if begun.elapsed() > TIMEOUT {
-                let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+                let log = self.log();
                 return Err(Failure::new(format!(
                     "no 200 from {path}; its log says:\n{log}"
                 )));
             }
             std::thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its local socket, over which root needs no token.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.join("run/fardel.sock")
+    }
+
+    /// What it wrote so far.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    /// Its resident memory in the kernel's words, such as `27000 kB`.
+    pub(crate) fn memory(&self) -> Result<String, Failure> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.map_err(|error| Failure::new(format!("the server: {error}")))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        Ok(line.unwrap_or_default().trim().to_owned())
     }
 
     /// One GET on a connection of its own.
