@@ -114,3 +114,26 @@ test("a role with an end is given and taken away after a question, also in Korea
   assert.doesNotMatch(house.command("role", "ls", "kim"), /auditor/);
   await plain.close();
 });
+
+test("the first page that a browser sees tells its time by the browser's clock, and says UTC without script", async () => {
+  const { pathname, search } = new URL(house.command("user", "sign-in-link", "jae").trim().split("\n")[0]);
+  for (const [locale, script, told] of [
+    ["en-US", true, /\d+ [A-Z][a-z]+ \d\d:\d\d$/],
+    ["ko-KR", true, /^\d+월 \d+일 \d\d:\d\d$/],
+    ["en-US", false, /^\d+ [A-Z][a-z]+ \d\d:\d\d UTC$/],
+    ["ko-KR", false, /^\d+월 \d+일 \d\d:\d\d UTC$/],
+  ]) {
+    const context = await browser.newContext({ locale, timezoneId: "Asia/Kolkata", javaScriptEnabled: script });
+    const page = await context.newPage();
+    await page.goto(house.origin + pathname + search);
+    const time = page.locator("main time");
+    const words = (await time.innerText()).trim();
+    assert.match(words, told);
+    // Half an hour beside the hour: by no mistake it is another zone's.
+    const ends = new Date(await time.getAttribute("datetime"));
+    const minute = (ends.getUTCMinutes() + (script ? 30 : 0)) % 60;
+    assert.match(words, new RegExp(`:${String(minute).padStart(2, "0")}( UTC)?$`));
+    assert.deepEqual(await violations(page), []);
+    await context.close();
+  }
+});

@@ -194,6 +194,8 @@ pub fn taste(visit: &RequestContext, name: &str, value: &str) -> String {
 pub struct LocalClock {
     text: Text,
     zone: TimeZone,
+    /// The browser has told no zone yet: it is UTC until it has.
+    is_assumed: bool,
 }
 
 impl LocalClock {
@@ -201,9 +203,11 @@ impl LocalClock {
     pub fn of(text: Text, zone: &str) -> LocalClock {
         // `%2F` as cookies of some browsers write the slash.
         let name = zone.replace("%2F", "/");
+        let known = TimeZone::get(&name).ok();
         LocalClock {
             text,
-            zone: TimeZone::get(&name).unwrap_or(TimeZone::UTC),
+            is_assumed: known.is_none(),
+            zone: known.unwrap_or(TimeZone::UTC),
         }
     }
 
@@ -246,6 +250,16 @@ impl LocalClock {
             Language::English => then.strftime("%-d %b %H:%M").to_string(),
             Language::Korean => then.strftime("%-m월 %-d일 %H:%M").to_string(),
         }
+    }
+
+    /// A time of a page that may be the first that a browser sees: where its zone is not known yet, the markup says UTC,
+    /// and the script writes the time of the browser's own clock there.
+    pub fn element(&self, at: Timestamp) -> components::Markup {
+        let told = components::escaped(&self.date(at));
+        components::Markup::finished(match self.is_assumed {
+            true => format!("<time datetime=\"{at}\" data-utc>{told} UTC</time>"),
+            false => format!("<time datetime=\"{at}\">{told}</time>"),
+        })
     }
 
     /// `21 Nov 2026`, `2026년 11월 21일`
@@ -327,6 +341,20 @@ mod tests {
         let nowhere = LocalClock::of(Text::default(), "Not/AZone");
         assert_eq!(nowhere.minute(at), "14:02");
         assert_eq!(nowhere.read("tomorrow"), None);
+    }
+
+    #[test]
+    fn a_time_says_utc_where_the_zone_of_the_reader_is_not_known() {
+        let at = Timestamp::parse("2026-11-21T14:02:11Z").expect("a time");
+        let told = |zone| {
+            let clock = LocalClock::of(Text::default(), zone);
+            clock.element(at).to_string()
+        };
+        let own = "<time datetime=\"2026-11-21T14:02:11.000Z\"";
+        assert_eq!(told(""), format!("{own} data-utc>21 Nov 14:02 UTC</time>"));
+        for (zone, words) in [("Asia/Seoul", "23:02"), ("UTC", "14:02")] {
+            assert_eq!(told(zone), format!("{own}>21 Nov {words}</time>"));
+        }
     }
 
     #[test]

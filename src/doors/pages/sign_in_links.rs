@@ -18,7 +18,7 @@ use server::{Failure, Server};
 use uuid::Uuid;
 
 use super::authentication::{self, PageCaller, PagePeer};
-use super::components::{self, Alert, Choice};
+use super::components::{self, Alert, Choice, Markup};
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::login::LoginCodePage;
@@ -73,7 +73,7 @@ pub struct LoginLinkPage {
 /// Whom a link signs in.
 pub struct LinkedAccount {
     pub name: String,
-    pub until: String,
+    pub until: Markup,
 }
 
 pub(super) fn router() -> Router<PagesContext> {
@@ -304,7 +304,7 @@ fn door(
         code,
         linked: linked.map(|linked| LinkedAccount {
             name: linked.name,
-            until: visit.clock.date(linked.expires_at),
+            until: visit.clock.element(linked.expires_at),
         }),
         alert: why.map(|refusal| Alert::warning(codes::refusal(visit.text, refusal))),
     };

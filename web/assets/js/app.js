@@ -325,6 +325,14 @@ if (!/(^|; )(__Host-)?fardel_zone=/.test(document.cookie)) {
   keep("fardel_zone", Intl.DateTimeFormat().resolvedOptions().timeZone);
 }
 
+// A page that was made before its zone was known says UTC: from here on it goes by the browser's clock.
+for (const time of all("time[data-utc]")) {
+  const { lang } = document.documentElement;
+  const own = new Intl.DateTimeFormat(lang === "en" ? "en-GB" : lang, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  time.textContent = own.format(new Date(time.dateTime)).replace(",", "");
+  time.removeAttribute("data-utc");
+}
+
 function keep(name, value) {
   const [own, secure] = location.protocol === "https:" ? ["__Host-", "; secure"] : ["", ""];
   document.cookie = `${own}${name}=${value}; path=/; max-age=31536000; samesite=lax${secure}`;

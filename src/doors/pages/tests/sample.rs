@@ -33,6 +33,7 @@ use super::super::presenter::Preview;
 use super::super::presenter::{SessionEnd, TimelineStep, Wait};
 use super::super::problem::{BareProblemPage, ProblemPage};
 use super::super::queue::{self, PlanRow, QueuePage};
+use super::super::request_context::LocalClock;
 use super::super::rosters;
 use super::super::second_factor::{OfferedKey, SecondFactorPage};
 use super::super::self_tests::{self, SelfTestPage};
@@ -54,6 +55,9 @@ use super::super::user_roles;
 use super::super::wizard::{self, WizardPage, WizardView};
 use crate::doors::launch_texts::LaunchTexts;
 use crate::doors::text::{Language, Text};
+
+/// 09:41 on 28 November 2026.
+const LINK_ENDS: rules::units::Timestamp = rules::units::Timestamp::from_millis(1_795_858_860_000);
 
 /// Every page with a name for its file.
 pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
@@ -186,7 +190,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
     for (name, linked) in [("login-link", true), ("login-link-spent", false)] {
         let account = LinkedAccount {
             name: "jae".into(),
-            until: "28 Nov 2026 09:41".into(),
+            until: LocalClock::of(t, "").element(LINK_ENDS),
         };
         let page = LoginLinkPage {
             t,

@@ -373,9 +373,15 @@ async fn a_sign_in_link_is_shown_once_and_its_button_alone_ends_it() {
         assert_eq!(door.status, StatusCode::OK);
         assert!(door.cookie.is_empty(), "looking signs in");
         assert!(door.body.contains(&code) && door.body.contains("jae"));
+        assert!(door.body.contains(" UTC</time>"), "{}", door.body);
         let faults = lint::page(&door.body);
         assert!(faults.is_empty(), "{}", faults.join("\n"));
     }
+    let known = house.get("fardel_zone=Asia/Seoul", &link).await.body;
+    assert!(
+        known.contains("</time>") && !known.contains("UTC"),
+        "{known}"
+    );
     let entered = house
         .post("", "/login/link", &[("code", code.as_str())])
         .await;
