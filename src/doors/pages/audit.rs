@@ -506,21 +506,21 @@ fn actor(t: Text, act: &AuditEntryView) -> String {
     }
 }
 
-/// The tone and the words of an act.
+/// The tone and the words of an act. Tones are those of events: `w` for what was refused, `b` for what failed.
 pub(super) fn what(t: Text, act: &AuditEntryView) -> (&'static str, String) {
     let own = match act.act.as_str() {
-        "sign-in.succeeded" => Some(("ok", t.audit_signed_in())),
-        "sign-in.failed" => Some(("err", t.audit_sign_in_failed())),
+        "sign-in.succeeded" => Some(("", t.audit_signed_in())),
+        "sign-in.failed" => Some(("b", t.audit_sign_in_failed())),
         rules::codes::SIGN_IN_ENDED => Some(("i", t.audit_signed_out())),
         "session.entered" => Some(("i", t.audit_entered())),
         "session.log-read" => Some(("i", t.audit_log_read())),
-        "request.refused" => Some(("warn", t.audit_refused())),
+        "request.refused" => Some(("w", t.audit_refused())),
         "server.changed" => Some(("i", t.audit_changed())),
         "audit.exported" => Some(("i", t.audit_exported())),
         "audit.signed" => Some(("i", t.audit_signed_now())),
         "backup.passphrase-set" => Some(("i", t.audit_passphrase_set())),
         "user.second-factor-begun" => Some(("i", t.audit_factor_begun())),
-        "state.accepted" => Some(("warn", t.audit_state_accepted())),
+        "state.accepted" => Some(("w", t.audit_state_accepted())),
         _ => None,
     };
     if let Some((tone, words)) = own {
@@ -572,6 +572,27 @@ mod tests {
         wanted(&visit, &state, Timestamp::from_millis(100_000_000))
     }
 
+    fn entry(act: &str) -> AuditEntryView {
+        AuditEntryView {
+            sequence: 1,
+            at: Timestamp::default(),
+            actor: "mina".into(),
+            actor_id: None,
+            via: "browser".into(),
+            credential: None,
+            address: String::new(),
+            act: act.into(),
+            topic: "users".into(),
+            object: String::new(),
+            domain: None,
+            project: None,
+            before: String::new(),
+            after: String::new(),
+            reason: String::new(),
+            request: String::new(),
+        }
+    }
+
     #[test]
     fn words_of_the_filter_choose_user_act_object_and_time() {
         let read = asked(&[
@@ -588,6 +609,21 @@ mod tests {
         assert_eq!(place("1800000000000-17"), Some((1_800_000_000_000, 17)));
         for odd in ["", "-", "17", "a-b"] {
             assert_eq!(place(odd), None);
+        }
+    }
+
+    #[test]
+    fn what_was_refused_or_failed_has_no_dot_of_what_went_well() {
+        let style = include_str!("../../../web/assets/css/console.css");
+        for (act, tone) in [
+            ("request.refused", "w"),
+            ("sign-in.failed", "b"),
+            ("state.accepted", "w"),
+            ("session.log-read", "i"),
+        ] {
+            assert_eq!(what(Text::default(), &entry(act)).0, tone, "{act}");
+            let rule = format!(".dot.{tone}{{background:");
+            assert!(style.contains(&rule), "no colour for {tone}");
         }
     }
 }
