@@ -54,6 +54,12 @@ fn value(t: Text, clock: &LocalClock, code: &str, kept: &str) -> String {
     let timed = match code.split_once('.') {
         Some(("announcement", _)) => announced(t, clock, kept),
         Some(("allowance", _)) => allowed(t, clock, kept),
+        Some(("reservation", _)) => booked(t, clock, kept),
+        Some(("audit", "exported")) => exported(t, clock, kept),
+        Some(("user", "departed" | "sign-in-link-made" | "sign-in-link-revoked")) => {
+            let until = Timestamp::parse(kept).ok();
+            until.map(|until| t.idle_told_kept(clock.date(until)))
+        }
         _ => None,
     };
     if let Some(told) = timed {
@@ -105,6 +111,35 @@ fn allowed(t: Text, clock: &LocalClock, kept: &str) -> Option<String> {
     let (limits, until) = kept.rsplit_once(" until ")?;
     let until = clock.date(Timestamp::parse(until).ok()?);
     Some(format!("{limits} · {}", t.idle_told_kept(until)))
+}
+
+/// `gpu=2 cpu=4 memory=8 GiB from=2026-11-28T03:00:00Z to=2026-11-28T05:00:00Z weeks=3`
+fn booked(t: Text, clock: &LocalClock, kept: &str) -> Option<String> {
+    let (amount, times) = kept.split_once(" from=")?;
+    let (from, times) = times.split_once(" to=")?;
+    let (to, weeks) = times.split_once(" weeks=")?;
+    let [from, to] = [from, to].map(|at| Timestamp::parse(at).ok());
+    let told = format!("{amount} · {} – {}", clock.date(from?), clock.date(to?));
+    Some(match weeks {
+        "1" => told,
+        weeks => format!("{told} · {}", t.reservations_weeks(weeks)),
+    })
+}
+
+/// `2025-01-01T00:00:00Z/2026-01-01T00:00:00Z`: the times of the acts that were exported, either of them empty. They may
+/// be years ago.
+fn exported(t: Text, clock: &LocalClock, kept: &str) -> Option<String> {
+    let (since, until) = kept.split_once('/')?;
+    let read = |at: &str| {
+        let at = Timestamp::parse(at).ok()?;
+        Some(format!("{} {}", clock.day(at), clock.minute(at)))
+    };
+    Some(match (since, until) {
+        ("", "") => t.audit_view_all().to_owned(),
+        (since, "") => t.event_from(read(since)?),
+        ("", until) => t.idle_told_kept(read(until)?),
+        (since, until) => format!("{} – {}", read(since)?, read(until)?),
+    })
 }
 
 /// `stop in 15 min`
@@ -223,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_times_of_an_announcement_and_of_an_allowance_are_told_by_the_same_clock() {
+    fn no_time_that_an_event_keeps_is_told_as_it_is_kept() {
         let told = |language, code, kept| {
             let t = Text::new(language);
             super::value(t, &LocalClock::of(t, "Asia/Seoul"), code, kept)
@@ -253,6 +288,38 @@ mod tests {
                 "gpu 2 · until 28 Nov 12:00",
                 "gpu 2 · 11월 28일 12:00까지",
             ),
+            (
+                "reservation.booked",
+                "gpu=2 cpu=4 memory=8 GiB from=2026-11-28T03:00:00.000Z to=2026-11-28T05:00:00.000Z weeks=1",
+                "gpu=2 cpu=4 memory=8 GiB · 28 Nov 12:00 – 28 Nov 14:00",
+                "gpu=2 cpu=4 memory=8 GiB · 11월 28일 12:00 – 11월 28일 14:00",
+            ),
+            ("reservation.changed", "lecture", "lecture", "lecture"),
+            (
+                "user.departed",
+                "2026-11-28T03:00:00.000Z",
+                "until 28 Nov 12:00",
+                "11월 28일 12:00까지",
+            ),
+            (
+                "user.sign-in-link-made",
+                "2026-11-28T03:00:00.000Z",
+                "until 28 Nov 12:00",
+                "11월 28일 12:00까지",
+            ),
+            (
+                "audit.exported",
+                "2025-11-28T03:00:00.000Z/",
+                "from 28 Nov 2025 12:00",
+                "2025년 11월 28일 12:00부터",
+            ),
+            (
+                "audit.exported",
+                "2025-11-28T03:00:00.000Z/2026-11-28T03:00:00.000Z",
+                "28 Nov 2025 12:00 – 28 Nov 2026 12:00",
+                "2025년 11월 28일 12:00 – 2026년 11월 28일 12:00",
+            ),
+            ("audit.exported", "/", "All acts", "모든 행위"),
         ] {
             assert_eq!(told(Language::English, code, kept), english);
             assert_eq!(told(Language::Korean, code, kept), korean);
