@@ -149,7 +149,7 @@ fn key_of_many(warnings: &[BudgetWarning]) -> String {
     format!("budgets-{:016x}", parts.fold(0, u64::wrapping_add))
 }
 
-/// `12.00 of 40.50 GPU-hours · to 31 Dec 2026`, as the limits of a user tell it.
+/// `12.00 of 4,000.50 GPU-hours · to 31 Dec 2026`, as the limits of a user tell it.
 pub(super) fn as_limit(
     visit: &RequestContext,
     used: impl std::fmt::Display,
@@ -157,6 +157,7 @@ pub(super) fn as_limit(
     until: Timestamp,
 ) -> (&'static str, String) {
     let t = visit.text;
+    let [used, amount] = [components::grouped(used), components::grouped(amount)];
     let hours = t.budgets_hours_of(used, amount);
     let end = t.budgets_until_day(visit.clock.last_day(until));
     (t.budgets_one(), format!("{hours} · {end}"))
@@ -387,14 +388,15 @@ fn cell(visit: &RequestContext, key: &str, budget: &BudgetView, now: Timestamp) 
         }
         "used" => {
             let (used, amount) = (hundredths(&budget.used), hundredths(&budget.gpu_hours));
+            let told = [&budget.used, &budget.gpu_hours].map(components::grouped);
             TableCell::Bar {
-                text: t.common_of_two(budget.used.as_str(), budget.gpu_hours.as_str()),
+                text: t.common_of_two(&told[0], &told[1]),
                 percent: components::percent(used as f64, amount as f64),
                 accent: warning(budget) == 0,
             }
         }
-        "reserved" => TableCell::text(budget.reserved.as_str()),
-        "left" => TableCell::text(budget.left.as_str()),
+        "reserved" => TableCell::text(components::grouped(&budget.reserved)),
+        "left" => TableCell::text(components::grouped(&budget.left)),
         "state" => {
             let (tone, text) = state(t, budget, now);
             TableCell::Pill {
@@ -508,10 +510,10 @@ fn page(
         false => kind(t, budget).to_owned(),
     };
     let mut facts = vec![
-        (t.budgets_amount(), budget.gpu_hours.clone()),
-        (t.budgets_used(), budget.used.clone()),
-        (t.budgets_reserved(), budget.reserved.clone()),
-        (t.budgets_left(), budget.left.clone()),
+        (t.budgets_amount(), components::grouped(&budget.gpu_hours)),
+        (t.budgets_used(), components::grouped(&budget.used)),
+        (t.budgets_reserved(), components::grouped(&budget.reserved)),
+        (t.budgets_left(), components::grouped(&budget.left)),
         (t.budgets_period(), period(visit, budget)),
         (t.budgets_kind(), kind),
         (t.budgets_state(), state(t, budget, now).1),
@@ -599,7 +601,8 @@ async fn ask_remove(
     let frame = layout(&console, &visit, &caller, Nav::Budgets);
     let title = t.budgets_remove_title(whose(&one));
     let mut page = DialogPage::titled(frame, PATH.to_owned(), title, t.budgets_remove_lead());
-    let hours = t.budgets_hours_of(one.used.as_str(), one.gpu_hours.as_str());
+    let told = [&one.used, &one.gpu_hours].map(components::grouped);
+    let hours = t.budgets_hours_of(&told[0], &told[1]);
     page.items = vec![format!("{hours} · {}", period(&visit, &one))];
     page.form = Some(DialogForm {
         action: format!("{PATH}/{}/remove", one.id),
@@ -628,6 +631,27 @@ mod tests {
     use rules::names::BudgetId;
 
     use super::*;
+
+    #[test]
+    fn large_amounts_have_commas_in_both_languages() {
+        use axum::http::Extensions;
+
+        let until = Timestamp::from_millis(1_800_000_000_000);
+        for (language, told) in [
+            ("en", "1,234.50 of 12,000.00 GPU-hours"),
+            ("ko", "1,234.50"),
+        ] {
+            let mut headers = HeaderMap::new();
+            let value = language.parse().expect("a value");
+            headers.insert(axum::http::header::ACCEPT_LANGUAGE, value);
+            let visit = RequestContext::of(&headers, &Extensions::new(), PATH.into());
+            let (_, limit) = as_limit(&visit, GpuHours(123_450), GpuHours(1_200_000), until);
+            assert!(
+                limit.contains(told) && limit.contains("12,000.00"),
+                "{limit}"
+            );
+        }
+    }
 
     #[test]
     fn a_closed_banner_of_many_hides_no_others() {

@@ -27,10 +27,10 @@ pub enum Scale {
 }
 
 impl Scale {
-    /// A value with its unit: `1.25`, `3.5 GiB`, `84%`, `61 °C`, `402 W`.
+    /// A value with its unit: `1,001.25`, `3.5 GiB`, `84%`, `61 °C`, `402 W`.
     pub fn write(self, value: f64) -> String {
         match self {
-            Self::Number => format!("{value:.2}"),
+            Self::Number => components::grouped(format_args!("{value:.2}")),
             Self::Bytes => components::size(value.max(0.0) as u64),
             Self::Percent => format!("{value:.0}%"),
             Self::Celsius => format!("{value:.0} °C"),
@@ -43,8 +43,7 @@ impl Scale {
         match self {
             Self::Number => {
                 let text = format!("{value:.3}");
-                let text = text.trim_end_matches('0').trim_end_matches('.');
-                text.to_owned()
+                components::grouped(text.trim_end_matches('0').trim_end_matches('.'))
             }
             _ => self.write(value),
         }

@@ -609,6 +609,38 @@ pub fn chart(values: &[f64], most: f64, hue: &str, limit: Option<f64>, label: &s
     Markup(out)
 }
 
+/// A number with commas between thousands, as both languages write them: `1,234,567.50`. What is no decimal number is
+/// given back as it is.
+pub fn grouped(number: impl fmt::Display) -> String {
+    let text = number.to_string();
+    let (whole, fraction) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let (sign, digits) = match whole.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", whole),
+    };
+    let all_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if !all_digits(digits) || !all_digits(fraction.get(1..).unwrap_or_default()) {
+        return text;
+    }
+    let mut out = String::from(sign);
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out.push_str(fraction);
+    out
+}
+
+/// Hours with two decimals, those of many without: `99.50`, `1,234`.
+pub fn hours(hours: f64) -> String {
+    match hours < 100.0 {
+        true => format!("{hours:.2}"),
+        false => grouped(format_args!("{hours:.0}")),
+    }
+}
+
 const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
 
 /// A part of a whole in the unit of the whole, which stands beside it: `0.4` of `22.4 GiB`.
@@ -711,6 +743,26 @@ mod tests {
         }
         let small = [cores(0.04, CpuShare(10)), cores(0.04, CpuShare(200))];
         assert_eq!(small, ["0.04", "0.0"]);
+    }
+
+    #[test]
+    fn thousands_have_commas_between_them() {
+        for (number, told) in [
+            ("0", "0"),
+            ("999.99", "999.99"),
+            ("1000", "1,000"),
+            ("12345.678901", "12,345.678901"),
+            ("1234567.50", "1,234,567.50"),
+            ("-1234.5", "-1,234.5"),
+            ("", ""),
+            ("–", "–"),
+            ("1234 h", "1234 h"),
+            ("1.2.3456", "1.2.3456"),
+        ] {
+            assert_eq!(grouped(number), told, "{number}");
+        }
+        assert_eq!(grouped(u64::MAX), "18,446,744,073,709,551,615");
+        assert_eq!([hours(1.0), hours(1234.5)], ["1.00", "1,234"]);
     }
 
     #[test]

@@ -343,10 +343,7 @@ fn sums(t: Text, history: &History) -> Vec<(String, String)> {
         known.then_some(sum)
     };
     let told = |allocated: Option<f64>, busy: Option<f64>| {
-        let write = |hours: f64| match hours < 100.0 {
-            true => format!("{hours:.2}"),
-            false => format!("{hours:.0}"),
-        };
+        let write = components::hours;
         let allocated = t.history_hours_allocated(write(allocated.unwrap_or_default()));
         match busy {
             Some(busy) => format!("{allocated} · {}", t.history_hours_busy(write(busy))),

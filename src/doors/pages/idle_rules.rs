@@ -598,7 +598,7 @@ async fn try_new(
 fn tried(console: &PagesContext, visit: &RequestContext, run: &IdleDryRunView) -> TriedRule {
     let t = visit.text;
     let now: Timestamp = console.server.clock().now();
-    let hours = |hours: f64| format!("{hours:.1}");
+    let hours = |hours: f64| components::grouped(format_args!("{hours:.1}"));
     TriedRule {
         sentence: match (run.sessions, run.ended) {
             (0, _) => t.idle_tried_nobody().to_owned(),

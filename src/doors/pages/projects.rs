@@ -452,9 +452,9 @@ async fn project_page(
         add: format!("{here}/members"),
         state: format!("{here}/state"),
         quota: t.projects_quota_now(
-            reserved.quota.gpu_hours.as_str(),
-            reserved.quota.used.as_str(),
-            reserved.quota.left.as_str(),
+            components::grouped(&reserved.quota.gpu_hours),
+            components::grouped(&reserved.quota.used),
+            components::grouped(&reserved.quota.left),
         ),
         quota_form: reserved.may_set.then(|| QuotaForm {
             action: format!("{here}/quota"),

@@ -601,8 +601,8 @@ async fn quotas(console: &PagesContext, t: Text, caller: &Caller) -> Result<Vec<
             let quota = &one.quota;
             t.reservations_quota_left(
                 one.project.as_str(),
-                quota.left.as_str(),
-                quota.gpu_hours.as_str(),
+                components::grouped(&quota.left),
+                components::grouped(&quota.gpu_hours),
             )
         })
         .collect();

@@ -426,11 +426,11 @@ fn cell(t: Text, key: &str, item: &StatementItem) -> TableCell {
         },
         "project" => TableCell::text(item.project.clone()),
         "domain" => TableCell::text(item.domain.clone()),
-        "gpu" => TableCell::text(used.gpu_hours()),
-        "cpu" => TableCell::text(used.core_hours()),
-        "memory" => TableCell::text(used.memory_gib_hours()),
-        "starts" => TableCell::text(used.starts.to_string()),
-        "amount" => TableCell::text(used.amount()),
+        "gpu" => TableCell::text(components::grouped(used.gpu_hours())),
+        "cpu" => TableCell::text(components::grouped(used.core_hours())),
+        "memory" => TableCell::text(components::grouped(used.memory_gib_hours())),
+        "starts" => TableCell::text(components::grouped(used.starts)),
+        "amount" => TableCell::text(components::grouped(used.amount())),
         _ => TableCell::Empty,
     }
 }
@@ -438,14 +438,16 @@ fn cell(t: Text, key: &str, item: &StatementItem) -> TableCell {
 /// The total; the page shows it as sums.
 fn view(t: Text, found: &StatementView) -> HistoryView {
     let total = &found.total;
+    let sum = |name: &str, amount: String| (name.to_owned(), components::grouped(amount));
     let mut sums = vec![
-        (t.history_gpu_hours().to_owned(), total.gpu_hours()),
-        (t.history_core_hours().to_owned(), total.core_hours()),
-        (t.usage_memory_hours().to_owned(), total.memory_gib_hours()),
-        (t.nav_sessions().to_owned(), total.starts.to_string()),
+        sum(t.history_gpu_hours(), total.gpu_hours()),
+        sum(t.history_core_hours(), total.core_hours()),
+        sum(t.usage_memory_hours(), total.memory_gib_hours()),
+        sum(t.nav_sessions(), total.starts.to_string()),
     ];
     if !found.currency.is_empty() {
-        let amount = format!("{} {}", total.amount(), found.currency);
+        let amount = components::grouped(total.amount());
+        let amount = format!("{amount} {}", found.currency);
         sums.push((t.statements_amount().to_owned(), amount));
     }
     HistoryView {

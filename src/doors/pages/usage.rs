@@ -237,12 +237,9 @@ fn columns(t: Text, by: UsageGrouping, several: bool) -> Vec<TableColumn> {
     columns
 }
 
-/// Hours with two decimals, those of many without.
+/// Hours of so many seconds.
 fn hours(seconds: f64) -> String {
-    match seconds / HOUR {
-        hours if hours < 100.0 => format!("{hours:.2}"),
-        hours => format!("{hours:.0}"),
-    }
+    components::hours(seconds / HOUR)
 }
 
 fn wait(t: Text, used: &UsageAmounts) -> String {
@@ -275,7 +272,7 @@ fn cell(visit: &RequestContext, key: &str, item: &UsageItem, total: &UsageAmount
         },
         "cpu" => TableCell::text(hours(used.cpu_seconds)),
         "memory" => TableCell::text(hours(used.memory_mib_seconds / 1024.0)),
-        "starts" => TableCell::text(used.starts.to_string()),
+        "starts" => TableCell::text(components::grouped(used.starts)),
         "wait" => TableCell::text(wait(visit.text, used)),
         _ => TableCell::Empty,
     }
@@ -342,7 +339,10 @@ fn view(t: Text, used: &Usage, month: UsageMonth, present: bool) -> HistoryView 
     let total = &used.total;
     let mut sums = vec![
         (t.history_core_hours().to_owned(), hours(total.cpu_seconds)),
-        (t.nav_sessions().to_owned(), total.starts.to_string()),
+        (
+            t.nav_sessions().to_owned(),
+            components::grouped(total.starts),
+        ),
         (t.usage_wait().to_owned(), wait(t, total)),
     ];
     if total.gpu_seconds > 0.0 {
