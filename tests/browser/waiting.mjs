@@ -253,3 +253,25 @@ test("a node in maintenance is not called ready", async () => {
   await until(() => "the plan follows", async () => /· In maintenance/i.test(await plan.innerText()));
   assert.doesNotMatch(await plan.innerText(), /· ready/);
 });
+
+test("what a session is for stands in one line under its name, and in full below", async () => {
+  const told = "Compares the losses of two runs. ".repeat(15).trim();
+  create("told", "--start-at", new Date(Date.now() + 86_400_000).toISOString(), "--description", told);
+  for (const [width, height] of [[1440, 900], [390, 844]]) {
+    await page.setViewportSize({ width, height });
+    await visit(address("told"));
+    const line = page.locator(".head h1 + .about");
+    assert.equal(await line.innerText(), told);
+    const { lines, clipped } = await line.evaluate((line) => ({
+      lines: line.getBoundingClientRect().height / parseFloat(getComputedStyle(line).lineHeight),
+      clipped: line.scrollWidth > line.clientWidth,
+    }));
+    assert.ok(lines < 1.5 && clipped, `${lines} lines, clipped: ${clipped}`);
+    assert.equal(await page.locator("dl.kv.mono dd", { hasText: told }).count(), 1);
+    assert.ok((await overflow(page)) <= 0);
+    assert.deepEqual(await violations(page), []);
+  }
+  await page.setViewportSize({ width: 1280, height: 720 });
+  await visit(address("big"));
+  assert.equal(await page.locator(".about").count(), 0);
+});

@@ -80,6 +80,8 @@ pub struct SessionDetailPage {
     /// Where its terminal answers.
     pub terminal: String,
     pub name: String,
+    /// What its launch said that it is for; empty for nothing. In full it stands in the settings.
+    pub description: String,
     pub owner: String,
     /// The owner's page for administrators, else the owner's sessions.
     pub owner_href: String,
@@ -416,6 +418,7 @@ async fn read_one(
             SessionKind::Batch => format!("/api/v1/sessions/{id}/exec"),
         },
         name: session.name.to_string(),
+        description: session.description.clone().unwrap_or_default(),
         owner: session.owner.name.to_string(),
         owner_href: users::href(&frame, session.owner.name.as_str())
             .unwrap_or_else(|| format!("/sessions?q=owner:{}", session.owner.name)),

@@ -1336,6 +1336,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
         id: "0199f0a3".into(),
         terminal: "/api/v1/sessions/0199f0a3/attach".into(),
         name: "vit-ablation".into(),
+        description: "Ablation of the patch size, with <b>32</b> heads. ".repeat(10),
         owner: "mina".into(),
         owner_href: "/users/mina".into(),
         tone,
