@@ -216,6 +216,31 @@ test("fields are marked while they are typed, and unmarked when they are right",
   await context.close();
 });
 
+test("a long description leaves six lines of the command, and all of it is copied", async () => {
+  const context = await browser.newContext({ storageState: state, locale: "en-US" });
+  const page = await context.newPage();
+  await page.addInitScript(() => {
+    Object.defineProperty(navigator, "clipboard", { value: { writeText: async (text) => { globalThis.copied = text; } } });
+  });
+  await page.goto(`${house.origin}/sessions/new`);
+  await page.locator("details.fold > summary").click();
+  const told = "Compares the losses of two runs. ".repeat(15).trim();
+  await page.fill("#description", told);
+  const line = page.locator("#cli-line");
+  await until(() => "the command follows", async () => (await line.textContent()).includes(told));
+  const shown = await line.evaluate((line) => ({
+    lines: line.getBoundingClientRect().height / parseFloat(getComputedStyle(line).lineHeight),
+    clipped: line.scrollHeight > line.clientHeight,
+  }));
+  assert.ok(shown.lines < 6.5 && shown.clipped, JSON.stringify(shown));
+  await page.click("[data-copy='#cli-line']");
+  await until(() => "it is copied", () => page.evaluate(() => globalThis.copied));
+  const copied = await page.evaluate(() => globalThis.copied);
+  assert.ok(copied.startsWith("fardel run") && copied.includes(told) && copied.endsWith("host"), copied);
+  assert.deepEqual(await violations(page), []);
+  await context.close();
+});
+
 test("an account is added, changed and removed in the page, each step after a question", async () => {
   const context = await browser.newContext({ storageState: state });
   const page = await context.newPage();
