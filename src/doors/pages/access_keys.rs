@@ -23,7 +23,7 @@ use super::components::{self, Choice};
 use super::dialog::{self, DialogForm, DialogPage};
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
-use super::me::{every_scope, read_only, scopes_told};
+use super::me::{every_scope, full, read_only, scopes_told};
 use super::request_context::RequestContext;
 use super::{PagesContext, layout, responses};
 use crate::doors::text::Text;
@@ -42,6 +42,8 @@ pub struct AccessKeysPage {
     /// The secret of a key that was just made, shown this once.
     pub made: Option<ShownKey>,
     pub keys: Vec<OwnKeyRow>,
+    /// Why there can be no other key, in place of the form; empty while there is room.
+    pub full: String,
     pub name: String,
     pub scopes: Vec<Choice>,
     pub lifetimes: Vec<Choice>,
@@ -110,10 +112,14 @@ async fn read(
             secret: secret.reveal().to_owned(),
         })
     });
+    let used = keys
+        .iter()
+        .map(|key| (key.name.as_str(), key.used_at, key.created_at));
     Ok(AccessKeysPage {
         t,
         f: layout(console, visit, caller, Nav::Me),
         made,
+        full: full(t, access_keys::no_room(keys.len()), used),
         keys: keys
             .iter()
             .map(|key| row(visit, caller, key, now))

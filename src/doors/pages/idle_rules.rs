@@ -34,7 +34,7 @@ use super::table::{
 };
 use super::typed::point;
 use super::{PagesContext, launch, layout, responses};
-use crate::doors::text::Text;
+use crate::doors::text::{Text, codes};
 
 const PATH: &str = "/idle-rules";
 
@@ -43,6 +43,8 @@ const PATH: &str = "/idle-rules";
 pub struct IdleRulesPage {
     pub t: Text,
     pub f: PageLayout,
+    /// Why there can be no other, above a form that only tries; empty while there is room.
+    pub full: String,
     pub form: IdleRuleForm,
     pub tried: Option<TriedRule>,
     pub table: DataTable,
@@ -188,11 +190,15 @@ async fn listed(
 ) -> Result<IdleRulesPage, Failure> {
     let all = idle_rules::list(&console.server, caller).await?;
     let may_change = caller.subject.can(Permission::SystemWrite);
+    // One more can be tried all the same.
+    let full = idle_rules::no_room(all.len()).filter(|_| may_change);
+    let may_add = may_change && full.is_none();
     let action = (PATH.to_owned(), format!("{PATH}/try"));
     Ok(IdleRulesPage {
         t: visit.text,
         f: layout(console, visit, caller, Nav::Policies),
-        form: form(visit.text, action, may_change, true, typed),
+        full: full.map_or_else(String::new, |refusal| codes::refusal(visit.text, &refusal)),
+        form: form(visit.text, action, may_add, true, typed),
         tried,
         table: table(visit, page, all, may_change),
     })

@@ -45,6 +45,8 @@ pub struct InvitationsPage {
     /// Address of the project's page.
     pub back: String,
     pub made: Option<MadeLink>,
+    /// Why there can be no other, in place of the form; empty while there is room.
+    pub full: String,
     pub roles: Vec<Choice>,
     pub lifetimes: Vec<Choice>,
     pub form: InvitationForm,
@@ -168,6 +170,7 @@ async fn page(
 ) -> Result<InvitationsPage, Failure> {
     let t = visit.text;
     let open = invitations::list(&console.server, caller, shown.id).await?;
+    let full = invitations::no_room(open.len());
     let project = tenancy::project(&console.server, caller, shown.id).await?;
     let role = GrantRole::parse(&form.role).unwrap_or(GrantRole::Member);
     let days = form.days.parse().unwrap_or(7_u64);
@@ -177,6 +180,7 @@ async fn page(
         project: heading(&project).to_owned(),
         back: address(&project),
         made: shown.code.map(|code| made_link(visit, &code)),
+        full: full.map_or_else(String::new, |refusal| codes::refusal(t, &refusal)),
         roles: [GrantRole::Member, GrantRole::Viewer, GrantRole::Lead]
             .map(|one| Choice::new(one.word(), role_name(t, one), one == role))
             .into(),

@@ -12,11 +12,13 @@ use rules::budget::GpuHours;
 use rules::names::TokenId;
 use rules::permissions::Permission;
 use rules::quota::LimitKey;
+use rules::refusal::Refusal;
 use rules::refusals;
+use rules::units::Timestamp;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::users::{self, second_factor, tokens};
+use server::actions::users::{self, access_keys, second_factor, tokens};
 use server::actions::{audit, policies};
 
 use super::audit as acts_page;
@@ -29,7 +31,7 @@ use super::request_context::{RequestContext, taste, zones};
 use super::sign_ins::{self, SignInRow};
 use super::table::{self, Pager, TableState};
 use super::{PagesContext, layout, responses};
-use crate::doors::text::{Language, Text};
+use crate::doors::text::{Language, Text, codes};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/me.html")]
@@ -52,6 +54,8 @@ pub struct MePage {
     /// The tokens of this page.
     pub tokens: Vec<OwnTokenRow>,
     pub pager: Pager,
+    /// Why there can be no other token, in place of the form; empty while there is room.
+    pub full: String,
     pub token_name: String,
     pub scopes: Vec<Choice>,
     pub lifetimes: Vec<Choice>,
@@ -170,6 +174,13 @@ async fn shown(
         Ok(known) => known,
         Err(failure) => return responses::failure(console, visit, Some(f), &failure),
     };
+    // Those behind access keys count among them.
+    let keys = access_keys::list(&console.server, caller).await;
+    let keys = keys.map_or(0, |keys| keys.len());
+    let used = known
+        .iter()
+        .map(|one| (one.name.as_str(), one.used_at, one.created_at));
+    let full = full(t, tokens::no_room(known.len() + keys), used);
     let (known, pager) = one_page(t, &part.page, known);
     // Who is in no project has none.
     let limits = policies::effective(&console.server, caller, None, None);
@@ -236,6 +247,7 @@ async fn shown(
                 address: act.address.clone(),
             })
             .collect(),
+        full,
         token_name: part.name,
         scopes: vec![
             Choice::new("all", t.me_scope_all(), true),
@@ -259,6 +271,24 @@ async fn shown(
         f,
     };
     responses::page(console, visit, status, &page)
+}
+
+/// Why there can be no other, and which of those that there are was used least recently, by name, last use and begin;
+/// empty while there is room.
+pub(super) fn full<'a>(
+    t: Text,
+    refusal: Option<Refusal>,
+    known: impl Iterator<Item = (&'a str, Option<Timestamp>, Timestamp)>,
+) -> String {
+    let Some(refusal) = refusal else {
+        return String::new();
+    };
+    let told = codes::refusal(t, &refusal);
+    let oldest = known.min_by_key(|(_, used, made)| used.unwrap_or(*made));
+    match oldest {
+        Some((name, ..)) => format!("{told} {}", t.me_token_oldest(name)),
+        None => told,
+    }
 }
 
 /// A limit as the page of a user tells it; None for one of a newer version.

@@ -34,7 +34,7 @@ use super::table_answer::{ListPage, answer, shorter};
 use super::table_choices::{FilterWords, filter_bar};
 use super::typed::point;
 use super::{PagesContext, launch, layout, responses};
-use crate::doors::text::Text;
+use crate::doors::text::{Text, codes};
 
 const PATH: &str = "/policies";
 const FILTERS: [&str; 1] = ["q"];
@@ -47,6 +47,8 @@ pub struct PoliciesPage {
     pub t: Text,
     pub f: PageLayout,
     pub may_change: bool,
+    /// Why there can be no other, in place of the form; empty while there is room.
+    pub full: String,
     pub filter: FilterBar,
     pub table: DataTable,
     pub name: String,
@@ -195,6 +197,7 @@ async fn listed(
 ) -> Result<PoliciesPage, Failure> {
     let t = visit.text;
     let mut known = policies::list(&console.server, caller).await?;
+    let full = policies::no_room(known.len());
     let columns = columns(t);
     let mut state = TableState::read(PATH, &FILTERS, asked);
     state.choose_columns("policies", &columns, asked, headers, visit);
@@ -239,6 +242,7 @@ async fn listed(
         t,
         f: layout(console, visit, caller, Nav::Policies),
         may_change: caller.subject.can(Permission::SystemWrite),
+        full: full.map_or_else(String::new, |refusal| codes::refusal(t, &refusal)),
         filter: filter_bar(visit, headers, &state, &columns, &words),
         table: DataTable::new(t, &state, &columns, "name", rows, total, empty),
         name: name.to_owned(),

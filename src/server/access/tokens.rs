@@ -101,6 +101,11 @@ pub(crate) fn token_name(pointer: &str, name: &str) -> Result<String, Refusal> {
     Ok(name.to_owned())
 }
 
+/// Why a user with so many tokens can make no other; None while there is room.
+pub(crate) fn no_room(known: usize) -> Option<Refusal> {
+    (known >= MAX_TOKENS).then(|| refusals::token_too_many(MAX_TOKENS))
+}
+
 /// Writes a token and the act of its maker. Errors: `token.too-many`.
 pub(crate) fn insert(
     rows: &Rows<'_>,
@@ -108,8 +113,8 @@ pub(crate) fn insert(
     row: &TokenRow,
     hash: &[u8; 32],
 ) -> Result<(), Failure> {
-    if rows.tokens(row.user)?.len() >= MAX_TOKENS {
-        return Err(refusals::token_too_many(MAX_TOKENS).into());
+    if let Some(full) = no_room(rows.tokens(row.user)?.len()) {
+        return Err(full.into());
     }
     rows.insert_token(row, hash)?;
     note(rows, actor, row, "token.made")

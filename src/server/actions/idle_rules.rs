@@ -49,6 +49,11 @@ pub async fn get(server: &Server, caller: &Caller, which: &str) -> Result<IdleRu
         .read_now("show an idle rule", |view| Ok(show(find(view, which)?)))
 }
 
+/// Why a site with so many rules can have no other; None while there is room.
+pub fn no_room(known: usize) -> Option<Refusal> {
+    (known >= MAX_IDLE_RULES).then(|| refusals::idle_rule_too_many(MAX_IDLE_RULES))
+}
+
 /// Makes a rule. It judges from the next minute on; nobody ends before both warnings.
 ///
 /// Errors: `idle-rule.*`, `domain.not-found`, `project.not-found`.
@@ -63,8 +68,8 @@ pub async fn create(
     server
         .catalog()
         .write(Lane::Requests, "make an idle rule", move |rows| {
-            if rows.idle_rules()?.len() >= MAX_IDLE_RULES {
-                return Err(refusals::idle_rule_too_many(MAX_IDLE_RULES).into());
+            if let Some(full) = no_room(rows.idle_rules()?.len()) {
+                return Err(full.into());
             }
             let id = IdleRuleId::make(rows.now, base::observe::random());
             let made = IdleRuleRecord {

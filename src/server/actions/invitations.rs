@@ -6,6 +6,7 @@ use api::tenancy::MemberView;
 use rules::grants::{GrantScope, HeldGrant};
 use rules::names::{EmailAddress, InvitationId};
 use rules::permissions::Permission;
+use rules::refusal::Refusal;
 use rules::refusals;
 
 use super::allowed;
@@ -38,6 +39,11 @@ pub async fn list(
         let rows = view.invitations(project.id, now)?;
         Ok(rows.into_iter().map(show).collect())
     })
+}
+
+/// Why a project with so many open invitations can have no other; None while there is room.
+pub fn no_room(open: usize) -> Option<Refusal> {
+    (open >= MAX_OPEN).then(|| refusals::invitation_too_many(MAX_OPEN))
 }
 
 /// Makes an invitation to a project. The link is given this once.
@@ -85,8 +91,9 @@ pub async fn create(
             if expires_at <= rows.now || expires_at > last {
                 return Err(refusals::invitation_end(MAX_DAYS).at("/expires_at").into());
             }
-            if rows.invitations(project.id, rows.now)?.len() >= MAX_OPEN {
-                return Err(refusals::invitation_too_many(MAX_OPEN).into());
+            let open = rows.invitations(project.id, rows.now)?.len();
+            if let Some(full) = no_room(open) {
+                return Err(full.into());
             }
             let invitation = InvitationRecord {
                 id: InvitationId::make(rows.now, base::observe::random()),

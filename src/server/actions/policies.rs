@@ -45,6 +45,11 @@ pub async fn get(server: &Server, caller: &Caller, which: &str) -> Result<Policy
     })
 }
 
+/// Why a site with so many policies can have no other; None while there is room.
+pub fn no_room(known: usize) -> Option<Refusal> {
+    (known >= MAX_POLICIES).then(|| refusals::policy_too_many(MAX_POLICIES))
+}
+
 /// Makes a policy, attached to nothing.
 ///
 /// Errors: `policy.name-invalid`, `policy.name-taken`, `policy.too-many`.
@@ -59,8 +64,8 @@ pub async fn create(
     server
         .catalog()
         .write(Lane::Requests, "make a policy", move |rows| {
-            if rows.policies()?.len() >= MAX_POLICIES {
-                return Err(refusals::policy_too_many(MAX_POLICIES).into());
+            if let Some(full) = no_room(rows.policies()?.len()) {
+                return Err(full.into());
             }
             let policy = PolicyRecord {
                 id: PolicyId::make(rows.now, base::observe::random()),

@@ -201,7 +201,11 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         };
         all.push((name, page.render()));
     }
-    for (name, made) in [("access-keys", false), ("access-keys-made", true)] {
+    for (name, made, full) in [
+        ("access-keys", false, false),
+        ("access-keys-made", true, false),
+        ("access-keys-full", false, true),
+    ] {
         let key = ShownKey {
             key: "QW7K2M9XHB4TNC5RVZ8D".into(),
             secret: "AZp".into(),
@@ -218,7 +222,11 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             t,
             f: layout(t, Nav::Me, false),
             made: made.then_some(key),
-            keys: made.then_some(own).into_iter().collect(),
+            full: match full {
+                true => t.me_token_oldest("nightly"),
+                false => String::new(),
+            },
+            keys: (made || full).then_some(own).into_iter().collect(),
             name: String::new(),
             scopes: vec![components::Choice::new("all", t.me_scope_all(), true)],
             lifetimes: vec![components::Choice::new("90", t.me_days_n(90_u64), true)],
@@ -1692,6 +1700,7 @@ fn me(t: Text) -> MePage {
             used: t.common_ago(components::span(t, 3600)),
         }],
         pager: table::Pager::new(t, &TableState::read("/me", &[], &[]), 50, 100),
+        full: String::new(),
         token_name: String::new(),
         scopes: vec![
             Choice::new("all", t.me_scope_all(), true),

@@ -753,6 +753,36 @@ async fn tokens_are_shown_once() {
 }
 
 #[tokio::test]
+async fn who_has_as_many_keys_and_tokens_as_may_be_is_told_which_to_revoke() {
+    let clock = Clock::set_by_hand(Timestamp::from_millis(1_800_000_000_000));
+    let house = PagesFixture::with(SettingsLayer::default(), clock);
+    let cookie = house.set_up().await;
+    let clock = house.server.clock();
+    for (path, count, other) in [("/me/keys", 10, 0), ("/me/tokens", 100, 10)] {
+        let page = path.replace("/tokens", "");
+        let form = format!("action=\"{path}\" method=\"post\"");
+        for number in other..count {
+            let shown = house.get(&cookie, &page).await.body;
+            assert!(shown.contains(&form), "{number}: {shown}");
+            clock.set(clock.now().plus_seconds(1));
+            let name = format!("of-{count}-{number}-");
+            let made = house.post(&cookie, path, &[("name", name.as_str())]).await;
+            assert_eq!(made.status, StatusCode::SEE_OTHER, "{}", made.body);
+        }
+        let full = house.get(&cookie, &page).await.body;
+        let oldest = format!("Least recently used: of-{count}-{other}-.");
+        assert!(full.contains(&format!("You have {count} ")), "{full}");
+        assert!(full.contains(&oldest) && !full.contains(&form), "{full}");
+        // A form that was open before is told the same.
+        let late = house.post(&cookie, path, &[("name", "late")]).await;
+        assert_eq!(late.status, StatusCode::CONFLICT);
+        assert!(late.body.contains(&oldest), "{}", late.body);
+        let faults = lint::page(&late.body);
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+    }
+}
+
+#[tokio::test]
 async fn tastes_are_kept_by_the_browser() {
     let house = PagesFixture::open();
     let form = [("language", "ko"), ("theme", "dark"), ("back", "/login")];

@@ -25,6 +25,11 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<AccessKeyView>
     })
 }
 
+/// Why a user with so many access keys can make no other; None while there is room.
+pub fn no_room(known: usize) -> Option<Refusal> {
+    (known >= MAX_ACCESS_KEYS).then(|| refusals::key_too_many(MAX_ACCESS_KEYS))
+}
+
 /// Makes an access key and gives its secret, this once.
 ///
 /// Errors: `key.too-many`; otherwise as for a token.
@@ -46,8 +51,9 @@ pub async fn create(
         .catalog()
         .write(Lane::Requests, "make an access key", move |rows| {
             made::still_admitted(rows, &caller)?;
-            if rows.access_key_names(row.user)?.len() >= MAX_ACCESS_KEYS {
-                return Err(refusals::key_too_many(MAX_ACCESS_KEYS).into());
+            let known = rows.access_key_names(row.user)?.len();
+            if let Some(full) = no_room(known) {
+                return Err(full.into());
             }
             rows.insert_token(&row, &hash)?;
             rows.insert_access_key(row.id, &key, &kept)?;

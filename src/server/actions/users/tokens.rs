@@ -22,6 +22,11 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<TokenView>, Fa
     })
 }
 
+/// Why a user with so many tokens, those behind access keys among them, can make no other; None while there is room.
+pub fn no_room(known: usize) -> Option<Refusal> {
+    made::no_room(known)
+}
+
 /// Makes a token and gives its secret, this once.
 ///
 /// Errors: `token.name-…`, `scope.unknown`, `scope.missing` where none is given, `scope.wider` for a
