@@ -101,6 +101,7 @@ fn row(t: Text, item: &AttentionItem) -> AttentionRow {
 
 fn of_server(t: Text, check: &DiagnosticCheck, row: AttentionRow) -> AttentionRow {
     let (title, href) = match check.code.split('.').next().unwrap_or_default() {
+        "audit" => (t.audit_title(), Some("/audit#targets".to_owned())),
         "certificate" | "tls" => (t.tls_title(), Some("/system/tls".to_owned())),
         "clock" => (t.attention_clock(), None),
         "backup" => (t.backups_title(), Some("/system/backups".to_owned())),
@@ -298,6 +299,30 @@ mod tests {
             };
             let row = check(Text::default(), &unwell);
             assert_eq!(row.form.map(|(href, _)| href), form, "{id}");
+        }
+    }
+
+    #[test]
+    fn a_dead_place_of_the_audit_log_leads_to_where_it_is_told() {
+        let log = include_str!("../../../web/templates/pages/audit.html");
+        assert!(log.contains(" id=\"targets\""));
+        for code in [
+            rules::codes::AUDIT_TARGET_DOWN,
+            rules::codes::AUDIT_TARGET_LOST,
+        ] {
+            let all = AttentionList {
+                items: vec![AttentionItem::Server(DiagnosticCheck {
+                    code: code.into(),
+                    ok: false,
+                    minor: true,
+                    text: "It takes no rows.".into(),
+                    hint: String::new(),
+                })],
+                ..AttentionList::default()
+            };
+            let rows = rows(Text::default(), &all);
+            assert_eq!(rows[0].title, "Audit log");
+            assert_eq!(rows[0].href.as_deref(), Some("/audit#targets"));
         }
     }
 
