@@ -44,6 +44,10 @@ const LOOK: Duration = Duration::from_secs(60);
 /// Longest pause after a failure. Longer: rows wait for a place that is back. Shorter: a dead one is asked for nothing.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
+/// How long it is told that rows were lost, after the last ones. Longer: a warning of what cannot be mended hides others.
+/// Shorter: an administrator who was away for a weekend does not see it.
+const LOSS_TOLD_SECONDS: u64 = 7 * 86_400;
+
 /// Why rows did not get to a place.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HandOverFault {
@@ -117,12 +121,15 @@ pub(crate) struct TargetStanding {
     pub(crate) waiting: u64,
     /// Rows that were forgotten before it had them.
     pub(crate) lost: u64,
+    /// Some of them in the last week, or just now.
+    pub(crate) has_lost_lately: bool,
     pub(crate) trouble: Option<HandOverTrouble>,
 }
 
 /// How each place stands that is set. Costs a few looks by key.
 pub(crate) fn standings(server: &Server) -> Result<Vec<TargetStanding>, Failure> {
     let settings = server.settings();
+    let now = server.clock().now();
     let set: Vec<(AuditTarget, String)> = AuditTarget::ALL
         .into_iter()
         .filter_map(|target| Some((target, place(&settings, target)?)))
@@ -138,17 +145,23 @@ pub(crate) fn standings(server: &Server) -> Result<Vec<TargetStanding>, Failure>
             set.into_iter()
                 .map(|(target, place)| {
                     let known = view.delivery(target)?;
-                    let lost = known.map_or(0, |row| {
-                        row.lost + before_oldest.saturating_sub(row.delivered)
-                    });
                     let row = known.unwrap_or_default();
+                    let counted = row.lost;
+                    // Those that are gone since it took the last ones.
+                    let gone = known.map_or(0, |row| before_oldest.saturating_sub(row.delivered));
+                    let noticed = match counted {
+                        0 => None,
+                        _ => view.rows_lost_at(target)?,
+                    };
+                    let is_recent = |at: Timestamp| now.seconds_since(at) < LOSS_TOLD_SECONDS;
                     Ok(TargetStanding {
                         target,
                         place,
                         delivered: row.delivered,
                         delivered_at: row.at,
                         waiting: newest.saturating_sub(row.delivered.max(before_oldest)),
-                        lost,
+                        lost: counted + gone,
+                        has_lost_lately: gone > 0 || noticed.is_some_and(is_recent),
                         trouble: server.hand_over().trouble(target),
                     })
                 })

@@ -508,6 +508,9 @@ pub(super) fn object(
             (id.clone(), Some("/reservations".to_owned()))
         }
         "system" if event.code.starts_with("preset.") => (id.clone(), Some("/presets".to_owned())),
+        "system" if event.code == "audit.rows-lost" => {
+            (id.clone(), Some("/audit#targets".to_owned()))
+        }
         "system" if event.code == "month.closed" => {
             (id.clone(), Some(format!("/statements?month={id}")))
         }
@@ -548,6 +551,9 @@ pub(super) fn detail(visit: &RequestContext, event: &EventView) -> String {
 pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>) {
     if let Some((tone, what)) = presenter::happening(t, code) {
         return (tone, Some(what));
+    }
+    if code == "audit.rows-lost" {
+        return ("w", Some(t.events_rows_lost()));
     }
     let what = match code {
         "session.scheduled" => t.events_placed(),
@@ -744,5 +750,7 @@ mod tests {
         assert_eq!(words(t, "whale.ate"), ("i", None));
         assert_eq!(short(&"x".repeat(30)).chars().count(), 25);
         assert!(words(t, "settings.changed").1.is_some());
+        let lost = words(t, "audit.rows-lost");
+        assert_eq!(lost, ("w", Some(t.events_rows_lost())));
     }
 }

@@ -134,7 +134,7 @@ fn hand_over_troubles(server: &Server) -> Result<Vec<Notice>, Failure> {
             let (since, why) = (trouble.since, &trouble.why);
             troubles.push(notices::audit_target_down(place, since, why, waiting));
         }
-        if lost > 0 {
+        if standing.has_lost_lately {
             troubles.push(notices::audit_target_lost(place, lost));
         }
     }

@@ -1,14 +1,19 @@
 //! How far the audit log was handed over: of each place outside the newest row that it has, and how many rows were forgotten
-//! before it had them. Hands nothing over.
+//! before it had them; an event says when that was noticed. Hands nothing over.
 
 use rules::hand_over::AuditTarget;
+use rules::tenancy::Scope;
 use rules::units::Timestamp;
 use rusqlite::{OptionalExtension as _, Row};
 
+use super::events::NewEvent;
 use super::reader::ReadTransaction;
 use super::value;
 use super::writer::Rows;
 use crate::Failure;
+
+/// The event of rows that a place will never have.
+const ROWS_LOST: &str = "audit.rows-lost";
 
 /// How far one place is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,6 +37,23 @@ impl ReadTransaction<'_> {
                  where target = ?1",
             )?
             .query_row([target.word()], delivery_row)
+            .optional()?)
+    }
+
+    /// When it was last noticed that a place will never have some rows; None for one that has all, and where the event is
+    /// forgotten. Costs a look at the events of things that are called as the place is.
+    pub(crate) fn rows_lost_at(&self, target: AuditTarget) -> Result<Option<Timestamp>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select at
+                 from event
+                 where object = ?1
+                 and code = ?2
+                 order by sequence desc
+                 limit 1",
+            )?
+            .query_row((target.word(), ROWS_LOST), |row| value::time(row, "at"))
             .optional()?)
     }
 }
@@ -72,7 +94,19 @@ impl Rows<'_> {
                 value::signed(lost),
                 self.now.as_millis(),
             ))?;
-        Ok(())
+        if lost == 0 {
+            return Ok(());
+        }
+        // No act: it would be a row of the log of itself.
+        self.note_alone(NewEvent {
+            actor: "server",
+            topic: "system",
+            object: target.word(),
+            scope: Scope::SITE,
+            code: ROWS_LOST,
+            before: "",
+            after: &lost.to_string(),
+        })
     }
 }
 

@@ -211,6 +211,7 @@ async fn rows_that_are_forgotten_before_a_place_has_them_are_counted() {
     forget_up_to(&server, 4);
     let standing = only_standing(&server);
     assert_eq!((standing.waiting, standing.lost), (newest(&server) - 4, 4));
+    assert!(standing.has_lost_lately);
     std::fs::create_dir(&later).unwrap();
     all(&server, target).await;
     let text = std::fs::read_to_string(&file).unwrap();
@@ -219,7 +220,22 @@ async fn rows_that_are_forgotten_before_a_place_has_them_are_counted() {
     assert_eq!(only_standing(&server).lost, 4);
     // It had these.
     forget_up_to(&server, 6);
-    assert_eq!(only_standing(&server).lost, 4);
+    let standing = only_standing(&server);
+    assert_eq!((standing.lost, standing.has_lost_lately), (4, true));
+    // A week later the count stands, and is no news any more.
+    let clock = server.clock();
+    clock.set(clock.now().plus_seconds(LOSS_TOLD_SECONDS - 1));
+    assert!(only_standing(&server).has_lost_lately);
+    clock.set(clock.now().plus_seconds(1));
+    let standing = only_standing(&server);
+    assert_eq!((standing.lost, standing.has_lost_lately), (4, false));
+    // Until more is lost.
+    std::fs::remove_dir_all(&later).unwrap();
+    acts(&server, 2);
+    assert!(hand_over(&server, target, MAX_BATCH_ROWS).await.is_err());
+    forget_up_to(&server, newest(&server) - 1);
+    let standing = only_standing(&server);
+    assert_eq!((standing.lost, standing.has_lost_lately), (5, true));
 }
 
 /// Rows are posted again until a status says that they were taken; the token stands in a header, and in a file that only
