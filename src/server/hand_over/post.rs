@@ -2,6 +2,7 @@
 //! JSON for each row.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::settings::Settings;
 use bytes::Bytes;
@@ -13,8 +14,8 @@ use rules::hand_over::posted_trial;
 use rules::provider::WebAddress;
 use tokio::task::JoinSet;
 
-use super::HandOverFault;
 use super::receiver::{Protection, ReceiverPlan};
+use super::{HandOverFault, MAX_HANDING_OVER, MAX_TRIAL};
 use crate::catalog::audit::AuditRow;
 
 /// The media type of JSON lines, as most receivers know it.
@@ -27,19 +28,23 @@ pub(super) async fn send(settings: &Arc<Settings>, rows: &[AuditRow]) -> Result<
         body.push_str(&row.statement);
         body.push('\n');
     }
-    post(settings, body).await?;
+    post(settings, body, MAX_HANDING_OVER).await?;
     Ok(())
 }
 
 /// Posts one line that is a trial; says what came back.
 pub(super) async fn tried(settings: &Arc<Settings>) -> Result<String, HandOverFault> {
     let body = format!("{}\n", posted_trial());
-    let status = post(settings, body).await?;
+    let status = post(settings, body, MAX_TRIAL).await?;
     Ok(format!("status {status}"))
 }
 
 /// The status of success. Errors: `HandOverFault::Status` for any other.
-async fn post(settings: &Arc<Settings>, body: String) -> Result<u16, HandOverFault> {
+async fn post(
+    settings: &Arc<Settings>,
+    body: String,
+    time: Duration,
+) -> Result<u16, HandOverFault> {
     let text = settings.audit_to_http.as_deref().unwrap_or_default();
     let address = WebAddress::parse(text.trim()).ok_or(HandOverFault::Address)?;
     let protection = match address.encrypted {
@@ -47,7 +52,7 @@ async fn post(settings: &Arc<Settings>, body: String) -> Result<u16, HandOverFau
         false => Protection::None,
     };
     let token_file = settings.audit_token_file.clone();
-    let plan = ReceiverPlan::read(settings, protection, token_file).await?;
+    let plan = ReceiverPlan::read(settings, protection, token_file, time).await?;
     let mut request = Request::builder()
         .method(Method::POST)
         .uri(address.path.as_str())

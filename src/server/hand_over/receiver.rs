@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use api::secret::SecretText;
 use base::settings::Settings;
@@ -15,6 +16,7 @@ use base::tls::names::HostNames;
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -22,6 +24,9 @@ use super::HandOverFault;
 
 /// Bytes of the token file and of the file with the authority.
 const MAX_FILE_BYTES: u64 = 128 << 10;
+/// Longest time for a connection to one address while others of the receiver are left. Longer: behind an address that
+/// swallows packets there is little time for the next. Shorter: one behind a slow line is passed over.
+const MAX_CONNECTING: Duration = Duration::from_secs(3);
 
 /// What stands in files, read again for each batch.
 pub(super) struct ReceiverPlan {
@@ -32,6 +37,8 @@ pub(super) struct ReceiverPlan {
     /// None where nothing is encrypted.
     tls: Option<Arc<ClientConfig>>,
     pub(super) token: Option<SecretText>,
+    /// When all that is done by it has to be over.
+    until: Instant,
 }
 
 /// A stream in both directions, encrypted or not.
@@ -60,12 +67,14 @@ pub(super) enum Protection {
 }
 
 impl ReceiverPlan {
-    /// Reads them; `token_file` where the receiver is told a token.
+    /// Reads them; `token_file` where the receiver is told a token. `time` is what the caller gives all of it.
     pub(super) async fn read(
         settings: &Arc<Settings>,
         protection: Protection,
         token_file: Option<PathBuf>,
+        time: Duration,
     ) -> Result<Self, HandOverFault> {
+        let until = Instant::now() + time;
         let settings = Arc::clone(settings);
         let read = tokio::task::spawn_blocking(move || {
             let tls = match (protection, &settings.audit_ca_file) {
@@ -95,20 +104,30 @@ impl ReceiverPlan {
                 own_name: HostNames::of_this_machine().host,
                 tls,
                 token,
+                until,
             })
         });
         read.await.unwrap_or(Err(HandOverFault::Late))
     }
 
-    /// Opens a stream to the first address that answers.
+    /// Opens a stream to the first address that answers. One that does not answer leaves time for the others.
     pub(super) async fn open(
         &self,
         host: &str,
         port: u16,
     ) -> Result<Box<dyn ReceiverStream>, HandOverFault> {
         let mut last = HandOverFault::Unknown;
-        for address in base::addresses::of_host(host, &self.hosts) {
-            let connected = TcpStream::connect((address, port)).await;
+        let addresses = base::addresses::of_host(host, &self.hosts);
+        let mut left = addresses.len();
+        for address in addresses {
+            let connecting = TcpStream::connect((address, port));
+            let connected = match part(self.until.saturating_duration_since(Instant::now()), left) {
+                None => connecting.await,
+                Some(part) => timeout(part, connecting)
+                    .await
+                    .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into())),
+            };
+            left -= 1;
             let stream = match connected.and_then(not_to_itself) {
                 Ok(stream) => stream,
                 Err(error) => {
@@ -125,6 +144,12 @@ impl ReceiverPlan {
         }
         Err(last)
     }
+}
+
+/// The time for one of so many addresses that are left; None for the last, which has all that there is.
+fn part(time: Duration, left: usize) -> Option<Duration> {
+    let left = u32::try_from(left).unwrap_or(u32::MAX);
+    (left > 1).then(|| (time / left).min(MAX_CONNECTING))
 }
 
 /// A connection to a port of this machine where nothing listens may reach itself, and would take rows for ever.
@@ -205,6 +230,8 @@ fn text_of(path: &Path) -> Result<(String, u32), HandOverFault> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::{TcpListener, TcpSocket};
+
     use super::*;
 
     #[test]
@@ -226,11 +253,61 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_to_itself_is_refused() {
-        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
         socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
         let own = socket.local_addr().unwrap();
         let stream = socket.connect(own).await.unwrap();
         assert!(not_to_itself(stream).is_err());
+    }
+
+    #[test]
+    fn addresses_share_the_time() {
+        let seconds = Duration::from_secs;
+        for (time, left, own) in [
+            (10, 1, None),
+            (10, 2, Some(seconds(3))),
+            (7, 2, Some(seconds(3))),
+            (10, 5, Some(seconds(2))),
+            (2, 2, Some(seconds(1))),
+            (0, 2, Some(seconds(0))),
+        ] {
+            assert_eq!(part(seconds(time), left), own, "{time} s for {left}");
+        }
+    }
+
+    /// Packets to a listener whose queue is full are dropped: nothing comes back.
+    #[tokio::test]
+    async fn an_address_that_swallows_packets_leaves_time_for_the_next() {
+        let (listener, full) = loop {
+            let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let socket = TcpSocket::new_v4().unwrap();
+            // Another test may hold the port there.
+            if socket.bind(([127, 0, 0, 2], port).into()).is_ok() {
+                break (listener, socket.listen(1).unwrap());
+            }
+        };
+        let swallows = full.local_addr().unwrap();
+        let mut held = Vec::new();
+        while let Ok(Ok(stream)) =
+            timeout(Duration::from_millis(500), TcpStream::connect(swallows)).await
+        {
+            held.push(stream);
+            assert!(held.len() < 100, "its queue has no end");
+        }
+        let answers = listener.local_addr().unwrap();
+        let plan = ReceiverPlan {
+            hosts: "127.0.0.2 receiver\n127.0.0.1 receiver\n".to_owned(),
+            own_name: "box".to_owned(),
+            tls: None,
+            token: None,
+            until: Instant::now() + Duration::from_secs(2),
+        };
+        let open = plan.open("receiver", swallows.port());
+        let opened = timeout(Duration::from_secs(60), open).await;
+        let mut stream = opened.expect("no address has all the time").unwrap();
+        assert_eq!(stream.carrier().peer_addr().unwrap(), answers);
+        drop((full, held));
     }
 
     #[test]

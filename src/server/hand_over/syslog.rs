@@ -5,6 +5,7 @@
 use std::io::{Error, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::settings::Settings;
 use rules::audit::AuditStatement;
@@ -13,8 +14,8 @@ use rules::units::Timestamp;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UdpSocket, UnixDatagram};
 
-use super::HandOverFault;
 use super::receiver::{Protection, ReceiverPlan, ReceiverStream, is_cut};
+use super::{HandOverFault, MAX_HANDING_OVER, MAX_TRIAL};
 use crate::catalog::audit::AuditRow;
 
 /// Bytes of one datagram; IPv4 carries 65,507.
@@ -22,7 +23,7 @@ const MAX_DATAGRAM_BYTES: usize = 60_000;
 
 /// Sends rows, and ends when the receiver has read them, or has been sent them where nothing tells.
 pub(super) async fn send(settings: &Arc<Settings>, rows: &[AuditRow]) -> Result<(), HandOverFault> {
-    let (address, plan) = prepare(settings).await?;
+    let (address, plan) = prepare(settings, MAX_HANDING_OVER).await?;
     let most = match &address {
         SyslogAddress::Udp(..) | SyslogAddress::Socket(_) => Some(MAX_DATAGRAM_BYTES),
         SyslogAddress::Tcp(..) | SyslogAddress::Tls(..) => None,
@@ -44,7 +45,7 @@ pub(super) async fn tried(
     settings: &Arc<Settings>,
     now: Timestamp,
 ) -> Result<String, HandOverFault> {
-    let (address, plan) = prepare(settings).await?;
+    let (address, plan) = prepare(settings, MAX_TRIAL).await?;
     let message = syslog_trial(now, &plan.own_name);
     deliver(&address, &plan, &[message]).await?;
     let said = match address {
@@ -54,7 +55,10 @@ pub(super) async fn tried(
     Ok(said.to_owned())
 }
 
-async fn prepare(settings: &Arc<Settings>) -> Result<(SyslogAddress, ReceiverPlan), HandOverFault> {
+async fn prepare(
+    settings: &Arc<Settings>,
+    time: Duration,
+) -> Result<(SyslogAddress, ReceiverPlan), HandOverFault> {
     let text = settings.audit_to_syslog.as_deref().unwrap_or_default();
     let address = SyslogAddress::parse(text).ok_or(HandOverFault::Address)?;
     let protection = match &address {
@@ -63,7 +67,7 @@ async fn prepare(settings: &Arc<Settings>) -> Result<(SyslogAddress, ReceiverPla
             Protection::None
         }
     };
-    let plan = ReceiverPlan::read(settings, protection, None).await?;
+    let plan = ReceiverPlan::read(settings, protection, None, time).await?;
     Ok((address, plan))
 }
 
