@@ -83,7 +83,7 @@ test("a reservation is booked, changed and cancelled in the page", async () => {
   await page.click("button:has-text('Book')");
   await page.locator("[role=status]", { hasText: "lecture was booked" }).first().waitFor();
   const row = page.locator("#list tr", { hasText: "lecture" });
-  assert.match(await row.innerText(), /12 GPU/);
+  assert.match(await row.innerText(), /12 GPUs/);
   await page.locator(".week", { hasText: "lecture" }).waitFor();
   assert.equal(await overflow(page), 0);
   assert.deepEqual(await violations(page), []);

@@ -42,7 +42,8 @@ fn held(t: Text, slice: &HeldSlice, demand: &Demand, lacks: &Lacks) -> Option<St
         slice.devices.iter().partition(|part| part.part.is_some());
     let mut words = Vec::new();
     if !shares.is_empty() {
-        words.push(t.gpu_wanted(shares.iter().map(|part| part.share).sum::<GpuShare>()));
+        let share = shares.iter().map(|part| part.share).sum::<GpuShare>();
+        words.push(presenter::gpu_amount(t, share));
     }
     words.extend(partitions.iter().map(|_| t.gpu_partition().to_owned()));
     words.push(t.common_cores(slice.cpu));
@@ -280,7 +281,7 @@ mod tests {
         assert!(
             found.sessions[0]
                 .facts
-                .starts_with("2 GPU · 1 core · 1 GiB · ends by ")
+                .starts_with("2 GPUs · 1 core · 1 GiB · ends by ")
         );
         assert_eq!(
             found.sessions[2].facts,

@@ -442,7 +442,7 @@ fn listed(t: Text, hues: &Hues, seen: &Overview) -> (Vec<FloorPlanRow>, u64) {
             owner.to_owned(),
         ];
         if gpu > GpuShare::ZERO {
-            facts.insert(0, t.gpu_wanted(gpus::share(gpu)));
+            facts.insert(0, presenter::gpu_amount(t, gpu));
         }
         FloorPlanRow {
             hue: hues.get(owner),
@@ -593,7 +593,7 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu], now: Timestamp)
             let percent = components::percent(busy.iter().sum(), busy.len() as f64 * 100.0);
             let note = match gpus::idle_share(devices, now) {
                 GpuShare::ZERO => t.gpu_figure_none_idle().to_owned(),
-                idle => t.gpu_figure_idle(gpus::share(idle)),
+                idle => t.gpu_figure_idle(presenter::gpu_amount(t, idle)),
             };
             let of = t.gpu_figure_busy_of(busy.len() as u64);
             let value = format!("{percent}%");

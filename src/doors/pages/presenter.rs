@@ -509,11 +509,18 @@ pub fn devices(t: Text, demand: &Demand, policy: SharePolicy) -> Option<String> 
     match (demand.mig, demand.gpu) {
         (Some(profile), _) => Some(format!("MIG {profile}")),
         (None, GpuShare::ZERO) => None,
-        (None, share) if policy.units > 1 => Some(t.gpu_wanted_in(share, policy.in_units(share))),
-        (None, share) if share.0 % WHOLE.0 == 0 => {
-            Some(t.gpu_wanted_whole(u64::from(share.0 / WHOLE.0)))
+        (None, share) if policy.units > 1 => {
+            Some(t.gpu_wanted_in(gpu_amount(t, share), policy.in_units(share)))
         }
-        (None, share) => Some(t.gpu_wanted(share)),
+        (None, share) => Some(gpu_amount(t, share)),
+    }
+}
+
+/// `0.5 GPU`, `1 GPU`, `2.5 GPUs`: a part of one, or how many.
+pub fn gpu_amount(t: Text, share: GpuShare) -> String {
+    match share < WHOLE {
+        true => t.gpu_wanted(share),
+        false => t.gpu_wanted_whole(share),
     }
 }
 
@@ -827,6 +834,30 @@ mod tests {
     use server::actions::sessions::HeldSlice;
 
     use super::*;
+
+    #[test]
+    fn gpus_are_counted_as_one_says_it() {
+        let told = |hundredths| gpu_amount(Text::default(), GpuShare(hundredths));
+        for (hundredths, words) in [
+            (35, "0.35 GPU"),
+            (50, "0.5 GPU"),
+            (100, "1 GPU"),
+            (250, "2.5 GPUs"),
+            (400, "4 GPUs"),
+        ] {
+            assert_eq!(told(hundredths), words);
+        }
+        let policy = SharePolicy {
+            units: 4,
+            ..SharePolicy::default()
+        };
+        let demand = Demand {
+            gpu: GpuShare(200),
+            ..Demand::default()
+        };
+        let told = devices(Text::default(), &demand, policy);
+        assert_eq!(told.as_deref(), Some("2 GPUs (8 units)"));
+    }
 
     #[test]
     fn words_survive_a_shell() {

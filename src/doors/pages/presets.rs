@@ -36,7 +36,7 @@ use super::table::{
 use super::table_answer::{ListPage, answer, shorter};
 use super::table_choices::{FilterWords, filter_bar};
 use super::typed::point;
-use super::{PagesContext, launch, layout, responses};
+use super::{PagesContext, launch, layout, presenter, responses};
 use crate::doors::text::{Language, Text};
 
 const PATH: &str = "/presets";
@@ -150,7 +150,7 @@ fn amounts(t: Text, of: &Resources) -> String {
     let mut all = Vec::new();
     all.extend(of.cpu.map(|cpu| t.presets_cores(cpu)));
     all.extend(of.memory.map(|memory| components::size(memory.0)));
-    all.extend(of.gpu.map(|share| t.presets_gpus(share)));
+    all.extend(of.gpu.map(|share| presenter::gpu_amount(t, share)));
     let memory = of.gpu_memory.map(|memory| components::size(memory.0));
     all.extend(memory.map(|memory| t.presets_gpu_memory_of(memory)));
     all.extend(of.mig.map(|profile| profile.to_string()));

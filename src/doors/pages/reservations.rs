@@ -205,11 +205,11 @@ fn holder(t: Text, one: &ReservationView) -> String {
     }
 }
 
-/// `12 GPU · 8 CPU · 64 GiB`, only what there is.
+/// `12 GPUs · 8 CPU · 64 GiB`, only what there is.
 fn amount(t: Text, of: &ReservedResources) -> String {
     let mut all = Vec::new();
     if of.gpu > GpuShare::ZERO {
-        all.push(t.presets_gpus(of.gpu));
+        all.push(presenter::gpu_amount(t, of.gpu));
     }
     if of.cpu > CpuShare::ZERO {
         all.push(t.presets_cores(of.cpu));

@@ -711,11 +711,12 @@ fn nearest(ground: &ClusterState<'_>, waiting: &WaitingRequest<'_>) -> Vec<Alter
         because: reserved(ground, spot, wanted, &demand),
         demand,
         verdict: Verdict::Now,
-        text: if demand.gpu == wanted.gpu {
-            notices::explain_smaller(demand.cpu.cores(), demand.memory).text
-        } else {
-            notices::explain_smaller_share(demand.gpu, demand.cpu.cores(), demand.memory).text
-        },
+        text: match (demand.gpu, demand.cpu.cores(), demand.memory) {
+            (gpu, cpu, memory) if gpu == wanted.gpu => notices::explain_smaller(cpu, memory),
+            (gpu, cpu, memory) if gpu > WHOLE => notices::explain_smaller_gpus(gpu, cpu, memory),
+            (gpu, cpu, memory) => notices::explain_smaller_share(gpu, cpu, memory),
+        }
+        .text,
     })
     .into_iter()
     .collect()

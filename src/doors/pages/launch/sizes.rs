@@ -10,7 +10,7 @@ use server::access::Caller;
 use server::actions::presets;
 use server::actions::sessions::NodeOverview;
 
-use super::super::{PagesContext, components};
+use super::super::{PagesContext, components, presenter};
 use super::{LaunchForm, typed_memory, typed_size, typed_span};
 use crate::doors::text::{Language, Text};
 
@@ -201,7 +201,7 @@ fn of_preset(t: Text, preset: PresetView) -> OfferedSize {
     let mut note = Vec::new();
     note.extend(cpu.map(|cpu| t.presets_cores(cpu)));
     note.extend(memory.map(|memory| components::size(memory.0)));
-    note.extend(gpu.map(|share| t.presets_gpus(share)));
+    note.extend(gpu.map(|share| presenter::gpu_amount(t, share)));
     let memory_of_gpu = gpu_memory.map(|memory| components::size(memory.0));
     note.extend(memory_of_gpu.map(|memory| t.presets_gpu_memory_of(memory)));
     note.extend(mig.map(|profile| profile.to_string()));
