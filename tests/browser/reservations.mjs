@@ -137,6 +137,24 @@ test("a reservation is booked, changed and cancelled in the page", async () => {
   await context.close();
 });
 
+test("a booking of another zone says in which zone its form is, and when it is by the reader's clock", async () => {
+  const from = new Date(Date.now() + 2 * 86_400_000);
+  from.setUTCHours(3, 0, 0, 0);
+  const local = (hours) => new Date(from.getTime() + hours * 3_600_000).toISOString().slice(0, 16);
+  house.command("reservation", "book", "abroad", "--maintenance", "--gpu", "1", "--from", local(0), "--to", local(2), "--time-zone", "UTC");
+  const context = await visit();
+  await context.addCookies([{ name: "fardel_zone", value: "Asia/Seoul", url: house.origin }]);
+  const page = await context.newPage();
+  await page.goto(`${house.origin}/reservations`);
+  await page.locator("#list a", { hasText: "abroad" }).click();
+  await page.locator("h1", { hasText: "abroad" }).waitFor();
+  assert.equal(await page.inputValue("#from"), local(0));
+  assert.match(await page.locator("#from-help").innerText(), /booking: UTC\. By your clock: .* 12:00 – 14:00\./);
+  assert.deepEqual(await violations(page), []);
+  house.command("reservation", "cancel", "abroad");
+  await context.close();
+});
+
 test("a lead books within the quota, asks for more, and an administrator decides in the page", async () => {
   const folder = mkdtempSync(join(tmpdir(), "fardel-reservations-"));
   const password = join(folder, "password");

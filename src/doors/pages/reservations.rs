@@ -144,7 +144,7 @@ pub struct ReservationForm {
     pub befores: Vec<Choice>,
     /// What a lead should know of the quotas of their projects; empty for administrators.
     pub quotas: Vec<String>,
-    /// The zone in which times are typed.
+    /// In which zone times are typed, in words.
     pub zone: String,
     pub is_new: bool,
 }
@@ -586,7 +586,7 @@ async fn new_form(
         holders: ChoiceField::of(choices, &typed.holder),
         befores: befores(t, &typed.before),
         quotas,
-        zone: visit.clock.name().to_owned(),
+        zone: t.reservations_zone(visit.clock.name()),
         typed,
         is_new: true,
     })
@@ -616,17 +616,37 @@ async fn quotas(console: &PagesContext, t: Text, caller: &Caller) -> Result<Vec<
     Ok(all)
 }
 
+fn is_booked(time: &&ReservationTimeView) -> bool {
+    time.state == ReservationState::Booked
+}
+
+/// The next of its times, which its form shows.
+fn next_time(one: &ReservationView) -> (Timestamp, Timestamp) {
+    let next = one.times.iter().find(is_booked);
+    next.map_or((one.from, one.to), |time| (time.from, time.to))
+}
+
+/// The zone of a booking, in which its form is; where the reader's is another, also when it is by their clock.
+fn zone_told(visit: &RequestContext, one: &ReservationView) -> String {
+    let (t, clock) = (visit.text, &visit.clock);
+    let zone = one.time_zone.as_str();
+    if zone == clock.name() {
+        return t.reservations_zone(zone);
+    }
+    let (from, to) = next_time(one);
+    let own = format!("{} – {}", clock.date(from), clock.near(to, from));
+    t.reservations_zone_other(zone, own)
+}
+
 impl TypedReservation {
     /// As it is, with its times from the next one on, in its own zone.
     fn of(t: Text, one: &ReservationView) -> Self {
         let of = &one.resources;
         let clock = LocalClock::of(t, &one.time_zone);
-        let booked = |time: &&ReservationTimeView| time.state == ReservationState::Booked;
-        let mut open = one.times.iter().filter(booked);
-        let first = open.next();
-        let weeks = match first {
-            Some(_) => open.count() + 1,
-            None => one.times.len(),
+        let (from, to) = next_time(one);
+        let weeks = match one.times.iter().filter(is_booked).count() {
+            0 => one.times.len(),
+            weeks => weeks,
         };
         Self {
             name: one.name.to_string(),
@@ -634,8 +654,8 @@ impl TypedReservation {
             gpu: of.gpu.to_string(),
             cpu: of.cpu.to_string(),
             memory: launch::typed_memory(of.memory),
-            from: clock.write(first.map_or(one.from, |time| time.from)),
-            to: clock.write(first.map_or(one.to, |time| time.to)),
+            from: clock.write(from),
+            to: clock.write(to),
             repeats: weeks.to_string(),
             before: one.before.word().to_owned(),
             generation: one.generation.to_string(),
@@ -727,26 +747,26 @@ impl TypedReservation {
 }
 
 /// The field of the form that a place in the request is about: the holder is one field here. When everything is free is
-/// told by the clock of the page.
-fn refused(visit: &RequestContext, action: &str, refusal: Refusal) -> (RefusedForm, Refusal) {
+/// told in the zone of the form.
+fn refused(t: Text, clock: &LocalClock, action: &str, refusal: Refusal) -> (RefusedForm, Refusal) {
     let refusal = match refusal.pointer.as_deref() {
         Some("/project" | "/user") => refusal.at("/holder"),
         Some("/resources") => refusal.at("/gpu"),
         _ => refusal,
     };
-    let form = match conflict(visit, &refusal) {
+    let form = match conflict(t, clock, &refusal) {
         Some(told) => RefusedForm::with_faults(action, vec![FormFieldError::new("from", told)]),
-        None => RefusedForm::new(visit.text, action, &refusal).otherwise_at("name"),
+        None => RefusedForm::new(t, action, &refusal).otherwise_at("name"),
     };
     (form, refusal)
 }
 
-/// When everything is free, by the clock of the page; None for another refusal.
-fn conflict(visit: &RequestContext, refusal: &Refusal) -> Option<String> {
+/// When everything is free, by this clock; None for another refusal.
+fn conflict(t: Text, clock: &LocalClock, refusal: &Refusal) -> Option<String> {
     let free = refusal.values.get("free");
     let free = free.and_then(|free| Timestamp::parse(free).ok());
     let free = free.filter(|_| refusal.code == rules::codes::RESERVATION_CONFLICT)?;
-    Some(visit.text.reservations_conflict(visit.clock.date(free)))
+    Some(t.reservations_conflict(clock.date(free)))
 }
 
 async fn book(
@@ -771,7 +791,7 @@ async fn book(
         Err(Failure::Refusal(refusal)) if reservations::may_write(&caller) => refusal,
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
-    let (form, refusal) = refused(&visit, PATH, refusal);
+    let (form, refusal) = refused(visit.text, &visit.clock, PATH, refusal);
     let visit = visit.refusing(form);
     // The week that was meant, not that of now.
     let day = sent.from.get(..10).unwrap_or_default().to_owned();
@@ -821,7 +841,7 @@ fn page(
             quotas: Vec::new(),
             typed,
             holders: ChoiceField::default(),
-            zone: one.time_zone.clone(),
+            zone: zone_told(visit, one),
             is_new: false,
         },
         here,
@@ -864,7 +884,9 @@ async fn change(
     match changed.await {
         Ok(changed) => responses::see_with(PATH, "reservation-changed", changed.name.as_str()),
         Err(Failure::Refusal(refusal)) => {
-            let (form, refusal) = refused(&visit, &format!("{PATH}/{}", one.id), refusal);
+            let clock = LocalClock::of(visit.text, &one.time_zone);
+            let action = format!("{PATH}/{}", one.id);
+            let (form, refusal) = refused(visit.text, &clock, &action, refusal);
             let visit = visit.refusing(form);
             let page = page(&console, &visit, &caller, &one, sent);
             responses::page(&console, &visit, responses::status(&refusal), &page)
@@ -971,7 +993,7 @@ async fn decide(
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
     let action = format!("{PATH}/{id}/decide");
-    let form = match conflict(&visit, &refusal) {
+    let form = match conflict(visit.text, &visit.clock, &refusal) {
         Some(told) => RefusedForm::with_faults(&action, vec![FormFieldError::new("reason", told)]),
         None => RefusedForm::new(visit.text, &action, &refusal).at("reason"),
     };
@@ -991,5 +1013,73 @@ async fn cancel(
     match reservations::cancel(&console.server, &caller, &id).await {
         Ok(()) => responses::see_with(PATH, "reservation-cancelled", ""),
         Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{Extensions, header};
+    use rules::names::TenantName;
+
+    use super::*;
+
+    fn visit(zone: &str) -> RequestContext {
+        let mut headers = HeaderMap::new();
+        let cookie = format!("fardel_zone={zone}").parse().expect("a value");
+        headers.insert(header::COOKIE, cookie);
+        RequestContext::of(&headers, &Extensions::new(), PATH.into())
+    }
+
+    fn booked(zone: &str) -> ReservationView {
+        let at = |text| Timestamp::parse(text).expect("a time");
+        let time = |number, state, from, to| ReservationTimeView {
+            number,
+            from: at(from),
+            to: at(to),
+            state,
+        };
+        ReservationView {
+            id: uuid::Uuid::nil(),
+            name: TenantName::parse("lecture").expect("a good name"),
+            project: None,
+            user: None,
+            asked_by: None,
+            reason: None,
+            resources: ReservedResources::default(),
+            before: BeforeReservation::Drain,
+            time_zone: zone.to_owned(),
+            state: ReservationState::Active,
+            from: at("2026-11-28T03:00:00Z"),
+            to: at("2026-11-28T05:00:00Z"),
+            times: vec![
+                time(
+                    1,
+                    ReservationState::Active,
+                    "2026-11-28T03:00:00Z",
+                    "2026-11-28T05:00:00Z",
+                ),
+                time(
+                    2,
+                    ReservationState::Booked,
+                    "2026-12-05T03:00:00Z",
+                    "2026-12-05T05:00:00Z",
+                ),
+            ],
+            generation: 1,
+        }
+    }
+
+    #[test]
+    fn the_form_of_a_booking_is_in_its_zone_and_says_so() {
+        let (seoul, utc) = (visit("Asia/Seoul"), booked("UTC"));
+        let typed = TypedReservation::of(seoul.text, &utc);
+        let shown = [&typed.from, &typed.to, &typed.repeats];
+        assert_eq!(shown, ["2026-12-05T03:00", "2026-12-05T05:00", "1"]);
+        assert_eq!(
+            zone_told(&seoul, &utc),
+            "Time zone of the booking: UTC. By your clock: 5 Dec 12:00 – 14:00."
+        );
+        let own = booked("Asia/Seoul");
+        assert_eq!(zone_told(&seoul, &own), "Time zone: Asia/Seoul");
     }
 }
