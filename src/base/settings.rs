@@ -121,7 +121,7 @@ pub struct Settings {
     pub oidc_user: String,
     /// Claim with the groups of a user; ldap_groups says which roles they give.
     pub oidc_groups: String,
-    /// Hours before its start up to which a lead books without asking; 0: until the start.
+    /// Hours; a lead's booking that starts sooner is a request. 0: none is for that reason.
     pub reservation_notice_hours: u32,
     /// Days that logs and rows of ended sessions are kept.
     pub keep_days: u32,
@@ -634,7 +634,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "24",
         example: "",
         needs_restart: false,
-        about: "hours before the start up to which leads book a reservation without asking; 0: until the start",
+        about: "hours; a booking of a lead that starts sooner is a request, which an administrator decides; 0: a booking may start at once",
     },
     SettingKey {
         key: "keep_days",
