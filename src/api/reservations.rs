@@ -185,6 +185,8 @@ pub struct ReservationQuotaView {
     pub used: String,
     /// What can be booked now without asking.
     pub left: String,
+    /// A booking that starts in less than so many hours is asked for all the same; 0: the start does not matter.
+    pub notice_hours: u32,
 }
 
 #[derive(Debug, Clone, Deserialize, ToSchema)]

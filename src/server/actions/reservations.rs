@@ -441,7 +441,7 @@ pub async fn listed_quota(
     which: &str,
 ) -> Result<ListedQuota, Failure> {
     allowed(caller, Permission::ProjectsRead)?;
-    let now = server.clock().now();
+    let (now, notice) = (server.clock().now(), notice_hours(server));
     server
         .catalog()
         .read_now("show a reservation quota", |view| {
@@ -449,7 +449,7 @@ pub async fn listed_quota(
             Ok(ListedQuota {
                 project: project.name.to_string(),
                 may_set: may_grant(caller),
-                quota: show_quota(view, project.id, now)?,
+                quota: show_quota(view, project.id, now, notice)?,
             })
         })
 }
@@ -461,7 +461,7 @@ pub async fn lead_quotas(server: &Server, caller: &Caller) -> Result<Vec<ListedQ
     if reach.is_everything() || *reach.extent() == Extent::Nothing {
         return Ok(Vec::new());
     }
-    let now = server.clock().now();
+    let (now, notice) = (server.clock().now(), notice_hours(server));
     server
         .catalog()
         .read("list reservation quotas", move |view| {
@@ -472,7 +472,7 @@ pub async fn lead_quotas(server: &Server, caller: &Caller) -> Result<Vec<ListedQ
                     Ok(ListedQuota {
                         project: format!("{}/{}", row.domain_name, row.project.name),
                         may_set: false,
-                        quota: show_quota(view, row.project.id, now)?,
+                        quota: show_quota(view, row.project.id, now, notice)?,
                     })
                 })
                 .collect()
@@ -491,6 +491,7 @@ pub async fn set_quota(
     typed: &str,
 ) -> Result<ReservationQuotaView, Failure> {
     let (caller, which, typed) = (caller.clone(), which.to_owned(), typed.trim().to_owned());
+    let notice = notice_hours(server);
     server
         .catalog()
         .write(Lane::Requests, "set a reservation quota", move |rows| {
@@ -503,7 +504,7 @@ pub async fn set_quota(
                 rows.put_reservation_quota(project.id, quota)?;
                 note_quota(rows, &caller, &project, before, quota)?;
             }
-            show_quota(rows, project.id, rows.now)
+            show_quota(rows, project.id, rows.now, notice)
         })
         .await
 }
@@ -524,6 +525,7 @@ fn show_quota(
     view: &ReadTransaction<'_>,
     project: ProjectId,
     now: Timestamp,
+    notice_hours: u32,
 ) -> Result<ReservationQuotaView, Failure> {
     let quota = view.reservation_quota(project)?;
     let rest = reservation_quota::rest(quota, &view.reserved_uses(project, now)?, now);
@@ -532,6 +534,7 @@ fn show_quota(
         days: QUOTA_DAYS,
         used: rest.used.to_string(),
         left: rest.left.to_string(),
+        notice_hours,
     })
 }
 

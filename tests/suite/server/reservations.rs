@@ -84,6 +84,7 @@ async fn a_lead_books_within_the_quota_and_an_administrator_decides_on_more() {
     let set = the_box.with_body(admin, "PUT", quota, two).await;
     assert_eq!(set.status, 200, "{}", set.short());
     assert_eq!(set.json()["left"], "2.00");
+    assert_eq!(set.json()["notice_hours"], 24, "what ships");
 
     let all = "/api/v1/reservations";
     let within = the_box.post(mina, all, asked(&the_box, "lab", 2, 1)).await;
