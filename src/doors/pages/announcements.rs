@@ -195,7 +195,7 @@ async fn places(
     let domains = tenancy::domains(&console.server, caller).await?;
     // The users of the only domain are everybody.
     if domains.len() == 1 && !places.is_empty() {
-        return Ok(ChoiceField::of(places, chosen));
+        return Ok(ChoiceField::of(t, places, chosen));
     }
     for domain in domains {
         let scope = Scope::domain(domain.id);
@@ -205,7 +205,7 @@ async fn places(
             places.push(Choice::new(domain.name.as_str(), words, is_chosen));
         }
     }
-    Ok(ChoiceField::of(places, chosen).asking("/choices/domains"))
+    Ok(ChoiceField::of(t, places, chosen).asking("/choices/domains"))
 }
 
 fn table(

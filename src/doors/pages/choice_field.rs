@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use super::components::{Choice, Markup, escaped};
+use crate::doors::text::Text;
 
 /// Choices that a form lists; of more one is typed, and so many are offered. Higher: the page of a site with a thousand
 /// projects is 80 KB longer, and nobody finds theirs in it. Lower: a site of a few departments types.
@@ -18,6 +19,8 @@ pub struct ChoiceField {
     typed: Option<String>,
     /// Where the page asks for what else has what is typed; empty: it offers the first ones only.
     asks: &'static str,
+    /// That there are more than those that it offers; empty where it offers all, and where it asks.
+    note: String,
     /// Why what it holds is none of the choices; empty for nothing, and where the page marks its refused form.
     fault: String,
 }
@@ -25,7 +28,7 @@ pub struct ChoiceField {
 impl ChoiceField {
     /// The field for these choices. `sent` is what a form sent; where that is nothing and one is typed, it holds the
     /// chosen one.
-    pub fn of(mut choices: Vec<Choice>, sent: &str) -> Self {
+    pub fn of(t: Text, mut choices: Vec<Choice>, sent: &str) -> Self {
         if choices.len() <= MAX_LISTED {
             return Self {
                 choices,
@@ -43,6 +46,7 @@ impl ChoiceField {
         Self {
             choices,
             typed: Some(typed),
+            note: t.common_choices_first(MAX_LISTED),
             ..Self::default()
         }
     }
@@ -51,6 +55,7 @@ impl ChoiceField {
     pub fn asking(self, address: &'static str) -> Self {
         Self {
             asks: address,
+            note: String::new(),
             ..self
         }
     }
@@ -97,6 +102,8 @@ impl ChoiceField {
             );
             return Markup::finished(out);
         };
+        let help = [help, self.note.as_str()].map(str::trim).join(" ");
+        let help = help.trim();
         let wrong = " aria-invalid=\"true\" autofocus aria-describedby=\"fault-";
         let described = match (self.fault.as_str(), help) {
             ("", "") => String::new(),
@@ -189,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_few_choices_are_a_list() {
-        let field = ChoiceField::of(domains(MAX_LISTED), "");
+        let field = ChoiceField::of(Text::default(), domains(MAX_LISTED), "");
         let shown = control(&field);
         assert_eq!(shown.matches("<option ").count(), MAX_LISTED);
         assert!(
@@ -198,7 +205,7 @@ mod tests {
         );
         assert!(!shown.contains("<input"), "{shown}");
         assert!(field.is_open() && field.only().is_none());
-        let one = ChoiceField::of(domains(1), "");
+        let one = ChoiceField::of(Text::default(), domains(1), "");
         assert!(!one.is_open() && one.only().is_some());
         assert!(ChoiceField::default().is_empty());
     }
@@ -206,7 +213,7 @@ mod tests {
     #[test]
     fn of_many_choices_one_is_typed() {
         for count in [MAX_LISTED + 1, 1_000] {
-            let shown = control(&ChoiceField::of(domains(count), ""));
+            let shown = control(&ChoiceField::of(Text::default(), domains(count), ""));
             assert!(
                 shown.contains(" value=\"domain-0002\" placeholder"),
                 "{shown}"
@@ -216,14 +223,20 @@ mod tests {
             assert_eq!(shown.matches("<option ").count(), MAX_LISTED, "{count}");
         }
         // What was sent stays, whatever it is.
-        let typed = control(&ChoiceField::of(domains(1_000), "no \"such\""));
+        let typed = control(&ChoiceField::of(
+            Text::default(),
+            domains(1_000),
+            "no \"such\"",
+        ));
         assert!(typed.contains(" value=\"no &quot;such&quot;\""), "{typed}");
     }
 
     #[test]
     fn a_field_that_is_refused_says_why_and_a_list_stays() {
-        let refused =
-            |count| ChoiceField::of(domains(count), "").refused("none", "No <such>.".into());
+        let refused = |count| {
+            ChoiceField::of(Text::default(), domains(count), "")
+                .refused("none", "No <such>.".into())
+        };
         let shown = control(&refused(1_000));
         for part in [
             " value=\"none\"",
@@ -247,9 +260,15 @@ mod tests {
             assert_eq!(options(many).matches("<option ").count(), MAX_LISTED);
         }
         assert_eq!(options("nothing"), "");
-        let field = || ChoiceField::of(domains(1_000), "");
-        assert!(!control(&field()).contains("hx-get"));
+        let field = || ChoiceField::of(Text::default(), domains(1_000), "");
+        // It says that it knows more than it offers, unless it offers what is typed.
+        let said = "Name of a domain. The first 50 are suggested; any other can be typed.</span>";
+        let plain = control(&field());
+        assert!(plain.contains(said) && !plain.contains("hx-get"), "{plain}");
+        let bare = field().control("domain", "default", "");
+        assert!(bare.as_str().contains("id=\"domain-help\">The first 50"));
         let asking = control(&field().asking("/choices/domains"));
+        assert!(!asking.contains("The first"), "{asking}");
         assert!(
             asking.contains(" hx-get=\"/choices/domains\" hx-trigger"),
             "{asking}"
@@ -260,7 +279,7 @@ mod tests {
     fn what_an_empty_field_means_is_not_offered() {
         let mut all = vec![Choice::new("", "All users", true)];
         all.extend(domains(MAX_LISTED));
-        let shown = control(&ChoiceField::of(all, ""));
+        let shown = control(&ChoiceField::of(Text::default(), all, ""));
         assert!(shown.contains(" value=\"\" placeholder"), "{shown}");
         assert!(!shown.contains("<option value=\"\""), "{shown}");
     }

@@ -127,7 +127,7 @@ fn subject(t: Text, gpus: &[Choice], users: &[Choice], of: &str) -> Option<Choic
     (gpus.len() + users.len() >= MAX_LISTED).then(|| {
         let site = Choice::new("site", t.history_site(), false);
         let all = std::iter::once(site).chain(users.iter().chain(gpus).cloned());
-        ChoiceField::of(all.collect(), of)
+        ChoiceField::of(t, all.collect(), of)
     })
 }
 

@@ -783,11 +783,12 @@ fn again(request: &LaunchRequest) -> LaunchForm {
 /// The projects to choose from; none where there is one.
 async fn projects(
     console: &PagesContext,
+    t: Text,
     caller: &Caller,
     sent: &LaunchForm,
 ) -> Result<ChoiceField, Failure> {
     let choices = open_projects(console, caller, &sent.project).await?;
-    Ok(ChoiceField::of(choices, &sent.project).asking("/choices/projects"))
+    Ok(ChoiceField::of(t, choices, &sent.project).asking("/choices/projects"))
 }
 
 /// The projects in which the caller may launch, where there are several; the chosen one is marked, also an archived one.
@@ -881,7 +882,7 @@ async fn page(
     };
     Ok(LaunchPage {
         t,
-        projects: projects(console, caller, &sent).await?,
+        projects: projects(console, t, caller, &sent).await?,
         for_members: caller
             .subject
             .grants

@@ -359,7 +359,7 @@ fn new_form(t: Text, scopes: &WritableScopes, typed: TypedPreset) -> PresetForm 
     }
     PresetForm {
         action: PATH.to_owned(),
-        scopes: ChoiceField::of(choices, &typed.scope),
+        scopes: ChoiceField::of(t, choices, &typed.scope),
         typed,
         is_new: true,
     }

@@ -334,7 +334,8 @@ async fn new_page(
         action: CREATE,
         name: typed.name.clone(),
         title: typed.title.clone(),
-        domains: ChoiceField::of(choices.collect(), &typed.domain).asking("/choices/domains"),
+        domains: ChoiceField::of(visit.text, choices.collect(), &typed.domain)
+            .asking("/choices/domains"),
         focus: visit.refused.is_none(),
     })
 }

@@ -583,7 +583,7 @@ async fn new_form(
     }
     Ok(ReservationForm {
         action: PATH.to_owned(),
-        holders: ChoiceField::of(choices, &typed.holder),
+        holders: ChoiceField::of(t, choices, &typed.holder),
         befores: befores(t, &typed.before),
         quotas,
         zone: t.reservations_zone(visit.clock.name()),

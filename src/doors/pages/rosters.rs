@@ -58,11 +58,11 @@ pub enum ProjectField {
 }
 
 impl ProjectField {
-    fn of(open: Vec<Choice>, chosen: &str) -> Self {
+    fn of(t: Text, open: Vec<Choice>, chosen: &str) -> Self {
         match open.len() {
             0..=1 => Self::Nothing,
             2..=MAX_LISTED => Self::Listed(open),
-            _ => Self::Typed(ChoiceField::of(open, chosen)),
+            _ => Self::Typed(ChoiceField::of(t, open, chosen)),
         }
     }
 }
@@ -149,7 +149,7 @@ async fn answer(
         Ok(past) => past,
         Err(failure) => return failed(console, visit, caller, &failure),
     };
-    let project = match asked_project(console, caller, project).await {
+    let project = match asked_project(console, visit.text, caller, project).await {
         Ok(project) => project,
         Err(failure) => return failed(console, visit, caller, &failure),
     };
@@ -167,6 +167,7 @@ async fn answer(
 /// The projects that the caller may fill, as the form asks for one.
 async fn asked_project(
     console: &PagesContext,
+    t: Text,
     caller: &Caller,
     chosen: &str,
 ) -> Result<ProjectField, Failure> {
@@ -181,7 +182,7 @@ async fn asked_project(
             Choice::new(path, name, is_chosen)
         })
         .collect();
-    Ok(ProjectField::of(open, chosen))
+    Ok(ProjectField::of(t, open, chosen))
 }
 
 fn past_roster(visit: &RequestContext, roster: &RosterView) -> PastRoster {
@@ -503,7 +504,8 @@ mod tests {
     fn of_many_projects_one_is_typed() {
         let field = |count: usize| {
             let choice = |n: usize| Choice::new(n.to_string(), "a", false);
-            ProjectField::of((0..count).map(choice).collect(), "default/vision")
+            let all = (0..count).map(choice).collect();
+            ProjectField::of(Text::default(), all, "default/vision")
         };
         for count in [0, 1] {
             assert!(matches!(field(count), ProjectField::Nothing), "{count}");

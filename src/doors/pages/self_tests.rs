@@ -226,7 +226,7 @@ async fn page(
         name: format!("GPU {}", gpu.index),
         standing: presenter::standing(t, &gpu),
         never,
-        images: ChoiceField::of(choices, sent),
+        images: ChoiceField::of(t, choices, sent),
         may_write,
         running: running.map(|operation| TestProgress {
             percent: (operation.done * 100)

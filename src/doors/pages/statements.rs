@@ -19,6 +19,7 @@ use server::access::Caller;
 use server::actions::statements::{self, NextMonth};
 
 use super::authentication::PageCaller;
+use super::choice_field::{ChoiceField, MAX_LISTED};
 use super::components::{self, Choice};
 use super::dialog::{self, DialogForm, DialogPage};
 use super::form_faults::RefusedForm;
@@ -38,8 +39,8 @@ const CLOSE: &str = "/statements/close";
 const PRICES: &str = "/statements/prices";
 /// Not `of`, by which a notice names what it is about.
 const FILTERS: [&str; 2] = ["month", "whose"];
-/// Projects and domains that are offered, and months before the first close. Higher: the page of a large site is longer.
-/// Lower: more of them are asked for by address or on the command line.
+/// Months that are offered before the first close. Higher: the list is long. Lower: an older one is closed on the command
+/// line.
 const MAX_OFFERED: usize = 200;
 
 #[derive(Template)]
@@ -50,8 +51,10 @@ pub struct StatementsPage {
     /// Empty while none is closed.
     pub month: String,
     pub months: Vec<Choice>,
-    /// Whose statement it is.
+    /// Whose statement it is, of a few by a list.
     pub subjects: Vec<Choice>,
+    /// The field into which one of many is typed.
+    pub subject: Option<ChoiceField>,
     pub csv: String,
     pub json: String,
     /// When it was closed, and in which zone months are counted.
@@ -182,7 +185,7 @@ async fn signed(
     }
 }
 
-/// `project:DOMAIN/NAME`, `domain:NAME` or `user:NAME`, as the choice has it.
+/// `project:DOMAIN/NAME`, `domain:NAME` or `user:NAME`, as the choice has it; a project where nothing says what it is.
 fn query(state: &TableState) -> StatementQuery {
     let mut query = StatementQuery {
         month: state.filter("month").to_owned(),
@@ -192,7 +195,7 @@ fn query(state: &TableState) -> StatementQuery {
         Some(("project", name)) => name.clone_into(&mut query.project),
         Some(("domain", name)) => name.clone_into(&mut query.domain),
         Some(("user", name)) => name.clone_into(&mut query.user),
-        _ => {}
+        _ => state.filter("whose").clone_into(&mut query.project),
     }
     query
 }
@@ -271,16 +274,14 @@ async fn read(
         false => EmptyTable::without_rows("scroll-text", t.usage_none(), t.usage_none_lead()),
     };
     let total = items.len() as u64;
+    let whose = state.filter("whose");
+    let subjects = subjects(t, whole.as_ref().or(found.as_ref()), caller, whose);
     Ok(StatementsPage {
         t,
         f: layout(console, visit, caller, Nav::Usage),
         months: months(&closed, &month),
-        subjects: subjects(
-            t,
-            whole.as_ref().or(found.as_ref()),
-            caller,
-            state.filter("whose"),
-        ),
+        subject: subject(t, &subjects, whose),
+        subjects,
         csv: state.beside("/statements/export"),
         json: state.beside("/statements/signed"),
         closed: found.as_ref().map_or(String::new(), |found| {
@@ -382,14 +383,17 @@ fn subjects(t: Text, found: Option<&StatementView>, caller: &Caller, chosen: &st
             }
             StatementPart::Use | StatementPart::Late | StatementPart::Site => None,
         });
-    let offered: Vec<(String, String)> = std::iter::once(own)
-        .chain(of_totals)
-        .take(MAX_OFFERED)
-        .collect();
+    let offered: Vec<(String, String)> = std::iter::once(own).chain(of_totals).collect();
     let pairs = offered
         .iter()
         .map(|(value, words)| (value.as_str(), words.as_str()));
     Choice::of_filter(t.statements_all(), pairs, chosen)
+}
+
+/// The field for one of more than a page lists; None where they are a list.
+fn subject(t: Text, subjects: &[Choice], chosen: &str) -> Option<ChoiceField> {
+    let is_long = subjects.len() > MAX_LISTED;
+    is_long.then(|| ChoiceField::of(t, subjects.to_vec(), chosen))
 }
 
 fn columns(t: Text, several: bool, has_prices: bool) -> Vec<TableColumn> {
@@ -566,5 +570,34 @@ mod tests {
         .map(|(name, value)| (name.to_owned(), value.to_owned()));
         let state = TableState::read(PATH, &FILTERS, &asked);
         assert_eq!(state.address(), "/statements?month=2026-10");
+    }
+
+    #[test]
+    fn of_more_than_fifty_subjects_one_is_typed() {
+        let t = Text::default();
+        let some = |count: usize| -> Vec<Choice> {
+            let name = |n| format!("project:default/lab-{n:03}");
+            (0..count)
+                .map(|n| Choice::new(name(n), name(n), false))
+                .collect()
+        };
+        assert!(subject(t, &some(MAX_LISTED), "").is_none());
+        let chosen = "project:default/lab-900";
+        let field = subject(t, &some(1_000), chosen).expect("a field");
+        let shown = field.control("whose", "", "");
+        assert!(shown.as_str().contains(&format!(" value=\"{chosen}\"")));
+        for (whose, project, domain) in [
+            ("default/lab-900", "default/lab-900", ""),
+            ("project:lab-900", "lab-900", ""),
+            ("domain:physics", "", "physics"),
+            ("", "", ""),
+        ] {
+            let asked = [("whose".to_owned(), whose.to_owned())];
+            let query = query(&TableState::read(PATH, &FILTERS, &asked));
+            assert_eq!(
+                (query.project.as_str(), query.domain.as_str()),
+                (project, domain)
+            );
+        }
     }
 }

@@ -82,7 +82,7 @@ pub(super) async fn scopes(
             domain.name == chosen,
         ));
     }
-    Ok(ChoiceField::of(all, chosen).asking("/choices/domains"))
+    Ok(ChoiceField::of(t, all, chosen).asking("/choices/domains"))
 }
 
 /// The roles that can be given on a domain or the site; the chosen one stays where a form was refused.

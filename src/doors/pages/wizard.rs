@@ -414,7 +414,7 @@ async fn read(
             };
             let choices = environments.into_iter().enumerate().map(choice).collect();
             WizardView::Test {
-                environments: ChoiceField::of(choices, sent),
+                environments: ChoiceField::of(t, choices, sent),
                 result: progress.test.as_ref().map(|session| outcome(t, session)),
             }
         }

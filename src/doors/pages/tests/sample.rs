@@ -442,7 +442,7 @@ fn history_page(t: Text, empty: bool) -> history::HistoryPage {
         )],
         users: vec![components::Choice::new("user:mina", "mina", false)],
         subject: empty.then(|| {
-            many_projects("user:nobody").refused("user:nobody", waiting_sentence(t).into())
+            many_projects(t, "user:nobody").refused("user:nobody", waiting_sentence(t).into())
         }),
         simulated: true,
         view: match empty {
@@ -759,7 +759,7 @@ fn report(t: Text, tested: bool) -> SelfTestPage {
         name: "GPU 0".into(),
         standing: ("warn", t.self_test_untested().into()),
         never: (!tested).then(|| t.self_test_never_simulated().into()),
-        images: ChoiceField::of(vec![Choice::new("pytorch:2.9", "pytorch:2.9", true)], ""),
+        images: ChoiceField::of(t, vec![Choice::new("pytorch:2.9", "pytorch:2.9", true)], ""),
         may_write: true,
         running: tested.then(|| self_tests::TestProgress {
             step: "memory plain × 4".into(),
@@ -1115,8 +1115,9 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
     };
     LaunchPage {
         projects: match refused {
-            true => many_projects("default/vision-lab"),
+            true => many_projects(t, "default/vision-lab"),
             false => ChoiceField::of(
+                t,
                 vec![
                     Choice::new("vision-lab", "Vision Lab", true),
                     Choice::new("default", "default", false),
@@ -1853,7 +1854,7 @@ fn wizard_page(t: Text, at: usize) -> WizardPage {
             ready: false,
         },
         3 => WizardView::Test {
-            environments: ChoiceField::of(vec![Choice::new("host", "host", true)], ""),
+            environments: ChoiceField::of(t, vec![Choice::new("host", "host", true)], ""),
             result: Some(wizard::TrialOutcome {
                 class: "ok",
                 icon: "circle-check",
@@ -1982,7 +1983,7 @@ fn roster(
         f: layout(t, Nav::Users, false),
         project: match applied.is_some() {
             // Of very many one is typed.
-            true => rosters::ProjectField::Typed(many_projects("default/ml-2027")),
+            true => rosters::ProjectField::Typed(many_projects(t, "default/ml-2027")),
             false => rosters::ProjectField::Listed(vec![
                 components::Choice::new("a", "default / default", false),
                 components::Choice::new("b", "default / ml-2027", true),
@@ -1995,12 +1996,12 @@ fn roster(
 }
 
 /// More projects than a page lists.
-fn many_projects(typed: &str) -> ChoiceField {
+fn many_projects(t: Text, typed: &str) -> ChoiceField {
     let project = |n: usize| {
         let path = format!("default/course-{n:03}");
         components::Choice::new(path.clone(), path, false)
     };
-    ChoiceField::of((0..200).map(project).collect(), typed)
+    ChoiceField::of(t, (0..200).map(project).collect(), typed)
 }
 
 fn roster_plan(t: Text) -> rosters::ShownPlan {
@@ -2072,6 +2073,7 @@ fn user_page(t: Text) -> user::UserPage {
             },
         ],
         scopes: ChoiceField::of(
+            t,
             vec![components::Choice::new("", t.users_roles_site(), false)],
             "",
         ),

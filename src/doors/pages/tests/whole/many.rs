@@ -54,6 +54,11 @@ async fn a_form_offers_fifty_of_very_many_and_takes_what_is_typed() {
             (MAX_LISTED - 1..=MAX_LISTED).contains(&offered),
             "{path}: {offered}"
         );
+        // Where what is typed finds no others, it says that there are more.
+        let (_, behind) = body.split_once(&input).expect(path);
+        let (tag, _) = behind.split_once('>').expect(path);
+        let told = body.contains("The first 50 are suggested");
+        assert_eq!(told, !tag.contains("hx-get="), "{path}: {body}");
     }
     let user = house.get(&cookie, "/users/mina").await.body;
     let (before, _) = user.split_once("/grants\" method").expect("a form");
