@@ -334,9 +334,11 @@ async fn targets(
 fn target_row(visit: &RequestContext, target: AuditTargetView) -> AuditTargetRow {
     let t = visit.text;
     let shown = |at: Timestamp| format!("{} {}", visit.clock.day(at), visit.clock.second(at));
-    let (icon, tone) = match target.problem.is_empty() && target.lost == 0 {
-        true => ("circle-check", "ok"),
-        false => ("triangle-alert", "warn"),
+    // What is lost stays lost: the finding warns of it for a week.
+    let (icon, tone) = match (target.problem.is_empty(), target.lost) {
+        (false, _) => ("triangle-alert", "warn"),
+        (true, 0) => ("circle-check", "ok"),
+        (true, _) => ("info", "dim"),
     };
     AuditTargetRow {
         place: target.place,
@@ -609,6 +611,28 @@ mod tests {
         assert_eq!(place("1800000000000-17"), Some((1_800_000_000_000, 17)));
         for odd in ["", "-", "17", "a-b"] {
             assert_eq!(place(odd), None);
+        }
+    }
+
+    #[test]
+    fn a_place_that_takes_rows_again_is_no_warning_of_what_was_lost() {
+        let visit = RequestContext::of(&HeaderMap::new(), &Extensions::new(), PATH.into());
+        for (problem, lost, tone) in [("", 0, "ok"), ("", 2, "dim"), ("full", 2, "warn")] {
+            let row = target_row(
+                &visit,
+                AuditTargetView {
+                    target: "file".into(),
+                    place: "/var/log/audit.jsonl".into(),
+                    delivered: 9,
+                    delivered_at: Some(Timestamp::default()),
+                    waiting: 0,
+                    lost,
+                    problem: problem.into(),
+                    problem_since: Some(Timestamp::default()).filter(|_| !problem.is_empty()),
+                },
+            );
+            assert_eq!(row.tone, tone);
+            assert_eq!(row.lost.is_empty(), lost == 0);
         }
     }
 
