@@ -33,7 +33,7 @@ use super::table::{
 use super::table_answer::{ListPage, answer, shorter};
 use super::table_choices::{FilterWords, filter_bar};
 use super::{PagesContext, launch, layout, responses};
-use crate::doors::text::Text;
+use crate::doors::text::{Text, codes};
 
 const PATH: &str = "/allowances";
 const FILTERS: [&str; 1] = ["q"];
@@ -45,6 +45,8 @@ pub struct AllowancesPage {
     pub t: Text,
     pub f: PageLayout,
     pub may_change: bool,
+    /// Why there can be no other, in place of the form; empty while there is room.
+    pub full: String,
     pub levels: Vec<Choice>,
     pub keys: Vec<Choice>,
     pub subject: String,
@@ -123,6 +125,7 @@ async fn read(
     let t = visit.text;
     let may_change = caller.subject.can(Permission::SystemWrite);
     let mut items = allowances::list(&console.server, caller).await?;
+    let full = allowances::no_room(items.len());
     let columns = columns(t);
     let mut state = TableState::read(PATH, &FILTERS, asked);
     state.choose_columns("allowances", &columns, asked, headers, visit);
@@ -185,6 +188,7 @@ async fn read(
     let key = key_of(&typed.key);
     Ok(AllowancesPage {
         t,
+        full: full.map_or_else(String::new, |refusal| codes::refusal(t, &refusal)),
         f: layout(console, visit, caller, Nav::Policies),
         may_change,
         levels: LEVELS

@@ -6,6 +6,7 @@ use api::policies::{LimitsBody, PolicyUseBody};
 use rules::names::AllowanceId;
 use rules::permissions::{Permission, may};
 use rules::quota::{Allowance, PolicyLimits};
+use rules::refusal::Refusal;
 use rules::refusals;
 use rules::tenancy::Scope;
 
@@ -29,6 +30,11 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<AllowanceView>
     server.catalog().read_now("list allowances", |view| {
         Ok(view.allowances()?.into_iter().map(show).collect())
     })
+}
+
+/// Why a site with so many allowances can have no other; None while there is room.
+pub fn no_room(known: usize) -> Option<Refusal> {
+    (known >= MAX_ALLOWANCES).then(|| refusals::allowance_too_many(MAX_ALLOWANCES))
 }
 
 /// One allowance. Errors: `allowance.not-found`.
@@ -81,8 +87,8 @@ pub async fn create(
                 subject: Some(asked.subject),
             };
             let (id, whose) = subject(rows, &caller, &of)?;
-            if rows.allowances()?.len() >= MAX_ALLOWANCES {
-                return Err(refusals::allowance_too_many(MAX_ALLOWANCES).into());
+            if let Some(full) = no_room(rows.allowances()?.len()) {
+                return Err(full.into());
             }
             let made = AllowanceRecord {
                 id: AllowanceId::make(rows.now, base::observe::random()),
