@@ -783,6 +783,33 @@ async fn who_has_as_many_keys_and_tokens_as_may_be_is_told_which_to_revoke() {
 }
 
 #[tokio::test]
+async fn a_site_with_as_many_policies_as_may_be_is_offered_no_form() {
+    let house = PagesFixture::open();
+    let cookie = house.set_up().await;
+    let form = "action=\"/policies\" method=\"post\"";
+    let empty = house.get(&cookie, "/policies").await.body;
+    assert!(empty.contains(form), "{empty}");
+    let mut made = 0;
+    loop {
+        let name = format!("course-{made}");
+        let answer = house
+            .post(&cookie, "/policies", &[("name", name.as_str())])
+            .await;
+        if answer.status == StatusCode::CONFLICT {
+            break;
+        }
+        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.body);
+        made += 1;
+        assert!(made <= 500, "there is no bound");
+    }
+    let full = house.get(&cookie, "/policies").await.body;
+    assert!(full.contains("There are 500 policies already."), "{full}");
+    assert!(!full.contains(form), "{full}");
+    let faults = lint::page(&full);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[tokio::test]
 async fn tastes_are_kept_by_the_browser() {
     let house = PagesFixture::open();
     let form = [("language", "ko"), ("theme", "dark"), ("back", "/login")];
