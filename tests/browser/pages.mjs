@@ -11,7 +11,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { extname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { half, launch, listen, overflow, violations } from "./lib/browser.mjs";
+import { launch, listen, looks, overflow, violations } from "./lib/browser.mjs";
 
 const FOLDER = process.env.FARDEL_PAGES;
 const TYPES = {
@@ -63,23 +63,34 @@ after(async () => {
   server?.close();
 });
 
-// Without it every page is seen in every pair of language and colour scheme. With "half" a page is seen in both
-// languages and in both schemes, once each; its own name says in which pairs.
-const HALF = process.env.FARDEL_PAIRS === "half";
-
 const languages = FOLDER ? readdirSync(FOLDER).filter((name) => name.length === 2) : [];
 
 test("the renderer wrote pages in both languages", () => {
   assert.deepEqual(languages.sort(), ["en", "ko"]);
 });
 
+test("a run looks at a thing in both languages, themes and widths, and four turns look at it in all of them", () => {
+  const names = Array.from({ length: 200 }, (_, at) => `/sessions/ID popover number-${at}`);
+  const all = (key, seen) => [...new Set(seen.flatMap((look) => look[key]))].sort();
+  for (const name of names) {
+    const turns = [0, 1, 2, 3].map((turn) => looks(name, turn, false));
+    for (const seen of turns) {
+      assert.deepEqual(all("locale", seen), ["en-US", "ko-KR"], name);
+      assert.deepEqual(all("colorScheme", seen), ["dark", "light"], name);
+      assert.deepEqual(all("widths", seen), [1440, 390], name);
+    }
+    assert.equal(new Set(turns.flat().map((look) => JSON.stringify(look))).size, 8, name);
+  }
+  const dark = names.filter((name) => looks(name, 0, false)[0].colorScheme === "dark").length;
+  assert.ok(dark > 50 && dark < 150, `${dark} of 200 are dark`);
+});
+
 // Each in a context of its own, and nothing but files behind them: two at once, on two cores.
 describe("every page in every state", { concurrency: 2 }, () => {
   for (const language of languages) {
     for (const file of readdirSync(join(FOLDER, language)).sort()) {
-      const chosen = half(file, language);
-      for (const colorScheme of HALF ? [chosen] : ["light", "dark"]) {
-        test(`${language}/${file} ${colorScheme}`, async () => {
+      for (const { colorScheme, widths } of looks(file).filter(({ locale }) => locale.startsWith(language))) {
+        test(`${language}/${file} ${colorScheme} ${widths}`, async () => {
           const context = await browser.newContext({ colorScheme, viewport: { width: 1440, height: 900 } });
           const page = await context.newPage();
           const complaints = listen(page);
@@ -89,7 +100,7 @@ describe("every page in every state", { concurrency: 2 }, () => {
             await page.setViewportSize({ width, height: 900 });
             const wide = await overflow(page);
             if (wide > 0) told.push(`${width} px: ${wide} px too wide`);
-            if (width !== 820) {
+            if (widths.includes(width)) {
               told.push(...(await violations(page)).map((line) => `${width} px: ${line}`));
             }
           }

@@ -5,10 +5,10 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { after, before, test } from "node:test";
-import { launch, listen, violations } from "./lib/browser.mjs";
+import { launch, listen, looks, violations } from "./lib/browser.mjs";
 import { open, PERSON, setUp, until } from "./lib/house.mjs";
 
-const TASTES = ["en-US", "ko-KR"].flatMap((locale) => ["light", "dark"].map((colorScheme) => ({ locale, colorScheme })));
+const TASTES = looks("what opens").map(({ locale, colorScheme }) => ({ locale, colorScheme }));
 
 let browser;
 let house;

@@ -15,11 +15,20 @@ const OLDEST_NODE: u32 = 20;
 /// What pages cost in time: a promise of the build that is shipped.
 const COSTS: &str = "figures.mjs";
 
-/// What opens on pages, each in both languages and both colour schemes: minutes of a slow machine.
+/// What opens on pages: menus, folds, dialogs.
 const OPENINGS: &str = "states.mjs";
 
+/// Files that look at pages in pairs of language and colour scheme: `looks` of `lib/browser.mjs` says in which.
+const IN_PAIRS: [&str; 5] = [
+    "pages.mjs",
+    "gpus.mjs",
+    "guide.mjs",
+    "journeys.mjs",
+    "words.mjs",
+];
+
 /// The longest files, first: at the end nothing would run beside them.
-const RUN_FIRST: [&str; 2] = [OPENINGS, "pages.mjs"];
+const RUN_FIRST: [&str; 4] = [OPENINGS, "pages.mjs", "gpus.mjs", "journeys.mjs"];
 
 /// Files that run at once, each with a server and a browser of its own. More: two processors are shared by more pages,
 /// and waits of seconds run out. Fewer: one processor idles while a page draws.
@@ -28,35 +37,40 @@ const FILES_AT_ONCE: u32 = 2;
 /// Runs every `*.mjs` but [`COSTS`] with node's own test runner.
 ///
 /// The files read `FARDEL_BINARY`, `FARDEL_PAGES` (every page in every state, as the renderer writes
-/// it), `FARDEL_PAIRS` (`all`, or `half` of the pairs of language and colour scheme), `FARDEL_OPENINGS` (`once`: whatever
-/// opens in one pair alone), `FARDEL_CARD` (a driver with a card that is made of files) and `CHROMIUM`. Packages for
-/// them (the driver, axe) are pinned in `tests/browser/package-lock.json` and never reach the product.
+/// it), `FARDEL_PAIRS` (`all` pairs of language and colour scheme, or `half`: each language and each scheme once),
+/// `FARDEL_TURN` (which pairs those are), `FARDEL_CARD` (a driver with a card that is made of files) and `CHROMIUM`.
+/// Packages for them (the driver, axe) are pinned in `tests/browser/package-lock.json` and never reach the product.
 pub(crate) fn run(binary: &Path) -> Result<(), Failure> {
-    suite(binary, |file| !file.ends_with(COSTS), "half", "once")
+    suite(binary, |file| !file.ends_with(COSTS), "half")
 }
 
 /// Runs [`COSTS`] alone.
 pub(crate) fn costs(binary: &Path) -> Result<(), Failure> {
-    suite(binary, |file| file.ends_with(COSTS), "half", "")
+    suite(binary, |file| file.ends_with(COSTS), "half")
 }
 
-/// Runs `pages.mjs` alone, with every page in both languages and both colour schemes; `run` shows each page in
+/// Runs [`IN_PAIRS`] alone, with every page in both languages and both colour schemes; `run` shows each page in
 /// both, but not in each pair of them.
 pub(crate) fn every_page(binary: &Path) -> Result<(), Failure> {
-    suite(binary, |file| file.ends_with("pages.mjs"), "all", "")
+    let wanted = |file: &Path| IN_PAIRS.iter().any(|name| file.ends_with(name));
+    suite(binary, wanted, "all")
 }
 
-/// Runs [`OPENINGS`] alone, with whatever opens in both languages and both colour schemes.
+/// Runs [`OPENINGS`] alone, with whatever opens in each pair of language and colour scheme; `run` opens it in one.
 pub(crate) fn openings(binary: &Path) -> Result<(), Failure> {
-    suite(binary, |file| file.ends_with(OPENINGS), "half", "")
+    suite(binary, |file| file.ends_with(OPENINGS), "all")
 }
 
-fn suite(
-    binary: &Path,
-    wanted: fn(&Path) -> bool,
-    pairs: &str,
-    openings: &str,
-) -> Result<(), Failure> {
+/// What chooses the pairs where not all of them are looked at: each commit has its own, so that over the runs all of
+/// them come up, and the same commit is looked at in the same ones. 0 where the commit is not known.
+fn turn_of(commit: &str) -> u16 {
+    commit
+        .get(..4)
+        .and_then(|digits| u16::from_str_radix(digits, 16).ok())
+        .unwrap_or_default()
+}
+
+fn suite(binary: &Path, wanted: fn(&Path) -> bool, pairs: &str) -> Result<(), Failure> {
     let what = "browser suite";
     let mut tests: Vec<_> = fs::read_dir(FOLDER)
         .into_iter()
@@ -107,6 +121,13 @@ fn suite(
         .words("a_card_of_files_is_laid -- --ignored")
         .variable("FARDEL_CARD_OUT", &card.0.0)
         .run()?;
+    let turn = std::env::var("FARDEL_TURN").unwrap_or_else(|_| {
+        let commit = Program::named("git").words("rev-parse HEAD").output();
+        turn_of(&commit.unwrap_or_default()).to_string()
+    });
+    println!(
+        "{pairs} of the pairs of language and colour scheme; the same ones again: FARDEL_TURN={turn}"
+    );
     let mut node = Program::named("node")
         .words("--test --test-reporter=dot")
         .argument(format!("--test-concurrency={FILES_AT_ONCE}"));
@@ -115,7 +136,7 @@ fn suite(
     }
     node.variable("FARDEL_BINARY", binary)
         .variable("FARDEL_PAIRS", pairs)
-        .variable("FARDEL_OPENINGS", openings)
+        .variable("FARDEL_TURN", turn)
         .variable("FARDEL_PAGES", &pages.0)
         .variable("FARDEL_CARD", &card.0.0)
         .variable("CHROMIUM", chromium)
@@ -166,4 +187,18 @@ fn major(version: &str) -> Option<u32> {
         .next()?
         .parse()
         .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_has_a_turn_of_its_own_and_no_commit_the_first() {
+        assert_eq!(turn_of("8abb06cb\n"), 0x8abb);
+        assert_eq!(turn_of("0001ffff\n"), 1);
+        for none in ["", "8ab", "fatal: not a git repository"] {
+            assert_eq!(turn_of(none), 0, "{none}");
+        }
+    }
 }

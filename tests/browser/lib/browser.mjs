@@ -31,26 +31,57 @@ export function listen(page) {
 /// Asks axe about the page as it stands, or about one part of it; answers one line per violation, empty when there is none.
 /// A part of a page costs a fraction of the page.
 export async function violations(page, part = page.locator("html")) {
-  // Through the debugger, not as an element: the page's own policy refuses foreign scripts. Once per document.
-  if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(AXE);
-  const found = await part.evaluate(
+  await bringAxe(page);
+  return told(await part.evaluate(
     // The other kinds of result, node by node, are half of the time and are not read.
     (element, tags) => globalThis.axe.run(element, { runOnly: { type: "tag", values: tags }, resultTypes: ["violations"] }),
     TAGS,
-  );
+  ));
+}
+
+/// The same about several parts at once: `parts` is a list of elements of the page. axe reads the whole document for each
+/// question, so that one question about a hundred parts costs little more than one about one.
+export async function violationsOf(page, parts) {
+  await bringAxe(page);
+  return told(await parts.evaluate(
+    (elements, tags) => globalThis.axe.run({ include: elements }, { runOnly: { type: "tag", values: tags }, resultTypes: ["violations"] }),
+    TAGS,
+  ));
+}
+
+/// Through the debugger, not as an element: the page's own policy refuses foreign scripts. Once per document.
+async function bringAxe(page) {
+  if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(AXE);
+}
+
+function told(found) {
   return found.violations.flatMap((violation) =>
     violation.nodes.map((node) => `${violation.id}: ${node.target.join(" ")}: ${node.failureSummary.replace(/\s+/g, " ")}`),
   );
 }
 
-/// The theme in which half of the runs look at a thing in a language: by the thing's own name alone, and the other one in
-/// the other language.
-export function half(name, language) {
+const LANGUAGES = ["en-US", "ko-KR"];
+const THEMES = ["light", "dark"];
+const WIDTHS = [1440, 390];
+
+/// Whether this run looks at everything in every pair of language and theme, as the night does.
+export const ALL = process.env.FARDEL_PAIRS !== "half";
+/// What chooses among the pairs where this run does not look at all of them: the gate takes it from the commit.
+export const TURN = Number(process.env.FARDEL_TURN ?? 0);
+
+/// In which languages, themes and widths a run looks at a thing. Not at night both languages, both themes and both widths
+/// are seen once each; which stand together depends on the thing's own name and on the turn alone, and over four turns
+/// each language is seen in each theme and width.
+export function looks(name, turn = TURN, all = ALL) {
   let hash = 7;
   for (const letter of name) hash = (Math.imul(hash, 31) + letter.codePointAt(0)) >>> 0;
-  // The lowest bit of such a sum follows the last letter; the upper ones are mixed.
-  const dark = ((hash ^ (hash >>> 15)) >>> 7) & 1;
-  return ["light", "dark"][dark ^ (language === "ko" ? 1 : 0)];
+  // The lowest bits of such a sum follow the last letter; the upper ones are mixed.
+  const bits = ((hash ^ (hash >>> 15)) >>> 7) ^ turn;
+  return LANGUAGES.flatMap((locale, other) =>
+    all
+      ? THEMES.map((colorScheme) => ({ locale, colorScheme, widths: WIDTHS }))
+      : [{ locale, colorScheme: THEMES[(bits & 1) ^ other], widths: [WIDTHS[((bits >> 1) & 1) ^ other]] }],
+  );
 }
 
 /// Answers how many pixels the page can be moved sideways; a page that fits gives 0.
