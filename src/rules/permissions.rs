@@ -140,6 +140,22 @@ impl Subject {
         })
     }
 
+    /// Asked before a subject is handed what opens the account of another user: a token needs each scope that the user of
+    /// these grants needs for what they may do.
+    ///
+    /// Errors: `token.scope-missing` with the first that it lacks.
+    pub fn may_open(&self, others: &[Grant]) -> Result<(), Refusal> {
+        let lacking = Permission::ALL.into_iter().find(|permission| {
+            let is_theirs = OF_EVERY_USER.contains(permission)
+                || others.iter().any(|grant| gives(*grant, *permission));
+            is_theirs && !self.has_scope(*permission)
+        });
+        match lacking {
+            Some(permission) => Err(refusals::token_scope_missing(permission.word())),
+            None => Ok(()),
+        }
+    }
+
     fn is_narrowed(&self) -> bool {
         let lacks = |scopes: &Vec<Permission>| {
             let mut all = Permission::ALL.iter();
@@ -164,6 +180,17 @@ impl Subject {
         scope.owner == Some(self.user) && scope.domain.is_none_or(|domain| domain == self.domain)
     }
 }
+
+/// What a user without any grant may do with what is their own, and read at home: as `may` has it.
+const OF_EVERY_USER: [Permission; 7] = [
+    Permission::SessionsRead,
+    Permission::SessionsWrite,
+    Permission::SessionsEnter,
+    Permission::ImagesRead,
+    Permission::ProjectsRead,
+    Permission::Me,
+    Permission::AuditRead,
+];
 
 /// True where a grant gives the permission on what its scope holds.
 ///
@@ -703,5 +730,28 @@ mod tests {
         assert!(!root.outranks(&[Grant::SITE_ADMINISTRATOR]));
         root.scopes = Some(Permission::ALL.to_vec());
         assert!(root.outranks(&[Grant::SITE_ADMINISTRATOR]));
+    }
+
+    #[test]
+    fn a_token_opens_no_account_that_may_more_than_it() {
+        let mut root = subject(Role::Administrator);
+        assert!(root.may_open(&[Grant::SITE_ADMINISTRATOR]).is_ok());
+        let plain = subject(Role::User);
+        let own = |permission| may(&plain, permission, &plain.scope_of(permission)).is_ok();
+        let of_users: Vec<Permission> = Permission::ALL.into_iter().filter(|p| own(*p)).collect();
+        for without in Permission::ALL {
+            let but_one = Permission::ALL.into_iter().filter(|one| *one != without);
+            root.scopes = Some(but_one.collect());
+            let refused = root.may_open(&[]).is_err();
+            assert_eq!(refused, of_users.contains(&without), "{}", without.word());
+        }
+        root.scopes = Some([&of_users[..], &[Permission::UsersWrite]].concat());
+        assert!(root.may_open(&[]).is_ok());
+        let lead = Grant {
+            role: GrantRole::Lead,
+            scope: GrantScope::Project(projects()[0]),
+        };
+        let refused = root.may_open(&[lead]).unwrap_err();
+        assert_eq!(refused.code, "token.scope-missing");
     }
 }

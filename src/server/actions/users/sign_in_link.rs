@@ -41,7 +41,8 @@ pub async fn linkable(server: &Server, caller: &Caller, who: &str) -> Result<Use
 ///
 /// Errors: `sign-in-link.minutes`, `sign-in-link.elsewhere` for a user of a directory or provider,
 /// `sign-in-link.suspended`; `user.self`: a stranger at an administrator's open browser must not keep the account;
-/// `user.outranked`, also by a narrowed token for administrators and auditors; those of finding a user.
+/// `user.outranked`, also by a narrowed token for administrators and auditors; `token.scope-missing` for a token that may
+/// less than the user; those of finding a user.
 pub async fn make(
     server: &Server,
     caller: &Caller,
@@ -127,7 +128,9 @@ fn may_link(caller: &Caller, user: &User) -> Result<(), Refusal> {
     if user.suspended {
         return Err(refusals::sign_in_link_suspended(&user.name));
     }
-    Ok(())
+    // Who signs in by the link may what the user may, whatever the token may that made it.
+    let grants: Vec<Grant> = user.grants.iter().map(|held| held.grant).collect();
+    caller.subject.may_open(&grants)
 }
 
 fn shown(link: SignInLinkRecord) -> SignInLinkView {

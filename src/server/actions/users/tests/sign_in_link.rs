@@ -33,6 +33,20 @@ async fn link(server: &Server, by: &Caller, who: &str) -> String {
     links::make(server, by, who, None).await.unwrap().code
 }
 
+/// One who asks by a token of this caller that lacks these permissions.
+async fn narrowed(server: &Server, by: &Caller, without: &[Permission]) -> Caller {
+    let kept = Permission::ALL
+        .into_iter()
+        .filter(|one| !without.contains(one));
+    let scopes: Vec<String> = kept.map(|one| one.word().to_owned()).collect();
+    let name = without[0].word();
+    let (_, token) = users::tokens::create(server, by, name, &scopes, None)
+        .await
+        .unwrap();
+    let caller = by_token(server, token.reveal(), HERE).await.unwrap();
+    caller.unwrap()
+}
+
 async fn enter(server: &Server, code_of_link: &str) -> String {
     code(begin_by_link(server, code_of_link, HERE).await)
 }
@@ -204,14 +218,19 @@ async fn nobody_makes_a_link_beyond_their_own_rights() {
     assert_eq!(make(&mina, "mina").await, "user.self");
     assert_eq!(make(&kim, "jae").await, "role.administrator-needed");
     // A token that may change users may not become one of those who administer.
-    let scopes = [Permission::UsersWrite.word().to_owned()];
-    let (_, token) = users::tokens::create(&server, &mina, "t", &scopes, None)
-        .await
-        .unwrap();
-    let token = by_token(&server, token.reveal(), HERE).await.unwrap();
-    let token = token.unwrap();
+    let token = narrowed(&server, &mina, &[Permission::SystemWrite]).await;
     assert_eq!(make(&token, "jae").await, "user.outranked");
     assert_eq!(make(&token, "kim").await, "done");
+    // Nor may one become a user who may more than it: its link would open what it is refused.
+    for lacking in [Permission::SessionsEnter, Permission::Me] {
+        let token = narrowed(&server, &mina, &[lacking]).await;
+        assert_eq!(make(&token, "jae").await, "user.outranked");
+        assert_eq!(make(&token, "kim").await, "token.scope-missing");
+        assert_eq!(
+            code(links::linkable(&server, &token, "kim").await),
+            "token.scope-missing"
+        );
+    }
     for minutes in [0, 9, 7 * 24 * 60 + 1, u32::MAX] {
         let made = links::make(&server, &mina, "kim", Some(minutes)).await;
         assert_eq!(code(made), "sign-in-link.minutes", "{minutes}");
@@ -253,12 +272,7 @@ async fn the_second_factor_is_asked_for_and_the_link_goes_with_its_code() {
 #[tokio::test]
 async fn a_link_does_not_open_the_rights_that_its_user_is_given_later() {
     let (server, mina) = with_users().await;
-    let scopes = [Permission::UsersWrite.word().to_owned()];
-    let (_, token) = users::tokens::create(&server, &mina, "t", &scopes, None)
-        .await
-        .unwrap();
-    let token = by_token(&server, token.reveal(), HERE).await.unwrap();
-    let token = token.unwrap();
+    let token = narrowed(&server, &mina, &[Permission::SystemWrite]).await;
     // The token may make none for who governs, so one that it made before is of no use either.
     let (first, second) = (
         link(&server, &token, "jae").await,
