@@ -2089,9 +2089,9 @@ pub enum TokenCommand {
         /// users:read, users:write, audit:read, system:read, system:write, me; everything you may when left out
         #[arg(long, value_name = "SCOPES", value_delimiter = ',')]
         scope: Vec<String>,
-        /// Ends after this long: 8h, 30d
-        #[arg(long, value_name = "TIME", default_value = "90d")]
-        expires: String,
+        /// Ends after this long: 8h, 30d; when left out, after 90 days or with the token that asks
+        #[arg(long, value_name = "TIME")]
+        expires: Option<String>,
     },
     /// Revoke tokens
     Rm {
@@ -2114,9 +2114,9 @@ pub enum KeyCommand {
         /// users:read, users:write, audit:read, system:read, system:write, me; everything you may when left out
         #[arg(long, value_name = "SCOPES", value_delimiter = ',')]
         scope: Vec<String>,
-        /// Ends after this long: 8h, 30d
-        #[arg(long, value_name = "TIME", default_value = "90d")]
-        expires: String,
+        /// Ends after this long: 8h, 30d; when left out, after 90 days or with the token that asks
+        #[arg(long, value_name = "TIME")]
+        expires: Option<String>,
     },
     /// Revoke access keys, by id
     Revoke {

@@ -5,8 +5,10 @@ use api::users::{MadeAccessKey, MadeSignInLink, MadeToken};
 use hyper::Method;
 use rules::permissions::Permission;
 use rules::users::User;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::answer::Answer;
 use super::args::{KeyCommand, Me, SignInCommand, TokenCommand, UserCommand, UserSecondFactor};
 use super::client::{Extra, HttpClient, encoded};
 use super::error::CliError;
@@ -199,14 +201,8 @@ pub(super) async fn token(
             scope,
             expires,
         } => {
-            let at = super::now().plus_seconds(values::seconds(&expires)?);
-            let scopes = if scope.is_empty() {
-                Permission::ALL.map(|verb| verb.word().to_owned()).to_vec()
-            } else {
-                scope
-            };
-            let body = json!({"name": name, "scopes": scopes, "expires_at": at.to_string()});
-            let made = client.send::<MadeToken>("/api/v1/me/tokens", &body).await?;
+            let path = "/api/v1/me/tokens";
+            let made = make::<MadeToken>(client, path, &name, scope, expires.as_deref()).await?;
             if view.for_humans() {
                 complain("This secret is shown once; keep it where only you can read it.\n");
             }
@@ -228,6 +224,35 @@ pub(super) async fn token(
     Ok(0)
 }
 
+/// How long a token or an access key is good where its user says nothing.
+const USUAL_TIME: &str = "90d";
+
+/// Makes a token or an access key. Where no time was given and the token that asks ends earlier, both end together.
+async fn make<T: DeserializeOwned>(
+    client: &HttpClient,
+    path: &str,
+    name: &str,
+    scopes: Vec<String>,
+    expires: Option<&str>,
+) -> Result<Answer<T>, CliError> {
+    let at = super::now().plus_seconds(values::seconds(expires.unwrap_or(USUAL_TIME))?);
+    let scopes = if scopes.is_empty() {
+        Permission::ALL.map(|verb| verb.word().to_owned()).to_vec()
+    } else {
+        scopes
+    };
+    let body = json!({"name": name, "scopes": scopes, "expires_at": at.to_string()});
+    match client.send(path, &body).await {
+        Err(refused)
+            if expires.is_none() && refused.code == rules::codes::EXPIRES_AT_AFTER_MAKER =>
+        {
+            let body = json!({"name": name, "scopes": scopes});
+            client.send(path, &body).await
+        }
+        answer => answer,
+    }
+}
+
 pub(super) async fn key(
     client: &HttpClient,
     view: &OutputStyle,
@@ -243,16 +268,8 @@ pub(super) async fn key(
             scope,
             expires,
         } => {
-            let at = super::now().plus_seconds(values::seconds(&expires)?);
-            let scopes = if scope.is_empty() {
-                Permission::ALL.map(|verb| verb.word().to_owned()).to_vec()
-            } else {
-                scope
-            };
-            let body = json!({"name": name, "scopes": scopes, "expires_at": at.to_string()});
-            let made = client
-                .send::<MadeAccessKey>("/api/v1/me/keys", &body)
-                .await?;
+            let path = "/api/v1/me/keys";
+            let made = make::<MadeAccessKey>(client, path, &name, scope, expires.as_deref()).await?;
             if view.for_humans() {
                 complain("Access key and secret; the secret is shown once.\n");
             }

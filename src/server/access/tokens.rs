@@ -138,6 +138,29 @@ pub(crate) fn note(
     })
 }
 
+/// When what a caller makes ends. By a token or key that ends they make nothing that ends later; where no end is asked for,
+/// both end together.
+///
+/// Errors: `expires-at.after-maker`.
+pub(crate) fn end_with_maker(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    asked: Option<Timestamp>,
+) -> Result<Option<Timestamp>, Failure> {
+    let Via::Token { id } = caller.via else {
+        return Ok(asked);
+    };
+    let maker = view.token_by_id(id)?;
+    let end = maker.and_then(|(token, _)| token.expires_at);
+    match (asked, end) {
+        (Some(asked), Some(end)) if asked > end => {
+            let refusal = refusals::expires_at_after_maker(end);
+            Err(refusal.at("/expires_at").into())
+        }
+        (asked, end) => Ok(asked.or(end)),
+    }
+}
+
 /// Whether the browser or the token of a caller, who proved themselves when the request began, still opens anything.
 ///
 /// Errors: `sign-in.ended`, `token.revoked`, `user.suspended`.

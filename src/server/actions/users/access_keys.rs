@@ -44,13 +44,14 @@ pub async fn create(
     let now = server.clock().now();
     let wanted = wanted(caller, name, scopes, expires_at, now)?;
     // What would prove the token without a signature is forgotten here.
-    let DrawnToken { row, hash, .. } = wanted.draw(caller.subject.user, now);
+    let DrawnToken { mut row, hash, .. } = wanted.draw(caller.subject.user, now);
     let (key, secret) = access::new_access_key();
     let (caller, kept) = (caller.clone(), secret.clone());
     let made = server
         .catalog()
         .write(Lane::Requests, "make an access key", move |rows| {
             made::still_admitted(rows, &caller)?;
+            row.expires_at = made::end_with_maker(rows, &caller, row.expires_at)?;
             let known = rows.access_key_names(row.user)?.len();
             if let Some(full) = no_room(known) {
                 return Err(full.into());

@@ -30,8 +30,9 @@ pub fn no_room(known: usize) -> Option<Refusal> {
 /// Makes a token and gives its secret, this once.
 ///
 /// Errors: `token.name-…`, `scope.unknown`, `scope.missing` where none is given, `scope.wider` for a
-/// token that would make a stronger one, `expires-at.past`, `token.too-many`; `sign-in.ended`, `token.revoked` and
-/// `user.suspended` where what the caller asks by has ended meanwhile.
+/// token that would make a stronger one, `expires-at.past`, `expires-at.after-maker` for one that would make a longer one,
+/// `token.too-many`; `sign-in.ended`, `token.revoked` and `user.suspended` where what the caller asks by has ended
+/// meanwhile.
 pub async fn create(
     server: &Server,
     caller: &Caller,
@@ -42,13 +43,18 @@ pub async fn create(
     allowed(caller, Permission::Me)?;
     let now = server.clock().now();
     let wanted = wanted(caller, name, scopes, expires_at, now)?;
-    let DrawnToken { row, hash, secret } = wanted.draw(caller.subject.user, now);
+    let DrawnToken {
+        mut row,
+        hash,
+        secret,
+    } = wanted.draw(caller.subject.user, now);
     let caller = caller.clone();
     let token = server
         .catalog()
         .write(Lane::Requests, "make a token", move |rows| {
             // What the caller asks by may have been ended since: nothing that it makes outlives it.
             made::still_admitted(rows, &caller)?;
+            row.expires_at = made::end_with_maker(rows, &caller, row.expires_at)?;
             made::insert(rows, &caller.name, &row, &hash)?;
             Ok(shown(row))
         })

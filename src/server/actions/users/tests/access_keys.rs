@@ -11,7 +11,7 @@ use crate::access::tests::*;
 use crate::access::*;
 use crate::actions::users::access_keys::{create, list, revoke};
 use crate::actions::users::{self, tokens};
-use crate::{Server, code};
+use crate::{Failure, Server, code};
 
 /// A key with its secret.
 struct Key {
@@ -177,4 +177,52 @@ async fn keys_are_few_end_in_time_and_give_no_more_than_their_maker_has() {
     }
     let one_more = create(&server, &jae, "x", &me, None).await;
     assert_eq!(code(one_more), "key.too-many");
+}
+
+#[tokio::test]
+async fn what_ends_makes_nothing_that_ends_later() {
+    let (server, _, jae) = with_jae().await;
+    let me = [Permission::Me.word().to_owned()];
+    let end = server.clock().now().plus_seconds(60);
+    let (view, secret) = create(&server, &jae, "k", &me, Some(end)).await.unwrap();
+    let short = Key { view, secret };
+    let by_key = by_signature(&server, &signed(&server, &short), HERE).await;
+    let by_key = by_key.unwrap();
+    let (_, secret) = tokens::create(&server, &jae, "t", &me, Some(end))
+        .await
+        .unwrap();
+    let by_token = by_token(&server, secret.reveal(), HERE).await.unwrap();
+    let after = Some(end.plus_seconds(1));
+    for caller in [&by_key, &by_token.unwrap()] {
+        for refused in [
+            create(&server, caller, "x", &me, after).await.map(|_| ()),
+            tokens::create(&server, caller, "x", &me, after)
+                .await
+                .map(|_| ()),
+        ] {
+            let Err(Failure::Refusal(refusal)) = refused else {
+                panic!("it outlives its maker");
+            };
+            assert_eq!(refusal.code, "expires-at.after-maker");
+            assert_eq!(refusal.pointer.as_deref(), Some("/expires_at"));
+        }
+        // Without an end of its own it ends with its maker, and the answer says so.
+        let (key, _) = create(&server, caller, "x", &me, None).await.unwrap();
+        assert_eq!(key.expires_at, Some(end));
+        let (token, _) = tokens::create(&server, caller, "x", &me, Some(end))
+            .await
+            .unwrap();
+        assert_eq!(token.expires_at, Some(end));
+    }
+    // What does not end, and a browser, make what they like.
+    let lasting = key(&server, &jae, &[Permission::Me]).await;
+    let caller = by_signature(&server, &signed(&server, &lasting), HERE).await;
+    for caller in [&jae, &caller.unwrap()] {
+        let (token, _) = tokens::create(&server, caller, "x", &me, None)
+            .await
+            .unwrap();
+        assert_eq!(token.expires_at, None);
+        let (key, _) = create(&server, caller, "x", &me, after).await.unwrap();
+        assert_eq!(key.expires_at, after);
+    }
 }
