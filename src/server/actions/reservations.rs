@@ -49,6 +49,9 @@ const MAX_TIMES_OF_LEADS: usize = 1_000;
 /// Requests of the site that wait for an administrator. Higher: the bell and the list read all of them. Lower: a site with
 /// many courses cannot ask for a term.
 const MAX_REQUESTS: usize = 500;
+/// Of those, requests for one project. Higher: the leads of a few projects take all of them from the site. Lower: a project
+/// with many courses cannot ask for a term.
+const MAX_REQUESTS_OF_PROJECT: usize = 50;
 /// Quotas that a lead of many projects reads beside the form. Higher: each page sums up more bookings. Lower: a lead of a
 /// few projects looks them up on their pages.
 const MAX_QUOTAS_LISTED: usize = 10;
@@ -171,7 +174,7 @@ pub(super) fn open_requests(
 /// within the site's notice, is a request: its state is `asked`, and it keeps nothing.
 ///
 /// Errors: `reservation.name-invalid`, `reservation.name-taken`, `reservation.holder`, `reservation.too-many`,
-/// `reservation.too-many-of-project`, `reservation.too-many-requests`; those of its times and of `rules::reservation::check`, above all
+/// `reservation.too-many-of-project`, `reservation.too-many-requests…`; those of its times and of `rules::reservation::check`, above all
 /// `reservation.conflict`; `project.not-found`, `project.archived`, `user.not-found`, `role.administrator-needed`,
 /// `role.permission-missing`.
 pub async fn book(
@@ -674,7 +677,7 @@ fn may_cancel(caller: &Caller, record: &ReservationRecord) -> Result<(), Refusal
 /// What becomes of a booking: administrators of the site book at once, others within the quota of the project and so many
 /// hours before the start.
 ///
-/// Errors: `reservation.too-many-of-project`, `reservation.too-many-requests`.
+/// Errors: `reservation.too-many-of-project`, `reservation.too-many-requests`, `reservation.too-many-requests-of-project`.
 fn state_of_new(
     rows: &Rows<'_>,
     caller: &Caller,
@@ -699,6 +702,10 @@ fn state_of_new(
     let is_early = reservation_quota::gives_notice(spans, notice, rows.now);
     if is_within && is_early && leaves_room {
         return Ok(ReservationState::Booked);
+    }
+    if rows.count_asked_of_project(project)? >= MAX_REQUESTS_OF_PROJECT {
+        let limit = MAX_REQUESTS_OF_PROJECT;
+        return Err(refusals::reservation_too_many_requests_of_project(limit).into());
     }
     if rows.count_asked_reservations()? >= MAX_REQUESTS {
         return Err(refusals::reservation_too_many_requests(MAX_REQUESTS).into());

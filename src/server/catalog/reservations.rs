@@ -320,6 +320,22 @@ impl ReadTransaction<'_> {
         Ok(usize::try_from(count).unwrap_or(usize::MAX))
     }
 
+    /// Requests for one project. Costs one range of an index.
+    pub(crate) fn count_asked_of_project(&self, project: ProjectId) -> Result<usize, Failure> {
+        let count: i64 = self
+            .connection
+            .prepare_cached(
+                "select count(*)
+                 from reservation
+                 join reservation_time on reservation_time.reservation = reservation.id
+                 where reservation.project = ?1
+                 and reservation_time.state = 'asked'
+                 and reservation_time.number = 1",
+            )?
+            .query_row([project.0.as_bytes()], |row| row.get(0))?;
+        Ok(usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
     /// Requests whose begin is past, so many of them: where the first of their times has begun. Costs one range of an index.
     fn late_requests(&self, now: Timestamp) -> Result<Vec<ReservationRecord>, Failure> {
         self.reservations_where(

@@ -737,6 +737,29 @@ async fn so_many_requests_wait_for_administrators() {
 }
 
 #[tokio::test]
+async fn one_project_takes_no_more_requests_than_its_own_from_the_site() {
+    let site = Site::open().await.with_gpus();
+    let other = site.other_lead().await;
+    let first = site.booked(&site.lead, site.seminar("first", 2)).await;
+    assert_eq!(first.state, ReservationState::Asked);
+    site.ask_again(&first, MAX_REQUESTS_OF_PROJECT - 1);
+    assert_eq!(
+        site.refused(&site.lead, site.seminar("more", 2)).await,
+        "reservation.too-many-requests-of-project"
+    );
+    let of_labs = NewReservationBody {
+        project: Some("labs".to_owned()),
+        ..site.seminar("labs", 2)
+    };
+    let asked = site.booked(&other, of_labs).await;
+    assert_eq!(asked.state, ReservationState::Asked);
+    // A place is free again once one was withdrawn.
+    withdraw(&site.server, &site.lead, "first").await.unwrap();
+    let more = site.booked(&site.lead, site.seminar("more", 2)).await;
+    assert_eq!(more.state, ReservationState::Asked);
+}
+
+#[tokio::test]
 async fn a_cancelled_time_counts_once_others_were_warned_of_it() {
     let site = Site::open().await.with_gpus();
     site.quota("30").await;
