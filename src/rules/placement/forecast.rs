@@ -18,13 +18,16 @@ use crate::session::{Session, SessionEnvironment, SessionState};
 use crate::units::Timestamp;
 use crate::world::ClusterSnapshot;
 
-/// Searches for a place that one forecast may cost, times machines. More: a page that asks while a user
-/// types answers later. Fewer: a long queue has no forecast.
+/// Searches for a place that one forecast may cost, times machines; twice that where it counts those in front alone. More: a
+/// page that asks while a user types answers later. Fewer: a long queue has no forecast.
 const MAX_SEARCHES: usize = 20_000;
-/// What a search costs, counted in looks at a session that needs none because an equal one found no place.
+/// What a search costs on one machine, counted in looks at a session that needs none because an equal one found no place.
 const SEARCH: usize = 8;
-/// What it costs to find the latest start of the first one that waits, counted the same way.
-const LATEST_START: usize = 4 * SEARCH;
+/// What it costs to find the latest start of the first one that waits, counted in searches.
+const LATEST_START: usize = 4;
+/// Sessions in front whose starts are counted alone where those of the whole queue take too long. More: they take too long
+/// themselves where each wants another size. Fewer: users in front of a long queue are told nothing.
+const IN_FRONT: usize = 10;
 
 /// The queue of one moment with its numbers, and when sessions in it start.
 #[derive(Debug, Clone, Default)]
@@ -52,7 +55,8 @@ pub struct ExpectedStart {
 }
 
 /// The queue as it stands, with every start that is known. Costs one scheduling pass, and one for each moment that is
-/// counted, together a bounded number of searches.
+/// counted, together a bounded number of searches. A start that would take more is not among those that are known, but where
+/// the order of the queue is settled the first few are.
 pub fn forecast(world: &ClusterSnapshot, now: Timestamp) -> QueueForecast {
     of(world, &order::numbered(world, &[], false, now), now)
 }
@@ -63,6 +67,31 @@ pub(super) fn of(
     queue: &NumberedQueue<'_>,
     now: Timestamp,
 ) -> QueueForecast {
+    let mut known = counted(world, queue, ForecastRange::Whole, now);
+    if !known.complete {
+        for (id, start) in counted(world, queue, ForecastRange::Front, now).starts {
+            known.starts.entry(id).or_insert(start);
+        }
+    }
+    known
+}
+
+/// Of whom starts are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ForecastRange {
+    /// Of all that wait.
+    Whole,
+    /// Of those in front for whom the queue keeps room, as if no session waited behind them: none of those changes when
+    /// they start.
+    Front,
+}
+
+fn counted(
+    world: &ClusterSnapshot,
+    queue: &NumberedQueue<'_>,
+    range: ForecastRange,
+    now: Timestamp,
+) -> QueueForecast {
     let mut line = QueueWalk::new(world, now);
     let mut known = QueueForecast {
         order: queue.places.iter().map(|place| place.session.id).collect(),
@@ -70,8 +99,13 @@ pub(super) fn of(
         ..QueueForecast::default()
     };
     let mut left = Vec::new();
+    // Those for whom room is kept: neither beyond a limit nor bound to a device.
+    let mut kept = BTreeSet::new();
     for place in &queue.places[..queue.numbered] {
         let session = place.session;
+        if session.device_affinity.is_none() && !line.ground.is_bounded(session) {
+            kept.insert(session.id);
+        }
         match line.step(session) {
             QueueStep::Place(_) => {
                 let until = session.spec.limit();
@@ -131,10 +165,20 @@ pub(super) fn of(
         left: BTreeMap::new(),
         joined: BTreeSet::new(),
         served,
-        looks: MAX_SEARCHES * SEARCH / machines,
+        search: SEARCH * machines,
+        looks: MAX_SEARCHES * SEARCH,
     };
     for session in left {
         future.join(session);
+    }
+    if range == ForecastRange::Front {
+        let front = future.front(&kept, &coming);
+        future.left.clear();
+        future.sizes.clear();
+        future.limited.clear();
+        for session in front {
+            future.join(session);
+        }
     }
     known.complete = future.count(&mut coming, &mut known.starts).is_some();
     known
@@ -170,6 +214,8 @@ struct Future<'w> {
     limited: BTreeMap<(Demand, bool), u32>,
     /// When a session of each user last got a place.
     served: BTreeMap<UserId, Timestamp>,
+    /// What a search costs here, in looks at a session.
+    search: usize,
     /// How many more sessions may be looked at.
     looks: usize,
 }
@@ -261,6 +307,39 @@ impl<'w> Future<'w> {
         own.insert(at, session);
     }
 
+    /// The first ones of the queue for whom room is kept, as long as no session behind them may come before them: by fair
+    /// share, and for timed backfill, that is not known of any. In turns it holds for the first of each user.
+    fn front(&mut self, kept: &BTreeSet<SessionId>, coming: &Moments<'w>) -> Vec<&'w Session> {
+        let mut front: Vec<&'w Session> = Vec::new();
+        if self.order == QueueOrder::Fair || self.backfill != BackfillMode::Strict {
+            return front;
+        }
+        // A user with one that joins may have their turn later than it is now.
+        let joining: BTreeSet<UserId> = coming
+            .values()
+            .filter_map(|moment| match moment {
+                Moment::Joins(session) => Some(session.owner),
+                Moment::Runs(_) | Moment::Ends(..) => None,
+            })
+            .collect();
+        let is_alone = self.left.len() == 1 && joining.is_empty();
+        let in_turns = self.order == QueueOrder::Turns && !is_alone;
+        let Some(mut walk) = self.walk() else {
+            return front;
+        };
+        while front.len() < IN_FRONT
+            && let Some(session) = walk.next(self)
+        {
+            let has_turned = || front.iter().any(|one| one.owner == session.owner);
+            let is_later = in_turns && (joining.contains(&session.owner) || has_turned());
+            if is_later || !kept.contains(&session.id) {
+                break;
+            }
+            front.push(session);
+        }
+        front
+    }
+
     /// Users in the order of their turns in one round of the queue: those who have so many sessions.
     fn users(&self, round: usize) -> Vec<UserId> {
         let mut users: Vec<_> = self
@@ -303,7 +382,7 @@ impl<'w> Future<'w> {
         coming: &Moments<'w>,
         at: Timestamp,
     ) -> Option<Vec<(&'w Session, FoundPlace)>> {
-        self.looks = self.looks.checked_sub(SEARCH)?;
+        self.looks = self.looks.checked_sub(self.search)?;
         self.ground = self.ground.bare();
         let mut placed = Vec::new();
         let mut hopeful: BTreeSet<(Demand, bool)> = self.sizes.keys().copied().collect();
@@ -325,14 +404,14 @@ impl<'w> Future<'w> {
             let is_full = sizes >= MAX_SIZES;
             let mut found = None;
             if !is_full && (bound || hopeful.contains(&size(session))) {
-                self.looks = self.looks.checked_sub(SEARCH)?;
+                self.looks = self.looks.checked_sub(self.search)?;
                 found = self.ground.place(session);
             }
             if let Some(timed) = &backfill
                 && found.is_none()
                 && timed.is_hopeful(session)
             {
-                self.looks = self.looks.checked_sub(SEARCH)?;
+                self.looks = self.looks.checked_sub(self.search)?;
                 found = timed.place(session);
                 if timed.finds_none(size(session)) {
                     hopeful_by_time.remove(&size(session));
@@ -351,7 +430,7 @@ impl<'w> Future<'w> {
             }
             if !has_front && self.ground.is_awaited(session) {
                 has_front = true;
-                self.looks = self.looks.checked_sub(LATEST_START)?;
+                self.looks = self.looks.checked_sub(LATEST_START * self.search)?;
                 let ends = self.ends(coming, &placed, at);
                 backfill = TimedBackfill::new(&self.ground, session, ends, at);
                 if backfill.is_some() {

@@ -2,6 +2,8 @@
 //! when; and so everybody gets their turn, however many small ones come after.
 
 use super::*;
+use crate::fair_share::QueueOrder;
+use crate::policy::BackfillMode;
 
 /// Sessions on machines and in the queue, of every sort.
 fn crowded(numbers: &mut Numbers) -> ClusterSnapshot {
@@ -261,5 +263,69 @@ fn an_estimate_that_takes_too_many_searches_is_none() {
         let why = explain_session(&world, last, NOW);
         assert_eq!(why.eta.is_some(), known, "{waiting}: {}", why.sentence);
         assert!(!why.blockers.is_empty(), "it is explained all the same");
+    }
+}
+
+/// A machine that a hundred sessions fill, and four hundred of so many users by turns that want all of it. Each has a time
+/// limit of its own, and wants less memory than the one before it.
+fn long_queue(users: u64) -> ClusterSnapshot {
+    let mut text = "node a 100 400g 0".to_owned();
+    for number in 0..100 {
+        text.push_str(&format!(" | r{number} 1 1g 0"));
+    }
+    for number in 0..400 {
+        text.push_str(&format!(" | w{number} 100 {}m 0", 2000 - number));
+    }
+    let mut world = super::world(&text);
+    for (at, session) in (1..).zip(&mut world.sessions) {
+        session.spec.max_runtime_seconds = Some(1000 + at);
+        session.owner = UserId(uuid::Uuid::from_u128(u128::from(at % users)));
+    }
+    assert_eq!(pass(&mut world).len(), 100);
+    world
+}
+
+#[test]
+fn those_in_front_are_told_their_start_where_the_whole_queue_takes_too_long() {
+    let mut world = long_queue(1);
+    let known = forecast(&world, NOW);
+    assert!(!known.complete);
+    // The first one needs all that runs to end, and each of them ends before the next one starts.
+    let mut starts = vec![1100];
+    for number in 1..10 {
+        let limit_before = 1000 + 100 + number;
+        starts.push(starts[starts.len() - 1] + limit_before);
+    }
+    let expected: Vec<Timestamp> = starts.into_iter().map(|at| NOW.plus_seconds(at)).collect();
+    let told: Vec<Timestamp> = known.order[..10]
+        .iter()
+        .map(|id| known.starts[id].at)
+        .collect();
+    assert_eq!(told, expected);
+    assert!(!known.starts.contains_key(&known.order[10]));
+    // The order of these is not known beforehand.
+    for (order, backfill) in [
+        (QueueOrder::Fair, BackfillMode::Strict),
+        (QueueOrder::Turns, BackfillMode::Timed),
+    ] {
+        world.policy.order = order;
+        world.policy.backfill = backfill;
+        let known = forecast(&world, NOW);
+        assert!(known.starts.is_empty(), "{order:?} {backfill:?}");
+    }
+    world.policy.backfill = BackfillMode::Strict;
+    for order in [QueueOrder::Fifo, QueueOrder::Lifo] {
+        world.policy.order = order;
+        let known = forecast(&world, NOW);
+        assert!(known.starts.contains_key(&known.order[0]), "{order:?}");
+    }
+}
+
+#[test]
+fn in_turns_only_the_first_of_each_user_is_in_front() {
+    let known = forecast(&long_queue(2), NOW);
+    assert!(!known.complete);
+    for (at, id) in known.order.iter().take(12).enumerate() {
+        assert_eq!(known.starts.contains_key(id), at < 2, "{at}");
     }
 }
