@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use super::cluster_state::{ClusterState, FoundPlace};
+use crate::names::SessionId;
 use crate::reservation::START_SECONDS;
 use crate::resources::Demand;
 use crate::session::{Session, SessionEnvironment, SessionState};
@@ -81,6 +82,8 @@ pub(super) struct TimedBackfill<'w> {
     front: &'w Session,
     /// When it starts at the latest, unless its machine fails.
     at: Timestamp,
+    /// One of those whose end makes room for it then.
+    after: SessionId,
     /// The machine on which it has room then.
     spot: usize,
     now: Timestamp,
@@ -109,7 +112,7 @@ impl<'w> TimedBackfill<'w> {
         let host = front.spec.environment == SessionEnvironment::Host;
         ends.sort_by_key(|end| (end.found.spot, end.at, end.session.id));
         let mut then = ground.bare();
-        let mut latest: Option<(Timestamp, usize)> = None;
+        let mut latest: Option<(Timestamp, usize, SessionId)> = None;
         for here in ends.chunk_by(|one, next| one.found.spot == next.found.spot) {
             let spot = here[0].found.spot;
             if !then.could_hold(spot, demand, host) {
@@ -117,24 +120,25 @@ impl<'w> TimedBackfill<'w> {
             }
             for together in here.chunk_by(|one, next| one.at == next.at) {
                 let at = together[0].at;
-                if latest.is_some_and(|(known, _)| known <= at) {
+                if latest.is_some_and(|(known, ..)| known <= at) {
                     break;
                 }
                 for end in together {
                     then.release(&end.found, end.session);
                 }
                 if then.fits(spot, demand, host) {
-                    latest = Some((at, spot));
+                    latest = Some((at, spot, together[0].session.id));
                     break;
                 }
             }
         }
-        let (at, spot) = latest?;
+        let (at, spot, after) = latest?;
         let mut elsewhere = ground.bare();
         elsewhere.close(spot);
         Some(Self {
             front,
             at,
+            after,
             spot,
             now,
             then: RefCell::new(then),
@@ -146,6 +150,11 @@ impl<'w> TimedBackfill<'w> {
     /// When the front starts at the latest.
     pub(super) fn latest(&self) -> Timestamp {
         self.at
+    }
+
+    /// The front, when it starts at the latest, and one whose end makes room for it then.
+    pub(super) fn front(&self) -> (&'w Session, Timestamp, SessionId) {
+        (self.front, self.at, self.after)
     }
 
     /// A place of a session that may start before the front; None where it would delay it, or finds no room. Costs about

@@ -82,7 +82,7 @@ enum ForecastRange {
     /// Of all that wait.
     Whole,
     /// Of those in front for whom the queue keeps room, as if no session waited behind them: none of those changes when
-    /// they start.
+    /// they start. With timed backfill that is the latest start of the first one.
     Front,
 }
 
@@ -142,6 +142,18 @@ fn counted(
             let key = (at, place.session.id);
             coming.insert(key, Moment::Joins(place.session));
         }
+    }
+    if range == ForecastRange::Front
+        && world.policy.order != QueueOrder::Fair
+        && let Some((front, at, after)) = line.front()
+    {
+        let until = front.spec.limit();
+        let start = ExpectedStart {
+            at,
+            after: Some(after),
+            until: until.map(|(seconds, _)| at.plus_seconds(seconds)),
+        };
+        known.starts.insert(front.id, start);
     }
     let machines = line.ground.spots.len().max(1);
     let mut served = order::served(world);
@@ -308,7 +320,7 @@ impl<'w> Future<'w> {
     }
 
     /// The first ones of the queue for whom room is kept, as long as no session behind them may come before them: by fair
-    /// share, and for timed backfill, that is not known of any. In turns it holds for the first of each user.
+    /// share, and with timed backfill, that is not known of any. In turns it holds for the first of each user.
     fn front(&mut self, kept: &BTreeSet<SessionId>, coming: &Moments<'w>) -> Vec<&'w Session> {
         let mut front: Vec<&'w Session> = Vec::new();
         if self.order == QueueOrder::Fair || self.backfill != BackfillMode::Strict {

@@ -6,6 +6,7 @@ use super::cluster_state::{ClusterState, FoundPlace};
 use super::fit::{self, FitPlace};
 use super::order::{self, QueueGate};
 use super::reservations::MAX_SIZES;
+use crate::names::SessionId;
 use crate::policy::BackfillMode;
 use crate::reason::Reason;
 use crate::reasons;
@@ -97,6 +98,12 @@ impl<'w> QueueWalk<'w> {
     /// would.
     pub(super) fn limit_to_start(&self, session: &Session) -> Option<u64> {
         self.backfill.as_ref()?.limit_to_start(session)
+    }
+
+    /// With timed backfill the first one that waits for room, when it starts at the latest, and one whose end makes room for
+    /// it then; None where that is not known.
+    pub(super) fn front(&self) -> Option<(&'w Session, Timestamp, SessionId)> {
+        self.backfill.as_ref().map(TimedBackfill::front)
     }
 
     /// Whether so many sizes wait in front that no session behind them is looked at.
