@@ -539,6 +539,12 @@ pub fn outlook(
             t.queue_starts_by(when, session)
         }
         (rules::codes::START_EXPECTED_OTHER, Some(when), _) => t.queue_starts_by_others(when),
+        (rules::codes::START_EXPECTED_AGAIN, Some(when), Some(session)) => {
+            t.queue_starts_by_again(when, session)
+        }
+        (rules::codes::START_EXPECTED_AGAIN_OTHER, Some(when), _) => {
+            t.queue_starts_by_again_others(when)
+        }
         // The time itself is what it waits for, and stands there.
         (rules::codes::START_SCHEDULED, Some(_), _) => t.queue_starts_at().to_owned(),
         _ => codes::reason(t, said),

@@ -57,10 +57,15 @@ pub(super) fn waiting(
     {
         let (reason, basis) = match world.session(after) {
             // One that only joined the queue then ends nothing.
-            Some(ends) if ends.spec.start_at != Some(start.at) => (
-                reasons::start_expected(start.at, &ends.name),
-                notices::explain_limit_reached(&ends.name).text,
-            ),
+            Some(ends) if ends.spec.start_at != Some(start.at) => {
+                // A restart in its place moved the start that was told before.
+                let because = ends.reason.as_ref();
+                let reason = match because.is_some_and(|r| r.code == codes::PLACEMENT_KEPT) {
+                    true => reasons::start_expected_again(start.at, &ends.name),
+                    false => reasons::start_expected(start.at, &ends.name),
+                };
+                (reason, notices::explain_limit_reached(&ends.name).text)
+            }
             _ => (
                 reasons::start_expected_other(start.at),
                 notices::explain_limits_reached().text,

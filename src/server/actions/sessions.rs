@@ -321,14 +321,16 @@ fn discreet(mut explained: Explanation, world: &ClusterSnapshot, caller: &Caller
             }
         }
     }
-    if let Some(eta) = &mut explained.eta
-        && explained
-            .outlook
-            .as_ref()
-            .is_some_and(|outlook| outlook.code == rules::codes::START_EXPECTED)
-    {
-        eta.basis = notices::explain_limits_reached().text;
-        explained.outlook = Some(reasons::start_expected_other(eta.at));
+    if let (Some(eta), Some(outlook)) = (&mut explained.eta, &mut explained.outlook) {
+        let unnamed = match outlook.code.as_str() {
+            rules::codes::START_EXPECTED => Some(reasons::start_expected_other(eta.at)),
+            rules::codes::START_EXPECTED_AGAIN => Some(reasons::start_expected_again_other(eta.at)),
+            _ => None,
+        };
+        if let Some(unnamed) = unnamed {
+            eta.basis = notices::explain_limits_reached().text;
+            *outlook = unnamed;
+        }
     }
     explained
 }

@@ -117,6 +117,8 @@ fn consistent(world: &ClusterSnapshot, session: &Session, told: &Explanation, co
     let timed = [
         codes::START_EXPECTED,
         codes::START_EXPECTED_OTHER,
+        codes::START_EXPECTED_AGAIN,
+        codes::START_EXPECTED_AGAIN_OTHER,
         codes::START_SCHEDULED,
     ];
     assert_eq!(

@@ -171,6 +171,25 @@ fn the_first_one_keeps_its_machine_while_what_it_waits_for_is_being_stopped() {
     assert_eq!(placed(&world), Vec::<usize>::new(), "it restarts");
 }
 
+#[test]
+fn a_restart_that_moves_the_start_of_the_first_one_is_told_to_it() {
+    let mut world = timed("node a 16 64g 2 | busy 1 1g 1 | front 1 1g 2");
+    run(&mut world, 0, 0, &[0], 100);
+    let told = |world: &ClusterSnapshot| {
+        let told = explain_session(world, &world.sessions[1], NOW);
+        (told.outlook.unwrap().code, told.eta.unwrap().at)
+    };
+    let (code, before) = told(&world);
+    assert_eq!(code, codes::START_EXPECTED);
+    let had = world.sessions[0].containers().to_vec();
+    let later = NOW.plus_seconds(60);
+    world.sessions[0].place_again(&had, reasons::placement_kept("a"), later);
+    world.sessions[0].run_since(later);
+    let (code, at) = told(&world);
+    assert_eq!(code, codes::START_EXPECTED_AGAIN);
+    assert_eq!(at, before.plus_seconds(60));
+}
+
 /// Proves too: `a_restart_keeps_the_assignment_and_no_waiting_session_gets_it`
 #[test]
 fn who_passes_by_time_does_not_keep_the_place_for_another_limit() {
