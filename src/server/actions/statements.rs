@@ -103,6 +103,18 @@ pub async fn close(
     let keeper = server.certificates()?;
     let installation = server.installation_id();
     let (actor, own_zone) = (caller.name.clone(), known_zone(&caller.time_zone));
+    let (zone, own, now) = (named.clone(), own_zone.clone(), server.clock().now());
+    // All hours of all users of a month are many rows: they are summed by a reader, so that no other write waits for it.
+    let summed = server
+        .catalog()
+        .read("sum up a month", move |view| {
+            if view.closed_month(&month.to_string())?.is_some() {
+                return Ok(None);
+            }
+            let (_, hours) = zone_and_hours(view, month, zone, own, now)?;
+            view.sum_month(hours).map(Some)
+        })
+        .await?;
     let closed = server
         .catalog()
         .write(Lane::Requests, "close a month", move |rows| {
@@ -110,18 +122,15 @@ pub async fn close(
             if let Some(closed) = rows.closed_month(&name)? {
                 return Ok(closed);
             }
-            let (time_zone, hours) = match rows.newest_closed_month()? {
-                Some(last) => following(&last.head, month, named, rows.now)?,
-                None => first(rows, month, named.or(own_zone), rows.now)?,
-            };
+            let (time_zone, hours) = zone_and_hours(rows, month, named, own_zone, rows.now)?;
             let closing = MonthToClose {
                 month: name.clone(),
                 hours,
                 time_zone,
                 installation,
             };
-            let closed =
-                rows.close_month(&closing, |text| keeper.sign(text).map_err(tls_failure))?;
+            let sign = |text: &[u8]| keeper.sign(text).map_err(tls_failure);
+            let closed = rows.close_month(&closing, summed, sign)?;
             rows.note(NewEvent {
                 actor: actor.as_str(),
                 topic: "system",
@@ -380,6 +389,20 @@ fn hours(month: UsageMonth, zone: &str) -> UsageWindow {
     UsageWindow {
         from: metering::hour_of(month.begins(zone)),
         until: metering::hour_of(month.next().begins(zone)),
+    }
+}
+
+/// The zone and the hours of the month that is closed next, where it is this one.
+fn zone_and_hours(
+    view: &ReadTransaction<'_>,
+    month: UsageMonth,
+    named: Option<String>,
+    own_zone: Option<String>,
+    now: Timestamp,
+) -> Result<(String, UsageWindow), Failure> {
+    match view.newest_closed_month()? {
+        Some(last) => Ok(following(&last.head, month, named, now)?),
+        None => first(view, month, named.or(own_zone), now),
     }
 }
 

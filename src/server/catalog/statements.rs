@@ -40,6 +40,24 @@ pub(crate) struct MonthToClose {
     pub(crate) installation: Uuid,
 }
 
+/// The use that a month freezes of its hours, as a read summed it, and what tells whether some was added since.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SummedMonth {
+    hours: UsageWindow,
+    /// With that of all earlier hours, where no month is closed yet.
+    used: Vec<FrozenUse>,
+    mark: UsageMark,
+}
+
+/// How many sums some hours have, their milliseconds of sessions and their starts: use of an hour becomes only more, and
+/// nothing is used without one of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct UsageMark {
+    rows: i64,
+    session: i64,
+    starts: i64,
+}
+
 /// The prices that hold from the next close on, with their version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PriceSetting {
@@ -344,6 +362,53 @@ impl ReadTransaction<'_> {
             })?)
     }
 
+    /// Sums the use that closing a month would freeze of these hours. Costs a visit to each hour of use of the month.
+    pub(crate) fn sum_month(&self, hours: UsageWindow) -> Result<SummedMonth, Failure> {
+        let mut used = self.use_to_freeze(hours, StatementPart::Use)?;
+        let frozen = self.frozen_hours(hours)?;
+        if frozen != hours {
+            let earlier = UsageWindow {
+                from: frozen.from,
+                until: hours.from,
+            };
+            used.extend(self.use_to_freeze(earlier, StatementPart::Late)?);
+        }
+        Ok(SummedMonth {
+            hours,
+            used,
+            mark: self.usage_mark(frozen)?,
+        })
+    }
+
+    /// The hours that closing a month of these freezes: in the first month all earlier ones too.
+    fn frozen_hours(&self, hours: UsageWindow) -> Result<UsageWindow, Failure> {
+        Ok(match self.newest_closed_month()? {
+            Some(_) => hours,
+            None => UsageWindow {
+                from: i64::MIN,
+                until: hours.until,
+            },
+        })
+    }
+
+    /// Costs one look at each sum of the hours, a fraction of what sorting them by users and projects costs.
+    fn usage_mark(&self, hours: UsageWindow) -> Result<UsageMark, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select count(*), coalesce(sum(session), 0), coalesce(sum(starts), 0)
+                 from usage
+                 where hour >= ?1 and hour < ?2",
+            )?
+            .query_row((hours.from, hours.until), |row| {
+                Ok(UsageMark {
+                    rows: row.get(0)?,
+                    session: row.get(1)?,
+                    starts: row.get(2)?,
+                })
+            })?)
+    }
+
     fn use_to_freeze(
         &self,
         hours: UsageWindow,
@@ -384,26 +449,26 @@ impl ReadTransaction<'_> {
 
 impl Rows<'_> {
     /// Freezes a month: its use, what was found late since the last close (in the first month all earlier use), and the
-    /// totals; `sign` signs what stands for them. The caller says which month is next. Costs a visit to each hour of use
-    /// of the month and an insert a line.
+    /// totals; `sign` signs what stands for them. The caller says which month is next. `summed` is what a read made of it
+    /// before: it is made again where use was added since. Costs one look at each hour of use of the month, and an insert a
+    /// line.
     pub(crate) fn close_month(
         &self,
         closing: &MonthToClose,
+        summed: Option<SummedMonth>,
         sign: impl FnOnce(&[u8]) -> Result<Vec<u8>, Failure>,
     ) -> Result<ClosedMonthRow, Failure> {
         let prices = self.prices()?.prices;
         let before = self.newest_closed_month()?;
-        let mut used = self.use_to_freeze(closing.hours, StatementPart::Use)?;
-        used.extend(match &before {
-            Some(_) => self.late_use()?,
-            None => {
-                let earlier = UsageWindow {
-                    from: i64::MIN,
-                    until: closing.hours.from,
-                };
-                self.use_to_freeze(earlier, StatementPart::Late)?
-            }
-        });
+        let mark = self.usage_mark(self.frozen_hours(closing.hours)?)?;
+        let summed = summed.filter(|summed| summed.hours == closing.hours && summed.mark == mark);
+        let mut used = match summed {
+            Some(summed) => summed.used,
+            None => self.sum_month(closing.hours)?.used,
+        };
+        if before.is_some() {
+            used.extend(self.late_use()?);
+        }
         let lines = lines_of(&closing.month, used, &prices, random::<16>);
         let texts: Vec<String> = lines.iter().map(StatementLine::canonical).collect();
         let digests: Vec<AuditHash> = texts.iter().map(|text| sha256(text.as_bytes())).collect();

@@ -126,7 +126,7 @@ fn close(catalog: &Catalog, month: &str, hours: UsageWindow) -> ClosedMonthRow {
     };
     catalog
         .write_now(Lane::Requests, "close a month", move |rows| {
-            rows.close_month(&closing, |text| Ok(sign(text)))
+            rows.close_month(&closing, None, |text| Ok(sign(text)))
         })
         .unwrap()
 }
@@ -158,6 +158,53 @@ fn sums(catalog: &Catalog, month: &str, hours: UsageWindow) -> (UsageSum, UsageS
             Ok((used, own, of(&[StatementPart::Use, StatementPart::Late])))
         })
         .unwrap()
+}
+
+#[test]
+fn use_that_comes_between_the_sum_of_a_month_and_its_close_is_in_the_month() {
+    let catalog = memory();
+    let of = UsageOf {
+        domain: DomainId(uuid::Uuid::from_u128(100)),
+        project: ProjectId(uuid::Uuid::from_u128(200)),
+        owner: owner(&catalog),
+    };
+    let used = |session: u64| UsageSum {
+        session,
+        ..UsageSum::default()
+    };
+    let months = [
+        ("2026-10", UsageWindow { from: 10, until: 20 }),
+        ("2026-11", UsageWindow { from: 20, until: 30 }),
+    ];
+    for (month, hours) in months {
+        add_use(&catalog, hours.from, of, used(5));
+        let sum = |catalog: &Catalog| {
+            catalog
+                .read_now("sum a month", move |view| view.sum_month(hours))
+                .unwrap()
+        };
+        let before = sum(&catalog);
+        assert_eq!(before, sum(&catalog), "nothing was added");
+        add_use(&catalog, hours.from + 1, of, used(7));
+        // What comes after the month changes nothing of it.
+        let whole = sum(&catalog);
+        add_use(&catalog, hours.until, of, used(1));
+        assert_eq!(whole, sum(&catalog));
+        let closing = MonthToClose {
+            month: month.to_owned(),
+            hours,
+            time_zone: "UTC".to_owned(),
+            installation: uuid::Uuid::from_u128(5),
+        };
+        let closed = catalog
+            .write_now(Lane::Requests, "close a month", move |rows| {
+                rows.close_month(&closing, Some(before), |text| Ok(sign(text)))
+            })
+            .unwrap();
+        let (all, own, _) = sums(&catalog, month, hours);
+        assert_eq!(own, all, "{month}");
+        assert_eq!(check(&catalog, &closed).1, Ok(()));
+    }
 }
 
 #[test]
