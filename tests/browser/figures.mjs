@@ -1,19 +1,15 @@
-// What the console costs: bytes of a first visit and of the next one in both languages, bytes of a page that is open
-// while 200 sessions wait and nothing happens, and time and bytes of each page with a long history and a long queue.
+// What the console costs beside its visits: bytes of a page that is open while 200 sessions wait and nothing happens,
+// and time and bytes of each page with a long history and a long queue.
 //
-// Promise (Installation and console): A first visit carries at most 130 KB in English and in Korean, the next one 15 KB;
-// a page with thousands of sessions takes at most 15 KiB.
+// Promise (Installation and console): A page with thousands of sessions takes at most 15 KiB.
 
 import assert from "node:assert/strict";
 import { Agent, get } from "node:http";
-import { cpus, loadavg } from "node:os";
-import { after, before, describe, test } from "node:test";
-import { launch } from "./lib/browser.mjs";
-import { client, firstUser, history, queue, users } from "./lib/crowd.mjs";
-import { open, signIn, until } from "./lib/house.mjs";
+import { loadavg } from "node:os";
+import { test } from "node:test";
+import { client, firstUser, history, holder, queue, users } from "./lib/crowd.mjs";
+import { open } from "./lib/house.mjs";
 
-const FIRST_VISIT = 130_000;
-const NEXT_VISIT = 15_000;
 const PAGE_BYTES = 15 << 10;
 const REST_BYTES_A_SECOND = 1_000;
 // The promise is 10 ms on a free machine; the gate runs on a busy one.
@@ -46,71 +42,6 @@ function reader(origin, cookie) {
     });
   return Object.assign(ask, { close: () => agent.destroy() });
 }
-
-/// One that runs where sessions can, so that nothing of the queue starts.
-async function holder(house, cookie) {
-  const all = cpus().length;
-  await client(house.origin, cookie)("/sessions", {
-    name: "holder", kind: "batch", image: "host", command: ["sleep", "86400"],
-    resources: { cpu: all - 0.05, memory: 64 << 20, shm: 1 << 20 },
-  });
-  if (process.getuid() === 0) {
-    await until(() => "the holder runs", async () => JSON.parse(house.command("session", "get", "holder", "-o", "json")).state === "running");
-  }
-  return all;
-}
-
-describe("bytes of visits", () => {
-  let browser;
-  let house;
-
-  before(async () => {
-    browser = await launch();
-    house = await open("--simulate-gpus", "H100:4");
-    const cookie = await firstUser(house.origin, await house.setupLink());
-    const cores = await holder(house, cookie);
-    await queue([client(house.origin, cookie)], 12, cores - 0.5);
-  });
-
-  after(async () => {
-    await browser?.close();
-    await house?.close();
-  });
-
-  /// Bytes that a page receives while `act` runs, with headers, as the browser counts them; and what they were.
-  async function received(context, act) {
-    const page = await context.newPage();
-    const debug = await context.newCDPSession(page);
-    await debug.send("Network.enable");
-    const files = new Map();
-    const paths = new Map();
-    const add = (id, bytes) => files.set(id, (files.get(id) ?? 0) + bytes);
-    debug.on("Network.requestWillBeSent", ({ requestId, request }) => paths.set(requestId, new URL(request.url).pathname));
-    // A stream never finishes: its pieces are counted as they come.
-    debug.on("Network.dataReceived", ({ requestId, encodedDataLength }) => add(requestId, encodedDataLength));
-    debug.on("Network.loadingFinished", ({ requestId, encodedDataLength }) => files.set(requestId, encodedDataLength));
-    await act(page);
-    await page.waitForLoadState("load");
-    await page.evaluate(() => document.fonts.ready);
-    await page.waitForTimeout(1500);
-    const told = [...files].map(([id, bytes]) => [bytes, paths.get(id) ?? ""]).filter(([bytes]) => bytes > 0);
-    told.sort(([a], [b]) => b - a);
-    await page.close();
-    return { bytes: told.reduce((sum, [bytes]) => sum + bytes, 0), told };
-  }
-
-  for (const locale of ["en-US", "ko-KR"]) {
-    test(`first and next visit in ${locale}`, async () => {
-      const context = await browser.newContext({ locale });
-      const first = await received(context, (page) => signIn(page, house));
-      const next = await received(context, (page) => page.goto(`${house.origin}/`));
-      console.log(`${locale}: first visit ${first.bytes} bytes, next ${next.bytes} bytes, ${load()}`);
-      assert.ok(first.bytes <= FIRST_VISIT, `${first.bytes}: ${JSON.stringify(first.told)}`);
-      assert.ok(next.bytes <= NEXT_VISIT, `${next.bytes}: ${JSON.stringify(next.told)}`);
-      await context.close();
-    });
-  }
-});
 
 test("open pages are quiet while 200 sessions wait and nothing happens", async () => {
   const house = await open("--simulate-gpus", "H100:4");

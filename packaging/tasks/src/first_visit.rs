@@ -31,7 +31,7 @@ pub(crate) fn check_visit(binary: &Path) -> Result<(), Failure> {
 ///
 /// Follows up to three redirects. A font counts when a style sheet names it for Latin text or the
 /// page preloads it: a browser fetches the Korean ones only where Korean letters stand, and
-/// `tests/browser/figures.mjs` counts those.
+/// `tests/browser/visits.mjs` counts those.
 fn first_visit(server: &Server) -> Result<u128, Failure> {
     let fault = |error: std::io::Error| Failure::new(format!("the first page: {error}"));
     let mut path = "/".to_owned();

@@ -1,6 +1,8 @@
-// Many sessions of many users, made over the API of a running server. Only makes rows: no session of these ever runs.
+// Many sessions of many users, made over the API of a running server. Only makes rows: of these only the holder runs.
 
 import assert from "node:assert/strict";
+import { cpus } from "node:os";
+import { until } from "./house.mjs";
 
 const PASSWORD = "a long walk by the river 7";
 // A launch has at most so many replicas, and a user at most 1,000 sessions that wait.
@@ -77,4 +79,17 @@ export async function queue(clients, count, cpu, stem = "wait") {
     await clients[at % clients.length]("/sessions", batch(`${stem}-${at}`, resources, { replicas, ...limit }));
     made += replicas;
   }
+}
+
+/// One that runs where sessions can, so that nothing of the queue starts.
+export async function holder(house, cookie) {
+  const all = cpus().length;
+  await client(house.origin, cookie)("/sessions", {
+    name: "holder", kind: "batch", image: "host", command: ["sleep", "86400"],
+    resources: { cpu: all - 0.05, memory: 64 << 20, shm: 1 << 20 },
+  });
+  if (process.getuid() === 0) {
+    await until(() => "the holder runs", async () => JSON.parse(house.command("session", "get", "holder", "-o", "json")).state === "running");
+  }
+  return all;
 }

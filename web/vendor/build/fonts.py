@@ -23,7 +23,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 FONTS = HERE.parent / "fonts"
 SOURCE = HERE / "node_modules/pretendard/dist/public/variable/PretendardVariable.ttf"
 ROOT = HERE.parent.parent.parent
-CATALOGUES = [ROOT / "web/i18n/ko.toml", ROOT / "web/i18n/launch_texts.toml", ROOT / "src/rules/messages.toml"]
+TEXTS = ROOT / "web/i18n/ko.toml"
+MESSAGES = ROOT / "src/rules/messages.toml"
+CATALOGUES = [TEXTS, ROOT / "web/i18n/launch_texts.toml", MESSAGES]
 # Korean of pages that stands beside the catalogues.
 TABLES = [ROOT / "src/doors/pages/reference/korean.rs", ROOT / "src/doors/pages/event_words.rs"]
 SHEET = ROOT / "web/assets/css/tokens.css"
@@ -112,10 +114,10 @@ def sentences(table, path=""):
 def first_syllables():
     # Dates of charts are written by the clock, not by a catalogue.
     found = syllables("년월일")
-    for key, text in sentences(tomllib.loads(CATALOGUES[0].read_text("utf-8"))):
+    for key, text in sentences(tomllib.loads(TEXTS.read_text("utf-8"))):
         if key.split(".")[0] in FIRST_GROUPS or FIRST_KEYS.match(key):
             found |= syllables(text)
-    for key, text in sentences(tomllib.loads(CATALOGUES[1].read_text("utf-8"))):
+    for key, text in sentences(tomllib.loads(MESSAGES.read_text("utf-8"))):
         if FIRST_MESSAGES.match(key) and ".ko" in key:
             found |= syllables(text)
     return found - IN_LATIN
