@@ -7,6 +7,7 @@ pub mod announcements;
 pub mod audit;
 pub mod budgets;
 pub mod certificates;
+pub mod courses;
 pub mod events;
 pub mod fair_share;
 pub mod gpus;

@@ -32,6 +32,10 @@ pub enum NoticeWord {
     ReservationRefused,
     /// Its start came before an administrator decided.
     ReservationExpired,
+    /// The term of its course ends soon, and the session with it.
+    CourseWarned,
+    /// A teacher of a course tells its members something.
+    CourseMessage,
     /// Its time limit ends it soon.
     WillEnd,
     /// A node in maintenance: sessions of the user run there, or wait.
@@ -46,9 +50,10 @@ pub struct NoticeView {
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     pub kind: NoticeWord,
-    /// The session's id; null for `maintenance`, and for requests of reservations.
+    /// The session's id; null for `maintenance`, for requests of reservations and for messages of courses.
     pub session: Option<String>,
-    /// Its name, null once it was deleted; of `maintenance`, the node's; of a request, the reservation's.
+    /// Its name, null once it was deleted; of `maintenance`, the node's; of a request, the reservation's; of a message, the
+    /// course's.
     pub name: Option<String>,
     /// How it ended; null where it runs again, ended again later, was deleted, or did not end.
     #[schema(value_type = Option<OutcomeShape>)]
@@ -56,7 +61,7 @@ pub struct NoticeView {
     #[schema(value_type = Option<ReasonShape>)]
     pub reason: Option<Reason>,
     /// What the administrator says of the maintenance; of `idle-warned`, what happens when, such as `stop in 15 min`;
-    /// of `reservation-warned`, when it begins; of `reservation-asked`, the project; of a request that was approved or
+    /// of `reservation-warned`, when it begins; of `course-warned`, when the term ends; of `course-message`, the text; of `reservation-asked`, the project; of a request that was approved or
     /// refused, why; null for every other notice.
     pub message: Option<String>,
     pub unread: bool,

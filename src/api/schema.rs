@@ -8,9 +8,10 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
-    allowances, announcements, audit, budgets, certificates, events, fair_share, gpus, history,
-    idle_rules, images, invitations, nodes, notices, operations, policies, presets, problem,
-    reservations, rosters, second_factor, sessions, settings, statements, tenancy, usage, users,
+    allowances, announcements, audit, budgets, certificates, courses, events, fair_share, gpus,
+    history, idle_rules, images, invitations, nodes, notices, operations, policies, presets,
+    problem, reservations, rosters, second_factor, sessions, settings, statements, tenancy, usage,
+    users,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -85,6 +86,13 @@ fn named() -> Schemas {
     collect::<budgets::BudgetPatchBody>(&mut all);
     collect::<presets::NewPresetBody>(&mut all);
     collect::<presets::PresetPatchBody>(&mut all);
+    collect::<courses::NewCourseBody>(&mut all);
+    collect::<courses::CoursePatchBody>(&mut all);
+    collect::<courses::CourseStartBody>(&mut all);
+    collect::<courses::CourseStopBody>(&mut all);
+    collect::<courses::CourseExtensionBody>(&mut all);
+    collect::<courses::CourseMessageBody>(&mut all);
+    collect::<courses::CourseActView>(&mut all);
     collect::<reservations::NewReservationBody>(&mut all);
     collect::<reservations::ReservationPatchBody>(&mut all);
     collect::<reservations::ReservationApprovalBody>(&mut all);
@@ -147,6 +155,9 @@ fn pages(all: &mut Schemas) {
     page::<allowances::AllowanceView>(all);
     page::<budgets::BudgetView>(all);
     page::<presets::PresetView>(all);
+    page::<courses::CourseView>(all);
+    page::<courses::CourseMemberView>(all);
+    page::<courses::AttendanceView>(all);
     page::<reservations::ReservationView>(all);
     page::<announcements::AnnouncementView>(all);
     page::<idle_rules::IdleRuleView>(all);

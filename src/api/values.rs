@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use rules::announcement::AnnouncementLevel;
 use rules::blocker::PlacementBlocker;
+use rules::course::CourseState;
 use rules::fair_share::QueueOrder;
 use rules::grants::GrantRole;
 use rules::idleness::{IdleAction, IdleLevel, IdleMatch};
@@ -513,6 +514,17 @@ words! {
     BeforeReservationShape as BeforeReservation of BeforeReservation {
         Drain,
         Fit,
+    }
+}
+
+words! {
+    /// How far a course is.
+    CourseStateShape as CourseState of CourseState {
+        Draft,
+        Open,
+        Running,
+        Closed,
+        Archived,
     }
 }
 

@@ -12,6 +12,7 @@ pub mod budget;
 pub mod checks;
 pub mod codes;
 pub mod continuity;
+pub mod course;
 pub mod devices;
 pub mod directory;
 pub mod doctor;

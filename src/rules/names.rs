@@ -65,6 +65,8 @@ id!(/// One budget: GPU-hours of a project or a user.
     BudgetId, budget_id_invalid);
 id!(/// One preset: amounts with a name.
     PresetId, preset_id_invalid);
+id!(/// One course: a project with a term.
+    CourseId, course_id_invalid);
 id!(/// One link by which accounts join a project.
     InvitationId, invitation_id_invalid);
 id!(/// One announcement.
@@ -205,10 +207,11 @@ pub const BUDGETS: &str = "budgets";
 
 /// What parts of the server are called where they act by themselves. No new user is called so: their acts would be taken for
 /// those of the server.
-pub const PARTS_OF_SERVER: [&str; 13] = [
+pub const PARTS_OF_SERVER: [&str; 14] = [
     "access",
     BUDGETS,
     "controller",
+    "courses",
     "idle-rules",
     "limits",
     "node",

@@ -321,6 +321,17 @@ pub fn times(
     Ok(all)
 }
 
+/// One moment as it was typed: local in that zone, or with `Z` or an offset.
+///
+/// Errors: `reservation.time-invalid`, `reservation.no-such-time`, at the field.
+pub fn moment(
+    typed: &str,
+    zone: &jiff::tz::TimeZone,
+    field: &'static str,
+) -> Result<Timestamp, Refusal> {
+    TypedTime::read(typed, zone, field)?.instant(0, zone, field)
+}
+
 /// A time as it was typed.
 struct TypedTime {
     local: jiff::civil::DateTime,

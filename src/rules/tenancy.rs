@@ -9,6 +9,7 @@
 //! | image, user | yes | none | none |
 //! | announcement | of a domain: yes; of the site: none | none | none |
 //! | budget | yes | of a project: yes | of a user: yes |
+//! | course | yes | yes | none |
 //! | preset | of a domain or a project: yes | of a project: yes | none |
 //! | node, device, backup, setting, certificate | none: the site's | none | none |
 

@@ -20,6 +20,7 @@ pub mod audit;
 pub mod backups;
 pub mod budgets;
 pub mod certificates;
+pub mod courses;
 mod cursor;
 pub mod diagnostic_check;
 pub mod fair_share;

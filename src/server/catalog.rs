@@ -24,6 +24,7 @@ pub(crate) mod budgets;
 mod containers;
 pub(crate) mod controller_pass;
 pub(crate) mod copy;
+pub(crate) mod courses;
 mod ended;
 pub(crate) mod events;
 pub(crate) mod external_users;

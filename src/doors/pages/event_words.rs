@@ -2,6 +2,7 @@
 //! kept: one word, or a sentence of the catalogue. Names, ids and values of settings stay as they are in any language.
 
 use api::events::EventView;
+use rules::course::CourseState;
 use rules::idleness::{IdleAction, read_told};
 use rules::reservation::ReservationState;
 use rules::session::SessionState;
@@ -17,6 +18,7 @@ pub(super) fn actor(t: Text, event: &EventView) -> String {
         "access" => t.event_actor_access(),
         rules::names::BUDGETS => t.event_actor_budgets(),
         "controller" => t.event_actor_controller(),
+        "courses" => t.event_actor_courses(),
         "idle-rules" => t.event_actor_idle_rules(),
         "limits" => t.event_actor_limits(),
         "node" => t.event_actor_node(),
@@ -70,6 +72,11 @@ fn value(t: Text, clock: &LocalClock, code: &str, kept: &str) -> String {
     {
         return t.reservations_told_begins(clock.date(begins));
     }
+    if code == "session.course-warned"
+        && let Ok(ends) = Timestamp::parse(kept)
+    {
+        return t.courses_told_ends(clock.date(ends));
+    }
     if t.language == Language::English {
         return kept.to_owned();
     }
@@ -81,6 +88,9 @@ fn value(t: Text, clock: &LocalClock, code: &str, kept: &str) -> String {
         "user.password-set" | "user.password-changed" => tokens(t, kept),
         "reservation.moved" => ReservationState::parse(kept)
             .map(|state| presenter::reservation_word(t, state).to_owned()),
+        "course.opened" | "course.closed" | "course.archived" | "course.began" | "course.warned"
+        | "course.withdrawn" => CourseState::parse(kept)
+            .map(|state| presenter::course_word(t, state).to_owned()),
         "user.added" | "user.removed" | "user.role-set" | "project.member-removed" => {
             role(t, kept).map(str::to_owned)
         }

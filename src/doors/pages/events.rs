@@ -507,6 +507,7 @@ pub(super) fn object(
         "system" if event.code.starts_with("reservation.") => {
             (id.clone(), Some("/reservations".to_owned()))
         }
+        "system" if event.code.starts_with("course.") => (id.clone(), Some("/courses".to_owned())),
         "system" if event.code.starts_with("preset.") => (id.clone(), Some("/presets".to_owned())),
         "system" if event.code == "audit.rows-lost" => {
             (id.clone(), Some("/audit#targets".to_owned()))
@@ -607,6 +608,21 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "reservation.short" => t.events_reservation_short(),
         "month.closed" => t.events_month_closed(),
         "prices.changed" => t.events_prices_changed(),
+        "course.added" => t.events_course_added(),
+        "course.changed" => t.events_course_changed(),
+        "course.opened" => t.events_course_opened(),
+        "course.withdrawn" => t.events_course_withdrawn(),
+        "course.began" => t.events_course_began(),
+        "course.warned" => t.events_course_warned(),
+        "course.closed" => t.events_course_closed(),
+        "course.sessions-stopped" => t.events_course_sessions(),
+        "course.archived" => t.events_course_archived(),
+        "course.removed" => t.events_course_removed(),
+        "course.started" => t.events_course_started(),
+        "course.stopped" => t.events_course_stopped(),
+        "course.extended" => t.events_course_extended(),
+        "course.told" => t.events_course_told(),
+        "course.message" => t.events_course_message(),
         "preset.added" => t.events_preset_added(),
         "preset.changed" => t.events_preset_changed(),
         "preset.removed" => t.events_preset_removed(),

@@ -170,6 +170,18 @@ fn row(console: &PagesContext, visit: &RequestContext, notice: &OwnNotice) -> No
             t.reservations_notice_expired().to_owned(),
             String::new(),
         ),
+        NoticeKind::CourseWarned(ends) => (
+            "hourglass",
+            "warn",
+            t.courses_notice_warned(visit.clock.near(*ends, now)),
+            String::new(),
+        ),
+        NoticeKind::CourseMessage(text) => (
+            "megaphone",
+            "dim",
+            t.courses_notice_message().to_owned(),
+            text.clone(),
+        ),
         NoticeKind::WillEnd(at) => (
             "hourglass",
             "warn",
@@ -208,6 +220,7 @@ fn row(console: &PagesContext, visit: &RequestContext, notice: &OwnNotice) -> No
             is_of_reservation(&notice.about),
         ) {
             (_, _, true) => Some("/reservations".to_owned()),
+            (None, Some(_), false) if is_of_course(&notice.about) => Some("/courses".to_owned()),
             (Some(session), Some(_), false) => Some(format!("/sessions/{session}")),
             _ => None,
         },
@@ -232,6 +245,10 @@ fn is_of_reservation(about: &NoticeKind) -> bool {
             | NoticeKind::ReservationRefused(_)
             | NoticeKind::ReservationExpired
     )
+}
+
+fn is_of_course(about: &NoticeKind) -> bool {
+    matches!(about, NoticeKind::CourseMessage(_))
 }
 
 /// The administrator's message, then what it means for the user's own sessions.

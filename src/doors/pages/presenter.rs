@@ -5,6 +5,7 @@ use api::events::EventView;
 use api::gpus::Gpu;
 use api::sessions::SessionView;
 use rules::blocker::PlacementBlocker;
+use rules::course::CourseState;
 use rules::devices::WHOLE;
 use rules::names::SessionId;
 use rules::placement::explain::{Explanation, Verdict};
@@ -416,6 +417,17 @@ pub fn sentence(t: Text, clock: &LocalClock, answer: &Explanation) -> String {
     }
 }
 
+/// The state of a course as users read it.
+pub fn course_word(t: Text, state: CourseState) -> &'static str {
+    match state {
+        CourseState::Draft => t.courses_state_draft(),
+        CourseState::Open => t.courses_state_open(),
+        CourseState::Running => t.courses_state_running(),
+        CourseState::Closed => t.courses_state_closed(),
+        CourseState::Archived => t.courses_state_archived(),
+    }
+}
+
 /// The state of a reservation as users read it.
 pub fn reservation_word(t: Text, state: ReservationState) -> &'static str {
     match state {
@@ -600,6 +612,7 @@ pub fn happening(t: Text, code: &str) -> Option<(&'static str, &'static str)> {
         "session.share-confirmed" => ("i", t.gpu_confirmed()),
         "session.gpu-warned" => ("w", t.gpu_over_warned()),
         "session.reservation-warned" => ("w", t.reservations_timeline_warned()),
+        "session.course-warned" => ("w", t.courses_timeline_warned()),
         "session.idle-warned" => ("w", t.idle_timeline_warned()),
         "session.idle-kept" => ("a", t.idle_timeline_kept()),
         rules::codes::SESSION_IDLE => ("w", t.idle_timeline_idle()),

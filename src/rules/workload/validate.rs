@@ -152,7 +152,7 @@ impl ImageChoice {
     /// Reads `host`, an id, or a reference to which `:latest` is added where it has no tag.
     ///
     /// Errors: `image.*` of a text that is none of them.
-    fn parse(typed: &str) -> Result<Self, Refusal> {
+    pub fn parse(typed: &str) -> Result<Self, Refusal> {
         let typed = typed.trim();
         if typed == "host" {
             return Ok(Self::Host);

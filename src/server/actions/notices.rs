@@ -16,6 +16,7 @@ use super::allowed;
 use super::reservations::open_requests;
 use crate::access::Caller;
 use crate::catalog::Lane;
+use crate::catalog::courses;
 use crate::catalog::idle_rules::WARNED;
 use crate::catalog::journal::{LimitedSessionRow, MaintenanceRow, ToldEventRow};
 use crate::catalog::reservations::{self, AskedReservationRow};
@@ -64,6 +65,10 @@ pub enum NoticeKind {
     ReservationRefused(String),
     /// Its begin came before it was decided.
     ReservationExpired,
+    /// The term of its course ends then, and the session with it.
+    CourseWarned(Timestamp),
+    /// A teacher of a course tells its members this.
+    CourseMessage(String),
     /// Its time limit ends it then.
     WillEnd(Timestamp),
     /// A node takes no new sessions.
@@ -147,6 +152,11 @@ fn view(notice: OwnNotice) -> NoticeView {
             (NoticeWord::ReservationRefused, None, None, Some(why))
         }
         NoticeKind::ReservationExpired => plain(NoticeWord::ReservationExpired),
+        NoticeKind::CourseWarned(ends) => {
+            let ends = ends.to_string();
+            (NoticeWord::CourseWarned, None, None, Some(ends))
+        }
+        NoticeKind::CourseMessage(text) => (NoticeWord::CourseMessage, None, None, Some(text)),
         NoticeKind::WillEnd(_) => plain(NoticeWord::WillEnd),
         NoticeKind::Maintenance(of) => (NoticeWord::Maintenance, None, None, Some(of.message)),
     };
@@ -226,13 +236,14 @@ fn request(one: AskedReservationRow, read_at: Timestamp) -> OwnNotice {
     }
 }
 
-/// What an event tells of a request of the reader's; None for one of a session.
+/// What an event tells that is of no session: of a request of the reader's, or of a course; None for one of a session.
 fn decided(row: &ToldEventRow) -> Option<NoticeKind> {
     let why = || row.event.after.clone();
     match row.event.code.as_str() {
         reservations::APPROVED => Some(NoticeKind::ReservationApproved(why())),
         reservations::REFUSED => Some(NoticeKind::ReservationRefused(why())),
         reservations::EXPIRED => Some(NoticeKind::ReservationExpired),
+        courses::MESSAGE => Some(NoticeKind::CourseMessage(why())),
         _ => None,
     }
 }
@@ -297,6 +308,10 @@ fn happened(row: ToldEventRow, read: u64, is_newest: bool) -> OwnNotice {
             reservations::WARNED => {
                 let begins = Timestamp::parse(&event.after).unwrap_or(event.at);
                 NoticeKind::ReservationWarned(begins)
+            }
+            courses::WARNED => {
+                let ends = Timestamp::parse(&event.after).unwrap_or(event.at);
+                NoticeKind::CourseWarned(ends)
             }
             rules::codes::SESSION_IDLE => NoticeKind::FoundIdle,
             _ if cancelled => NoticeKind::Cancelled,

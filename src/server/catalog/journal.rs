@@ -43,7 +43,8 @@ const NOTICES: &str = concat!(
      where owner = ?1
      and code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned',
                     'session.idle', 'session.reservation-warned', 'reservation.approved',
-                    'reservation.refused', 'reservation.expired')
+                    'reservation.refused', 'reservation.expired', 'session.course-warned',
+                    'course.message')
      order by sequence desc
      limit ?2"
 );
@@ -55,7 +56,8 @@ const UNREAD: &str = concat!(
            and sequence > ?2
            and code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned',
                     'session.idle', 'session.reservation-warned', 'reservation.approved',
-                    'reservation.refused', 'reservation.expired')
+                    'reservation.refused', 'reservation.expired', 'session.course-warned',
+                    'course.message')
            and not ",
     own_act!(),
     "

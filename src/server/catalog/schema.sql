@@ -182,6 +182,41 @@ CREATE TABLE container (
 
 CREATE INDEX container_node on container (node) where state <> 'ended';
 
+CREATE TABLE course (
+    id blob primary key,
+    project blob not null references project (id),
+    domain blob not null references domain (id),
+    name text not null,
+    -- What people read; empty: the name.
+    title text not null,
+    state text not null check (state in ('draft', 'open', 'running', 'closed', 'archived')),
+    from_at integer not null,
+    to_at integer not null,
+    -- IANA name of the zone in which both were typed.
+    time_zone text not null,
+    -- As a launch names them; empty: the usual image, no preset.
+    image text not null,
+    preset text not null,
+    max_runtime_seconds integer,
+    rules text not null,
+    -- Steps of the clock that were taken: each is taken once.
+    warned_at integer,
+    closed_at integer,
+    stopped_at integer,
+    -- The moment of the next step; null where none waits for time.
+    due_at integer,
+    generation integer not null,
+    check (from_at < to_at)
+) strict, without rowid;
+
+CREATE UNIQUE INDEX course_current on course (project) where state <> 'archived';
+
+CREATE INDEX course_domain on course (domain);
+
+CREATE INDEX course_due on course (due_at) where due_at is not null;
+
+CREATE UNIQUE INDEX course_name on course (project, name);
+
 CREATE TABLE device (
     uuid text primary key,
     cordoned integer not null check (cordoned in (0, 1)),
@@ -215,7 +250,8 @@ CREATE INDEX event_object on event (object, sequence);
 
 CREATE INDEX event_told on event (owner, sequence)
 where code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned', 'session.idle',
-               'session.reservation-warned', 'reservation.approved', 'reservation.refused', 'reservation.expired');
+               'session.reservation-warned', 'reservation.approved', 'reservation.refused', 'reservation.expired',
+               'session.course-warned', 'course.message');
 
 CREATE TABLE external_user (
     user blob primary key references user (id),

@@ -61,6 +61,9 @@ pub(crate) async fn run(catalog: Catalog, mut links: Links, clock: Clock, keep_d
         if let Err(failure) = catalog.expire_requests(now).await {
             tracing::error!(error = %chain(&failure), "late requests were not ended");
         }
+        if let Err(failure) = catalog.step_courses(now).await {
+            tracing::error!(error = %chain(&failure), "courses took no step");
+        }
         let mut busy = Duration::ZERO;
         let pass = take_pass(&catalog, &mut controller, &reports, now, zero, &mut busy);
         let wait = match pass.await {

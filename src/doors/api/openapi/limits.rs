@@ -149,6 +149,14 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/PresetPatch/properties/title_ko", text(MAX_PRESET_TITLE)),
         ("/NewPreset/properties/max_runtime_seconds", seconds()),
         ("/PresetPatch/properties/max_runtime_seconds", seconds()),
+        ("/NewCourse/properties/max_runtime_seconds", seconds()),
+        ("/CoursePatch/properties/max_runtime_seconds", seconds()),
+        ("/NewCourse/properties/image", image()),
+        ("/CoursePatch/properties/image", image()),
+        (
+            "/CourseMessage/properties/text",
+            json!({"pattern": named()}),
+        ),
         ("/LaunchResources/properties/cpu", share()),
         ("/LaunchResources/properties/gpu", share()),
         (

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 
 use api::sessions::{Resize, SessionView};
 use rules::names::SessionName;
-use rules::permissions::{Permission, Reach};
+use rules::permissions::{Permission, Reach, Subject};
 use rules::placement::{self, Explanation};
 use rules::reasons;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{self, DesiredState, SessionEnvironment, SessionState};
 use rules::units::Timestamp;
+use rules::users::User;
 use rules::workload::remarks::check_labels;
 use rules::workload::validate::{RequestedResize, check_run_seconds};
 
@@ -59,7 +60,7 @@ pub async fn stop(
 /// next incarnation, with the order it has now.
 ///
 /// Errors: `session.name-taken` where its name went to another meanwhile, `image.not-found` where its
-/// image is gone, `session.document-gone`.
+/// image is gone, `session.document-gone`, `course.closed`.
 pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<SessionView, Failure> {
     let (by, seen) = (caller.name.clone(), seen(caller));
     change(
@@ -72,9 +73,10 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
         move |rows, session| {
             refuse_document_gone(session)?;
             let owner = rows.user(session.owner)?;
-            if owner.is_none_or(|owner| owner.departs_at.is_some()) {
+            let Some(owner) = owner.filter(|owner| owner.departs_at.is_none()) else {
                 return Err(refusals::session_owner_left().into());
-            }
+            };
+            refuse_over_course(rows, &owner, session)?;
             if let SessionEnvironment::Image { id, reference } = &session.spec.environment
                 && rows.image(*id)?.is_none()
             {
@@ -480,6 +482,47 @@ fn start_within_budget(
         ..session.clone()
     };
     keep_session_within_budgets(rows, seen, &again, rows.now)
+}
+
+/// Gives a session with a time limit so many seconds more, also while it runs.
+///
+/// Errors: `course.without-limit`; `course.backfilled` for one that got its place because it would end in time;
+/// `limit.each`, those of budgets.
+pub(crate) fn extend_row(
+    rows: &Rows<'_>,
+    seen: &Reach,
+    session: &mut session::Session,
+    seconds: u64,
+) -> Result<bool, Failure> {
+    let Some(limit) = session.spec.max_runtime_seconds else {
+        return Err(refusals::course_without_limit().into());
+    };
+    if session.backfilled && session.state().holds_resources() {
+        return Err(refusals::course_backfilled().into());
+    }
+    let before = session.spec.clone();
+    let longer = limit.saturating_add(seconds).min(session::MAX_RUN_SECONDS);
+    session.spec.max_runtime_seconds = Some(longer);
+    keep_within_limits(rows, &subjects_of(session), &mut session.spec, None)?;
+    keep_to_budget(rows, seen, session, (&before, &session.spec), rows.now)?;
+    Ok(session.spec.max_runtime_seconds != before.max_runtime_seconds)
+}
+
+/// Refuses to start a session again whose owner launches nothing in its project, since the course there is over.
+fn refuse_over_course(
+    rows: &Rows<'_>,
+    owner: &User,
+    session: &session::Session,
+) -> Result<(), Failure> {
+    let subject = Subject {
+        user: owner.id,
+        grants: owner.grants_at(rows.now),
+        domain: owner.domain,
+        scopes: None,
+    };
+    let place = (session.domain, session.project);
+    rows.course_for_launch(&subject, place, rows.now)?;
+    Ok(())
 }
 
 /// The levels whose policies bound a session.

@@ -2,10 +2,11 @@
 //! duplicate live here too, since they read and write the same request.
 
 use api::sessions::{LaunchRequest, Resources, SessionView};
+use rules::course::Course;
 use rules::names::{SessionId, SessionName, UserId};
-use rules::permissions::{Permission, Subject, may, own};
+use rules::permissions::{Permission, Reach, Subject, may, own};
 use rules::placement::{self, Explanation};
-use rules::preset::in_order;
+use rules::preset::{Preset, in_order};
 use rules::quota::{
     self, AttachedPolicy, EffectiveLimit, LimitKey, PolicyLevel, PolicyLimits, UsageByLevel,
 };
@@ -45,6 +46,7 @@ pub struct Launched {
 }
 
 /// A launch that was validated and looked up.
+#[derive(Debug, Clone)]
 struct CheckedLaunch {
     /// None: to be made up.
     name: Option<SessionName>,
@@ -99,7 +101,12 @@ pub async fn launch(
                 let subjects = subjects_of(rows, &subject, project.as_deref())?;
                 let mut draft = draft;
                 let limits = limits_of(rows, &subjects, CountedUse::QueueBound)?;
-                keep_within(rows, &limits, &mut draft.spec, None)?;
+                let place = (subjects.domain, subjects.project);
+                let course = rows.course_for_launch(&subject, place, rows.now)?;
+                let limit = course.and_then(|course| course.max_runtime_seconds);
+                keep_within_course(limit, &mut draft.spec, |spec| {
+                    keep_within(rows, &limits, spec, None)
+                })?;
                 if refuse_full(&limits, draft.replicas, &draft.spec).is_err() {
                     refuse_own_full_queue(rows, &subjects, draft.replicas, &draft.spec)?;
                 }
@@ -138,16 +145,29 @@ fn with_preset(
     };
     let preset = server.catalog().read_now("look up a preset", |view| {
         let (owner, project) = (request.owner.as_deref(), request.project.clone());
-        let (domain, project) = project_of_launch(view, caller, owner, project, now)?;
-        let rows = view.presets_for(domain, project)?.into_iter();
-        let mut known = in_order(rows.map(|row| row.preset).collect()).into_iter();
-        known
-            .find(|preset| preset.name.as_str() == name)
-            .ok_or_else(|| {
-                let shown: String = name.chars().take(80).flat_map(char::escape_debug).collect();
-                refusals::preset_unknown(&shown).at("/preset").into()
-            })
+        let place = project_of_launch(view, caller, owner, project, now)?;
+        preset_called(view, place, name)
     })?;
+    Ok(under_preset(request, &preset))
+}
+
+/// The preset of that name that a launch in the project may name. Errors: `preset.unknown`.
+fn preset_called(
+    view: &ReadTransaction<'_>,
+    (domain, project): (DomainId, ProjectId),
+    name: &str,
+) -> Result<Preset, Failure> {
+    let rows = view.presets_for(domain, project)?.into_iter();
+    let mut known = in_order(rows.map(|row| row.preset).collect()).into_iter();
+    known
+        .find(|preset| preset.name.as_str() == name)
+        .ok_or_else(|| {
+            let shown: String = name.chars().take(80).flat_map(char::escape_debug).collect();
+            refusals::preset_unknown(&shown).at("/preset").into()
+        })
+}
+
+fn under_preset(mut request: LaunchRequest, preset: &Preset) -> LaunchRequest {
     let given = request.resources.amounts(request.max_runtime_seconds);
     let amounts = preset.amounts.under(&given);
     request.resources = amounts.into();
@@ -158,7 +178,7 @@ fn with_preset(
         let label = request.labels.entry("preset".to_owned());
         label.or_insert_with(|| preset.name.to_string());
     }
-    Ok(request)
+    request
 }
 
 /// The request with the begin of the reservation that it names as its start, and the reservation's name as a label; of
@@ -419,6 +439,22 @@ fn keep_within(
     Ok(())
 }
 
+/// Keeps a launch within the policies, and gives one without a time limit that of its course where the policies leave as
+/// much.
+fn keep_within_course(
+    of_course: Option<u64>,
+    spec: &mut session::SessionSpec,
+    keep: impl FnOnce(&mut session::SessionSpec) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let names_none = spec.limit().is_none();
+    keep(spec)?;
+    if let (true, Some(seconds)) = (names_none, of_course) {
+        let allowed = spec.max_runtime_seconds.unwrap_or(u64::MAX);
+        spec.max_runtime_seconds = Some(seconds.min(allowed));
+    }
+    Ok(())
+}
+
 /// Refuses where `more` sessions of that specification would be more that wait, or larger ones, than the policies
 /// allow.
 pub(super) fn refuse_own_full_queue(
@@ -459,6 +495,93 @@ fn refuse_full(
         return Err(refusal.retry_after(60));
     }
     Ok(())
+}
+
+/// One launch for several members of a project: understood once, each checked against what is the member's own.
+pub(crate) struct LaunchForMembers {
+    draft: CheckedLaunch,
+    place: (DomainId, ProjectId),
+    limit: Option<u64>,
+}
+
+impl LaunchForMembers {
+    /// Understands the request for members of a course: its name leads their sessions' names, and its time limit holds
+    /// where the request names none.
+    ///
+    /// Errors: those of a launch, but for what is the members' own.
+    pub(crate) fn understand(
+        server: &Server,
+        caller: &Caller,
+        mut request: LaunchRequest,
+        course: &Course,
+    ) -> Result<Self, Failure> {
+        allowed(caller, Permission::SessionsWrite)?;
+        refuse_unwell(server)?;
+        refuse_full_queue(server)?;
+        let now = server.clock().now();
+        let place = (course.domain, course.project);
+        let preset = request.preset.take();
+        server
+            .catalog()
+            .read_now("understand a launch for members", |view| {
+                if let Some(name) = preset {
+                    request = under_preset(request, &preset_called(view, place, &name)?);
+                }
+                let validated = RequestedLaunch::from(request).validate(now)?;
+                let mut draft = look_up(view, [caller, caller], validated, None)?;
+                draft.word = course.name.to_string();
+                Ok(Self {
+                    draft,
+                    place,
+                    limit: course.max_runtime_seconds,
+                })
+            })
+    }
+
+    /// Launches one for a member, whose limits it keeps. Where it is refused nothing of it is written.
+    ///
+    /// Errors: `image.unknown` where the member does not reach the image; `limit.each`, `queue.own-full`, those of
+    /// budgets; `session.name-taken`.
+    pub(crate) fn launch(
+        &self,
+        rows: &Rows<'_>,
+        owner: &Subject,
+        (actor, seen): (&str, &Reach),
+    ) -> Result<Option<session::Session>, Failure> {
+        let mut draft = self.draft.clone();
+        if let SessionEnvironment::Image { id, reference } = &draft.spec.environment {
+            let image = rows.image(*id)?;
+            if !image.is_some_and(|image| owner.reaches(image.domain)) {
+                return Err(no_image(reference).into());
+            }
+        }
+        let (domain, project) = self.place;
+        let subjects = PolicySubjects {
+            domain,
+            project,
+            user: owner.user,
+        };
+        let limits = limits_of(rows, &subjects, CountedUse::QueueBound)?;
+        keep_within_course(self.limit, &mut draft.spec, |spec| {
+            keep_within(rows, &limits, spec, None)
+        })?;
+        if refuse_full(&limits, 1, &draft.spec).is_err() {
+            refuse_own_full_queue(rows, &subjects, 1, &draft.spec)?;
+        }
+        let whose = (project, owner.user);
+        keep_within_budgets(rows, seen, whose, (&draft.spec, 1), rows.now)?;
+        let mut written = insert(rows, &draft, &subjects, actor)?;
+        Ok(written.pop())
+    }
+
+    /// The row that a launch for that user would write, for a look at what would wait.
+    pub(crate) fn drafted(&self, owner: UserId, now: Timestamp) -> Result<session::Session, Failure> {
+        let id = SessionId::make(now, base::observe::random());
+        let name = make_name(&self.draft.word)?;
+        let mut row = session::Session::launched(id, name, owner, self.draft.spec.clone(), now);
+        (row.domain, row.project) = self.place;
+        Ok(row)
+    }
 }
 
 /// What would happen if this were launched now: the same checks, nothing written.
@@ -502,7 +625,11 @@ pub async fn preview(
                 user: owner.subject.user,
             };
             let mut draft = draft;
-            keep_within_limits(view, &subjects, &mut draft.spec, None)?;
+            let course = view.course_for_launch(&owner.subject, (domain, project), now)?;
+            let limit = course.and_then(|course| course.max_runtime_seconds);
+            keep_within_course(limit, &mut draft.spec, |spec| {
+                keep_within_limits(view, &subjects, spec, None)
+            })?;
             refuse_own_full_queue(view, &subjects, draft.replicas, &draft.spec)?;
             let whose = (subjects.project, subjects.user);
             let (seen, wanted) = (budgets::seen(&caller), (&draft.spec, draft.replicas));
