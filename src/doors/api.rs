@@ -9,6 +9,7 @@ mod backend_ai;
 mod body;
 mod budgets;
 mod certificates;
+mod courses;
 mod events;
 mod fair_share;
 mod followers;
@@ -250,6 +251,19 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             "/projects/{id}/reservation-quota",
             get(reservations::quota).put(reservations::set_quota),
         )
+        .route("/courses", get(courses::list).post(courses::create))
+        .route(
+            "/courses/{id}",
+            get(courses::get)
+                .patch(courses::change)
+                .delete(courses::remove),
+        )
+        .route("/courses/{id}/members", get(courses::members))
+        .route("/courses/{id}/attendance", get(courses::attendance))
+        .route("/courses/{id}/start", post(courses::start))
+        .route("/courses/{id}/stop", post(courses::stop))
+        .route("/courses/{id}/extend", post(courses::extend))
+        .route("/courses/{id}/message", post(courses::message))
         .route("/presets", get(presets::list).post(presets::create))
         .route(
             "/presets/{id}",

@@ -12,6 +12,7 @@ mod budgets;
 mod certificates;
 mod client;
 mod columns;
+mod courses;
 mod error;
 mod events;
 mod explain;
@@ -218,6 +219,7 @@ async fn execute(
         Command::Policy(request) => policies::policy(&client, view, request).await,
         Command::Allowance(request) => allowances::allowance(&client, view, request).await,
         Command::Budget(request) => budgets::budget(&client, view, request).await,
+        Command::Course(request) => courses::course(&client, view, request).await,
         Command::Preset(request) => presets::preset(&client, view, request).await,
         Command::Reservation(request) => reservations::reservation(&client, view, request).await,
         Command::Announcement(request) => announcements::announcement(&client, view, request).await,

@@ -2,6 +2,7 @@
 //! door. Decides nothing about who may have them.
 
 use api::audit::AuditSearchPage;
+use api::courses::AttendanceView;
 use api::history::{History, HistoryPoint};
 use api::statements::{StatementAmounts, StatementView};
 use api::usage::{Usage, UsageAmounts, UsageGrouping};
@@ -86,6 +87,30 @@ pub fn acts(found: &AuditSearchPage) -> String {
             &act.after,
             &act.reason,
             &act.request,
+        ];
+        line(&mut body, fields.into_iter());
+    }
+    body
+}
+
+/// What the file of an attendance is called.
+pub const ATTENDANCE: &str = "attendance.csv";
+
+/// What members of a course did in its term: a head, then one line each in the order given, with times in UTC.
+pub fn attendance(rows: &[AttendanceView]) -> String {
+    let mut body = String::new();
+    let heads = ["user", "sessions", "first", "last", "seconds"];
+    line(&mut body, heads.into_iter());
+    for row in rows {
+        let told = |at: Option<rules::units::Timestamp>| at.map(|at| at.to_string());
+        let (sessions, seconds) = (row.sessions.to_string(), row.seconds.to_string());
+        let (first, last) = (told(row.first), told(row.last));
+        let fields = [
+            row.user.name.as_str(),
+            &sessions,
+            first.as_deref().unwrap_or_default(),
+            last.as_deref().unwrap_or_default(),
+            &seconds,
         ];
         line(&mut body, fields.into_iter());
     }

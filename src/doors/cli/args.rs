@@ -254,6 +254,9 @@ pub enum Command {
     /// Budgets: GPU-hours that a project or a user may use in a period
     #[command(subcommand, visible_alias = "budgets")]
     Budget(BudgetCommand),
+    /// Courses: projects with a term, whose teachers act on all members at once
+    #[command(subcommand, visible_alias = "courses")]
+    Course(CourseCommand),
     /// Presets: amounts with a name, which launches may ask for
     #[command(subcommand, visible_alias = "presets")]
     Preset(PresetCommand),
@@ -1720,6 +1723,154 @@ pub struct BudgetPeriod {
     /// End, not included: a date or a time
     #[arg(long, value_name = "TIME", requires = "from")]
     pub until: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CourseCommand {
+    /// List courses that you see
+    #[command(visible_alias = "list")]
+    Ls,
+    /// Show one
+    #[command(visible_alias = "show")]
+    Get {
+        #[arg(value_name = "COURSE")]
+        course: String,
+    },
+    /// Make a course of a project, as a draft
+    #[command(after_help = "Example:\n  \
+        fardel course create deep-2027 --project vision --from 2027-03-02T09:00 --to 2027-06-18T18:00 --image torch:2.9 --preset half --max-runtime 3h")]
+    Create {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// The project: its name or DOMAIN/NAME
+        #[arg(long, value_name = "PROJECT", required = true)]
+        project: String,
+        #[command(flatten)]
+        flags: CourseFlags,
+    },
+    /// Change a course; what is left out stays
+    #[command(after_help = "Example:\n  \
+        fardel course edit deep-2027 --to 2027-06-25T18:00")]
+    Edit {
+        #[arg(value_name = "COURSE")]
+        course: String,
+        /// A new name
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        #[command(flatten)]
+        flags: CourseFlags,
+    },
+    /// Open a draft to its members, or a course that ended
+    Open {
+        #[arg(value_name = "COURSE")]
+        course: String,
+        /// A later end of the term, for a course that ended
+        #[arg(long, value_name = "TIME")]
+        to: Option<String>,
+    },
+    /// End a course now: sessions of members are stopped
+    End {
+        #[arg(value_name = "COURSE")]
+        course: String,
+    },
+    /// Archive a draft or a course that ended: its project is free for the next one
+    Archive {
+        #[arg(value_name = "COURSE")]
+        course: String,
+    },
+    /// Remove drafts and archived courses
+    Rm {
+        #[arg(value_name = "COURSE", required = true)]
+        courses: Vec<String>,
+    },
+    /// List members, and how each stands
+    Members {
+        #[arg(value_name = "COURSE")]
+        course: String,
+    },
+    /// What each member did in the term
+    #[command(after_help = "Example:\n  \
+        fardel course attendance deep-2027 -o csv > attendance.csv")]
+    Attendance {
+        #[arg(value_name = "COURSE")]
+        course: String,
+    },
+    /// Start a session for each member who has none
+    #[command(after_help = "Examples:\n  \
+        fardel course start deep-2027 --dry-run\n  \
+        fardel course start deep-2027 mina jae")]
+    Start {
+        #[arg(value_name = "COURSE")]
+        course: String,
+        /// These members; all but the teachers when left out
+        #[arg(value_name = "USER")]
+        users: Vec<String>,
+        /// Say how many would start and wait, and start nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Stop sessions of members
+    Stop {
+        #[arg(value_name = "COURSE")]
+        course: String,
+        /// Of these members; of all but the teachers when left out
+        #[arg(value_name = "USER")]
+        users: Vec<String>,
+    },
+    /// Give sessions of members more time
+    #[command(after_help = "Example:\n  \
+        fardel course extend deep-2027 --minutes 30")]
+    Extend {
+        #[arg(value_name = "COURSE")]
+        course: String,
+        /// Of these members; of all but the teachers when left out
+        #[arg(value_name = "USER")]
+        users: Vec<String>,
+        /// Minutes more, up to a day
+        #[arg(long, value_name = "NUMBER", required = true)]
+        minutes: u64,
+    },
+    /// Send a message to members
+    #[command(after_help = "Example:\n  \
+        fardel course message deep-2027 \"Save your work before 12:00.\"")]
+    Message {
+        #[arg(value_name = "COURSE")]
+        course: String,
+        #[arg(value_name = "TEXT")]
+        text: String,
+        /// To these members; to all but the teachers when left out
+        #[arg(value_name = "USER")]
+        users: Vec<String>,
+    },
+}
+
+/// What a course says.
+#[derive(Debug, Clone, Default, Args)]
+pub struct CourseFlags {
+    /// When the term begins: local time, or a time with an offset
+    #[arg(long, value_name = "TIME", help_heading = "Time")]
+    pub from: Option<String>,
+    /// When it ends
+    #[arg(long, value_name = "TIME", help_heading = "Time")]
+    pub to: Option<String>,
+    /// Zone of both times; yours when left out
+    #[arg(long, value_name = "ZONE", help_heading = "Time")]
+    pub time_zone: Option<String>,
+    /// Time limit of sessions that name none; `none` takes it out
+    #[arg(long, value_name = "TIME", help_heading = "Time")]
+    pub max_runtime: Option<String>,
+    /// What people read; the name when left out
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+    /// Image of its sessions
+    #[arg(long, value_name = "IMAGE")]
+    pub image: Option<String>,
+    /// Preset of its sessions; `none` takes it out
+    #[arg(long, value_name = "PRESET")]
+    pub preset: Option<String>,
+    /// What members are told where they launch
+    #[arg(long, value_name = "TEXT")]
+    pub rules: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

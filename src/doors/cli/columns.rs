@@ -7,6 +7,7 @@ use api::allowances::AllowanceView;
 use api::announcements::AnnouncementView;
 use api::audit::{AuditCheckpointView, AuditEntryView, AuditTargetView};
 use api::budgets::BudgetView;
+use api::courses::{AttendanceView, CourseMemberView, CourseView};
 use api::events::EventView;
 use api::fair_share::FairShareItem;
 use api::gpus::Gpu;
@@ -330,6 +331,14 @@ fn told(notice: &NoticeView) -> String {
         (NoticeWord::ReservationApproved, _) => "your reservation was approved".to_owned(),
         (NoticeWord::ReservationRefused, _) => "your reservation was refused".to_owned(),
         (NoticeWord::ReservationExpired, _) => "your request of a reservation expired".to_owned(),
+        (NoticeWord::CourseWarned, _) => match &notice.message {
+            Some(ends) => format!("is stopped when the term of its course ends at {ends}"),
+            None => "is stopped when the term of its course ends".to_owned(),
+        },
+        (NoticeWord::CourseMessage, _) => match &notice.message {
+            Some(text) => format!("says: {text}"),
+            None => "sent a message".to_owned(),
+        },
         (NoticeWord::WillEnd, _) => format!("ends at {}", notice.at),
         (NoticeWord::Maintenance, _) => "node in maintenance".to_owned(),
     }
@@ -478,6 +487,40 @@ pub(super) const PRESETS: &[Column<PresetView>] = &[
     column("KOREAN", 9, |r, _| dash(&r.title_ko)),
     column("POSITION", 9, |r, _| r.position.to_string()),
     column("ID", 2, |r, _| r.id.to_string()),
+];
+
+pub(super) const COURSES: &[Column<CourseView>] = &[
+    column("NAME", 0, |r, _| r.name.to_string()),
+    column("PROJECT", 1, |r, _| r.project.clone()),
+    column("STATE", 0, |r, _| r.state.word().to_owned()),
+    column("FROM", 0, |r, _| r.from.to_string()),
+    column("TO", 0, |r, _| r.to.to_string()),
+    column("IMAGE", 2, |r, _| dash(&r.image)),
+    column("PRESET", 2, |r, _| dash(&r.preset)),
+    column("MAX RUNTIME", 2, |r, _| {
+        r.max_runtime_seconds.map_or_else(|| dash(""), span)
+    }),
+    column("TITLE", 3, |r, _| dash(&r.title)),
+    column("RULES", 9, |r, _| dash(&r.rules)),
+    column("TIME ZONE", 9, |r, _| r.time_zone.clone()),
+    column("ID", 3, |r, _| r.id.to_string()),
+];
+
+pub(super) const COURSE_MEMBERS: &[Column<CourseMemberView>] = &[
+    column("USER", 0, |r, _| r.user.name.to_string()),
+    column("STATE", 0, |r, _| r.state.word().to_owned()),
+    column("WHY", 1, |r, _| maybe(r.why.as_ref())),
+    column("SINCE", 1, |r, _| maybe(r.since.as_ref())),
+    column("ENDS", 2, |r, _| maybe(r.ends_at.as_ref())),
+    column("SESSION", 3, |r, _| maybe(r.session.as_ref())),
+];
+
+pub(super) const ATTENDANCE: &[Column<AttendanceView>] = &[
+    column("USER", 0, |r, _| r.user.name.to_string()),
+    column("SESSIONS", 0, |r, _| r.sessions.to_string()),
+    column("FIRST", 1, |r, _| maybe(r.first.as_ref())),
+    column("LAST", 1, |r, _| maybe(r.last.as_ref())),
+    column("RAN", 0, |r, _| span(r.seconds)),
 ];
 
 pub(super) const RESERVATION_QUOTA: &[Column<ReservationQuotaView>] = &[

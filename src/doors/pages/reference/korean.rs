@@ -67,6 +67,35 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     ("removeBudget", "예산을 지웁니다"),
     (
+        "listCourses",
+        "내 프로젝트의 강좌를 나열합니다. 초안은 강사에게만 보입니다",
+    ),
+    ("createCourse", "맡은 프로젝트의 강좌를 초안으로 만듭니다"),
+    ("getCourse", "ID나 이름으로 강좌 하나를 보여 줍니다"),
+    ("changeCourse", "강좌를 바꾸거나 열고, 끝내고, 보관합니다"),
+    ("removeCourse", "초안이거나 보관된 강좌를 지웁니다"),
+    (
+        "listCourseMembers",
+        "맡은 강좌의 구성원과 각자의 상태를 나열합니다",
+    ),
+    (
+        "listCourseAttendance",
+        "맡은 강좌의 구성원이 기간 동안 쓴 세션을 나열합니다",
+    ),
+    (
+        "startCourseSessions",
+        "강좌의 모든 구성원이나 고른 구성원의 세션을 시작합니다",
+    ),
+    ("stopCourseSessions", "강좌 구성원의 세션을 중지합니다"),
+    (
+        "extendCourseSessions",
+        "정책이 허용하는 만큼 강좌 구성원의 세션 시간을 늘립니다",
+    ),
+    (
+        "tellCourseMembers",
+        "강좌 구성원의 알림으로 메시지를 보냅니다",
+    ),
+    (
         "listPresets",
         "볼 수 있는 프리셋, 또는 한 프로젝트에서 시작할 때 고를 수 있는 프리셋",
     ),
