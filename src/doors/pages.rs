@@ -15,6 +15,7 @@ pub mod budgets;
 pub mod charts;
 pub mod choice_field;
 pub mod components;
+pub mod courses;
 pub mod departure;
 pub mod dialog;
 pub mod docs;
@@ -257,6 +258,7 @@ pub fn router(
         .merge(invitations::router())
         .merge(allowances::router())
         .merge(policies::router())
+        .merge(courses::router())
         .merge(presets::router())
         .merge(budgets::router())
         .merge(reservations::router())
@@ -389,6 +391,7 @@ fn layout(
         projects: sees_projects(&caller.subject),
         audits: server::actions::audit::sees_others(caller),
         announces: server::actions::announcements::may_list(caller),
+        courses: server::actions::courses::has_any(&console.server, caller),
         presets: server::actions::presets::may_write(caller),
         budgets: server::actions::budgets::may_write(caller),
         announcements: second_factor::demanded(console, visit, caller)
@@ -427,6 +430,7 @@ fn guest(console: &PagesContext, visit: &RequestContext) -> PageLayout {
         projects: false,
         audits: false,
         announces: false,
+        courses: false,
         presets: false,
         budgets: false,
         announcements: banners.shown,
@@ -500,6 +504,13 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "reservation-cancelled" => t.reservations_cancelled_now().to_owned(),
         "month-closed" => t.statements_closed_now(of),
         "prices-saved" => t.statements_prices_saved().to_owned(),
+        "course-added" => t.courses_added_now(of),
+        "course-changed" => t.courses_changed_now(of),
+        "course-removed" => t.courses_removed_now().to_owned(),
+        "course-started" => t.courses_done_started(of),
+        "course-stopped" => t.courses_done_stopped(of),
+        "course-extended" => t.courses_done_extended(of),
+        "course-told" => t.courses_done_told(of),
         "preset-added" => t.presets_added_now(of),
         "preset-changed" => t.presets_changed_now(of),
         "preset-removed" => t.presets_removed_now().to_owned(),

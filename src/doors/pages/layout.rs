@@ -24,6 +24,7 @@ pub enum Nav {
     Users,
     Projects,
     Policies,
+    Courses,
     Presets,
     Budgets,
     Reservations,
@@ -98,6 +99,8 @@ pub struct PageLayout {
     pub audits: bool,
     /// Whether the menu has announcements.
     pub announces: bool,
+    /// Whether the menu has courses.
+    pub courses: bool,
     /// Whether the menu has presets.
     pub presets: bool,
     /// Whether the menu has budgets.

@@ -114,6 +114,12 @@ fn places(t: Text) -> Vec<Place> {
             "statements closed month billing prices",
         ),
         place(
+            "/courses",
+            "book-open",
+            t.courses_title(),
+            "courses class students term",
+        ),
+        place(
             "/presets",
             "boxes",
             t.presets_title(),

@@ -16,7 +16,7 @@ use super::table::{
 use super::{PagesContext, assets, decoded};
 
 /// Tables whose choices are kept.
-const TABLES: [&str; 12] = [
+const TABLES: [&str; 13] = [
     "sessions",
     "queue",
     "users",
@@ -29,6 +29,7 @@ const TABLES: [&str; 12] = [
     "fair",
     "audit",
     "reservations",
+    "courses",
 ];
 /// Columns that one choice names. More were never offered.
 const MAX_COLUMNS: usize = 32;

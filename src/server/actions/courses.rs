@@ -96,6 +96,21 @@ pub fn may_write(caller: &Caller) -> bool {
     somewhere(caller, Permission::ProjectsWrite).is_ok()
 }
 
+/// True for those who may make courses somewhere, or see one. False where that cannot be read: a menu is no reason to
+/// refuse a page.
+pub fn has_any(server: &Server, caller: &Caller) -> bool {
+    if may_write(caller) {
+        return true;
+    }
+    if allowed(caller, Permission::ProjectsRead).is_err() {
+        return false;
+    }
+    let found = server
+        .catalog()
+        .read_now("look for courses", |view| Ok(!seen(view, caller)?.is_empty()));
+    found.unwrap_or_default()
+}
+
 /// Makes a course of a project, as a draft.
 ///
 /// Errors: `course.name-invalid`, `course.name-taken`, `course.of-project` where the project has one that is not archived,
