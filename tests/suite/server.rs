@@ -5,6 +5,7 @@ mod audit;
 mod bad_input;
 mod callers;
 mod command_line;
+mod courses;
 mod crowd;
 mod directory;
 mod edges;

@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 31] = [
+const MANUAL: [ManualChapter; 32] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -103,6 +103,7 @@ const MANUAL: [ManualChapter; 31] = [
     chapter!("sign-in-links", Administer),
     chapter!("limits", Administer),
     chapter!("idle", Administer),
+    chapter!("courses", Administer),
     chapter!("reservations", Administer),
     chapter!("reservation-requests", Administer),
     chapter!("usage", Administer),

@@ -150,7 +150,7 @@ fn expected(caller: Caller, route: &DocumentedRoute) -> Option<Came> {
         }
         Permission::ProjectsWrite => match route.operation {
             "createDomain" | "createPreset" | "bookReservation" => or_denied(&[Administrator]),
-            "createProject" | "createBudget" | "changeBudget" | "removeBudget" => {
+            "createProject" | "createCourse" | "createBudget" | "changeBudget" | "removeBudget" => {
                 or_denied(&chiefs)
             }
             // A lead brings users into their own project.

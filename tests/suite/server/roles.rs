@@ -85,6 +85,14 @@ fn body(route: &DocumentedRoute) -> String {
         Some("ReservationApproval") => "{}".to_owned(),
         Some("ReservationRefusal") => json!({"reason": "Full."}).to_string(),
         Some("NewReservationQuota") => json!({"gpu_hours": "10"}).to_string(),
+        Some("NewCourse") => json!({
+            "name": "new", "project": "default", "from": days_ahead(2), "to": days_ahead(3),
+        })
+        .to_string(),
+        Some("CoursePatch") => json!({"title": "A title"}).to_string(),
+        Some("CourseStart" | "CourseStop") => "{}".to_owned(),
+        Some("CourseExtension") => json!({"minutes": 30}).to_string(),
+        Some("CourseMessage") => json!({"text": "Save your work."}).to_string(),
         Some("NewPreset") => json!({"name": "new", "resources": {"cpu": 1}}).to_string(),
         Some("PresetPatch") => json!({"position": 1}).to_string(),
         Some("NewIdleRule") => json!({"name": "new", "below": {"cpu": 0.1}}).to_string(),

@@ -129,6 +129,62 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["removeBudget"],
         &["budget rm x"],
     ),
+    ("GET /courses", &["listCourses"], &["course ls"]),
+    (
+        "POST /courses",
+        &["createCourse"],
+        &["course create x --project y --from 2027-03-02T09:00 --to 2027-06-18T18:00 --preset half"],
+    ),
+    (
+        "GET /courses/{id}",
+        &["getCourse", "listCourseMembers"],
+        &["course get x", "course members x"],
+    ),
+    (
+        "POST /courses/{id}",
+        &["changeCourse"],
+        &["course edit x --to 2027-06-25T18:00"],
+    ),
+    (
+        "POST /courses/{id}/open",
+        &["changeCourse"],
+        &["course open x --to 2027-06-25T18:00"],
+    ),
+    (
+        "POST /courses/{id}/close",
+        &["changeCourse"],
+        &["course end x"],
+    ),
+    (
+        "POST /courses/{id}/archive",
+        &["changeCourse"],
+        &["course archive x"],
+    ),
+    (
+        "POST /courses/{id}/remove",
+        &["removeCourse"],
+        &["course rm x"],
+    ),
+    (
+        "POST /courses/{id}/act",
+        &[
+            "startCourseSessions",
+            "stopCourseSessions",
+            "extendCourseSessions",
+            "tellCourseMembers",
+        ],
+        &[
+            "course start x --dry-run",
+            "course stop x mina",
+            "course extend x --minutes 30",
+            "course message x y mina",
+        ],
+    ),
+    (
+        "GET /courses/{id}/attendance.csv",
+        &["listCourseAttendance"],
+        &["course attendance x -o csv"],
+    ),
     (
         "GET /presets",
         &["listPresets"],
@@ -791,6 +847,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/rosters.rs"),
         include_str!("../../../src/doors/pages/allowances.rs"),
         include_str!("../../../src/doors/pages/policies.rs"),
+        include_str!("../../../src/doors/pages/courses.rs"),
         include_str!("../../../src/doors/pages/presets.rs"),
         include_str!("../../../src/doors/pages/budgets.rs"),
         include_str!("../../../src/doors/pages/reservations.rs"),

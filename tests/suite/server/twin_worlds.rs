@@ -25,7 +25,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 51] = [
+const PAGES: [&str; 54] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -64,6 +64,9 @@ const PAGES: [&str; 51] = [
     "/notices",
     "/announcements",
     "/announcements/current",
+    "/courses",
+    "/courses?q=WORD",
+    "/courses/COURSE",
     "/presets",
     "/presets?q=WORD",
     "/budgets",
@@ -130,6 +133,7 @@ struct World {
     the_box: TheBox,
     session: String,
     project: String,
+    course: String,
 }
 
 impl World {
@@ -139,6 +143,7 @@ impl World {
             the_box: TheBox::by_clock(Clock::set_by_hand(*BEGAN), &[], Vec::new()).await,
             session: String::new(),
             project: String::new(),
+            course: String::new(),
         };
         let user = format!("{word}.user");
         world.user(&user, None).await;
@@ -159,6 +164,17 @@ impl World {
             let preset = json!({"name": word, "title": word, "resources": {"cpu": 1}, scope: of});
             world.made("/api/v1/presets", preset).await;
         }
+        let course = json!({
+            "name": word, "title": word, "project": world.project, "rules": word, "image": word,
+            "from": days_ahead(1), "to": days_ahead(30),
+        });
+        let course = world.made("/api/v1/courses", course).await;
+        world.course = course["id"].as_str().expect("an id").to_owned();
+        let opened = json!({"state": "open"});
+        world.patch(&format!("/api/v1/courses/{}", world.course), opened).await;
+        let told = json!({"text": word});
+        let path = format!("/api/v1/courses/{}/message", world.course);
+        world.made(&path, told).await;
         let budget = json!({"project": world.project, "gpu_hours": "9", "month": "2999-01"});
         world.made("/api/v1/budgets", budget).await;
         let reserved = json!({
@@ -346,12 +362,17 @@ impl World {
     /// `path` with what is asked for put in: the things of the other domain in this world, or what no world has.
     fn filled(&self, path: &str, real: bool) -> String {
         let unknown = "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f";
-        let (session, project) = match real {
-            true => (self.session.as_str(), self.project.as_str()),
-            false => (unknown, unknown),
+        let (session, project, course) = match real {
+            true => (
+                self.session.as_str(),
+                self.project.as_str(),
+                self.course.as_str(),
+            ),
+            false => (unknown, unknown, unknown),
         };
         path.replace("SESSION", session)
             .replace("PROJECT", project)
+            .replace("COURSE", course)
             .replace("WORD", WORDS[0])
     }
 
@@ -575,7 +596,7 @@ async fn an_answer_without_its_filter_differs_between_twin_worlds() {
 }
 
 /// Answers that hold rows of one domain, so that each shows a missing filter.
-const LEAKING: [&str; 48] = [
+const LEAKING: [&str; 51] = [
     "GET /api/v1/sessions",
     "GET /api/v1/sessions/{id}",
     "GET /api/v1/sessions/{id}/events",
@@ -591,6 +612,9 @@ const LEAKING: [&str; 48] = [
     "/announcements",
     "GET /api/v1/budgets",
     "/budgets",
+    "GET /api/v1/courses",
+    "/courses",
+    "/courses/COURSE",
     "GET /api/v1/presets",
     "/presets",
     "GET /api/v1/reservations",

@@ -294,6 +294,7 @@ fn layout(t: Text, here: Nav, live: bool) -> PageLayout {
         attention: 2,
         audits: true,
         announces: true,
+        courses: true,
         presets: true,
         budgets: true,
         announcements: Vec::new(),
