@@ -191,10 +191,11 @@ impl Course {
     /// of the term is past.
     pub fn ask_state(&mut self, wanted: CourseState, now: Timestamp) -> Result<(), Refusal> {
         use CourseState::{Archived, Closed, Draft, Open, Running};
+        // One whose term has begun is as open as it gets.
+        if self.state == wanted || (self.state, wanted) == (Running, Open) {
+            return Ok(());
+        }
         match (self.state, wanted) {
-            (was, wanted) if was == wanted => {}
-            // Its term has begun, and it is as open as it gets.
-            (Running, Open) => {}
             (Draft | Closed, Open) => {
                 if now >= self.to {
                     return Err(refusals::course_over().at("/to"));
@@ -377,7 +378,9 @@ mod tests {
         use CourseState::{Archived, Closed, Draft, Open, Running};
         let moved = |from, to, second| {
             let mut one = course(from);
-            let asked = one.ask_state(to, at(second)).map_err(|refusal| refusal.code);
+            let asked = one
+                .ask_state(to, at(second))
+                .map_err(|refusal| refusal.code);
             asked.map(|()| one.state)
         };
         assert_eq!(moved(Draft, Open, 0), Ok(Open));
@@ -432,10 +435,16 @@ mod tests {
 
     #[test]
     fn a_message_is_one_line_that_says_something() {
-        assert_eq!(course_message(" Save your work. "), Ok("Save your work.".to_owned()));
+        assert_eq!(
+            course_message(" Save your work. "),
+            Ok("Save your work.".to_owned())
+        );
         let code = |text: &str| course_message(text).expect_err("refused").code;
         assert_eq!(code("  "), "course.message-empty");
         assert_eq!(code("a\nb"), "course.text-invalid");
-        assert_eq!(code(&"x".repeat(MAX_COURSE_MESSAGE + 1)), "course.text-invalid");
+        assert_eq!(
+            code(&"x".repeat(MAX_COURSE_MESSAGE + 1)),
+            "course.text-invalid"
+        );
     }
 }

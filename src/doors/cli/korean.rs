@@ -337,7 +337,10 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     ("course rm", "초안이거나 보관된 강좌를 지웁니다"),
     ("course members", "구성원과 각자의 상태를 나열합니다"),
-    ("course attendance", "구성원이 기간 동안 쓴 세션을 나열합니다"),
+    (
+        "course attendance",
+        "구성원이 기간 동안 쓴 세션을 나열합니다",
+    ),
     (
         "course start",
         "세션이 없는 구성원마다 세션을 하나씩 시작합니다",

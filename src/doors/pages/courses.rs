@@ -584,12 +584,17 @@ fn standing_tone(standing: MemberStanding) -> &'static str {
 }
 
 fn counts(t: Text, members: &[CourseMemberView]) -> Vec<StandingCount> {
-    let count = |standing| members.iter().filter(|one| one.state == standing).count() as u64;
-    let all = MemberStanding::ALL.into_iter().map(|standing| StandingCount {
-        number: count(standing),
-        word: standing_word(t, standing),
-        tone: standing_tone(standing),
-    });
+    let count = |standing: MemberStanding| {
+        let stand_so = members.iter().filter(|one| one.state == standing);
+        stand_so.count() as u64
+    };
+    let all = MemberStanding::ALL
+        .into_iter()
+        .map(|standing| StandingCount {
+            number: count(standing),
+            word: standing_word(t, standing),
+            tone: standing_tone(standing),
+        });
     all.filter(|one| one.number > 0).collect()
 }
 
@@ -607,7 +612,9 @@ fn student_cell(
         _ => standing_word(t, one.state),
     };
     let since = one.since.map(|at| visit.clock.ago(at, now));
-    let ends = one.ends_at.map(|at| format!("→ {}", visit.clock.near(at, now)));
+    let ends = one
+        .ends_at
+        .map(|at| format!("→ {}", visit.clock.near(at, now)));
     let note: Vec<String> = since.into_iter().chain(ends).collect();
     StudentCell {
         name: one.user.name.to_string(),

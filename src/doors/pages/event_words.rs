@@ -88,9 +88,10 @@ fn value(t: Text, clock: &LocalClock, code: &str, kept: &str) -> String {
         "user.password-set" | "user.password-changed" => tokens(t, kept),
         "reservation.moved" => ReservationState::parse(kept)
             .map(|state| presenter::reservation_word(t, state).to_owned()),
-        "course.opened" | "course.closed" | "course.archived" | "course.began" | "course.warned"
-        | "course.withdrawn" => CourseState::parse(kept)
-            .map(|state| presenter::course_word(t, state).to_owned()),
+        "course.opened" | "course.closed" | "course.archived" | "course.began"
+        | "course.warned" | "course.withdrawn" => {
+            CourseState::parse(kept).map(|state| presenter::course_word(t, state).to_owned())
+        }
         "user.added" | "user.removed" | "user.role-set" | "project.member-removed" => {
             role(t, kept).map(str::to_owned)
         }

@@ -105,9 +105,9 @@ pub fn has_any(server: &Server, caller: &Caller) -> bool {
     if allowed(caller, Permission::ProjectsRead).is_err() {
         return false;
     }
-    let found = server
-        .catalog()
-        .read_now("look for courses", |view| Ok(!seen(view, caller)?.is_empty()));
+    let found = server.catalog().read_now("look for courses", |view| {
+        Ok(!seen(view, caller)?.is_empty())
+    });
     found.unwrap_or_default()
 }
 
@@ -137,8 +137,7 @@ pub async fn create(
         .write(Lane::Requests, "make a course", move |rows| {
             once(rows, key.as_ref(), || {
                 let subject = &caller.subject;
-                let found =
-                    find_project(rows, subject, Permission::ProjectsWrite, &asked.project);
+                let found = find_project(rows, subject, Permission::ProjectsWrite, &asked.project);
                 let project = found.map_err(|failure| failure.at("/project"))?;
                 if project.state == TenantState::Archived {
                     let refusal = refusals::project_archived(&project.name);
@@ -384,6 +383,7 @@ pub async fn stop(
         what: "stop sessions of a course",
         code: "course.stopped",
         of_session: None,
+        goes_on: true,
     };
     act_on_sessions(
         (server, caller),
@@ -402,9 +402,9 @@ pub async fn stop(
 }
 
 /// Gives sessions of members that have a time limit so many minutes more, within what policies and budgets allow, all in
-/// one commit; those beyond 500 are counted in `left`.
+/// one commit.
 ///
-/// Errors: those of `stop`; `course.not-on`, `course.minutes`.
+/// Errors: those of `stop`; `course.not-on`, `course.minutes`; `course.too-many-at-once` also for more than 500 sessions.
 pub async fn extend(
     server: &Server,
     caller: &Caller,
@@ -422,6 +422,7 @@ pub async fn extend(
         what: "extend sessions of a course",
         code: "course.extended",
         of_session: Some("session.resized"),
+        goes_on: false,
     };
     act_on_sessions(
         (server, caller),
@@ -437,7 +438,7 @@ pub async fn extend(
 
 /// Tells members something: they read it among their notices.
 ///
-/// Errors: those of `stop`; `course.message-empty`, `course.text-invalid`.
+/// Errors: those of `stop`, also for more than 500 members; `course.message-empty`, `course.text-invalid`.
 pub async fn message(
     server: &Server,
     caller: &Caller,
@@ -454,12 +455,10 @@ pub async fn message(
         .write(Lane::Requests, "tell members of a course", move |rows| {
             once(rows, key.as_ref(), || {
                 let course = find_to_teach(rows, &caller, &which)?.course;
+                let whom = chosen(rows, &course, asked.users.as_deref())?;
+                refuse_more(whom.len())?;
                 let mut act = CourseActView::default();
-                for member in chosen(rows, &course, asked.users.as_deref())? {
-                    if act.done >= MAX_MEMBERS_AT_ONCE as u64 {
-                        act.left += 1;
-                        continue;
-                    }
+                for member in whom {
                     rows.tell_member(caller.name.as_str(), &course, member.user, &text)?;
                     act.done += 1;
                 }
@@ -480,6 +479,8 @@ struct SessionsAct {
     code: &'static str,
     /// Of each session; None: by its states.
     of_session: Option<&'static str>,
+    /// Repeated, it goes on with the sessions that it left.
+    goes_on: bool,
 }
 
 /// Changes the sessions of members in one commit, each as `edit` does it; one for which it is refused hinders no other.
@@ -507,9 +508,14 @@ async fn act_on_sessions(
                     .map(|member| (member.user, member.name.to_string()))
                     .collect();
                 let live = rows.live_of_project(course.project)?.into_iter();
-                let live = live.filter_map(|(id, owner)| Some((id, names.get(&owner)?.as_str())));
+                let live: Vec<(SessionId, &str)> = live
+                    .filter_map(|(id, owner)| Some((id, names.get(&owner)?.as_str())))
+                    .collect();
+                if !act_named.goes_on {
+                    refuse_more(live.len())?;
+                }
                 let mut act = CourseActView::default();
-                for (at, (id, user)) in live.enumerate() {
+                for (at, (id, user)) in live.into_iter().enumerate() {
                     if at >= MAX_MEMBERS_AT_ONCE {
                         act.left += 1;
                         continue;
@@ -780,10 +786,7 @@ fn chosen(
     let Some(named) = named else {
         return students(view, course);
     };
-    if named.len() > MAX_MEMBERS_AT_ONCE {
-        let refusal = refusals::course_too_many_at_once(MAX_MEMBERS_AT_ONCE);
-        return Err(refusal.at("/users").into());
-    }
+    refuse_more(named.len())?;
     let members = view.members(course.project)?.into_iter();
     let mut known: BTreeMap<String, MemberRow> = BTreeMap::new();
     for member in members.filter(|member| member.role.launches()) {
@@ -799,6 +802,14 @@ fn chosen(
         found.insert(member.user, member);
     }
     Ok(found.into_values().collect())
+}
+
+/// Refuses more than one commit takes. Errors: `course.too-many-at-once`.
+fn refuse_more(count: usize) -> Result<(), Refusal> {
+    match count > MAX_MEMBERS_AT_ONCE {
+        true => Err(refusals::course_too_many_at_once(MAX_MEMBERS_AT_ONCE).at("/users")),
+        false => Ok(()),
+    }
 }
 
 fn owner_of(member: MemberRow) -> Owner {
@@ -825,11 +836,7 @@ fn teaches(caller: &Caller, course: &Course) -> bool {
     may(&caller.subject, Permission::ProjectsWrite, &course.scope()).is_ok()
 }
 
-fn find(
-    view: &ReadTransaction<'_>,
-    caller: &Caller,
-    which: &str,
-) -> Result<CourseRecord, Failure> {
+fn find(view: &ReadTransaction<'_>, caller: &Caller, which: &str) -> Result<CourseRecord, Failure> {
     if let Ok(id) = which.parse::<CourseId>() {
         let found = view.course(id)?.filter(|one| is_seen(caller, &one.course));
         return found.ok_or_else(|| refusals::course_not_found().into());

@@ -202,12 +202,15 @@ impl ReadTransaction<'_> {
             return Ok(None);
         }
         if course.refuses_launches(now) {
-            return Err(refusals::course_closed(course.heading()).at("/project").into());
+            return Err(refusals::course_closed(course.heading())
+                .at("/project")
+                .into());
         }
         Ok(Some(course).filter(|course| course.state.is_on()))
     }
 
-    /// Sessions of a project that are not over, each with its owner, oldest first. Costs a visit of each live session.
+    /// Sessions of a project that are neither over nor told to stop, each with its owner, oldest first. Costs a visit of
+    /// each live session.
     pub(crate) fn live_of_project(
         &self,
         project: ProjectId,
@@ -217,10 +220,14 @@ impl ReadTransaction<'_> {
              from session
              where project = ?1
              and state <> 'ended'
+             and (desired = 'run' or restart = 1)
              order by created_at, id",
         )?;
         let rows = statement.query_map([project.0.as_bytes()], |row| {
-            Ok((SessionId(value::id(row, "id")?), UserId(value::id(row, "owner")?)))
+            Ok((
+                SessionId(value::id(row, "id")?),
+                UserId(value::id(row, "owner")?),
+            ))
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
@@ -246,11 +253,7 @@ impl ReadTransaction<'_> {
                  limit 1",
             )?
             .query_row(
-                (
-                    user.0.as_bytes(),
-                    project.0.as_bytes(),
-                    since.as_millis(),
-                ),
+                (user.0.as_bytes(), project.0.as_bytes(), since.as_millis()),
                 |row| {
                     Ok(LastSessionRow {
                         id: SessionId(value::id(row, "id")?),

@@ -108,7 +108,10 @@ async fn a_class_starts_in_one_request_and_ends_with_its_course() {
         .body(Body::empty());
     let file = the_box.send(file.expect("a request")).await;
     let text = String::from_utf8_lossy(&file.bytes).into_owned();
-    assert!(text.starts_with("user,sessions,first,last,seconds\r\n"), "{text}");
+    assert!(
+        text.starts_with("user,sessions,first,last,seconds\r\n"),
+        "{text}"
+    );
     assert_eq!(text.lines().count(), STUDENTS + 2, "{text}");
     assert!(text.contains("\r\njae,1,"), "{text}");
 }

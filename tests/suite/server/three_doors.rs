@@ -133,7 +133,9 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     (
         "POST /courses",
         &["createCourse"],
-        &["course create x --project y --from 2027-03-02T09:00 --to 2027-06-18T18:00 --preset half"],
+        &[
+            "course create x --project y --from 2027-03-02T09:00 --to 2027-06-18T18:00 --preset half",
+        ],
     ),
     (
         "GET /courses/{id}",

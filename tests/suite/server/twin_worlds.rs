@@ -171,7 +171,9 @@ impl World {
         let course = world.made("/api/v1/courses", course).await;
         world.course = course["id"].as_str().expect("an id").to_owned();
         let opened = json!({"state": "open"});
-        world.patch(&format!("/api/v1/courses/{}", world.course), opened).await;
+        world
+            .patch(&format!("/api/v1/courses/{}", world.course), opened)
+            .await;
         let told = json!({"text": word});
         let path = format!("/api/v1/courses/{}/message", world.course);
         world.made(&path, told).await;

@@ -34,7 +34,7 @@ IN_LATIN = set("한국어")
 # Sentences of the first pages: these groups and keys of ko.toml, and what the checks of a machine say.
 FIRST_GROUPS = {"nav", "theme", "live", "common", "login", "overview", "plan", "waiting", "attention", "state",
                 "timeline"}
-FIRST_KEYS = re.compile("gpu\\.(figure|key|plan|idle|socket|by)|notices\\.title|policies\\.title|presets\\.title|budgets\\.title|reservations\\.title|usage\\.title|fair\\.title|announcements\\.title|audit\\.title|projects\\.title|sessions\\.none")
+FIRST_KEYS = re.compile("gpu\\.(figure|key|plan|idle|socket|by)|notices\\.title|policies\\.title|presets\\.title|courses\\.title|budgets\\.title|reservations\\.title|usage\\.title|fair\\.title|announcements\\.title|audit\\.title|projects\\.title|sessions\\.none")
 FIRST_MESSAGES = re.compile("check_(?!.*_well)")
 FEATURES = ["kern", "ccmp", "locl", "mark", "mkmk", "tnum", "cv05"]
 

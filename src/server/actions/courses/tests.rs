@@ -173,20 +173,32 @@ impl School {
 async fn a_draft_is_there_for_its_teachers_alone() {
     let school = School::open().await;
     let server = &school.server;
-    let made = create(server, &school.tea, school.week(), None).await.unwrap();
+    let made = create(server, &school.tea, school.week(), None)
+        .await
+        .unwrap();
     let id = made.value.id.to_string();
     assert_eq!(made.value.state, CourseState::Draft);
     assert_eq!(made.value.project, "default/vision");
     for hidden in [&school.abe, &school.mina] {
         assert!(list(server, hidden).await.unwrap().is_empty());
-        assert_eq!(code(get(server, hidden, &id).await), codes::COURSE_NOT_FOUND);
-        assert_eq!(code(get(server, hidden, "deep").await), codes::COURSE_NOT_FOUND);
+        assert_eq!(
+            code(get(server, hidden, &id).await),
+            codes::COURSE_NOT_FOUND
+        );
+        assert_eq!(
+            code(get(server, hidden, "deep").await),
+            codes::COURSE_NOT_FOUND
+        );
     }
     school.state(&id, CourseState::Open).await.unwrap();
     assert_eq!(list(server, &school.abe).await.unwrap().len(), 1);
     assert_eq!(list(server, &school.boss).await.unwrap().len(), 1);
     let other = code(get(server, &school.mina, &id).await);
-    assert_eq!(other, codes::COURSE_NOT_FOUND, "of a project that she is not in");
+    assert_eq!(
+        other,
+        codes::COURSE_NOT_FOUND,
+        "of a project that she is not in"
+    );
     let listed = get_listed(server, &school.abe, "deep").await.unwrap();
     assert!(!listed.teaches && listed.launches);
 }
@@ -216,9 +228,8 @@ async fn members_neither_change_a_course_nor_see_each_other() {
 #[tokio::test]
 async fn what_is_no_course_is_refused_by_name() {
     let school = School::open().await;
-    let refused = async |asked: NewCourseBody| {
-        code(create(&school.server, &school.tea, asked, None).await)
-    };
+    let refused =
+        async |asked: NewCourseBody| code(create(&school.server, &school.tea, asked, None).await);
     let week = || school.week();
     let named = |name: &str| NewCourseBody {
         name: name.to_owned(),
@@ -246,7 +257,11 @@ async fn what_is_no_course_is_refused_by_name() {
     let school_id = list(&school.server, &school.tea).await.unwrap()[0].id;
     let id = school_id.to_string();
     school.state(&id, CourseState::Archived).await.unwrap();
-    assert_eq!(refused(named("second")).await, "done", "the project is free");
+    assert_eq!(
+        refused(named("second")).await,
+        "done",
+        "the project is free"
+    );
     let again = code(school.state(&id, CourseState::Open).await);
     assert_eq!(again, codes::COURSE_STATE, "an archived one is not opened");
 }
@@ -271,7 +286,11 @@ async fn a_mass_start_gives_each_member_a_session_of_their_own_in_one_commit() {
     let own = own.unwrap().items;
     assert_eq!(own.len(), 1, "abe sees his own alone");
     assert_eq!(own[0].owner.name.as_str(), "abe");
-    assert_eq!(own[0].max_runtime_seconds, Some(7_200), "the course's limit");
+    assert_eq!(
+        own[0].max_runtime_seconds,
+        Some(7_200),
+        "the course's limit"
+    );
     assert!(own[0].name.as_str().starts_with("deep-"));
     let again = school.started(None).await.unwrap();
     assert_eq!((again.done, again.skipped), (0, 102), "they run already");
@@ -403,7 +422,7 @@ async fn the_end_of_a_term_comes_once_and_can_be_taken_back() {
     school.launch(&school.tea).await.unwrap();
     school.started(None).await.unwrap();
     assert_eq!(school.live(), 3);
-    school.tick(course.to.plus_seconds(0)).await;
+    school.tick(course.to).await;
     assert_eq!(school.events("course.closed").await, 1);
     assert_eq!(school.events("course.sessions-stopped").await, 1);
     assert_eq!(school.live(), 1, "the teacher's goes on");
@@ -434,7 +453,11 @@ async fn the_end_of_a_term_comes_once_and_can_be_taken_back() {
     assert_eq!(kept.state, CourseState::Archived);
     assert_eq!(school.events("course.archived").await, 1);
     assert_eq!(school.events("course.closed").await, 2, "once for each end");
-    assert_eq!(code(school.launch(&school.abe).await), "done", "it binds nobody");
+    assert_eq!(
+        code(school.launch(&school.abe).await),
+        "done",
+        "it binds nobody"
+    );
 }
 
 #[tokio::test]
@@ -445,7 +468,9 @@ async fn an_open_course_begins_by_itself() {
         from: now.plus_seconds(3_600).to_string(),
         ..school.week()
     };
-    let made = create(&school.server, &school.tea, later, None).await.unwrap();
+    let made = create(&school.server, &school.tea, later, None)
+        .await
+        .unwrap();
     let id = made.value.id.to_string();
     let opened = school.state(&id, CourseState::Open).await.unwrap();
     assert_eq!(opened.state, CourseState::Open);
@@ -460,7 +485,9 @@ async fn an_open_course_begins_by_itself() {
 async fn attendance_names_who_never_came() {
     let school = School::open().await;
     school.running().await;
-    let rows = attendance(&school.server, &school.tea, "deep").await.unwrap();
+    let rows = attendance(&school.server, &school.tea, "deep")
+        .await
+        .unwrap();
     let told: Vec<(&str, u64)> = rows
         .iter()
         .map(|row| (row.user.name.as_str(), row.sessions))

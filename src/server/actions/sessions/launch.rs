@@ -575,7 +575,11 @@ impl LaunchForMembers {
     }
 
     /// The row that a launch for that user would write, for a look at what would wait.
-    pub(crate) fn drafted(&self, owner: UserId, now: Timestamp) -> Result<session::Session, Failure> {
+    pub(crate) fn drafted(
+        &self,
+        owner: UserId,
+        now: Timestamp,
+    ) -> Result<session::Session, Failure> {
         let id = SessionId::make(now, base::observe::random());
         let name = make_name(&self.draft.word)?;
         let mut row = session::Session::launched(id, name, owner, self.draft.spec.clone(), now);

@@ -38,6 +38,7 @@ async fn a_form_offers_fifty_of_very_many_and_takes_what_is_typed() {
         ("/announcements", "domain"),
         ("/users/mina", "domain"),
         ("/projects/new", "domain"),
+        ("/courses", "project"),
         ("/presets", "scope"),
         ("/reservations", "holder"),
         ("/users/import", "project"),
