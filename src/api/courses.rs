@@ -46,6 +46,16 @@ pub struct CourseView {
     pub generation: u64,
 }
 
+impl CourseView {
+    /// What people read.
+    pub fn heading(&self) -> &str {
+        match self.title.is_empty() {
+            true => self.name.as_str(),
+            false => &self.title,
+        }
+    }
+}
+
 /// A new course is a draft. What is left out: no title, the usual image, no preset, no time limit, no rules, and the
 /// caller's time zone.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]

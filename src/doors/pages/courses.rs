@@ -198,13 +198,6 @@ fn tone(state: CourseState) -> &'static str {
     }
 }
 
-fn heading(course: &CourseView) -> String {
-    match course.title.is_empty() {
-        true => course.name.to_string(),
-        false => course.title.clone(),
-    }
-}
-
 /// `2 Mar 09:00 – 18 Jun 18:00`, with the years.
 fn term(clock: &LocalClock, course: &CourseView) -> String {
     format!("{} – {}", clock.day(course.from), clock.last_day(course.to))
@@ -259,7 +252,7 @@ async fn listed(
     for word in state.filter("q").to_lowercase().split_whitespace() {
         known.retain(|one| found(&one.course, word));
     }
-    let by_name = |one: &ListedCourse| (heading(&one.course).to_lowercase(), one.course.id);
+    let by_name = |one: &ListedCourse| (one.course.heading().to_lowercase(), one.course.id);
     match state.sort.as_str() {
         "name" => known.sort_by_cached_key(by_name),
         "-name" => known.sort_by_cached_key(|one| Reverse(by_name(one))),
@@ -350,7 +343,7 @@ fn columns(t: Text) -> Vec<TableColumn> {
 fn cell(visit: &RequestContext, key: &str, course: &CourseView) -> TableCell {
     match key {
         "name" => {
-            let text = heading(course);
+            let text = course.heading().to_owned();
             let note = match course.title.is_empty() {
                 true => String::new(),
                 false => course.name.to_string(),
@@ -525,7 +518,7 @@ async fn read(
     Ok(CoursePage {
         t,
         f: layout(console, visit, caller, Nav::Courses),
-        heading: heading(course),
+        heading: course.heading().to_owned(),
         state: presenter::course_word(t, course.state),
         tone: tone(course.state),
         facts: format!("{} · {}", course.project, term(&visit.clock, course)),
@@ -739,22 +732,22 @@ async fn ask(
         Ok(course) => course,
         Err(failure) => return failed(console, visit, caller, &failure),
     };
-    let name = heading(&course);
+    let name = course.heading();
     let (title, lead, icon, go) = match verb {
         "close" => (
-            t.courses_close_title(name.as_str()),
+            t.courses_close_title(name),
             t.courses_close_lead(),
             "circle-stop",
             t.courses_close(),
         ),
         "archive" => (
-            t.courses_archive_title(name.as_str()),
+            t.courses_archive_title(name),
             t.courses_archive_lead(),
             "package",
             t.courses_archive(),
         ),
         _ => (
-            t.courses_remove_title(name.as_str()),
+            t.courses_remove_title(name),
             t.courses_remove_lead(),
             "trash-2",
             t.courses_remove(),
@@ -986,7 +979,7 @@ async fn question(
             DialogPage::titled(frame, here.clone(), title, &lead)
         }
         _ => {
-            let title = t.courses_stop_title(heading(&course));
+            let title = t.courses_stop_title(course.heading());
             DialogPage::titled(frame, here.clone(), title, t.courses_stop_lead())
         }
     };

@@ -28,6 +28,7 @@ use rules::units::{Bytes, CpuShare, GpuShare, Timestamp, quoted};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
+use server::actions::courses;
 use server::actions::gpus as devices;
 use server::actions::sessions::{self, NodeOverview};
 use server::actions::tenancy;
@@ -77,7 +78,8 @@ pub struct LaunchPage {
     pub preview: Preview,
     /// What is wrong with the fields as they are typed now.
     pub typed_faults: Vec<FormFieldError>,
-    /// That the form asks for more than the session it came from had, and why; or that there is no such preset.
+    /// That the form asks for more than the session it came from had, and why; or that there is no such preset, and what a
+    /// course says.
     pub changed: Option<String>,
 }
 
@@ -270,7 +272,7 @@ pub async fn show(
 }
 
 /// A new form: with the size that a link names, or the default of the project where it asks for no amount. Beside it,
-/// that there is no such size.
+/// that there is no such size, and the rules of the course of a project that it names.
 async fn begun(
     console: &PagesContext,
     visit: &RequestContext,
@@ -290,7 +292,17 @@ async fn begun(
             }
         }
     }
-    Ok((form.filled(), unknown))
+    let course = courses::for_launch(&console.server, caller, &form.project).await?;
+    let course = course.map(|course| {
+        let said = t.launch_course(course.heading());
+        match course.rules.is_empty() {
+            true => said,
+            false => format!("{said} {}", course.rules),
+        }
+    });
+    let told: Vec<String> = unknown.into_iter().chain(course).collect();
+    let told = (!told.is_empty()).then(|| told.join(" "));
+    Ok((form.filled(), told))
 }
 
 /// The name of a preset that there is not, as it was sent: short, and with nothing hidden.

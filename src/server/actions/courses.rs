@@ -91,6 +91,31 @@ pub async fn get_listed(
     })
 }
 
+/// The course of a project that a launch form names, where it is on; None where there is none, or no such project.
+pub async fn for_launch(
+    server: &Server,
+    caller: &Caller,
+    project: &str,
+) -> Result<Option<CourseView>, Failure> {
+    let project = project.trim();
+    if project.is_empty() {
+        return Ok(None);
+    }
+    allowed(caller, Permission::ProjectsRead)?;
+    server
+        .catalog()
+        .read_now("look for the course of a launch", |view| {
+            let found = find_project(view, &caller.subject, Permission::ProjectsRead, project);
+            let project = match found {
+                Ok(project) => project,
+                Err(Failure::Refusal(_)) => return Ok(None),
+                Err(fault) => return Err(fault),
+            };
+            let record = view.course_of(project.id)?;
+            Ok(record.filter(|one| one.course.state.is_on()).map(show))
+        })
+}
+
 /// True for those who may make courses somewhere.
 pub fn may_write(caller: &Caller) -> bool {
     somewhere(caller, Permission::ProjectsWrite).is_ok()

@@ -2,6 +2,7 @@
 //! Every page is asked for as a page and as a fragment, signed in and not, and refused forms keep what was typed.
 
 mod announced;
+mod courses;
 mod many;
 mod refused;
 mod sizes;
