@@ -208,8 +208,8 @@ fn launch_link(course: &CourseView) -> String {
     let limit = course.max_runtime_seconds.map(launch::typed_span);
     let fields = [
         ("project", course.project.as_str()),
-        ("image", &course.image),
-        ("preset", &course.preset),
+        ("image", course.image.as_str()),
+        ("preset", course.preset.as_str()),
         ("max_runtime", limit.as_deref().unwrap_or_default()),
     ];
     let said = fields.iter().filter(|(_, value)| !value.is_empty());
