@@ -23,6 +23,7 @@ pub mod policies;
 pub mod presets;
 pub mod problem;
 pub mod reservations;
+pub mod resource_groups;
 pub mod rosters;
 pub mod schema;
 pub mod second_factor;

@@ -1,6 +1,6 @@
 //! Nodes: what each has and has given, maintenance, and what the kernel of a node says of it. Decides nothing.
 
-use rules::names::NodeId;
+use rules::names::{NodeId, TenantName};
 use rules::reason::Reason;
 use rules::units::{Bytes, CpuShare, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,10 @@ pub struct NodeView {
     pub name: String,
     #[schema(value_type = String, format = Uuid)]
     pub id: NodeId,
+    /// Name of its resource group; null while there is only one, and for callers who may not use that one.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, required = true)]
+    pub group: Option<TenantName>,
     /// A silent node may be in maintenance too.
     pub state: NodeState,
     pub maintenance: bool,

@@ -10,7 +10,7 @@ use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
     allowances, announcements, audit, budgets, certificates, courses, events, fair_share, gpus,
     history, idle_rules, images, invitations, nodes, notices, operations, policies, presets,
-    problem, reservations, rosters, second_factor, sessions, settings, statements, tenancy, usage,
+    problem, reservations, resource_groups, rosters, second_factor, sessions, settings, statements, tenancy, usage,
     users,
 };
 
@@ -93,6 +93,10 @@ fn named() -> Schemas {
     collect::<courses::CourseExtensionBody>(&mut all);
     collect::<courses::CourseMessageBody>(&mut all);
     collect::<courses::CourseActView>(&mut all);
+    collect::<resource_groups::NewResourceGroupBody>(&mut all);
+    collect::<resource_groups::ResourceGroupPatchBody>(&mut all);
+    collect::<resource_groups::GroupNodesBody>(&mut all);
+    collect::<resource_groups::GroupAccessBody>(&mut all);
     collect::<reservations::NewReservationBody>(&mut all);
     collect::<reservations::ReservationPatchBody>(&mut all);
     collect::<reservations::ReservationApprovalBody>(&mut all);
@@ -158,6 +162,7 @@ fn pages(all: &mut Schemas) {
     page::<courses::CourseView>(all);
     page::<courses::CourseMemberView>(all);
     page::<courses::AttendanceView>(all);
+    page::<resource_groups::ResourceGroupView>(all);
     page::<reservations::ReservationView>(all);
     page::<announcements::AnnouncementView>(all);
     page::<idle_rules::IdleRuleView>(all);

@@ -94,6 +94,10 @@ pub struct SessionView {
     pub domain: DomainId,
     #[serde(default)]
     pub project: SessionProject,
+    /// Name of its resource group; null while the site has only one.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, required = true)]
+    pub group: Option<TenantName>,
     #[schema(value_type = StateShape)]
     pub state: SessionState,
     #[schema(value_type = DesiredStateShape)]
@@ -165,6 +169,8 @@ pub struct SessionView {
 pub struct SessionSurroundings {
     pub owner: UserName,
     pub project: TenantName,
+    /// Name of its resource group, where there are several.
+    pub group: Option<TenantName>,
     /// Name of the machine it is, or was, on.
     pub node: Option<String>,
     pub devices: Vec<GrantView>,
@@ -187,6 +193,7 @@ impl SessionView {
                 id: row.project,
                 name: around.project,
             },
+            group: around.group,
             state: row.state(),
             desired: row.desired,
             kind: row.spec.kind,
@@ -258,6 +265,10 @@ pub struct LaunchRequest {
     /// `reservation`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservation: Option<String>,
+    /// Name or id of the resource group whose nodes it runs on; left out: the first that its owner may use, `default`
+    /// first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     #[serde(default, deserialize_with = "rules::object::read")]
     pub resources: Resources,
     // The aliases: a launch with a key that the version before took is repeated to this one.
@@ -313,6 +324,7 @@ impl Default for LaunchRequest {
             description: None,
             preset: None,
             reservation: None,
+            group: None,
             resources: Resources::default(),
             replicas: one(),
             timeout_seconds: None,
@@ -571,6 +583,7 @@ mod tests {
         let around = SessionSurroundings {
             owner: UserName::parse("mina").expect("a name"),
             project: TenantName::first_project(),
+            group: None,
             node: None,
             devices: Vec::new(),
             simulated: false,

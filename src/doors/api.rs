@@ -27,6 +27,7 @@ mod presets;
 mod replay;
 mod request_id;
 mod reservations;
+mod resource_groups;
 mod responses;
 mod rosters;
 mod second_factors;
@@ -270,6 +271,24 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             get(presets::get)
                 .patch(presets::change)
                 .delete(presets::remove),
+        )
+        .route(
+            "/resource-groups",
+            get(resource_groups::list).post(resource_groups::create),
+        )
+        .route(
+            "/resource-groups/{id}",
+            get(resource_groups::get)
+                .patch(resource_groups::change)
+                .delete(resource_groups::remove),
+        )
+        .route(
+            "/resource-groups/{id}/nodes",
+            put(resource_groups::set_nodes),
+        )
+        .route(
+            "/resource-groups/{id}/access",
+            put(resource_groups::set_access),
         )
         .route(
             "/announcements",

@@ -34,6 +34,7 @@ mod policies;
 mod presets;
 pub(crate) mod refused;
 mod reservations;
+mod resource_groups;
 mod rosters;
 mod second_factor;
 mod sessions;
@@ -221,6 +222,7 @@ async fn execute(
         Command::Budget(request) => budgets::budget(&client, view, request).await,
         Command::Course(request) => courses::course(&client, view, request).await,
         Command::Preset(request) => presets::preset(&client, view, request).await,
+        Command::Group(request) => resource_groups::group(&client, view, request).await,
         Command::Reservation(request) => reservations::reservation(&client, view, request).await,
         Command::Announcement(request) => announcements::announcement(&client, view, request).await,
         Command::IdleRule(request) => idle_rules::idle_rule(&client, view, request).await,

@@ -23,6 +23,9 @@ pub struct LaunchTexts {
         help_heading = "Time"
     )]
     pub reservation: Option<String>,
+    /// Resource group whose nodes it runs on; `fardel group ls` lists them [default: the first that you may use]
+    #[arg(long, value_name = "GROUP")]
+    pub group: Option<String>,
 }
 
 /// One text.
@@ -60,6 +63,7 @@ impl LaunchTexts {
         Self {
             description: request.description.clone(),
             reservation: request.reservation.clone(),
+            group: request.group.clone(),
         }
     }
 
@@ -68,6 +72,7 @@ impl LaunchTexts {
         LaunchRequest {
             description: said(self.description.as_deref()),
             reservation: said(self.reservation.as_deref()),
+            group: said(self.group.as_deref()),
             ..LaunchRequest::default()
         }
     }
@@ -77,6 +82,7 @@ impl LaunchTexts {
         let all = [
             ("description", "--description", &self.description),
             ("reservation", "--reservation", &self.reservation),
+            ("group", "--group", &self.group),
         ];
         all.into_iter().filter_map(|(name, flag, typed)| {
             let typed = typed.as_deref().map_or("", str::trim);
@@ -105,17 +111,34 @@ impl LaunchTexts {
                 t.launch_text_reservation_help(),
                 &self.reservation,
             ),
+            one(
+                "group",
+                t.launch_text_group(),
+                t.launch_text_group_help(),
+                &self.group,
+            ),
         ]
     }
 }
 
 /// What is shown of a session as it is, in its order.
-pub fn shown<Style>() -> [ShownText<Style>; 2] {
+pub fn shown<Style>() -> [ShownText<Style>; 3] {
     [
         ShownText {
             heading: "PROJECT",
             title: Text::sessions_project,
             give: |session, _| session.project.name.to_string(),
+        },
+        ShownText {
+            heading: "GROUP",
+            title: Text::launch_text_group,
+            // Empty while the site has only one.
+            give: |session, _| {
+                session
+                    .group
+                    .as_ref()
+                    .map_or(String::new(), ToString::to_string)
+            },
         },
         ShownText {
             heading: "DESCRIPTION",

@@ -56,6 +56,7 @@ pub mod queue;
 pub mod reference;
 pub mod request_context;
 pub mod reservations;
+pub mod resource_groups;
 pub mod responses;
 pub mod role_forms;
 pub mod rosters;
@@ -260,6 +261,7 @@ pub fn router(
         .merge(policies::router())
         .merge(courses::router())
         .merge(presets::router())
+        .merge(resource_groups::router())
         .merge(budgets::router())
         .merge(reservations::router())
         .merge(fair_share::router())
@@ -514,6 +516,9 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "preset-added" => t.presets_added_now(of),
         "preset-changed" => t.presets_changed_now(of),
         "preset-removed" => t.presets_removed_now().to_owned(),
+        "group-added" => t.groups_added_now(of),
+        "group-changed" => t.groups_changed_now(of),
+        "group-removed" => t.groups_removed_now().to_owned(),
         "policy-changed" => t.policies_changed_now(of),
         "policy-attached" => t.policies_attached_now(of),
         "policy-detached" => t.policies_detached_now(of),

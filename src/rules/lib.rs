@@ -44,6 +44,7 @@ pub mod refusal;
 pub mod refusals;
 pub mod reservation;
 pub mod reservation_quota;
+pub mod resource_group;
 pub mod resources;
 pub mod self_test;
 pub mod session;

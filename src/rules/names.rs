@@ -77,6 +77,8 @@ id!(/// One reservation, with all its weeks.
     ReservationId, reservation_id_invalid);
 id!(/// One resumable upload.
     UploadId, upload_id_invalid);
+id!(/// One resource group: nodes that serve sessions of their own.
+    ResourceGroupId, resource_group_id_invalid);
 id!(/// One start of a machine's operating system.
     BootId, boot_id_invalid);
 id!(/// One answer of a machine's watchdog to one container.

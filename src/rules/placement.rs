@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::codes;
-use crate::names::{NodeId, SessionId};
+use crate::names::{NodeId, ResourceGroupId, SessionId};
 use crate::reason::Reason;
 use crate::reasons;
 use crate::resources::{Demand, DeviceShare};
@@ -67,32 +67,39 @@ pub enum Decision {
 /// may, hold back no other.
 /// With timed backfill a session with a time limit may also start that leaves the first one that waits its latest start
 /// (see `backfill`).
-/// Costs one visit a session and a device, and for each place about the logarithm of the machines.
+/// Each resource group has a queue of its own: its sessions get places on its machines alone, and hold back no session
+/// of another group. The founding group's turn is first; limits of a user, a project or a domain count all groups.
+/// Costs one visit a session and a device, for each place about the logarithm of the machines, and one visit a device
+/// for each group in which a session waits.
 pub fn decide(world: &ClusterSnapshot, now: Timestamp) -> Vec<Decision> {
+    let waiting = order::WaitingByGroup::new(world, now);
     let mut line = queue::QueueWalk::new(world, now);
     let mut decisions = Vec::new();
-    for session in order::waiting(world, now) {
-        match line.step(session) {
-            queue::QueueStep::Place(place) => decisions.push(Decision::Place {
-                session: session.id,
-                seen: session.generation,
-                node: place.node,
-                devices: place.devices,
-                because: place.because,
-            }),
-            queue::QueueStep::End(outcome, because) => decisions.push(Decision::End {
-                session: session.id,
-                seen: session.generation,
-                outcome,
-                because,
-            }),
-            queue::QueueStep::Waits => {}
+    for group in waiting.groups() {
+        line.enter(group);
+        for session in waiting.sorted(group) {
+            match line.step(session) {
+                queue::QueueStep::Place(place) => decisions.push(Decision::Place {
+                    session: session.id,
+                    seen: session.generation,
+                    node: place.node,
+                    devices: place.devices,
+                    because: place.because,
+                }),
+                queue::QueueStep::End(outcome, because) => decisions.push(Decision::End {
+                    session: session.id,
+                    seen: session.generation,
+                    outcome,
+                    because,
+                }),
+                queue::QueueStep::Waits => {}
+            }
         }
     }
     decisions
 }
 
-/// Waiting sessions in the order in which they are looked at: each user's first before any user's second, and
+/// Waiting sessions in the order in which they are looked at, one resource group after the other: each user's first before any user's second, and
 /// among first ones the one that is first for the longest. Empty where none waits. Costs sorting them.
 pub fn queue(world: &ClusterSnapshot, now: Timestamp) -> Vec<&crate::session::Session> {
     order::waiting(world, now)
@@ -149,14 +156,15 @@ pub fn restart_blocker(
     restart::blocker(world, session, containers, now)
 }
 
-/// Says whether some machine, were it empty, could ever hold this. Errors name the nearest request
+/// Says whether some machine of a resource group, were it empty, could ever hold this. Errors name the nearest request
 /// that could.
 pub fn possible(
     world: &ClusterSnapshot,
+    group: ResourceGroupId,
     demand: &Demand,
     environment: &SessionEnvironment,
 ) -> Result<(), crate::refusal::Refusal> {
-    fit::possible(world, demand, environment)
+    fit::possible(world, group, demand, environment)
 }
 
 /// Lists sessions that a limit of their owner ends now, with the code of that limit.

@@ -20,6 +20,23 @@ pub enum Spreading {
     Spread,
 }
 
+impl Spreading {
+    pub const ALL: [Self; 2] = [Self::Pack, Self::Spread];
+
+    /// As settings and addresses write it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Pack => "pack",
+            Self::Spread => "spread",
+        }
+    }
+
+    /// The choice of a word; None for what is none.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.word() == word)
+    }
+}
+
 /// Which sessions may start before one that waits for room.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -11,6 +11,7 @@
 //! | budget | yes | of a project: yes | of a user: yes |
 //! | course | yes | yes | none |
 //! | preset | of a domain or a project: yes | of a project: yes | none |
+//! | resource group | none: the site's; who may use it is listed | none | none |
 //! | node, device, backup, setting, certificate | none: the site's | none | none |
 
 use std::fmt;

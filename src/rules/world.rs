@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::fair_share::{FairShares, WholeCluster};
 use crate::names::{BootId, NodeId, SessionId, UserId};
-use crate::policy::SharePolicy;
+use crate::policy::{SharePolicy, Spreading};
 use crate::quota::{Allowance, ScopedPolicy};
 use crate::reason::Reason;
 use crate::reservation::ReservationTime;
+use crate::resource_group::GroupPlan;
 use crate::resources::{Capacity, Used};
 use crate::session::{Outcome, Session};
 use crate::units::Timestamp;
@@ -45,6 +46,9 @@ pub struct ClusterSnapshot {
     /// When a session of each user last got a place; absent where none ever did.
     #[serde(default)]
     pub served: BTreeMap<UserId, Timestamp>,
+    /// Which node and which session is in which resource group; empty for a site without groups.
+    #[serde(default, skip_serializing_if = "GroupPlan::is_empty")]
+    pub groups: GroupPlan,
 }
 
 /// The live sessions of one moment. Clones share one list; whoever changes a list that is shared gets an own one
@@ -150,6 +154,11 @@ pub const SILENT_AFTER_SECONDS: u64 = 30;
 impl ClusterSnapshot {
     pub fn node(&self, id: NodeId) -> Option<&NodeRecord> {
         self.nodes.iter().find(|n| n.id == id)
+    }
+
+    /// How sessions are spread on a node: as its resource group says, else as the settings do.
+    pub fn spreading(&self, node: NodeId) -> Spreading {
+        self.groups.spreading(node).unwrap_or(self.policy.spreading)
     }
 
     pub fn session(&self, id: SessionId) -> Option<&Session> {

@@ -39,6 +39,7 @@ pub mod presets;
 mod query;
 pub mod replay;
 pub mod reservations;
+pub mod resource_groups;
 pub mod rosters;
 pub mod session_detail;
 pub mod sessions;

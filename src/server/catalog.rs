@@ -53,6 +53,7 @@ mod reader;
 pub(crate) mod request_key;
 pub(crate) mod reservations;
 mod reserve;
+pub(crate) mod resource_groups;
 pub(crate) mod rosters;
 pub(crate) mod samples;
 pub(crate) mod sealing;

@@ -4,6 +4,7 @@
 
 mod backfill;
 mod faults;
+mod groups;
 mod idle;
 mod idle_lives;
 mod launches;

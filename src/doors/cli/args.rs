@@ -260,6 +260,9 @@ pub enum Command {
     /// Presets: amounts with a name, which launches may ask for
     #[command(subcommand, visible_alias = "presets")]
     Preset(PresetCommand),
+    /// Resource groups: nodes that serve sessions of their own
+    #[command(subcommand, visible_alias = "groups")]
+    Group(GroupCommand),
     /// Reservations: GPUs, cores and memory that are booked from a start to an end
     #[command(subcommand, visible_alias = "reservations")]
     Reservation(ReservationCommand),
@@ -1871,6 +1874,87 @@ pub struct CourseFlags {
     /// What members are told where they launch
     #[arg(long, value_name = "TEXT")]
     pub rules: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum GroupCommand {
+    /// List resource groups that you may use
+    Ls,
+    /// Show one
+    Get {
+        #[arg(value_name = "GROUP")]
+        group: String,
+    },
+    /// Make a resource group without nodes, for everybody
+    #[command(after_help = "Examples:\n  \
+        fardel group add lab --title \"Machines of the lab\"\n  \
+        fardel group add nightly --kind batch --spreading spread")]
+    Add {
+        #[arg(value_name = "NAME")]
+        name: String,
+        #[command(flatten)]
+        flags: GroupFlags,
+    },
+    /// Change a resource group; what is left out stays
+    #[command(after_help = "Example:\n  \
+        fardel group edit lab --kind batch --kind interactive --spreading settings")]
+    Edit {
+        #[arg(value_name = "GROUP")]
+        group: String,
+        /// A new name
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        #[command(flatten)]
+        flags: GroupFlags,
+    },
+    /// Say which nodes a resource group has; the others that it had go to the first group
+    #[command(after_help = "Example:\n  \
+        fardel group nodes lab gpu-3 gpu-4")]
+    Nodes {
+        #[arg(value_name = "GROUP")]
+        group: String,
+        #[arg(value_name = "NODE")]
+        nodes: Vec<String>,
+    },
+    /// Say who may use a resource group
+    #[command(after_help = "Examples:\n  \
+        fardel group access lab --project default/vision --user kim\n  \
+        fardel group access lab --everybody")]
+    Access {
+        #[arg(value_name = "GROUP")]
+        group: String,
+        /// Everybody
+        #[arg(long, conflicts_with_all = ["domain", "project", "user"])]
+        everybody: bool,
+        /// Everybody in this domain
+        #[arg(long, value_name = "DOMAIN")]
+        domain: Vec<String>,
+        /// Sessions of this project: its name or DOMAIN/NAME
+        #[arg(long, value_name = "PROJECT")]
+        project: Vec<String>,
+        /// This user
+        #[arg(long, value_name = "USER")]
+        user: Vec<String>,
+    },
+    /// Remove resource groups without nodes and live sessions
+    Rm {
+        #[arg(value_name = "GROUP", required = true)]
+        groups: Vec<String>,
+    },
+}
+
+/// What a resource group says.
+#[derive(Debug, Clone, Default, Args)]
+pub struct GroupFlags {
+    /// What people read; the name when left out
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+    /// Kind of sessions that it takes; both when left out
+    #[arg(long, value_name = "KIND", value_parser = ["interactive", "batch"])]
+    pub kind: Vec<String>,
+    /// How sessions are spread over its devices and nodes [default: settings]
+    #[arg(long, value_name = "HOW", value_parser = ["pack", "spread", "settings"])]
+    pub spreading: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -20,6 +20,7 @@ use api::operations::OperationView;
 use api::policies::{EffectiveLimitView, PolicyView};
 use api::presets::PresetView;
 use api::reservations::{ReservationQuotaView, ReservationView};
+use api::resource_groups::ResourceGroupView;
 use api::rosters::{RosterRow, RosterSlip, RosterView};
 use api::second_factor::SecondFactorView;
 use api::sessions::{SessionView, UsageSample, WaitingView};
@@ -32,7 +33,7 @@ use rules::grants::GrantRole;
 use rules::idleness::IdleMatch;
 use rules::image::CatalogImage;
 use rules::quota::PolicyLimits;
-use rules::session::SessionState;
+use rules::session::{SessionKind, SessionState};
 use rules::users::User;
 
 use super::format;
@@ -521,6 +522,39 @@ pub(super) const ATTENDANCE: &[Column<AttendanceView>] = &[
     column("FIRST", 1, |r, _| maybe(r.first.as_ref())),
     column("LAST", 1, |r, _| maybe(r.last.as_ref())),
     column("RAN", 0, |r, _| span(r.seconds)),
+];
+
+pub(super) const RESOURCE_GROUPS: &[Column<ResourceGroupView>] = &[
+    column("NAME", 0, |r, _| r.name.to_string()),
+    column("NODES", 1, |r, _| {
+        dash(
+            &r.nodes
+                .as_ref()
+                .map_or(String::new(), |nodes| nodes.join(" ")),
+        )
+    }),
+    column("ACCESS", 1, |r, _| match &r.access {
+        _ if r.everybody => "everybody".to_owned(),
+        None => "listed".to_owned(),
+        Some(access) => {
+            let lists = [&access.domains, &access.projects, &access.users];
+            let names: Vec<&str> = lists.into_iter().flatten().map(String::as_str).collect();
+            dash(&names.join(" "))
+        }
+    }),
+    column("KINDS", 2, |r, _| {
+        let kinds = r.kinds.iter().map(|kind| match kind {
+            SessionKind::Interactive => "interactive",
+            SessionKind::Batch => "batch",
+        });
+        kinds.collect::<Vec<_>>().join(" ")
+    }),
+    column("SPREADING", 3, |r, _| {
+        r.spreading
+            .map_or_else(|| dash(""), |how| how.word().to_owned())
+    }),
+    column("TITLE", 3, |r, _| dash(&r.title)),
+    column("ID", 2, |r, _| r.id.to_string()),
 ];
 
 pub(super) const RESERVATION_QUOTA: &[Column<ReservationQuotaView>] = &[

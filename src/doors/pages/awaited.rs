@@ -112,8 +112,14 @@ pub fn awaited(
         }
     }
     let lacks = Lacks::of(answer);
+    // An end on a machine of another resource group makes no room, but for what its own user holds.
+    let counts = |machine: &&NodeOverview| {
+        let mut rooms = answer.rooms.iter();
+        lacks.own || answer.rooms.is_empty() || rooms.any(|room| room.node == machine.id)
+    };
     let could = machines
         .iter()
+        .filter(counts)
         .filter(|machine| presenter::could_hold(machine, demand));
     let mut holders: Vec<(&HeldSlice, String)> = could
         .flat_map(|machine| &machine.slices)

@@ -106,6 +106,7 @@ const MANUAL: [ManualChapter; 32] = [
     chapter!("courses", Administer),
     chapter!("reservations", Administer),
     chapter!("reservation-requests", Administer),
+    chapter!("resource-groups", Administer),
     chapter!("usage", Administer),
     chapter!("statements", Administer),
     chapter!("audit", Administer),

@@ -512,6 +512,7 @@ pub(super) fn object(
         "system" if event.code == "audit.rows-lost" => {
             (id.clone(), Some("/audit#targets".to_owned()))
         }
+        "system" if event.code.starts_with("group.") => (id.clone(), Some("/groups".to_owned())),
         "system" if event.code == "month.closed" => {
             (id.clone(), Some(format!("/statements?month={id}")))
         }
@@ -623,6 +624,11 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "course.extended" => t.events_course_extended(),
         "course.told" => t.events_course_told(),
         "course.message" => t.events_course_message(),
+        "group.added" => t.events_group_added(),
+        "group.changed" => t.events_group_changed(),
+        "group.removed" => t.events_group_removed(),
+        "group.nodes" => t.events_group_nodes(),
+        "group.access" => t.events_group_access(),
         "preset.added" => t.events_preset_added(),
         "preset.changed" => t.events_preset_changed(),
         "preset.removed" => t.events_preset_removed(),

@@ -30,6 +30,7 @@ use server::Failure;
 use server::access::Caller;
 use server::actions::courses;
 use server::actions::gpus as devices;
+use server::actions::resource_groups;
 use server::actions::sessions::{self, NodeOverview};
 use server::actions::tenancy;
 
@@ -70,6 +71,8 @@ pub struct LaunchPage {
     pub form: LaunchFields,
     /// The boxes of the texts that go into the request as they are.
     pub texts: Vec<TextBox>,
+    /// Resource groups to choose from; empty where the reader may use one.
+    pub groups: Vec<String>,
     /// The projects to choose from; empty where there is one.
     pub projects: ChoiceField,
     /// Whether the reader may launch for members of a project.
@@ -892,6 +895,11 @@ async fn page(
             sent.kind == value || (value == "interactive" && sent.kind != "batch"),
         )
     };
+    let groups = resource_groups::for_launch(&console.server, caller).await?;
+    let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
+    let mut texts = sent.texts.boxes(t);
+    // What was typed or comes from another session is shown in any case.
+    texts.retain(|one| one.name != "group" || !groups.is_empty() || !one.typed.is_empty());
     Ok(LaunchPage {
         t,
         projects: projects(console, t, caller, &sent).await?,
@@ -943,7 +951,8 @@ async fn page(
         card: card::card(t, &devices, &sent),
         sliders: sliders(t, &seen.machines, &sent),
         name_hint: t.launch_name_hint().to_owned(),
-        texts: sent.texts.boxes(t),
+        texts,
+        groups,
         form: LaunchFields {
             advanced,
             command: sent.command,

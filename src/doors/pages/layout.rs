@@ -26,6 +26,7 @@ pub enum Nav {
     Policies,
     Courses,
     Presets,
+    Groups,
     Budgets,
     Reservations,
     FairShare,

@@ -11,8 +11,8 @@ use rules::session::SessionState;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::nodes;
 use server::actions::sessions::{self, NodeOverview};
+use server::actions::{nodes, resource_groups};
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, BarRow, FormFieldError};
@@ -243,6 +243,7 @@ async fn read(
         _ => ("ok", t.plan_ready().to_owned()),
     };
     let address = format!("/nodes/{}", responses::encoded(name));
+    let groups = resource_groups::of_nodes(&console.server, caller).await?;
     let f = PageLayout {
         sessions: seen.counts.scheduled
             + seen.counts.preparing
@@ -260,7 +261,13 @@ async fn read(
         alert,
         simulated: presenter::simulated(std::slice::from_ref(node)),
         name: name.to_owned(),
-        lead: lead(t, node, &facts),
+        lead: match groups.get(&node.id) {
+            Some(group) => {
+                let group = format!("{} {group}", t.launch_text_group());
+                format!("{} · {group}", lead(t, node, &facts))
+            }
+            None => lead(t, node, &facts),
+        },
         tone,
         state,
         closed: !node.schedulable,

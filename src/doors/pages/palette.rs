@@ -150,6 +150,12 @@ fn places(t: Text) -> Vec<Place> {
             "node machine maintenance disks",
         ),
         place(
+            "/groups",
+            "server",
+            t.groups_title(),
+            "resource groups nodes access",
+        ),
+        place(
             "/images",
             "package",
             t.nav_images(),

@@ -539,10 +539,14 @@ fn waiting(
         since: t.queue_since(visit.clock.near(session.created_at, now)),
         why: presenter::sentence(t, &visit.clock, answer),
         besides: besides(t, visit, answer),
-        facts: t.queue_asks(
-            session.owner.name.as_str(),
-            presenter::asked(t, &session.resources, policy),
-        ),
+        facts: {
+            let asked = presenter::asked(t, &session.resources, policy);
+            let facts = t.queue_asks(session.owner.name.as_str(), asked);
+            match &session.group {
+                Some(group) => format!("{facts} · {group}"),
+                None => facts,
+            }
+        },
         hint: presenter::outlook(t, &visit.clock, answer, now),
         instead: answer
             .alternatives

@@ -64,6 +64,11 @@ impl<'w> Bounds<'w> {
         self.site.is_none() && self.scoped.is_empty()
     }
 
+    /// Nobody stands in front any more.
+    pub(super) fn forget_owed(&mut self) {
+        self.owed.clear();
+    }
+
     /// The same without sessions in front.
     pub(super) fn bare(&self) -> Self {
         Self {

@@ -54,7 +54,7 @@ pub(super) fn rank(world: &ClusterSnapshot, spot: &NodeState<'_>, demand: &Deman
         });
     let apart = u64::from(!together(spot.node, &given)) << 32;
     let (rest, empty) = (u64::from(rest.unwrap_or_default()), empty as u64);
-    Some(match world.policy.spreading {
+    Some(match world.spreading(spot.node.id) {
         Spreading::Pack => apart | rest << 16 | empty,
         Spreading::Spread => {
             apart | (u64::from(WHOLE.0) - rest) << 16 | (0xffff - empty.min(0xffff))
@@ -193,6 +193,7 @@ fn fraction(
     near: Option<&Device>,
 ) -> Option<DeviceShare> {
     let devices = &spot.node.capacity.devices;
+    let spreading = world.spreading(spot.node.id);
     (0..devices.len())
         .filter(|at| !taken.contains(at))
         .filter_map(|at| {
@@ -207,7 +208,7 @@ fn fraction(
             let far = near.is_some_and(|near| {
                 !(near.link.is_some() && near.link == device.link && near.numa == device.numa)
             });
-            let free = match world.policy.spreading {
+            let free = match spreading {
                 Spreading::Pack => share.0,
                 Spreading::Spread => WHOLE.0 - share.0,
             };

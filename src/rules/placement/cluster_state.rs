@@ -20,7 +20,7 @@ use super::node_state::{CoAllocation, NodeState};
 use super::reservations::Reservations;
 use super::reserved::{ReservedRoom, Standing};
 use crate::devices::MigProfile;
-use crate::names::{NodeId, UserId};
+use crate::names::{NodeId, ResourceGroupId, UserId};
 use crate::policy::Spreading;
 use crate::quota::LimitUsage;
 use crate::resources::DeviceAllocation;
@@ -91,6 +91,8 @@ impl<'w> ClusterState<'w> {
                 shut_parts: Vec::new(),
                 beside: Vec::new(),
                 most: Cell::default(),
+                inside: true,
+                takes_new: closed(node, now).is_none(),
                 open: closed(node, now).is_none(),
                 version: 0,
             })
@@ -132,6 +134,40 @@ impl<'w> ClusterState<'w> {
 
     pub(super) fn spot(&self, node: NodeId) -> Option<usize> {
         self.at.get(node)
+    }
+
+    /// Goes on with the queue of that resource group: its machines alone give places, and nothing is kept for sessions of
+    /// others. What one user, project or domain holds is counted on. Costs one visit a device.
+    pub(super) fn enter(&mut self, group: ResourceGroupId) {
+        let groups = &self.world.groups;
+        for spot in &mut self.spots {
+            spot.inside = groups.of_node(spot.node.id) == group;
+            spot.open = spot.inside && spot.takes_new;
+            spot.shut.fill(false);
+            spot.shut_parts.clear();
+            spot.most.set([None; 2]);
+        }
+        self.bounds.forget_owed();
+        self.kept = Reservations::default();
+        self.vain.get_mut().clear();
+        self.waited_for.clear();
+        self.some_unshut = true;
+        self.changes.clear();
+        self.searches.get_mut().clear();
+    }
+
+    /// Machines of the resource group whose queue is looked at.
+    pub(super) fn inside(&self) -> impl Iterator<Item = &NodeState<'w>> {
+        self.spots.iter().filter(|spot| spot.inside)
+    }
+
+    /// Whether a session has a container on one of them.
+    pub(super) fn is_inside(&self, session: &Session) -> bool {
+        let mut live = session.live_containers();
+        live.any(|container| {
+            let at = self.spot(container.node);
+            at.is_some_and(|at| self.spots[at].inside)
+        })
     }
 
     /// The same without reservations.
@@ -293,6 +329,9 @@ impl<'w> ClusterState<'w> {
         }
         let mut unshut = false;
         for (number, spot) in self.spots.iter_mut().enumerate() {
+            if !spot.inside {
+                continue;
+            }
             if could(spot.node, demand, host) {
                 let opened = own
                     .contains(&number)
@@ -601,7 +640,7 @@ impl<'w> ClusterState<'w> {
             spot.node.capacity.devices.len() as u64
         };
         let left = memory.saturating_sub(demand.memory).0;
-        let score = match self.world.policy.spreading {
+        let score = match self.world.spreading(spot.node.id) {
             Spreading::Pack => (rank, left, spot.node.id),
             Spreading::Spread => (rank, u64::MAX - left, spot.node.id),
         };

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::blocker::PlacementBlocker;
 use crate::blockers;
 use crate::devices::WHOLE;
-use crate::names::{NodeId, SessionId, SessionName, UserId};
+use crate::names::{NodeId, ResourceGroupId, SessionId, SessionName, UserId};
 use crate::notices;
 use crate::placement::cluster_state::ClusterState;
 use crate::placement::feasibility::could;
@@ -41,6 +41,7 @@ pub struct RequestDraft {
     /// Where it would run.
     pub domain: DomainId,
     pub project: ProjectId,
+    pub group: ResourceGroupId,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,9 +156,28 @@ impl Explanation {
 /// the first one that waits is waiting for. Costs a forecast of the queue with all replicas in it.
 pub fn explain_draft(world: &ClusterSnapshot, draft: &RequestDraft, now: Timestamp) -> Explanation {
     let replicas = drafted(world, draft, now);
-    let queue = order::numbered(world, &replicas, draft.owner.is_none(), now);
+    if world.groups.is_empty() {
+        return explain_drafted(world, draft, &replicas, now);
+    }
+    // The plan says in which group a session is.
+    let mut with = world.clone();
+    let new = replicas.iter().map(|session| (session.id, draft.group));
+    with.groups.sessions.extend(new);
+    explain_drafted(&with, draft, &replicas, now)
+}
+
+fn explain_drafted(
+    world: &ClusterSnapshot,
+    draft: &RequestDraft,
+    replicas: &[Session],
+    now: Timestamp,
+) -> Explanation {
+    let group = draft.group;
+    let in_queue = order::WaitingByGroup::new(world, now);
+    let queue = in_queue.numbered(group, replicas, draft.owner.is_none());
     let mut line = QueueWalk::new(world, now);
-    if let Err(refusal) = fit::possible(world, &draft.demand, &draft.environment) {
+    line.enter_in_turn(&in_queue, group);
+    if let Err(refusal) = fit::possible(world, group, &draft.demand, &draft.environment) {
         let waiting = WaitingRequest::new(&replicas[0], None);
         return impossible(&line, &waiting, refusal);
     }
@@ -175,7 +195,9 @@ pub fn explain_draft(world: &ClusterSnapshot, draft: &RequestDraft, now: Timesta
                 ..WaitingRequest::new(place.session, draft.owner)
             };
             if look(&line, &waiting).is_none() {
-                let known = known.get_or_insert_with(|| forecast::of(world, &queue, now));
+                let known = known.get_or_insert_with(|| {
+                    forecast::of_queue(&in_queue, world, (group, &queue), now)
+                });
                 let waits = explain(&line, &waiting, known, now);
                 return some_start(first, waits, starts, draft.replicas);
             }
@@ -284,26 +306,30 @@ pub fn explain_queue(
     wanted: &[&Session],
     now: Timestamp,
 ) -> Vec<Explanation> {
-    let queue = order::numbered(world, &[], false, now);
+    let in_queue = order::WaitingByGroup::new(world, now);
     let mut told: BTreeMap<SessionId, Explanation> = BTreeMap::new();
     let waits = |s: &&&Session| s.state() == SessionState::Pending;
     let asked: BTreeSet<SessionId> = wanted.iter().filter(waits).map(|s| s.id).collect();
     let mut line = QueueWalk::new(world, now);
-    for (at, place) in queue.places.iter().enumerate() {
-        if told.len() == asked.len() {
-            break;
-        }
-        let session = place.session;
-        if asked.contains(&session.id) {
-            let waiting = WaitingRequest {
-                number: (at < queue.numbered).then_some(at as u32 + 1),
-                own_in_front: if queue.users > 1 { place.round } else { 0 },
-                ..WaitingRequest::new(session, Some(session.owner))
-            };
-            told.insert(session.id, explain(&line, &waiting, known, now));
-        }
-        if at < queue.numbered {
-            line.step(session);
+    for group in in_queue.groups() {
+        line.enter(group);
+        let queue = in_queue.numbered(group, &[], false);
+        for (at, place) in queue.places.iter().enumerate() {
+            if told.len() == asked.len() {
+                break;
+            }
+            let session = place.session;
+            if asked.contains(&session.id) {
+                let waiting = WaitingRequest {
+                    number: (at < queue.numbered).then_some(at as u32 + 1),
+                    own_in_front: if queue.users > 1 { place.round } else { 0 },
+                    ..WaitingRequest::new(session, Some(session.owner))
+                };
+                told.insert(session.id, explain(&line, &waiting, known, now));
+            }
+            if at < queue.numbered {
+                line.step(session);
+            }
         }
     }
     wanted
@@ -382,7 +408,7 @@ fn unexplained(ground: &ClusterState<'_>) -> Explanation {
         checks: Vec::new(),
         alternatives: Vec::new(),
         rooms: rooms(ground, None),
-        simulated: simulated(ground.world()),
+        simulated: simulated(ground),
     }
 }
 
@@ -400,7 +426,8 @@ fn explain(
         queue_position: waiting.number,
         ..unexplained(ground)
     };
-    if let Err(refusal) = fit::possible(world, waiting.demand(), waiting.environment()) {
+    let group = world.groups.of_session(waiting.session.id);
+    if let Err(refusal) = fit::possible(world, group, waiting.demand(), waiting.environment()) {
         return impossible(line, waiting, refusal);
     }
     match order::gate(world, waiting.session, now) {
@@ -516,7 +543,7 @@ fn in_front(
         return own.map(|front| behind(front));
     }
     let competitor = sizes.iter().find(|size| {
-        let mut spots = ground.spots.iter().filter(could_be_on);
+        let mut spots = ground.inside().filter(could_be_on);
         spots.any(|spot| reservations::competes(spot, size, demand))
     });
     if let Some(size) = competitor {
@@ -535,8 +562,8 @@ fn in_front(
 }
 
 /// Whether devices here are simulated: then every answer that speaks of them says so.
-fn simulated(world: &ClusterSnapshot) -> bool {
-    let mut devices = world.nodes.iter().flat_map(|n| &n.capacity.devices);
+fn simulated(ground: &ClusterState<'_>) -> bool {
+    let mut devices = ground.inside().flat_map(|spot| &spot.node.capacity.devices);
     devices.any(|d| d.simulated)
 }
 
@@ -556,7 +583,10 @@ fn settled(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> Explan
             notices::explain_starting().text
         }
     };
-    let ground = ClusterState::new(world, now);
+    let mut ground = ClusterState::new(world, now);
+    if !world.groups.is_empty() {
+        ground.enter(world.groups.of_session(session.id));
+    }
     Explanation {
         verdict: Verdict::Settled,
         sentence,
@@ -569,9 +599,12 @@ fn settled(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> Explan
 }
 
 fn rooms(ground: &ClusterState<'_>, chosen: Option<NodeId>) -> Vec<NodeRoom> {
+    // Where it is, its node may have gone to another group since.
+    let shown = |spot: &&NodeState<'_>| spot.inside || chosen == Some(spot.node.id);
     ground
         .spots
         .iter()
+        .filter(shown)
         .map(|spot| NodeRoom {
             node: spot.node.id,
             name: spot.node.name.clone(),
@@ -681,7 +714,7 @@ fn nearest(ground: &ClusterState<'_>, waiting: &WaitingRequest<'_>) -> Vec<Alter
         Some(each.saturating_sub(ground.owned(owner)))
     });
     let mut best: Option<(Demand, &NodeState<'_>)> = None;
-    for spot in &ground.spots {
+    for spot in ground.inside() {
         let (cpu, memory) = ground.kept().left(spot);
         let smaller = Demand {
             cpu: wanted.cpu.min(cpu),

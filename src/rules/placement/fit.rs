@@ -4,7 +4,7 @@ use crate::blocker::PlacementBlocker;
 use crate::blockers;
 use crate::codes;
 use crate::devices::{CONTEXT_OVERHEAD, WHOLE};
-use crate::names::{NodeId, UserId};
+use crate::names::{NodeId, ResourceGroupId, UserId};
 use crate::placement::backfill::TimedBackfill;
 use crate::placement::bounds::LimitHit;
 use crate::placement::choice;
@@ -93,7 +93,7 @@ fn reason(
     if let [part] = devices
         && part.share < WHOLE
     {
-        return match world.policy.spreading {
+        return match world.spreading(node.id) {
             crate::policy::Spreading::Pack => {
                 reasons::placement_fullest_device(&node.name, part.index, part.share)
             }
@@ -142,7 +142,7 @@ pub(super) fn blockers(
     owner: Option<UserId>,
     now: Timestamp,
 ) -> Vec<PlacementBlocker> {
-    if ground.spots.is_empty() {
+    if ground.inside().next().is_none() {
         return vec![blockers::node_none()];
     }
     if let Some(owner) = owner
@@ -155,6 +155,9 @@ pub(super) fn blockers(
     }
     let mut found = Vec::new();
     for (at, spot) in ground.spots.iter().enumerate() {
+        if !spot.inside {
+            continue;
+        }
         if let Some(blocker) = usable(spot.node, environment, now) {
             found.push(blocker);
             continue;
@@ -362,24 +365,27 @@ pub(super) fn regrant(
 /// Refuses what no machine could hold even when empty, naming the largest request that one could.
 pub(super) fn possible(
     world: &ClusterSnapshot,
+    group: ResourceGroupId,
     demand: &Demand,
     environment: &SessionEnvironment,
 ) -> Result<(), Refusal> {
-    if world.nodes.is_empty() {
+    let inside = |node: &&NodeRecord| world.groups.of_node(node.id) == group;
+    let nodes: Vec<&NodeRecord> = world.nodes.iter().filter(inside).collect();
+    if nodes.is_empty() {
         // Nothing is known yet; the session waits and says so.
         return Ok(());
     }
-    if *environment == SessionEnvironment::Host && !world.nodes.iter().any(|n| n.host_environment) {
+    if *environment == SessionEnvironment::Host && !nodes.iter().any(|n| n.host_environment) {
         return Err(refusals::environment_host_off().at("/image"));
     }
     // A machine that cannot run containers at all will not learn it while a session waits.
-    let refusing = |n: &NodeRecord| {
+    let refusing = |n: &&NodeRecord| {
         n.problems
             .iter()
             .find(|p| p.code.starts_with(codes::family::NODE_REFUSES))
             .cloned()
     };
-    if let Some(Some(problem)) = world.nodes.iter().map(refusing).reduce(|a, b| a.and(b)) {
+    if let Some(Some(problem)) = nodes.iter().map(refusing).reduce(|a, b| a.and(b)) {
         // Under the code of what it lacks.
         return Err(Refusal {
             code: problem.code,
@@ -392,22 +398,20 @@ pub(super) fn possible(
     {
         return Err(refusals::gpu_partition_over_quota(each).at("/resources/mig"));
     }
-    let fits = |n: &NodeRecord| {
+    let fits = |n: &&NodeRecord| {
         n.capacity.cpu >= demand.cpu
             && n.capacity.memory >= demand.memory
             && holds_when_empty(n, demand)
     };
-    if world.nodes.iter().any(fits) {
+    if nodes.iter().any(fits) {
         return Ok(());
     }
-    let most_cpu = world
-        .nodes
+    let most_cpu = nodes
         .iter()
         .map(|n| n.capacity.cpu)
         .max()
         .unwrap_or_default();
-    let most_memory = world
-        .nodes
+    let most_memory = nodes
         .iter()
         .map(|n| n.capacity.memory)
         .max()
@@ -416,7 +420,7 @@ pub(super) fn possible(
         refusals::cpu_too_large(demand.cpu.cores(), most_cpu, demand.cpu).at("/resources/cpu")
     } else if demand.memory > most_memory {
         refusals::memory_too_large(demand.memory, most_memory).at("/resources/memory")
-    } else if let Some(refusal) = never_on_devices(world, demand) {
+    } else if let Some(refusal) = never_on_devices(&nodes, demand) {
         refusal
     } else {
         refusals::resources_too_large().at("/resources")
@@ -424,15 +428,11 @@ pub(super) fn possible(
 }
 
 /// What about devices no machine could ever do, and what would work; None where some machine could.
-fn never_on_devices(world: &ClusterSnapshot, demand: &Demand) -> Option<Refusal> {
-    if world.nodes.iter().any(|n| holds_when_empty(n, demand)) {
+fn never_on_devices(nodes: &[&NodeRecord], demand: &Demand) -> Option<Refusal> {
+    if nodes.iter().any(|n| holds_when_empty(n, demand)) {
         return None;
     }
-    let all: Vec<&Device> = world
-        .nodes
-        .iter()
-        .flat_map(|n| &n.capacity.devices)
-        .collect();
+    let all: Vec<&Device> = nodes.iter().flat_map(|n| &n.capacity.devices).collect();
     if all.is_empty() {
         return Some(refusals::gpu_none().at("/resources/gpu"));
     }
@@ -450,8 +450,7 @@ fn never_on_devices(world: &ClusterSnapshot, demand: &Demand) -> Option<Refusal>
         };
         return Some(refusal.at("/resources/mig"));
     }
-    let most = world
-        .nodes
+    let most = nodes
         .iter()
         .map(|n| {
             n.capacity

@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::backfill::{RoomEnd, TimedBackfill, held_until};
 use super::cluster_state::{ClusterState, FoundPlace};
 use super::order::fair_share::FairTree;
-use super::order::{self, NumberedQueue};
+use super::order::{self, NumberedQueue, WaitingByGroup};
 use super::queue::{QueueStep, QueueWalk};
 use super::reservations::MAX_SIZES;
 use crate::fair_share::QueueOrder;
-use crate::names::{SessionId, UserId};
+use crate::names::{ResourceGroupId, SessionId, UserId};
 use crate::policy::BackfillMode;
 use crate::resources::Demand;
 use crate::session::{Session, SessionEnvironment, SessionState};
@@ -42,6 +42,44 @@ pub struct QueueForecast {
     pub(super) some_limit: bool,
     /// It was counted to the end: a start that is not among them depends on something without a limit.
     pub(super) complete: bool,
+    /// The last two of each resource group, where there are several.
+    pub(super) by_group: BTreeMap<ResourceGroupId, ForecastReach>,
+}
+
+/// How far the forecast of one queue goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ForecastReach {
+    pub(super) some_limit: bool,
+    pub(super) complete: bool,
+}
+
+impl QueueForecast {
+    /// How far the forecast of that group's queue goes.
+    pub(super) fn reach(&self, group: ResourceGroupId) -> ForecastReach {
+        let known = self.by_group.get(&group).copied();
+        known.unwrap_or(ForecastReach {
+            some_limit: self.some_limit,
+            complete: self.complete,
+        })
+    }
+
+    /// Counts the first few alone where the whole queue of their group took too long.
+    fn add_front<'w>(
+        &mut self,
+        waiting: &WaitingByGroup<'w>,
+        world: &'w ClusterSnapshot,
+        (group, queue): (ResourceGroupId, &NumberedQueue<'w>),
+        now: Timestamp,
+    ) {
+        if self.complete {
+            return;
+        }
+        let mut line = QueueWalk::new(world, now);
+        line.enter_in_turn(waiting, group);
+        for (id, start) in counted(world, queue, ForecastRange::Front, &mut line, now).starts {
+            self.starts.entry(id).or_insert(start);
+        }
+    }
 }
 
 /// A start that time limits promise, if nothing ends earlier.
@@ -57,22 +95,44 @@ pub struct ExpectedStart {
 /// The queue as it stands, with every start that is known. Costs one scheduling pass, and one for each moment that is
 /// counted, together a bounded number of searches. A start that would take more is not among those that are known, but where
 /// the order of the queue is settled the first few are.
+/// A resource group after the other: those with a number of all groups come first, each numbered in its own group.
 pub fn forecast(world: &ClusterSnapshot, now: Timestamp) -> QueueForecast {
-    of(world, &order::numbered(world, &[], false, now), now)
+    let waiting = WaitingByGroup::new(world, now);
+    let mut line = QueueWalk::new(world, now);
+    let mut all = QueueForecast {
+        complete: true,
+        ..QueueForecast::default()
+    };
+    let mut unnumbered = Vec::new();
+    for group in waiting.groups() {
+        line.enter(group);
+        let queue = waiting.numbered(group, &[], false);
+        let mut own = counted(world, &queue, ForecastRange::Whole, &mut line, now);
+        own.add_front(&waiting, world, (group, &queue), now);
+        let reach = own.reach(group);
+        all.by_group.insert(group, reach);
+        all.some_limit |= reach.some_limit;
+        all.complete &= reach.complete;
+        unnumbered.extend(own.order.split_off(own.numbered));
+        all.order.extend(own.order);
+        all.numbered += own.numbered;
+        all.starts.extend(own.starts);
+    }
+    all.order.extend(unnumbered);
+    all
 }
 
-/// The forecast of a queue that is sorted already.
-pub(super) fn of(
-    world: &ClusterSnapshot,
-    queue: &NumberedQueue<'_>,
+/// The forecast of a queue that is sorted already, with new sessions in it. Costs as `forecast` does.
+pub(super) fn of_queue<'w>(
+    waiting: &WaitingByGroup<'w>,
+    world: &'w ClusterSnapshot,
+    (group, queue): (ResourceGroupId, &NumberedQueue<'w>),
     now: Timestamp,
 ) -> QueueForecast {
-    let mut known = counted(world, queue, ForecastRange::Whole, now);
-    if !known.complete {
-        for (id, start) in counted(world, queue, ForecastRange::Front, now).starts {
-            known.starts.entry(id).or_insert(start);
-        }
-    }
+    let mut line = QueueWalk::new(world, now);
+    line.enter_in_turn(waiting, group);
+    let mut known = counted(world, queue, ForecastRange::Whole, &mut line, now);
+    known.add_front(waiting, world, (group, queue), now);
     known
 }
 
@@ -86,13 +146,14 @@ enum ForecastRange {
     Front,
 }
 
-fn counted(
-    world: &ClusterSnapshot,
-    queue: &NumberedQueue<'_>,
+/// The forecast of the queue of one group, which `line` has just entered.
+fn counted<'w>(
+    world: &'w ClusterSnapshot,
+    queue: &NumberedQueue<'w>,
     range: ForecastRange,
+    line: &mut QueueWalk<'w>,
     now: Timestamp,
 ) -> QueueForecast {
-    let mut line = QueueWalk::new(world, now);
     let mut known = QueueForecast {
         order: queue.places.iter().map(|place| place.session.id).collect(),
         numbered: queue.numbered,
@@ -128,7 +189,10 @@ fn counted(
         }
         SessionState::Pending | SessionState::Stopping | SessionState::Ended => None,
     };
+    // What ends elsewhere makes no room here.
+    let is_here = |s: &&Session| world.groups.is_empty() || line.ground.is_inside(s);
     let running = world.sessions.iter().filter(|s| s.node().is_some());
+    let running = running.filter(is_here);
     let running = running.filter_map(|s| Some(((end(s)?, s.id), Moment::Runs(s))));
     let started = line.placed.iter().filter_map(|(session, found)| {
         let until = known.starts.get(&session.id)?.until?;
@@ -155,7 +219,7 @@ fn counted(
         };
         known.starts.insert(front.id, start);
     }
-    let machines = line.ground.spots.len().max(1);
+    let machines = line.ground.inside().count().max(1);
     let mut served = order::served(world);
     for (session, _) in &line.placed {
         served.insert(session.owner, now);
@@ -171,7 +235,7 @@ fn counted(
         order: world.policy.order,
         backfill: world.policy.backfill,
         fair,
-        ground: line.ground,
+        ground: line.ground.bare(),
         sizes: BTreeMap::new(),
         limited: BTreeMap::new(),
         left: BTreeMap::new(),

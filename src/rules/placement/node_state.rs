@@ -27,6 +27,10 @@ pub(super) struct NodeState<'w> {
     pub(super) beside: Vec<CoAllocation>,
     /// What `Reservations` counted here last: with all of the machine, and without what reservations keep.
     pub(super) most: Cell<[Option<NodeTotals>; 2]>,
+    /// Its resource group is the one whose queue is looked at.
+    pub(super) inside: bool,
+    /// It takes new sessions, of whichever group.
+    pub(super) takes_new: bool,
     /// It takes new sessions at all.
     pub(super) open: bool,
     pub(super) version: u32,

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::blocker::PlacementBlocker;
 use crate::blockers;
 use crate::fair_share::QueueOrder;
-use crate::names::{SessionId, UserId, UserName};
+use crate::names::{ResourceGroupId, SessionId, UserId, UserName};
 use crate::reason::Reason;
 use crate::reasons;
 use crate::session::{Outcome, Session};
@@ -31,6 +31,8 @@ pub(super) enum QueueGate<'w> {
 /// For what a session waits before it may look for room. A pass asks it of each session, and says it of none.
 pub(super) enum QueueHold<'w> {
     Dependency(&'w Session),
+    /// Until its resource group takes sessions of its owner again.
+    Group,
     /// Until this user or another releases it.
     User(&'w UserName),
     Start(Timestamp),
@@ -41,6 +43,7 @@ impl QueueHold<'_> {
     pub(super) fn blocker(&self) -> PlacementBlocker {
         match self {
             Self::Dependency(other) => blockers::dependency_waiting(&other.name).until(other.id),
+            Self::Group => blockers::group_denied(),
             Self::User(user) => blockers::session_held(user),
             Self::Start(at) => blockers::start_later(*at),
         }
@@ -62,15 +65,27 @@ struct UserTurns {
 /// breaks ties.
 type QueueKey = (u32, Timestamp, Timestamp, SessionId);
 
-/// Waiting sessions in the order in which they are looked at; each person's own first come first. Costs
-/// sorting them twice.
+/// Waiting sessions in the order in which they are looked at, one resource group after the other; each person's own
+/// first come first. Costs sorting them twice.
 pub(super) fn waiting(world: &ClusterSnapshot, now: Timestamp) -> Vec<&Session> {
-    if world.policy.order != QueueOrder::Turns {
-        return ordered(world, pending(world), now);
-    }
-    let mut keyed = keyed(world, now).0;
-    keyed.sort_by_key(|(key, _)| *key);
-    keyed.into_iter().map(|(_, session)| session).collect()
+    let waiting = WaitingByGroup::new(world, now);
+    let groups = waiting.groups();
+    groups.flat_map(|group| waiting.sorted(group)).collect()
+}
+
+/// All that wait, by resource group, in the order in which they were queued, and what the orders of all groups ask. A
+/// session stands in front of those of its own group alone; fair share and the time when a user last got a place are those of
+/// the whole site.
+pub(super) struct WaitingByGroup<'w> {
+    world: &'w ClusterSnapshot,
+    now: Timestamp,
+    groups: BTreeMap<ResourceGroupId, Vec<&'w Session>>,
+    /// Where users take turns: when those who wait last got a place.
+    served: BTreeMap<UserId, Timestamp>,
+    /// Where users take turns and one of those who wait depends on another: all that live.
+    live: BTreeSet<SessionId>,
+    /// Where the queue goes by fair share.
+    fair: Option<FairTree>,
 }
 
 /// A place in the queue.
@@ -90,159 +105,205 @@ pub(super) struct NumberedQueue<'w> {
     pub(super) users: usize,
 }
 
-/// The queue as it is once `new`, all of one owner and equal, are launched now. `behind_all`: the new ones belong to
-/// no user, and are the last. Costs sorting all that wait.
-pub(super) fn numbered<'w>(
-    world: &'w ClusterSnapshot,
-    new: &'w [Session],
-    behind_all: bool,
-    now: Timestamp,
-) -> NumberedQueue<'w> {
-    if world.policy.order != QueueOrder::Turns {
-        return numbered_in_order(world, new, behind_all, now);
-    }
-    let (mut keyed, turns) = keyed(world, now);
-    let mut users = turns.values().filter(|turns| turns.waiting > 0).count();
-    if let Some(first) = new.first() {
-        let own = turns.get(&first.owner).copied().unwrap_or_default();
-        let since = own.since.unwrap_or(now);
-        let begin = match behind_all {
-            true => u32::MAX - new.len() as u32,
-            false => own.waiting,
+impl<'w> WaitingByGroup<'w> {
+    /// Costs one visit a session.
+    pub(super) fn new(world: &'w ClusterSnapshot, now: Timestamp) -> Self {
+        let mut waiting: Vec<&Session> = world.sessions.iter().filter(|s| s.is_pending()).collect();
+        waiting.sort_by_key(|s| (s.queued_at, s.id));
+        let takes_turns = world.policy.order == QueueOrder::Turns;
+        let depends = takes_turns && waiting.iter().any(|s| !s.spec.depends_on.is_empty());
+        let live = match depends {
+            true => world.sessions.iter().map(|s| s.id).collect(),
+            false => BTreeSet::new(),
         };
-        users += usize::from(!behind_all && own.waiting == 0);
-        let rounds = begin..;
-        keyed.extend(
-            rounds
-                .zip(new)
-                .map(|(round, session)| ((round, since, now, session.id), session)),
-        );
+        let served = match takes_turns {
+            true => served_of(world, &waiting),
+            false => BTreeMap::new(),
+        };
+        let mut groups: BTreeMap<ResourceGroupId, Vec<&Session>> = BTreeMap::new();
+        if world.groups.is_empty() {
+            groups.insert(ResourceGroupId::DEFAULT, waiting);
+        } else {
+            for session in waiting {
+                let group = world.groups.of_session(session.id);
+                groups.entry(group).or_default().push(session);
+            }
+        }
+        Self {
+            world,
+            now,
+            groups,
+            served,
+            live,
+            fair: (world.policy.order == QueueOrder::Fair).then(|| FairTree::new(world)),
+        }
     }
-    keyed.sort_by_key(|(key, _)| *key);
-    let place = |(key, session): (QueueKey, &'w Session)| QueuePlace {
-        session,
-        round: key.0,
-    };
-    let open = |session: &Session| matches!(gate(world, session, now), QueueGate::Open);
-    let (mut places, mut held): (Vec<_>, Vec<_>) = keyed
-        .into_iter()
-        .map(place)
-        .partition(|place| open(place.session));
-    held.sort_by_key(|place| (place.session.spec.start_at, place.session.queued_at));
-    let numbered = places.len();
-    places.extend(held);
-    NumberedQueue {
-        places,
-        numbered,
-        users,
+
+    /// Groups in which a session waits, the founding one first.
+    pub(super) fn groups(&self) -> impl Iterator<Item = ResourceGroupId> {
+        self.groups.keys().copied()
+    }
+
+    fn of(&self, group: ResourceGroupId) -> Vec<&'w Session> {
+        self.groups.get(&group).cloned().unwrap_or_default()
+    }
+
+    /// Those of one group in the order in which they are looked at.
+    pub(super) fn sorted(&self, group: ResourceGroupId) -> Vec<&'w Session> {
+        if self.world.policy.order != QueueOrder::Turns {
+            return self.ordered(self.of(group));
+        }
+        let mut keyed = self.keyed(self.of(group)).0;
+        keyed.sort_by_key(|(key, _)| *key);
+        keyed.into_iter().map(|(_, session)| session).collect()
+    }
+
+    /// The queue of one group as it is once `new`, all of one owner and equal, are launched in it now. `behind_all`: the
+    /// new ones belong to no user, and are the last. Costs sorting all that wait in it.
+    pub(super) fn numbered(
+        &self,
+        group: ResourceGroupId,
+        new: &'w [Session],
+        behind_all: bool,
+    ) -> NumberedQueue<'w> {
+        let (world, now) = (self.world, self.now);
+        if world.policy.order != QueueOrder::Turns {
+            return self.numbered_in_order(group, new, behind_all);
+        }
+        let (mut keyed, turns) = self.keyed(self.of(group));
+        let mut users = turns.values().filter(|turns| turns.waiting > 0).count();
+        if let Some(first) = new.first() {
+            let own = turns.get(&first.owner).copied().unwrap_or_default();
+            let since = own.since.unwrap_or(now);
+            let begin = match behind_all {
+                true => u32::MAX - new.len() as u32,
+                false => own.waiting,
+            };
+            users += usize::from(!behind_all && own.waiting == 0);
+            let rounds = begin..;
+            keyed.extend(
+                rounds
+                    .zip(new)
+                    .map(|(round, session)| ((round, since, now, session.id), session)),
+            );
+        }
+        keyed.sort_by_key(|(key, _)| *key);
+        let place = |(key, session): (QueueKey, &'w Session)| QueuePlace {
+            session,
+            round: key.0,
+        };
+        let open = |session: &Session| matches!(gate(world, session, now), QueueGate::Open);
+        let (mut places, mut held): (Vec<_>, Vec<_>) = keyed
+            .into_iter()
+            .map(place)
+            .partition(|place| open(place.session));
+        held.sort_by_key(|place| (place.session.spec.start_at, place.session.queued_at));
+        let numbered = places.len();
+        places.extend(held);
+        NumberedQueue {
+            places,
+            numbered,
+            users,
+        }
+    }
+
+    /// These in the order that the administrator chose; what waits for something else than room comes last. Turns are
+    /// another function's.
+    fn ordered(&self, waiting: Vec<&'w Session>) -> Vec<&'w Session> {
+        let (world, now) = (self.world, self.now);
+        let (mut open, held): (Vec<&Session>, Vec<&Session>) = waiting
+            .into_iter()
+            .partition(|session| matches!(gate(world, session, now), QueueGate::Open));
+        match (world.policy.order, &self.fair) {
+            (QueueOrder::Lifo, _) => open.reverse(),
+            (QueueOrder::Fair, Some(fair)) => open = fair.clone().sorted(open),
+            (QueueOrder::Turns | QueueOrder::Fifo | QueueOrder::Fair, _) => {}
+        }
+        open.extend(held);
+        open
+    }
+
+    fn numbered_in_order(
+        &self,
+        group: ResourceGroupId,
+        new: &'w [Session],
+        behind_all: bool,
+    ) -> NumberedQueue<'w> {
+        let (world, now) = (self.world, self.now);
+        let mut waiting = self.of(group);
+        if !behind_all {
+            waiting.extend(new);
+        }
+        let mut all = self.ordered(waiting);
+        if behind_all {
+            let held = |session: &&Session| !matches!(gate(world, session, now), QueueGate::Open);
+            let end = all.iter().position(held).unwrap_or(all.len());
+            all.splice(end..end, new);
+        }
+        let open = |session: &&Session| matches!(gate(world, session, now), QueueGate::Open);
+        let (places, mut held): (Vec<&Session>, Vec<&Session>) = all.into_iter().partition(open);
+        held.sort_by_key(|session| (session.spec.start_at, session.queued_at));
+        let owners: BTreeSet<UserId> = places.iter().map(|session| session.owner).collect();
+        let numbered = places.len();
+        let place = |session| QueuePlace { session, round: 0 };
+        NumberedQueue {
+            places: places.into_iter().chain(held).map(place).collect(),
+            numbered,
+            users: owners.len(),
+        }
+    }
+
+    fn keyed(
+        &self,
+        waiting: Vec<&'w Session>,
+    ) -> (Vec<(QueueKey, &'w Session)>, BTreeMap<UserId, UserTurns>) {
+        let (world, now) = (self.world, self.now);
+        let mut users: BTreeMap<UserId, UserTurns> = BTreeMap::new();
+        let keyed = waiting.into_iter().map(|session| {
+            let turns = users.entry(session.owner).or_insert_with(|| UserTurns {
+                served: self.served.get(&session.owner).copied().unwrap_or_default(),
+                ..UserTurns::default()
+            });
+            let round = turns.waiting;
+            let start = session.spec.start_at.unwrap_or_default();
+            let since = session.queued_at.max(start.min(now)).max(turns.served);
+            // What is held, waits for a time or for another session takes no turn of its owner's, nor does what is about
+            // to end because another session ended badly.
+            let well = Some(&Some(Outcome::Succeeded));
+            let mut others = session.spec.depends_on.iter();
+            let held = session.held_by.is_some()
+                || start > now
+                || !world.groups.admits(session)
+                || others.any(|id| self.live.contains(id) || world.ended.get(id) != well);
+            let since = if held {
+                turns.since.unwrap_or(since)
+            } else {
+                turns.waiting += 1;
+                *turns.since.get_or_insert(since)
+            };
+            ((round, since, session.queued_at, session.id), session)
+        });
+        (keyed.collect(), users)
     }
 }
 
-/// Sessions that wait, in the order in which they were queued.
-fn pending(world: &ClusterSnapshot) -> Vec<&Session> {
-    let mut waiting: Vec<&Session> = world.sessions.iter().filter(|s| s.is_pending()).collect();
-    waiting.sort_by_key(|s| (s.queued_at, s.id));
-    waiting
-}
-
-/// These in the order that the administrator chose; what waits for something else than room comes last. Turns are
-/// another function's.
-fn ordered<'w>(
-    world: &'w ClusterSnapshot,
-    waiting: Vec<&'w Session>,
-    now: Timestamp,
-) -> Vec<&'w Session> {
-    let (mut open, held): (Vec<&Session>, Vec<&Session>) = waiting
-        .into_iter()
-        .partition(|session| matches!(gate(world, session, now), QueueGate::Open));
-    match world.policy.order {
-        QueueOrder::Turns | QueueOrder::Fifo => {}
-        QueueOrder::Lifo => open.reverse(),
-        QueueOrder::Fair => open = FairTree::new(world).sorted(open),
-    }
-    open.extend(held);
-    open
-}
-
-fn numbered_in_order<'w>(
-    world: &'w ClusterSnapshot,
-    new: &'w [Session],
-    behind_all: bool,
-    now: Timestamp,
-) -> NumberedQueue<'w> {
-    let mut waiting = pending(world);
-    if !behind_all {
-        waiting.extend(new);
-    }
-    let mut all = ordered(world, waiting, now);
-    if behind_all {
-        let held = |session: &&Session| !matches!(gate(world, session, now), QueueGate::Open);
-        let end = all.iter().position(held).unwrap_or(all.len());
-        all.splice(end..end, new);
-    }
-    let open = |session: &&Session| matches!(gate(world, session, now), QueueGate::Open);
-    let (places, mut held): (Vec<&Session>, Vec<&Session>) = all.into_iter().partition(open);
-    held.sort_by_key(|session| (session.spec.start_at, session.queued_at));
-    let owners: BTreeSet<UserId> = places.iter().map(|session| session.owner).collect();
-    let numbered = places.len();
-    let place = |session| QueuePlace { session, round: 0 };
-    NumberedQueue {
-        places: places.into_iter().chain(held).map(place).collect(),
-        numbered,
-        users: owners.len(),
-    }
-}
-
-fn keyed(
-    world: &ClusterSnapshot,
-    now: Timestamp,
-) -> (Vec<(QueueKey, &Session)>, BTreeMap<UserId, UserTurns>) {
-    let waiting = pending(world);
-    // Only of those who wait is it asked when they last got a place.
-    let mut users: BTreeMap<UserId, UserTurns> = BTreeMap::new();
-    for session in &waiting {
-        users.entry(session.owner).or_insert_with(|| UserTurns {
-            served: world
-                .served
-                .get(&session.owner)
-                .copied()
-                .unwrap_or_default(),
-            ..UserTurns::default()
+/// When the owners of these last got a place. Of those who wait for nothing it is not asked.
+fn served_of(world: &ClusterSnapshot, waiting: &[&Session]) -> BTreeMap<UserId, Timestamp> {
+    let mut served: BTreeMap<UserId, Timestamp> = BTreeMap::new();
+    for session in waiting {
+        served.entry(session.owner).or_insert_with(|| {
+            let known = world.served.get(&session.owner).copied();
+            known.unwrap_or_default()
         });
     }
     for session in &world.sessions {
         if let Some(at) = session.scheduled_at()
-            && let Some(turns) = users.get_mut(&session.owner)
+            && let Some(known) = served.get_mut(&session.owner)
         {
-            turns.served = at.max(turns.served);
+            *known = at.max(*known);
         }
     }
-    let live: BTreeSet<SessionId> = if waiting.iter().any(|s| !s.spec.depends_on.is_empty()) {
-        world.sessions.iter().map(|s| s.id).collect()
-    } else {
-        BTreeSet::new()
-    };
-    let keyed = waiting.into_iter().map(|session| {
-        let turns = users.entry(session.owner).or_default();
-        let round = turns.waiting;
-        let start = session.spec.start_at.unwrap_or_default();
-        let since = session.queued_at.max(start.min(now)).max(turns.served);
-        // What is held, waits for a time or for another session takes no turn of its owner's, nor does what is about
-        // to end because another session ended badly.
-        let well = Some(&Some(Outcome::Succeeded));
-        let mut others = session.spec.depends_on.iter();
-        let held = session.held_by.is_some()
-            || start > now
-            || others.any(|id| live.contains(id) || world.ended.get(id) != well);
-        let since = if held {
-            turns.since.unwrap_or(since)
-        } else {
-            turns.waiting += 1;
-            *turns.since.get_or_insert(since)
-        };
-        ((round, since, session.queued_at, session.id), session)
-    });
-    (keyed.collect(), users)
+    served
 }
 
 /// When a session of each user last got a place.
@@ -286,6 +347,9 @@ pub(super) fn gate<'w>(
                 return QueueGate::Never(reasons::dependency_missing(id));
             }
         }
+    }
+    if !world.groups.admits(session) {
+        return QueueGate::Held(QueueHold::Group);
     }
     if let Some(user) = &session.held_by {
         return QueueGate::Held(QueueHold::User(user));

@@ -40,6 +40,7 @@ pub(super) fn gated(session: &Session, blocker: &PlacementBlocker, now: Timestam
             )
         }
         (codes::SESSION_HELD, _) => (reasons::start_on_release(), None),
+        (codes::GROUP_NOT_ALLOWED, _) => (reasons::start_after_access(), None),
         _ => (reasons::start_after_dependency(), None),
     }
 }
@@ -74,12 +75,13 @@ pub(super) fn waiting(
         return (reason, Some(eta(start.at, now, basis)));
     }
     let own = |blocker: &PlacementBlocker| blocker.code == codes::GPU_QUOTA;
+    let reach = known.reach(world.groups.of_session(session.id));
     let unknown = match () {
         () if blockers.iter().any(own) => reasons::start_own_first(),
         () if !some_node(world, session, now) => reasons::start_no_node(),
         () if !some_open(world, session, now) => reasons::start_cordoned(),
-        () if !known.complete => reasons::start_too_long(),
-        () if known.some_limit => reasons::start_too_few_limits(),
+        () if !reach.complete => reasons::start_too_long(),
+        () if reach.some_limit => reasons::start_too_few_limits(),
         () => reasons::start_no_limits(),
     };
     (unknown, None)
@@ -88,10 +90,11 @@ pub(super) fn waiting(
 /// Whether a node that takes new sessions could hold it, were it empty.
 fn some_node(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> bool {
     let host = session.spec.environment == SessionEnvironment::Host;
+    let group = world.groups.of_session(session.id);
     let mut open = world
         .nodes
         .iter()
-        .filter(|node| closed(node, now).is_none());
+        .filter(|node| world.groups.of_node(node.id) == group && closed(node, now).is_none());
     open.any(|node| could(node, &session.spec.demand, host))
 }
 
@@ -102,6 +105,7 @@ fn some_open(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> bool
     }
     let mut open = ClusterSnapshot {
         nodes: world.nodes.clone(),
+        groups: world.groups.clone(),
         ..ClusterSnapshot::default()
     };
     for node in &mut open.nodes {

@@ -4,9 +4,9 @@
 use super::backfill::{RoomEnd, TimedBackfill, held_until};
 use super::cluster_state::{ClusterState, FoundPlace};
 use super::fit::{self, FitPlace};
-use super::order::{self, QueueGate};
+use super::order::{self, QueueGate, WaitingByGroup};
 use super::reservations::MAX_SIZES;
-use crate::names::SessionId;
+use crate::names::{ResourceGroupId, SessionId};
 use crate::policy::BackfillMode;
 use crate::reason::Reason;
 use crate::reasons;
@@ -52,6 +52,30 @@ impl<'w> QueueWalk<'w> {
             has_front: world.policy.backfill == BackfillMode::Strict,
             backfill: None,
         }
+    }
+
+    /// Goes on with the queue of that resource group, in which nobody was looked at yet.
+    pub(super) fn enter(&mut self, group: ResourceGroupId) {
+        if self.world.groups.is_empty() {
+            return;
+        }
+        self.ground.enter(group);
+        self.waiting.clear();
+        self.full = false;
+        self.has_front = self.world.policy.backfill == BackfillMode::Strict;
+        self.backfill = None;
+    }
+
+    /// Goes on with that group once those before it had their turn: a limit of a user, a project or a domain is one for
+    /// all groups.
+    pub(super) fn enter_in_turn(&mut self, waiting: &WaitingByGroup<'w>, group: ResourceGroupId) {
+        for before in waiting.groups().filter(|before| *before < group) {
+            self.enter(before);
+            for session in waiting.sorted(before) {
+                self.step(session);
+            }
+        }
+        self.enter(group);
     }
 
     /// Looks at the next one.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::choice::takes_new;
 use super::feasibility::closed;
 use super::reserved::{is_credited, is_on};
-use crate::names::{NodeId, SessionId};
+use crate::names::{NodeId, ResourceGroupId, SessionId};
 use crate::reservation::{
     FIT_SECONDS, ReservationAmount, ReservationHolder, ReservationState, ReservationTime,
     ReservedPart,
@@ -131,11 +131,16 @@ fn is_reservable(node: &NodeRecord, device: &Device) -> bool {
     !device.uuid.is_empty() && !device.is_partitioned() && takes_new(node, device)
 }
 
+/// Whether reservations may have something of a machine: it takes sessions, and is in the founding resource group.
+fn is_open(world: &ClusterSnapshot, node: &NodeRecord, now: Timestamp) -> bool {
+    world.groups.of_node(node.id) == ResourceGroupId::DEFAULT && closed(node, now).is_none()
+}
+
 /// Whether a device that was chosen can be had: its machine takes sessions, and so does it.
 fn is_there(world: &ClusterSnapshot, node: NodeId, uuid: &str, now: Timestamp) -> bool {
     world.node(node).is_some_and(|node| {
         let mut devices = node.capacity.devices.iter();
-        closed(node, now).is_none()
+        is_open(world, node, now)
             && devices.any(|device| device.uuid == uuid && is_reservable(node, device))
     })
 }
@@ -327,11 +332,7 @@ fn candidates<'w>(
         }
     }
     let mut free = Vec::new();
-    for node in world
-        .nodes
-        .iter()
-        .filter(|node| closed(node, now).is_none())
-    {
+    for node in world.nodes.iter().filter(|node| is_open(world, node, now)) {
         for device in &node.capacity.devices {
             let key = (node.id, device.uuid.as_str());
             if taken.contains(&key) || !is_reservable(node, device) {
@@ -412,12 +413,12 @@ fn choose_room(
     time: &mut ReservationTime,
     now: Timestamp,
 ) {
-    let is_open = |node: NodeId| {
+    let may_give = |node: NodeId| {
         let node = world.node(node);
-        node.is_some_and(|node| closed(node, now).is_none())
+        node.is_some_and(|node| is_open(world, node, now))
     };
     let mut had = (CpuShare::ZERO, Bytes::ZERO);
-    for part in time.parts.iter().filter(|part| is_open(part.node)) {
+    for part in time.parts.iter().filter(|part| may_give(part.node)) {
         had = (had.0 + part.cpu, had.1 + part.memory);
     }
     let (mut cpu, mut memory) = (time.amount.cpu, time.amount.memory);
@@ -438,7 +439,7 @@ fn choose_room(
         .flat_map(|other| &other.parts)
         .collect();
     let mut order: Vec<(usize, &NodeRecord)> = Vec::new();
-    for node in world.nodes.iter().filter(|node| is_open(node.id)) {
+    for node in world.nodes.iter().filter(|node| may_give(node.id)) {
         let own = time.parts.iter().find(|part| part.node == node.id);
         order.push((own.map_or(0, |part| part.devices.len()), node));
     }

@@ -2,6 +2,7 @@
 
 mod agreement;
 mod fair;
+mod groups;
 mod passing;
 mod reserved;
 mod restarts;
@@ -44,7 +45,17 @@ fn draft(cpu: &str) -> RequestDraft {
         owner: None,
         domain: DomainId::DEFAULT,
         project: ProjectId::DEFAULT,
+        group: ResourceGroupId::DEFAULT,
     }
+}
+
+/// Whether the machines of the founding group, were they empty, could ever hold this.
+fn possible(
+    world: &ClusterSnapshot,
+    demand: &Demand,
+    environment: &SessionEnvironment,
+) -> Result<(), crate::refusal::Refusal> {
+    super::possible(world, ResourceGroupId::DEFAULT, demand, environment)
 }
 
 /// One of two projects of the first domain, or one of another.

@@ -12,7 +12,7 @@ use rules::session::{Session, TextField, plain, text};
 use rules::units::Timestamp;
 use rules::world::{ClusterSnapshot, NodeRecord};
 
-use super::allowed;
+use super::{allowed, resource_groups};
 use crate::access::Caller;
 use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
@@ -36,11 +36,15 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<NodeView>, Fai
     allowed(caller, Permission::SessionsRead)?;
     let (snapshot, now) = (server.snapshot().await?, server.clock().now());
     let used = snapshot.world.used();
+    let groups = resource_groups::of_nodes(server, caller).await?;
     let mut all: Vec<NodeView> = snapshot
         .world
         .nodes
         .iter()
-        .map(|node| view(&snapshot.world, node, &used, now))
+        .map(|node| NodeView {
+            group: groups.get(&node.id).cloned(),
+            ..view(&snapshot.world, node, &used, now)
+        })
         .collect();
     all.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(all)
@@ -53,19 +57,27 @@ pub async fn get(server: &Server, caller: &Caller, name: &str) -> Result<NodeDet
     let facts = facts(server, caller, name).await?;
     let (facts_at, facts) = facts.unzip();
     Ok(NodeDetail {
-        node: shown(server, name).await?,
+        node: shown(server, caller, name).await?,
         facts,
         facts_at,
     })
 }
 
-async fn shown(server: &Server, name: &str) -> Result<NodeView, Failure> {
+async fn shown(server: &Server, caller: &Caller, name: &str) -> Result<NodeView, Failure> {
     let (snapshot, now) = (server.snapshot().await?, server.clock().now());
     let mut nodes = snapshot.world.nodes.iter();
     let node = nodes
         .find(|node| node.name == name)
         .ok_or_else(refusals::node_not_found)?;
-    Ok(view(&snapshot.world, node, &snapshot.world.used(), now))
+    // A token of the system alone learns of no group.
+    let mut groups = match allowed(caller, Permission::SessionsRead) {
+        Ok(()) => resource_groups::of_nodes(server, caller).await?,
+        Err(_) => BTreeMap::new(),
+    };
+    Ok(NodeView {
+        group: groups.remove(&node.id),
+        ..view(&snapshot.world, node, &snapshot.world.used(), now)
+    })
 }
 
 fn view(
@@ -82,6 +94,7 @@ fn view(
     NodeView {
         name: node.name.clone(),
         id: node.id,
+        group: None,
         state: match (node.is_silent(now), node.schedulable) {
             (true, _) => NodeState::Silent,
             (false, false) => NodeState::Maintenance,
@@ -146,7 +159,7 @@ pub async fn maintain(
     wanted: &MaintenanceBody,
 ) -> Result<NodeView, Failure> {
     set_maintenance(server, caller, name, wanted.maintenance, &wanted.message).await?;
-    shown(server, name).await
+    shown(server, caller, name).await
 }
 
 /// Lets a node take no new sessions, with a message, or take them again. Saying it again changes the message.

@@ -694,7 +694,7 @@ fn state_of_new(
         return Err(refusals::reservation_too_many_of_project(MAX_TIMES_OF_PROJECT).into());
     }
     let uses = rows.reserved_uses(project, rows.now)?;
-    let part = part_of_device(&rows.nodes()?);
+    let part = part_of_device(&rows.founding_nodes()?);
     let quota = rows.reservation_quota(project)?;
     let (amount, before) = (record.amount, record.before);
     let is_within = reservation_quota::is_within(quota, &uses, amount, before, spans, part);
@@ -819,7 +819,7 @@ fn refuse_occupied(
     if booked.len() + spans.len() > MAX_RESERVED_TIMES {
         return Err(refusals::reservation_too_many(MAX_RESERVED_TIMES).into());
     }
-    let room = reservable(&rows.nodes()?);
+    let room = reservable(&rows.founding_nodes()?);
     Ok(check(record.amount, spans, &booked, room, rows.now)?)
 }
 

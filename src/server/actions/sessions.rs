@@ -95,7 +95,8 @@ pub async fn running(server: &Server, caller: &Caller) -> Result<Vec<SessionView
             let owner = snapshot.names.get(&row.owner)?.clone();
             let project = snapshot.projects.get(&row.project)?.clone();
             let (nodes, policy) = (&world.nodes, world.policy);
-            Some(view::session(row, owner, project, nodes, policy))
+            let group = view::group_name(&world.groups, row.id);
+            Some(view::session(row, owner, (project, group), nodes, policy))
         })
         .collect())
 }

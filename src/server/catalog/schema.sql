@@ -428,7 +428,9 @@ CREATE TABLE node (
     generation integer not null,
     schedulable integer not null check (schedulable in (0, 1)),
     problems text not null
-, note text not null default '') strict;
+, note text not null default '', resource_group blob references resource_group (id)) strict;
+
+CREATE INDEX node_by_group on node (resource_group) where resource_group is not null;
 
 CREATE TABLE operation (
     id blob primary key,
@@ -570,6 +572,20 @@ where state in ('booked', 'warned', 'active');
 CREATE INDEX reservation_now on reservation_time (from_at)
 where state in ('warned', 'active');
 
+CREATE TABLE resource_group (
+    id blob primary key,
+    name text not null unique,
+    -- What people read; empty: the name.
+    title text not null,
+    -- Domains, projects and users who may use it; null: everybody.
+    access text,
+    interactive integer not null check (interactive in (0, 1)),
+    batch integer not null check (batch in (0, 1)),
+    -- Null: as the settings say.
+    spreading text check (spreading in ('pack', 'spread')),
+    generation integer not null
+) strict, without rowid;
+
 CREATE TABLE role_grant (
     user blob not null references user (id),
     role text not null check (role in ('auditor', 'administrator')),
@@ -674,9 +690,11 @@ CREATE TABLE session (
     ended_at integer,
     outcome text check (outcome in ('succeeded', 'failed', 'stopped', 'refused', 'lost')),
     exit_code integer,
-    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002', held_by text, queued_before integer not null default 0, launch blob, description text, backfilled integer not null default 0 check (backfilled in (0, 1)),
+    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002', held_by text, queued_before integer not null default 0, launch blob, description text, backfilled integer not null default 0 check (backfilled in (0, 1)), resource_group blob references resource_group (id),
     check ((state = 'ended') = (outcome is not null))
 ) strict;
+
+CREATE INDEX session_by_group on session (resource_group) where resource_group is not null;
 
 CREATE INDEX session_created on session (created_at, id);
 

@@ -379,6 +379,7 @@ impl ReadTransaction<'_> {
             allowances: self.allowances_now()?,
             reservations: self.near_reservations()?,
             served: self.served()?,
+            groups: self.group_plan()?,
         })
     }
 

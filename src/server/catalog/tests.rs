@@ -989,3 +989,36 @@ fn a_new_site_has_timed_backfill_and_one_that_ran_before_keeps_the_strict_one() 
         assert_eq!(mode(&on_disk(&directory)), BackfillMode::Strict);
     }
 }
+
+/// A site that ran before it had groups has all nodes and sessions in the founding one, and its decisions stay.
+#[test]
+fn nodes_and_sessions_of_before_are_in_the_founding_group() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = CatalogPlace::Directory(directory.path().to_path_buf());
+    let path = directory.path().join("catalog.sqlite");
+    let step = "create table resource_group (";
+    let before = migrate::STEPS.iter().position(|sql| sql.contains(step));
+    let before = before.expect("the step that brings groups");
+    {
+        let mut connection = rusqlite::Connection::open(&path).unwrap();
+        migrate::climb_to(&mut connection, &place, &migrate::STEPS[..before]).unwrap();
+        connection
+            .execute(
+                "insert into node (id, name, boot, capacity, host_environment, seen_at, generation,
+                                   schedulable, problems)
+                 values (x'00000000000070008000000000000099', 'old', x'00', '{}', 0, 0, 0, 1, '[]')",
+                [],
+            )
+            .unwrap();
+    }
+    let mut connection = rusqlite::Connection::open(&path).unwrap();
+    migrate::climb(&mut connection, &place).unwrap();
+    let heard = super::node_cache::NodeCache::default();
+    let seal = sealing::for_a_look(&connection, directory.path()).unwrap();
+    let view = ReadTransaction::new(&connection, &heard, &seal);
+    let groups = view.resource_groups().unwrap();
+    assert_eq!(groups.len(), 1);
+    assert!(groups[0].is_plain());
+    assert!(view.group_plan().unwrap().is_empty());
+    assert!(view.nodes_by_group().unwrap().nodes.is_empty());
+}

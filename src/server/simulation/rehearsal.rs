@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use rules::devices::{MigPart, MigProfile};
 use rules::findings::findings;
 use rules::messages::{Assignment, ContainerOrder, NodeReport};
-use rules::names::{BootId, NodeId, SessionId, SessionName, UserId};
+use rules::names::{BootId, NodeId, ResourceGroupId, SessionId, SessionName, UserId};
 use rules::placement::{self, explain_session};
 use rules::policy::{BackfillMode, SharePolicy, Spreading};
 use rules::reasons;
@@ -329,7 +329,8 @@ impl RehearsalStage {
                 launch.spec.complete(host, false, depends_on)
             })
             .and_then(|spec| {
-                placement::possible(&world, &spec.demand, &spec.environment)?;
+                let group = ResourceGroupId::DEFAULT;
+                placement::possible(&world, group, &spec.demand, &spec.environment)?;
                 Ok(spec)
             });
         let spec = match checked {
@@ -371,7 +372,8 @@ impl RehearsalStage {
         };
         let world = self.server.world()?;
         let granted = wanted.validate(&row).and_then(|demand| {
-            placement::possible(&world, &demand, &row.spec.environment)?;
+            let group = world.groups.of_session(row.id);
+            placement::possible(&world, group, &demand, &row.spec.environment)?;
             Ok((placement::regrant(&world, &row, &demand)?, demand))
         });
         match granted {

@@ -268,6 +268,16 @@ async fn real_answers_have_the_shapes_of_the_document() {
         ),
         (&the_box.mina, "/api/v1/presets", "PresetPage"),
         (&the_box.mina, "/api/v1/presets/half", "Preset"),
+        (
+            &the_box.mina,
+            "/api/v1/resource-groups",
+            "ResourceGroupPage",
+        ),
+        (
+            &the_box.admin,
+            "/api/v1/resource-groups/default",
+            "ResourceGroup",
+        ),
         (&the_box.mina, "/api/v1/reservations", "ReservationPage"),
         (&the_box.mina, "/api/v1/reservations/lecture", "Reservation"),
         (

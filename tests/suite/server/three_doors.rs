@@ -197,6 +197,33 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["createPreset"],
         &["preset add x --cpu 1 --default yes"],
     ),
+    ("GET /groups", &["listResourceGroups"], &["group ls"]),
+    (
+        "POST /groups",
+        &["createResourceGroup"],
+        &["group add x --kind batch --spreading pack"],
+    ),
+    ("GET /groups/{id}", &["getResourceGroup"], &["group get x"]),
+    (
+        "POST /groups/{id}",
+        &["changeResourceGroup"],
+        &["group edit x --title y"],
+    ),
+    (
+        "POST /groups/{id}/nodes",
+        &["setResourceGroupNodes"],
+        &["group nodes x y"],
+    ),
+    (
+        "POST /groups/{id}/access",
+        &["setResourceGroupAccess"],
+        &["group access x --everybody"],
+    ),
+    (
+        "POST /groups/{id}/remove",
+        &["removeResourceGroup"],
+        &["group rm x"],
+    ),
     (
         "GET /reservations",
         &["listReservations"],
@@ -851,6 +878,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/policies.rs"),
         include_str!("../../../src/doors/pages/courses.rs"),
         include_str!("../../../src/doors/pages/presets.rs"),
+        include_str!("../../../src/doors/pages/resource_groups.rs"),
         include_str!("../../../src/doors/pages/budgets.rs"),
         include_str!("../../../src/doors/pages/reservations.rs"),
         include_str!("../../../src/doors/pages/fair_share.rs"),

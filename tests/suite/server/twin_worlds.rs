@@ -25,7 +25,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 54] = [
+const PAGES: [&str; 55] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -69,6 +69,7 @@ const PAGES: [&str; 54] = [
     "/courses/COURSE",
     "/presets",
     "/presets?q=WORD",
+    "/groups",
     "/budgets",
     "/budgets?q=WORD",
     "/reservations",
@@ -177,6 +178,11 @@ impl World {
         let told = json!({"text": word});
         let path = format!("/api/v1/courses/{}/message", world.course);
         world.made(&path, told).await;
+        let group = json!({"name": word, "title": word});
+        world.made("/api/v1/resource-groups", group).await;
+        let access = json!({"projects": [world.project], "users": [user]});
+        let path = format!("/api/v1/resource-groups/{word}/access");
+        world.put(&path, access).await;
         let budget = json!({"project": world.project, "gpu_hours": "9", "month": "2999-01"});
         world.made("/api/v1/budgets", budget).await;
         let reserved = json!({
@@ -598,7 +604,7 @@ async fn an_answer_without_its_filter_differs_between_twin_worlds() {
 }
 
 /// Answers that hold rows of one domain, so that each shows a missing filter.
-const LEAKING: [&str; 51] = [
+const LEAKING: [&str; 53] = [
     "GET /api/v1/sessions",
     "GET /api/v1/sessions/{id}",
     "GET /api/v1/sessions/{id}/events",
@@ -619,6 +625,8 @@ const LEAKING: [&str; 51] = [
     "/courses/COURSE",
     "GET /api/v1/presets",
     "/presets",
+    "GET /api/v1/resource-groups",
+    "/groups",
     "GET /api/v1/reservations",
     "/reservations",
     "GET /api/v1/statements",

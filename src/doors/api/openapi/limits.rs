@@ -143,6 +143,11 @@ fn all() -> Vec<(&'static str, Value)> {
             "/BudgetPatch/properties/gpu_hours",
             json!({"maxLength": 12}),
         ),
+        ("/NewResourceGroup/properties/kinds", json!({"minItems": 1})),
+        (
+            "/ResourceGroupPatch/properties/kinds",
+            json!({"minItems": 1}),
+        ),
         ("/NewPreset/properties/title", text(MAX_PRESET_TITLE)),
         ("/NewPreset/properties/title_ko", text(MAX_PRESET_TITLE)),
         ("/PresetPatch/properties/title", text(MAX_PRESET_TITLE)),

@@ -1512,6 +1512,86 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/resource-groups",
+        operation: "listResourceGroups",
+        tag: "system",
+        summary: "List resource groups that you may use",
+        needs: READ,
+        answer: SuccessReply::Schema("ResourceGroupPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/resource-groups",
+        operation: "createResourceGroup",
+        tag: "system",
+        summary: "Make a resource group without nodes, for everybody",
+        needs: SYSTEM_WRITE,
+        body: Some("NewResourceGroup"),
+        status: 201,
+        answer: SuccessReply::Schema("ResourceGroup"),
+        refusals: &[400, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/resource-groups/{id}",
+        operation: "getResourceGroup",
+        tag: "system",
+        summary: "Show a resource group, by id or name",
+        needs: READ,
+        answer: SuccessReply::Schema("ResourceGroup"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PATCH",
+        path: "/api/v1/resource-groups/{id}",
+        operation: "changeResourceGroup",
+        tag: "system",
+        summary: "Change a resource group",
+        needs: SYSTEM_WRITE,
+        body: Some("ResourceGroupPatch"),
+        answer: SuccessReply::Schema("ResourceGroup"),
+        refusals: &[400, 404, 409, 412, 422, 428],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/resource-groups/{id}",
+        operation: "removeResourceGroup",
+        tag: "system",
+        summary: "Remove a resource group without nodes and live sessions",
+        needs: SYSTEM_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/resource-groups/{id}/nodes",
+        operation: "setResourceGroupNodes",
+        tag: "system",
+        summary: "Say which nodes a resource group has",
+        needs: SYSTEM_WRITE,
+        body: Some("ResourceGroupNodes"),
+        answer: SuccessReply::Schema("ResourceGroup"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/resource-groups/{id}/access",
+        operation: "setResourceGroupAccess",
+        tag: "system",
+        summary: "Say who may use a resource group",
+        needs: SYSTEM_WRITE,
+        body: Some("NewResourceGroupAccess"),
+        answer: SuccessReply::Schema("ResourceGroup"),
+        refusals: &[400, 404, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/reservations",
         operation: "listReservations",
         tag: "tenancy",

@@ -106,6 +106,25 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("getPreset", "ID나 이름으로 프리셋 하나를 보여 줍니다"),
     ("changePreset", "프리셋을 바꿉니다. 범위는 그대로입니다"),
     ("removePreset", "프리셋을 지웁니다"),
+    ("listResourceGroups", "쓸 수 있는 자원 그룹 목록"),
+    (
+        "createResourceGroup",
+        "노드 없이 모두가 쓸 수 있는 자원 그룹을 만듭니다",
+    ),
+    (
+        "getResourceGroup",
+        "ID나 이름으로 자원 그룹 하나를 보여 줍니다",
+    ),
+    ("changeResourceGroup", "자원 그룹을 바꿉니다"),
+    (
+        "removeResourceGroup",
+        "노드와 끝나지 않은 세션이 없는 자원 그룹을 지웁니다",
+    ),
+    ("setResourceGroupNodes", "자원 그룹의 노드를 정합니다"),
+    (
+        "setResourceGroupAccess",
+        "누가 자원 그룹을 쓸 수 있는지 정합니다",
+    ),
     (
         "listReservations",
         "내 프로젝트와 나, 유지보수를 위한 예약을 나열합니다",

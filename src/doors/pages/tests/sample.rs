@@ -1250,6 +1250,7 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
             ..LaunchFields::default()
         },
         texts: LaunchTexts::default().boxes(t),
+        groups: Vec::new(),
         name_hint: "calm-otter".into(),
         preview,
     }

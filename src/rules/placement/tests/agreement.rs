@@ -218,6 +218,7 @@ fn preview_agrees(world: &ClusterSnapshot, numbers: &mut Numbers, round: u32) ->
         owner: Some(owner),
         domain: DomainId::DEFAULT,
         project: ProjectId::DEFAULT,
+        group: ResourceGroupId::DEFAULT,
     };
     let told = explain_draft(world, &draft, NOW);
     let mut launched = world.clone();

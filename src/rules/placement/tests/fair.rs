@@ -208,7 +208,8 @@ fn the_order_is_a_permutation_and_keeps_each_users_own() {
             };
             assert!(follows, "{order:?}");
         }
-        let numbered = order::numbered(&world, &[], false, at(400));
+        let waiting = order::WaitingByGroup::new(&world, at(400));
+        let numbered = waiting.numbered(crate::names::ResourceGroupId::DEFAULT, &[], false);
         let told: Vec<SessionId> = numbered
             .places
             .iter()

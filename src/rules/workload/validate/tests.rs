@@ -253,7 +253,8 @@ fn what_is_validated_is_never_refused_later_for_a_static_reason() {
             Ok(spec) => spec,
             Err(_) => fails("the found image"),
         };
-        if crate::placement::possible(&world, &spec.demand, &spec.environment).is_err() {
+        let group = crate::names::ResourceGroupId::DEFAULT;
+        if crate::placement::possible(&world, group, &spec.demand, &spec.environment).is_err() {
             fails("a machine with room for all");
         }
     }

@@ -222,7 +222,8 @@ fn resize_row(
         return Ok(false);
     }
     let world = rows.world()?;
-    placement::possible(&world, &demand, &session.spec.environment)?;
+    let group = world.groups.of_session(session.id);
+    placement::possible(&world, group, &demand, &session.spec.environment)?;
     let mut wanted = session::SessionSpec {
         demand,
         ..session.spec.clone()
@@ -318,7 +319,8 @@ pub async fn preview_change(
             }
             let demand = RequestedResize::from(wanted).validate(&row)?;
             let mut world = view.world()?;
-            placement::possible(&world, &demand, &row.spec.environment)?;
+            let group = world.groups.of_session(row.id);
+            placement::possible(&world, group, &demand, &row.spec.environment)?;
             let before = row.spec.clone();
             row.spec.demand = demand;
             if let Some(seconds) = limit {

@@ -3,7 +3,7 @@
 
 use api::sessions::{LaunchRequest, Resources, SessionView};
 use rules::course::Course;
-use rules::names::{SessionId, SessionName, UserId};
+use rules::names::{ResourceGroupId, SessionId, SessionName, UserId};
 use rules::permissions::{Permission, Reach, Subject, may, own};
 use rules::placement::{self, Explanation};
 use rules::preset::{Preset, in_order};
@@ -13,6 +13,7 @@ use rules::quota::{
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::reservation::ReservationHolder;
+use rules::resource_group::{GroupPlan, ResourceGroup};
 use rules::session::{self, Outcome, SessionEnvironment, SessionState};
 use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::units::{GpuShare, Timestamp};
@@ -53,6 +54,7 @@ struct CheckedLaunch {
     remarks: Remarks,
     spec: session::SessionSpec,
     device_affinity: Option<String>,
+    group: ResourceGroupId,
     replicas: u32,
     /// The word a made-up name begins with.
     word: String,
@@ -65,7 +67,7 @@ const NAMES_TRIED: u32 = 8;
 ///
 /// Errors: what is wrong with the request, by field; `session.name-taken`; what no machine here
 /// could ever hold; `idempotency.key-reused`; `disk.full`; `launch.owner-denied`, `launch.owner-unknown` where it
-/// is for another user; `preset.unknown`.
+/// is for another user; `preset.unknown`; `group.not-allowed`, `group.none`, `group.kind`, `group.reservation`.
 pub async fn launch(
     server: &Server,
     caller: &Caller,
@@ -77,6 +79,7 @@ pub async fn launch(
     refuse_unwell(server)?;
     refuse_full_queue(server)?;
     let now = server.clock().now();
+    let asked = AskedGroup::of(&request);
     let request = with_preset(server, caller, request, now)?;
     let request = with_reservation(server, caller, request, now)?;
     let device_affinity = request.device_affinity.clone();
@@ -85,7 +88,9 @@ pub async fn launch(
     let (draft, project, subject) = server.catalog().read_now("understand a launch", |view| {
         let whose = for_whom(view, caller, owner.as_deref(), project, now)?;
         let owner = whose.owner.as_ref().unwrap_or(caller);
-        let draft = look_up(view, [owner, caller], validated, device_affinity)?;
+        let project = whose.project.as_deref();
+        let group = asked.find(view, &owner.subject, project, now)?;
+        let draft = look_up(view, [owner, caller], validated, device_affinity, group)?;
         Ok((draft, whose.project, owner.subject.clone()))
     })?;
     let (name, seen) = (caller.name.clone(), budgets::seen(caller));
@@ -100,6 +105,8 @@ pub async fn launch(
                 }
                 let subjects = subjects_of(rows, &subject, project.as_deref())?;
                 let mut draft = draft;
+                // It may have gone, or been closed to the owner, since it was looked up.
+                (draft.group, _) = asked.find(rows, &subject, project.as_deref(), rows.now)?;
                 let limits = limits_of(rows, &subjects, CountedUse::QueueBound)?;
                 let place = (subjects.domain, subjects.project);
                 let course = rows.course_for_launch(&subject, place, rows.now)?;
@@ -596,6 +603,7 @@ pub async fn preview(
 ) -> Result<Explanation, Failure> {
     allowed(caller, Permission::SessionsWrite)?;
     let (caller, now) = (caller.clone(), server.clock().now());
+    let asked = AskedGroup::of(&request);
     let request = with_preset(server, &caller, request, now)?;
     let request = with_reservation(server, &caller, request, now)?;
     let (project, owner) = (request.project.clone(), request.owner.clone());
@@ -608,7 +616,9 @@ pub async fn preview(
             let world = &snapshot.world;
             let whose = for_whom(view, &caller, owner.as_deref(), project, now)?;
             let owner = whose.owner.as_ref().unwrap_or(&caller);
-            let draft = look_up(view, [owner, &caller], validated, None)?;
+            let named = whose.project.as_deref();
+            let group = asked.find(view, &owner.subject, named, now)?;
+            let draft = look_up(view, [owner, &caller], validated, None, group)?;
             if let Some(name) = &draft.name {
                 for number in 1..=draft.replicas {
                     let name = name.replica(number, draft.replicas)?;
@@ -651,6 +661,7 @@ pub async fn preview(
                     owner: Some(owner.subject.user),
                     domain,
                     project,
+                    group: draft.group,
                 },
                 now,
             );
@@ -681,8 +692,10 @@ pub async fn duplicate(
         refuse_document_gone(&row)?;
         let demand = row.spec.demand;
         let project = view.project(row.project)?.map(|p| p.name.to_string());
+        let group = NameCache::new(view)?.show(&row)?.group;
         Ok(LaunchRequest {
             project,
+            group: group.map(|name| name.to_string()),
             name: free_name(view, caller, row.name.as_str())?,
             kind: row.spec.kind,
             image: row.spec.environment.word().to_owned(),
@@ -833,6 +846,7 @@ fn look_up(
     both: [&Caller; 2],
     launch: ValidatedLaunch,
     device_affinity: Option<String>,
+    (group, groups): (ResourceGroupId, GroupPlan),
 ) -> Result<CheckedLaunch, Failure> {
     let (environment, runs_something) = environment(view, both, &launch.image)?;
     let depends_on = dependencies(view, both, &launch.depends_on, launch.name.as_ref())?;
@@ -844,14 +858,16 @@ fn look_up(
     let machines = ClusterSnapshot {
         nodes: view.nodes()?,
         policy: view.policy(),
+        groups,
         ..ClusterSnapshot::default()
     };
-    placement::possible(&machines, &spec.demand, &spec.environment)?;
+    placement::possible(&machines, group, &spec.demand, &spec.environment)?;
     Ok(CheckedLaunch {
         name: launch.name,
         remarks: launch.remarks,
         spec,
         device_affinity,
+        group,
         replicas: launch.replicas,
         word,
     })
@@ -976,10 +992,72 @@ fn insert_named(
         row.remarks.clone_from(&draft.remarks);
         row.device_affinity.clone_from(&draft.device_affinity);
         rows.insert_session(&row, actor)?;
+        rows.put_session_group(row.id, draft.group)?;
         written.push(row);
     }
     rows.join_launch(&written)?;
     Ok(written)
+}
+
+/// What a launch says of the resource group that it is for.
+#[derive(Clone)]
+struct AskedGroup {
+    named: Option<String>,
+    kind: session::SessionKind,
+    /// The device that a self-test is bound to.
+    device: Option<String>,
+    /// It starts with a reservation, which keeps devices of the founding group.
+    is_reserved: bool,
+}
+
+impl AskedGroup {
+    fn of(request: &LaunchRequest) -> Self {
+        let said = |text: &Option<String>| {
+            let text = text.as_deref().map(str::trim);
+            text.filter(|text| !text.is_empty()).map(str::to_owned)
+        };
+        Self {
+            named: said(&request.group),
+            kind: request.kind,
+            device: request.device_affinity.clone(),
+            is_reserved: said(&request.reservation).is_some(),
+        }
+    }
+
+    /// The group that is named, or the first that the owner may use in that project, with all groups and their nodes; of a
+    /// self-test the group of its device.
+    ///
+    /// Errors: `group.not-allowed`, `group.none`, `group.kind`, `group.reservation`; those of the project.
+    fn find(
+        &self,
+        view: &ReadTransaction<'_>,
+        owner: &Subject,
+        project: Option<&str>,
+        now: Timestamp,
+    ) -> Result<(ResourceGroupId, GroupPlan), Failure> {
+        let plan = view.nodes_by_group()?;
+        if let Some(device) = &self.device {
+            let nodes = view.nodes()?;
+            let mut nodes = nodes.iter();
+            let node = nodes.find(|node| node.capacity.devices.iter().any(|d| d.uuid == *device));
+            let group = node.map_or(ResourceGroupId::DEFAULT, |node| plan.of_node(node.id));
+            return Ok((group, plan));
+        }
+        if self.named.is_none() && plan.groups.iter().all(ResourceGroup::is_plain) {
+            return Ok((ResourceGroupId::DEFAULT, plan));
+        }
+        let (domain, project) = project_for_launch(view, owner, project, now)?;
+        let founding = ResourceGroupId::DEFAULT.to_string();
+        let named = match (&self.named, self.is_reserved) {
+            (None, true) => Some(founding.as_str()),
+            (named, _) => named.as_deref(),
+        };
+        let group = plan.choose(named, (domain, project, owner.user), self.kind)?;
+        if self.is_reserved && group != ResourceGroupId::DEFAULT {
+            return Err(refusals::group_reservation().at("/group").into());
+        }
+        Ok((group, plan))
+    }
 }
 
 /// The levels that a launch of the subject belongs to.

@@ -257,8 +257,17 @@ pub async fn queue_mark(server: &Server, caller: &Caller) -> Result<u64, Failure
         }
     }
     for node in &world.nodes {
-        let takes = (node.schedulable, node.is_silent(now), node.problems.len());
+        let group = world.groups.of_node(node.id);
+        let takes = (
+            node.schedulable,
+            node.is_silent(now),
+            node.problems.len(),
+            group,
+        );
         (node.id, takes, &node.cordoned, node.capacity.cpu).hash(&mut mark);
+    }
+    for group in &world.groups.groups {
+        (group.id, group.generation).hash(&mut mark);
     }
     Ok(mark.finish())
 }
@@ -286,6 +295,7 @@ fn explained(
             let owner = snapshot.names.get(&row.owner)?.clone();
             let project = snapshot.projects.get(&row.project)?.clone();
             let (nodes, policy) = (&world.nodes, world.policy);
+            let project = (project, view::group_name(&world.groups, row.id));
             let shown: SessionView = view::session(row, owner, project, nodes, policy);
             Some(WaitingView {
                 session: shown,

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use api::events::EventView;
 use api::sessions::{GrantView, SessionSurroundings, SessionView};
-use rules::names::{TenantName, UserId, UserName};
+use rules::names::{SessionId, TenantName, UserId, UserName};
 use rules::policy::SharePolicy;
+use rules::resource_group::{GroupPlan, ResourceGroup};
 use rules::resources::{Device, DeviceShare};
 use rules::session::Session;
 use rules::tenancy::ProjectId;
@@ -45,11 +46,20 @@ pub(in crate::actions) fn grant(
     }
 }
 
-/// A row of `owner` in `project`, on one of these nodes.
+/// The name of a session's resource group; None while there is only one.
+pub(super) fn group_name(plan: &GroupPlan, session: SessionId) -> Option<TenantName> {
+    if plan.is_single() {
+        return None;
+    }
+    let group = plan.group(plan.of_session(session))?;
+    Some(group.name.clone())
+}
+
+/// A row of `owner` in `project`, in that resource group where there are several, on one of these nodes.
 pub(super) fn session(
     row: &Session,
     owner: UserName,
-    project: TenantName,
+    (project, group): (TenantName, Option<TenantName>),
     nodes: &[NodeRecord],
     policy: SharePolicy,
 ) -> SessionView {
@@ -63,6 +73,7 @@ pub(super) fn session(
     let around = SessionSurroundings {
         owner,
         project,
+        group,
         node: row
             .node()
             .map(|id| node.map_or_else(|| id.to_string(), |node| node.name.clone())),
@@ -88,16 +99,34 @@ pub(in crate::actions) struct NameCache<'v, 'c> {
     nodes: Option<Vec<NodeRecord>>,
     users: BTreeMap<UserId, UserName>,
     projects: BTreeMap<ProjectId, TenantName>,
+    /// Empty while there is only the founding one.
+    groups: Vec<ResourceGroup>,
 }
 
 impl<'v, 'c> NameCache<'v, 'c> {
     pub(in crate::actions) fn new(view: &'v ReadTransaction<'c>) -> Result<Self, Failure> {
+        let groups = view.resource_groups()?;
         Ok(Self {
             view,
             nodes: None,
             users: BTreeMap::new(),
             projects: BTreeMap::new(),
+            groups: match groups.len() {
+                0 | 1 => Vec::new(),
+                _ => groups,
+            },
         })
+    }
+
+    fn group_of(&self, session: SessionId) -> Result<Option<TenantName>, Failure> {
+        if self.groups.is_empty() {
+            return Ok(None);
+        }
+        let id = self.view.group_of_session(session)?;
+        let mut groups = self.groups.iter();
+        Ok(groups
+            .find(|group| group.id == id)
+            .map(|group| group.name.clone()))
     }
 
     pub(in crate::actions) fn show(&mut self, row: &Session) -> Result<SessionView, Failure> {
@@ -125,8 +154,9 @@ impl<'v, 'c> NameCache<'v, 'c> {
         if self.nodes.is_none() && (row.node().is_some() || row.spec.demand.wants_device()) {
             self.nodes = Some(self.view.nodes()?);
         }
+        let group = self.group_of(row.id)?;
         let nodes = self.nodes.as_deref().unwrap_or_default();
-        Ok(session(row, owner, project, nodes, policy))
+        Ok(session(row, owner, (project, group), nodes, policy))
     }
 }
 

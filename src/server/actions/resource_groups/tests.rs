@@ -1,0 +1,316 @@
+//! Resource groups through the actions that doors call: who keeps them, who sees which, and which group a launch gets.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use api::sessions::LaunchRequest;
+use rules::names::BootId;
+use rules::placement::Verdict;
+use rules::policy::Spreading;
+use rules::resources::Capacity;
+use rules::units::{Bytes, CpuShare};
+use rules::users::Role;
+use rules::world::NodeRecord;
+
+use super::super::{sessions, tenancy, users};
+use super::*;
+use crate::access::{set_up, setup_link, sign_in};
+use crate::code;
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
+const GOOD: &str = "correct horse battery";
+
+/// Boss administers the site; abe and mina are users of the first domain, abe in the project `vision` too. Two nodes.
+struct GroupedSite {
+    server: Server,
+    boss: Caller,
+    abe: Caller,
+    mina: Caller,
+}
+
+impl GroupedSite {
+    async fn open() -> Self {
+        let server = Server::for_tests();
+        server.put_test_node("one");
+        let node = NodeRecord {
+            id: NodeId(uuid::Uuid::from_u128(2)),
+            name: "two".to_owned(),
+            boot: BootId(uuid::Uuid::from_u128(2)),
+            capacity: Capacity {
+                cpu: CpuShare(200),
+                memory: Bytes::gib(4),
+                devices: Vec::new(),
+                others: Vec::new(),
+            },
+            host_environment: true,
+            seen_at: server.clock().now(),
+            generation: 0,
+            schedulable: true,
+            note: String::new(),
+            cordoned: BTreeSet::new(),
+            problems: Vec::new(),
+        };
+        server
+            .catalog()
+            .write_now(Lane::Loops, "a node", move |rows| rows.put_node(&node))
+            .unwrap();
+        let setup = setup_link(&server).unwrap();
+        let boss = set_up(&server, &setup, "boss", GOOD, HERE).await.unwrap();
+        let boss = boss.caller;
+        let project = tenancy::create_project(&server, &boss, None, "vision", "", None).await;
+        let vision = project.unwrap().value.id.to_string();
+        let mut others = Vec::new();
+        for name in ["abe", "mina"] {
+            users::create_once(&server, &boss, name, Role::User, GOOD, None, None)
+                .await
+                .unwrap();
+            if name == "abe" {
+                let role = rules::grants::GrantRole::Member;
+                tenancy::put_member(&server, &boss, &vision, name, role, None)
+                    .await
+                    .unwrap();
+            }
+            others.push(sign_in(&server, name, GOOD, HERE).await.unwrap().caller);
+        }
+        let [abe, mina] = others.try_into().expect("two callers");
+        Self {
+            server,
+            boss,
+            abe,
+            mina,
+        }
+    }
+
+    async fn made(&self, name: &str) -> ResourceGroupView {
+        let asked = NewResourceGroupBody {
+            name: name.to_owned(),
+            ..NewResourceGroupBody::default()
+        };
+        let made = create(&self.server, &self.boss, asked, None).await;
+        made.unwrap_or_else(|failure| panic!("{failure}")).value
+    }
+
+    async fn nodes(&self, group: &str, nodes: &[&str]) -> Result<ResourceGroupView, Failure> {
+        let nodes = nodes.iter().map(|name| (*name).to_owned()).collect();
+        set_nodes(&self.server, &self.boss, group, GroupNodesBody { nodes }).await
+    }
+
+    /// `lab` has the node `two`, and is for the project `vision`.
+    async fn with_lab(&self) {
+        self.made("lab").await;
+        self.nodes("lab", &["two"]).await.unwrap();
+        let access = GroupAccessBody {
+            projects: vec!["vision".to_owned()],
+            ..GroupAccessBody::default()
+        };
+        let set = set_access(&self.server, &self.boss, "lab", access).await;
+        let access = set.unwrap().access.expect("a list");
+        assert_eq!(access.projects, ["default/vision"]);
+    }
+
+    async fn listed(&self, caller: &Caller) -> Vec<String> {
+        let all = list(&self.server, caller).await.unwrap();
+        all.into_iter().map(|one| one.name.to_string()).collect()
+    }
+}
+
+fn asked(project: &str, group: Option<&str>) -> LaunchRequest {
+    LaunchRequest {
+        project: Some(project.to_owned()),
+        group: group.map(str::to_owned),
+        kind: SessionKind::Batch,
+        command: vec!["true".to_owned()],
+        ..LaunchRequest::default()
+    }
+}
+
+#[tokio::test]
+async fn a_site_begins_with_one_group_that_has_every_node_and_is_named_nowhere() {
+    let site = GroupedSite::open().await;
+    let groups = list(&site.server, &site.boss).await.unwrap();
+    let [founding] = &groups[..] else {
+        panic!("{groups:?}");
+    };
+    assert!(founding.founding && founding.everybody);
+    assert_eq!(
+        founding.nodes,
+        Some(vec!["one".to_owned(), "two".to_owned()])
+    );
+    let launched = sessions::launch(&site.server, &site.mina, asked("default", None), None).await;
+    assert_eq!(launched.unwrap().sessions[0].group, None);
+    let nodes = of_nodes(&site.server, &site.boss).await.unwrap();
+    assert!(nodes.is_empty(), "{nodes:?}");
+    let world = site
+        .server
+        .catalog()
+        .read_now("look", |view| view.world())
+        .unwrap();
+    assert!(world.groups.is_empty(), "decisions are as before");
+}
+
+#[tokio::test]
+async fn a_group_is_seen_and_used_by_those_whom_it_lists_alone() {
+    let site = GroupedSite::open().await;
+    site.with_lab().await;
+    assert_eq!(site.listed(&site.boss).await, ["default", "lab"]);
+    assert_eq!(site.listed(&site.abe).await, ["default", "lab"]);
+    assert_eq!(site.listed(&site.mina).await, ["default"]);
+    let hidden = get(&site.server, &site.mina, "lab").await;
+    assert_eq!(code(hidden), "group.not-found");
+    let seen = get(&site.server, &site.abe, "lab").await.unwrap();
+    assert_eq!((seen.access, seen.nodes), (None, None));
+    let server = &site.server;
+    let launched = sessions::launch(server, &site.abe, asked("vision", Some("lab")), None).await;
+    let session = launched.unwrap().sessions.remove(0);
+    assert_eq!(
+        session.group.map(|name| name.to_string()).as_deref(),
+        Some("lab")
+    );
+    for (caller, project, group) in [
+        (&site.mina, "default", "lab"),
+        (&site.abe, "default", "lab"),
+        (&site.abe, "vision", "nowhere"),
+    ] {
+        let request = asked(project, Some(group));
+        let refused = sessions::launch(server, caller, request.clone(), None).await;
+        assert_eq!(code(refused), "group.not-allowed", "{}", caller.name);
+        let preview = sessions::preview(server, caller, request).await;
+        assert_eq!(code(preview), "group.not-allowed");
+    }
+    // The founding group is the first that they may use.
+    let usual = sessions::launch(server, &site.abe, asked("vision", None), None).await;
+    let group = usual.unwrap().sessions.remove(0).group;
+    assert_eq!(
+        group.map(|name| name.to_string()).as_deref(),
+        Some("default")
+    );
+}
+
+#[tokio::test]
+async fn a_launch_and_its_preview_look_at_the_nodes_of_the_group_alone() {
+    let site = GroupedSite::open().await;
+    site.with_lab().await;
+    let server = &site.server;
+    let preview = sessions::preview(server, &site.abe, asked("vision", Some("lab"))).await;
+    let preview = preview.unwrap();
+    assert_eq!(preview.verdict, Verdict::Now);
+    assert_eq!(preview.node.as_deref(), Some("two"));
+    let names: Vec<&str> = preview
+        .rooms
+        .iter()
+        .map(|room| room.name.as_str())
+        .collect();
+    assert_eq!(names, ["two"]);
+    // The first group's node has four cores, that of the lab two.
+    let mut large = asked("vision", Some("lab"));
+    large.resources.cpu = Some(CpuShare(300));
+    let refused = sessions::launch(server, &site.abe, large.clone(), None).await;
+    assert_eq!(code(refused), "cpu.too-large");
+    large.group = None;
+    assert_eq!(
+        code(sessions::launch(server, &site.abe, large, None).await),
+        "done"
+    );
+}
+
+#[tokio::test]
+async fn a_group_is_removed_once_nothing_is_in_it_and_the_first_never() {
+    let site = GroupedSite::open().await;
+    site.with_lab().await;
+    let (server, boss) = (&site.server, &site.boss);
+    assert_eq!(
+        code(remove(server, boss, "default").await),
+        "group.founding"
+    );
+    assert_eq!(code(remove(server, boss, "lab").await), "group.in-use");
+    let launched = sessions::launch(server, &site.abe, asked("vision", Some("lab")), None).await;
+    let id = launched.unwrap().sessions[0].id.to_string();
+    site.nodes("lab", &[]).await.unwrap();
+    let founding = get(server, boss, "default").await.unwrap();
+    assert_eq!(founding.nodes.map(|nodes| nodes.len()), Some(2));
+    assert_eq!(code(remove(server, boss, "lab").await), "group.in-use");
+    sessions::stop(server, boss, &id, false).await.unwrap();
+    assert_eq!(code(remove(server, boss, "lab").await), "done");
+    assert_eq!(site.listed(boss).await, ["default"]);
+    let shown = sessions::get(server, boss, &id).await.unwrap();
+    assert_eq!(shown.group, None, "history stays");
+}
+
+#[tokio::test]
+async fn what_is_no_group_is_refused_by_name_and_others_may_change_nothing() {
+    let site = GroupedSite::open().await;
+    site.with_lab().await;
+    let (server, boss) = (&site.server, &site.boss);
+    let new = |name: &str| NewResourceGroupBody {
+        name: name.to_owned(),
+        ..NewResourceGroupBody::default()
+    };
+    for (asked, expected) in [
+        (new("lab"), "group.name-taken"),
+        (new("No Name"), "group.name-invalid"),
+        (
+            NewResourceGroupBody {
+                title: Some("x".repeat(61)),
+                ..new("other")
+            },
+            "group.title-invalid",
+        ),
+        (
+            NewResourceGroupBody {
+                kinds: Some(Vec::new()),
+                ..new("other")
+            },
+            "group.kinds-empty",
+        ),
+    ] {
+        assert_eq!(code(create(server, boss, asked, None).await), expected);
+    }
+    assert_eq!(
+        code(create(server, &site.abe, new("mine"), None).await),
+        "role.administrator-needed"
+    );
+    assert_eq!(
+        code(site.nodes("lab", &["three"]).await),
+        "group.node-unknown"
+    );
+    let strange = GroupAccessBody {
+        users: vec!["stranger".to_owned()],
+        ..GroupAccessBody::default()
+    };
+    let refused = set_access(server, boss, "lab", strange).await;
+    assert_eq!(code(refused), "group.subject-unknown");
+    let patch = ResourceGroupPatchBody {
+        kinds: Some(vec![SessionKind::Interactive]),
+        spreading: Some(Some(Spreading::Spread)),
+        ..ResourceGroupPatchBody::default()
+    };
+    let stale = change(server, boss, "lab", patch.clone(), Some(1)).await;
+    assert_eq!(code(stale), "group.stale");
+    let changed = change(server, boss, "lab", patch, None).await.unwrap();
+    assert_eq!(changed.kinds, [SessionKind::Interactive]);
+    let refused = sessions::launch(server, &site.abe, asked("vision", Some("lab")), None).await;
+    assert_eq!(code(refused), "group.kind");
+}
+
+#[tokio::test]
+async fn a_site_takes_so_many_groups_and_a_group_so_many_who_may_use_it() {
+    let site = GroupedSite::open().await;
+    for number in 1..MAX_GROUPS {
+        site.made(&format!("group-{number}")).await;
+    }
+    let asked = NewResourceGroupBody {
+        name: "more".to_owned(),
+        ..NewResourceGroupBody::default()
+    };
+    let refused = create(&site.server, &site.boss, asked, None).await;
+    assert_eq!(code(refused), "group.too-many");
+    // The same one many times is one.
+    let access = GroupAccessBody {
+        users: vec!["abe".to_owned(); MAX_GROUP_ACCESS + 1],
+        ..GroupAccessBody::default()
+    };
+    let set = set_access(&site.server, &site.boss, "group-1", access).await;
+    assert_eq!(
+        set.unwrap().access.map(|access| access.users.len()),
+        Some(1)
+    );
+}
