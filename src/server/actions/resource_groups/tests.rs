@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use api::sessions::LaunchRequest;
 use rules::names::BootId;
-use rules::placement::Verdict;
+use rules::placement::{Decision, Verdict};
 use rules::policy::Spreading;
 use rules::resources::Capacity;
 use rules::units::{Bytes, CpuShare};
@@ -210,6 +210,36 @@ async fn a_launch_and_its_preview_look_at_the_nodes_of_the_group_alone() {
         code(sessions::launch(server, &site.abe, large, None).await),
         "done"
     );
+}
+
+#[tokio::test]
+async fn what_waits_follows_its_group_and_gets_a_place_on_a_node_of_it() {
+    let site = GroupedSite::open().await;
+    site.with_lab().await;
+    let server = &site.server;
+    for (project, group) in [("vision", "lab"), ("default", "default")] {
+        let launched = sessions::launch(server, &site.abe, asked(project, Some(group)), None).await;
+        assert_eq!(code(launched), "done");
+    }
+    let placed = || {
+        let world = server.catalog().read_now("look", |view| view.world());
+        let world = world.unwrap();
+        let decisions = rules::placement::decide(&world, server.clock().now());
+        let places = decisions.into_iter().filter_map(|decision| match decision {
+            Decision::Place { session, node, .. } => Some((session, node)),
+            Decision::End { .. } => None,
+        });
+        let places: Vec<_> = places.collect();
+        for (session, node) in &places {
+            let plan = &world.groups;
+            assert_eq!(plan.of_session(*session), plan.of_node(*node));
+        }
+        places.len()
+    };
+    assert_eq!(placed(), 2);
+    // The lab has no node any more: its session waits, though there is room elsewhere.
+    site.nodes("lab", &[]).await.unwrap();
+    assert_eq!(placed(), 1);
 }
 
 #[tokio::test]
