@@ -15,6 +15,7 @@ pub mod history;
 pub mod idle_rules;
 pub mod images;
 pub mod invitations;
+pub mod mail;
 pub mod nodes;
 pub mod notices;
 pub mod operations;

@@ -40,6 +40,89 @@ pub enum NoticeWord {
     WillEnd,
     /// A node in maintenance: sessions of the user run there, or wait.
     Maintenance,
+    /// A budget of the reader's, or one that they look after, is nearly used.
+    BudgetWarned,
+}
+
+/// A kind of notice that may leave the console: by mail, or to a webhook.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum NoticeTopic {
+    WillEnd,
+    Failed,
+    ReservationWarned,
+    ReservationAsked,
+    Budget,
+    IdleWarned,
+    ReservationDecided,
+    Started,
+    Ended,
+    Cancelled,
+    GpuWarned,
+    FoundIdle,
+    Maintenance,
+}
+
+impl NoticeTopic {
+    pub const ALL: [Self; 13] = [
+        Self::WillEnd,
+        Self::Failed,
+        Self::ReservationWarned,
+        Self::ReservationAsked,
+        Self::Budget,
+        Self::IdleWarned,
+        Self::ReservationDecided,
+        Self::Started,
+        Self::Ended,
+        Self::Cancelled,
+        Self::GpuWarned,
+        Self::FoundIdle,
+        Self::Maintenance,
+    ];
+
+    /// The word in rows and requests.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::WillEnd => "will-end",
+            Self::Failed => "failed",
+            Self::ReservationWarned => "reservation-warned",
+            Self::ReservationAsked => "reservation-asked",
+            Self::Budget => "budget",
+            Self::IdleWarned => "idle-warned",
+            Self::ReservationDecided => "reservation-decided",
+            Self::Started => "started",
+            Self::Ended => "ended",
+            Self::Cancelled => "cancelled",
+            Self::GpuWarned => "gpu-warned",
+            Self::FoundIdle => "found-idle",
+            Self::Maintenance => "maintenance",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|topic| topic.word() == word)
+    }
+
+    /// Whether its reader has to do something: these are mailed to users who chose nothing.
+    pub fn needs_answer(self) -> bool {
+        match self {
+            Self::WillEnd
+            | Self::Failed
+            | Self::ReservationWarned
+            | Self::ReservationAsked
+            | Self::Budget
+            | Self::IdleWarned => true,
+            Self::ReservationDecided
+            | Self::Started
+            | Self::Ended
+            | Self::Cancelled
+            | Self::GpuWarned
+            | Self::FoundIdle
+            | Self::Maintenance => false,
+        }
+    }
 }
 
 /// One notice.
@@ -50,10 +133,10 @@ pub struct NoticeView {
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     pub kind: NoticeWord,
-    /// The session's id; null for `maintenance`, for requests of reservations and for messages of courses.
+    /// The session's id; null for `maintenance`, `budget-warned`, requests of reservations and messages of courses.
     pub session: Option<String>,
     /// Its name, null once it was deleted; of `maintenance`, the node's; of a request, the reservation's; of a message, the
-    /// course's.
+    /// course's; of `budget-warned`, whose budget it is.
     pub name: Option<String>,
     /// How it ended; null where it runs again, ended again later, was deleted, or did not end.
     #[schema(value_type = Option<OutcomeShape>)]
@@ -62,7 +145,23 @@ pub struct NoticeView {
     pub reason: Option<Reason>,
     /// What the administrator says of the maintenance; of `idle-warned`, what happens when, such as `stop in 15 min`;
     /// of `reservation-warned`, when it begins; of `course-warned`, when the term ends; of `course-message`, the text; of
-    /// `reservation-asked`, the project; of a request that was approved or refused, why; null for every other notice.
+    /// `budget-warned`, how much is used, such as `80 %`; of `reservation-asked`, the project; of a request that was approved
+    /// or refused, why; null for every other notice.
     pub message: Option<String>,
     pub unread: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_topic_is_written_as_its_word() {
+        for topic in NoticeTopic::ALL {
+            let written = serde_json::to_value(topic).expect("a word");
+            assert_eq!(written, topic.word());
+            assert_eq!(NoticeTopic::parse(topic.word()), Some(topic));
+        }
+        assert_eq!(NoticeTopic::parse("all"), None);
+    }
 }

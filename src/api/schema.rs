@@ -9,9 +9,9 @@ use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
     allowances, announcements, audit, budgets, certificates, courses, events, fair_share, gpus,
-    history, idle_rules, images, invitations, nodes, notices, operations, policies, presets,
-    problem, reservations, resource_groups, rosters, second_factor, sessions, settings, statements, tenancy, usage,
-    users,
+    history, idle_rules, images, invitations, mail, nodes, notices, operations, policies, presets,
+    problem, reservations, resource_groups, rosters, second_factor, sessions, settings, statements,
+    tenancy, usage, users,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -109,6 +109,11 @@ fn named() -> Schemas {
     collect::<idle_rules::SessionIdleView>(&mut all);
     collect::<announcements::NewAnnouncementBody>(&mut all);
     collect::<announcements::AnnouncementPatchBody>(&mut all);
+    collect::<mail::MailChoicesView>(&mut all);
+    collect::<mail::MailChoicesBody>(&mut all);
+    collect::<mail::MailStatusView>(&mut all);
+    collect::<mail::MailTestBody>(&mut all);
+    collect::<mail::MailTrial>(&mut all);
     collect::<statements::StatementView>(&mut all);
     collect::<statements::NewClosedMonthBody>(&mut all);
     collect::<statements::PricesView>(&mut all);

@@ -16,6 +16,7 @@ mod directory;
 pub mod edit;
 mod file;
 mod hand_over;
+mod mail;
 mod places;
 mod sample;
 #[cfg(test)]
@@ -137,6 +138,20 @@ pub struct Settings {
     pub audit_token_file: Option<PathBuf>,
     /// Certificate of the authority of both receivers, as PEM; unset: the authorities that this machine trusts.
     pub audit_ca_file: Option<PathBuf>,
+    /// Mail server that takes notices, as HOST or HOST:PORT; unset: none is mailed.
+    pub mail_server: Option<String>,
+    /// How the connection to it is protected: `starttls`, `tls` or `none`.
+    pub mail_security: String,
+    /// Name to sign in with at the mail server; unset: without one.
+    pub mail_user: Option<String>,
+    /// File with the password for that name in its first line, mode 0600.
+    pub mail_password_file: Option<PathBuf>,
+    /// Address that mail comes from.
+    pub mail_from: Option<String>,
+    /// Certificate of the authority of the mail server, as PEM; unset: the authorities that this machine trusts.
+    pub mail_ca_file: Option<PathBuf>,
+    /// Address of this site in browsers, for the links of mail; unset: oidc_origin, else an address of this machine.
+    pub mail_origin: Option<String>,
     /// Write the log as JSON lines.
     pub log_json: bool,
     /// Where the server puts backups; None: it makes none.
@@ -700,6 +715,69 @@ pub const KEYS: &[SettingKey] = &[
         about: "certificate of the authority of the receivers of the audit log, as PEM; unset: the authorities that this machine trusts",
     },
     SettingKey {
+        key: "mail_server",
+        variable: "FARDEL_MAIL_SERVER",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"10.1.0.7\"",
+        needs_restart: false,
+        about: "mail server that takes notices, as HOST or HOST:PORT; unset: none is mailed",
+    },
+    SettingKey {
+        key: "mail_security",
+        variable: "FARDEL_MAIL_SECURITY",
+        kind: SettingType::Text,
+        default: "\"starttls\"",
+        example: "",
+        needs_restart: false,
+        about: "how the connection to the mail server is protected: starttls, tls or none",
+    },
+    SettingKey {
+        key: "mail_user",
+        variable: "FARDEL_MAIL_USER",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"fardel\"",
+        needs_restart: false,
+        about: "name to sign in with at the mail server; unset: without one",
+    },
+    SettingKey {
+        key: "mail_password_file",
+        variable: "FARDEL_MAIL_PASSWORD_FILE",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"/etc/fardel/mail.password\"",
+        needs_restart: false,
+        about: "file with the password for that name in its first line, mode 0600",
+    },
+    SettingKey {
+        key: "mail_from",
+        variable: "FARDEL_MAIL_FROM",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"fardel@lab.example\"",
+        needs_restart: false,
+        about: "address that mail comes from; a mail server needs one",
+    },
+    SettingKey {
+        key: "mail_ca_file",
+        variable: "FARDEL_MAIL_CA_FILE",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"/etc/fardel/mail-ca.pem\"",
+        needs_restart: false,
+        about: "certificate of the authority of the mail server, as PEM; unset: the authorities that this machine trusts",
+    },
+    SettingKey {
+        key: "mail_origin",
+        variable: "FARDEL_MAIL_ORIGIN",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"https://gpu.lab.example\"",
+        needs_restart: false,
+        about: "address of this site in browsers, for the links of mail; unset: oidc_origin, else an address of this machine",
+    },
+    SettingKey {
         key: "log_json",
         variable: "FARDEL_LOG_JSON",
         kind: SettingType::Flag,
@@ -805,6 +883,13 @@ pub struct SettingsLayer {
     pub audit_to_http: Option<String>,
     pub audit_token_file: Option<PathBuf>,
     pub audit_ca_file: Option<PathBuf>,
+    pub mail_server: Option<String>,
+    pub mail_security: Option<String>,
+    pub mail_user: Option<String>,
+    pub mail_password_file: Option<PathBuf>,
+    pub mail_from: Option<String>,
+    pub mail_ca_file: Option<PathBuf>,
+    pub mail_origin: Option<String>,
     pub log_json: Option<bool>,
     pub backup_dir: Option<PathBuf>,
     pub backup_every_hours: Option<u32>,
@@ -1099,6 +1184,13 @@ impl From<Settings> for LoadedSettings {
             audit_to_http: settings.audit_to_http.clone(),
             audit_token_file: settings.audit_token_file.clone(),
             audit_ca_file: settings.audit_ca_file.clone(),
+            mail_server: settings.mail_server.clone(),
+            mail_security: Some(settings.mail_security.clone()),
+            mail_user: settings.mail_user.clone(),
+            mail_password_file: settings.mail_password_file.clone(),
+            mail_from: settings.mail_from.clone(),
+            mail_ca_file: settings.mail_ca_file.clone(),
+            mail_origin: settings.mail_origin.clone(),
             log_json: Some(settings.log_json),
             backup_dir: settings.backup_dir.clone(),
             backup_every_hours: Some(settings.backup_every_hours),
@@ -1257,6 +1349,7 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
     let missing = |key: &str| refusals::setting_missing(key);
     directory::check(&layer, &from)?;
     hand_over::check(&layer, &from)?;
+    mail::check(&layer, &from)?;
     let address = |key: &str, text: String| {
         text.parse::<SocketAddr>().map_err(|_| {
             let (source, value) = (from(key), format!("{text:?}"));
@@ -1423,6 +1516,21 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
         audit_to_http: layer.audit_to_http.filter(|text| !text.trim().is_empty()),
         audit_token_file: layer.audit_token_file.map(absolute),
         audit_ca_file: layer.audit_ca_file.map(absolute),
+        mail_server: layer.mail_server.filter(|text| !text.trim().is_empty()),
+        mail_security: layer
+            .mail_security
+            .ok_or_else(|| missing("mail_security"))?,
+        mail_user: layer.mail_user.filter(|text| !text.trim().is_empty()),
+        mail_password_file: layer
+            .mail_password_file
+            .filter(|path| !path.as_os_str().is_empty())
+            .map(absolute),
+        mail_from: layer.mail_from.filter(|text| !text.trim().is_empty()),
+        mail_ca_file: layer
+            .mail_ca_file
+            .filter(|path| !path.as_os_str().is_empty())
+            .map(absolute),
+        mail_origin: layer.mail_origin.filter(|text| !text.trim().is_empty()),
         log_json: layer.log_json.ok_or_else(|| missing("log_json"))?,
         backup_dir: layer.backup_dir.map(absolute),
         backup_every_hours: layer

@@ -18,6 +18,7 @@ mod history;
 mod idle_rules;
 mod images;
 mod invitations;
+mod mail;
 mod middleware;
 mod nodes;
 mod notices;
@@ -332,6 +333,9 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/me/keys/{id}", delete(users::revoke_key))
         .route("/me/notices", get(notices::list))
         .route("/me/notices/read", post(notices::mark_read))
+        .route("/me/mail", get(mail::choices).put(mail::choose))
+        .route("/mail", get(mail::status))
+        .route("/mail/test", post(mail::test))
         .route("/sign-in", post(users::sign_in))
         .route("/setup", post(users::set_up))
         .route("/setup/link", post(users::setup_links))

@@ -26,6 +26,7 @@ mod invitations;
 mod korean;
 mod launch;
 pub mod login;
+mod mail;
 mod manual;
 mod nodes;
 mod notices;
@@ -246,6 +247,7 @@ async fn execute(
         Command::Audit(request) => audit::audit(&client, view, request).await,
         Command::Event(request) => events::event(&client, view, request).await,
         Command::Notices { read } => notices::notices(&client, view, read).await,
+        Command::Mail(request) => mail::mail(&client, view, request).await,
         Command::Node(request) => nodes::node(&client, view, request).await,
         Command::History(request) => history::history(&client, view, &request).await,
         Command::Usage(request) => usage::usage(&client, view, &request).await,

@@ -41,6 +41,7 @@ mod made_secrets;
 mod made_slips;
 pub mod me;
 pub mod nodes;
+mod notice_mail;
 pub mod notices;
 mod offered_choices;
 pub mod overview;
@@ -149,6 +150,9 @@ pub fn router(
     host: &str,
     reference: fn() -> reference::ApiReference,
 ) -> Router {
+    server.bring_mail_writer(Arc::new(notice_mail::ConsoleMail {
+        site: host.to_owned(),
+    }));
     let console = PagesContext {
         server,
         streams,
@@ -221,6 +225,7 @@ pub fn router(
         .route("/system/settings/{key}", post(settings::change))
         .route("/system/settings/reload", post(system::reload))
         .route("/system/settings/test", post(system::try_sources))
+        .route("/system/settings/mail-test", post(system::try_mail))
         .route(
             "/system/backups",
             get(system::backups).post(system::back_up),
@@ -569,6 +574,8 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "sources-work" => t.notice_sources_work(of),
         "sources-fail" => t.notice_sources_fail(of),
         "sources-none" => t.notice_sources_none().to_owned(),
+        "mail-works" => t.mail_test_works(of),
+        "mail-fails" => t.mail_test_fails(of),
         "certificate" => t.notice_certificate().to_owned(),
         "saved" => t.me_saved().to_owned(),
         "out" => t.login_out().to_owned(),

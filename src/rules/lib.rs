@@ -24,6 +24,7 @@ pub mod housekeeping;
 pub mod idleness;
 pub mod image;
 pub mod incident;
+pub mod mail;
 pub mod messages;
 pub mod metering;
 pub mod names;

@@ -828,6 +828,15 @@ fn caller(
     }
 }
 
+/// A user as the reader of their own notices, whom no request proved. For work of the server that tells them something: no
+/// door gets it.
+pub(crate) fn reader(user: &User, now: Timestamp) -> Caller {
+    let via = Via::Browser {
+        session: BrowserSessionId(Uuid::nil()),
+    };
+    caller(user, None, via, IpAddr::from([0, 0, 0, 0]), now)
+}
+
 fn token_expired(end: Timestamp) -> Refusal {
     refusals::token_expired(end)
 }

@@ -31,6 +31,7 @@ pub mod images;
 pub mod installation;
 pub mod invitations;
 pub mod journal;
+pub mod mail;
 pub mod nodes;
 pub mod notices;
 pub mod operations;

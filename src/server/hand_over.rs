@@ -19,7 +19,7 @@ use crate::{Failure, Server};
 
 mod append;
 mod post;
-mod receiver;
+pub(crate) mod receiver;
 mod syslog;
 
 /// Rows that are read and handed over together; no more of them are in memory for one place. Higher: more arrive twice after

@@ -6,5 +6,6 @@ pub(crate) mod backup;
 pub(crate) mod directory;
 pub(crate) mod gpu_self_test;
 pub(crate) mod import;
+pub(crate) mod mail;
 mod outcome;
 pub(crate) mod runner;

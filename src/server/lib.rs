@@ -20,6 +20,7 @@ mod history;
 pub mod image_source;
 mod jobs;
 pub mod links;
+mod mail;
 pub mod offline_inspection;
 pub mod routes;
 pub mod simulation;
@@ -58,6 +59,8 @@ struct ServerInner {
     backups: appliance::backups::BackupState,
     diagnostics: diagnostics::Diagnostics,
     hand_over: hand_over::HandOverState,
+    mail: mail::MailState,
+    mail_writer: OnceLock<Arc<dyn actions::mail::MailWriter>>,
     newest_attention: actions::attention::NewestAttention,
     kept_announcements: actions::announcements::KeptAnnouncements,
     snapshots: snapshot::Snapshots,
@@ -176,6 +179,8 @@ impl Server {
             backups: appliance::backups::BackupState::default(),
             diagnostics: diagnostics::Diagnostics::default(),
             hand_over: hand_over::HandOverState::default(),
+            mail: mail::MailState::default(),
+            mail_writer: OnceLock::new(),
             newest_attention: Default::default(),
             kept_announcements: Default::default(),
             snapshots: snapshot::Snapshots::default(),
@@ -209,6 +214,20 @@ impl Server {
 
     pub(crate) fn hand_over(&self) -> &hand_over::HandOverState {
         &self.0.hand_over
+    }
+
+    /// Brings the words of mail, which only doors have; without them no notice is mailed.
+    pub fn bring_mail_writer(&self, writer: Arc<dyn actions::mail::MailWriter>) {
+        // A second router of the same server has the same words.
+        let _ = self.0.mail_writer.set(writer);
+    }
+
+    pub(crate) fn mail_writer(&self) -> Option<Arc<dyn actions::mail::MailWriter>> {
+        self.0.mail_writer.get().cloned()
+    }
+
+    pub(crate) fn mail(&self) -> &mail::MailState {
+        &self.0.mail
     }
 
     pub(crate) fn newest_attention(&self) -> &actions::attention::NewestAttention {
@@ -379,8 +398,8 @@ pub fn forget_logs(
     controller::logs::run(server.catalog().clone(), streams)
 }
 
-/// Does what waits for no caller: backups, the history of use, the audit log and its hand-over. Runs until it is dropped; at
-/// most one a server.
+/// Does what waits for no caller: backups, the history of use, the audit log and its hand-over, mail. Runs until it is
+/// dropped; at most one a server.
 pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let backups = jobs::backup::keep_making(server.clone());
     let pages = keep_looking(server.clone());
@@ -388,8 +407,9 @@ pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let audit = jobs::audit::keep(server.clone());
     let directory = jobs::directory::keep(server.clone());
     let hand_over = hand_over::keep(server.clone());
+    let mail = jobs::mail::keep(server.clone());
     async {
-        tokio::join!(backups, pages, history, audit, directory, hand_over);
+        tokio::join!(backups, pages, history, audit, directory, hand_over, mail);
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
 /// Keys that only the machine's own file may set: addresses that would lock the administrator out, and places that
 /// the server writes to as root, files that it reads as root with where it sends what stands in them, and attributes of a
 /// directory, which the console would show: one of them could be a secret.
-const FILE_ONLY: [&str; 25] = [
+const FILE_ONLY: [&str; 29] = [
     "data",
     "run",
     "listen",
@@ -42,6 +42,10 @@ const FILE_ONLY: [&str; 25] = [
     "audit_to_http",
     "audit_token_file",
     "audit_ca_file",
+    "mail_server",
+    "mail_security",
+    "mail_password_file",
+    "mail_ca_file",
 ];
 
 /// Keys of the form of backups.

@@ -358,3 +358,42 @@ fn the_audit_log_is_handed_over_to_addresses_and_a_token_goes_over_tls() {
         assert_eq!(code(bad), Err("setting.audit-invalid".to_owned()), "{bad}");
     }
 }
+
+#[test]
+fn a_mail_server_has_a_sender_and_its_password_goes_over_tls() {
+    let code = |text: &str| {
+        let (_folder, sources) = given(text);
+        sources.read().map(|_| ()).map_err(|refusal| refusal.code)
+    };
+    let with = |more: &str| code(&format!("mail_from = 'fardel@lab.example'\n{more}"));
+    let signed_in = "mail_user = 'fardel'\nmail_password_file = '/etc/fardel/mail.password'\n";
+    for good in [
+        "",
+        "mail_server = '10.1.0.7'",
+        "mail_server = 'mail.lab:2525'\nmail_security = 'none'",
+        "mail_server = '[::1]'\nmail_security = 'tls'",
+        "mail_origin = 'https://gpu.lab/'",
+        "mail_server = ''",
+    ] {
+        assert_eq!(with(good), Ok(()), "{good}");
+    }
+    let own = format!("{signed_in}mail_server = '127.0.0.1'\nmail_security = 'none'");
+    assert_eq!(with(&own), Ok(()));
+    let plain = format!("{signed_in}mail_server = '10.1.0.7'\nmail_security = 'none'");
+    assert_eq!(with(&plain), Err("setting.mail-plain".to_owned()));
+    let missing = Err("setting.missing".to_owned());
+    assert_eq!(code("mail_server = '10.1.0.7'"), missing);
+    let no_password = "mail_server = '10.1.0.7'\nmail_user = 'fardel'";
+    assert_eq!(with(no_password), missing);
+    for bad in [
+        "mail_server = 'smtp://10.1.0.7'",
+        "mail_server = '10.1.0.7:0'",
+        "mail_security = 'ssl'",
+        "mail_origin = 'gpu.lab'",
+        "mail_origin = 'https://gpu.lab/console'",
+    ] {
+        assert_eq!(with(bad), Err("setting.mail-invalid".to_owned()), "{bad}");
+    }
+    let injected = code("mail_from = \"a@b\\r\\nBcc: c@d\"");
+    assert_eq!(injected, Err("setting.mail-invalid".to_owned()));
+}

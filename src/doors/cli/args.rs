@@ -186,6 +186,9 @@ pub enum Command {
         #[arg(long)]
         read: bool,
     },
+    /// Notices by mail: choose kinds, see how mail goes out, try the mail server
+    #[command(subcommand)]
+    Mail(MailCommand),
     /// Nodes: what each has, what its kernel says, maintenance
     #[command(subcommand, visible_alias = "nodes")]
     Node(NodeCommand),
@@ -2332,6 +2335,55 @@ pub enum TokenCommand {
     Rm {
         #[arg(value_name = "TOKEN", required = true)]
         tokens: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum MailCommand {
+    /// Show which kinds of notices you get by mail
+    Choices,
+    /// Choose which kinds of notices you get by mail; those that are left out come no longer
+    #[command(after_help = "Examples:\n  \
+        fardel mail choose failed will-end\n  \
+        fardel mail choose --default")]
+    Choose {
+        #[arg(
+            value_name = "KIND",
+            required_unless_present_any = ["none", "default"],
+            value_parser = [
+                "will-end",
+                "failed",
+                "reservation-warned",
+                "reservation-asked",
+                "budget",
+                "idle-warned",
+                "reservation-decided",
+                "started",
+                "ended",
+                "cancelled",
+                "gpu-warned",
+                "found-idle",
+                "maintenance",
+            ]
+        )]
+        kinds: Vec<String>,
+        /// No mail at all
+        #[arg(long, conflicts_with_all = ["kinds", "default"])]
+        none: bool,
+        /// The kinds that need an answer
+        #[arg(long, conflicts_with = "kinds")]
+        default: bool,
+    },
+    /// Show how mail of the site goes out; for administrators
+    Status,
+    /// Send one mail and print what the mail server answers; for administrators
+    ///
+    /// Returns 1 where the mail server does not take it.
+    #[command(after_help = "Example:\n  \
+        fardel mail test me@lab.example")]
+    Test {
+        #[arg(value_name = "ADDRESS")]
+        address: String,
     },
 }
 

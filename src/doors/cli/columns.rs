@@ -340,6 +340,10 @@ fn told(notice: &NoticeView) -> String {
             Some(text) => format!("says: {text}"),
             None => "sent a message".to_owned(),
         },
+        (NoticeWord::BudgetWarned, _) => match &notice.message {
+            Some(used) => format!("budget is used to {used}"),
+            None => "budget is nearly used".to_owned(),
+        },
         (NoticeWord::WillEnd, _) => format!("ends at {}", notice.at),
         (NoticeWord::Maintenance, _) => "node in maintenance".to_owned(),
     }

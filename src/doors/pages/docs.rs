@@ -111,6 +111,7 @@ const MANUAL: [ManualChapter; 32] = [
     chapter!("statements", Administer),
     chapter!("audit", Administer),
     chapter!("hand-over", Administer),
+    chapter!("mail", Administer),
     chapter!("backups", Administer),
     chapter!("trust", Administer),
     chapter!("gpu-care", Administer),

@@ -638,6 +638,8 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "announcement.added" => t.events_announcement_added(),
         "announcement.changed" => t.events_announcement_changed(),
         "announcement.removed" => t.events_announcement_removed(),
+        "mail.tested" => t.events_mail_tested(),
+        "user.mail-chosen" => t.events_mail_chosen(),
         "queue.order-changed" => t.events_queue_order(),
         "queue.weight-changed" => t.events_queue_weight(),
         "allowance.added" => t.events_allowance_added(),

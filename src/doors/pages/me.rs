@@ -1,5 +1,7 @@
 //! `/me`: password, tokens, preferences.
 
+use api::mail::{MailChoicesBody, MailChoicesView};
+use api::notices::NoticeTopic;
 use api::policies::EffectiveLimitView;
 use api::users::UserPreferences;
 use askama::Template;
@@ -19,7 +21,7 @@ use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
 use server::actions::users::{self, access_keys, second_factor, tokens};
-use server::actions::{audit, policies};
+use server::actions::{audit, mail, policies};
 
 use super::audit as acts_page;
 use super::authentication::{OptionalPageCaller, PageCaller};
@@ -68,6 +70,17 @@ pub struct MePage {
     pub acts: Vec<OwnActRow>,
     /// What bounds the user in their first project: name, amount and rule.
     pub limits: Vec<(&'static str, String)>,
+    /// Which notices they get by mail; None where the site sends none.
+    pub mail: Option<OwnMail>,
+}
+
+/// Notices by mail, as their reader chooses them.
+pub struct OwnMail {
+    /// None: the account has no address.
+    pub address: Option<String>,
+    pub kinds: Vec<Choice>,
+    /// The user chose nothing yet.
+    pub by_default: bool,
 }
 
 /// One act in the access log of a user.
@@ -97,6 +110,7 @@ pub(super) fn router() -> Router<PagesContext> {
     Router::new()
         .route("/me", get(show))
         .route("/me/password", post(password))
+        .route("/me/mail", post(choose_mail))
         .route("/me/tokens", post(make_token))
         .route("/me/tokens/{id}/revoke", get(ask_revoke).post(revoke))
 }
@@ -189,6 +203,7 @@ async fn shown(
         Ok(acts) => acts,
         Err(failure) => return responses::failure(console, visit, Some(f), &failure),
     };
+    let mailed = mail::choices(&console.server, caller).await;
     let account = users::me(&console.server, caller).await;
     let elsewhere = account
         .as_ref()
@@ -267,6 +282,8 @@ async fn shown(
         zones,
         zone_note: t.me_zone_note(visit.clock.minute(now)),
         limits: limits.iter().filter_map(|one| limit(visit, one)).collect(),
+        // Root on this machine has no account, hence no mail.
+        mail: mailed.ok().and_then(|choices| own_mail(t, choices)),
         keys: visit.keys,
         f,
     };
@@ -288,6 +305,57 @@ pub(super) fn full<'a>(
     match oldest {
         Some((name, ..)) => format!("{told} {}", t.me_token_oldest(name)),
         None => told,
+    }
+}
+
+/// The kinds of notices with what the reader chose; None where the site sends no mail.
+fn own_mail(t: Text, choices: MailChoicesView) -> Option<OwnMail> {
+    let kinds = NoticeTopic::ALL.map(|topic| {
+        let is_chosen = choices.kinds.contains(&topic);
+        Choice::new(topic.word(), topic_name(t, topic), is_chosen)
+    });
+    choices.enabled.then_some(OwnMail {
+        address: choices.address,
+        kinds: kinds.into(),
+        by_default: choices.by_default,
+    })
+}
+
+/// What a kind of notice is called.
+pub(super) fn topic_name(t: Text, topic: NoticeTopic) -> &'static str {
+    match topic {
+        NoticeTopic::WillEnd => t.mail_will_end(),
+        NoticeTopic::Failed => t.mail_failed(),
+        NoticeTopic::ReservationWarned => t.mail_reservation_warned(),
+        NoticeTopic::ReservationAsked => t.mail_reservation_asked(),
+        NoticeTopic::Budget => t.mail_budget(),
+        NoticeTopic::IdleWarned => t.mail_idle_warned(),
+        NoticeTopic::ReservationDecided => t.mail_reservation_decided(),
+        NoticeTopic::Started => t.mail_started(),
+        NoticeTopic::Ended => t.mail_ended(),
+        NoticeTopic::Cancelled => t.mail_cancelled(),
+        NoticeTopic::GpuWarned => t.mail_gpu_warned(),
+        NoticeTopic::FoundIdle => t.mail_found_idle(),
+        NoticeTopic::Maintenance => t.mail_maintenance(),
+    }
+}
+
+/// `POST /me/mail`: the kinds that are ticked, or those that need an answer.
+async fn choose_mail(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Form(sent): Form<Vec<(String, String)>>,
+) -> Response {
+    let is_reset = sent.iter().any(|(name, _)| name == "default");
+    let ticked = sent.iter().filter(|(name, _)| name == "kind");
+    let kinds = ticked.filter_map(|(_, word)| NoticeTopic::parse(word));
+    let wanted = MailChoicesBody {
+        kinds: (!is_reset).then(|| kinds.collect()),
+    };
+    match mail::choose(&console.server, &caller, wanted).await {
+        Ok(_) => responses::see("/me?notice=saved"),
+        Err(failure) => refused(&console, &visit, &caller, &failure, "", String::new()).await,
     }
 }
 

@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use rules::idleness::IdleAction;
 use rules::session::Outcome;
+use rules::units::Timestamp;
 use server::Failure;
 use server::access::Caller;
 use server::actions::notices::{self, NoticeKind, OwnMaintenance, OwnNotice};
@@ -14,7 +15,7 @@ use server::actions::notices::{self, NoticeKind, OwnMaintenance, OwnNotice};
 use super::authentication::PageCaller;
 use super::components;
 use super::layout::{Nav, PageLayout};
-use super::request_context::RequestContext;
+use super::request_context::{LocalClock, RequestContext};
 use super::{PagesContext, layout, live as stream, responses};
 use crate::doors::text::{Text, codes};
 
@@ -99,6 +100,7 @@ async fn read(
     caller: &Caller,
 ) -> Result<NoticesPage, Failure> {
     let all = notices::list(&console.server, caller).await?;
+    let now = console.server.clock().now();
     Ok(NoticesPage {
         t: visit.text,
         f: PageLayout {
@@ -108,14 +110,13 @@ async fn read(
         unread: all.iter().filter(|notice| notice.unread).count(),
         rows: all
             .iter()
-            .map(|notice| row(console, visit, notice))
+            .map(|notice| row(visit.text, &visit.clock, now, notice))
             .collect(),
     })
 }
 
-fn row(console: &PagesContext, visit: &RequestContext, notice: &OwnNotice) -> NoticeRow {
-    let t = visit.text;
-    let now = console.server.clock().now();
+/// A notice in the reader's words, for the page and for mail.
+pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotice) -> NoticeRow {
     let (icon, tone, what, why) = match &notice.about {
         NoticeKind::Started => ("play", "ok", t.notices_started().to_owned(), String::new()),
         NoticeKind::GpuWarned => (
@@ -143,7 +144,7 @@ fn row(console: &PagesContext, visit: &RequestContext, notice: &OwnNotice) -> No
         NoticeKind::ReservationWarned(begins) => (
             "hourglass",
             "warn",
-            t.reservations_notice(visit.clock.near(*begins, now)),
+            t.reservations_notice(clock.near(*begins, now)),
             String::new(),
         ),
         NoticeKind::ReservationAsked(project) => (
@@ -182,10 +183,16 @@ fn row(console: &PagesContext, visit: &RequestContext, notice: &OwnNotice) -> No
             t.courses_notice_message().to_owned(),
             text.clone(),
         ),
+        NoticeKind::BudgetWarned(_, percent) => (
+            "triangle-alert",
+            "warn",
+            t.notices_budget_warned(*percent),
+            String::new(),
+        ),
         NoticeKind::WillEnd(at) => (
             "hourglass",
             "warn",
-            t.notices_will_end(visit.clock.near(*at, now)),
+            t.notices_will_end(clock.near(*at, now)),
             String::new(),
         ),
         NoticeKind::Cancelled => (
@@ -204,7 +211,7 @@ fn row(console: &PagesContext, visit: &RequestContext, notice: &OwnNotice) -> No
             "warn",
             match notice.at.as_millis() {
                 0 => t.notices_maintenance().to_owned(),
-                _ => t.notices_maintenance_since(visit.clock.near(notice.at, now)),
+                _ => t.notices_maintenance_since(clock.near(notice.at, now)),
             },
             maintenance(t, of),
         ),
@@ -214,14 +221,11 @@ fn row(console: &PagesContext, visit: &RequestContext, notice: &OwnNotice) -> No
         tone,
         what,
         why,
-        href: match (
-            &notice.session,
-            &notice.name,
-            is_of_reservation(&notice.about),
-        ) {
-            (_, _, true) => Some("/reservations".to_owned()),
-            (None, Some(_), false) if is_of_course(&notice.about) => Some("/courses".to_owned()),
-            (Some(session), Some(_), false) => Some(format!("/sessions/{session}")),
+        href: match (&notice.about, &notice.session, &notice.name) {
+            (about, ..) if is_of_reservation(about) => Some("/reservations".to_owned()),
+            (NoticeKind::BudgetWarned(id, _), ..) => Some(format!("/budgets/{id}")),
+            (about, None, Some(_)) if is_of_course(about) => Some("/courses".to_owned()),
+            (_, Some(session), Some(_)) => Some(format!("/sessions/{session}")),
             _ => None,
         },
         name: notice
@@ -230,7 +234,7 @@ fn row(console: &PagesContext, visit: &RequestContext, notice: &OwnNotice) -> No
             .unwrap_or_else(|| t.notices_deleted().to_owned()),
         when: match notice.about {
             NoticeKind::WillEnd(_) | NoticeKind::Maintenance(_) => String::new(),
-            _ => visit.clock.ago(notice.at, now),
+            _ => clock.ago(notice.at, now),
         },
         unread: notice.unread,
     }

@@ -36,6 +36,8 @@ pub struct SettingsPage {
 /// Settings of one subject.
 pub struct SettingGroup {
     pub title: &'static str,
+    /// A form below it sends a test mail.
+    pub tries_mail: bool,
     pub rows: Vec<SettingRow>,
 }
 
@@ -70,7 +72,7 @@ pub struct SettingRow {
 }
 
 /// The groups, in their order, with their keys.
-const GROUPS: [(&str, &[&str]); 9] = [
+const GROUPS: [(&str, &[&str]); 10] = [
     (
         "sessions",
         &[
@@ -157,6 +159,18 @@ const GROUPS: [(&str, &[&str]); 9] = [
             "audit_to_http",
             "audit_token_file",
             "audit_ca_file",
+        ],
+    ),
+    (
+        "mail",
+        &[
+            "mail_server",
+            "mail_security",
+            "mail_user",
+            "mail_password_file",
+            "mail_from",
+            "mail_ca_file",
+            "mail_origin",
         ],
     ),
     ("network", &["listen", "listen_http", "listen_apps", "tls"]),
@@ -329,6 +343,7 @@ pub fn page(
         .iter()
         .map(|(name, keys)| SettingGroup {
             title: group(t, name),
+            tries_mail: *name == "mail",
             rows: keys.iter().filter_map(&mut row).collect(),
         })
         .filter(|group| !group.rows.is_empty())
@@ -435,6 +450,7 @@ fn group(t: Text, name: &str) -> &'static str {
         "directory" => t.setting_group_directory(),
         "provider" => t.setting_group_provider(),
         "audit" => t.audit_title(),
+        "mail" => t.setting_group_mail(),
         "network" => t.setting_group_network(),
         _ => t.setting_group_server(),
     }
@@ -498,6 +514,13 @@ fn name(t: Text, key: &str) -> &'static str {
         "audit_to_http" => t.setting_name_audit_to_http(),
         "audit_token_file" => t.setting_name_audit_token_file(),
         "audit_ca_file" => t.setting_name_audit_ca_file(),
+        "mail_server" => t.setting_name_mail_server(),
+        "mail_security" => t.setting_name_mail_security(),
+        "mail_user" => t.setting_name_mail_user(),
+        "mail_password_file" => t.setting_name_mail_password_file(),
+        "mail_from" => t.setting_name_mail_from(),
+        "mail_ca_file" => t.setting_name_mail_ca_file(),
+        "mail_origin" => t.setting_name_mail_origin(),
         "log_json" => t.setting_name_log_json(),
         "backup_dir" => t.setting_name_backup_dir(),
         "backup_every_hours" => t.setting_name_backup_every_hours(),
@@ -574,6 +597,13 @@ fn about(t: Text, key: &str) -> &'static str {
         "audit_to_http" => t.setting_audit_to_http(),
         "audit_token_file" => t.setting_audit_token_file(),
         "audit_ca_file" => t.setting_audit_ca_file(),
+        "mail_server" => t.setting_mail_server(),
+        "mail_security" => t.setting_mail_security(),
+        "mail_user" => t.setting_mail_user(),
+        "mail_password_file" => t.setting_mail_password_file(),
+        "mail_from" => t.setting_mail_from(),
+        "mail_ca_file" => t.setting_mail_ca_file(),
+        "mail_origin" => t.setting_mail_origin(),
         "log_json" => t.setting_log_json(),
         "backup_dir" => t.setting_backup_dir(),
         "backup_every_hours" => t.setting_backup_every_hours(),

@@ -1,5 +1,6 @@
 //! `/system`: how the machine is, its backups, and the file for those who help. For administrators; everybody else gets what `server::actions` says.
 
+use api::mail::MailTestBody;
 use api::secret::SecretText;
 use askama::Template;
 use axum::extract::{Form, Path, State};
@@ -14,8 +15,8 @@ use server::Failure;
 use server::access::Caller;
 use server::actions::attention::AttentionList;
 use server::actions::backups::{self, BackupSchedule, BackupStanding};
-use server::actions::settings;
 use server::actions::system::{self, BundleMember};
+use server::actions::{mail, settings};
 
 use super::attention::{self, AttentionRow};
 use super::authentication::PageCaller;
@@ -236,6 +237,39 @@ pub async fn try_sources(
         (false, false) => ("sources-fail", wrong.join("; ")),
     };
     responses::see_with("/system/settings", word, &of)
+}
+
+/// Whom a test mail goes to.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub struct TestMailForm {
+    address: String,
+}
+
+/// `POST /system/settings/mail-test`: sends one mail, and says what the mail server answered.
+pub async fn try_mail(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Form(form): Form<TestMailForm>,
+) -> Response {
+    let asked = MailTestBody {
+        address: form.address,
+    };
+    let (word, said) = match mail::test(&console.server, &caller, asked).await {
+        Ok(trial) if trial.works => ("mail-works", trial.answer),
+        Ok(trial) => ("mail-fails", trial.problem),
+        Err(Failure::Refusal(refusal)) if is_of_mail(&refusal) => {
+            ("mail-fails", codes::refusal(visit.text, &refusal))
+        }
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    responses::see_with("/system/settings", word, &said)
+}
+
+/// Whether a refusal says what is wrong with the address or the settings; any other is a page of its own.
+fn is_of_mail(refusal: &Refusal) -> bool {
+    refusal.pointer.is_some() || refusal.code == rules::codes::MAIL_UNSET
 }
 
 /// `GET /system/backups`

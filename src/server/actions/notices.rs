@@ -4,10 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use api::notices::{NoticeView, NoticeWord};
+use api::notices::{NoticeTopic, NoticeView, NoticeWord};
 use rules::idleness::{self, IdleAction};
-use rules::names::SessionId;
-use rules::permissions::Permission;
+use rules::names::{BudgetId, SessionId};
+use rules::permissions::{Permission, own, reach};
 use rules::reason::Reason;
 use rules::session::Outcome;
 use rules::units::Timestamp;
@@ -16,10 +16,13 @@ use super::allowed;
 use super::reservations::open_requests;
 use crate::access::Caller;
 use crate::catalog::Lane;
+use crate::catalog::budgets::{self, BudgetRecord};
 use crate::catalog::courses;
+use crate::catalog::events::EventRow;
 use crate::catalog::idle_rules::WARNED;
 use crate::catalog::journal::{LimitedSessionRow, MaintenanceRow, ToldEventRow};
 use crate::catalog::reservations::{self, AskedReservationRow};
+use crate::catalog::{Lane, ReadTransaction};
 use crate::{Failure, Server};
 
 /// Notices that a user is shown.
@@ -28,10 +31,16 @@ const MAX_SHOWN: u32 = 50;
 pub const MAX_COUNTED: u32 = 99;
 /// A user is told this many seconds before a time limit ends a session.
 const TOLD_BEFORE_SECONDS: u64 = 900;
+/// Events of a budget that are looked through for its newest warning.
+const LOOKED: u32 = 8;
 
 /// One notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnNotice {
+    /// Names it among the notices of its reader: an output sends each once.
+    pub key: String,
+    /// The event that told it; None where it follows from rows.
+    pub event: Option<u64>,
     pub at: Timestamp,
     pub about: NoticeKind,
     /// The session's id; a link only where it has a name. None for a notice of a node or a reservation.
@@ -39,6 +48,33 @@ pub struct OwnNotice {
     /// The name of the session, None once it was deleted; or of the node or the reservation.
     pub name: Option<String>,
     pub unread: bool,
+}
+
+impl OwnNotice {
+    /// What a user chooses it by.
+    pub fn topic(&self) -> NoticeTopic {
+        match &self.about {
+            NoticeKind::Started => NoticeTopic::Started,
+            NoticeKind::Ended(Some(Outcome::Failed | Outcome::Lost | Outcome::Refused), _) => {
+                NoticeTopic::Failed
+            }
+            NoticeKind::Ended(Some(Outcome::Succeeded | Outcome::Stopped) | None, _) => {
+                NoticeTopic::Ended
+            }
+            NoticeKind::Cancelled => NoticeTopic::Cancelled,
+            NoticeKind::GpuWarned => NoticeTopic::GpuWarned,
+            NoticeKind::IdleWarned(..) => NoticeTopic::IdleWarned,
+            NoticeKind::FoundIdle => NoticeTopic::FoundIdle,
+            NoticeKind::ReservationWarned(_) => NoticeTopic::ReservationWarned,
+            NoticeKind::ReservationAsked(_) => NoticeTopic::ReservationAsked,
+            NoticeKind::ReservationApproved(_)
+            | NoticeKind::ReservationRefused(_)
+            | NoticeKind::ReservationExpired => NoticeTopic::ReservationDecided,
+            NoticeKind::BudgetWarned(..) => NoticeTopic::Budget,
+            NoticeKind::WillEnd(_) => NoticeTopic::WillEnd,
+            NoticeKind::Maintenance(_) => NoticeTopic::Maintenance,
+        }
+    }
 }
 
 /// What is told.
@@ -69,6 +105,8 @@ pub enum NoticeKind {
     CourseWarned(Timestamp),
     /// A teacher of a course tells its members this.
     CourseMessage(String),
+    /// So many percent of it are used.
+    BudgetWarned(BudgetId, u64),
     /// Its time limit ends it then.
     WillEnd(Timestamp),
     /// A node takes no new sessions.
@@ -85,36 +123,69 @@ pub struct OwnMaintenance {
     pub waiting: u64,
 }
 
-/// The caller's notices, newest first: requests that they decide, nodes in maintenance and what will end soon, then what
-/// happened. At most 50 of each; costs an index look-up for each.
+/// The caller's notices, newest first: requests that they decide, budgets that are nearly used, nodes in maintenance and what
+/// will end soon, then what happened. At most 50 of each; costs an index look-up for each.
 ///
 /// Errors: `denied` without `me`.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<OwnNotice>, Failure> {
     allowed(caller, Permission::Me)?;
-    let (caller, until) = (caller.clone(), told_until(server));
+    let (caller, now) = (caller.clone(), server.clock().now());
     server
         .catalog()
-        .read("list notices", move |view| {
-            let user = caller.subject.user;
-            let (_, read, read_at) = view.unread_notices(user, 0)?;
-            let asked = open_requests(view, &caller, Timestamp::default(), MAX_SHOWN)?;
-            let asked = asked.into_iter();
-            let mut all: Vec<OwnNotice> = asked.map(|one| request(one, read_at)).collect();
-            let closed = view.maintenance_of(user)?;
-            all.extend(closed.into_iter().map(|row| maintenance(row, read)));
-            let ending = view.ending_before(user, until, MAX_SHOWN)?;
-            all.extend(ending.into_iter().map(|row| will_end(row, read_at)));
-            let told = view.notices_of(user, MAX_SHOWN)?;
-            let mut ended = BTreeSet::new();
-            all.extend(told.into_iter().map(|row| {
-                let is_end = row.event.code == rules::codes::SESSION_ENDED;
-                // How a session ended is known of its newest end alone: an earlier one may have been another.
-                let is_newest = !is_end || ended.insert(row.event.object.clone());
-                happened(row, read, is_newest)
-            }));
-            Ok(all)
-        })
+        .read("list notices", move |view| of(view, &caller, now))
         .await
+}
+
+/// The same out of rows that are read already: what mail says of a notice is what the reader sees at that moment.
+pub(crate) fn of(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    now: Timestamp,
+) -> Result<Vec<OwnNotice>, Failure> {
+    let user = caller.subject.user;
+    let (_, read, read_at) = view.unread_notices(user, 0)?;
+    let asked = open_requests(view, caller, Timestamp::default(), MAX_SHOWN)?;
+    let asked = asked.into_iter();
+    let mut all: Vec<OwnNotice> = asked.map(|one| request(one, read_at)).collect();
+    let warned = warned_budgets(view, caller, now)?.into_iter();
+    all.extend(warned.map(|(row, event)| nearly_used(row, event, read)));
+    let closed = view.maintenance_of(user)?;
+    all.extend(closed.into_iter().map(|row| maintenance(row, read)));
+    let ending = view.ending_before(user, told_until(now), MAX_SHOWN)?;
+    all.extend(ending.into_iter().map(|row| will_end(row, read_at)));
+    let told = view.notices_of(user, MAX_SHOWN)?;
+    let mut ended = BTreeSet::new();
+    all.extend(told.into_iter().map(|row| {
+        let is_end = row.event.code == rules::codes::SESSION_ENDED;
+        // How a session ended is known of its newest end alone: an earlier one may have been another.
+        let is_newest = !is_end || ended.insert(row.event.object.clone());
+        happened(row, read, is_newest)
+    }));
+    Ok(all)
+}
+
+/// The budgets of the caller and those that they look after that are nearly used, each with the event that told so. One
+/// whose event is forgotten is left out.
+fn warned_budgets(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    now: Timestamp,
+) -> Result<Vec<(BudgetRecord, EventRow)>, Failure> {
+    let looked_after = reach(&caller.subject, Permission::ProjectsWrite);
+    let mut rows = view.warned_budgets(&own(&caller.subject), now)?;
+    rows.extend(view.warned_budgets(&looked_after, now)?);
+    let mut known = BTreeSet::new();
+    rows.retain(|row| known.insert(row.budget.id));
+    rows.truncate(MAX_SHOWN as usize);
+    let mut all = Vec::new();
+    for row in rows {
+        let events = view.events_of(&row.budget.id.to_string(), LOOKED)?;
+        let newest = events
+            .into_iter()
+            .rfind(|event| event.code == budgets::WARNED);
+        all.extend(newest.map(|event| (row, event)));
+    }
+    Ok(all)
 }
 
 /// The same for programs.
@@ -157,6 +228,10 @@ fn view(notice: OwnNotice) -> NoticeView {
             (NoticeWord::CourseWarned, None, None, Some(ends))
         }
         NoticeKind::CourseMessage(text) => (NoticeWord::CourseMessage, None, None, Some(text)),
+        NoticeKind::BudgetWarned(_, percent) => {
+            let used = format!("{percent} %");
+            (NoticeWord::BudgetWarned, None, None, Some(used))
+        }
         NoticeKind::WillEnd(_) => plain(NoticeWord::WillEnd),
         NoticeKind::Maintenance(of) => (NoticeWord::Maintenance, None, None, Some(of.message)),
     };
@@ -177,17 +252,21 @@ pub fn unread(server: &Server, caller: &Caller) -> u64 {
     if allowed(caller, Permission::Me).is_err() {
         return 0;
     }
-    let (user, until) = (caller.subject.user, told_until(server));
+    let (user, now) = (caller.subject.user, server.clock().now());
     let counted = server.catalog().read_now("count notices", |view| {
         let (count, read, read_at) = view.unread_notices(user, MAX_COUNTED)?;
         let asked = open_requests(view, caller, read_at, MAX_COUNTED)?.len() as u64;
+        let warned = warned_budgets(view, caller, now)?;
+        let warned = warned.iter().filter(|(_, event)| event.sequence > read);
+        let warned = warned.count() as u64;
         let closed = view.maintenance_of(user)?;
         let closed = closed.iter().filter(|row| is_new(row, read)).count() as u64;
-        let ending = view.ending_before(user, until, MAX_COUNTED)?;
+        let ending = view.ending_before(user, told_until(now), MAX_COUNTED)?;
         let new = ending
             .iter()
             .filter(|row| row.ends_at > read_at.plus_seconds(TOLD_BEFORE_SECONDS));
-        Ok((count + asked + closed + new.count() as u64).min(u64::from(MAX_COUNTED)))
+        let all = count + asked + warned + closed + new.count() as u64;
+        Ok(all.min(u64::from(MAX_COUNTED)))
     });
     // A count is no reason to refuse a page; the fault shows where it matters.
     counted.unwrap_or_default()
@@ -209,14 +288,17 @@ pub async fn mark_read(server: &Server, caller: &Caller) -> Result<(), Failure> 
         .await
 }
 
-fn told_until(server: &Server) -> Timestamp {
-    server.clock().now().plus_seconds(TOLD_BEFORE_SECONDS)
+/// Sessions that end up to then are told of.
+pub(crate) fn told_until(now: Timestamp) -> Timestamp {
+    now.plus_seconds(TOLD_BEFORE_SECONDS)
 }
 
 /// A limit that is told again after it was read would not go away: it is new only where it came near since.
 fn will_end(row: LimitedSessionRow, read_at: Timestamp) -> OwnNotice {
     let LimitedSessionRow { id, name, ends_at } = row;
     OwnNotice {
+        key: format!("end {id} {ends_at}"),
+        event: None,
         at: ends_at,
         about: NoticeKind::WillEnd(ends_at),
         session: Some(SessionId::to_string(&id)),
@@ -228,6 +310,8 @@ fn will_end(row: LimitedSessionRow, read_at: Timestamp) -> OwnNotice {
 /// A request is told until it is decided; it is new until the reader read it.
 fn request(one: AskedReservationRow, read_at: Timestamp) -> OwnNotice {
     OwnNotice {
+        key: format!("request {} {}", one.name, one.asked_at),
+        event: None,
         at: one.asked_at,
         about: NoticeKind::ReservationAsked(one.project),
         session: None,
@@ -248,9 +332,24 @@ fn decided(row: &ToldEventRow) -> Option<NoticeKind> {
     }
 }
 
+/// It is told while the budget holds; it is new until the reader read it.
+fn nearly_used(row: BudgetRecord, event: EventRow, read: u64) -> OwnNotice {
+    OwnNotice {
+        key: format!("event {}", event.sequence),
+        event: Some(event.sequence),
+        at: event.at,
+        about: NoticeKind::BudgetWarned(row.budget.id, row.budget.warned),
+        session: None,
+        name: Some(row.whose()),
+        unread: event.sequence > read,
+    }
+}
+
 fn maintenance(row: MaintenanceRow, read: u64) -> OwnNotice {
     let unread = is_new(&row, read);
     OwnNotice {
+        key: format!("event {} {}", row.told.unwrap_or_default(), row.node),
+        event: row.told,
         at: row.since.unwrap_or_default(),
         about: NoticeKind::Maintenance(OwnMaintenance {
             message: row.message,
@@ -269,8 +368,12 @@ fn is_new(row: &MaintenanceRow, read: u64) -> bool {
 }
 
 fn happened(row: ToldEventRow, read: u64, is_newest: bool) -> OwnNotice {
+    let key = format!("event {}", row.event.sequence);
+    let told = Some(row.event.sequence);
     if let Some(about) = decided(&row) {
         return OwnNotice {
+            key,
+            event: told,
             at: row.event.at,
             about,
             session: None,
@@ -296,6 +399,8 @@ fn happened(row: ToldEventRow, read: u64, is_newest: bool) -> OwnNotice {
         None => (None, None, None),
     };
     OwnNotice {
+        key,
+        event: told,
         at: event.at,
         about: match event.code.as_str() {
             "session.running" => NoticeKind::Started,

@@ -120,8 +120,9 @@ pub async fn findings_of(
     if let Some(failure) = super::backups::standing(server, caller).await?.failure {
         found.push(notices::backup_failed(failure.text).into());
     }
-    let hand_over = hand_over_troubles(server)?;
-    found.extend(hand_over.into_iter().map(InvariantFinding::from));
+    let outside = hand_over_troubles(server)?.into_iter();
+    let outside = outside.chain(mail_troubles(server)?);
+    found.extend(outside.map(InvariantFinding::from));
     Ok(found)
 }
 
@@ -137,6 +138,25 @@ fn hand_over_troubles(server: &Server) -> Result<Vec<Notice>, Failure> {
         if standing.has_lost_lately {
             troubles.push(notices::audit_target_lost(place, lost));
         }
+    }
+    Ok(troubles)
+}
+
+/// Seconds for which lost notices are told after the last of them. Longer: what nobody can mend any more is told. Shorter: it
+/// is over before an administrator looks.
+const LOST_TOLD_SECONDS: u64 = 7 * 86_400;
+
+/// What is wrong with notices by mail.
+fn mail_troubles(server: &Server) -> Result<Vec<Notice>, Failure> {
+    let mut troubles = Vec::new();
+    let standing = super::mail::standing(server)?;
+    if let (Some(place), Some(since)) = (&standing.server, standing.problem_since) {
+        let (why, waiting) = (&standing.problem, standing.waiting);
+        troubles.push(notices::mail_down(place, since, why, waiting));
+    }
+    let is_told = |at: &Timestamp| at.plus_seconds(LOST_TOLD_SECONDS) > server.clock().now();
+    if let Some(at) = standing.lost_at.filter(is_told) {
+        troubles.push(notices::mail_lost(at, standing.lost));
     }
     Ok(troubles)
 }

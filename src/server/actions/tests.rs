@@ -498,6 +498,20 @@ async fn every_act_asks_for_its_capability_first() {
         (Me, "notices.list", |s, c| notices::list(s, c)),
         (Me, "notices.views", |s, c| notices::views(s, c)),
         (Me, "notices.mark_read", |s, c| notices::mark_read(s, c)),
+        (Me, "mail.choices", |s, c| mail::choices(s, c)),
+        (Me, "mail.choose", |s, c| mail::choose(
+            s,
+            c,
+            api::mail::MailChoicesBody { kinds: None }
+        )),
+        (SystemRead, "mail.status", |s, c| mail::status(s, c)),
+        (SystemWrite, "mail.test", |s, c| mail::test(
+            s,
+            c,
+            api::mail::MailTestBody {
+                address: "a@b".to_owned()
+            }
+        )),
         (SessionsRead, "nodes.in_maintenance", |s, c| {
             nodes::in_maintenance(s, c)
         }),

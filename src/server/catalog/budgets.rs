@@ -23,6 +23,9 @@ use super::value;
 use super::writer::Rows;
 use crate::Failure;
 
+/// Code of the event that tells of a budget that is nearly used.
+pub(crate) const WARNED: &str = "budget.warned";
+
 /// One budget, and the names of its subject.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BudgetRecord {
@@ -579,7 +582,7 @@ impl Rows<'_> {
                 topic: "system",
                 object: &budget.id.to_string(),
                 scope: budget.subject.scope(),
-                code: "budget.warned",
+                code: WARNED,
                 before: "",
                 after: &format!("{reached} %: {used} of {} GPU-hours", budget.amount),
             })?;

@@ -114,6 +114,21 @@ CREATE TABLE audit_target (
     delivered_at integer
 ) strict;
 
+CREATE TABLE branding (
+    id integer primary key check (id = 1),
+    -- Empty: the machine's own name.
+    name text not null,
+    -- PNG; null: the product's own.
+    logo blob,
+    -- One of the eight hues; null: the product's own.
+    hue integer,
+    footer text not null,
+    footer_ko text not null,
+    sign_in text not null,
+    sign_in_ko text not null,
+    generation integer not null
+) strict;
+
 CREATE TABLE browser_session (
     id blob primary key,
     hash blob not null unique,
@@ -407,6 +422,27 @@ CREATE TABLE ledger_clock (
     ledger integer not null
 ) strict;
 
+CREATE TABLE mail_choice (
+    user blob primary key references user (id) on delete cascade,
+    kinds text not null
+) strict, without rowid;
+
+CREATE TABLE mail_notice (
+    user blob not null references user (id) on delete cascade,
+    -- Names the notice among those of the user.
+    key text not null,
+    kind text not null,
+    queued_at integer not null,
+    -- When it is tried next; null once it was sent or given up.
+    next_at integer,
+    tries integer not null,
+    primary key (user, key)
+) strict, without rowid;
+
+CREATE INDEX mail_notice_due on mail_notice (next_at) where next_at is not null;
+
+CREATE INDEX mail_notice_old on mail_notice (queued_at);
+
 CREATE TABLE membership (
     user blob not null references user (id),
     project blob not null references project (id),
@@ -448,6 +484,18 @@ CREATE TABLE operation (
 ) strict;
 
 CREATE INDEX operation_open on operation (created_at) where state in ('pending', 'running');
+
+CREATE TABLE output_progress (
+    output text primary key check (output in ('mail')),
+    -- The newest event that was looked at, and when it happened.
+    seen integer not null,
+    seen_at integer not null,
+    -- Notices that never arrived, since it was set up.
+    lost integer not null,
+    lost_at integer,
+    -- The last success.
+    sent_at integer
+) strict, without rowid;
 
 CREATE TABLE password_past (
     user blob not null references user (id),
@@ -808,4 +856,23 @@ CREATE UNIQUE INDEX user_email on user (email)
 where email is not null and removed_at is null;
 
 CREATE UNIQUE INDEX user_name on user (name) where removed_at is null;
+
+CREATE TABLE webhook (
+    id blob primary key,
+    name text not null unique,
+    address text not null,
+    -- A JSON list of topics and beginnings of codes.
+    kinds text not null,
+    -- What signs each request, sealed.
+    secret text not null,
+    active integer not null check (active in (0, 1)),
+    created_at integer not null,
+    generation integer not null,
+    -- The newest event that it was told of, or that is none of its kinds.
+    seen integer not null,
+    -- Events that it was never told of.
+    lost integer not null,
+    lost_at integer,
+    delivered_at integer
+) strict, without rowid;
 

@@ -617,6 +617,7 @@ impl Rows<'_> {
         self.forget_policy_use(rules::quota::PolicyLevel::User, Some(id.0))?;
         self.forget_allowances_of(id.0)?;
         self.forget_budgets_of(id)?;
+        self.forget_mail_of(id)?;
         self.connection
             .prepare_cached(
                 "update user

@@ -52,7 +52,8 @@ async fn post(
         false => Protection::None,
     };
     let token_file = settings.audit_token_file.clone();
-    let plan = ReceiverPlan::read(settings, protection, token_file, time).await?;
+    let ca_file = settings.audit_ca_file.clone();
+    let plan = ReceiverPlan::read(protection, ca_file, token_file, time).await?;
     let mut request = Request::builder()
         .method(Method::POST)
         .uri(address.path.as_str())

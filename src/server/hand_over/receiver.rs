@@ -1,4 +1,4 @@
-//! Reaches a receiver of the audit log: what stands in files about it, and a stream to the first of its addresses that
+//! Reaches a receiver outside, of the audit log, of mail or of a webhook: what stands in files about it, and a stream to the first of its addresses that
 //! answers, encrypted where it is to be. Asks no name service, and knows nothing of what is sent.
 
 use std::fmt::Write as _;
@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::secret::SecretText;
-use base::settings::Settings;
 use base::tls::client::{server_name, trusting};
 use base::tls::names::HostNames;
 use rustls::ClientConfig;
@@ -29,20 +28,20 @@ const MAX_FILE_BYTES: u64 = 128 << 10;
 const MAX_CONNECTING: Duration = Duration::from_secs(3);
 
 /// What stands in files, read again for each batch.
-pub(super) struct ReceiverPlan {
+pub(crate) struct ReceiverPlan {
     /// The text of /etc/hosts.
-    pub(super) hosts: String,
+    pub(crate) hosts: String,
     /// What this machine is called.
-    pub(super) own_name: String,
+    pub(crate) own_name: String,
     /// None where nothing is encrypted.
     tls: Option<Arc<ClientConfig>>,
-    pub(super) token: Option<SecretText>,
+    pub(crate) token: Option<SecretText>,
     /// When all that is done by it has to be over.
     until: Instant,
 }
 
 /// A stream in both directions, encrypted or not.
-pub(super) trait ReceiverStream: AsyncRead + AsyncWrite + Unpin + Send {
+pub(crate) trait ReceiverStream: AsyncRead + AsyncWrite + Unpin + Send {
     /// The connection that carries it.
     fn carrier(&mut self) -> &mut TcpStream;
 }
@@ -61,23 +60,23 @@ impl ReceiverStream for TlsStream<TcpStream> {
 
 /// Whether a receiver is spoken to by TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Protection {
+pub(crate) enum Protection {
     Tls,
     None,
 }
 
 impl ReceiverPlan {
-    /// Reads them; `token_file` where the receiver is told a token. `time` is what the caller gives all of it.
-    pub(super) async fn read(
-        settings: &Arc<Settings>,
+    /// Reads them: `ca_file` where the receiver is believed by another authority than those of this machine, `token_file`
+    /// where it is told a secret. `time` is what the caller gives all of it.
+    pub(crate) async fn read(
         protection: Protection,
+        ca_file: Option<PathBuf>,
         token_file: Option<PathBuf>,
         time: Duration,
     ) -> Result<Self, HandOverFault> {
         let until = Instant::now() + time;
-        let settings = Arc::clone(settings);
         let read = tokio::task::spawn_blocking(move || {
-            let tls = match (protection, &settings.audit_ca_file) {
+            let tls = match (protection, &ca_file) {
                 (Protection::None, _) => None,
                 (Protection::Tls, Some(path)) => {
                     let (pem, _) = text_of(path)?;
@@ -110,12 +109,21 @@ impl ReceiverPlan {
         read.await.unwrap_or(Err(HandOverFault::Late))
     }
 
-    /// Opens a stream to the first address that answers. One that does not answer leaves time for the others.
-    pub(super) async fn open(
+    /// Opens a stream to the first address that answers, encrypted where it is to be.
+    pub(crate) async fn open(
         &self,
         host: &str,
         port: u16,
     ) -> Result<Box<dyn ReceiverStream>, HandOverFault> {
+        let stream = self.connect(host, port).await?;
+        match self.tls {
+            None => Ok(Box::new(stream)),
+            Some(_) => Ok(Box::new(self.protect(host, stream).await?)),
+        }
+    }
+
+    /// Opens a connection to the first address that answers; nothing of it is encrypted yet.
+    pub(crate) async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, HandOverFault> {
         let mut last = HandOverFault::Unknown;
         let addresses = base::addresses::of_host(host, &self.hosts);
         let mut left = addresses.len();
@@ -128,21 +136,24 @@ impl ReceiverPlan {
                     .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into())),
             };
             left -= 1;
-            let stream = match connected.and_then(not_to_itself) {
-                Ok(stream) => stream,
-                Err(error) => {
-                    last = error.into();
-                    continue;
-                }
-            };
-            let Some(tls) = &self.tls else {
-                return Ok(Box::new(stream));
-            };
-            let name = server_name(host).ok_or(HandOverFault::Unknown)?;
-            let connector = TlsConnector::from(Arc::clone(tls));
-            return Ok(Box::new(connector.connect(name, stream).await?));
+            match connected.and_then(not_to_itself) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error.into(),
+            }
         }
         Err(last)
+    }
+
+    /// Begins TLS on a connection. Errors: also where the receiver is not whom it names, or is not to be encrypted at all.
+    pub(crate) async fn protect(
+        &self,
+        host: &str,
+        stream: TcpStream,
+    ) -> Result<TlsStream<TcpStream>, HandOverFault> {
+        let tls = self.tls.as_ref().ok_or(HandOverFault::Address)?;
+        let name = server_name(host).ok_or(HandOverFault::Unknown)?;
+        let connector = TlsConnector::from(Arc::clone(tls));
+        Ok(connector.connect(name, stream).await?)
     }
 }
 
@@ -162,7 +173,7 @@ fn not_to_itself(stream: TcpStream) -> std::io::Result<TcpStream> {
 
 /// Whether a connection that both sides have closed ended before the kernel of the receiver had all of it: a receiver that
 /// closes at once, because it is full or a program behind it is dead, has read nothing.
-pub(super) async fn is_cut(carrier: (SocketAddr, SocketAddr)) -> bool {
+pub(crate) async fn is_cut(carrier: (SocketAddr, SocketAddr)) -> bool {
     let (own, other) = carrier;
     let path = match own.is_ipv4() {
         true => "/proc/net/tcp",

@@ -67,7 +67,8 @@ async fn prepare(
             Protection::None
         }
     };
-    let plan = ReceiverPlan::read(settings, protection, None, time).await?;
+    let ca_file = settings.audit_ca_file.clone();
+    let plan = ReceiverPlan::read(protection, ca_file, None, time).await?;
     Ok((address, plan))
 }
 

@@ -243,6 +243,8 @@ async fn real_answers_have_the_shapes_of_the_document() {
         ),
         (&the_box.admin, "/api/v1/audit/targets", "AuditTargetPage"),
         (&the_box.mina, "/api/v1/me/notices", "NoticePage"),
+        (&the_box.mina, "/api/v1/me/mail", "MailChoices"),
+        (&the_box.admin, "/api/v1/mail", "MailStatus"),
         (&the_box.mina, "/api/v1/nodes", "NodePage"),
         (&the_box.admin, "/api/v1/nodes/box", "NodeDetail"),
         (&the_box.admin, "/api/v1/settings", "SettingPage"),

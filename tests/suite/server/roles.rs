@@ -98,6 +98,8 @@ fn body(route: &DocumentedRoute) -> String {
         Some("NewIdleRule") => json!({"name": "new", "below": {"cpu": 0.1}}).to_string(),
         Some("IdleRulePatch") => json!({"window_seconds": 7200}).to_string(),
         Some("NewAnnouncement" | "AnnouncementPatch") => json!({"text": "News."}).to_string(),
+        Some("MailChoicesRequest") => json!({"kinds": ["failed"]}).to_string(),
+        Some("MailTest") => json!({"address": "mina@lab.example"}).to_string(),
         Some("NewClosedMonth") => json!({"month": "2026-10"}).to_string(),
         Some("NewPrices") => json!({"currency": "KRW", "gpu_hour": "1500"}).to_string(),
         Some("FairSharePatch") => json!({"half_life_hours": 24}).to_string(),

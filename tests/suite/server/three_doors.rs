@@ -433,6 +433,18 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ),
     ("GET /notices", &["listNotices"], &["notices"]),
     ("POST /notices/read", &["readNotices"], &["notices --read"]),
+    ("GET /me", &["getMailChoices"], &["mail choices"]),
+    (
+        "POST /me/mail",
+        &["chooseMail"],
+        &["mail choose failed will-end", "mail choose --default"],
+    ),
+    ("", &["getMailStatus"], &["mail status"]),
+    (
+        "POST /system/settings/mail-test",
+        &["testMail"],
+        &["mail test x@y.example"],
+    ),
     ("GET /nodes", &["listNodes"], &["node ls"]),
     ("GET /nodes/{name}", &["getNode"], &["node get"]),
     (

@@ -218,6 +218,10 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/UserPatch/properties/full_name", text(254)),
         ("/UserPatch/properties/email", json!({"pattern": EMAIL})),
         (
+            "/MailTest/properties/address",
+            json!({"pattern": EMAIL, "minLength": 3, "maxLength": 254}),
+        ),
+        (
             "/NewInvitation/properties/email",
             json!({"pattern": EMAIL, "maxLength": 254}),
         ),

@@ -1985,6 +1985,28 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/me/mail",
+        operation: "getMailChoices",
+        tag: "users",
+        summary: "Which kinds of notices you get by mail",
+        needs: ME,
+        answer: SuccessReply::Schema("MailChoices"),
+        refusals: &[409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/me/mail",
+        operation: "chooseMail",
+        tag: "users",
+        summary: "Choose which kinds of notices you get by mail",
+        needs: ME,
+        body: Some("MailChoicesRequest"),
+        answer: SuccessReply::Schema("MailChoices"),
+        refusals: &[400, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/sign-in",
         operation: "signIn",
@@ -2251,6 +2273,27 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "Ask the directory, the identity provider and the receivers of the audit log, and say what is wrong",
         needs: SYSTEM_WRITE,
         answer: SuccessReply::Schema("SignInSourceTrials"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/mail",
+        operation: "getMailStatus",
+        tag: "system",
+        summary: "How notices by mail go out",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("MailStatus"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/mail/test",
+        operation: "testMail",
+        tag: "system",
+        summary: "Send one mail and say what the mail server answers",
+        needs: SYSTEM_WRITE,
+        body: Some("MailTest"),
+        answer: SuccessReply::Schema("MailTrial"),
+        refusals: &[400, 409, 422],
         ..ROUTE
     },
     DocumentedRoute {

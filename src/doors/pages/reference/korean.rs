@@ -407,6 +407,16 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("undoRoster", "아무도 시작하지 않았을 때 명단을 되돌립니다"),
     ("listNotices", "내 알림 목록"),
     ("readNotices", "알림을 모두 읽음으로 표시합니다"),
+    ("getMailChoices", "메일로 받는 알림 종류를 보여 줍니다"),
+    ("chooseMail", "메일로 받을 알림 종류를 정합니다"),
+    (
+        "getMailStatus",
+        "사이트의 메일이 어떻게 나가는지 보여 줍니다",
+    ),
+    (
+        "testMail",
+        "메일 하나를 보내고 메일 서버의 응답을 알려 줍니다",
+    ),
     (
         "searchEvents",
         "이벤트를 찾습니다. Accept: text/csv면 파일로 답합니다",

@@ -25,7 +25,7 @@ use super::super::images::{ImageDetailPage, ImageUse, ImagesPage, ImportRow};
 use super::super::launch::{self, LaunchFields, LaunchPage, NamedSize, SizePicker, Slider};
 use super::super::layout::{AnnouncementBanner, Nav, PageLayout, SignedInUser, Theme};
 use super::super::login::{LoginCodePage, LoginPage};
-use super::super::me::{MePage, OwnActRow, OwnTokenRow};
+use super::super::me::{MePage, OwnActRow, OwnMail, OwnTokenRow};
 use super::super::overview::{
     self, Attention, Figure, FloorPlanRow, Legend, NodeRow, OverviewEvent, OverviewPage,
 };
@@ -1687,6 +1687,14 @@ fn me(t: Text) -> MePage {
         second_factor: true,
         sign_ins: signed_in(t),
         limits: vec![(t.policies_gpu(), t.common_of_two("0.5", "2"))],
+        mail: Some(OwnMail {
+            address: Some("mina.park@lab.example".into()),
+            kinds: vec![
+                Choice::new("will-end", t.mail_will_end(), true),
+                Choice::new("started", t.mail_started(), false),
+            ],
+            by_default: true,
+        }),
         acts: vec![OwnActRow {
             when: "2026-11-27 09:41:12".into(),
             what: t.audit_signed_in().into(),

@@ -1,0 +1,291 @@
+//! Notices on their way to readers by mail: what goes to whom, and what becomes of it while the mail server is dead or refuses.
+
+use std::sync::Arc;
+
+use api::mail::MailChoicesBody;
+use api::notices::NoticeTopic;
+use base::settings::SettingsLayer;
+use rules::tenancy::Scope;
+use rules::users::Role;
+
+use super::*;
+use crate::actions::mail::{MailText, MailWriter};
+use crate::catalog::events::NewEvent;
+use crate::catalog::mail::MAX_WAITING_OF_USER;
+use crate::mail::tests::{Answers, FakeMailServer};
+
+/// Says the key, the kind and the name of each notice, a line each.
+struct PlainWriter;
+
+impl MailWriter for PlainWriter {
+    fn of_notices(&self, _: &MailReader<'_>, all: &[OwnNotice], more: usize) -> MailText {
+        let lines = all.iter().map(|notice| {
+            let name = notice.name.clone().unwrap_or_default();
+            format!("{} {} {name}\n", notice.key, notice.topic().word())
+        });
+        MailText {
+            subject: format!("{} and {more}", all.len()),
+            body: lines.collect(),
+        }
+    }
+
+    fn trial(&self, _: &MailReader<'_>) -> MailText {
+        MailText {
+            subject: "test".to_owned(),
+            body: "test\n".to_owned(),
+        }
+    }
+}
+
+fn server_with(address: std::net::SocketAddr) -> Server {
+    let layer = SettingsLayer {
+        mail_server: Some(address.to_string()),
+        mail_security: Some("none".to_owned()),
+        mail_from: Some("fardel@gpu.lab".to_owned()),
+        ..SettingsLayer::default()
+    };
+    let server = Server::for_tests_with(layer);
+    server.bring_mail_writer(Arc::new(PlainWriter));
+    server
+}
+
+/// A user with an address; the caller as whom they choose.
+fn user(server: &Server, name: &str) -> Caller {
+    let address = EmailAddress::parse(&format!("{name}@lab.example")).unwrap();
+    let name = rules::names::UserName::parse(name).unwrap();
+    let now = server.clock().now();
+    let user = rules::users::User {
+        email: Some(address),
+        ..access::new_user(name, Role::User, now)
+    };
+    let written = user.clone();
+    server
+        .catalog()
+        .write_now(Lane::Requests, "a user", move |rows| {
+            rows.insert_user(&written, "!")
+        })
+        .unwrap();
+    access::reader(&user, now)
+}
+
+fn happened(server: &Server, owner: UserId, code: &'static str, times: usize) {
+    server
+        .catalog()
+        .write_now(Lane::Loops, "note", move |rows| {
+            for _ in 0..times {
+                rows.note_alone(NewEvent {
+                    actor: "node",
+                    topic: "sessions",
+                    object: "x",
+                    scope: Scope {
+                        owner: Some(owner),
+                        ..Scope::SITE
+                    },
+                    code,
+                    before: "",
+                    after: "",
+                })?;
+            }
+            Ok(())
+        })
+        .unwrap();
+}
+
+async fn choose(server: &Server, caller: &Caller, topics: &[NoticeTopic]) {
+    let wanted = MailChoicesBody {
+        kinds: Some(topics.to_vec()),
+    };
+    crate::actions::mail::choose(server, caller, wanted)
+        .await
+        .unwrap();
+}
+
+fn later(server: &Server, seconds: u64) {
+    let now = server.clock().now();
+    server.clock().set(now.plus_seconds(seconds));
+}
+
+async fn send_all(server: &Server) {
+    while send_next(server).await.unwrap() == Sent::Part {}
+}
+
+fn waiting(server: &Server) -> u64 {
+    let read = server
+        .catalog()
+        .read_now("count", |view| view.waiting_mail());
+    read.unwrap()
+}
+
+fn lost(server: &Server) -> u64 {
+    let read = server
+        .catalog()
+        .read_now("look", |view| view.output_progress(NoticeOutput::Mail));
+    read.unwrap().unwrap().lost
+}
+
+/// Each reader gets what they chose of their own notices, in one mail and once; what happened before the mail server was set
+/// is not mailed, and what they read in the console neither.
+#[tokio::test]
+async fn each_reader_gets_what_they_chose_of_their_own_once() {
+    let fake = FakeMailServer::start(Vec::new()).await;
+    let server = server_with(fake.address);
+    let (mina, jae) = (user(&server, "mina"), user(&server, "jae"));
+    happened(&server, mina.subject.user, "session.running", 1);
+    gather(&server).await.unwrap();
+    choose(&server, &mina, &[NoticeTopic::Started]).await;
+    choose(&server, &jae, &[]).await;
+    happened(&server, mina.subject.user, "session.running", 2);
+    happened(&server, mina.subject.user, "session.gpu-warned", 1);
+    happened(&server, jae.subject.user, "session.running", 1);
+    gather(&server).await.unwrap();
+    gather(&server).await.unwrap();
+    assert_eq!(waiting(&server), 2);
+    send_all(&server).await;
+    let taken = fake.taken();
+    assert_eq!(taken.len(), 1, "{taken:?}");
+    assert_eq!(taken[0].envelope[1], "RCPT TO:<mina@lab.example>");
+    assert_eq!(taken[0].text.matches(" started ").count(), 2);
+    assert!(!taken[0].text.contains("gpu-warned"), "{}", taken[0].text);
+    gather(&server).await.unwrap();
+    send_all(&server).await;
+    assert_eq!(fake.taken().len(), 1, "none comes twice");
+    happened(&server, mina.subject.user, "session.running", 1);
+    notices::mark_read(&server, &mina).await.unwrap();
+    gather(&server).await.unwrap();
+    assert_eq!(waiting(&server), 0, "they know it");
+}
+
+/// What a mail says is read when it is sent: of what its reader may not see any more nothing is said, and nobody else's
+/// notice is ever in it.
+#[tokio::test]
+async fn no_mail_names_what_its_reader_may_not_see() {
+    let fake = FakeMailServer::start(Vec::new()).await;
+    let server = server_with(fake.address);
+    let (mina, jae) = (user(&server, "mina"), user(&server, "jae"));
+    gather(&server).await.unwrap();
+    choose(&server, &mina, &NoticeTopic::ALL).await;
+    choose(&server, &jae, &NoticeTopic::ALL).await;
+    happened(&server, jae.subject.user, "session.running", 1);
+    gather(&server).await.unwrap();
+    // A row that names another's notice, as a fault of the queue would: it finds nothing to say.
+    let (theirs, stolen) = server
+        .catalog()
+        .read_now("look", |view| {
+            let due = view.due_mail(server.clock().now())?.expect("one is due");
+            let key = due.keys.first().cloned().expect("a key");
+            Ok((due.user, key))
+        })
+        .unwrap();
+    assert_eq!(theirs, jae.subject.user);
+    let planted = NewMailNotice {
+        user: mina.subject.user,
+        key: stolen,
+        topic: NoticeTopic::Started,
+    };
+    server
+        .catalog()
+        .write_now(Lane::Loops, "plant", move |rows| {
+            rows.queue_mail(&[planted])
+        })
+        .unwrap();
+    send_all(&server).await;
+    let taken = fake.taken();
+    assert_eq!(taken.len(), 1, "{taken:?}");
+    assert_eq!(taken[0].envelope[1], "RCPT TO:<jae@lab.example>");
+    assert_eq!((waiting(&server), lost(&server)), (0, 0));
+}
+
+#[tokio::test]
+async fn mail_waits_for_a_dead_server_and_what_is_too_much_is_counted() {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0))
+        .await
+        .unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let server = server_with(address);
+    let mina = user(&server, "mina");
+    gather(&server).await.unwrap();
+    choose(&server, &mina, &[NoticeTopic::Started]).await;
+    happened(&server, mina.subject.user, "session.running", 3);
+    gather(&server).await.unwrap();
+    let fault = send_next(&server).await.unwrap_err();
+    assert_eq!(fault.concerns(), RefusedFor::All, "{fault}");
+    assert_eq!((waiting(&server), lost(&server)), (3, 0));
+    note(&server, &fault);
+    let status = crate::actions::mail::status(&server, &access::local_root(&server));
+    let status = status.await.unwrap();
+    assert_eq!((status.waiting, status.lost), (3, 0));
+    assert!(!status.problem.is_empty());
+    // It is back, at the same place.
+    let back = FakeMailServer::start_at(address, Vec::new()).await;
+    send_all(&server).await;
+    assert_eq!(back.taken().len(), 1);
+    assert_eq!(waiting(&server), 0);
+    // More than are kept of one user, then too old.
+    let many: Vec<NewMailNotice> = (0..MAX_WAITING_OF_USER + 5)
+        .map(|number| NewMailNotice {
+            user: mina.subject.user,
+            key: format!("many {number}"),
+            topic: NoticeTopic::Started,
+        })
+        .collect();
+    server
+        .catalog()
+        .write_now(Lane::Loops, "queue", move |rows| rows.queue_mail(&many))
+        .unwrap();
+    assert_eq!((waiting(&server), lost(&server)), (MAX_WAITING_OF_USER, 5));
+    later(&server, 73 * 3_600);
+    age(&server).await.unwrap();
+    assert_eq!(waiting(&server), 0);
+    assert_eq!(lost(&server), MAX_WAITING_OF_USER + 5);
+}
+
+/// A mail that is refused for now is tried again later and delays no other; one that is refused for good is given up.
+#[tokio::test]
+async fn a_refused_mail_is_tried_again_and_delays_no_other() {
+    let later: Answers = vec![("RCPT", "450 later\r\n")];
+    let never: Answers = vec![("RCPT", "550 unknown\r\n")];
+    let fake = FakeMailServer::start(vec![later, Vec::new(), Vec::new(), never]).await;
+    let server = server_with(fake.address);
+    let (mina, jae) = (user(&server, "mina"), user(&server, "jae"));
+    gather(&server).await.unwrap();
+    choose(&server, &mina, &[NoticeTopic::Started]).await;
+    choose(&server, &jae, &[NoticeTopic::Started]).await;
+    happened(&server, mina.subject.user, "session.running", 1);
+    happened(&server, jae.subject.user, "session.running", 1);
+    gather(&server).await.unwrap();
+    send_all(&server).await;
+    assert_eq!((fake.taken().len(), waiting(&server)), (1, 1));
+    later(&server, 6);
+    send_all(&server).await;
+    assert_eq!((fake.taken().len(), waiting(&server)), (2, 0));
+    happened(&server, jae.subject.user, "session.running", 1);
+    gather(&server).await.unwrap();
+    send_all(&server).await;
+    assert_eq!((fake.taken().len(), waiting(&server)), (2, 0));
+    assert_eq!(lost(&server), 1);
+}
+
+/// Who chose nothing gets what needs an answer.
+#[tokio::test]
+async fn by_default_what_needs_an_answer_is_mailed() {
+    let fake = FakeMailServer::start(Vec::new()).await;
+    let server = server_with(fake.address);
+    let mina = user(&server, "mina");
+    gather(&server).await.unwrap();
+    happened(&server, mina.subject.user, "session.running", 1);
+    happened(&server, mina.subject.user, "session.idle-warned", 1);
+    gather(&server).await.unwrap();
+    send_all(&server).await;
+    let taken = fake.taken();
+    assert_eq!(taken.len(), 1);
+    assert!(taken[0].text.contains(" idle-warned "), "{}", taken[0].text);
+    assert!(!taken[0].text.contains(" started "), "{}", taken[0].text);
+}
+
+#[test]
+fn pauses_of_mail_grow_to_a_quarter_of_an_hour() {
+    assert_eq!([1, 2, 3, 8, 9].map(pause_seconds), [5, 10, 20, 640, 900]);
+    assert_eq!(pause_seconds(u32::MAX), 900);
+    assert_eq!(pause_seconds(0), 5);
+}
