@@ -36,3 +36,4 @@ pub mod tenancy;
 pub mod usage;
 pub mod users;
 mod values;
+pub mod webhooks;

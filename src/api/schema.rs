@@ -11,7 +11,7 @@ use crate::{
     allowances, announcements, audit, budgets, certificates, courses, events, fair_share, gpus,
     history, idle_rules, images, invitations, mail, nodes, notices, operations, policies, presets,
     problem, reservations, resource_groups, rosters, second_factor, sessions, settings, statements,
-    tenancy, usage, users,
+    tenancy, usage, users, webhooks,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -114,6 +114,10 @@ fn named() -> Schemas {
     collect::<mail::MailStatusView>(&mut all);
     collect::<mail::MailTestBody>(&mut all);
     collect::<mail::MailTrial>(&mut all);
+    collect::<webhooks::MadeWebhook>(&mut all);
+    collect::<webhooks::NewWebhookBody>(&mut all);
+    collect::<webhooks::WebhookPatchBody>(&mut all);
+    collect::<webhooks::WebhookTrial>(&mut all);
     collect::<statements::StatementView>(&mut all);
     collect::<statements::NewClosedMonthBody>(&mut all);
     collect::<statements::PricesView>(&mut all);
@@ -176,6 +180,7 @@ fn pages(all: &mut Schemas) {
     page::<statements::MonthCheckView>(all);
     page::<audit::AuditTargetView>(all);
     page::<invitations::InvitationView>(all);
+    page::<webhooks::WebhookView>(all);
 }
 
 /// Adds a list of a type as `SessionPage`, and the type.

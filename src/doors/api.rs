@@ -42,6 +42,7 @@ mod tenancy;
 mod uploads;
 mod usage;
 mod users;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -334,6 +335,14 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/me/notices", get(notices::list))
         .route("/me/notices/read", post(notices::mark_read))
         .route("/me/mail", get(mail::choices).put(mail::choose))
+        .route("/webhooks", get(webhooks::list).post(webhooks::create))
+        .route(
+            "/webhooks/{id}",
+            get(webhooks::get)
+                .patch(webhooks::change)
+                .delete(webhooks::remove),
+        )
+        .route("/webhooks/{id}/test", post(webhooks::test))
         .route("/mail", get(mail::status))
         .route("/mail/test", post(mail::test))
         .route("/sign-in", post(users::sign_in))

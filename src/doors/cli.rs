@@ -48,6 +48,7 @@ mod terminal;
 mod usage;
 mod users;
 mod values;
+mod webhooks;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -248,6 +249,7 @@ async fn execute(
         Command::Event(request) => events::event(&client, view, request).await,
         Command::Notices { read } => notices::notices(&client, view, read).await,
         Command::Mail(request) => mail::mail(&client, view, request).await,
+        Command::Webhook(request) => webhooks::webhook(&client, view, request).await,
         Command::Node(request) => nodes::node(&client, view, request).await,
         Command::History(request) => history::history(&client, view, &request).await,
         Command::Usage(request) => usage::usage(&client, view, &request).await,

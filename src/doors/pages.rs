@@ -88,6 +88,7 @@ pub mod user_forms;
 pub mod user_roles;
 pub mod users;
 pub mod waiting_request;
+pub mod webhooks;
 pub mod wizard;
 
 use std::collections::BTreeMap;
@@ -275,6 +276,7 @@ pub fn router(
         .merge(announcements::router())
         .merge(idle_rules::router())
         .merge(audit::router())
+        .merge(webhooks::router())
         .merge(role_forms::router())
         .route("/users/{id}", get(user::show))
         .merge(users::router())
@@ -574,6 +576,11 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "sources-work" => t.notice_sources_work(of),
         "sources-fail" => t.notice_sources_fail(of),
         "sources-none" => t.notice_sources_none().to_owned(),
+        "webhook-on" => t.webhooks_on_now(of),
+        "webhook-off" => t.webhooks_off_now(of),
+        "webhook-removed" => t.webhooks_removed_now().to_owned(),
+        "webhook-works" => t.webhooks_works_now(of),
+        "webhook-fails" => t.webhooks_fails_now(of),
         "mail-works" => t.mail_test_works(of),
         "mail-fails" => t.mail_test_fails(of),
         "certificate" => t.notice_certificate().to_owned(),

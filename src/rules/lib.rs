@@ -54,5 +54,6 @@ pub mod tenancy;
 pub mod translations;
 pub mod units;
 pub mod users;
+pub mod webhook;
 pub mod workload;
 pub mod world;

@@ -71,6 +71,8 @@ id!(/// One link by which accounts join a project.
     InvitationId, invitation_id_invalid);
 id!(/// One announcement.
     AnnouncementId, announcement_id_invalid);
+id!(/// One address outside that is told of events.
+    WebhookId, webhook_id_invalid);
 id!(/// One rule that ends idle sessions.
     IdleRuleId, idle_rule_id_invalid);
 id!(/// One reservation, with all its weeks.

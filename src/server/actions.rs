@@ -50,6 +50,7 @@ pub mod system;
 pub mod tenancy;
 pub mod usage;
 pub mod users;
+pub mod webhooks;
 
 /// Names one POST of one caller, so that a repetition acts once.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -71,6 +71,7 @@ pub(crate) mod tenancy;
 pub(crate) mod tests;
 pub(crate) mod users;
 mod value;
+pub(crate) mod webhooks;
 pub(crate) mod writer;
 
 pub(crate) use open::Founding;

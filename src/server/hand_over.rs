@@ -21,6 +21,7 @@ mod append;
 mod post;
 pub(crate) mod receiver;
 mod syslog;
+pub(crate) mod webhooks;
 
 /// Rows that are read and handed over together; no more of them are in memory for one place. Higher: more arrive twice after
 /// a crash. Lower: a long log takes more round trips and commits.

@@ -59,6 +59,7 @@ struct ServerInner {
     backups: appliance::backups::BackupState,
     diagnostics: diagnostics::Diagnostics,
     hand_over: hand_over::HandOverState,
+    webhooks: hand_over::webhooks::WebhookState,
     mail: mail::MailState,
     mail_writer: OnceLock<Arc<dyn actions::mail::MailWriter>>,
     newest_attention: actions::attention::NewestAttention,
@@ -179,6 +180,7 @@ impl Server {
             backups: appliance::backups::BackupState::default(),
             diagnostics: diagnostics::Diagnostics::default(),
             hand_over: hand_over::HandOverState::default(),
+            webhooks: hand_over::webhooks::WebhookState::default(),
             mail: mail::MailState::default(),
             mail_writer: OnceLock::new(),
             newest_attention: Default::default(),
@@ -214,6 +216,10 @@ impl Server {
 
     pub(crate) fn hand_over(&self) -> &hand_over::HandOverState {
         &self.0.hand_over
+    }
+
+    pub(crate) fn webhooks(&self) -> &hand_over::webhooks::WebhookState {
+        &self.0.webhooks
     }
 
     /// Brings the words of mail, which only doors have; without them no notice is mailed.
@@ -398,8 +404,8 @@ pub fn forget_logs(
     controller::logs::run(server.catalog().clone(), streams)
 }
 
-/// Does what waits for no caller: backups, the history of use, the audit log and its hand-over, mail. Runs until it is
-/// dropped; at most one a server.
+/// Does what waits for no caller: backups, the history of use, the audit log and its hand-over, webhooks, mail. Runs until
+/// it is dropped; at most one a server.
 pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let backups = jobs::backup::keep_making(server.clone());
     let pages = keep_looking(server.clone());
@@ -407,9 +413,12 @@ pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let audit = jobs::audit::keep(server.clone());
     let directory = jobs::directory::keep(server.clone());
     let hand_over = hand_over::keep(server.clone());
+    let webhooks = hand_over::webhooks::keep(server.clone());
     let mail = jobs::mail::keep(server.clone());
     async {
-        tokio::join!(backups, pages, history, audit, directory, hand_over, mail);
+        tokio::join!(
+            backups, pages, history, audit, directory, hand_over, webhooks, mail
+        );
     }
 }
 

@@ -189,6 +189,9 @@ pub enum Command {
     /// Notices by mail: choose kinds, see how mail goes out, try the mail server
     #[command(subcommand)]
     Mail(MailCommand),
+    /// Webhooks: addresses of other programs that are told of events
+    #[command(subcommand, visible_alias = "webhooks")]
+    Webhook(WebhookCommand),
     /// Nodes: what each has, what its kernel says, maintenance
     #[command(subcommand, visible_alias = "nodes")]
     Node(NodeCommand),
@@ -2384,6 +2387,62 @@ pub enum MailCommand {
     Test {
         #[arg(value_name = "ADDRESS")]
         address: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum WebhookCommand {
+    /// List webhooks, and how each stands
+    Ls,
+    /// Show one webhook
+    Get {
+        #[arg(value_name = "WEBHOOK")]
+        webhook: String,
+    },
+    /// Name an address that is told of events, and print what signs its requests, once
+    #[command(after_help = "Examples:\n  \
+        fardel webhook create pager https://10.1.0.9/fardel --kind session.ended --kind budget.warned\n  \
+        fardel webhook create log https://10.1.0.9/all --kind sessions,users,system")]
+    Create {
+        #[arg(value_name = "NAME")]
+        name: String,
+        #[arg(value_name = "ADDRESS")]
+        address: String,
+        /// Topics such as sessions, and codes or their beginnings such as session.ended
+        #[arg(
+            long = "kind",
+            value_name = "KIND",
+            value_delimiter = ',',
+            required = true
+        )]
+        kinds: Vec<String>,
+    },
+    /// Change a webhook; what is left out stays
+    #[command(after_help = "Example:\n  \
+        fardel webhook set pager --active no")]
+    Set {
+        #[arg(value_name = "WEBHOOK")]
+        webhook: String,
+        #[arg(long, value_name = "ADDRESS")]
+        address: Option<String>,
+        /// Topics, and codes or their beginnings, in the place of those it has
+        #[arg(long = "kind", value_name = "KIND", value_delimiter = ',')]
+        kinds: Vec<String>,
+        /// Whether it is told of events
+        #[arg(long, value_parser = ["yes", "no"])]
+        active: Option<String>,
+    },
+    /// Remove webhooks
+    Rm {
+        #[arg(value_name = "WEBHOOK", required = true)]
+        webhooks: Vec<String>,
+    },
+    /// Send a webhook one signed request and print what comes back
+    ///
+    /// Returns 1 where it does not take it.
+    Test {
+        #[arg(value_name = "WEBHOOK")]
+        webhook: String,
     },
 }
 

@@ -29,6 +29,7 @@ use api::statements::{ClosedMonthView, MonthCheckView, PricesView, StatementItem
 use api::tenancy::{DomainView, GrantView, MemberView, ProjectView};
 use api::usage::UsageItem;
 use api::users::{AccessKeyView, DepartureView, SignInView, TokenView};
+use api::webhooks::WebhookView;
 use rules::grants::GrantRole;
 use rules::idleness::IdleMatch;
 use rules::image::CatalogImage;
@@ -264,6 +265,21 @@ pub(super) const AUDIT_CHECKPOINTS: &[Column<AuditCheckpointView>] = &[
     column("AT", 1, |r, _| r.at.to_string()),
     column("HASH", 2, |r, _| r.hash.clone()),
     column("SIGNATURE", 9, |r, _| r.signature.clone()),
+];
+
+pub(super) const WEBHOOKS: &[Column<WebhookView>] = &[
+    column("NAME", 0, |r, _| r.name.clone()),
+    column("STATE", 0, |r, _| match r.active {
+        true => "on".to_owned(),
+        false => "off".to_owned(),
+    }),
+    column("ADDRESS", 1, |r, _| r.address.clone()),
+    column("KINDS", 2, |r, _| r.kinds.join(", ")),
+    column("LOST", 1, |r, _| r.lost.to_string()),
+    column("PROBLEM", 2, |r, _| dash(&r.problem)),
+    column("SINCE", 3, |r, _| maybe(r.problem_since.as_ref())),
+    column("DELIVERED", 3, |r, _| maybe(r.delivered_at.as_ref())),
+    column("ID", 9, |r, _| r.id.to_string()),
 ];
 
 pub(super) const AUDIT_TARGETS: &[Column<AuditTargetView>] = &[

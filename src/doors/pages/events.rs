@@ -526,6 +526,9 @@ pub(super) fn object(
         "system" if event.code.starts_with("announcement.") => {
             (id.clone(), Some("/announcements".to_owned()))
         }
+        "system" if event.code.starts_with("webhook.") => {
+            (id.clone(), Some("/system/webhooks".to_owned()))
+        }
         "system" if event.code == "settings.changed" => {
             (id.clone(), Some(format!("/system/settings#{id}")))
         }
@@ -639,6 +642,10 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "announcement.changed" => t.events_announcement_changed(),
         "announcement.removed" => t.events_announcement_removed(),
         "mail.tested" => t.events_mail_tested(),
+        "webhook.added" => t.events_webhook_added(),
+        "webhook.changed" => t.events_webhook_changed(),
+        "webhook.removed" => t.events_webhook_removed(),
+        "webhook.tested" => t.events_webhook_tested(),
         "user.mail-chosen" => t.events_mail_chosen(),
         "queue.order-changed" => t.events_queue_order(),
         "queue.weight-changed" => t.events_queue_weight(),

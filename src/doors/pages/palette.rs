@@ -144,6 +144,12 @@ fn places(t: Text) -> Vec<Place> {
             "announcements banner maintenance",
         ),
         system(
+            "/system/webhooks",
+            "activity",
+            t.webhooks_title(),
+            "webhooks hooks events outside",
+        ),
+        system(
             "/nodes",
             "hard-drive",
             t.node_title(),

@@ -121,7 +121,9 @@ pub async fn findings_of(
         found.push(notices::backup_failed(failure.text).into());
     }
     let outside = hand_over_troubles(server)?.into_iter();
-    let outside = outside.chain(mail_troubles(server)?);
+    let outside = outside
+        .chain(mail_troubles(server)?)
+        .chain(webhook_troubles(server)?);
     found.extend(outside.map(InvariantFinding::from));
     Ok(found)
 }
@@ -157,6 +159,25 @@ fn mail_troubles(server: &Server) -> Result<Vec<Notice>, Failure> {
     let is_told = |at: &Timestamp| at.plus_seconds(LOST_TOLD_SECONDS) > server.clock().now();
     if let Some(at) = standing.lost_at.filter(is_told) {
         troubles.push(notices::mail_lost(at, standing.lost));
+    }
+    Ok(troubles)
+}
+
+/// What is wrong with webhooks.
+fn webhook_troubles(server: &Server) -> Result<Vec<Notice>, Failure> {
+    let mut troubles = Vec::new();
+    let is_told = |at: &Timestamp| at.plus_seconds(LOST_TOLD_SECONDS) > server.clock().now();
+    for (row, trouble) in hand_over::webhooks::troubled(server)? {
+        if let Some(trouble) = trouble {
+            troubles.push(notices::webhook_down(
+                &row.name,
+                trouble.since,
+                &trouble.why,
+            ));
+        }
+        if let Some(at) = row.lost_at.filter(is_told) {
+            troubles.push(notices::webhook_lost(&row.name, at, row.lost));
+        }
     }
     Ok(troubles)
 }

@@ -505,6 +505,26 @@ async fn every_act_asks_for_its_capability_first() {
             api::mail::MailChoicesBody { kinds: None }
         )),
         (SystemRead, "mail.status", |s, c| mail::status(s, c)),
+        (SystemRead, "webhooks.list", |s, c| webhooks::list(s, c)),
+        (SystemRead, "webhooks.get", |s, c| webhooks::get(s, c, "x")),
+        (SystemWrite, "webhooks.create", |s, c| webhooks::create(
+            s,
+            c,
+            Default::default()
+        )),
+        (SystemWrite, "webhooks.change", |s, c| webhooks::change(
+            s,
+            c,
+            "x",
+            Default::default(),
+            None
+        )),
+        (SystemWrite, "webhooks.remove", |s, c| webhooks::remove(
+            s, c, "x"
+        )),
+        (SystemWrite, "webhooks.test", |s, c| webhooks::test(
+            s, c, "x"
+        )),
         (SystemWrite, "mail.test", |s, c| mail::test(
             s,
             c,

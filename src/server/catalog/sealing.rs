@@ -61,6 +61,7 @@ pub(super) enum SealedRow<'a> {
     Answer(&'a AnswerKey),
     SecondFactor(&'a [u8; 16]),
     AccessKey(&'a [u8; 16]),
+    Webhook(&'a [u8; 16]),
 }
 
 impl SealedRow<'_> {
@@ -70,6 +71,7 @@ impl SealedRow<'_> {
             Self::Node(id) => [b"node ".as_slice(), id.as_slice()].concat(),
             Self::SecondFactor(user) => [b"second factor ".as_slice(), user.as_slice()].concat(),
             Self::AccessKey(token) => [b"access key ".as_slice(), token.as_slice()].concat(),
+            Self::Webhook(id) => [b"webhook ".as_slice(), id.as_slice()].concat(),
             // Routes have no line break.
             Self::Answer(key) => {
                 let name = format!("{}\n{}", key.route, key.key);
@@ -286,7 +288,8 @@ fn known(connection: &Connection, data: &Path) -> Result<Option<Seal>, Failure> 
             "select exists (select 1 from session where substr(env, 1, 3) = 's1:')
                     or exists (select 1 from assignment where substr(containers, 1, 3) = 's1:')
                     or exists (select 1 from second_factor)
-                    or exists (select 1 from access_key)",
+                    or exists (select 1 from access_key)
+                    or exists (select 1 from webhook)",
             [],
             |row| row.get(0),
         )

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::settings::Settings;
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
+use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use rules::hand_over::posted_trial;
@@ -54,18 +54,49 @@ async fn post(
     let token_file = settings.audit_token_file.clone();
     let ca_file = settings.audit_ca_file.clone();
     let plan = ReceiverPlan::read(protection, ca_file, token_file, time).await?;
+    let mut headers = Vec::new();
+    if let Some(token) = &plan.token {
+        let bearer = format!("Bearer {}", token.reveal());
+        headers.push(("authorization", bearer));
+    }
+    let request = PostedRequest {
+        address: &address,
+        media_type: KIND,
+        headers,
+        body,
+    };
+    posted(&plan, request).await
+}
+
+/// A request that is posted to a receiver.
+pub(super) struct PostedRequest<'a> {
+    pub(super) address: &'a WebAddress,
+    pub(super) media_type: &'static str,
+    /// Headers besides the usual ones, by their names in small letters.
+    pub(super) headers: Vec<(&'static str, String)>,
+    pub(super) body: String,
+}
+
+/// Posts a request over a connection of its own; gives the status of success. Follows no redirect.
+///
+/// Errors: `HandOverFault::Status` for any other status.
+pub(super) async fn posted(
+    plan: &ReceiverPlan,
+    asked: PostedRequest<'_>,
+) -> Result<u16, HandOverFault> {
+    let address = asked.address;
     let mut request = Request::builder()
         .method(Method::POST)
         .uri(address.path.as_str())
         .header(HOST, address.authority())
         .header(USER_AGENT, concat!("fardel/", env!("CARGO_PKG_VERSION")))
-        .header(CONTENT_TYPE, KIND);
-    if let Some(token) = &plan.token {
-        request = request.header(AUTHORIZATION, format!("Bearer {}", token.reveal()));
+        .header(CONTENT_TYPE, asked.media_type);
+    for (name, value) in asked.headers {
+        request = request.header(name, value);
     }
-    // Only the token may hold letters that no header has, and it is not to be said.
+    // Only a token may hold letters that no header has, and it is not to be said.
     let request = request
-        .body(Full::new(Bytes::from(body)))
+        .body(Full::new(Bytes::from(asked.body)))
         .map_err(|_| HandOverFault::File("the token is none".to_owned()))?;
     let stream = plan.open(&address.host, address.port).await?;
     let io = TokioIo::new(stream);

@@ -211,6 +211,11 @@ async fn real_answers_have_the_shapes_of_the_document() {
     });
     let reserved = the_box.post(&the_box.admin, "/api/v1/reservations", reserved);
     assert_eq!(reserved.await.status, 201);
+    let hook = json!({
+        "name": "pager", "address": "https://127.0.0.1:9/x", "kinds": ["sessions"],
+    });
+    let hook = the_box.post(&the_box.admin, "/api/v1/webhooks", hook).await;
+    assert_eq!(hook.status, 201);
     let idle = json!({"name": "idle", "below": {"cpu": 0.1, "keys": 1}});
     let made = the_box.post(&the_box.admin, "/api/v1/idle-rules", idle.clone());
     assert_eq!(made.await.status, 201);
@@ -245,6 +250,8 @@ async fn real_answers_have_the_shapes_of_the_document() {
         (&the_box.mina, "/api/v1/me/notices", "NoticePage"),
         (&the_box.mina, "/api/v1/me/mail", "MailChoices"),
         (&the_box.admin, "/api/v1/mail", "MailStatus"),
+        (&the_box.admin, "/api/v1/webhooks", "WebhookPage"),
+        (&the_box.admin, "/api/v1/webhooks/pager", "Webhook"),
         (&the_box.mina, "/api/v1/nodes", "NodePage"),
         (&the_box.admin, "/api/v1/nodes/box", "NodeDetail"),
         (&the_box.admin, "/api/v1/settings", "SettingPage"),

@@ -99,6 +99,11 @@ fn body(route: &DocumentedRoute) -> String {
         Some("IdleRulePatch") => json!({"window_seconds": 7200}).to_string(),
         Some("NewAnnouncement" | "AnnouncementPatch") => json!({"text": "News."}).to_string(),
         Some("MailChoicesRequest") => json!({"kinds": ["failed"]}).to_string(),
+        Some("NewWebhook") => json!({
+            "name": "new", "address": "https://127.0.0.1:9/x", "kinds": ["sessions"],
+        })
+        .to_string(),
+        Some("WebhookPatch") => json!({"active": false}).to_string(),
         Some("MailTest") => json!({"address": "mina@lab.example"}).to_string(),
         Some("NewClosedMonth") => json!({"month": "2026-10"}).to_string(),
         Some("NewPrices") => json!({"currency": "KRW", "gpu_hour": "1500"}).to_string(),

@@ -435,6 +435,31 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ("POST /notices/read", &["readNotices"], &["notices --read"]),
     ("GET /me", &["getMailChoices"], &["mail choices"]),
     (
+        "GET /system/webhooks",
+        &["listWebhooks", "getWebhook"],
+        &["webhook ls", "webhook get x"],
+    ),
+    (
+        "POST /system/webhooks",
+        &["createWebhook"],
+        &["webhook create x https://y.example/ --kind session.ended"],
+    ),
+    (
+        "POST /system/webhooks/{id}/switch",
+        &["changeWebhook"],
+        &["webhook set x --active no"],
+    ),
+    (
+        "POST /system/webhooks/{id}/test",
+        &["testWebhook"],
+        &["webhook test x"],
+    ),
+    (
+        "POST /system/webhooks/{id}/remove",
+        &["removeWebhook"],
+        &["webhook rm x"],
+    ),
+    (
         "POST /me/mail",
         &["chooseMail"],
         &["mail choose failed will-end", "mail choose --default"],
@@ -899,6 +924,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/announcements.rs"),
         include_str!("../../../src/doors/pages/idle_rules.rs"),
         include_str!("../../../src/doors/pages/audit.rs"),
+        include_str!("../../../src/doors/pages/webhooks.rs"),
         include_str!("../../../src/doors/pages/departure.rs"),
         include_str!("../../../src/doors/pages/invitations.rs"),
         include_str!("../../../src/doors/pages/user_forms.rs"),

@@ -83,7 +83,7 @@ const PAGES: [&str; 55] = [
     "/choices/users?user=WORD",
 ];
 /// Pages of administrators, and of one user.
-const ADMINISTRATION: [&str; 9] = [
+const ADMINISTRATION: [&str; 10] = [
     "/users",
     "/users?q=WORD",
     "/users/WORD.user",
@@ -91,6 +91,7 @@ const ADMINISTRATION: [&str; 9] = [
     "/system",
     "/nodes",
     "/idle-rules",
+    "/system/webhooks",
     "/me",
     "/me/keys",
 ];

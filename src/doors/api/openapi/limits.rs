@@ -11,6 +11,7 @@ use rules::session::{
     MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS, MAX_DEPENDENCIES, MAX_LABEL_LENGTH, MAX_LABELS,
     MAX_RUN_SECONDS, MAX_VARIABLES,
 };
+use rules::webhook::{MAX_WEBHOOK_ADDRESS, MAX_WEBHOOK_KIND, MAX_WEBHOOK_KINDS};
 use serde_json::{Map, Value, json};
 
 /// Characters that a user does not see, those above U+FFFF left out: not every dialect of patterns can
@@ -63,6 +64,21 @@ fn words() -> Value {
 
 fn password() -> Value {
     json!({"pattern": NO_NUL, "minLength": 10, "maxLength": 1024})
+}
+
+/// An address over TLS; one of a program on this machine may go without, which is not said here.
+fn webhook_address() -> Value {
+    let pattern =
+        r"^https://[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(:[1-9][0-9]{0,3})?(/[A-Za-z0-9._~/-]*)?$";
+    json!({"pattern": pattern, "maxLength": MAX_WEBHOOK_ADDRESS})
+}
+
+fn webhook_kinds() -> Value {
+    json!({
+        "minItems": 1,
+        "maxItems": MAX_WEBHOOK_KINDS,
+        "items": {"pattern": "^[a-z]([a-z.-]*[a-z])?$", "maxLength": MAX_WEBHOOK_KIND},
+    })
 }
 
 fn labels() -> Value {
@@ -217,6 +233,14 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/ResourcesPatch/properties/gpu", share()),
         ("/UserPatch/properties/full_name", text(254)),
         ("/UserPatch/properties/email", json!({"pattern": EMAIL})),
+        (
+            "/NewWebhook/properties/name",
+            json!({"pattern": "^[a-z0-9][a-z0-9._-]{0,62}$"}),
+        ),
+        ("/NewWebhook/properties/address", webhook_address()),
+        ("/NewWebhook/properties/kinds", webhook_kinds()),
+        ("/WebhookPatch/properties/address", webhook_address()),
+        ("/WebhookPatch/properties/kinds", webhook_kinds()),
         (
             "/MailTest/properties/address",
             json!({"pattern": EMAIL, "minLength": 3, "maxLength": 254}),

@@ -2297,6 +2297,73 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/webhooks",
+        operation: "listWebhooks",
+        tag: "system",
+        summary: "Addresses of other programs that are told of events",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("WebhookPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/webhooks",
+        operation: "createWebhook",
+        tag: "system",
+        summary: "Name an address that is told of events; its secret is in this answer only",
+        needs: SYSTEM_WRITE,
+        body: Some("NewWebhook"),
+        status: 201,
+        answer: SuccessReply::Schema("MadeWebhook"),
+        refusals: &[400, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/webhooks/{id}",
+        operation: "getWebhook",
+        tag: "system",
+        summary: "Show one webhook, by name or id",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("Webhook"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PATCH",
+        path: "/api/v1/webhooks/{id}",
+        operation: "changeWebhook",
+        tag: "system",
+        summary: "Change a webhook, or switch it on or off",
+        needs: SYSTEM_WRITE,
+        body: Some("WebhookPatch"),
+        answer: SuccessReply::Schema("Webhook"),
+        refusals: &[400, 404, 412, 422, 428],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/webhooks/{id}",
+        operation: "removeWebhook",
+        tag: "system",
+        summary: "Remove a webhook",
+        needs: SYSTEM_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/webhooks/{id}/test",
+        operation: "testWebhook",
+        tag: "system",
+        summary: "Send a webhook one signed request without events, and say what comes back",
+        needs: SYSTEM_WRITE,
+        answer: SuccessReply::Schema("WebhookTrial"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/backups",
         operation: "listBackups",
         tag: "system",

@@ -407,6 +407,21 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("undoRoster", "아무도 시작하지 않았을 때 명단을 되돌립니다"),
     ("listNotices", "내 알림 목록"),
     ("readNotices", "알림을 모두 읽음으로 표시합니다"),
+    (
+        "listWebhooks",
+        "이벤트를 알리는 다른 프로그램의 주소를 나열합니다",
+    ),
+    (
+        "createWebhook",
+        "이벤트를 알릴 주소를 정합니다. 비밀 값은 이 응답에만 있습니다",
+    ),
+    ("getWebhook", "웹훅 하나를 이름이나 ID로 보여 줍니다"),
+    ("changeWebhook", "웹훅을 바꾸거나 켜고 끕니다"),
+    ("removeWebhook", "웹훅을 지웁니다"),
+    (
+        "testWebhook",
+        "이벤트 없는 서명된 요청을 하나 보내고 돌아온 것을 알려 줍니다",
+    ),
     ("getMailChoices", "메일로 받는 알림 종류를 보여 줍니다"),
     ("chooseMail", "메일로 받을 알림 종류를 정합니다"),
     (

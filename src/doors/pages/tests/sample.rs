@@ -52,6 +52,7 @@ use super::super::tls::{self, TlsPage};
 use super::super::trust::{self, TrustPage};
 use super::super::user;
 use super::super::user_roles;
+use super::super::webhooks::{NewWebhookForm, WebhookLine, WebhooksPage};
 use super::super::wizard::{self, WizardPage, WizardView};
 use crate::doors::launch_texts::LaunchTexts;
 use crate::doors::text::{Language, Text};
@@ -230,6 +231,29 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             name: String::new(),
             scopes: vec![components::Choice::new("all", t.me_scope_all(), true)],
             lifetimes: vec![components::Choice::new("90", t.me_days_n(90_u64), true)],
+        };
+        all.push((name, page.render()));
+    }
+    for (name, made) in [("webhooks", false), ("webhooks-made", true)] {
+        let line = |name: &str, active| WebhookLine {
+            here: format!("/system/webhooks/{name}"),
+            name: name.into(),
+            address: "https://10.1.0.9/fardel".into(),
+            kinds: "budget.warned, session.ended".into(),
+            active,
+            delivered: t.webhooks_delivered("28 Nov 09:41"),
+            lost: t.webhooks_lost(3),
+            problem: t.webhooks_problem("28 Nov 09:12", "status 500"),
+        };
+        let page = WebhooksPage {
+            t,
+            f: layout(t, Nav::System, false),
+            made: made.then(|| "fardel_hook_AZp".into()),
+            rows: match made {
+                true => vec![line("pager", true), line("log", false)],
+                false => Vec::new(),
+            },
+            form: Some(NewWebhookForm::default()),
         };
         all.push((name, page.render()));
     }
