@@ -5,6 +5,7 @@
 pub mod allowances;
 pub mod announcements;
 pub mod audit;
+pub mod branding;
 pub mod budgets;
 pub mod certificates;
 pub mod courses;

@@ -8,7 +8,7 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
-    allowances, announcements, audit, budgets, certificates, courses, events, fair_share, gpus,
+    allowances, announcements, audit, branding, budgets, certificates, courses, events, fair_share, gpus,
     history, idle_rules, images, invitations, mail, nodes, notices, operations, policies, presets,
     problem, reservations, resource_groups, rosters, second_factor, sessions, settings, statements,
     tenancy, usage, users, webhooks,
@@ -109,6 +109,8 @@ fn named() -> Schemas {
     collect::<idle_rules::SessionIdleView>(&mut all);
     collect::<announcements::NewAnnouncementBody>(&mut all);
     collect::<announcements::AnnouncementPatchBody>(&mut all);
+    collect::<branding::BrandingView>(&mut all);
+    collect::<branding::BrandingPatchBody>(&mut all);
     collect::<mail::MailChoicesView>(&mut all);
     collect::<mail::MailChoicesBody>(&mut all);
     collect::<mail::MailStatusView>(&mut all);

@@ -7,6 +7,7 @@ mod audit;
 mod authentication;
 mod backend_ai;
 mod body;
+mod branding;
 mod budgets;
 mod certificates;
 mod courses;
@@ -335,6 +336,12 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/me/notices", get(notices::list))
         .route("/me/notices/read", post(notices::mark_read))
         .route("/me/mail", get(mail::choices).put(mail::choose))
+        .route(
+            "/branding",
+            get(branding::get)
+                .patch(branding::change)
+                .delete(branding::reset),
+        )
         .route("/webhooks", get(webhooks::list).post(webhooks::create))
         .route(
             "/webhooks/{id}",

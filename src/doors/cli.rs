@@ -8,6 +8,7 @@ mod answer;
 pub mod args;
 mod audit;
 mod audit_verify;
+mod branding;
 mod budgets;
 mod certificates;
 mod client;
@@ -249,6 +250,7 @@ async fn execute(
         Command::Event(request) => events::event(&client, view, request).await,
         Command::Notices { read } => notices::notices(&client, view, read).await,
         Command::Mail(request) => mail::mail(&client, view, request).await,
+        Command::Branding(request) => branding::branding(&client, view, request).await,
         Command::Webhook(request) => webhooks::webhook(&client, view, request).await,
         Command::Node(request) => nodes::node(&client, view, request).await,
         Command::History(request) => history::history(&client, view, &request).await,

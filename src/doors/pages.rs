@@ -11,6 +11,7 @@ pub mod attention;
 pub mod audit;
 pub mod authentication;
 pub mod awaited;
+pub mod branding;
 pub mod budgets;
 pub mod charts;
 pub mod choice_field;
@@ -277,6 +278,7 @@ pub fn router(
         .merge(idle_rules::router())
         .merge(audit::router())
         .merge(webhooks::router())
+        .merge(branding::router())
         .merge(role_forms::router())
         .route("/users/{id}", get(user::show))
         .merge(users::router())
@@ -427,11 +429,16 @@ fn layout(
 /// The surroundings for everybody else.
 fn guest(console: &PagesContext, visit: &RequestContext) -> PageLayout {
     let banners = announced::banners(console, visit, None);
+    let look = branding::look(console, visit.text);
     PageLayout {
         text: visit.text,
         theme: visit.theme,
         here: Nav::Nowhere,
-        host: console.host.to_string(),
+        host: match look.name.as_str() {
+            "" => console.host.to_string(),
+            name => name.to_owned(),
+        },
+        look,
         address: visit.authority.clone(),
         version: env!("CARGO_PKG_VERSION"),
         user: None,
@@ -576,6 +583,7 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "sources-work" => t.notice_sources_work(of),
         "sources-fail" => t.notice_sources_fail(of),
         "sources-none" => t.notice_sources_none().to_owned(),
+        "branding" => t.branding_saved().to_owned(),
         "webhook-on" => t.webhooks_on_now(of),
         "webhook-off" => t.webhooks_off_now(of),
         "webhook-removed" => t.webhooks_removed_now().to_owned(),

@@ -8,6 +8,7 @@ pub mod assignment;
 pub mod audit;
 pub mod blocker;
 pub mod blockers;
+pub mod branding;
 pub mod budget;
 pub mod checks;
 pub mod codes;

@@ -18,6 +18,7 @@ pub mod announcements;
 pub mod attention;
 pub mod audit;
 pub mod backups;
+pub mod branding;
 pub mod budgets;
 pub mod certificates;
 pub mod courses;

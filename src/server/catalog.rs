@@ -20,6 +20,7 @@ pub(crate) mod allowances;
 pub(crate) mod announcements;
 pub(crate) mod audit;
 pub(crate) mod audit_targets;
+pub(crate) mod branding;
 pub(crate) mod budgets;
 mod containers;
 pub(crate) mod controller_pass;

@@ -64,6 +64,7 @@ struct ServerInner {
     mail_writer: OnceLock<Arc<dyn actions::mail::MailWriter>>,
     newest_attention: actions::attention::NewestAttention,
     kept_announcements: actions::announcements::KeptAnnouncements,
+    kept_branding: actions::branding::KeptBranding,
     snapshots: snapshot::Snapshots,
     streams: OnceLock<Arc<dyn base::link::streams::Streams>>,
     under_way: actions::replay::UnderWay,
@@ -185,6 +186,7 @@ impl Server {
             mail_writer: OnceLock::new(),
             newest_attention: Default::default(),
             kept_announcements: Default::default(),
+            kept_branding: Default::default(),
             snapshots: snapshot::Snapshots::default(),
             streams: OnceLock::new(),
             under_way: actions::replay::UnderWay::default(),
@@ -242,6 +244,10 @@ impl Server {
 
     pub(crate) fn kept_announcements(&self) -> &actions::announcements::KeptAnnouncements {
         &self.0.kept_announcements
+    }
+
+    pub(crate) fn kept_branding(&self) -> &actions::branding::KeptBranding {
+        &self.0.kept_branding
     }
 
     /// Takes up what an earlier run left: open jobs, and bytes whose rows were never written. What cannot be

@@ -189,6 +189,9 @@ pub enum Command {
     /// Notices by mail: choose kinds, see how mail goes out, try the mail server
     #[command(subcommand)]
     Mail(MailCommand),
+    /// Branding: name, logo, hue and short texts of the site
+    #[command(subcommand)]
+    Branding(BrandingCommand),
     /// Webhooks: addresses of other programs that are told of events
     #[command(subcommand, visible_alias = "webhooks")]
     Webhook(WebhookCommand),
@@ -2388,6 +2391,44 @@ pub enum MailCommand {
         #[arg(value_name = "ADDRESS")]
         address: String,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BrandingCommand {
+    /// Show what is the site's own
+    Show,
+    /// Change the look of the site; what is left out stays
+    #[command(after_help = "Examples:\n  \
+        fardel branding set --name \"Vision Lab\" --hue 3 --logo lab.png\n  \
+        fardel branding set --hue none --logo none")]
+    Set(BrandingSet),
+    /// Let the site look as the product does
+    Reset,
+}
+
+#[derive(Debug, Args)]
+pub struct BrandingSet {
+    /// What pages and mail call the site; empty: the name of the machine
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// A PNG file of up to 100 KiB, or none
+    #[arg(long, value_name = "FILE")]
+    pub logo: Option<PathBuf>,
+    /// The accent: 1 to 8 of the design, or none
+    #[arg(long, value_name = "HUE")]
+    pub hue: Option<String>,
+    /// Below each page
+    #[arg(long, value_name = "TEXT")]
+    pub footer: Option<String>,
+    /// The same for readers in Korean
+    #[arg(long, value_name = "TEXT")]
+    pub footer_korean: Option<String>,
+    /// On the sign-in page
+    #[arg(long, value_name = "TEXT")]
+    pub sign_in: Option<String>,
+    /// The same for readers in Korean
+    #[arg(long, value_name = "TEXT")]
+    pub sign_in_korean: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 32] = [
+const MANUAL: [ManualChapter; 33] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -112,6 +112,7 @@ const MANUAL: [ManualChapter; 32] = [
     chapter!("audit", Administer),
     chapter!("hand-over", Administer),
     chapter!("mail", Administer),
+    chapter!("branding", Administer),
     chapter!("backups", Administer),
     chapter!("trust", Administer),
     chapter!("gpu-care", Administer),

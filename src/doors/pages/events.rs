@@ -526,6 +526,9 @@ pub(super) fn object(
         "system" if event.code.starts_with("announcement.") => {
             (id.clone(), Some("/announcements".to_owned()))
         }
+        "system" if event.code == "branding.changed" => {
+            (id.clone(), Some("/system/branding".to_owned()))
+        }
         "system" if event.code.starts_with("webhook.") => {
             (id.clone(), Some("/system/webhooks".to_owned()))
         }
@@ -642,6 +645,7 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "announcement.changed" => t.events_announcement_changed(),
         "announcement.removed" => t.events_announcement_removed(),
         "mail.tested" => t.events_mail_tested(),
+        "branding.changed" => t.events_branding_changed(),
         "webhook.added" => t.events_webhook_added(),
         "webhook.changed" => t.events_webhook_changed(),
         "webhook.removed" => t.events_webhook_removed(),

@@ -80,14 +80,29 @@ pub struct AnnouncementBanner {
     pub text: String,
 }
 
+/// How the site looks beside the product.
+#[derive(Clone, Debug, Default)]
+pub struct SiteLook {
+    /// Empty: the machine's own name stands in its place.
+    pub name: String,
+    /// Address of the site's own logo.
+    pub logo: Option<String>,
+    /// One of the eight hues of the design.
+    pub hue: Option<u8>,
+    /// Below each page, and beside the sign-in, in the reader's language; empty for none.
+    pub footer: String,
+    pub sign_in: String,
+}
+
 /// The surroundings of one answer.
 #[derive(Clone, Debug)]
 pub struct PageLayout {
     pub text: Text,
     pub theme: Theme,
     pub here: Nav,
-    /// The machine's name, top left and in every title.
+    /// The name of the site or of the machine, top left and in every title.
     pub host: String,
+    pub look: SiteLook,
     /// The address users use, under the name.
     pub address: String,
     pub version: &'static str,

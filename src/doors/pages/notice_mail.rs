@@ -10,8 +10,17 @@ use crate::doors::text::{Language, Text};
 
 /// Writes mail in the words of the console.
 pub struct ConsoleMail {
-    /// What the site is called, in front of each subject.
+    /// What the machine calls itself: it stands in front of each subject where the site has no name.
     pub site: String,
+}
+
+impl ConsoleMail {
+    fn site_of<'a>(&'a self, reader: &MailReader<'a>) -> &'a str {
+        match reader.site {
+            "" => self.site.as_str(),
+            name => name,
+        }
+    }
 }
 
 impl MailWriter for ConsoleMail {
@@ -45,16 +54,16 @@ impl MailWriter for ConsoleMail {
         };
         let foot = t.mail_foot(format!("{}/me", reader.origin));
         MailText {
-            subject: format!("[{}] {what}", self.site),
+            subject: format!("[{}] {what}", self.site_of(reader)),
             body: format!("{}\n\n-- \n{foot}\n", parts.join("\n\n")),
         }
     }
 
     fn trial(&self, reader: &MailReader<'_>) -> MailText {
-        let t = text_of(reader);
+        let (t, site) = (text_of(reader), self.site_of(reader));
         MailText {
-            subject: format!("[{}] {}", self.site, t.mail_trial_subject()),
-            body: format!("{}\n\n{}\n", t.mail_trial_body(&self.site), reader.origin),
+            subject: format!("[{site}] {}", t.mail_trial_subject()),
+            body: format!("{}\n\n{}\n", t.mail_trial_body(site), reader.origin),
         }
     }
 }
@@ -100,6 +109,7 @@ mod tests {
                 language,
                 time_zone: zone,
                 origin: "https://gpu.lab",
+                site: "",
                 now,
             };
             let mail = writer.of_notices(&reader, &all, 0);

@@ -144,6 +144,12 @@ fn places(t: Text) -> Vec<Place> {
             "announcements banner maintenance",
         ),
         system(
+            "/system/branding",
+            "pencil",
+            t.branding_title(),
+            "branding logo name look footer",
+        ),
+        system(
             "/system/webhooks",
             "activity",
             t.webhooks_title(),

@@ -38,6 +38,8 @@ pub struct MailReader<'a> {
     pub time_zone: &'a str,
     /// Where the console is, without a slash at its end.
     pub origin: &'a str,
+    /// What the site calls itself; empty: as its machine does.
+    pub site: &'a str,
     pub now: Timestamp,
 }
 
@@ -155,6 +157,7 @@ pub async fn test(
         language: &caller.language,
         time_zone: &caller.time_zone,
         origin: &origin(&settings),
+        site: &super::branding::around(server).name,
         now,
     };
     let text = writer(server)?.trial(&reader);

@@ -505,6 +505,14 @@ async fn every_act_asks_for_its_capability_first() {
             api::mail::MailChoicesBody { kinds: None }
         )),
         (SystemRead, "mail.status", |s, c| mail::status(s, c)),
+        (SystemRead, "branding.get", |s, c| branding::get(s, c)),
+        (SystemWrite, "branding.change", |s, c| branding::change(
+            s,
+            c,
+            Default::default(),
+            None
+        )),
+        (SystemWrite, "branding.reset", |s, c| branding::reset(s, c)),
         (SystemRead, "webhooks.list", |s, c| webhooks::list(s, c)),
         (SystemRead, "webhooks.get", |s, c| webhooks::get(s, c, "x")),
         (SystemWrite, "webhooks.create", |s, c| webhooks::create(

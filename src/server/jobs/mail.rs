@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
 use crate::access::{self, Caller};
+use crate::actions::branding;
 use crate::actions::mail::{MailReader, chosen, origin, writer};
 use crate::actions::notices::{self, NoticeKind, OwnNotice};
 use crate::catalog::mail::{DueMail, NewMailNotice};
@@ -349,6 +350,7 @@ async fn send(
         language: &caller.language,
         time_zone: &caller.time_zone,
         origin: &origin,
+        site: &branding::around(server).name,
         now,
     };
     let writer = writer(server).map_err(Failure::from)?;

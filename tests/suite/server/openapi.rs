@@ -250,6 +250,7 @@ async fn real_answers_have_the_shapes_of_the_document() {
         (&the_box.mina, "/api/v1/me/notices", "NoticePage"),
         (&the_box.mina, "/api/v1/me/mail", "MailChoices"),
         (&the_box.admin, "/api/v1/mail", "MailStatus"),
+        (&the_box.admin, "/api/v1/branding", "Branding"),
         (&the_box.admin, "/api/v1/webhooks", "WebhookPage"),
         (&the_box.admin, "/api/v1/webhooks/pager", "Webhook"),
         (&the_box.mina, "/api/v1/nodes", "NodePage"),

@@ -434,6 +434,17 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ("GET /notices", &["listNotices"], &["notices"]),
     ("POST /notices/read", &["readNotices"], &["notices --read"]),
     ("GET /me", &["getMailChoices"], &["mail choices"]),
+    ("GET /system/branding", &["getBranding"], &["branding show"]),
+    (
+        "POST /system/branding",
+        &["changeBranding"],
+        &["branding set --name x --hue 3"],
+    ),
+    (
+        "POST /system/branding/reset",
+        &["resetBranding"],
+        &["branding reset"],
+    ),
     (
         "GET /system/webhooks",
         &["listWebhooks", "getWebhook"],
@@ -925,6 +936,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/idle_rules.rs"),
         include_str!("../../../src/doors/pages/audit.rs"),
         include_str!("../../../src/doors/pages/webhooks.rs"),
+        include_str!("../../../src/doors/pages/branding.rs"),
         include_str!("../../../src/doors/pages/departure.rs"),
         include_str!("../../../src/doors/pages/invitations.rs"),
         include_str!("../../../src/doors/pages/user_forms.rs"),

@@ -83,7 +83,7 @@ const PAGES: [&str; 55] = [
     "/choices/users?user=WORD",
 ];
 /// Pages of administrators, and of one user.
-const ADMINISTRATION: [&str; 10] = [
+const ADMINISTRATION: [&str; 11] = [
     "/users",
     "/users?q=WORD",
     "/users/WORD.user",
@@ -92,6 +92,7 @@ const ADMINISTRATION: [&str; 10] = [
     "/nodes",
     "/idle-rules",
     "/system/webhooks",
+    "/system/branding",
     "/me",
     "/me/keys",
 ];

@@ -3,6 +3,7 @@
 //! taken, a password that is too common, a length in bytes) is not here.
 
 use rules::announcement::MAX_ANNOUNCEMENT_LENGTH;
+use rules::branding::{HUES, MAX_BRAND_NAME, MAX_FOOTER_LENGTH, MAX_LOGO_BYTES, MAX_SIGN_IN_TEXT};
 use rules::idleness::MAX_EXEMPT_LENGTH;
 use rules::image::MAX_REFERENCE_LENGTH;
 use rules::permissions::Permission;
@@ -34,6 +35,8 @@ const HOST_NAME: &str = r"^(\*\.)?[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.
 const TOPICS: &str = "^ *((session|image|user|project|node|gpu|operation|system)s? *)?(, *((session|image|user|project|node|gpu|operation|system)s? *)?)*$";
 /// An address, or nothing.
 const EMAIL: &str = r"^(|[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*)$";
+/// A PNG file of 1 to 2,048 pixels a side in base64: the sides stand behind the beginning that all have.
+const PNG: &str = r"^iVBORw0KGgoAAAANSUhEUgAA((A[B-Za-z0-9+/][AEIMQUYcgkosw048]|AA[EIMQUYcgkosw048]|B[A-Za-z0-9+/][AEIMQUYcgkosw048])A|CAAA)AA(A[B-Za-z0-9+/]|[B-Za-f][A-Za-z0-9+/]|gA)([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
 /// Shares have two decimals and seven digits before them.
 const MAX_SHARE: f64 = 9_999_999.99;
 /// About what a program's context takes of its slice of a device.
@@ -233,6 +236,25 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/ResourcesPatch/properties/gpu", share()),
         ("/UserPatch/properties/full_name", text(254)),
         ("/UserPatch/properties/email", json!({"pattern": EMAIL})),
+        ("/BrandingPatch/properties/name", text(MAX_BRAND_NAME)),
+        (
+            "/BrandingPatch/properties/logo",
+            json!({"pattern": PNG, "maxLength": MAX_LOGO_BYTES / 3 * 4}),
+        ),
+        (
+            "/BrandingPatch/properties/hue",
+            json!({"minimum": 1, "maximum": HUES}),
+        ),
+        ("/BrandingPatch/properties/footer", text(MAX_FOOTER_LENGTH)),
+        (
+            "/BrandingPatch/properties/footer_ko",
+            text(MAX_FOOTER_LENGTH),
+        ),
+        ("/BrandingPatch/properties/sign_in", text(MAX_SIGN_IN_TEXT)),
+        (
+            "/BrandingPatch/properties/sign_in_ko",
+            text(MAX_SIGN_IN_TEXT),
+        ),
         (
             "/NewWebhook/properties/name",
             json!({"pattern": "^[a-z0-9][a-z0-9._-]{0,62}$"}),

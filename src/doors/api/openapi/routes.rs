@@ -2297,6 +2297,37 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/branding",
+        operation: "getBranding",
+        tag: "system",
+        summary: "How the site looks beside the product",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("Branding"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PATCH",
+        path: "/api/v1/branding",
+        operation: "changeBranding",
+        tag: "system",
+        summary: "Change name, logo, hue or texts of the site",
+        needs: SYSTEM_WRITE,
+        body: Some("BrandingPatch"),
+        answer: SuccessReply::Schema("Branding"),
+        refusals: &[400, 412, 413, 422, 428],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/branding",
+        operation: "resetBranding",
+        tag: "system",
+        summary: "Let the site look as the product does",
+        needs: SYSTEM_WRITE,
+        answer: SuccessReply::Schema("Branding"),
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/webhooks",
         operation: "listWebhooks",
         tag: "system",

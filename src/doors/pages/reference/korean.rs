@@ -422,6 +422,15 @@ const SUMMARIES: &[(&str, &str)] = &[
         "testWebhook",
         "이벤트 없는 서명된 요청을 하나 보내고 돌아온 것을 알려 줍니다",
     ),
+    ("getBranding", "사이트의 모양을 보여 줍니다"),
+    (
+        "changeBranding",
+        "사이트의 이름, 로고, 강조색, 글을 바꿉니다",
+    ),
+    (
+        "resetBranding",
+        "사이트의 모양을 제품 기본값으로 되돌립니다",
+    ),
     ("getMailChoices", "메일로 받는 알림 종류를 보여 줍니다"),
     ("chooseMail", "메일로 받을 알림 종류를 정합니다"),
     (

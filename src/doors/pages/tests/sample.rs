@@ -11,6 +11,7 @@ use super::super::access_keys::{AccessKeysPage, OwnKeyRow, ShownKey};
 use super::super::announced::{AnnouncedPage, AnnouncedRow, BareAnnouncedPage};
 use super::super::attention;
 use super::super::awaited::{AwaitedSession, AwaitedSessions};
+use super::super::branding::{BrandingFields, BrandingPage};
 use super::super::charts;
 use super::super::choice_field::ChoiceField;
 use super::super::components::{
@@ -23,7 +24,7 @@ use super::super::history;
 use super::super::hues;
 use super::super::images::{ImageDetailPage, ImageUse, ImagesPage, ImportRow};
 use super::super::launch::{self, LaunchFields, LaunchPage, NamedSize, SizePicker, Slider};
-use super::super::layout::{AnnouncementBanner, Nav, PageLayout, SignedInUser, Theme};
+use super::super::layout::{AnnouncementBanner, Nav, PageLayout, SignedInUser, SiteLook, Theme};
 use super::super::login::{LoginCodePage, LoginPage};
 use super::super::me::{MePage, OwnActRow, OwnMail, OwnTokenRow};
 use super::super::overview::{
@@ -234,6 +235,28 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         };
         all.push((name, page.render()));
     }
+    for (name, is_own) in [("branding", false), ("branding-own", true)] {
+        let look = SiteLook {
+            logo: Some("/branding/logo?v=1".into()),
+            hue: Some(3),
+            footer: "Vision Lab · gpu@lab.example".into(),
+            ..SiteLook::default()
+        };
+        let page = BrandingPage {
+            t,
+            f: PageLayout {
+                look: if is_own { look } else { SiteLook::default() },
+                ..layout(t, Nav::System, false)
+            },
+            may_change: true,
+            fields: BrandingFields::default(),
+            hues: vec![components::Choice::new("", t.branding_hue_usual(), true)],
+            has_logo: is_own,
+            is_own,
+            longest: (40, 200, 500),
+        };
+        all.push((name, page.render()));
+    }
     for (name, made) in [("webhooks", false), ("webhooks-made", true)] {
         let line = |name: &str, active| WebhookLine {
             here: format!("/system/webhooks/{name}"),
@@ -305,6 +328,7 @@ fn layout(t: Text, here: Nav, live: bool) -> PageLayout {
         theme: Theme::System,
         here,
         host: "fardel-01".into(),
+        look: SiteLook::default(),
         address: "fardel-01.lab.internal".into(),
         version: "0.1.0",
         user: Some(SignedInUser::new("mina.park", t.me_role_administrator())),
