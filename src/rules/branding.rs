@@ -1,5 +1,5 @@
 //! How a site looks beside the product: its name, its logo, one hue, and short texts. Says what is refused. No markup and no
-//! style: whoever writes these changes words and one colour of the design.
+//! style: these are words, and one colour of the design.
 
 use crate::refusal::Refusal;
 use crate::refusals;

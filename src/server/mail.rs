@@ -93,7 +93,7 @@ impl MailFault {
                 code,
                 ..
             } => match code {
-                // It closes, whatever it was asked.
+                // It closes: this says nothing of the mail.
                 421 => RefusedFor::All,
                 500.. => RefusedFor::MailForGood,
                 _ => RefusedFor::MailForNow,

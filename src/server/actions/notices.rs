@@ -148,7 +148,7 @@ pub(crate) fn of(
     let asked = asked.into_iter();
     let mut all: Vec<OwnNotice> = asked.map(|one| request(one, read_at)).collect();
     let warned = warned_budgets(view, caller, now)?.into_iter();
-    all.extend(warned.map(|(row, event)| nearly_used(row, event, read)));
+    all.extend(warned.map(|(row, event)| nearly_used(row, event, read_at)));
     let closed = view.maintenance_of(user)?;
     all.extend(closed.into_iter().map(|row| maintenance(row, read)));
     let ending = view.ending_before(user, told_until(now), MAX_SHOWN)?;
@@ -257,7 +257,7 @@ pub fn unread(server: &Server, caller: &Caller) -> u64 {
         let (count, read, read_at) = view.unread_notices(user, MAX_COUNTED)?;
         let asked = open_requests(view, caller, read_at, MAX_COUNTED)?.len() as u64;
         let warned = warned_budgets(view, caller, now)?;
-        let warned = warned.iter().filter(|(_, event)| event.sequence > read);
+        let warned = warned.iter().filter(|(_, event)| event.at > read_at);
         let warned = warned.count() as u64;
         let closed = view.maintenance_of(user)?;
         let closed = closed.iter().filter(|row| is_new(row, read)).count() as u64;
@@ -333,7 +333,7 @@ fn decided(row: &ToldEventRow) -> Option<NoticeKind> {
 }
 
 /// It is told while the budget holds; it is new until the reader read it.
-fn nearly_used(row: BudgetRecord, event: EventRow, read: u64) -> OwnNotice {
+fn nearly_used(row: BudgetRecord, event: EventRow, read_at: Timestamp) -> OwnNotice {
     OwnNotice {
         key: format!("event {}", event.sequence),
         event: Some(event.sequence),
@@ -341,7 +341,7 @@ fn nearly_used(row: BudgetRecord, event: EventRow, read: u64) -> OwnNotice {
         about: NoticeKind::BudgetWarned(row.budget.id, row.budget.warned),
         session: None,
         name: Some(row.whose()),
-        unread: event.sequence > read,
+        unread: event.at > read_at,
     }
 }
 

@@ -144,7 +144,7 @@ fn hand_over_troubles(server: &Server) -> Result<Vec<Notice>, Failure> {
     Ok(troubles)
 }
 
-/// Seconds for which lost notices are told after the last of them. Longer: what nobody can mend any more is told. Shorter: it
+/// Seconds for which lost notices are told after the last of them. Longer: what cannot be mended any more is told. Shorter: it
 /// is over before an administrator looks.
 const LOST_TOLD_SECONDS: u64 = 7 * 86_400;
 

@@ -97,6 +97,14 @@ impl ReadTransaction<'_> {
         Ok(Some(due))
     }
 
+    /// Whether a notice waits for a user, was mailed to them, or was given up.
+    pub(crate) fn knows_mail(&self, user: UserId, key: &str) -> Result<bool, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select exists (select 1 from mail_notice where user = ?1 and key = ?2)",
+        )?;
+        Ok(statement.query_row((user.0.as_bytes(), key), |row| row.get(0))?)
+    }
+
     /// How many notices wait to be mailed.
     pub(crate) fn waiting_mail(&self) -> Result<u64, Failure> {
         let mut statement = self.connection.prepare_cached(

@@ -145,7 +145,7 @@ async fn sent(address: SocketAddr, security: &str) -> Result<String, MailFault> 
 
 /// Nothing in a name makes a header, a recipient or an end: the server hears one mail for one user.
 #[tokio::test]
-async fn one_mail_goes_to_one_user_whatever_its_words_are() {
+async fn one_mail_goes_to_one_user_for_any_words() {
     let server = FakeMailServer::start(Vec::new()).await;
     assert_eq!(sent(server.address, "none").await.unwrap(), "queued as 7");
     let taken = server.taken();

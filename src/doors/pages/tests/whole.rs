@@ -4,6 +4,7 @@
 mod announced;
 mod courses;
 mod many;
+mod outward;
 mod refused;
 mod sizes;
 

@@ -138,7 +138,13 @@ async fn each_reader_gets_what_they_chose_of_their_own_once() {
     happened(&server, mina.subject.user, "session.gpu-warned", 1);
     happened(&server, jae.subject.user, "session.running", 1);
     gather(&server).await.unwrap();
+    let (revision, _) = server.catalog().state_version();
     gather(&server).await.unwrap();
+    let (later, _) = server.catalog().state_version();
+    assert_eq!(
+        revision, later,
+        "a look that finds nothing new commits nothing"
+    );
     assert_eq!(waiting(&server), 2);
     send_all(&server).await;
     let taken = fake.taken();
@@ -155,8 +161,8 @@ async fn each_reader_gets_what_they_chose_of_their_own_once() {
     assert_eq!(waiting(&server), 0, "they know it");
 }
 
-/// What a mail says is read when it is sent: of what its reader may not see any more nothing is said, and nobody else's
-/// notice is ever in it.
+/// What a mail says is read when it is sent: of what its reader may not see any more nothing is said, and no
+/// notice of another user is ever in it.
 #[tokio::test]
 async fn no_mail_names_what_its_reader_may_not_see() {
     let fake = FakeMailServer::start(Vec::new()).await;
