@@ -18,6 +18,7 @@ mod lan;
 mod leases;
 mod limits;
 mod machine_api;
+mod notice_mail;
 pub(crate) mod older_state;
 mod openapi;
 mod protocol;
