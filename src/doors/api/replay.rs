@@ -20,7 +20,7 @@ const IN_THEIR_COMMIT: [&str; 3] = ["/sessions", "/users", "/images/import"];
 /// Routes without a sign-in, and one that changes nothing and answers a file.
 const NEVER: [&str; 3] = ["/sign-in", "/setup", "/support-bundles"];
 /// Routes whose answer is a secret: it is shown once, and the key tells only that it was.
-const SECRET: [&str; 9] = [
+const SECRET: [&str; 10] = [
     "/me/second-factor",
     "/me/second-factor/confirm",
     "/me/second-factor/recovery-codes",
@@ -30,6 +30,7 @@ const SECRET: [&str; 9] = [
     "/setup/link",
     "/projects/{id}/invitations",
     "/users/{id}/sign-in-link",
+    "/webhooks",
 ];
 /// Routes whose body holds a password or a code.
 const PASSWORDS: [&str; 8] = [
