@@ -9,9 +9,9 @@ use super::request_context::LocalClock;
 use crate::doors::text::{Language, Text};
 
 /// Writes mail in the words of the console.
-pub struct ConsoleMail {
+pub(super) struct ConsoleMail {
     /// What the machine calls itself: it stands in front of each subject where the site has no name.
-    pub site: String,
+    pub(super) site: String,
 }
 
 impl ConsoleMail {

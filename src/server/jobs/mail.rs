@@ -296,7 +296,10 @@ async fn send_next(server: &Server) -> Result<Sent, MailFault> {
             let mut all = Vec::new();
             if let Some((caller, _)) = &reader {
                 all = notices::of(view, caller, now)?;
-                all.retain(|notice| due.keys.contains(&notice.key) && !is_over(notice, now));
+                all.retain(|notice| {
+                    let is_due = due.keys.contains(&notice.key) && notice.unread;
+                    is_due && !is_over(notice, now)
+                });
             }
             Ok(Some((due, reader, all)))
         })
@@ -305,7 +308,7 @@ async fn send_next(server: &Server) -> Result<Sent, MailFault> {
         return Ok(Sent::All);
     };
     let Some((caller, address)) = reader.filter(|_| !all.is_empty()) else {
-        // Their notices do not have it any more: it was deleted, decided, or is not theirs to see.
+        // Their notices do not have it any more: it was read, decided, or is not theirs to see.
         settle(server, due).await?;
         return Ok(Sent::Part);
     };

@@ -32,7 +32,7 @@ pub(super) async fn deliver(
     let user = settings.mail_user.as_deref().map(str::trim);
     let password_file = user.and(settings.mail_password_file.clone());
     let ca_file = settings.mail_ca_file.clone();
-    let plan = ReceiverPlan::read(protection, ca_file, password_file).await?;
+    let plan = ReceiverPlan::read(protection, ca_file, password_file, MAX_DELIVERY).await?;
     let own_name = own_name(&plan.own_name);
     let stream: Box<dyn ReceiverStream> = match security {
         MailSecurity::StartTls => {
