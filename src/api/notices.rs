@@ -56,6 +56,7 @@ pub enum NoticeTopic {
     ReservationAsked,
     Budget,
     IdleWarned,
+    Course,
     ReservationDecided,
     Started,
     Ended,
@@ -66,13 +67,14 @@ pub enum NoticeTopic {
 }
 
 impl NoticeTopic {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::WillEnd,
         Self::Failed,
         Self::ReservationWarned,
         Self::ReservationAsked,
         Self::Budget,
         Self::IdleWarned,
+        Self::Course,
         Self::ReservationDecided,
         Self::Started,
         Self::Ended,
@@ -91,6 +93,7 @@ impl NoticeTopic {
             Self::ReservationAsked => "reservation-asked",
             Self::Budget => "budget",
             Self::IdleWarned => "idle-warned",
+            Self::Course => "course",
             Self::ReservationDecided => "reservation-decided",
             Self::Started => "started",
             Self::Ended => "ended",
@@ -113,7 +116,8 @@ impl NoticeTopic {
             | Self::ReservationWarned
             | Self::ReservationAsked
             | Self::Budget
-            | Self::IdleWarned => true,
+            | Self::IdleWarned
+            | Self::Course => true,
             Self::ReservationDecided
             | Self::Started
             | Self::Ended

@@ -8,10 +8,10 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
-    allowances, announcements, audit, branding, budgets, certificates, courses, events, fair_share, gpus,
-    history, idle_rules, images, invitations, mail, nodes, notices, operations, policies, presets,
-    problem, reservations, resource_groups, rosters, second_factor, sessions, settings, statements,
-    tenancy, usage, users, webhooks,
+    allowances, announcements, audit, branding, budgets, certificates, courses, events, fair_share,
+    gpus, history, idle_rules, images, invitations, mail, nodes, notices, operations, policies,
+    presets, problem, reservations, resource_groups, rosters, second_factor, sessions, settings,
+    statements, tenancy, usage, users, webhooks,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;

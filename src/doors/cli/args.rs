@@ -2363,6 +2363,7 @@ pub enum MailCommand {
                 "reservation-asked",
                 "budget",
                 "idle-warned",
+                "course",
                 "reservation-decided",
                 "started",
                 "ended",

@@ -330,6 +330,7 @@ pub(super) fn topic_name(t: Text, topic: NoticeTopic) -> &'static str {
         NoticeTopic::ReservationAsked => t.mail_reservation_asked(),
         NoticeTopic::Budget => t.mail_budget(),
         NoticeTopic::IdleWarned => t.mail_idle_warned(),
+        NoticeTopic::Course => t.mail_course(),
         NoticeTopic::ReservationDecided => t.mail_reservation_decided(),
         NoticeTopic::Started => t.mail_started(),
         NoticeTopic::Ended => t.mail_ended(),

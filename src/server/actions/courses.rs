@@ -15,7 +15,7 @@ use rules::course::{
     Course, CourseState, MAX_EXTENSION_MINUTES, course_message, course_rules, course_title, term,
 };
 use rules::grants::GrantRole;
-use rules::names::{CourseId, SessionId, TenantName, UserId};
+use rules::names::{CourseId, ResourceGroupId, SessionId, TenantName, UserId};
 use rules::permissions::{Permission, Subject, may, reach};
 use rules::placement::{self, Decision};
 use rules::reason::Reason;
@@ -608,6 +608,7 @@ fn start_all(
     let live = rows.live_of_project(course.project)?.into_iter();
     let busy: BTreeSet<UserId> = live.map(|(_, owner)| owner).collect();
     let (actor, seen) = (caller.name.as_str(), budgets::seen(caller));
+    let plan = rows.nodes_by_group()?;
     let mut act = CourseActView::default();
     let mut started = BTreeSet::new();
     for (at, member) in whom
@@ -620,7 +621,7 @@ fn start_all(
             continue;
         }
         let launched = owner_subject(rows, member)
-            .and_then(|owner| launch.launch(rows, &owner, (actor, &seen)));
+            .and_then(|owner| launch.launch(rows, &owner, &plan, (actor, &seen)));
         match launched {
             Ok(session) => started.extend(session.map(|session| session.id)),
             Err(failure) => refuse_one(&mut act, member.name.as_str(), failure)?,
@@ -687,7 +688,13 @@ fn outlook(
     };
     let mut drafted = BTreeSet::new();
     for user in free.into_iter().take(MAX_MEMBERS_AT_ONCE) {
-        let row = launch.drafted(user, now)?;
+        // A member whom no group takes would be refused, and waits for nothing.
+        let Ok((row, group)) = launch.drafted(user, &world.groups, now) else {
+            continue;
+        };
+        if group != ResourceGroupId::DEFAULT {
+            world.groups.sessions.insert(row.id, group);
+        }
         drafted.insert(row.id);
         world.sessions.push(row);
     }

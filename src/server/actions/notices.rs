@@ -15,7 +15,6 @@ use rules::units::Timestamp;
 use super::allowed;
 use super::reservations::open_requests;
 use crate::access::Caller;
-use crate::catalog::Lane;
 use crate::catalog::budgets::{self, BudgetRecord};
 use crate::catalog::courses;
 use crate::catalog::events::EventRow;
@@ -70,6 +69,7 @@ impl OwnNotice {
             NoticeKind::ReservationApproved(_)
             | NoticeKind::ReservationRefused(_)
             | NoticeKind::ReservationExpired => NoticeTopic::ReservationDecided,
+            NoticeKind::CourseWarned(_) | NoticeKind::CourseMessage(_) => NoticeTopic::Course,
             NoticeKind::BudgetWarned(..) => NoticeTopic::Budget,
             NoticeKind::WillEnd(_) => NoticeTopic::WillEnd,
             NoticeKind::Maintenance(_) => NoticeTopic::Maintenance,

@@ -69,7 +69,7 @@ const ENDING_OWNERS: &str = "select distinct owner
      and started_at + max_runtime_seconds * 1000 <= ?1";
 
 /// Codes of the events of which their owner is told, as in the index `event_told`.
-const TOLD_OWNER: [&str; 9] = [
+const TOLD_OWNER: [&str; 11] = [
     "session.running",
     "session.ended",
     "session.gpu-warned",
@@ -79,6 +79,8 @@ const TOLD_OWNER: [&str; 9] = [
     "reservation.approved",
     "reservation.refused",
     "reservation.expired",
+    "session.course-warned",
+    "course.message",
 ];
 const ASKED: &str = "reservation.asked";
 const MAINTENANCE_BEGAN: &str = "node.maintenance-began";

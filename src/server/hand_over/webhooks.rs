@@ -337,7 +337,7 @@ async fn post_to(
     };
     let ca_file = server.settings().audit_ca_file.clone();
     let sending = async {
-        let plan = ReceiverPlan::read(protection, ca_file, None).await?;
+        let plan = ReceiverPlan::read(protection, ca_file, None, limit).await?;
         post::posted(&plan, request).await
     };
     match tokio::time::timeout(limit, sending).await {

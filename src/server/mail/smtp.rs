@@ -8,7 +8,7 @@ use rules::mail::MailSecurity;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::io::{AsyncWriteExt as _, BufReader};
 
-use super::{MailFault, MailMessage, MailStep, set};
+use super::{MAX_DELIVERY, MailFault, MailMessage, MailStep, set};
 use crate::hand_over::receiver::{Protection, ReceiverPlan, ReceiverStream};
 
 /// Bytes of one line of an answer; RFC 5321 has 512. A longer one is of no mail server.

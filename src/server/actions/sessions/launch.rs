@@ -507,6 +507,7 @@ fn refuse_full(
 /// One launch for several members of a project: understood once, each checked against what is the member's own.
 pub(crate) struct LaunchForMembers {
     draft: CheckedLaunch,
+    asked: AskedGroup,
     place: (DomainId, ProjectId),
     limit: Option<u64>,
 }
@@ -528,6 +529,7 @@ impl LaunchForMembers {
         let now = server.clock().now();
         let place = (course.domain, course.project);
         let preset = request.preset.take();
+        let asked = AskedGroup::of(&request);
         server
             .catalog()
             .read_now("understand a launch for members", |view| {
@@ -535,27 +537,34 @@ impl LaunchForMembers {
                     request = under_preset(request, &preset_called(view, place, &name)?);
                 }
                 let validated = RequestedLaunch::from(request).validate(now)?;
-                let mut draft = look_up(view, [caller, caller], validated, None)?;
+                let plan = view.nodes_by_group()?;
+                let group = asked.choose(&plan, place, caller.subject.user)?;
+                let group = (group, plan);
+                let mut draft = look_up(view, [caller, caller], validated, None, group)?;
                 draft.word = course.name.to_string();
                 Ok(Self {
                     draft,
+                    asked,
                     place,
                     limit: course.max_runtime_seconds,
                 })
             })
     }
 
-    /// Launches one for a member, whose limits it keeps. Where it is refused nothing of it is written.
+    /// Launches one for a member, whose limits it keeps, in the group of `plan` that the member may use. Where it is refused
+    /// nothing of it is written.
     ///
     /// Errors: `image.unknown` where the member does not reach the image; `limit.each`, `queue.own-full`, those of
-    /// budgets; `session.name-taken`.
+    /// budgets and of groups; `session.name-taken`.
     pub(crate) fn launch(
         &self,
         rows: &Rows<'_>,
         owner: &Subject,
+        plan: &GroupPlan,
         (actor, seen): (&str, &Reach),
     ) -> Result<Option<session::Session>, Failure> {
         let mut draft = self.draft.clone();
+        draft.group = self.asked.choose(plan, self.place, owner.user)?;
         if let SessionEnvironment::Image { id, reference } = &draft.spec.environment {
             let image = rows.image(*id)?;
             if !image.is_some_and(|image| owner.reaches(image.domain)) {
@@ -581,17 +590,18 @@ impl LaunchForMembers {
         Ok(written.pop())
     }
 
-    /// The row that a launch for that user would write, for a look at what would wait.
+    /// The row that a launch for that user would write, for a look at what would wait, and its group.
     pub(crate) fn drafted(
         &self,
         owner: UserId,
+        plan: &GroupPlan,
         now: Timestamp,
-    ) -> Result<session::Session, Failure> {
+    ) -> Result<(session::Session, ResourceGroupId), Failure> {
         let id = SessionId::make(now, base::observe::random());
         let name = make_name(&self.draft.word)?;
         let mut row = session::Session::launched(id, name, owner, self.draft.spec.clone(), now);
         (row.domain, row.project) = self.place;
-        Ok(row)
+        Ok((row, self.asked.choose(plan, self.place, owner)?))
     }
 }
 
@@ -1046,17 +1056,28 @@ impl AskedGroup {
         if self.named.is_none() && plan.groups.iter().all(ResourceGroup::is_plain) {
             return Ok((ResourceGroupId::DEFAULT, plan));
         }
-        let (domain, project) = project_for_launch(view, owner, project, now)?;
+        let place = project_for_launch(view, owner, project, now)?;
+        let group = self.choose(&plan, place, owner.user)?;
+        Ok((group, plan))
+    }
+
+    /// The group that is named, or the first that the owner may use in that project.
+    fn choose(
+        &self,
+        plan: &GroupPlan,
+        (domain, project): (DomainId, ProjectId),
+        owner: UserId,
+    ) -> Result<ResourceGroupId, Refusal> {
         let founding = ResourceGroupId::DEFAULT.to_string();
         let named = match (&self.named, self.is_reserved) {
             (None, true) => Some(founding.as_str()),
             (named, _) => named.as_deref(),
         };
-        let group = plan.choose(named, (domain, project, owner.user), self.kind)?;
+        let group = plan.choose(named, (domain, project, owner), self.kind)?;
         if self.is_reserved && group != ResourceGroupId::DEFAULT {
-            return Err(refusals::group_reservation().at("/group").into());
+            return Err(refusals::group_reservation().at("/group"));
         }
-        Ok((group, plan))
+        Ok(group)
     }
 }
 

@@ -218,7 +218,8 @@ async fn mail_waits_for_a_dead_server_and_what_is_too_much_is_counted() {
     assert_eq!(fault.concerns(), RefusedFor::All, "{fault}");
     assert_eq!((waiting(&server), lost(&server)), (3, 0));
     note(&server, &fault);
-    let status = crate::actions::mail::status(&server, &access::local_root(&server));
+    let root = access::local_root(&server);
+    let status = crate::actions::mail::status(&server, &root);
     let status = status.await.unwrap();
     assert_eq!((status.waiting, status.lost), (3, 0));
     assert!(!status.problem.is_empty());
@@ -249,9 +250,9 @@ async fn mail_waits_for_a_dead_server_and_what_is_too_much_is_counted() {
 /// A mail that is refused for now is tried again later and delays no other; one that is refused for good is given up.
 #[tokio::test]
 async fn a_refused_mail_is_tried_again_and_delays_no_other() {
-    let later: Answers = vec![("RCPT", "450 later\r\n")];
+    let for_now: Answers = vec![("RCPT", "450 later\r\n")];
     let never: Answers = vec![("RCPT", "550 unknown\r\n")];
-    let fake = FakeMailServer::start(vec![later, Vec::new(), Vec::new(), never]).await;
+    let fake = FakeMailServer::start(vec![for_now, Vec::new(), Vec::new(), never]).await;
     let server = server_with(fake.address);
     let (mina, jae) = (user(&server, "mina"), user(&server, "jae"));
     gather(&server).await.unwrap();
