@@ -306,7 +306,7 @@ pub async fn members(
     server
         .catalog()
         .read("list members of a course", move |view| {
-            let course = find_to_teach(view, &caller, &which)?.course;
+            let course = find_for_sessions(view, &caller, Permission::SessionsRead, &which)?;
             standings(view, &snapshot, &course, now)
         })
         .await
@@ -326,7 +326,7 @@ pub async fn attendance(
     server
         .catalog()
         .read("list attendance", move |view| {
-            let course = find_to_teach(view, &caller, &which)?.course;
+            let course = find_for_sessions(view, &caller, Permission::SessionsRead, &which)?;
             let until = course.closed_at.unwrap_or(course.to).min(now);
             let members = students(view, &course)?.into_iter();
             members
@@ -362,7 +362,7 @@ pub async fn start(
     let key = own_key(caller, key)?;
     let now = server.clock().now();
     let (course, whom) = server.catalog().read_now("find a course", |view| {
-        let course = find_to_teach(view, caller, which)?.course;
+        let course = find_for_sessions(view, caller, Permission::SessionsWrite, which)?;
         refuse_off(&course, now)?;
         let whom = chosen(view, &course, asked.users.as_deref())?;
         Ok((course, whom))
@@ -525,7 +525,7 @@ async fn act_on_sessions(
         .catalog()
         .write(Lane::Requests, act_named.what, move |rows| {
             once(rows, key.as_ref(), || {
-                let course = find_to_teach(rows, &caller, &which)?.course;
+                let course = find_for_sessions(rows, &caller, Permission::SessionsWrite, &which)?;
                 check(&course, rows.now)?;
                 let whom = chosen(rows, &course, users.as_deref())?;
                 let names: BTreeMap<UserId, String> = whom
@@ -895,6 +895,20 @@ fn find_to_teach(
     let scope = found.course.scope();
     may(&caller.subject, Permission::ProjectsWrite, &scope)?;
     Ok(found)
+}
+
+/// The same, where the caller may also do that with sessions of its members: a token may change projects alone.
+///
+/// Errors: those of `find_to_teach`; `token.scope-missing`.
+fn find_for_sessions(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    permission: Permission,
+    which: &str,
+) -> Result<Course, Failure> {
+    let course = find_to_teach(view, caller, which)?.course;
+    may(&caller.subject, permission, &course.scope())?;
+    Ok(course)
 }
 
 fn refuse_off(course: &Course, now: Timestamp) -> Result<(), Refusal> {

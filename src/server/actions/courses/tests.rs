@@ -226,6 +226,31 @@ async fn members_neither_change_a_course_nor_see_each_other() {
 }
 
 #[tokio::test]
+async fn a_token_for_projects_alone_neither_sees_nor_changes_sessions_of_members() {
+    let school = School::open().await;
+    school.running().await;
+    school.started(None).await.unwrap();
+    let mut tea = school.tea.clone();
+    tea.subject.scopes = Some(vec![Permission::ProjectsRead, Permission::ProjectsWrite]);
+    let (server, tea) = (&school.server, &tea);
+    let longer = CourseExtensionBody {
+        minutes: 30,
+        users: None,
+    };
+    let refused = [
+        code(members(server, tea, "deep").await),
+        code(attendance(server, tea, "deep").await),
+        code(start(server, tea, "deep", CourseStartBody::default(), None).await),
+        code(stop(server, tea, "deep", CourseStopBody::default(), None).await),
+        code(extend(server, tea, "deep", longer, None).await),
+    ];
+    for code in refused {
+        assert_eq!(code, "token.scope-missing");
+    }
+    assert_eq!(school.live(), 2, "none was stopped");
+}
+
+#[tokio::test]
 async fn what_is_no_course_is_refused_by_name() {
     let school = School::open().await;
     let refused =
