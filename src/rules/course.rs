@@ -147,7 +147,8 @@ impl Course {
             }),
             CourseState::Closed => Some(match (self.stopped_at, self.closed_at) {
                 (Some(_), Some(closed)) => closed.plus_seconds(ARCHIVED_AFTER_DAYS * 86_400),
-                (_, closed) => closed.unwrap_or_default(),
+                // At once, also by a clock that was set back behind the close.
+                (_, _) => Timestamp::default(),
             }),
         }
     }
@@ -188,7 +189,8 @@ impl Course {
     /// which has to lie ahead.
     ///
     /// Errors: `course.state` for a move that only the clock makes or that cannot be undone; `course.over` where the end
-    /// of the term is past.
+    /// of the term is past; `course.stopping` for an archive before sessions of members were stopped, which nothing would
+    /// stop afterwards.
     pub fn ask_state(&mut self, wanted: CourseState, now: Timestamp) -> Result<(), Refusal> {
         use CourseState::{Archived, Closed, Draft, Open, Running};
         // One whose term has begun is as open as it gets.
@@ -208,6 +210,9 @@ impl Course {
             }
             (Open, Draft) => self.state = Draft,
             (Open | Running, Closed) => self.close(now),
+            (Closed, Archived) if self.stopped_at.is_none() => {
+                return Err(refusals::course_stopping().at("/state"));
+            }
             (Draft | Closed, Archived) => self.state = Archived,
             (was, wanted) => {
                 return Err(refusals::course_state(was.word(), wanted.word()).at("/state"));
@@ -363,6 +368,14 @@ mod tests {
     }
 
     #[test]
+    fn sessions_are_stopped_also_where_the_clock_is_set_back_after_the_close() {
+        let mut one = course(CourseState::Running);
+        assert_eq!(take(&mut one, at(10_000)), Some(CourseStep::Close));
+        assert_eq!(take(&mut one, at(2_000)), Some(CourseStep::StopSessions));
+        assert_eq!(take(&mut one, at(2_000)), None);
+    }
+
+    #[test]
     fn members_launch_nothing_from_the_end_on_also_before_the_clock_took_its_step() {
         let refuses = |state, second| course(state).refuses_launches(at(second));
         assert!(!refuses(CourseState::Open, 0), "it refuses nothing before");
@@ -388,7 +401,7 @@ mod tests {
         assert_eq!(moved(Closed, Open, 5_000), Ok(Running));
         assert_eq!(moved(Running, Closed, 5_000), Ok(Closed));
         assert_eq!(moved(Open, Draft, 0), Ok(Draft));
-        assert_eq!(moved(Closed, Archived, 5_000), Ok(Archived));
+        assert_eq!(moved(Draft, Archived, 5_000), Ok(Archived));
         assert_eq!(moved(Running, Open, 5_000), Ok(Running), "as it is");
         let state = Err("course.state".to_owned());
         assert_eq!(moved(Archived, Open, 5_000), state);
@@ -396,6 +409,13 @@ mod tests {
         assert_eq!(moved(Open, Running, 0), state, "the clock alone begins it");
         assert_eq!(moved(Running, Archived, 0), state);
         assert_eq!(moved(Closed, Open, 10_000), Err("course.over".to_owned()));
+        let stopping = Err("course.stopping".to_owned());
+        assert_eq!(moved(Closed, Archived, 5_000), stopping);
+        let mut stopped = course(Closed);
+        stopped.stopped_at = Some(at(4_000));
+        stopped
+            .ask_state(Archived, at(5_000))
+            .expect("nothing is left to be stopped");
         let mut again = course(Closed);
         again.stopped_at = Some(at(1));
         again.warned_at = Some(at(1));

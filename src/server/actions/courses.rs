@@ -205,7 +205,8 @@ pub async fn create(
 /// Changes a course, and takes it to another state: `open` publishes a draft and opens a closed one again, `closed` ends
 /// the term now, `archived` keeps it for the records.
 ///
-/// Errors: as `create`; `course.not-found`, `course.ambiguous`, `course.stale`, `course.state`, `course.over`.
+/// Errors: as `create`; `course.not-found`, `course.ambiguous`, `course.stale`, `course.state`, `course.over`,
+/// `course.stopping`.
 pub async fn change(
     server: &Server,
     caller: &Caller,
