@@ -249,7 +249,7 @@ impl Course {
 
 /// The term that was typed, in local time of that zone or with an offset.
 ///
-/// Errors: those of `reservation::times` but for its length; `course.term-too-long`.
+/// Errors: those of `reservation::moment`; `course.end-first`, `course.term-too-long`.
 pub fn term(
     from: &str,
     to: &str,
@@ -258,7 +258,7 @@ pub fn term(
     let from = moment(from, zone, "/from")?;
     let to = moment(to, zone, "/to")?;
     if to <= from {
-        return Err(refusals::reservation_end_first().at("/to"));
+        return Err(refusals::course_end_first().at("/to"));
     }
     match to.seconds_since(from) > MAX_TERM_DAYS * 86_400 {
         true => Err(refusals::course_term_too_long(MAX_TERM_DAYS).at("/to")),
@@ -442,7 +442,7 @@ mod tests {
         assert_eq!(to.to_string(), "2027-06-18T09:00:00.000Z");
         let code = |from, to| term(from, to, &zone).map_err(|refusal| refusal.code);
         let day = "2027-03-02T09:00";
-        assert_eq!(code(day, day), Err("reservation.end-first".to_owned()));
+        assert_eq!(code(day, day), Err("course.end-first".to_owned()));
         assert_eq!(
             code(day, "2047-03-02T09:00"),
             Err("course.term-too-long".to_owned())

@@ -265,7 +265,7 @@ async fn what_is_no_course_is_refused_by_name() {
         to: week().from,
         ..week()
     };
-    assert_eq!(refused(backwards).await, codes::RESERVATION_END_FIRST);
+    assert_eq!(refused(backwards).await, codes::COURSE_END_FIRST);
     let long = NewCourseBody {
         rules: Some("x".repeat(rules::course::MAX_COURSE_RULES + 1)),
         ..week()
