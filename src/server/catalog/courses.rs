@@ -6,7 +6,7 @@ use rules::names::{CourseId, SessionId, TenantName, UserId};
 use rules::permissions::{Permission, Reach, Subject, may};
 use rules::reasons;
 use rules::refusals;
-use rules::session::{DesiredState, Outcome, SessionState};
+use rules::session::{DesiredState, Outcome};
 use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::units::Timestamp;
 use rusqlite::{OptionalExtension as _, Params, Row};
@@ -66,20 +66,38 @@ const COURSE: ReachedTable = ReachedTable {
     project: Some("project"),
 };
 
+/// Sessions in the project ?1 whose owners are no leads of it at ?2, and that are not told to stop.
+macro_rules! of_students {
+    () => {
+        "from session
+         where project = ?1
+         and state <> 'ended'
+         and (desired = 'run' or restart = 1)
+         and not exists (
+             select 1
+             from membership
+             where membership.user = session.owner
+             and membership.project = ?1
+             and membership.role = 'lead'
+             and (membership.expires_at is null or membership.expires_at > ?2))"
+    };
+}
+
 /// Sessions of members that the end of a term stops: those of leads stay.
-const STOPPED: &str = "select id
-     from session
-     where project = ?1
-     and state <> 'ended'
-     and (desired = 'run' or restart = 1)
-     and not exists (
-         select 1
-         from membership
-         where membership.user = session.owner
-         and membership.project = ?1
-         and membership.role = 'lead')
-     order by created_at, id
-     limit ?2";
+const STOPPED: &str = concat!(
+    "select id ",
+    of_students!(),
+    " order by created_at, id
+     limit ?3"
+);
+/// Those whose owners are told before: the ones that have a place, which are as many as the machines hold. Of those that
+/// wait there may be tens of thousands.
+const TOLD: &str = concat!(
+    "select id, owner ",
+    of_students!(),
+    " and state <> 'pending'
+     order by created_at, id"
+);
 
 fn course_row(row: &Row<'_>) -> rusqlite::Result<CourseRecord> {
     Ok(CourseRecord {
@@ -326,8 +344,13 @@ impl Catalog {
             return Ok(());
         }
         self.write(Lane::Loops, "take steps of courses", move |rows| {
+            // Many courses end at the same hour.
+            let mut left = STOPPED_AT_ONCE;
             for record in rows.due_courses(rows.now)? {
-                rows.step_course(record.course)?;
+                left -= rows.step_course(record.course, left)?;
+                if left == 0 {
+                    break;
+                }
             }
             Ok(())
         })
@@ -445,13 +468,13 @@ impl Rows<'_> {
     }
 
     /// Takes the step that is due, in the commit that says so: after a crash the row tells that it was taken, or that
-    /// nothing of it was.
-    fn step_course(&self, mut course: Course) -> Result<(), Failure> {
+    /// nothing of it was. Stops at most so many sessions, and says how many it stopped.
+    fn step_course(&self, mut course: Course, most: usize) -> Result<usize, Failure> {
         let (now, was) = (self.now, course.state);
         let Some(step) = course.step(now) else {
-            return Ok(());
+            return Ok(0);
         };
-        let mut told = String::new();
+        let (mut stopped, mut told) = (0, String::new());
         let code = match step {
             CourseStep::Begin => {
                 course.state = CourseState::Running;
@@ -467,8 +490,8 @@ impl Rows<'_> {
                 "course.closed"
             }
             CourseStep::StopSessions => {
-                let stopped = self.stop_members(&course)?;
-                if stopped < STOPPED_AT_ONCE {
+                stopped = self.stop_members(&course, most)?;
+                if stopped < most {
                     course.stopped_at = Some(now);
                 }
                 told = stopped.to_string();
@@ -484,23 +507,30 @@ impl Rows<'_> {
             true => (was.word(), course.state.word()),
             false => ("", told.as_str()),
         };
-        self.note_course(ACTOR, &course, code, before, after)
+        self.note_course(ACTOR, &course, code, before, after)?;
+        Ok(stopped)
     }
 
     fn warn_members(&self, course: &Course) -> Result<(), Failure> {
         let ends = course.to.to_string();
-        for id in self.member_sessions(course, usize::MAX)? {
-            let Some(session) = self.session(id)? else {
-                continue;
-            };
-            if session.state() == SessionState::Pending {
-                continue;
-            }
+        let of = (course.project.0.as_bytes(), self.now.as_millis());
+        let mut statement = self.connection.prepare_cached(TOLD)?;
+        let rows = statement.query_map(of, |row| {
+            Ok((
+                SessionId(value::id(row, "id")?),
+                UserId(value::id(row, "owner")?),
+            ))
+        })?;
+        let due: Vec<(SessionId, UserId)> = rows.collect::<Result<_, _>>()?;
+        for (id, owner) in due {
             self.note_alone(NewEvent {
                 actor: ACTOR,
                 topic: "sessions",
                 object: &id.to_string(),
-                scope: session.scope(),
+                scope: Scope {
+                    owner: Some(owner),
+                    ..course.scope()
+                },
                 code: WARNED,
                 before: "",
                 after: &ends,
@@ -510,9 +540,9 @@ impl Rows<'_> {
     }
 
     /// Stops the next sessions of members, and says how many.
-    fn stop_members(&self, course: &Course) -> Result<usize, Failure> {
+    fn stop_members(&self, course: &Course, most: usize) -> Result<usize, Failure> {
         let now = self.now;
-        let due = self.member_sessions(course, STOPPED_AT_ONCE)?;
+        let due = self.member_sessions(course, most)?;
         for id in &due {
             let because = reasons::session_course_over(course.heading());
             self.change_session(*id, None, ACTOR, None, |session| {
@@ -524,11 +554,13 @@ impl Rows<'_> {
     }
 
     fn member_sessions(&self, course: &Course, most: usize) -> Result<Vec<SessionId>, Failure> {
+        let of = (
+            course.project.0.as_bytes(),
+            self.now.as_millis(),
+            i64::try_from(most).unwrap_or(i64::MAX),
+        );
         let mut statement = self.connection.prepare_cached(STOPPED)?;
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let rows = statement.query_map((course.project.0.as_bytes(), most), |row| {
-            Ok(SessionId(value::id(row, "id")?))
-        })?;
+        let rows = statement.query_map(of, |row| Ok(SessionId(value::id(row, "id")?)))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 }
@@ -581,7 +613,7 @@ mod tests {
             .unwrap();
         let dies = catalog.write_now(Lane::Loops, "a step", |rows| {
             let record = rows.due_courses(rows.now)?.remove(0);
-            rows.step_course(record.course)?;
+            rows.step_course(record.course, STOPPED_AT_ONCE)?;
             Err::<(), Failure>(refusals::course_over().into())
         });
         assert!(dies.is_err());

@@ -486,6 +486,22 @@ async fn the_end_of_a_term_comes_once_and_can_be_taken_back() {
 }
 
 #[tokio::test]
+async fn the_end_of_a_large_course_stops_some_sessions_at_a_time() {
+    let school = School::open().await;
+    school.enrol(250);
+    let course = school.running().await;
+    school.started(None).await.unwrap();
+    school.server.clock().set(course.to);
+    let mut left = Vec::new();
+    for _ in 0..3 {
+        let stepped = school.server.catalog().step_courses(course.to).await;
+        stepped.unwrap();
+        left.push(school.live());
+    }
+    assert_eq!(left, [252, 52, 0], "closed, then 200 in one commit");
+}
+
+#[tokio::test]
 async fn an_open_course_begins_by_itself() {
     let school = School::open().await;
     let now = school.server.clock().now();
