@@ -46,6 +46,16 @@ const MAX_COURSES: usize = 50;
 /// clicks meanwhile waits for it. Lower: a large course takes several requests.
 const MAX_MEMBERS_AT_ONCE: usize = 500;
 
+/// Visits of live sessions that starts and extensions of one act take: each looks at all of them where a policy of the
+/// project or a hard budget holds. Higher: whoever clicks meanwhile waits for seconds on a site with a long queue. Lower: a
+/// class there takes more requests.
+const MAX_VISITS: usize = 2_000_000;
+
+/// Members for whom one act starts or extends sessions where so many are live.
+fn at_once(live: usize) -> usize {
+    (MAX_VISITS / live.max(1)).clamp(1, MAX_MEMBERS_AT_ONCE)
+}
+
 /// A course, and what the caller may do with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedCourse {
@@ -369,9 +379,15 @@ pub async fn start(
         Ok((course, whom))
     })?;
     let launch = LaunchForMembers::understand(server, caller, request_of(&course), &course)?;
+    let most = at_once(server.catalog().live_lately());
     if asked.dry_run {
         let snapshot = server.snapshot().await?;
-        let value = outlook(&snapshot, &launch, &course, &whom, now)?;
+        let value = server
+            .catalog()
+            .read("look ahead at a start", move |_| {
+                outlook(&snapshot, &launch, &course, (&whom, most), now)
+            })
+            .await?;
         return Ok(Once {
             value,
             replayed: false,
@@ -388,7 +404,7 @@ pub async fn start(
                     return Err(refusals::course_stale(&course.name, course.generation).into());
                 }
                 let whom = chosen(rows, &course, asked.users.as_deref())?;
-                start_all(rows, &caller, &course, &launch, &whom)
+                start_all(rows, &caller, &course, &launch, (&whom, most))
             })
         })
         .await
@@ -430,7 +446,8 @@ pub async fn stop(
 /// Gives sessions of members that have a time limit so many minutes more, within what policies and budgets allow, all in
 /// one commit.
 ///
-/// Errors: those of `stop`; `course.not-on`, `course.minutes`; `course.too-many-at-once` also for more than 500 sessions.
+/// Errors: those of `stop`; `course.not-on`, `course.minutes`; `course.too-many-at-once` also for more sessions than
+/// `at_once` says.
 pub async fn extend(
     server: &Server,
     caller: &Caller,
@@ -482,7 +499,7 @@ pub async fn message(
             once(rows, key.as_ref(), || {
                 let course = find_to_teach(rows, &caller, &which)?.course;
                 let whom = chosen(rows, &course, asked.users.as_deref())?;
-                refuse_more(whom.len())?;
+                refuse_more(whom.len(), MAX_MEMBERS_AT_ONCE)?;
                 let mut act = CourseActView::default();
                 for member in whom {
                     rows.tell_member(caller.name.as_str(), &course, member.user, &text)?;
@@ -521,6 +538,7 @@ async fn act_on_sessions(
 ) -> Result<Once<CourseActView>, Failure> {
     somewhere(caller, Permission::ProjectsWrite)?;
     let key = own_key(caller, key)?;
+    let most = at_once(server.catalog().live_lately());
     let (caller, which) = (caller.clone(), which.to_owned());
     server
         .catalog()
@@ -538,7 +556,7 @@ async fn act_on_sessions(
                     .filter_map(|(id, owner)| Some((id, names.get(&owner)?.as_str())))
                     .collect();
                 if !act_named.goes_on {
-                    refuse_more(live.len())?;
+                    refuse_more(live.len(), most)?;
                 }
                 let mut act = CourseActView::default();
                 for (at, (id, user)) in live.into_iter().enumerate() {
@@ -600,7 +618,7 @@ fn start_all(
     caller: &Caller,
     course: &Course,
     launch: &LaunchForMembers,
-    whom: &[MemberRow],
+    (whom, most): (&[MemberRow], usize),
 ) -> Result<CourseActView, Failure> {
     let project = rows.project(course.project)?;
     if let Some(project) = project.filter(|one| one.state == TenantState::Archived) {
@@ -617,7 +635,7 @@ fn start_all(
         .filter(|one| !busy.contains(&one.user))
         .enumerate()
     {
-        if at >= MAX_MEMBERS_AT_ONCE {
+        if at >= most {
             act.left += 1;
             continue;
         }
@@ -670,7 +688,7 @@ fn outlook(
     snapshot: &Snapshot,
     launch: &LaunchForMembers,
     course: &Course,
-    whom: &[MemberRow],
+    (whom, most): (&[MemberRow], usize),
     now: Timestamp,
 ) -> Result<CourseActView, Failure> {
     let mut world = snapshot.world.clone();
@@ -684,11 +702,11 @@ fn outlook(
         .collect();
     let mut act = CourseActView {
         skipped: (whom.len() - free.len()) as u64,
-        left: free.len().saturating_sub(MAX_MEMBERS_AT_ONCE) as u64,
+        left: free.len().saturating_sub(most) as u64,
         ..CourseActView::default()
     };
     let mut drafted = BTreeSet::new();
-    for user in free.into_iter().take(MAX_MEMBERS_AT_ONCE) {
+    for user in free.into_iter().take(most) {
         // A member whom no group takes would be refused, and waits for nothing.
         let Ok((row, group)) = launch.drafted(user, &world.groups, now) else {
             continue;
@@ -819,7 +837,7 @@ fn chosen(
     let Some(named) = named else {
         return students(view, course);
     };
-    refuse_more(named.len())?;
+    refuse_more(named.len(), MAX_MEMBERS_AT_ONCE)?;
     let members = view.members(course.project)?.into_iter();
     let mut known: BTreeMap<String, MemberRow> = BTreeMap::new();
     for member in members.filter(|member| member.role.launches()) {
@@ -838,9 +856,9 @@ fn chosen(
 }
 
 /// Refuses more than one commit takes. Errors: `course.too-many-at-once`.
-fn refuse_more(count: usize) -> Result<(), Refusal> {
-    match count > MAX_MEMBERS_AT_ONCE {
-        true => Err(refusals::course_too_many_at_once(MAX_MEMBERS_AT_ONCE).at("/users")),
+fn refuse_more(count: usize, most: usize) -> Result<(), Refusal> {
+    match count > most {
+        true => Err(refusals::course_too_many_at_once(most).at("/users")),
         false => Ok(()),
     }
 }

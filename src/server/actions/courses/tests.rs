@@ -385,6 +385,14 @@ async fn a_course_of_500_takes_them_all_and_leaves_the_rest() {
     assert_eq!(school.live(), 2);
 }
 
+#[test]
+fn the_longer_the_queue_the_fewer_members_one_act_takes() {
+    assert_eq!(at_once(0), 500);
+    assert_eq!(at_once(4_000), 500);
+    assert_eq!(at_once(50_000), 40);
+    assert_eq!(at_once(usize::MAX), 1);
+}
+
 #[tokio::test]
 async fn sessions_with_a_limit_run_longer() {
     let school = School::open().await;
