@@ -101,7 +101,7 @@ pub struct CourseBoard {
     pub members: Vec<StudentCell>,
     /// How many stand how, those of none left out.
     pub counts: Vec<StandingCount>,
-    /// What an act refused, by member.
+    /// What an act refused, by member, and that it left some.
     pub refused: Vec<String>,
     pub minutes: String,
     pub text: String,
@@ -865,7 +865,7 @@ async fn act(
         };
     }
     let refusal = match done(&console, &caller, &id, &typed).await {
-        Ok((word, done)) if done.refused.is_empty() => {
+        Ok((word, done)) if done.refused.is_empty() && done.left == 0 => {
             let place = format!("{PATH}/{}", responses::encoded(&id));
             return responses::see_with(&place, word, &done.done.to_string());
         }
@@ -892,7 +892,7 @@ async fn act(
     responses::page(&console, &visit, responses::status(&refusal), &page)
 }
 
-/// The page with those for whom an act was refused, and why.
+/// The page with those for whom an act was refused, and why, and how many it left.
 async fn told(
     console: &PagesContext,
     visit: &RequestContext,
@@ -907,7 +907,8 @@ async fn told(
                 let lines = done.refused.iter();
                 let lines =
                     lines.map(|one| format!("{}: {}", one.user, codes::reason(t, &one.why)));
-                board.refused = lines.collect();
+                let left = (done.left > 0).then(|| t.courses_start_left(done.left));
+                board.refused = lines.chain(left).collect();
             }
             responses::page(console, visit, StatusCode::OK, &page)
         }
