@@ -343,6 +343,30 @@ async fn a_mass_start_that_is_refused_for_one_starts_the_others() {
 }
 
 #[tokio::test]
+async fn a_teacher_does_not_learn_how_many_sessions_a_student_has_elsewhere() {
+    let school = School::open().await;
+    school.running().await;
+    for _ in 0..2 {
+        let elsewhere = LaunchRequest {
+            project: Some("default".to_owned()),
+            replicas: 500,
+            resources: Resources {
+                cpu: Some(CpuShare(10)),
+                ..Resources::default()
+            },
+            ..LaunchRequest::default()
+        };
+        sessions::launch(&school.server, &school.abe, elsewhere, None)
+            .await
+            .unwrap();
+    }
+    let act = school.started(Some(&["abe"])).await.unwrap();
+    let why = &act.refused[0].why;
+    assert_eq!(why.code, codes::COURSE_MEMBER_QUEUE_FULL);
+    assert!(!format!("{why:?}").contains("1000"), "{why:?}");
+}
+
+#[tokio::test]
 async fn the_same_key_starts_once_and_a_dry_run_starts_nothing() {
     let school = School::open().await;
     school.running().await;

@@ -554,8 +554,8 @@ impl LaunchForMembers {
     /// Launches one for a member, whose limits it keeps, in the group of `plan` that the member may use. Where it is refused
     /// nothing of it is written.
     ///
-    /// Errors: `image.unknown` where the member does not reach the image; `limit.each`, `queue.own-full`, those of
-    /// budgets and of groups; `session.name-taken`.
+    /// Errors: `image.unknown` where the member does not reach the image; `limit.each`, `limit.reached`,
+    /// `course.member-queue-full`, those of budgets and of groups; `session.name-taken`.
     pub(crate) fn launch(
         &self,
         rows: &Rows<'_>,
@@ -582,7 +582,7 @@ impl LaunchForMembers {
             keep_within(rows, &limits, spec, None)
         })?;
         if refuse_full(&limits, 1, &draft.spec).is_err() {
-            refuse_own_full_queue(rows, &subjects, 1, &draft.spec)?;
+            refuse_own_full_queue(rows, &subjects, 1, &draft.spec).map_err(of_member)?;
         }
         let whose = (project, owner.user);
         keep_within_budgets(rows, seen, whose, (&draft.spec, 1), rows.now)?;
@@ -602,6 +602,19 @@ impl LaunchForMembers {
         let mut row = session::Session::launched(id, name, owner, self.draft.spec.clone(), now);
         (row.domain, row.project) = self.place;
         Ok((row, self.asked.choose(plan, self.place, owner)?))
+    }
+}
+
+/// The same refusal for whoever launches for a member: how many sessions a member has elsewhere is not theirs to know.
+fn of_member(failure: Failure) -> Failure {
+    use rules::codes::{QUEUE_OWN_FULL, QUEUE_OWN_TOO_LARGE};
+    match failure {
+        Failure::Refusal(refusal)
+            if [QUEUE_OWN_FULL, QUEUE_OWN_TOO_LARGE].contains(&refusal.code.as_str()) =>
+        {
+            refusals::course_member_queue_full().retry_after(60).into()
+        }
+        other => other,
     }
 }
 
