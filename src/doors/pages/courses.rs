@@ -378,7 +378,7 @@ async fn new_form(
     let choices = choices.map(|name| Choice::new(name, name, *name == typed.project));
     Ok(CourseForm {
         action: PATH.to_owned(),
-        projects: ChoiceField::of(choices.collect(), &typed.project),
+        projects: ChoiceField::of(visit.text, choices.collect(), &typed.project),
         zone: visit.clock.name().to_owned(),
         typed,
         is_new: true,

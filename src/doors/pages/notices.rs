@@ -174,7 +174,7 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
         NoticeKind::CourseWarned(ends) => (
             "hourglass",
             "warn",
-            t.courses_notice_warned(visit.clock.near(*ends, now)),
+            t.courses_notice_warned(clock.near(*ends, now)),
             String::new(),
         ),
         NoticeKind::CourseMessage(text) => (
