@@ -140,9 +140,9 @@ async fn each_reader_gets_what_they_chose_of_their_own_once() {
     gather(&server).await.unwrap();
     let (revision, _) = server.catalog().state_version();
     gather(&server).await.unwrap();
-    let (later, _) = server.catalog().state_version();
+    let (newest, _) = server.catalog().state_version();
     assert_eq!(
-        revision, later,
+        revision, newest,
         "a look that finds nothing new commits nothing"
     );
     assert_eq!(waiting(&server), 2);
@@ -250,9 +250,9 @@ async fn mail_waits_for_a_dead_server_and_what_is_too_much_is_counted() {
 /// A mail that is refused for now is tried again later and delays no other; one that is refused for good is given up.
 #[tokio::test]
 async fn a_refused_mail_is_tried_again_and_delays_no_other() {
-    let for_now: Answers = vec![("RCPT", "450 later\r\n")];
+    let not_now: Answers = vec![("RCPT", "450 later\r\n")];
     let never: Answers = vec![("RCPT", "550 unknown\r\n")];
-    let fake = FakeMailServer::start(vec![for_now, Vec::new(), Vec::new(), never]).await;
+    let fake = FakeMailServer::start(vec![not_now, Vec::new(), Vec::new(), never]).await;
     let server = server_with(fake.address);
     let (mina, jae) = (user(&server, "mina"), user(&server, "jae"));
     gather(&server).await.unwrap();
