@@ -93,8 +93,8 @@ impl MailFault {
                 code,
                 ..
             } => match code {
-                // It closes: this says nothing of the mail.
-                421 => RefusedFor::All,
+                // It closes, or wants a sign-in first: this says nothing of the mail.
+                421 | 530 => RefusedFor::All,
                 500.. => RefusedFor::MailForGood,
                 _ => RefusedFor::MailForNow,
             },

@@ -74,7 +74,7 @@ pub(super) async fn deliver(
     let taken = talk.answer(MailStep::Content, &[250]).await?;
     // It has the mail: how it takes leave says nothing of that.
     let _ = talk.send("QUIT\r\n").await;
-    Ok(taken.join(" "))
+    Ok(told(&taken.join(" ")))
 }
 
 /// What this machine calls itself to the mail server: letters of a host name, and never nothing.

@@ -162,6 +162,20 @@ async fn one_mail_goes_to_one_user_for_any_words() {
     assert_eq!(heard[..4], ["EHLO", "MAIL", "RCPT", "DATA"]);
 }
 
+/// What a server says of a mail that it took goes into the journal and onto terminals: short, and without control characters.
+#[tokio::test]
+async fn an_answer_is_told_short_and_printable() {
+    let answer = "250 queued \u{1b}]0;x\u{7}7\r\n";
+    let server = FakeMailServer::start(vec![vec![("taken", answer)]]).await;
+    let said = sent(server.address, "none").await;
+    assert_eq!(said.unwrap(), "queued  ]0;x 7");
+    let lines = format!("250-{}\r\n", "x".repeat(1_000)).repeat(9);
+    let answer: &'static str = Box::leak(format!("{lines}250 done\r\n").into_boxed_str());
+    let server = FakeMailServer::start(vec![vec![("taken", answer)]]).await;
+    let said = sent(server.address, "none").await;
+    assert_eq!(said.unwrap().len(), 200);
+}
+
 /// A server without STARTTLS, and one that refuses it, hear nothing of the mail.
 #[tokio::test]
 async fn without_tls_nothing_is_said_of_a_mail() {
@@ -195,6 +209,7 @@ async fn a_refusal_concerns_the_mail_or_the_server() {
         ("RCPT", "450 later\r\n", RefusedFor::MailForNow),
         ("RCPT", "550 unknown\r\n", RefusedFor::MailForGood),
         ("RCPT", "421 closing\r\n", RefusedFor::All),
+        ("RCPT", "530 sign in first\r\n", RefusedFor::All),
         ("MAIL", "550 who are you\r\n", RefusedFor::All),
         ("taken", "554 spam\r\n", RefusedFor::MailForGood),
         (
