@@ -239,13 +239,29 @@ impl Rows<'_> {
         Ok(())
     }
 
+    /// Puts what is due behind what is due of others; it stays due.
+    pub(crate) fn pass_over_mail(&self, due: &DueMail) -> Result<(), Failure> {
+        for key in &due.keys {
+            self.connection
+                .prepare_cached(
+                    "update mail_notice
+                     set next_at = ?3
+                     where user = ?1
+                     and key = ?2
+                     and next_at is not null",
+                )?
+                .execute((due.user.0.as_bytes(), key, self.now.as_millis()))?;
+        }
+        Ok(())
+    }
+
     /// Gives up what was tried for too long, and forgets what was settled long ago.
     pub(crate) fn age_mail(&self) -> Result<(), Failure> {
         let now = self.now.as_millis();
         let lost = self
             .connection
             .prepare_cached(
-                "update mail_notice
+                "update mail_notice indexed by mail_notice_due
                  set next_at = null
                  where queued_at < ?1
                  and next_at is not null",

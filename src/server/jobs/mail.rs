@@ -30,6 +30,9 @@ const GATHERED: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_secs(30);
 /// Between two mails. Longer: a class of users waits. Shorter: the mail server calls it a flood.
 const BETWEEN_MAILS: Duration = Duration::from_millis(50);
+/// Longest time of sending in one round. Longer: behind a slow mail server, what is new waits to be queued and what is too
+/// old to be given up. Shorter: a long queue is looked through more often.
+const SENDING: Duration = Duration::from_secs(60);
 /// Between two looks for what is too old.
 const AGED: Duration = Duration::from_secs(3_600);
 /// Longest pause after failures of the mail server, and the longest until a mail is tried again that it refused for now.
@@ -84,13 +87,16 @@ impl MailWork {
                 tracing::warn!(error = %chain(&failure), "old mail could not be forgotten");
             }
         }
-        if self.rest.is_some_and(|rest| now < rest) {
-            return LOOK;
+        if let Some(rest) = self.rest.filter(|rest| now < *rest) {
+            return rest.duration_since(now).min(LOOK);
         }
         loop {
             match send_next(server).await {
                 Ok(Sent::Part) => {
                     self.take_well();
+                    if now.elapsed() > SENDING {
+                        return Duration::ZERO;
+                    }
                     tokio::time::sleep(BETWEEN_MAILS).await;
                 }
                 Ok(Sent::All) => return LOOK,
@@ -322,7 +328,11 @@ async fn send_next(server: &Server) -> Result<Sent, MailFault> {
             Ok(Sent::Part)
         }
         Err(fault) => match fault.concerns() {
-            RefusedFor::All => Err(fault),
+            RefusedFor::All => {
+                // It may be this mail after all, at which the server hangs up: the next try is another user's.
+                pass_over(server, due).await?;
+                Err(fault)
+            }
             RefusedFor::MailForGood => {
                 tracing::warn!(user = %caller.name, error = %chain(&fault), "a mail was refused for good");
                 give_up(server, due).await?;
@@ -423,6 +433,15 @@ async fn put_off(server: &Server, due: DueMail, until: Timestamp) -> Result<(), 
         .catalog()
         .write_of_server(Lane::Loops, "put mail off", move |rows| {
             rows.put_off_mail(&due, until)
+        })
+        .await
+}
+
+async fn pass_over(server: &Server, due: DueMail) -> Result<(), Failure> {
+    server
+        .catalog()
+        .write_of_server(Lane::Loops, "pass mail over", move |rows| {
+            rows.pass_over_mail(&due)
         })
         .await
 }

@@ -273,6 +273,31 @@ async fn a_refused_mail_is_tried_again_and_delays_no_other() {
     assert_eq!(lost(&server), 1);
 }
 
+/// A server that hangs up at one mail is not asked for it first again: another user's goes before.
+#[tokio::test]
+async fn a_mail_that_the_server_hangs_up_at_holds_no_other() {
+    let hangs_up: Answers = vec![("DATA", "nonsense\r\n")];
+    let fake = FakeMailServer::start(vec![hangs_up]).await;
+    let server = server_with(fake.address);
+    let (mina, jae) = (user(&server, "mina"), user(&server, "jae"));
+    gather(&server).await.unwrap();
+    choose(&server, &mina, &[NoticeTopic::Started]).await;
+    choose(&server, &jae, &[NoticeTopic::Started]).await;
+    happened(&server, mina.subject.user, "session.running", 1);
+    gather(&server).await.unwrap();
+    later(&server, 1);
+    happened(&server, jae.subject.user, "session.running", 1);
+    gather(&server).await.unwrap();
+    later(&server, 1);
+    let fault = send_next(&server).await.unwrap_err();
+    assert_eq!(fault.concerns(), RefusedFor::All, "{fault}");
+    send_next(&server).await.unwrap();
+    let taken = fake.taken();
+    assert_eq!(taken[0].envelope[1], "RCPT TO:<jae@lab.example>");
+    send_all(&server).await;
+    assert_eq!((fake.taken().len(), waiting(&server)), (2, 0));
+}
+
 /// Who chose nothing gets what needs an answer.
 #[tokio::test]
 async fn by_default_what_needs_an_answer_is_mailed() {
