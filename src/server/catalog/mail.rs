@@ -19,6 +19,9 @@ use crate::Failure;
 pub(crate) const MAX_WAITING_MAIL: u64 = 10_000;
 /// Notices of one user that wait. Higher: one user takes the room of others. Lower: a night's failures are told in part.
 pub(crate) const MAX_WAITING_OF_USER: u64 = 200;
+/// Milliseconds that a user's next mail waits after notices of theirs were queued. Longer: what needs an answer comes late.
+/// Shorter: a user whose sessions start and end without pause has the mail server flooded, which then refuses mail of all.
+const SPACED_MILLIS: i64 = 60_000;
 /// Hours for which a notice is tried. Longer: what is told is old. Shorter: a weekend without a mail server loses it.
 const TRIED_HOURS: i64 = 72;
 /// Days for which a notice that was sent is remembered, longer than it can be told again.
@@ -84,10 +87,12 @@ impl ReadTransaction<'_> {
             tries: 0,
         };
         let mut statement = self.connection.prepare_cached(
+            // One that only waits its turn goes along.
             "select key, tries
              from mail_notice
              where user = ?1
-             and next_at <= ?2",
+             and next_at is not null
+             and (next_at <= ?2 or tries = 0)",
         )?;
         let mut rows = statement.query((user.0.as_bytes(), now))?;
         while let Some(row) = rows.next()? {
@@ -139,13 +144,21 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Queues notices; one that is known stays as it is. What is too much, the oldest first, is given up and counted.
+    /// Queues notices; one that is known stays as it is. Those of a user who had some queued just before wait a little. What
+    /// is too much, the oldest first, is given up and counted.
     pub(crate) fn queue_mail(&self, notices: &[NewMailNotice]) -> Result<(), Failure> {
         for notice in notices {
             self.connection
                 .prepare_cached(
                     "insert into mail_notice (user, key, kind, queued_at, next_at, tries)
-                     values (?1, ?2, ?3, ?4, ?4, 0)
+                     values (?1, ?2, ?3, ?4,
+                         ?4 + ?5 * exists (
+                             select 1
+                             from mail_notice indexed by mail_notice_old
+                             where user = ?1
+                             and queued_at > ?4 - ?5
+                             and queued_at < ?4),
+                         0)
                      on conflict (user, key) do nothing",
                 )?
                 .execute((
@@ -153,6 +166,7 @@ impl Rows<'_> {
                     &notice.key,
                     notice.topic.word(),
                     self.now.as_millis(),
+                    SPACED_MILLIS,
                 ))?;
         }
         let users: BTreeSet<UserId> = notices.iter().map(|notice| notice.user).collect();

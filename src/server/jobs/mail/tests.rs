@@ -266,11 +266,34 @@ async fn a_refused_mail_is_tried_again_and_delays_no_other() {
     later(&server, 6);
     send_all(&server).await;
     assert_eq!((fake.taken().len(), waiting(&server)), (2, 0));
+    later(&server, 60);
     happened(&server, jae.subject.user, "session.running", 1);
     gather(&server).await.unwrap();
     send_all(&server).await;
     assert_eq!((fake.taken().len(), waiting(&server)), (2, 0));
     assert_eq!(lost(&server), 1);
+}
+
+/// Sessions that start without pause make a mail a minute, not one each.
+#[tokio::test]
+async fn a_user_floods_no_mail_server() {
+    let fake = FakeMailServer::start(Vec::new()).await;
+    let server = server_with(fake.address);
+    let mina = user(&server, "mina");
+    gather(&server).await.unwrap();
+    choose(&server, &mina, &[NoticeTopic::Started]).await;
+    for _ in 0..30 {
+        happened(&server, mina.subject.user, "session.running", 1);
+        gather(&server).await.unwrap();
+        send_all(&server).await;
+        later(&server, 2);
+    }
+    assert_eq!((fake.taken().len(), waiting(&server)), (1, 29));
+    later(&server, 2);
+    send_all(&server).await;
+    let taken = fake.taken();
+    assert_eq!((taken.len(), waiting(&server)), (2, 0));
+    assert_eq!(taken[1].text.matches(" started ").count(), 20);
 }
 
 /// A server that hangs up at one mail is not asked for it first again: another user's goes before.
