@@ -89,11 +89,12 @@ pub async fn choose(
         .write(Lane::Requests, "choose what is mailed", move |rows| {
             let user = account(rows, caller.subject.user)?;
             let before = rows.mail_choice(user.id)?;
-            if before != wanted {
-                match &wanted {
-                    Some(topics) => rows.put_mail_choice(user.id, topics)?,
-                    None => rows.forget_mail_choice(user.id)?,
-                }
+            if before == wanted {
+                return shown(rows, user.id, enabled);
+            }
+            match &wanted {
+                Some(topics) => rows.put_mail_choice(user.id, topics)?,
+                None => rows.forget_mail_choice(user.id)?,
             }
             let (was, is) = (told(before.as_ref()), told(wanted.as_ref()));
             rows.note_user(caller.name.as_str(), &user, CHOSEN, &was, &is)?;
@@ -170,6 +171,9 @@ pub async fn test(
         id: &id,
     };
     let sent = mail::deliver(&settings, &message).await;
+    if sent.is_ok() {
+        server.mail().put_well();
+    }
     let trial = MailTrial {
         works: sent.is_ok(),
         problem: sent

@@ -173,6 +173,9 @@ pub async fn test(server: &Server, caller: &Caller, id: &str) -> Result<WebhookT
         .read("find a webhook", move |view| find(view, &wanted))
         .await?;
     let tried = webhooks::tried(server, &row).await;
+    if tried.is_ok() {
+        server.webhooks().put_well(row.id);
+    }
     let trial = WebhookTrial {
         works: tried.is_ok(),
         answer: tried.clone().unwrap_or_default(),

@@ -223,10 +223,17 @@ async fn mail_waits_for_a_dead_server_and_what_is_too_much_is_counted() {
     let status = status.await.unwrap();
     assert_eq!((status.waiting, status.lost), (3, 0));
     assert!(!status.problem.is_empty());
-    // It is back, at the same place.
+    // It is back, at the same place, as a trial shows.
     let back = FakeMailServer::start_at(address, Vec::new()).await;
+    let asked = api::mail::MailTestBody {
+        address: "ada@lab.example".to_owned(),
+    };
+    let root = access::local_root(&server);
+    let trial = crate::actions::mail::test(&server, &root, asked).await;
+    assert!(trial.unwrap().works);
+    assert_eq!(server.mail().trouble(), None);
     send_all(&server).await;
-    assert_eq!(back.taken().len(), 1);
+    assert_eq!(back.taken().len(), 2);
     assert_eq!(waiting(&server), 0);
     // More than are kept of one user, then too old.
     let many: Vec<NewMailNotice> = (0..MAX_WAITING_OF_USER + 5)
