@@ -25,7 +25,7 @@ use crate::catalog::{Lane, ReadTransaction};
 use crate::{Failure, Server};
 
 /// Notices that a user is shown.
-const MAX_SHOWN: u32 = 50;
+pub(crate) const MAX_SHOWN: u32 = 50;
 /// Unread notices are counted up to this.
 pub const MAX_COUNTED: u32 = 99;
 /// A user is told this many seconds before a time limit ends a session.
@@ -293,11 +293,17 @@ pub(crate) fn told_until(now: Timestamp) -> Timestamp {
     now.plus_seconds(TOLD_BEFORE_SECONDS)
 }
 
+/// Names a limit that came near among the notices of its owner.
+pub(crate) fn end_key(row: &LimitedSessionRow) -> String {
+    format!("end {} {}", row.id, row.ends_at)
+}
+
 /// A limit that is told again after it was read would not go away: it is new only where it came near since.
 fn will_end(row: LimitedSessionRow, read_at: Timestamp) -> OwnNotice {
+    let key = end_key(&row);
     let LimitedSessionRow { id, name, ends_at } = row;
     OwnNotice {
-        key: format!("end {id} {ends_at}"),
+        key,
         event: None,
         at: ends_at,
         about: NoticeKind::WillEnd(ends_at),

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use api::notices::NoticeTopic;
 use base::observe::chain;
 use base::settings::Settings;
 use rules::names::{EmailAddress, UserId};
@@ -221,7 +222,11 @@ fn news(
     if told.concerns_live {
         readers.extend(view.owners_of_live()?);
     }
-    readers.extend(view.owners_ending_before(notices::told_until(now))?);
+    for user in view.owners_ending_before(notices::told_until(now))? {
+        if has_new_end(view, user, now)? {
+            readers.insert(user);
+        }
+    }
     let mut new = Vec::new();
     for user in readers {
         let Some((caller, _)) = reader(view, user, now)? else {
@@ -250,6 +255,20 @@ fn news(
         seen: told.seen,
         seen_at,
     })
+}
+
+/// Whether a limit came near of which mail does not know: a class that ends together is not read whole at each commit.
+fn has_new_end(view: &ReadTransaction<'_>, user: UserId, now: Timestamp) -> Result<bool, Failure> {
+    let topics = chosen(view.mail_choice(user)?);
+    if !topics.contains(&NoticeTopic::WillEnd) {
+        return Ok(false);
+    }
+    for row in view.ending_before(user, notices::told_until(now), notices::MAX_SHOWN)? {
+        if !view.knows_mail(user, &notices::end_key(&row))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The reader as the rules see them, and where their mail goes; None for one who has no address or may not sign in.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use api::mail::MailChoicesBody;
-use api::notices::NoticeTopic;
 use base::settings::SettingsLayer;
 use rules::tenancy::Scope;
 use rules::users::Role;
