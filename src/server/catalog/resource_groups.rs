@@ -14,6 +14,14 @@ use super::value;
 use super::writer::Rows;
 use crate::Failure;
 
+/// Live sessions of other groups than the founding one, from an index alone: every pass asks, and ended ones stay in the table.
+pub(super) const LIVE: &str = "select id, resource_group
+     from session
+     where resource_group is not null and state <> 'ended'";
+pub(super) const LIVE_IN_GROUP: &str = "select count(*) as live
+     from session
+     where resource_group = ?1 and state <> 'ended'";
+
 fn group_row(row: &Row<'_>) -> rusqlite::Result<ResourceGroup> {
     Ok(ResourceGroup {
         id: ResourceGroupId(value::id(row, "id")?),
@@ -75,11 +83,7 @@ impl ReadTransaction<'_> {
         {
             return Ok(GroupPlan::default());
         }
-        let mut statement = self.connection.prepare_cached(
-            "select id, resource_group
-             from session
-             where resource_group is not null and state <> 'ended'",
-        )?;
+        let mut statement = self.connection.prepare_cached(LIVE)?;
         let rows = statement.query_map([], |row| {
             Ok((
                 SessionId(value::id(row, 0)?),
@@ -119,15 +123,11 @@ impl ReadTransaction<'_> {
         Ok(known.unwrap_or(ResourceGroupId::DEFAULT))
     }
 
-    /// Live sessions of a group other than the founding one. O(sessions that the group ever had).
+    /// Live sessions of a group other than the founding one. O(those).
     pub(crate) fn live_in_group(&self, id: ResourceGroupId) -> Result<u64, Failure> {
         Ok(self
             .connection
-            .prepare_cached(
-                "select count(*) as live
-                 from session
-                 where resource_group = ?1 and state <> 'ended'",
-            )?
+            .prepare_cached(LIVE_IN_GROUP)?
             .query_row([id.0.as_bytes()], |row| value::unsigned(row, "live"))?)
     }
 }

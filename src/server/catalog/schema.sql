@@ -757,6 +757,9 @@ where state = 'running' and max_runtime_seconds is not null;
 
 CREATE INDEX session_live on session (created_at, id, generation, state) where state <> 'ended';
 
+CREATE INDEX session_live_by_group on session (resource_group, id, state)
+where resource_group is not null and state <> 'ended';
+
 CREATE UNIQUE INDEX session_live_name on session (owner, name) where state <> 'ended';
 
 CREATE INDEX session_name on session (lower(name), id);

@@ -1022,3 +1022,24 @@ fn nodes_and_sessions_of_before_are_in_the_founding_group() {
     assert!(view.group_plan().unwrap().is_empty());
     assert!(view.nodes_by_group().unwrap().nodes.is_empty());
 }
+
+/// Sessions that ended cost no pass anything, however many a group had.
+#[test]
+fn the_groups_of_live_sessions_are_read_from_an_index_alone() {
+    let catalog = memory();
+    for query in [resource_groups::LIVE, resource_groups::LIVE_IN_GROUP] {
+        let plan = catalog.read_now("plan", |view| {
+            let sql = format!("explain query plan {query}");
+            let mut plan = view.connection.prepare(&sql)?;
+            let mut rows = plan.raw_query();
+            let mut said: Vec<String> = Vec::new();
+            while let Some(row) = rows.next()? {
+                said.push(row.get("detail")?);
+            }
+            Ok(said.join("; "))
+        });
+        let plan = plan.unwrap();
+        let index = "COVERING INDEX session_live_by_group";
+        assert!(plan.contains(index), "{plan}");
+    }
+}

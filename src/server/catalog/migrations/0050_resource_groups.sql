@@ -21,3 +21,5 @@ alter table node add column resource_group blob references resource_group (id);
 alter table session add column resource_group blob references resource_group (id);
 create index node_by_group on node (resource_group) where resource_group is not null;
 create index session_by_group on session (resource_group) where resource_group is not null;
+create index session_live_by_group on session (resource_group, id, state)
+where resource_group is not null and state <> 'ended';
