@@ -425,6 +425,12 @@ pub fn check(
     })
 }
 
+/// Whether there is room at every moment for all that is booked. Costs sorting the begins and ends.
+pub fn is_covered(booked: &[ReservationTime], room: ReservationAmount) -> bool {
+    let steps = Calendar::new(booked).steps;
+    steps.iter().all(|(_, amount)| amount.fits(room))
+}
+
 /// What is booked from each moment on at which that changes, in the order of time.
 struct Calendar {
     steps: Vec<(Timestamp, ReservationAmount)>,

@@ -7,10 +7,13 @@ use api::resource_groups::{
     GroupAccessBody, GroupAccessView, GroupNodesBody, NewResourceGroupBody, ResourceGroupPatchBody,
     ResourceGroupView,
 };
+use rules::grants::GrantScope;
 use rules::names::{NodeId, ResourceGroupId, TenantName};
-use rules::permissions::{Permission, Subject, may, reach};
+use rules::permissions::{Permission, Subject, may};
+use rules::placement::reservable;
 use rules::refusal::Refusal;
 use rules::refusals;
+use rules::reservation::is_covered;
 use rules::resource_group::{GroupAccess, GroupKinds, GroupPlan, ResourceGroup, group_title};
 use rules::session::SessionKind;
 use rules::tenancy::{DomainId, ProjectId, Scope};
@@ -31,7 +34,7 @@ const MAX_GROUPS: usize = 32;
 const MAX_GROUP_ACCESS: usize = 200;
 
 /// The groups that the caller may use, in the order in which a launch takes them; all of them, with their nodes and who
-/// may use them, for those who may read the system. O(groups + the caller's projects).
+/// may use them, for those who may read the system. O(groups × the caller's projects).
 ///
 /// Errors: `denied` without `sessions:read`.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<ResourceGroupView>, Failure> {
@@ -249,7 +252,7 @@ pub async fn set_access(
 /// on them goes on, and what waits keeps its group.
 ///
 /// Errors: `group.not-found`, `group.node-unknown`, `group.node-reserved` for a node that leaves the founding group while
-/// a reservation keeps something of it; `role.administrator-needed`.
+/// a reservation keeps something of it, or where more is booked than the other nodes have; `role.administrator-needed`.
 pub async fn set_nodes(
     server: &Server,
     caller: &Caller,
@@ -271,7 +274,7 @@ pub async fn set_nodes(
                 .iter()
                 .flat_map(|time| time.parts.iter().map(|part| part.node))
                 .collect();
-            let mut moved = false;
+            let mut moved: BTreeSet<ResourceGroupId> = BTreeSet::new();
             for (node, name) in &all {
                 let was = plan.of_node(*node);
                 let is = match (wanted.contains(node), was == group.id) {
@@ -286,11 +289,16 @@ pub async fn set_nodes(
                     return Err(refusals::group_node_reserved(name).at("/nodes").into());
                 }
                 rows.put_node_group(*node, is)?;
-                moved = true;
+                moved.extend([was, is]);
             }
-            if moved {
-                // Its version is that of its nodes as well.
-                rows.put_resource_group(&group)?;
+            if group.id != ResourceGroupId::DEFAULT && moved.contains(&ResourceGroupId::DEFAULT) {
+                refuse_short(rows, &plan)?;
+            }
+            // The version of a group is that of its nodes as well.
+            for one in plan.groups.iter().filter(|one| moved.contains(&one.id)) {
+                rows.put_resource_group(one)?;
+            }
+            if !moved.is_empty() {
                 let after = own_names(&all, &rows.nodes_by_group()?, group.id);
                 let told = (before.join(" "), after.join(" "));
                 note(rows, &caller, &group, "group.nodes", (&told.0, &told.1))?;
@@ -298,6 +306,18 @@ pub async fn set_nodes(
             again(rows, &caller, group.id)
         })
         .await
+}
+
+/// Refuses nodes that leave the founding group where reservations would have more booked than it still has.
+fn refuse_short(rows: &Rows<'_>, before: &GroupPlan) -> Result<(), Failure> {
+    let (mut had, left) = (rows.nodes()?, rows.founding_nodes()?);
+    had.retain(|node| before.of_node(node.id) == ResourceGroupId::DEFAULT);
+    let (had, left) = (reservable(&had), reservable(&left));
+    // Nodes that come make nothing worse, also where devices failed since the booking.
+    if had.fits(left) || is_covered(&rows.live_reservations()?, left) {
+        return Ok(());
+    }
+    Err(refusals::group_reservations_short().at("/nodes").into())
 }
 
 /// Removes a group that has no node and no live session.
@@ -341,7 +361,8 @@ fn seen(
     }
 }
 
-/// Those of these groups that take sessions of a user in some project of theirs.
+/// Those of these groups that take sessions of a user in some project in which they may launch: who only reads a project
+/// learns of no group that lists it.
 fn usable(
     view: &ReadTransaction<'_>,
     subject: &Subject,
@@ -350,12 +371,14 @@ fn usable(
     if groups.iter().all(|group| group.access.is_none()) {
         return Ok(groups);
     }
-    let own = reach(subject, Permission::ProjectsRead);
-    let projects: Vec<(DomainId, ProjectId)> = view
-        .projects(&own)?
-        .into_iter()
-        .map(|row| (row.project.domain, row.project.id))
-        .collect();
+    let mut projects: Vec<(DomainId, ProjectId)> = Vec::new();
+    for grant in subject.grants.iter().filter(|one| one.role.launches()) {
+        if let GrantScope::Project(id) = grant.scope
+            && let Some(project) = view.project(id)?
+        {
+            projects.push((project.domain, id));
+        }
+    }
     groups.retain(|group| {
         let mut own = projects.iter();
         group.access.is_none()

@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use api::reservations::{NewReservationBody, ReservedResources};
 use api::sessions::LaunchRequest;
+use rules::grants::GrantRole;
 use rules::names::BootId;
 use rules::placement::{Decision, Verdict};
 use rules::policy::Spreading;
@@ -11,7 +13,7 @@ use rules::units::{Bytes, CpuShare};
 use rules::users::Role;
 use rules::world::NodeRecord;
 
-use super::super::{sessions, tenancy, users};
+use super::super::{reservations, sessions, tenancy, users};
 use super::*;
 use crate::access::{set_up, setup_link, sign_in};
 use crate::code;
@@ -64,7 +66,7 @@ impl GroupedSite {
                 .await
                 .unwrap();
             if name == "abe" {
-                let role = rules::grants::GrantRole::Member;
+                let role = GrantRole::Member;
                 tenancy::put_member(&server, &boss, &vision, name, role, None)
                     .await
                     .unwrap();
@@ -343,4 +345,58 @@ async fn a_site_takes_so_many_groups_and_a_group_so_many_who_may_use_it() {
         set.unwrap().access.map(|access| access.users.len()),
         Some(1)
     );
+}
+
+#[tokio::test]
+async fn who_only_reads_a_project_learns_of_no_group_that_lists_it() {
+    let site = GroupedSite::open().await;
+    site.with_lab().await;
+    let (server, boss) = (&site.server, &site.boss);
+    tenancy::put_member(server, boss, "vision", "mina", GrantRole::Viewer, None)
+        .await
+        .unwrap();
+    let mina = sign_in(server, "mina", GOOD, HERE).await.unwrap().caller;
+    assert_eq!(site.listed(&mina).await, ["default"]);
+    let two = NodeId(uuid::Uuid::from_u128(2));
+    let groups = of_nodes(server, &mina).await.unwrap();
+    assert!(!groups.contains_key(&two), "{groups:?}");
+    assert_eq!(code(get(server, &mina, "lab").await), "group.not-found");
+}
+
+#[tokio::test]
+async fn nodes_for_which_reservations_are_booked_stay_in_the_first_group() {
+    let site = GroupedSite::open().await;
+    let (server, boss) = (&site.server, &site.boss);
+    site.made("lab").await;
+    let day = |days: u64| server.clock().now().plus_seconds(days * 86_400).to_string();
+    // The nodes have four cores and two.
+    let booked = NewReservationBody {
+        name: "lecture".to_owned(),
+        project: Some("vision".to_owned()),
+        resources: ReservedResources {
+            cpu: CpuShare(500),
+            ..ReservedResources::default()
+        },
+        from: day(2),
+        to: day(3),
+        ..NewReservationBody::default()
+    };
+    let booked = reservations::book(server, boss, booked, None).await;
+    assert_eq!(code(booked), "done");
+    assert_eq!(code(site.nodes("lab", &["two"]).await), "group.node-reserved");
+    let founding = get(server, boss, "default").await.unwrap();
+    assert_eq!(founding.nodes.map(|nodes| nodes.len()), Some(2));
+    reservations::cancel(server, boss, "lecture").await.unwrap();
+    assert_eq!(code(site.nodes("lab", &["two"]).await), "done");
+}
+
+#[tokio::test]
+async fn a_node_that_moves_changes_the_version_of_both_groups() {
+    let site = GroupedSite::open().await;
+    site.made("lab").await;
+    let (server, boss) = (&site.server, &site.boss);
+    let before = get(server, boss, "default").await.unwrap().generation;
+    site.nodes("lab", &["two"]).await.unwrap();
+    let after = get(server, boss, "default").await.unwrap().generation;
+    assert!(after > before, "its list of nodes is another");
 }
