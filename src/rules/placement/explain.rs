@@ -312,6 +312,9 @@ pub fn explain_queue(
     let asked: BTreeSet<SessionId> = wanted.iter().filter(waits).map(|s| s.id).collect();
     let mut line = QueueWalk::new(world, now);
     for group in in_queue.groups() {
+        if told.len() == asked.len() {
+            break;
+        }
         line.enter(group);
         let queue = in_queue.numbered(group, &[], false);
         for (at, place) in queue.places.iter().enumerate() {
