@@ -140,6 +140,16 @@ impl GroupPlan {
         known.unwrap_or(ResourceGroupId::DEFAULT)
     }
 
+    /// The group whose nodes bound what a session may ask for: that of the node which it is on, which may have gone to
+    /// another group since, else its own.
+    pub fn that_bounds(&self, session: &Session) -> ResourceGroupId {
+        let on = session.node();
+        match on.filter(|_| session.state().holds_resources()) {
+            Some(node) => self.of_node(node),
+            None => self.of_session(session.id),
+        }
+    }
+
     /// None for an unknown group, and for every one of a site without groups.
     pub fn group(&self, id: ResourceGroupId) -> Option<&ResourceGroup> {
         self.groups.iter().find(|group| group.id == id)
@@ -265,7 +275,7 @@ mod tests {
         assert_eq!(chosen(GroupPlan::default()), Ok(ResourceGroupId::DEFAULT));
         assert_eq!(chosen(plan(None, None)), Ok(ResourceGroupId::DEFAULT));
         assert_eq!(chosen(plan(none(), None)), Ok(lab));
-        assert_eq!(code(chosen(plan(none(), none()))), "group.not-allowed");
+        assert_eq!(code(chosen(plan(none(), none()))), "group.none");
     }
 
     #[test]

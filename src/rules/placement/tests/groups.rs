@@ -213,3 +213,24 @@ fn who_may_no_longer_use_a_group_waits_and_holds_nobody_back() {
     assert_eq!(told.blockers[0].code, crate::codes::GROUP_NOT_ALLOWED);
     assert_eq!(told.queue_position, None);
 }
+
+#[test]
+fn what_runs_on_a_node_that_went_to_another_group_may_have_as_much_as_that_node_has() {
+    let mut world = world("node a 1 8g 0|node b 4 8g 0|kim 2 1g 0|lee 1 1g 0");
+    let node = world.nodes[1].id;
+    world.groups = GroupPlan {
+        groups: vec![
+            group(ResourceGroupId::DEFAULT, "default"),
+            group(LAB, "lab"),
+        ],
+        nodes: [(node, LAB)].into(),
+        ..GroupPlan::default()
+    };
+    let because = crate::reasons::placement_kept("b");
+    world.sessions[0].place(node, Vec::new(), because, Timestamp::from_millis(1000));
+    let bounds = |at: usize| world.groups.that_bounds(&world.sessions[at]);
+    assert_eq!([bounds(0), bounds(1)], [LAB, ResourceGroupId::DEFAULT]);
+    let spec = &world.sessions[0].spec;
+    assert!(super::super::possible(&world, bounds(0), &spec.demand, &spec.environment).is_ok());
+    assert!(super::super::possible(&world, bounds(1), &spec.demand, &spec.environment).is_err());
+}

@@ -222,7 +222,7 @@ fn resize_row(
         return Ok(false);
     }
     let world = rows.world()?;
-    let group = world.groups.of_session(session.id);
+    let group = world.groups.that_bounds(session);
     placement::possible(&world, group, &demand, &session.spec.environment)?;
     let mut wanted = session::SessionSpec {
         demand,
