@@ -1086,7 +1086,15 @@ impl AskedGroup {
             (None, true) => Some(founding.as_str()),
             (named, _) => named.as_deref(),
         };
-        let group = plan.choose(named, (domain, project, owner), self.kind)?;
+        let group = match plan.choose(named, (domain, project, owner), self.kind) {
+            // Nobody named the founding group, so the reservation is what cannot be had.
+            Err(refusal)
+                if self.named.is_none() && refusal.code == rules::codes::GROUP_NOT_ALLOWED =>
+            {
+                return Err(refusals::group_reservation().at("/reservation"));
+            }
+            chosen => chosen?,
+        };
         if self.is_reserved && group != ResourceGroupId::DEFAULT {
             return Err(refusals::group_reservation().at("/group"));
         }
