@@ -146,7 +146,7 @@ impl Subject {
     /// Errors: `token.scope-missing` with the first that it lacks.
     pub fn may_open(&self, others: &[Grant]) -> Result<(), Refusal> {
         let lacking = Permission::ALL.into_iter().find(|permission| {
-            let is_theirs = OF_EVERY_USER.contains(permission)
+            let is_theirs = OF_ANY_USER.contains(permission)
                 || others.iter().any(|grant| gives(*grant, *permission));
             is_theirs && !self.has_scope(*permission)
         });
@@ -182,7 +182,7 @@ impl Subject {
 }
 
 /// What a user without any grant may do with what is their own, and read at home: as `may` has it.
-const OF_EVERY_USER: [Permission; 7] = [
+const OF_ANY_USER: [Permission; 7] = [
     Permission::SessionsRead,
     Permission::SessionsWrite,
     Permission::SessionsEnter,

@@ -401,4 +401,4 @@ async fn within(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -301,7 +301,7 @@ impl Desk {
     }
 }
 
-/// Promise (Operation): The server gives back the memory of a burst of sign-ins, imports and 10,000 sessions, and
+/// Promise (Isolation and access): The server gives back the memory of a burst of sign-ins, imports and 10,000 sessions, and
 /// an hour of steady work adds at most 5 MiB in its second half.
 #[test]
 #[ignore = "takes more than an hour; `cargo ci nightly` runs it"]

@@ -258,4 +258,6 @@ fn note(
 }
 
 #[cfg(test)]
+mod delivery;
+#[cfg(test)]
 mod tests;

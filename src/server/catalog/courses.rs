@@ -196,7 +196,7 @@ impl ReadTransaction<'_> {
     /// The course that binds a launch of the owner's in the project: one that is on. None for those who may change the
     /// project. Costs one step of an index.
     ///
-    /// Errors: `course.closed` where its term is over.
+    /// Errors: `course.term-over` where its term is over.
     pub(crate) fn course_for_launch(
         &self,
         owner: &Subject,
@@ -220,7 +220,7 @@ impl ReadTransaction<'_> {
             return Ok(None);
         }
         if course.refuses_launches(now) {
-            return Err(refusals::course_closed(course.heading())
+            return Err(refusals::course_term_over(course.heading())
                 .at("/project")
                 .into());
         }

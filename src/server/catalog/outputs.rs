@@ -71,10 +71,10 @@ const ENDING_OWNERS: &str = "select distinct owner
 /// Codes of the events of which their owner is told, as in the index `event_told`.
 const TOLD_OWNER: [&str; 11] = [
     "session.running",
-    "session.ended",
+    rules::codes::SESSION_ENDED,
     "session.gpu-warned",
     "session.idle-warned",
-    "session.idle",
+    rules::codes::SESSION_IDLE,
     "session.reservation-warned",
     "reservation.approved",
     "reservation.refused",

@@ -30,7 +30,7 @@ const MAX_LOOKED: u32 = 500;
 const MAX_TOLD: usize = 100;
 /// Hours after which an event is told no more. Longer: a program that is back is told what is past. Shorter: a weekend
 /// without it loses events.
-const TOLD_HOURS: u64 = 72;
+pub(crate) const TOLD_HOURS: u64 = 72;
 /// Events of other kinds for which the cursor is not written. Higher: more is looked through again after a restart. Lower:
 /// each of them costs a commit.
 const UNWRITTEN: u64 = 1_000;
@@ -45,7 +45,7 @@ const MAX_WEBHOOK_TRIAL: Duration = Duration::from_secs(5);
 /// What is said with a request: when it was signed, the signature, and which one it is.
 const TIMESTAMP: &str = "x-fardel-timestamp";
 const SIGNATURE: &str = "x-fardel-signature";
-const DELIVERY: &str = "x-fardel-delivery";
+pub(crate) const DELIVERY: &str = "x-fardel-delivery";
 
 /// Why webhooks take nothing at the moment, by their ids.
 #[derive(Default)]
@@ -151,7 +151,7 @@ async fn keep_one(server: Server, id: WebhookId) -> WebhookId {
 }
 
 /// Notes why a webhook takes nothing, and logs the first time.
-fn note(server: &Server, id: WebhookId, fault: &HandOverFault) {
+pub(crate) fn note(server: &Server, id: WebhookId, fault: &HandOverFault) {
     let why = chain(fault);
     let now = server.clock().now();
     if server.webhooks().put_trouble(id, now, why.clone()) {
@@ -161,7 +161,7 @@ fn note(server: &Server, id: WebhookId, fault: &HandOverFault) {
 
 /// One step: the next events for a webhook. `seen` is how far this server looked, which a row may not say yet. None where the
 /// webhook is gone or switched off.
-async fn tell_next(
+pub(crate) async fn tell_next(
     server: &Server,
     id: WebhookId,
     seen: &mut u64,
@@ -368,6 +368,3 @@ pub(crate) fn troubled(
         .filter(|(row, trouble)| trouble.is_some() || row.lost > 0)
         .collect())
 }
-
-#[cfg(test)]
-mod tests;

@@ -22,9 +22,13 @@ const MADE: [&str; 7] = [
     "Refusal",
 ];
 /// Places that hand on what was said elsewhere, each with where its words come from.
-const HANDED_ON: [(&str, &str); 14] = [
+const HANDED_ON: [(&str, &str); 15] = [
     ("src/base/settings.rs", "a refusal, with its place in front"),
     ("src/doors/cli.rs", "the server's own answer"),
+    (
+        "src/server/actions/courses.rs",
+        "refusals of members, one by one",
+    ),
     (
         "src/doors/pages/system.rs",
         "the failure of the last backup, kept in a row",

@@ -43,11 +43,18 @@ async fn a_class_starts_in_one_request_and_ends_with_its_course() {
     let rows: Vec<String> = (1..=STUDENTS)
         .map(|number| format!("s{number:02},vision\n"))
         .collect();
-    let roster = TheBox::request(admin, "POST", "/api/v1/rosters")
-        .header("content-type", "text/csv")
-        .body(Body::from(format!("name,project\n{}", rows.concat())));
-    let roster = the_box.send(roster.expect("a request")).await;
-    assert!(roster.status.is_success(), "{}", roster.short());
+    let roster = async |query: &str| {
+        let path = format!("/api/v1/rosters?{query}");
+        let request = TheBox::request(admin, "POST", &path)
+            .header("content-type", "text/csv")
+            .body(Body::from(format!("name,project\n{}", rows.concat())));
+        let answer = the_box.send(request.expect("a request")).await;
+        assert!(answer.status.is_success(), "{}", answer.short());
+        answer.json()
+    };
+    let plan = roster("dry_run=true").await;
+    let digest = plan["digest"].as_str().expect("a digest");
+    roster(&format!("digest={digest}")).await;
 
     let tiny = json!({
         "name": "tiny", "project": "vision",
@@ -100,7 +107,7 @@ async fn a_class_starts_in_one_request_and_ends_with_its_course() {
     all_stand(&the_box, teacher, "ended").await;
     let launch = json!({"project": "vision", "kind": "batch", "command": ["sleep"]});
     let late = the_box.post(jae, "/api/v1/sessions", launch.clone()).await;
-    assert_eq!(late.short(), "409 course.closed");
+    assert_eq!(late.short(), "409 course.term-over");
     let own = the_box.post(teacher, "/api/v1/sessions", launch).await;
     assert_eq!(own.status, 201, "the teacher's go on: {}", own.short());
     let file = TheBox::request(teacher, "GET", &format!("{COURSE}/attendance"))

@@ -15,13 +15,17 @@ const OWNED: [&str; 7] = [
 ];
 
 /// Lists that no caller gets as they are, and why.
-const NOT_FOR_CALLERS: [(&str, &str); 4] = [
+const NOT_FOR_CALLERS: [(&str, &str); 5] = [
     ("live_sessions", "a pass decides for all"),
     ("open_operations", "a worker does all"),
     ("events_of", "of one thing, which was found within a reach"),
     (
         "acts_after",
         "places outside that the machine's own file names get all",
+    ),
+    (
+        "events_behind",
+        "webhooks, which administrators of the site add, tell of all",
     ),
 ];
 

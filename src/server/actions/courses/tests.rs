@@ -222,7 +222,8 @@ async fn members_neither_change_a_course_nor_see_each_other() {
         assert!(code.starts_with("role."), "{code}");
     }
     let hidden = code(members(server, &school.mina, &id).await);
-    assert_eq!(hidden, codes::COURSE_NOT_FOUND);
+    let none = code(members(server, &school.mina, "no-such-course").await);
+    assert_eq!(hidden, none, "who teaches nothing learns of no course");
 }
 
 #[tokio::test]
@@ -483,7 +484,7 @@ async fn the_end_of_a_term_comes_once_and_can_be_taken_back() {
     assert_eq!(school.events("course.closed").await, 1);
     assert_eq!(school.events("course.sessions-stopped").await, 1);
     assert_eq!(school.live(), 1, "the teacher's goes on");
-    assert_eq!(code(school.launch(&school.abe).await), codes::COURSE_CLOSED);
+    assert_eq!(code(school.launch(&school.abe).await), codes::COURSE_TERM_OVER);
     assert_eq!(code(school.launch(&school.tea).await), "done");
     assert_eq!(code(school.started(None).await), codes::COURSE_NOT_ON);
     let ended = sessions::list(&school.server, &school.abe, &Default::default()).await;
@@ -492,7 +493,7 @@ async fn the_end_of_a_term_comes_once_and_can_be_taken_back() {
     assert_eq!(why.as_deref(), Some(codes::SESSION_COURSE_OVER));
     let id = ended.id.to_string();
     let again = sessions::restart(&school.server, &school.abe, &id).await;
-    assert_eq!(code(again), codes::COURSE_CLOSED);
+    assert_eq!(code(again), codes::COURSE_TERM_OVER);
 
     let now = school.server.clock().now();
     let patch = CoursePatchBody {

@@ -60,7 +60,7 @@ pub async fn stop(
 /// next incarnation, with the order it has now.
 ///
 /// Errors: `session.name-taken` where its name went to another meanwhile, `image.not-found` where its
-/// image is gone, `session.document-gone`, `course.closed`.
+/// image is gone, `session.document-gone`, `course.term-over`.
 pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<SessionView, Failure> {
     let (by, seen) = (caller.name.clone(), seen(caller));
     change(

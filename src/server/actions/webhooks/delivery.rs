@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
+use ring::hmac;
+use rules::names::WebhookId;
 use rules::tenancy::Scope;
 use tokio::net::TcpListener;
 
-use super::*;
+use crate::Server;
 use crate::access::local_root;
 use crate::actions::webhooks;
+use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
 use crate::hand_over::tests::{Seen, web_receiver};
+use crate::hand_over::webhooks::{DELIVERY, TOLD_HOURS, note, tell_next};
+use crate::hand_over::{HandOverFault, Handed};
 
 fn happened(server: &Server, code: &'static str, times: usize) {
     server
