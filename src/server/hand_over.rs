@@ -252,7 +252,7 @@ fn pause(failures: u32) -> Duration {
 
 /// What one step handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Handed {
+pub(crate) enum Handed {
     /// There may be more.
     Part,
     All,

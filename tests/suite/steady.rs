@@ -274,7 +274,7 @@ impl Desk {
             6 if round % 4 == 0 => {
                 let body = json!({"name": self.name, "password": PASSWORD});
                 let (status, answer) = asked("POST", "/api/v1/sign-in", Some(&body));
-                let token = answer["id"].as_str().unwrap_or_default();
+                let token = answer["token"]["id"].as_str().unwrap_or_default();
                 let (gone, _) = asked("DELETE", &format!("/api/v1/me/tokens/{token}"), None);
                 let status = if (200..300).contains(&gone) {
                     status

@@ -258,6 +258,4 @@ fn note(
 }
 
 #[cfg(test)]
-mod delivery;
-#[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::catalog::audit::{ActingUser, CheckpointRow, NewAct};
 
-pub(super) type Seen = Arc<Mutex<Vec<String>>>;
+pub(crate) type Seen = Arc<Mutex<Vec<String>>>;
 
 /// A server with these settings and a few acts.
 fn with(folder: &Path, settings: &str) -> Server {
@@ -109,7 +109,7 @@ async fn syslog_receiver(listener: TcpListener, seen: Seen) {
 }
 
 /// Answers one request for each of `answers`.
-pub(super) async fn web_receiver(listener: TcpListener, answers: Vec<&'static str>, seen: Seen) {
+pub(crate) async fn web_receiver(listener: TcpListener, answers: Vec<&'static str>, seen: Seen) {
     for answer in answers {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut text = String::new();

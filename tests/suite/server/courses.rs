@@ -102,14 +102,6 @@ async fn a_class_starts_in_one_request_and_ends_with_its_course() {
     assert_eq!(own[0]["owner"]["name"], "jae");
     assert_eq!(own[0]["max_runtime_seconds"], 7_200);
 
-    let closed = state("closed").await;
-    assert_eq!(closed.json()["state"], "closed", "{}", closed.short());
-    all_stand(&the_box, teacher, "ended").await;
-    let launch = json!({"project": "vision", "kind": "batch", "command": ["sleep"]});
-    let late = the_box.post(jae, "/api/v1/sessions", launch.clone()).await;
-    assert_eq!(late.short(), "409 course.term-over");
-    let own = the_box.post(teacher, "/api/v1/sessions", launch).await;
-    assert_eq!(own.status, 201, "the teacher's go on: {}", own.short());
     let file = TheBox::request(teacher, "GET", &format!("{COURSE}/attendance"))
         .header("accept", "text/csv")
         .body(Body::empty());
@@ -121,4 +113,13 @@ async fn a_class_starts_in_one_request_and_ends_with_its_course() {
     );
     assert_eq!(text.lines().count(), STUDENTS + 2, "{text}");
     assert!(text.contains("\r\njae,1,"), "{text}");
+
+    let closed = state("closed").await;
+    assert_eq!(closed.json()["state"], "closed", "{}", closed.short());
+    all_stand(&the_box, teacher, "ended").await;
+    let launch = json!({"project": "vision", "kind": "batch", "command": ["sleep"]});
+    let late = the_box.post(jae, "/api/v1/sessions", launch.clone()).await;
+    assert_eq!(late.short(), "409 course.term-over");
+    let own = the_box.post(teacher, "/api/v1/sessions", launch).await;
+    assert_eq!(own.status, 201, "the teacher's go on: {}", own.short());
 }

@@ -1,5 +1,7 @@
 //! Who names webhooks, and what is refused.
 
+mod delivery;
+
 use rules::users::Role;
 
 use super::*;
