@@ -75,7 +75,7 @@ test("a course is made, opened, started and ended in the page", async () => {
   assert.deepEqual(await violations(page), []);
   await page.click("main form button.pri");
   await page.locator("[role=status]", { hasText: "2 sessions were started" }).first().waitFor();
-  await until("both run", async () => {
+  await until(() => "both run", async () => {
     await page.reload();
     return (await page.locator(".class .pill.ok").count()) === 2;
   });
@@ -96,7 +96,7 @@ test("a course is made, opened, started and ended in the page", async () => {
   await page.click("a:has-text('End course')");
   await page.click("dialog form button");
   await page.locator("h1 .pill", { hasText: "ended" }).waitFor();
-  await until("both ended", async () => {
+  await until(() => "both ended", async () => {
     await page.reload();
     return (await page.locator(".class .pill", { hasText: "ended" }).count()) === 2;
   });
