@@ -31,7 +31,7 @@ pub const MAX_COURSE_MESSAGE: usize = 500;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CourseState {
-    /// Its teachers alone see it, and it binds nobody.
+    /// Its teachers alone see it, and it binds no one.
     Draft,
     /// Its members see it; the term has not begun.
     Open,

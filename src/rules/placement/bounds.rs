@@ -64,7 +64,7 @@ impl<'w> Bounds<'w> {
         self.site.is_none() && self.scoped.is_empty()
     }
 
-    /// Nobody stands in front any more.
+    /// No session stands in front any more.
     pub(super) fn forget_owed(&mut self) {
         self.owed.clear();
     }

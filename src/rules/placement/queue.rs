@@ -54,7 +54,7 @@ impl<'w> QueueWalk<'w> {
         }
     }
 
-    /// Goes on with the queue of that resource group, in which nobody was looked at yet.
+    /// Goes on with the queue of that resource group, in which no session was looked at yet.
     pub(super) fn enter(&mut self, group: ResourceGroupId) {
         if self.world.groups.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! What a user may do with courses: whoever may change a project gives it a term, and starts, stops, extends and tells
+//! What a user may do with courses: one who may change a project gives it a term, and starts, stops, extends and tells
 //! all of its members at once, each act in one commit. Members see courses that are no drafts. What ends with the term,
 //! the controller stops; nothing here waits for a clock.
 
@@ -42,12 +42,12 @@ use crate::{Failure, Server};
 /// Courses of one project, archived ones included. Higher: lists of a site grow with each term. Lower: a project of many
 /// years removes its first courses.
 const MAX_COURSES: usize = 50;
-/// Members for whom one request starts sessions, and sessions that it stops or extends: one commit each. Higher: whoever
+/// Members for whom one request starts sessions, and sessions that it stops or extends: one commit each. Higher: who
 /// clicks meanwhile waits for it. Lower: a large course takes several requests.
 const MAX_MEMBERS_AT_ONCE: usize = 500;
 
 /// Visits of live sessions that starts and extensions of one act take: each looks at all of them where a policy of the
-/// project or a hard budget holds. Higher: whoever clicks meanwhile waits for seconds on a site with a long queue. Lower: a
+/// project or a hard budget holds. Higher: users who click meanwhile wait for seconds on a site with a long queue. Lower: a
 /// class there takes more requests.
 const MAX_VISITS: usize = 2_000_000;
 

@@ -26,7 +26,7 @@ pub(crate) const MESSAGE: &str = "course.message";
 
 /// The actor of steps that the clock takes.
 const ACTOR: &str = "courses";
-/// Sessions that the end of a term stops in one commit. Higher: whoever clicks meanwhile waits. Lower: the last of a large
+/// Sessions that the end of a term stops in one commit. Higher: users who click meanwhile wait. Lower: the last of a large
 /// course runs some seconds longer.
 const STOPPED_AT_ONCE: usize = 200;
 /// Courses that take a step in one commit; the commit starts the pass that takes the next ones.
@@ -207,7 +207,7 @@ impl ReadTransaction<'_> {
             return Ok(None);
         };
         let course = record.course;
-        // What the owner may is asked for, whatever the token may that they came with.
+        // What the owner may is asked for, and not what their token may.
         let whole = Subject {
             scopes: None,
             ..owner.clone()

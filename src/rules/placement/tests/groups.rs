@@ -106,7 +106,7 @@ fn each_group_is_served_as_if_there_were_no_other() {
                 let mut expected = explain_session(&alone, session, NOW);
                 waited += usize::from(told.verdict == Verdict::Wait);
                 if world.policy.order == QueueOrder::Turns {
-                    // Whoever gets a place anywhere has had their turn in the next pass.
+                    // A user who gets a place anywhere has had their turn in the next pass.
                     for one in [&mut told, &mut expected] {
                         (one.eta, one.outlook) = (None, None);
                     }

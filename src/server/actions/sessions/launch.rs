@@ -605,7 +605,7 @@ impl LaunchForMembers {
     }
 }
 
-/// The same refusal for whoever launches for a member: how many sessions a member has elsewhere is not theirs to know.
+/// The same refusal for a user who launches for a member: how many sessions a member has elsewhere is not theirs to know.
 fn of_member(failure: Failure) -> Failure {
     use rules::codes::{QUEUE_OWN_FULL, QUEUE_OWN_TOO_LARGE};
     match failure {
@@ -1087,7 +1087,7 @@ impl AskedGroup {
             (named, _) => named.as_deref(),
         };
         let group = match plan.choose(named, (domain, project, owner), self.kind) {
-            // Nobody named the founding group, so the reservation is what cannot be had.
+            // The request did not name the founding group, so the reservation is what cannot be had.
             Err(refusal)
                 if self.named.is_none() && refusal.code == rules::codes::GROUP_NOT_ALLOWED =>
             {
