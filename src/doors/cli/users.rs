@@ -269,7 +269,8 @@ pub(super) async fn key(
             expires,
         } => {
             let path = "/api/v1/me/keys";
-            let made = make::<MadeAccessKey>(client, path, &name, scope, expires.as_deref()).await?;
+            let made =
+                make::<MadeAccessKey>(client, path, &name, scope, expires.as_deref()).await?;
             if view.for_humans() {
                 complain("Access key and secret; the secret is shown once.\n");
             }

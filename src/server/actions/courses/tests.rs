@@ -484,7 +484,10 @@ async fn the_end_of_a_term_comes_once_and_can_be_taken_back() {
     assert_eq!(school.events("course.closed").await, 1);
     assert_eq!(school.events("course.sessions-stopped").await, 1);
     assert_eq!(school.live(), 1, "the teacher's goes on");
-    assert_eq!(code(school.launch(&school.abe).await), codes::COURSE_TERM_OVER);
+    assert_eq!(
+        code(school.launch(&school.abe).await),
+        codes::COURSE_TERM_OVER
+    );
     assert_eq!(code(school.launch(&school.tea).await), "done");
     assert_eq!(code(school.started(None).await), codes::COURSE_NOT_ON);
     let ended = sessions::list(&school.server, &school.abe, &Default::default()).await;

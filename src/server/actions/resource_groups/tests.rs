@@ -383,7 +383,10 @@ async fn nodes_for_which_reservations_are_booked_stay_in_the_first_group() {
     };
     let booked = reservations::book(server, boss, booked, None).await;
     assert_eq!(code(booked), "done");
-    assert_eq!(code(site.nodes("lab", &["two"]).await), "group.node-reserved");
+    assert_eq!(
+        code(site.nodes("lab", &["two"]).await),
+        "group.node-reserved"
+    );
     let founding = get(server, boss, "default").await.unwrap();
     assert_eq!(founding.nodes.map(|nodes| nodes.len()), Some(2));
     reservations::cancel(server, boss, "lecture").await.unwrap();

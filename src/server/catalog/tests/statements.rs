@@ -173,8 +173,20 @@ fn use_that_comes_between_the_sum_of_a_month_and_its_close_is_in_the_month() {
         ..UsageSum::default()
     };
     let months = [
-        ("2026-10", UsageWindow { from: 10, until: 20 }),
-        ("2026-11", UsageWindow { from: 20, until: 30 }),
+        (
+            "2026-10",
+            UsageWindow {
+                from: 10,
+                until: 20,
+            },
+        ),
+        (
+            "2026-11",
+            UsageWindow {
+                from: 20,
+                until: 30,
+            },
+        ),
     ];
     for (month, hours) in months {
         add_use(&catalog, hours.from, of, used(5));
