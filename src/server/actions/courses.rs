@@ -695,10 +695,9 @@ fn outlook(
     let live = world.sessions.iter();
     let live = live.filter(|session| session.project == course.project);
     let busy: BTreeSet<UserId> = live.map(|session| session.owner).collect();
-    let free: Vec<UserId> = whom
+    let free: Vec<&MemberRow> = whom
         .iter()
-        .map(|member| member.user)
-        .filter(|user| !busy.contains(user))
+        .filter(|member| !busy.contains(&member.user))
         .collect();
     let mut act = CourseActView {
         skipped: (whom.len() - free.len()) as u64,
@@ -706,10 +705,13 @@ fn outlook(
         ..CourseActView::default()
     };
     let mut drafted = BTreeSet::new();
-    for user in free.into_iter().take(most) {
-        // A member whom no group takes would be refused, and waits for nothing.
-        let Ok((row, group)) = launch.drafted(user, &world.groups, now) else {
-            continue;
+    for member in free.into_iter().take(most) {
+        let (row, group) = match launch.drafted(member.user, &world.groups, now) {
+            Ok(drafted) => drafted,
+            Err(failure) => {
+                refuse_one(&mut act, member.name.as_str(), failure)?;
+                continue;
+            }
         };
         if group != ResourceGroupId::DEFAULT {
             world.groups.sessions.insert(row.id, group);

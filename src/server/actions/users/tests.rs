@@ -308,7 +308,7 @@ async fn a_token_sets_no_password_of_a_user_who_may_more_than_it() {
         let kept = Permission::ALL.into_iter();
         let kept = kept.filter(|one| Some(*one) != without);
         let scopes: Vec<String> = kept.map(|one| one.word().to_owned()).collect();
-        let name = without.map_or("all", |one| one.word());
+        let name = without.map_or("all", Permission::word);
         let (_, secret) = tokens::create(&server, &boss, name, &scopes, None)
             .await
             .unwrap();
