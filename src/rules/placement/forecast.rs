@@ -189,10 +189,16 @@ fn counted<'w>(
         }
         SessionState::Pending | SessionState::Stopping | SessionState::Ended => None,
     };
-    // What ends elsewhere makes no room here.
-    let is_here = |s: &&Session| world.groups.is_empty() || line.ground.is_inside(s);
+    // What ends elsewhere makes no room here, but it may free a limit of one that waits here.
+    let is_grouped = !world.groups.is_empty();
+    let here = queue.places.iter().map(|place| place.session);
+    let limits = is_grouped.then(|| line.ground.limits_of(here));
+    let is_felt = |s: &&Session| match &limits {
+        Some(limits) => line.ground.is_inside(s) || line.ground.counts_in(s, limits),
+        None => true,
+    };
     let running = world.sessions.iter().filter(|s| s.node().is_some());
-    let running = running.filter(is_here);
+    let running = running.filter(is_felt);
     let running = running.filter_map(|s| Some(((end(s)?, s.id), Moment::Runs(s))));
     let started = line.placed.iter().filter_map(|(session, found)| {
         let until = known.starts.get(&session.id)?.until?;
