@@ -18,8 +18,9 @@ use crate::session::{Session, SessionEnvironment, SessionState};
 use crate::units::Timestamp;
 use crate::world::ClusterSnapshot;
 
-/// Searches for a place that one forecast may cost, times machines; twice that where it counts those in front alone. More: a
-/// page that asks while a user types answers later. Fewer: a long queue has no forecast.
+/// Searches for a place that one forecast may cost, times machines, those of all resource groups together; twice that where
+/// it counts those in front alone. More: a page that asks while a user types answers later. Fewer: a long queue has no
+/// forecast.
 const MAX_SEARCHES: usize = 20_000;
 /// What a search costs on one machine, counted in looks at a session that needs none because an equal one found no place.
 const SEARCH: usize = 8;
@@ -66,17 +67,15 @@ impl QueueForecast {
     /// Counts the first few alone where the whole queue of their group took too long.
     fn add_front<'w>(
         &mut self,
-        waiting: &WaitingByGroup<'w>,
         world: &'w ClusterSnapshot,
-        (group, queue): (ResourceGroupId, &NumberedQueue<'w>),
+        queue: &NumberedQueue<'w>,
+        entered: (&mut QueueWalk<'w>, usize),
         now: Timestamp,
     ) {
         if self.complete {
             return;
         }
-        let mut line = QueueWalk::new(world, now);
-        line.enter_in_turn(waiting, group);
-        for (id, start) in counted(world, queue, ForecastRange::Front, &mut line, now).starts {
+        for (id, start) in counted(world, queue, ForecastRange::Front, entered, now).starts {
             self.starts.entry(id).or_insert(start);
         }
     }
@@ -104,11 +103,13 @@ pub fn forecast(world: &ClusterSnapshot, now: Timestamp) -> QueueForecast {
         ..QueueForecast::default()
     };
     let mut unnumbered = Vec::new();
+    let looks = looks_of_each(&waiting);
     for group in waiting.groups() {
         line.enter(group);
+        let mut again = line.fork();
         let queue = waiting.numbered(group, &[], false);
-        let mut own = counted(world, &queue, ForecastRange::Whole, &mut line, now);
-        own.add_front(&waiting, world, (group, &queue), now);
+        let mut own = counted(world, &queue, ForecastRange::Whole, (&mut line, looks), now);
+        own.add_front(world, &queue, (&mut again, looks), now);
         let reach = own.reach(group);
         all.by_group.insert(group, reach);
         all.some_limit |= reach.some_limit;
@@ -131,9 +132,16 @@ pub(super) fn of_queue<'w>(
 ) -> QueueForecast {
     let mut line = QueueWalk::new(world, now);
     line.enter_in_turn(waiting, group);
-    let mut known = counted(world, queue, ForecastRange::Whole, &mut line, now);
-    known.add_front(waiting, world, (group, queue), now);
+    let mut again = line.fork();
+    let looks = looks_of_each(waiting);
+    let mut known = counted(world, queue, ForecastRange::Whole, (&mut line, looks), now);
+    known.add_front(world, queue, (&mut again, looks), now);
     known
+}
+
+/// Looks that the queue of one resource group may cost: each has a part of the machines, and of the looks.
+fn looks_of_each(waiting: &WaitingByGroup<'_>) -> usize {
+    MAX_SEARCHES * SEARCH / waiting.groups().count().max(1)
 }
 
 /// Of whom starts are counted.
@@ -146,12 +154,12 @@ enum ForecastRange {
     Front,
 }
 
-/// The forecast of the queue of one group, which `line` has just entered.
+/// The forecast of the queue of one group, which `line` has just entered, for so many looks.
 fn counted<'w>(
     world: &'w ClusterSnapshot,
     queue: &NumberedQueue<'w>,
     range: ForecastRange,
-    line: &mut QueueWalk<'w>,
+    (line, looks): (&mut QueueWalk<'w>, usize),
     now: Timestamp,
 ) -> QueueForecast {
     let mut known = QueueForecast {
@@ -248,7 +256,7 @@ fn counted<'w>(
         joined: BTreeSet::new(),
         served,
         search: SEARCH * machines,
-        looks: MAX_SEARCHES * SEARCH,
+        looks,
     };
     for session in left {
         future.join(session);
