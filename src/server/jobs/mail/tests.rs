@@ -345,6 +345,28 @@ async fn by_default_what_needs_an_answer_is_mailed() {
 }
 
 #[test]
+fn a_warning_that_waited_until_its_time_is_not_mailed() {
+    let at = Timestamp::from_millis(1_000_000);
+    for about in [
+        NoticeKind::WillEnd(at),
+        NoticeKind::ReservationWarned(at),
+        NoticeKind::CourseWarned(at),
+    ] {
+        let notice = OwnNotice {
+            key: "event 7".to_owned(),
+            event: Some(7),
+            at,
+            about,
+            session: None,
+            name: None,
+            unread: true,
+        };
+        assert!(!is_over(&notice, Timestamp::from_millis(999_999)));
+        assert!(is_over(&notice, at), "{notice:?}");
+    }
+}
+
+#[test]
 fn pauses_of_mail_grow_to_a_quarter_of_an_hour() {
     assert_eq!([1, 2, 3, 8, 9].map(pause_seconds), [5, 10, 20, 640, 900]);
     assert_eq!(pause_seconds(u32::MAX), 900);
