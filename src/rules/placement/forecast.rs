@@ -404,14 +404,23 @@ impl<'w> Future<'w> {
         if self.order == QueueOrder::Fair || self.backfill != BackfillMode::Strict {
             return front;
         }
-        // A user with one that joins may have their turn later than it is now.
-        let joining: BTreeSet<UserId> = coming
+        let joins: Vec<&Session> = coming
             .values()
             .filter_map(|moment| match moment {
-                Moment::Joins(session) => Some(session.owner),
+                Moment::Joins(session) => Some(*session),
                 Moment::Runs(_) | Moment::Ends(..) => None,
             })
             .collect();
+        // A user with one that joins may have their turn later than it is now.
+        let joining: BTreeSet<UserId> = joins.iter().map(|session| session.owner).collect();
+        // No room is kept for one that joins later, so that where it finds some then is not known.
+        let order = self.order;
+        let place = |session: &Session| (session.queued_at, session.id);
+        let is_behind_one = |session: &Session| match order {
+            QueueOrder::Fifo => joins.iter().any(|other| place(other) < place(session)),
+            QueueOrder::Lifo => joins.iter().any(|other| place(other) > place(session)),
+            QueueOrder::Turns | QueueOrder::Fair => false,
+        };
         let is_alone = self.left.len() == 1 && joining.is_empty();
         let in_turns = self.order == QueueOrder::Turns && !is_alone;
         let Some(mut walk) = self.walk() else {
@@ -422,7 +431,7 @@ impl<'w> Future<'w> {
         {
             let has_turned = || front.iter().any(|one| one.owner == session.owner);
             let is_later = in_turns && (joining.contains(&session.owner) || has_turned());
-            if is_later || !kept.contains(&session.id) {
+            if is_later || is_behind_one(session) || !kept.contains(&session.id) {
                 break;
             }
             front.push(session);
