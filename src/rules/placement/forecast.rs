@@ -197,10 +197,10 @@ fn counted<'w>(
         }
         SessionState::Pending | SessionState::Stopping | SessionState::Ended => None,
     };
-    // What ends elsewhere makes no room here, but it may free a limit of one that waits here.
-    let is_grouped = !world.groups.is_empty();
+    // What ends elsewhere makes no room here, but it may free a limit of one that waits here, and it counts in fair share.
+    let is_apart = !world.groups.is_empty() && world.policy.order != QueueOrder::Fair;
     let here = queue.places.iter().map(|place| place.session);
-    let limits = is_grouped.then(|| line.ground.limits_of(here));
+    let limits = is_apart.then(|| line.ground.limits_of(here));
     let is_felt = |s: &&Session| match &limits {
         Some(limits) => line.ground.is_inside(s) || line.ground.counts_in(s, limits),
         None => true,
