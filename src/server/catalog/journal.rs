@@ -1,7 +1,7 @@
 //! The journal as people search it: events by what they are of, by whom, and when; and what a user was told of their
 //! own sessions. Each read visits a bounded part of the journal.
 
-use rules::names::{SessionId, UserId};
+use rules::names::{ResourceGroupId, SessionId, UserId};
 use rules::permissions::Reach;
 use rules::reason::Reason;
 use rules::session::Outcome;
@@ -76,7 +76,7 @@ const ENDING: &str = "select id, name, started_at + max_runtime_seconds * 1000 a
 
 /// Nodes in maintenance that concern a user: containers of theirs are there, or a session of theirs waits. The events
 /// tell since when, with which message last, and by whom.
-const MAINTENANCE: &str = "select node.name, node.note, began.at as since, last.sequence as told,
+const MAINTENANCE: &str = "select node.name, node.note, node.resource_group, began.at as since, last.sequence as told,
             coalesce(last.actor = (select name from user where id = ?1), 0) as own,
             (select count(distinct session.id)
              from container indexed by container_node
@@ -188,6 +188,7 @@ pub(crate) struct LimitedSessionRow {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MaintenanceRow {
     pub(crate) node: String,
+    pub(crate) group: ResourceGroupId,
     pub(crate) message: String,
     /// Since when, and the sequence of the event that told the message; None where the journal no longer has it.
     pub(crate) since: Option<Timestamp>,
@@ -365,6 +366,8 @@ impl ReadTransaction<'_> {
             let told: Option<i64> = row.get("told")?;
             Ok(MaintenanceRow {
                 node: row.get("name")?,
+                group: value::id_or_none(row, "resource_group")?
+                    .map_or(ResourceGroupId::DEFAULT, ResourceGroupId),
                 message: row.get("note")?,
                 since: value::time_or_none(row, "since")?,
                 told: told.and_then(|sequence| u64::try_from(sequence).ok()),
