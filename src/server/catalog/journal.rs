@@ -5,6 +5,7 @@ use rules::names::{ResourceGroupId, SessionId, UserId};
 use rules::permissions::Reach;
 use rules::reason::Reason;
 use rules::session::Outcome;
+use rules::tenancy::ProjectId;
 use rules::units::Timestamp;
 use rusqlite::OptionalExtension as _;
 use rusqlite::types::Value;
@@ -63,6 +64,20 @@ const UNREAD: &str = concat!(
     "
            limit ?3)"
 );
+/// Messages of teachers of one project among the newest notices of a user.
+const MESSAGES: &str = "select count(*) as n
+     from (select code, project, at
+           from event
+           where owner = ?1
+           and code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned',
+                    'session.idle', 'session.reservation-warned', 'reservation.approved',
+                    'reservation.refused', 'reservation.expired', 'session.course-warned',
+                    'course.message')
+           order by sequence desc
+           limit ?4)
+     where code = 'course.message'
+     and project = ?2
+     and at > ?3";
 /// Running sessions with a time limit, which the index `session_limited` holds.
 const ENDING: &str = "select id, name, started_at + max_runtime_seconds * 1000 as ends_at
      from session
@@ -358,6 +373,23 @@ impl ReadTransaction<'_> {
         Ok((u64::try_from(count).unwrap_or(0), read, at))
     }
 
+    /// How many messages teachers of a project sent a user since then, among so many of the newest things that the user was
+    /// told. Costs a visit of each of these.
+    pub(crate) fn messages_since(
+        &self,
+        user: UserId,
+        project: ProjectId,
+        (since, looked): (Timestamp, u32),
+    ) -> Result<u64, Failure> {
+        let (user, project) = (user.0.as_bytes(), project.0.as_bytes());
+        Ok(self
+            .connection
+            .prepare_cached(MESSAGES)?
+            .query_row((user, project, since.as_millis(), looked), |row| {
+                value::unsigned(row, "n")
+            })?)
+    }
+
     /// Nodes in maintenance with sessions of a user's, or for which sessions of theirs may wait. Empty at the cost of one
     /// visit to each node where none is in maintenance.
     pub(crate) fn maintenance_of(&self, user: UserId) -> Result<Vec<MaintenanceRow>, Failure> {
@@ -489,6 +521,7 @@ mod tests {
                 for (query, index) in [
                     (NOTICES, "event_told"),
                     (UNREAD, "event_told"),
+                    (MESSAGES, "event_told"),
                     (ENDING, "session_limited"),
                     (MAINTENANCE, "container_node"),
                     (MAINTENANCE, "session_waiting"),

@@ -592,6 +592,27 @@ async fn a_message_is_a_notice_of_each_member() {
 }
 
 #[tokio::test]
+async fn a_student_is_sent_so_many_messages_a_day() {
+    let school = School::open().await;
+    school.running().await;
+    let (server, tea) = (&school.server, &school.tea);
+    let told = async |users: Option<Vec<String>>| {
+        let text = "Save your work.".to_owned();
+        let body = CourseMessageBody { text, users };
+        code(message(server, tea, "deep", body, None).await)
+    };
+    let abe = || Some(vec!["abe".to_owned()]);
+    for _ in 0..MAX_MESSAGES_OF_DAY {
+        assert_eq!(told(abe()).await, "done");
+    }
+    assert_eq!(told(None).await, codes::COURSE_MESSAGES_MANY);
+    assert_eq!(told(Some(vec!["bea".to_owned()])).await, "done");
+    let clock = server.clock();
+    clock.set(clock.now().plus_seconds(86_400));
+    assert_eq!(told(None).await, "done");
+}
+
+#[tokio::test]
 async fn the_end_of_a_term_comes_once_and_can_be_taken_back() {
     let school = School::open().await;
     let course = school.running().await;
