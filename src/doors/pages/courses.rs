@@ -976,6 +976,13 @@ async fn question(
             if told.left > 0 {
                 lead = format!("{lead} {}", t.courses_start_left(told.left));
             }
+            if !told.refused.is_empty() {
+                let named = told.refused.iter().take(MAX_NAMED);
+                let names: Vec<&str> = named.map(|one| one.user.as_str()).collect();
+                let count = told.refused.len() as u64;
+                let refused = t.courses_start_refused(count, names.join(", "));
+                lead = format!("{lead} {refused}");
+            }
             let title = t.courses_start_title(told.done);
             DialogPage::titled(frame, here.clone(), title, &lead)
         }

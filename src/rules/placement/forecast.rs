@@ -18,8 +18,9 @@ use crate::session::{Session, SessionEnvironment, SessionState};
 use crate::units::Timestamp;
 use crate::world::ClusterSnapshot;
 
-/// Searches for a place that one forecast may cost, times machines; twice that where it counts those in front alone. More: a
-/// page that asks while a user types answers later. Fewer: a long queue has no forecast.
+/// Searches for a place that one forecast may cost, times machines, those of all resource groups together; twice that where
+/// it counts those in front alone. More: a page that asks while a user types answers later. Fewer: a long queue has no
+/// forecast.
 const MAX_SEARCHES: usize = 20_000;
 /// What a search costs on one machine, counted in looks at a session that needs none because an equal one found no place.
 const SEARCH: usize = 8;
@@ -66,17 +67,15 @@ impl QueueForecast {
     /// Counts the first few alone where the whole queue of their group took too long.
     fn add_front<'w>(
         &mut self,
-        waiting: &WaitingByGroup<'w>,
         world: &'w ClusterSnapshot,
-        (group, queue): (ResourceGroupId, &NumberedQueue<'w>),
+        queue: &NumberedQueue<'w>,
+        entered: (&mut QueueWalk<'w>, usize),
         now: Timestamp,
     ) {
         if self.complete {
             return;
         }
-        let mut line = QueueWalk::new(world, now);
-        line.enter_in_turn(waiting, group);
-        for (id, start) in counted(world, queue, ForecastRange::Front, &mut line, now).starts {
+        for (id, start) in counted(world, queue, ForecastRange::Front, entered, now).starts {
             self.starts.entry(id).or_insert(start);
         }
     }
@@ -104,11 +103,13 @@ pub fn forecast(world: &ClusterSnapshot, now: Timestamp) -> QueueForecast {
         ..QueueForecast::default()
     };
     let mut unnumbered = Vec::new();
+    let looks = looks_of_each(&waiting);
     for group in waiting.groups() {
         line.enter(group);
+        let mut again = line.fork();
         let queue = waiting.numbered(group, &[], false);
-        let mut own = counted(world, &queue, ForecastRange::Whole, &mut line, now);
-        own.add_front(&waiting, world, (group, &queue), now);
+        let mut own = counted(world, &queue, ForecastRange::Whole, (&mut line, looks), now);
+        own.add_front(world, &queue, (&mut again, looks), now);
         let reach = own.reach(group);
         all.by_group.insert(group, reach);
         all.some_limit |= reach.some_limit;
@@ -131,9 +132,16 @@ pub(super) fn of_queue<'w>(
 ) -> QueueForecast {
     let mut line = QueueWalk::new(world, now);
     line.enter_in_turn(waiting, group);
-    let mut known = counted(world, queue, ForecastRange::Whole, &mut line, now);
-    known.add_front(waiting, world, (group, queue), now);
+    let mut again = line.fork();
+    let looks = looks_of_each(waiting);
+    let mut known = counted(world, queue, ForecastRange::Whole, (&mut line, looks), now);
+    known.add_front(world, queue, (&mut again, looks), now);
     known
+}
+
+/// Looks that the queue of one resource group may cost: each has a part of the machines, and of the looks.
+fn looks_of_each(waiting: &WaitingByGroup<'_>) -> usize {
+    MAX_SEARCHES * SEARCH / waiting.groups().count().max(1)
 }
 
 /// Of whom starts are counted.
@@ -146,12 +154,12 @@ enum ForecastRange {
     Front,
 }
 
-/// The forecast of the queue of one group, which `line` has just entered.
+/// The forecast of the queue of one group, which `line` has just entered, for so many looks.
 fn counted<'w>(
     world: &'w ClusterSnapshot,
     queue: &NumberedQueue<'w>,
     range: ForecastRange,
-    line: &mut QueueWalk<'w>,
+    (line, looks): (&mut QueueWalk<'w>, usize),
     now: Timestamp,
 ) -> QueueForecast {
     let mut known = QueueForecast {
@@ -189,10 +197,16 @@ fn counted<'w>(
         }
         SessionState::Pending | SessionState::Stopping | SessionState::Ended => None,
     };
-    // What ends elsewhere makes no room here.
-    let is_here = |s: &&Session| world.groups.is_empty() || line.ground.is_inside(s);
+    // What ends elsewhere makes no room here, but it may free a limit of one that waits here, and it counts in fair share.
+    let is_apart = !world.groups.is_empty() && world.policy.order != QueueOrder::Fair;
+    let here = queue.places.iter().map(|place| place.session);
+    let limits = is_apart.then(|| line.ground.limits_of(here));
+    let is_felt = |s: &&Session| match &limits {
+        Some(limits) => line.ground.is_inside(s) || line.ground.counts_in(s, limits),
+        None => true,
+    };
     let running = world.sessions.iter().filter(|s| s.node().is_some());
-    let running = running.filter(is_here);
+    let running = running.filter(is_felt);
     let running = running.filter_map(|s| Some(((end(s)?, s.id), Moment::Runs(s))));
     let started = line.placed.iter().filter_map(|(session, found)| {
         let until = known.starts.get(&session.id)?.until?;
@@ -242,7 +256,7 @@ fn counted<'w>(
         joined: BTreeSet::new(),
         served,
         search: SEARCH * machines,
-        looks: MAX_SEARCHES * SEARCH,
+        looks,
     };
     for session in left {
         future.join(session);
@@ -390,14 +404,23 @@ impl<'w> Future<'w> {
         if self.order == QueueOrder::Fair || self.backfill != BackfillMode::Strict {
             return front;
         }
-        // A user with one that joins may have their turn later than it is now.
-        let joining: BTreeSet<UserId> = coming
+        let joins: Vec<&Session> = coming
             .values()
             .filter_map(|moment| match moment {
-                Moment::Joins(session) => Some(session.owner),
+                Moment::Joins(session) => Some(*session),
                 Moment::Runs(_) | Moment::Ends(..) => None,
             })
             .collect();
+        // A user with one that joins may have their turn later than it is now.
+        let joining: BTreeSet<UserId> = joins.iter().map(|session| session.owner).collect();
+        // No room is kept for one that joins later, so that where it finds some then is not known.
+        let order = self.order;
+        let place = |session: &Session| (session.queued_at, session.id);
+        let is_behind_one = |session: &Session| match order {
+            QueueOrder::Fifo => joins.iter().any(|other| place(other) < place(session)),
+            QueueOrder::Lifo => joins.iter().any(|other| place(other) > place(session)),
+            QueueOrder::Turns | QueueOrder::Fair => false,
+        };
         let is_alone = self.left.len() == 1 && joining.is_empty();
         let in_turns = self.order == QueueOrder::Turns && !is_alone;
         let Some(mut walk) = self.walk() else {
@@ -408,7 +431,7 @@ impl<'w> Future<'w> {
         {
             let has_turned = || front.iter().any(|one| one.owner == session.owner);
             let is_later = in_turns && (joining.contains(&session.owner) || has_turned());
-            if is_later || !kept.contains(&session.id) {
+            if is_later || is_behind_one(session) || !kept.contains(&session.id) {
                 break;
             }
             front.push(session);

@@ -29,6 +29,7 @@ use rules::workload::validate::ImageChoice;
 use rules::world::ClusterSnapshot;
 
 use super::budgets;
+use super::notices::MAX_SHOWN;
 use super::sessions::{LaunchForMembers, extend_row, wait_word};
 use super::tenancy::find_project;
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
@@ -45,6 +46,11 @@ const MAX_COURSES: usize = 50;
 /// Members for whom one request starts sessions, and sessions that it stops or extends: one commit each. Higher: who
 /// clicks meanwhile waits for it. Lower: a large course takes several requests.
 const MAX_MEMBERS_AT_ONCE: usize = 500;
+
+/// Messages that a member is sent within a day by the courses of one project. Higher: they hide from the member what else
+/// happened, of which a page shows the newest. Lower: a class of a day is not told each of its steps.
+const MAX_MESSAGES_OF_DAY: u64 = 20;
+const DAY_MILLIS: i64 = 86_400_000;
 
 /// Visits of live sessions that starts and extensions of one act take: each looks at all of them where a policy of the
 /// project or a hard budget holds. Higher: users who click meanwhile wait for seconds on a site with a long queue. Lower: a
@@ -481,7 +487,8 @@ pub async fn extend(
 
 /// Tells members something: they read it among their notices.
 ///
-/// Errors: those of `stop`, also for more than 500 members; `course.message-empty`, `course.text-invalid`.
+/// Errors: those of `stop`, also for more than 500 members; `course.message-empty`, `course.text-invalid`;
+/// `course.messages-many` where one of them was sent many within a day.
 pub async fn message(
     server: &Server,
     caller: &Caller,
@@ -501,7 +508,15 @@ pub async fn message(
                 let whom = chosen(rows, &course, asked.users.as_deref())?;
                 refuse_more(whom.len(), MAX_MEMBERS_AT_ONCE)?;
                 let mut act = CourseActView::default();
+                let day = Timestamp::from_millis(rows.now.as_millis() - DAY_MILLIS);
                 for member in whom {
+                    let looked = (day, MAX_SHOWN);
+                    let sent = rows.messages_since(member.user, course.project, looked)?;
+                    if sent >= MAX_MESSAGES_OF_DAY {
+                        let limit = MAX_MESSAGES_OF_DAY;
+                        let refusal = refusals::course_messages_many(&member.name, limit);
+                        return Err(refusal.at("/text").into());
+                    }
                     rows.tell_member(caller.name.as_str(), &course, member.user, &text)?;
                     act.done += 1;
                 }
@@ -695,10 +710,9 @@ fn outlook(
     let live = world.sessions.iter();
     let live = live.filter(|session| session.project == course.project);
     let busy: BTreeSet<UserId> = live.map(|session| session.owner).collect();
-    let free: Vec<UserId> = whom
+    let free: Vec<&MemberRow> = whom
         .iter()
-        .map(|member| member.user)
-        .filter(|user| !busy.contains(user))
+        .filter(|member| !busy.contains(&member.user))
         .collect();
     let mut act = CourseActView {
         skipped: (whom.len() - free.len()) as u64,
@@ -706,10 +720,13 @@ fn outlook(
         ..CourseActView::default()
     };
     let mut drafted = BTreeSet::new();
-    for user in free.into_iter().take(most) {
-        // A member whom no group takes would be refused, and waits for nothing.
-        let Ok((row, group)) = launch.drafted(user, &world.groups, now) else {
-            continue;
+    for member in free.into_iter().take(most) {
+        let (row, group) = match launch.drafted(member.user, &world.groups, now) {
+            Ok(drafted) => drafted,
+            Err(failure) => {
+                refuse_one(&mut act, member.name.as_str(), failure)?;
+                continue;
+            }
         };
         if group != ResourceGroupId::DEFAULT {
             world.groups.sessions.insert(row.id, group);

@@ -361,6 +361,19 @@ fn seen(
     }
 }
 
+/// The ids of the groups that the caller sees. Costs a look-up for each of their projects where a group is not for everybody.
+pub(crate) fn seen_ids(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+) -> Result<BTreeSet<ResourceGroupId>, Failure> {
+    let groups = view.resource_groups()?;
+    let seen = match sees_all(caller) {
+        true => groups,
+        false => usable(view, &caller.subject, groups)?,
+    };
+    Ok(seen.into_iter().map(|group| group.id).collect())
+}
+
 /// Those of these groups that take sessions of a user in some project in which they may launch: who only reads a project
 /// learns of no group that lists it.
 fn usable(

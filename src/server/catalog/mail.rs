@@ -196,6 +196,8 @@ impl Rows<'_> {
         self.count_lost(NoticeOutput::Mail, lost)
     }
 
+    /// Those of courses first: a user who teaches one tells five hundred others something as often as they like, and takes no
+    /// room by it from what a session or a budget has to say.
     fn give_up_beyond(&self) -> Result<(), Failure> {
         let beyond = self.waiting_mail()?.saturating_sub(MAX_WAITING_MAIL);
         if beyond == 0 {
@@ -210,10 +212,10 @@ impl Rows<'_> {
                      select user, key
                      from mail_notice
                      where next_at is not null
-                     order by queued_at
+                     order by kind <> ?2, queued_at
                      limit ?1)",
             )?
-            .execute([value::signed(beyond)])?;
+            .execute((value::signed(beyond), NoticeTopic::Course.word()))?;
         self.count_lost(NoticeOutput::Mail, lost)
     }
 

@@ -369,7 +369,11 @@ async fn send_next(server: &Server) -> Result<Sent, MailFault> {
 
 /// Whether a notice that waited says what is past.
 fn is_over(notice: &OwnNotice, now: Timestamp) -> bool {
-    matches!(&notice.about, NoticeKind::WillEnd(ends) if *ends <= now)
+    matches!(
+        &notice.about,
+        NoticeKind::WillEnd(at) | NoticeKind::ReservationWarned(at) | NoticeKind::CourseWarned(at)
+            if *at <= now
+    )
 }
 
 async fn send(

@@ -7,6 +7,7 @@ use crate::names::TenantName;
 use crate::placement::forecast;
 use crate::policy::BackfillMode;
 use crate::resource_group::{GroupAccess, GroupKinds, GroupPlan, ResourceGroup};
+use crate::resources::DeviceShare;
 
 /// Worlds that are generated.
 const WORLDS: u32 = 600;
@@ -192,6 +193,51 @@ fn a_limit_of_a_user_counts_all_groups() {
     let told = explain_session(&world, other, now);
     assert_eq!(told.verdict, Verdict::Wait);
     assert_eq!(told.blockers[0].code, crate::codes::GPU_QUOTA);
+}
+
+/// kim holds in the lab all that one user may, until a time limit there: then kim is in front again, and lee behind.
+#[test]
+fn an_end_in_another_group_that_frees_a_limit_is_foreseen() {
+    let mut world =
+        world("node a 4 8g 1|node b 4 8g 1|held 1 1g 1|busy 1 1g 1|kim 1 1g 1|lee 1 1g 1");
+    let now = Timestamp::from_millis(1000);
+    let user = |number| UserId(uuid::Uuid::from_u128(number));
+    world.policy.each = Some(GpuShare(100));
+    world.policy.order = QueueOrder::Fifo;
+    world.policy.backfill = BackfillMode::Strict;
+    let nodes = [world.nodes[1].id, world.nodes[0].id];
+    let owned = [(1, 50), (2, 100), (1, 60), (3, 70)];
+    for (at, (owner, limit)) in owned.into_iter().enumerate() {
+        let session = &mut world.sessions[at];
+        session.owner = user(owner);
+        session.spec.max_runtime_seconds = Some(limit);
+        if let Some(node) = nodes.get(at) {
+            let device = DeviceShare {
+                index: 0,
+                share: GpuShare(100),
+                memory: Bytes::gib(80),
+                part: None,
+                simulated: false,
+            };
+            let because = crate::reasons::placement_kept("b");
+            session.place(*node, vec![device], because, now);
+            session.run_since(now);
+        }
+    }
+    world.groups = GroupPlan {
+        groups: vec![
+            group(ResourceGroupId::DEFAULT, "default"),
+            group(LAB, "lab"),
+        ],
+        nodes: [(nodes[0], LAB)].into(),
+        sessions: [(world.sessions[0].id, LAB)].into(),
+    };
+    let known = forecast(&world, now);
+    let seconds = |at: usize| {
+        let start = known.starts.get(&world.sessions[at].id)?;
+        Some(start.at.seconds_since(now))
+    };
+    assert_eq!([seconds(2), seconds(3)], [Some(100), Some(160)]);
 }
 
 #[test]

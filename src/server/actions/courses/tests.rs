@@ -3,16 +3,20 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use api::presets::NewPresetBody;
+use api::resource_groups::{GroupAccessBody, GroupNodesBody, NewResourceGroupBody};
 use api::sessions::Resources;
 use rules::codes;
 use rules::grants::{Grant, GrantScope, HeldGrant};
-use rules::names::UserName;
+use rules::names::{BootId, NodeId, UserName};
+use rules::resources::Capacity;
 use rules::tenancy::ProjectId;
-use rules::units::CpuShare;
+use rules::units::{Bytes, CpuShare};
 use rules::users::Role;
+use rules::world::NodeRecord;
 
 use super::super::notices::{self, NoticeKind};
-use super::super::{journal, sessions, tenancy, users};
+use super::super::{journal, presets, resource_groups, sessions, tenancy, users};
 use super::*;
 use crate::access::{set_up, setup_link, sign_in};
 use crate::code;
@@ -117,6 +121,53 @@ impl School {
                 }
                 Ok(())
             })
+            .unwrap();
+    }
+
+    /// A group for these users alone, whose only node has twice the cores of the first node.
+    async fn group_of_large_node(&self, group: &str, users: &[&str]) {
+        let id = uuid::Uuid::from_u128(0x1a26e);
+        let node = NodeRecord {
+            id: NodeId(id),
+            name: "large".to_owned(),
+            boot: BootId(id),
+            capacity: Capacity {
+                cpu: CpuShare(800),
+                memory: Bytes::gib(8),
+                devices: Vec::new(),
+                others: Vec::new(),
+            },
+            host_environment: true,
+            seen_at: self.server.clock().now(),
+            generation: 0,
+            schedulable: true,
+            note: String::new(),
+            cordoned: BTreeSet::new(),
+            problems: Vec::new(),
+        };
+        self.server
+            .catalog()
+            .write_now(Lane::Loops, "a node", move |rows| rows.put_node(&node))
+            .unwrap();
+        let asked = NewResourceGroupBody {
+            name: group.to_owned(),
+            ..NewResourceGroupBody::default()
+        };
+        resource_groups::create(&self.server, &self.boss, asked, None)
+            .await
+            .unwrap();
+        let nodes = GroupNodesBody {
+            nodes: vec!["large".to_owned()],
+        };
+        resource_groups::set_nodes(&self.server, &self.boss, group, nodes)
+            .await
+            .unwrap();
+        let access = GroupAccessBody {
+            users: users.iter().map(|name| (*name).to_owned()).collect(),
+            ..GroupAccessBody::default()
+        };
+        resource_groups::set_access(&self.server, &self.boss, group, access)
+            .await
             .unwrap();
     }
 
@@ -343,6 +394,73 @@ async fn a_mass_start_that_is_refused_for_one_starts_the_others() {
     assert_eq!(code(marked), codes::COURSE_MEMBER_UNKNOWN);
 }
 
+/// The teacher may not use the group in which its members could be, and one of the members may not either.
+#[tokio::test]
+async fn each_member_starts_in_the_first_group_of_theirs_that_could_hold_it() {
+    let school = School::open().await;
+    school.enrol(1);
+    school.group_of_large_node("lab", &["abe", "bea"]).await;
+    let preset = NewPresetBody {
+        name: "large".to_owned(),
+        resources: Resources {
+            cpu: Some(CpuShare(600)),
+            ..Resources::default()
+        },
+        ..NewPresetBody::default()
+    };
+    presets::create(&school.server, &school.boss, preset, None)
+        .await
+        .unwrap();
+    let id = school.running().await.id.to_string();
+    let patch = CoursePatchBody {
+        preset: Some("large".to_owned()),
+        ..CoursePatchBody::default()
+    };
+    change(&school.server, &school.tea, &id, patch, None)
+        .await
+        .unwrap();
+    let dry = CourseStartBody {
+        dry_run: true,
+        ..CourseStartBody::default()
+    };
+    let told = start(&school.server, &school.tea, "deep", dry, None).await;
+    let acts = [told.unwrap().value, school.started(None).await.unwrap()];
+    for act in acts {
+        let refused = act.refused.iter();
+        let refused: Vec<(&str, &str)> = refused
+            .map(|one| (one.user.as_str(), one.why.code.as_str()))
+            .collect();
+        assert_eq!(
+            (act.done, refused),
+            (2, vec![("s000", codes::CPU_TOO_LARGE)])
+        );
+    }
+    let own = sessions::list(&school.server, &school.abe, &Default::default()).await;
+    let own = own.unwrap().items;
+    let group = own[0].group.as_ref().map(TenantName::as_str);
+    assert_eq!(group, Some("lab"));
+    // Where no group could hold it, it is refused as a whole.
+    let patch = CoursePatchBody {
+        preset: Some("larger".to_owned()),
+        ..CoursePatchBody::default()
+    };
+    let preset = NewPresetBody {
+        name: "larger".to_owned(),
+        resources: Resources {
+            cpu: Some(CpuShare(900)),
+            ..Resources::default()
+        },
+        ..NewPresetBody::default()
+    };
+    presets::create(&school.server, &school.boss, preset, None)
+        .await
+        .unwrap();
+    change(&school.server, &school.tea, &id, patch, None)
+        .await
+        .unwrap();
+    assert_eq!(code(school.started(None).await), codes::CPU_TOO_LARGE);
+}
+
 #[tokio::test]
 async fn a_teacher_does_not_learn_how_many_sessions_a_student_has_elsewhere() {
     let school = School::open().await;
@@ -471,6 +589,27 @@ async fn a_message_is_a_notice_of_each_member() {
     assert!(told[0].unread);
     let other = notices::list(&school.server, &school.mina).await.unwrap();
     assert!(other.is_empty());
+}
+
+#[tokio::test]
+async fn a_student_is_sent_so_many_messages_a_day() {
+    let school = School::open().await;
+    school.running().await;
+    let (server, tea) = (&school.server, &school.tea);
+    let told = async |users: Option<Vec<String>>| {
+        let text = "Save your work.".to_owned();
+        let body = CourseMessageBody { text, users };
+        code(message(server, tea, "deep", body, None).await)
+    };
+    let abe = || Some(vec!["abe".to_owned()]);
+    for _ in 0..MAX_MESSAGES_OF_DAY {
+        assert_eq!(told(abe()).await, "done");
+    }
+    assert_eq!(told(None).await, codes::COURSE_MESSAGES_MANY);
+    assert_eq!(told(Some(vec!["bea".to_owned()])).await, "done");
+    let clock = server.clock();
+    clock.set(clock.now().plus_seconds(86_400));
+    assert_eq!(told(None).await, "done");
 }
 
 #[tokio::test]

@@ -13,7 +13,8 @@ use rules::units::{Bytes, CpuShare};
 use rules::users::Role;
 use rules::world::NodeRecord;
 
-use super::super::{reservations, sessions, tenancy, users};
+use super::super::notices::{self, NoticeKind};
+use super::super::{nodes, reservations, sessions, tenancy, users};
 use super::*;
 use crate::access::{set_up, setup_link, sign_in};
 use crate::code;
@@ -361,6 +362,27 @@ async fn who_only_reads_a_project_learns_of_no_group_that_lists_it() {
     let groups = of_nodes(server, &mina).await.unwrap();
     assert!(!groups.contains_key(&two), "{groups:?}");
     assert_eq!(code(get(server, &mina, "lab").await), "group.not-found");
+}
+
+/// Whoever waits in one group learns nothing of the nodes of a group that they may not use.
+#[tokio::test]
+async fn maintenance_of_a_node_is_told_to_those_who_may_use_its_group() {
+    let site = GroupedSite::open().await;
+    site.with_lab().await;
+    let server = &site.server;
+    for caller in [&site.abe, &site.mina] {
+        let waiting = asked("default", Some("default"));
+        let launched = sessions::launch(server, caller, waiting, None).await;
+        assert_eq!(code(launched), "done");
+    }
+    let shut = nodes::set_maintenance(server, &site.boss, "two", true, "New disks.").await;
+    assert_eq!(code(shut), "done");
+    for (caller, told) in [(&site.abe, 1), (&site.mina, 0)] {
+        let mut all = notices::list(server, caller).await.unwrap();
+        all.retain(|notice| matches!(notice.about, NoticeKind::Maintenance(_)));
+        assert_eq!(all.len(), told, "{}", caller.name);
+        assert_eq!(notices::unread(server, caller), told as u64);
+    }
 }
 
 #[tokio::test]

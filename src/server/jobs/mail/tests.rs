@@ -10,7 +10,7 @@ use rules::users::Role;
 use super::*;
 use crate::actions::mail::{MailText, MailWriter};
 use crate::catalog::events::NewEvent;
-use crate::catalog::mail::MAX_WAITING_OF_USER;
+use crate::catalog::mail::{MAX_WAITING_MAIL, MAX_WAITING_OF_USER};
 use crate::mail::tests::{Answers, FakeMailServer};
 
 /// Says the key, the kind and the name of each notice, a line each.
@@ -280,6 +280,37 @@ async fn a_refused_mail_is_tried_again_and_delays_no_other() {
     assert_eq!(lost(&server), 1);
 }
 
+/// A teacher who tells a class something over and over takes no room from what another user has to know.
+#[tokio::test]
+async fn notices_of_courses_are_given_up_before_all_others() {
+    let server = Server::for_tests();
+    let queue = |notices: Vec<NewMailNotice>| {
+        let catalog = server.catalog();
+        let queued = catalog.write_now(Lane::Loops, "queue", move |rows| rows.queue_mail(&notices));
+        queued.unwrap();
+    };
+    let notice = |user: UserId, number: u64, topic| NewMailNotice {
+        user,
+        key: format!("event {number}"),
+        topic,
+    };
+    let mina = user(&server, "mina").subject.user;
+    queue(vec![notice(mina, 1, NoticeTopic::Failed)]);
+    later(&server, 1);
+    for number in 0..=MAX_WAITING_MAIL / MAX_WAITING_OF_USER {
+        let student = user(&server, &format!("s{number}")).subject.user;
+        let told = (0..MAX_WAITING_OF_USER).map(|at| notice(student, at, NoticeTopic::Course));
+        queue(told.collect());
+    }
+    assert_eq!(waiting(&server), MAX_WAITING_MAIL);
+    let now = server.clock().now();
+    let due = server
+        .catalog()
+        .read_now("look", |view| view.due_mail(now))
+        .unwrap();
+    assert_eq!(due.map(|due| due.user), Some(mina), "the oldest is hers");
+}
+
 /// Sessions that start without pause make a mail a minute, not one each.
 #[tokio::test]
 async fn a_user_floods_no_mail_server() {
@@ -342,6 +373,28 @@ async fn by_default_what_needs_an_answer_is_mailed() {
     assert_eq!(taken.len(), 1);
     assert!(taken[0].text.contains(" idle-warned "), "{}", taken[0].text);
     assert!(!taken[0].text.contains(" started "), "{}", taken[0].text);
+}
+
+#[test]
+fn a_warning_that_waited_until_its_time_is_not_mailed() {
+    let at = Timestamp::from_millis(1_000_000);
+    for about in [
+        NoticeKind::WillEnd(at),
+        NoticeKind::ReservationWarned(at),
+        NoticeKind::CourseWarned(at),
+    ] {
+        let notice = OwnNotice {
+            key: "event 7".to_owned(),
+            event: Some(7),
+            at,
+            about,
+            session: None,
+            name: None,
+            unread: true,
+        };
+        assert!(!is_over(&notice, Timestamp::from_millis(999_999)));
+        assert!(is_over(&notice, at), "{notice:?}");
+    }
 }
 
 #[test]
