@@ -26,6 +26,9 @@ pub const ARCHIVED_AFTER_DAYS: u64 = 14;
 pub const MAX_EXTENSION_MINUTES: u64 = 1_440;
 /// Characters of a message to the members.
 pub const MAX_COURSE_MESSAGE: usize = 500;
+/// Seconds between two messages in a course. Higher: a teacher who forgot a word waits to add it. Lower: a program of a
+/// teacher's fills the notices of hundreds of members.
+pub const MESSAGE_PAUSE_SECONDS: u64 = 60;
 
 /// How far a course is. The clock begins and closes it; its teachers do the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -285,6 +288,24 @@ pub fn course_message(typed: &str) -> Result<String, Refusal> {
     }
 }
 
+/// Refuses a message soon after the last one. A last one that lies ahead, by a clock that was set back, refuses nothing.
+///
+/// Errors: `course.message-too-soon`.
+pub fn pause_messages(told_at: Option<Timestamp>, now: Timestamp) -> Result<(), Refusal> {
+    let Some(told) = told_at.filter(|told| *told <= now) else {
+        return Ok(());
+    };
+    let since = now.seconds_since(told);
+    match since < MESSAGE_PAUSE_SECONDS {
+        true => {
+            let left = MESSAGE_PAUSE_SECONDS - since;
+            let refusal = refusals::course_message_too_soon(MESSAGE_PAUSE_SECONDS);
+            Err(refusal.retry_after(left).at("/text"))
+        }
+        false => Ok(()),
+    }
+}
+
 fn one_line(typed: &str, most: usize, pointer: &str) -> Result<String, Refusal> {
     let text = typed.trim();
     match text.chars().count() > most || text.chars().any(hidden) {
@@ -451,6 +472,20 @@ mod tests {
             code("soon", day),
             Err("reservation.time-invalid".to_owned())
         );
+    }
+
+    #[test]
+    fn messages_have_a_pause_between_them() {
+        let asked = |told: Option<u64>, now| {
+            let refused = pause_messages(told.map(at), at(now));
+            refused.map_err(|refusal| (refusal.code, refusal.retry_after_seconds))
+        };
+        let soon = |left| Err(("course.message-too-soon".to_owned(), Some(left)));
+        assert_eq!(asked(None, 0), Ok(()), "the first one");
+        assert_eq!(asked(Some(100), 100), soon(60));
+        assert_eq!(asked(Some(100), 159), soon(1));
+        assert_eq!(asked(Some(100), 160), Ok(()));
+        assert_eq!(asked(Some(1_000), 100), Ok(()), "the clock was set back");
     }
 
     #[test]

@@ -12,7 +12,8 @@ use api::courses::{
 use api::sessions::{LaunchRequest, Owner};
 use jiff::tz::TimeZone;
 use rules::course::{
-    Course, CourseState, MAX_EXTENSION_MINUTES, course_message, course_rules, course_title, term,
+    Course, CourseState, MAX_EXTENSION_MINUTES, course_message, course_rules, course_title,
+    pause_messages, term,
 };
 use rules::grants::GrantRole;
 use rules::names::{CourseId, ResourceGroupId, SessionId, TenantName, UserId};
@@ -481,7 +482,8 @@ pub async fn extend(
 
 /// Tells members something: they read it among their notices.
 ///
-/// Errors: those of `stop`, also for more than 500 members; `course.message-empty`, `course.text-invalid`.
+/// Errors: those of `stop`, also for more than 500 members; `course.message-empty`, `course.text-invalid`;
+/// `course.message-too-soon` within a minute after the last one.
 pub async fn message(
     server: &Server,
     caller: &Caller,
@@ -497,7 +499,9 @@ pub async fn message(
         .catalog()
         .write(Lane::Requests, "tell members of a course", move |rows| {
             once(rows, key.as_ref(), || {
-                let course = find_to_teach(rows, &caller, &which)?.course;
+                let record = find_to_teach(rows, &caller, &which)?;
+                let course = record.course;
+                pause_messages(record.told_at, rows.now)?;
                 let whom = chosen(rows, &course, asked.users.as_deref())?;
                 refuse_more(whom.len(), MAX_MEMBERS_AT_ONCE)?;
                 let mut act = CourseActView::default();
@@ -505,6 +509,7 @@ pub async fn message(
                     rows.tell_member(caller.name.as_str(), &course, member.user, &text)?;
                     act.done += 1;
                 }
+                rows.mark_told(course.id)?;
                 let actor = caller.name.as_str();
                 let told = act.done.to_string();
                 rows.note_course(actor, &course, "course.told", &told, &text)?;

@@ -36,6 +36,8 @@ const STEPPED_AT_ONCE: usize = 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CourseRecord {
     pub(crate) course: Course,
+    /// When its members were last told something.
+    pub(crate) told_at: Option<Timestamp>,
     pub(crate) domain_name: String,
     pub(crate) project_name: String,
 }
@@ -120,6 +122,7 @@ fn course_row(row: &Row<'_>) -> rusqlite::Result<CourseRecord> {
             stopped_at: value::time_or_none(row, "stopped_at")?,
             generation: value::unsigned(row, "generation")?,
         },
+        told_at: value::time_or_none(row, "told_at")?,
         domain_name: row.get("domain_name")?,
         project_name: row.get("project_name")?,
     })
@@ -415,6 +418,14 @@ impl Rows<'_> {
                 time(course.stopped_at),
                 time(course.due_at()),
             ))?;
+        Ok(())
+    }
+
+    /// Notes that its members are told something now; no change of the course.
+    pub(crate) fn mark_told(&self, id: CourseId) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("update course set told_at = ?2 where id = ?1")?
+            .execute((id.0.as_bytes(), self.now.as_millis()))?;
         Ok(())
     }
 

@@ -474,6 +474,33 @@ async fn a_message_is_a_notice_of_each_member() {
 }
 
 #[tokio::test]
+async fn one_message_a_minute_is_sent_in_a_course() {
+    let school = School::open().await;
+    school.running().await;
+    let sent = async |text: &str| {
+        let body = CourseMessageBody {
+            text: text.to_owned(),
+            users: Some(vec!["abe".to_owned()]),
+        };
+        code(message(&school.server, &school.tea, "deep", body, None).await)
+    };
+    let told = async || {
+        let all = notices::list(&school.server, &school.abe).await.unwrap();
+        all.len()
+    };
+    assert_eq!(sent("One.").await, "done");
+    assert_eq!(sent("Two.").await, codes::COURSE_MESSAGE_TOO_SOON);
+    assert_eq!(told().await, 1, "nothing of the second one");
+    let before = get(&school.server, &school.tea, "deep").await.unwrap();
+    let now = school.server.clock().now();
+    school.server.clock().set(now.plus_seconds(60));
+    assert_eq!(sent("Three.").await, "done");
+    assert_eq!(told().await, 2);
+    let after = get(&school.server, &school.tea, "deep").await.unwrap();
+    assert_eq!(after.generation, before.generation, "no change of the course");
+}
+
+#[tokio::test]
 async fn the_end_of_a_term_comes_once_and_can_be_taken_back() {
     let school = School::open().await;
     let course = school.running().await;
