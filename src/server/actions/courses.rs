@@ -318,7 +318,8 @@ pub async fn members(
     server
         .catalog()
         .read("list members of a course", move |view| {
-            let course = find_for_sessions(view, &caller, Permission::SessionsRead, &which)?;
+            let record = find_for_sessions(view, &caller, Permission::SessionsRead, &which)?;
+            let course = record.course;
             standings(view, &snapshot, &course, now)
         })
         .await
@@ -338,7 +339,8 @@ pub async fn attendance(
     server
         .catalog()
         .read("list attendance", move |view| {
-            let course = find_for_sessions(view, &caller, Permission::SessionsRead, &which)?;
+            let record = find_for_sessions(view, &caller, Permission::SessionsRead, &which)?;
+            let course = record.course;
             let until = course.closed_at.unwrap_or(course.to).min(now);
             let members = students(view, &course)?.into_iter();
             members
@@ -374,27 +376,31 @@ pub async fn start(
     let key = own_key(caller, key)?;
     let now = server.clock().now();
     let (course, whom) = server.catalog().read_now("find a course", |view| {
-        let course = find_for_sessions(view, caller, Permission::SessionsWrite, which)?;
+        let record = find_for_sessions(view, caller, Permission::SessionsWrite, which)?;
+        let course = record.course;
         refuse_off(&course, now)?;
         let whom = chosen(view, &course, asked.users.as_deref())?;
         Ok((course, whom))
     })?;
     let launch = LaunchForMembers::understand(server, caller, request_of(&course), &course)?;
     let most = at_once(server.catalog().live_lately());
+    let (id, version) = (course.id, course.generation);
+    // To decide who gets a place costs as much as a pass: it is done here, for users wait behind what the writer does.
+    let snapshot = server.snapshot().await?;
+    let ((value, placed), launch) = server
+        .catalog()
+        .read("look ahead at a start", move |_| {
+            let ahead = outlook(&snapshot, &launch, &course, (&whom, most), now)?;
+            Ok((ahead, launch))
+        })
+        .await?;
     if asked.dry_run {
-        let snapshot = server.snapshot().await?;
-        let value = server
-            .catalog()
-            .read("look ahead at a start", move |_| {
-                outlook(&snapshot, &launch, &course, (&whom, most), now)
-            })
-            .await?;
         return Ok(Once {
             value,
             replayed: false,
         });
     }
-    let (caller, id, version) = (caller.clone(), course.id, course.generation);
+    let caller = caller.clone();
     server
         .catalog()
         .write(Lane::Requests, "start sessions of a course", move |rows| {
@@ -405,7 +411,7 @@ pub async fn start(
                     return Err(refusals::course_stale(&course.name, course.generation).into());
                 }
                 let whom = chosen(rows, &course, asked.users.as_deref())?;
-                start_all(rows, &caller, &course, &launch, (&whom, most))
+                start_all(rows, &caller, &course, &launch, (&whom, most), &placed)
             })
         })
         .await
@@ -549,7 +555,8 @@ async fn act_on_sessions(
         .catalog()
         .write(Lane::Requests, act_named.what, move |rows| {
             once(rows, key.as_ref(), || {
-                let course = find_for_sessions(rows, &caller, Permission::SessionsWrite, &which)?;
+                let record = find_for_sessions(rows, &caller, Permission::SessionsWrite, &which)?;
+                let course = record.course;
                 check(&course, rows.now)?;
                 let whom = chosen(rows, &course, users.as_deref())?;
                 let names: BTreeMap<UserId, String> = whom
@@ -617,13 +624,15 @@ fn refuse_one(act: &mut CourseActView, user: &str, failure: Failure) -> Result<(
     }
 }
 
-/// Launches for each of them who has no live session; those beyond what one commit takes are left.
+/// Launches for each of them who has no live session; those beyond what one commit takes are left. Who is not among those
+/// that were `placed` in a look ahead is said to wait.
 fn start_all(
     rows: &Rows<'_>,
     caller: &Caller,
     course: &Course,
     launch: &LaunchForMembers,
     (whom, most): (&[MemberRow], usize),
+    placed: &BTreeSet<UserId>,
 ) -> Result<CourseActView, Failure> {
     let project = rows.project(course.project)?;
     if let Some(project) = project.filter(|one| one.state == TenantState::Archived) {
@@ -647,15 +656,13 @@ fn start_all(
         let launched = owner_subject(rows, member)
             .and_then(|owner| launch.launch(rows, &owner, &plan, (actor, &seen)));
         match launched {
-            Ok(session) => started.extend(session.map(|session| session.id)),
+            Ok(session) => started.extend(session.map(|_| member.user)),
             Err(failure) => refuse_one(&mut act, member.name.as_str(), failure)?,
         }
     }
     act.done = started.len() as u64;
     act.skipped = whom.iter().filter(|one| busy.contains(&one.user)).count() as u64;
-    if !started.is_empty() {
-        act.waiting = waiting(&rows.world()?, &started, rows.now);
-    }
+    act.waiting = started.difference(placed).count() as u64;
     let done = act.done.to_string();
     rows.note_course(actor, course, "course.started", "", &done)?;
     Ok(act)
@@ -677,28 +684,34 @@ fn owner_subject(rows: &Rows<'_>, member: &MemberRow) -> Result<Subject, Failure
     })
 }
 
-/// How many of these sessions the scheduler gives no place now.
-fn waiting(world: &ClusterSnapshot, of: &BTreeSet<SessionId>, now: Timestamp) -> u64 {
+/// The owners of those of these sessions to which the scheduler gives a place now.
+fn placed_owners(
+    world: &ClusterSnapshot,
+    of: &BTreeMap<SessionId, UserId>,
+    now: Timestamp,
+) -> BTreeSet<UserId> {
     let decided = placement::decide(world, now).into_iter();
-    let placed = decided.filter(|decision| match decision {
-        Decision::Place { session, .. } => of.contains(session),
-        Decision::End { .. } => false,
+    let placed = decided.filter_map(|decision| match decision {
+        Decision::Place { session, .. } => of.get(&session).copied(),
+        Decision::End { .. } => None,
     });
-    (of.len() - placed.count()) as u64
+    placed.collect()
 }
 
-/// What a start would do, by what the scheduler says of the sessions as they would be; limits of members are not looked
-/// at.
+/// What a start would do, by what the scheduler says of the sessions as they would be, and who would get a place at once;
+/// limits of members are not looked at.
 fn outlook(
     snapshot: &Snapshot,
     launch: &LaunchForMembers,
     course: &Course,
     (whom, most): (&[MemberRow], usize),
     now: Timestamp,
-) -> Result<CourseActView, Failure> {
+) -> Result<(CourseActView, BTreeSet<UserId>), Failure> {
     let mut world = snapshot.world.clone();
     let live = world.sessions.iter();
+    let goes_on = |session: &&Session| session.desired == DesiredState::Run || session.restart;
     let live = live.filter(|session| session.project == course.project);
+    let live = live.filter(goes_on);
     let busy: BTreeSet<UserId> = live.map(|session| session.owner).collect();
     let free: Vec<UserId> = whom
         .iter()
@@ -710,7 +723,7 @@ fn outlook(
         left: free.len().saturating_sub(most) as u64,
         ..CourseActView::default()
     };
-    let mut drafted = BTreeSet::new();
+    let mut drafted = BTreeMap::new();
     for user in free.into_iter().take(most) {
         // A member whom no group takes would be refused, and waits for nothing.
         let Ok((row, group)) = launch.drafted(user, &world.groups, now) else {
@@ -719,12 +732,13 @@ fn outlook(
         if group != ResourceGroupId::DEFAULT {
             world.groups.sessions.insert(row.id, group);
         }
-        drafted.insert(row.id);
+        drafted.insert(row.id, user);
         world.sessions.push(row);
     }
+    let placed = placed_owners(&world, &drafted, now);
     act.done = drafted.len() as u64;
-    act.waiting = waiting(&world, &drafted, now);
-    Ok(act)
+    act.waiting = (drafted.len() - placed.len()) as u64;
+    Ok((act, placed))
 }
 
 /// What each session of a course is launched with.
@@ -929,10 +943,10 @@ fn find_for_sessions(
     caller: &Caller,
     permission: Permission,
     which: &str,
-) -> Result<Course, Failure> {
-    let course = find_to_teach(view, caller, which)?.course;
-    may(&caller.subject, permission, &course.scope())?;
-    Ok(course)
+) -> Result<CourseRecord, Failure> {
+    let found = find_to_teach(view, caller, which)?;
+    may(&caller.subject, permission, &found.course.scope())?;
+    Ok(found)
 }
 
 fn refuse_off(course: &Course, now: Timestamp) -> Result<(), Refusal> {
