@@ -361,7 +361,7 @@ pub async fn attendance(
 }
 
 /// Starts a session for each member who has none, all in one commit: it is the member's own, and the audit log names the
-/// teacher. A member for whom it is refused hinders no other. With `dry_run` it says how many would start and wait.
+/// teacher. Where one commit does not take all, the next start goes on behind the last one. A member for whom it is refused hinders no other. With `dry_run` it says how many would start and wait.
 ///
 /// Errors: those of `find_to_teach`, `course.not-on`, `course.member-unknown`, `course.too-many-at-once`; those of a
 /// launch that hold for every member.
@@ -380,7 +380,7 @@ pub async fn start(
         let course = record.course;
         refuse_off(&course, now)?;
         let whom = chosen(view, &course, asked.users.as_deref())?;
-        Ok((course, whom))
+        Ok((course, in_turn(whom, record.started_to)))
     })?;
     let launch = LaunchForMembers::understand(server, caller, request_of(&course), &course)?;
     let most = at_once(server.catalog().live_lately());
@@ -405,12 +405,14 @@ pub async fn start(
         .catalog()
         .write(Lane::Requests, "start sessions of a course", move |rows| {
             once(rows, key.as_ref(), || {
-                let course = find_to_teach(rows, &caller, &id.to_string())?.course;
+                let record = find_to_teach(rows, &caller, &id.to_string())?;
+                let course = record.course;
                 refuse_off(&course, rows.now)?;
                 if course.generation != version {
                     return Err(refusals::course_stale(&course.name, course.generation).into());
                 }
                 let whom = chosen(rows, &course, asked.users.as_deref())?;
+                let whom = in_turn(whom, record.started_to);
                 start_all(rows, &caller, &course, &launch, (&whom, most), &placed)
             })
         })
@@ -644,6 +646,7 @@ fn start_all(
     let plan = rows.nodes_by_group()?;
     let mut act = CourseActView::default();
     let mut started = BTreeSet::new();
+    let mut last = None;
     for (at, member) in whom
         .iter()
         .filter(|one| !busy.contains(&one.user))
@@ -653,6 +656,7 @@ fn start_all(
             act.left += 1;
             continue;
         }
+        last = Some(member.user);
         let launched = owner_subject(rows, member)
             .and_then(|owner| launch.launch(rows, &owner, &plan, (actor, &seen)));
         match launched {
@@ -663,6 +667,9 @@ fn start_all(
     act.done = started.len() as u64;
     act.skipped = whom.iter().filter(|one| busy.contains(&one.user)).count() as u64;
     act.waiting = started.difference(placed).count() as u64;
+    if let Some(last) = last.filter(|_| act.left > 0) {
+        rows.mark_started(course.id, last)?;
+    }
     let done = act.done.to_string();
     rows.note_course(actor, course, "course.started", "", &done)?;
     Ok(act)
@@ -872,6 +879,16 @@ fn chosen(
         found.insert(member.user, member);
     }
     Ok(found.into_values().collect())
+}
+
+/// The members in the order in which a start takes them: from behind the one with whom the last start ended, so that those
+/// for whom it is refused each time keep no one else from their turn.
+fn in_turn(mut whom: Vec<MemberRow>, started_to: Option<UserId>) -> Vec<MemberRow> {
+    let at = whom.iter().position(|one| Some(one.user) == started_to);
+    if let Some(at) = at {
+        whom.rotate_left(at + 1);
+    }
+    whom
 }
 
 /// Refuses more than one commit takes. Errors: `course.too-many-at-once`.

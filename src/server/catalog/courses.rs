@@ -38,6 +38,8 @@ pub(crate) struct CourseRecord {
     pub(crate) course: Course,
     /// When its members were last told something.
     pub(crate) told_at: Option<Timestamp>,
+    /// With whom the last mass start ended that left some.
+    pub(crate) started_to: Option<UserId>,
     pub(crate) domain_name: String,
     pub(crate) project_name: String,
 }
@@ -123,6 +125,7 @@ fn course_row(row: &Row<'_>) -> rusqlite::Result<CourseRecord> {
             generation: value::unsigned(row, "generation")?,
         },
         told_at: value::time_or_none(row, "told_at")?,
+        started_to: value::id_or_none(row, "started_to")?.map(UserId),
         domain_name: row.get("domain_name")?,
         project_name: row.get("project_name")?,
     })
@@ -426,6 +429,14 @@ impl Rows<'_> {
         self.connection
             .prepare_cached("update course set told_at = ?2 where id = ?1")?
             .execute((id.0.as_bytes(), self.now.as_millis()))?;
+        Ok(())
+    }
+
+    /// Notes with whom a mass start ended that left some; no change of the course.
+    pub(crate) fn mark_started(&self, id: CourseId, to: UserId) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("update course set started_to = ?2 where id = ?1")?
+            .execute((id.0.as_bytes(), to.0.as_bytes()))?;
         Ok(())
     }
 

@@ -410,6 +410,36 @@ async fn a_course_of_500_takes_them_all_and_leaves_the_rest() {
     assert_eq!(school.live(), 2);
 }
 
+#[tokio::test]
+async fn those_who_are_refused_keep_no_one_from_their_turn() {
+    let school = School::open().await;
+    school.enrol(500);
+    school.running().await;
+    for refused in ["s000", "s001"] {
+        users::suspend(&school.server, &school.boss, refused, true, None)
+            .await
+            .unwrap();
+    }
+    let order = || {
+        let catalog = school.server.catalog();
+        let read = catalog.read_now("the next turn", |view| {
+            let record = find(view, &school.tea, "deep")?;
+            let whom = students(view, &record.course)?;
+            Ok(in_turn(whom, record.started_to))
+        });
+        let whom = read.unwrap().into_iter();
+        whom.map(|one| one.name.to_string())
+    };
+    let first: Vec<String> = order().take(3).collect();
+    assert_eq!(first, ["abe", "bea", "s000"], "by name");
+    let act = school.started(None).await.unwrap();
+    assert_eq!((act.done, act.refused.len(), act.left), (498, 2, 2));
+    let next: Vec<String> = order().take(3).collect();
+    assert_eq!(next, ["s498", "s499", "abe"], "the two who were left");
+    let act = school.started(None).await.unwrap();
+    assert_eq!((act.done, act.refused.len(), act.left), (2, 2, 0));
+}
+
 #[test]
 fn the_longer_the_queue_the_fewer_members_one_act_takes() {
     assert_eq!(at_once(0), 500);
