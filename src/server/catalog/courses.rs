@@ -29,8 +29,12 @@ const ACTOR: &str = "courses";
 /// Sessions that the end of a term stops in one commit. Higher: users who click meanwhile wait. Lower: the last of a large
 /// course runs some seconds longer.
 const STOPPED_AT_ONCE: usize = 200;
-/// Courses that take a step in one commit; the commit starts the pass that takes the next ones.
+/// Courses that take a step in one pass, each in a commit of its own; the last of these starts the pass that takes the next
+/// ones.
 const STEPPED_AT_ONCE: usize = 20;
+/// After which a step that failed is tried again. Higher: sessions run on after the end of a term. Lower: courses that fail
+/// take the turns of others.
+const TRIED_AGAIN_SECONDS: u64 = 60;
 
 /// One course, and the names of its project.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -337,30 +341,40 @@ impl ReadTransaction<'_> {
 }
 
 impl Catalog {
-    /// Takes one step of each course that is due; its commit starts the pass that takes the next. Costs one step of an
-    /// index where none is.
+    /// Takes one step of each course that is due, each in its commit, which starts the pass that takes the next. One that
+    /// fails is logged and put off; the others take theirs. Costs one step of an index where none is due.
+    ///
+    /// Errors: where it cannot even be put off.
     pub(crate) async fn step_courses(&self, now: Timestamp) -> Result<(), Failure> {
-        let due = self.read_now("look for courses", |view| {
-            Ok(view
-                .connection
-                .prepare_cached("select 1 from course where due_at <= ?1")?
-                .exists([now.as_millis()])?)
-        })?;
-        if !due {
-            return Ok(());
-        }
-        self.write(Lane::Loops, "take steps of courses", move |rows| {
-            // Many courses end at the same hour.
-            let mut left = STOPPED_AT_ONCE;
-            for record in rows.due_courses(rows.now)? {
-                left -= rows.step_course(record.course, left)?;
-                if left == 0 {
-                    break;
+        let due = self.read_now("look for courses", |view| view.due_courses(now))?;
+        // Many courses end at the same hour.
+        let mut left = STOPPED_AT_ONCE;
+        for record in due {
+            let (id, most) = (record.course.id, left);
+            let step = self
+                .write(Lane::Loops, "take a step of a course", move |rows| {
+                    match rows.course(id)? {
+                        Some(record) => rows.step_course(record.course, most),
+                        None => Ok(0),
+                    }
+                })
+                .await;
+            match step {
+                Ok(stopped) => left = left.saturating_sub(stopped),
+                Err(failure) => {
+                    let error = base::observe::chain(&failure);
+                    tracing::error!(%error, course = %record.course.name, "a course took no step");
+                    self.write(Lane::Loops, "put off a step of a course", move |rows| {
+                        rows.put_off_course(id)
+                    })
+                    .await?;
                 }
             }
-            Ok(())
-        })
-        .await
+            if left == 0 {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -421,6 +435,15 @@ impl Rows<'_> {
                 time(course.stopped_at),
                 time(course.due_at()),
             ))?;
+        Ok(())
+    }
+
+    /// Takes its step later.
+    fn put_off_course(&self, id: CourseId) -> Result<(), Failure> {
+        let due = self.now.plus_seconds(TRIED_AGAIN_SECONDS);
+        self.connection
+            .prepare_cached("update course set due_at = ?2 where id = ?1")?
+            .execute((id.0.as_bytes(), due.as_millis()))?;
         Ok(())
     }
 
@@ -589,6 +612,7 @@ impl Rows<'_> {
 
 #[cfg(test)]
 mod tests {
+    use rules::tenancy::{Project, TenantState};
     use uuid::Uuid;
 
     use super::*;
@@ -616,9 +640,9 @@ mod tests {
         }
     }
 
-    fn row(server: &Server) -> Course {
+    fn row(server: &Server, number: u128) -> Course {
         let read = server.catalog().read_now("read a course", |view| {
-            view.course(CourseId(Uuid::from_u128(1)))
+            view.course(CourseId(Uuid::from_u128(number)))
         });
         read.unwrap().unwrap().course
     }
@@ -639,14 +663,61 @@ mod tests {
             Err::<(), Failure>(refusals::course_over().into())
         });
         assert!(dies.is_err());
-        assert_eq!(row(&server).warned_at, None, "nothing of it is there");
+        assert_eq!(row(&server, 1).warned_at, None, "nothing of it is there");
         catalog.step_courses(now).await.unwrap();
-        let warned = row(&server);
+        let warned = row(&server, 1);
         assert_eq!(warned.warned_at, Some(now));
         catalog.step_courses(now).await.unwrap();
-        assert_eq!(row(&server), warned, "it is taken once");
+        assert_eq!(row(&server, 1), warned, "it is taken once");
         server.clock().set(now.plus_seconds(60));
         catalog.step_courses(now.plus_seconds(60)).await.unwrap();
-        assert_eq!(row(&server).state, CourseState::Closed);
+        assert_eq!(row(&server, 1).state, CourseState::Closed);
+    }
+
+    #[tokio::test]
+    async fn a_course_that_takes_no_step_leaves_the_others_their_turn() {
+        let server = Server::for_tests();
+        let (catalog, now) = (server.catalog(), server.clock().now());
+        let broken = course(now);
+        let other = Course {
+            id: CourseId(Uuid::from_u128(2)),
+            project: ProjectId(Uuid::from_u128(2)),
+            ..course(now)
+        };
+        let project = Project {
+            id: other.project,
+            domain: other.domain,
+            name: TenantName::parse("vision").unwrap(),
+            title: String::new(),
+            state: TenantState::Active,
+            generation: 1,
+        };
+        catalog
+            .write_now(Lane::Requests, "two courses", move |rows| {
+                rows.insert_project(&project)?;
+                rows.insert_course(&broken)?;
+                rows.insert_course(&other)?;
+                rows.connection.execute_batch(
+                    "create trigger broken before update of state on course
+                     when new.id = x'00000000000000000000000000000001'
+                     begin
+                         select raise(abort, 'broken');
+                     end",
+                )?;
+                Ok(())
+            })
+            .unwrap();
+        let due = |at: Timestamp| -> Vec<u128> {
+            let read = catalog.read_now("courses that are due", |view| view.due_courses(at));
+            let ids = read.unwrap().into_iter();
+            ids.map(|record| record.course.id.0.as_u128()).collect()
+        };
+        assert_eq!(due(now), [1, 2], "the broken one is first");
+        catalog.step_courses(now).await.unwrap();
+        assert_eq!(row(&server, 1).warned_at, None);
+        assert_eq!(row(&server, 2).warned_at, Some(now), "the other took its");
+        assert!(due(now).is_empty(), "it takes no turn at once");
+        let later = now.plus_seconds(TRIED_AGAIN_SECONDS);
+        assert!(due(later).contains(&1), "it is tried again");
     }
 }
