@@ -224,12 +224,16 @@ impl Course {
         Ok(())
     }
 
-    /// Gives it another term. The warning of the old end is taken back where the new one is later.
-    pub fn set_term(&mut self, from: Timestamp, to: Timestamp) {
+    /// Gives it another term. The warning of the old end is taken back where the new one is later; a course that runs is
+    /// open again where its begin is moved ahead.
+    pub fn set_term(&mut self, (from, to): (Timestamp, Timestamp), now: Timestamp) {
         if to > self.to {
             self.warned_at = None;
         }
         (self.from, self.to) = (from, to);
+        if self.state == CourseState::Running && now < from {
+            self.state = CourseState::Open;
+        }
     }
 
     /// Refuses a time limit that no session may have, and one whose term would have ended at once.
@@ -448,11 +452,25 @@ mod tests {
     fn a_later_end_is_warned_of_again() {
         let mut one = course(CourseState::Running);
         one.warned_at = Some(at(9_100));
-        one.set_term(at(1_000), at(50_000));
+        one.set_term((at(1_000), at(50_000)), at(9_500));
         assert_eq!(one.due_at(), Some(at(50_000 - COURSE_WARNING_SECONDS)));
         one.warned_at = Some(at(49_100));
-        one.set_term(at(1_000), at(49_500));
+        one.set_term((at(1_000), at(49_500)), at(49_200));
         assert_eq!(one.step(at(49_400)), None, "an earlier one is not");
+    }
+
+    #[test]
+    fn a_begin_that_is_moved_ahead_makes_a_course_wait_for_it() {
+        let mut one = course(CourseState::Running);
+        one.set_term((at(3_000), at(10_000)), at(2_000));
+        assert_eq!(one.state, CourseState::Open);
+        assert_eq!(one.due_at(), Some(at(3_000)));
+        assert_eq!(take(&mut one, at(3_000)), Some(CourseStep::Begin));
+        one.set_term((at(2_500), at(10_000)), at(3_000));
+        assert_eq!(one.state, CourseState::Running, "it has begun");
+        let mut closed = course(CourseState::Closed);
+        closed.set_term((at(3_000), at(20_000)), at(2_000));
+        assert_eq!(closed.state, CourseState::Closed);
     }
 
     #[test]

@@ -254,8 +254,7 @@ pub async fn change(
             if patch.from.is_some() || patch.to.is_some() {
                 let from = patch.from.unwrap_or_else(|| before.from.to_string());
                 let to = patch.to.unwrap_or_else(|| before.to.to_string());
-                let (from, to) = term(&from, &to, &zone)?;
-                after.set_term(from, to);
+                after.set_term(term(&from, &to, &zone)?, rows.now);
             }
             after.time_zone = name_of_zone(&zone);
             if let Some(state) = patch.state {
@@ -267,13 +266,15 @@ pub async fn change(
             after.check(rows.now)?;
             refuse_taken(rows, &after)?;
             rows.put_course(&after)?;
-            let (code, was, is) = match after.state == before.state {
-                true => ("course.changed", told(&before), told(&after)),
-                false => (
+            // A state that follows the term is no act of its own.
+            let is_asked = patch.state.is_some() && after.state != before.state;
+            let (code, was, is) = match is_asked {
+                true => (
                     state_code(after.state),
                     before.state.word().to_owned(),
                     after.state.word().to_owned(),
                 ),
+                false => ("course.changed", told(&before), told(&after)),
             };
             rows.note_course(caller.name.as_str(), &after, code, &was, &is)?;
             again(rows, before.id)

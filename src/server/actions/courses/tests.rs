@@ -616,6 +616,24 @@ async fn an_open_course_begins_by_itself() {
 }
 
 #[tokio::test]
+async fn a_course_whose_begin_is_moved_ahead_waits_for_it() {
+    let school = School::open().await;
+    let course = school.running().await;
+    assert_eq!(course.state, CourseState::Running);
+    let begin = school.server.clock().now().plus_seconds(3_600);
+    let patch = CoursePatchBody {
+        from: Some(begin.to_string()),
+        ..CoursePatchBody::default()
+    };
+    let moved = change(&school.server, &school.tea, "deep", patch, None).await;
+    assert_eq!(moved.unwrap().state, CourseState::Open);
+    assert_eq!(school.events("course.changed").await, 1);
+    school.tick(begin).await;
+    let begun = get(&school.server, &school.tea, "deep").await.unwrap();
+    assert_eq!(begun.state, CourseState::Running);
+}
+
+#[tokio::test]
 async fn attendance_names_who_never_came() {
     let school = School::open().await;
     school.running().await;
