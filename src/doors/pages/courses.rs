@@ -107,6 +107,8 @@ pub struct CourseBoard {
     pub text: String,
     /// Sessions can be started.
     pub is_on: bool,
+    /// Members do not see it: nothing is done to them.
+    pub is_draft: bool,
 }
 
 /// How many members stand so.
@@ -503,6 +505,7 @@ async fn read(
                 minutes: "30".to_owned(),
                 text: String::new(),
                 is_on: course.state.is_on(),
+                is_draft: course.state == CourseState::Draft,
             };
             let form = CourseForm {
                 action: here.clone(),

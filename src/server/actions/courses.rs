@@ -422,7 +422,7 @@ pub async fn start(
 
 /// Stops the sessions of members in the course, all in one commit; those beyond 500 are counted in `left`.
 ///
-/// Errors: those of `find_to_teach`, `course.member-unknown`, `course.too-many-at-once`.
+/// Errors: those of `find_to_teach`, `course.draft`, `course.member-unknown`, `course.too-many-at-once`.
 pub async fn stop(
     server: &Server,
     caller: &Caller,
@@ -443,7 +443,7 @@ pub async fn stop(
         act,
         asked.users,
         key,
-        |_, _| Ok(()),
+        |course, _| refuse_draft(course),
         move |rows, session| {
             let because = reasons::session_stopped_by(&by);
             let no_restart = std::mem::take(&mut session.restart);
@@ -510,6 +510,7 @@ pub async fn message(
             once(rows, key.as_ref(), || {
                 let record = find_to_teach(rows, &caller, &which)?;
                 let course = record.course;
+                refuse_draft(&course)?;
                 pause_messages(record.told_at, rows.now)?;
                 let whom = chosen(rows, &course, asked.users.as_deref())?;
                 refuse_more(whom.len(), MAX_MEMBERS_AT_ONCE)?;
@@ -971,6 +972,14 @@ fn refuse_off(course: &Course, now: Timestamp) -> Result<(), Refusal> {
     match course.state.is_on() && now < course.to {
         true => Ok(()),
         false => Err(refusals::course_not_on(&course.name, course.state.word())),
+    }
+}
+
+/// A draft changes nothing for its members, who do not see it.
+fn refuse_draft(course: &Course) -> Result<(), Refusal> {
+    match course.state == CourseState::Draft {
+        true => Err(refusals::course_draft(&course.name)),
+        false => Ok(()),
     }
 }
 

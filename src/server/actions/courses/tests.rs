@@ -204,6 +204,26 @@ async fn a_draft_is_there_for_its_teachers_alone() {
 }
 
 #[tokio::test]
+async fn a_draft_does_nothing_to_its_members() {
+    let school = School::open().await;
+    let (server, tea) = (&school.server, &school.tea);
+    create(server, tea, school.week(), None).await.unwrap();
+    school.launch(&school.abe).await.unwrap();
+    let body = CourseMessageBody {
+        text: "Save your work.".to_owned(),
+        users: None,
+    };
+    let refused = [
+        code(message(server, tea, "deep", body, None).await),
+        code(stop(server, tea, "deep", CourseStopBody::default(), None).await),
+    ];
+    assert_eq!(refused, [codes::COURSE_DRAFT, codes::COURSE_DRAFT]);
+    assert_eq!(school.live(), 1, "it runs on");
+    let told = notices::list(server, &school.abe).await.unwrap();
+    assert!(told.is_empty());
+}
+
+#[tokio::test]
 async fn members_neither_change_a_course_nor_see_each_other() {
     let school = School::open().await;
     let server = &school.server;
