@@ -522,7 +522,7 @@ pub async fn message(
                 rows.mark_told(course.id)?;
                 let actor = caller.name.as_str();
                 let told = act.done.to_string();
-                rows.note_course(actor, &course, "course.told", &told, &text)?;
+                rows.note_told(actor, &course, &told, &text)?;
                 Ok(act)
             })
         })

@@ -12,6 +12,7 @@ use rules::units::Timestamp;
 use rusqlite::{OptionalExtension as _, Params, Row};
 
 use super::Catalog;
+use super::audit::{ActingUser, NewAct};
 use super::events::NewEvent;
 use super::reach::{ReachedTable, condition};
 use super::reader::ReadTransaction;
@@ -490,7 +491,38 @@ impl Rows<'_> {
         })
     }
 
-    /// Tells one member something of a teacher's.
+    /// The event that members are told something, and its row of the audit log. What they are told stands in that row alone,
+    /// for viewers of the project hear its events and read none of its audit log.
+    pub(crate) fn note_told(
+        &self,
+        actor: &str,
+        course: &Course,
+        told: &str,
+        text: &str,
+    ) -> Result<(), Failure> {
+        let (code, topic, object) = ("course.told", "system", course.name.as_str());
+        self.record(NewAct {
+            actor: ActingUser::Named(actor),
+            act: code,
+            topic,
+            object,
+            scope: course.scope(),
+            before: told,
+            after: text,
+            reason: "",
+        })?;
+        self.note_alone(NewEvent {
+            actor,
+            topic,
+            object,
+            scope: course.scope(),
+            code,
+            before: "",
+            after: told,
+        })
+    }
+
+    /// Tells one member something of a teacher's: an event of the member's own.
     pub(crate) fn tell_member(
         &self,
         actor: &str,
@@ -502,10 +534,7 @@ impl Rows<'_> {
             actor,
             topic: "system",
             object: course.name.as_str(),
-            scope: Scope {
-                owner: Some(member),
-                ..course.scope()
-            },
+            scope: Scope::user(member),
             code: MESSAGE,
             before: "",
             after: text,

@@ -524,6 +524,39 @@ async fn a_message_is_a_notice_of_each_member() {
 }
 
 #[tokio::test]
+async fn a_viewer_of_the_project_does_not_read_what_members_are_told() {
+    let school = School::open().await;
+    let (server, project) = (&school.server, school.project.to_string());
+    tenancy::put_member(server, &school.boss, &project, "mina", GrantRole::Viewer, None)
+        .await
+        .unwrap();
+    let mina = sign_in(server, "mina", GOOD, HERE).await.unwrap().caller;
+    school.running().await;
+    let body = CourseMessageBody {
+        text: "Save your work.".to_owned(),
+        users: None,
+    };
+    message(server, &school.tea, "deep", body, None)
+        .await
+        .unwrap();
+    let heard = async |caller: &Caller| {
+        let wanted = api::events::EventSearchQuery {
+            kind: "course".to_owned(),
+            ..Default::default()
+        };
+        let found = journal::search_all(server, caller, &wanted).await.unwrap();
+        let events = found.items.into_iter();
+        let events = events.map(|one| format!("{} {} {}", one.code, one.before, one.after));
+        events.collect::<Vec<String>>()
+    };
+    let seen = heard(&mina).await;
+    assert!(seen.contains(&"course.told  2".to_owned()), "{seen:?}");
+    assert!(!format!("{seen:?}").contains("Save"), "{seen:?}");
+    let own = heard(&school.abe).await;
+    assert!(own.contains(&"course.message  Save your work.".to_owned()), "{own:?}");
+}
+
+#[tokio::test]
 async fn one_message_a_minute_is_sent_in_a_course() {
     let school = School::open().await;
     school.running().await;
