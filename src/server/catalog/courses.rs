@@ -60,7 +60,7 @@ pub(crate) struct LastSessionRow {
 /// What a member did in a term.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct AttendanceRow {
-    /// Sessions that started.
+    /// Sessions that ran in it.
     pub(crate) sessions: u64,
     pub(crate) first: Option<Timestamp>,
     pub(crate) last: Option<Timestamp>,
@@ -294,8 +294,8 @@ impl ReadTransaction<'_> {
             .optional()?)
     }
 
-    /// What a member did in the project from a moment to another, by the sessions that are still known. Costs a visit of
-    /// each session of theirs since then.
+    /// What a member did in the project from a moment to another, by the sessions that are still known and ran between them:
+    /// what one did before counts for nothing. Costs a visit of each known session of theirs.
     pub(crate) fn attendance_of(
         &self,
         user: UserId,
@@ -305,14 +305,16 @@ impl ReadTransaction<'_> {
         Ok(self
             .connection
             .prepare_cached(
-                "select count(*) as sessions, min(started_at) as first_at, max(started_at) as last_at,
-                        coalesce(sum(max(0, min(coalesce(ended_at, ?4), ?4) - started_at)) / 1000, 0) as seconds
+                "select count(*) as sessions, min(max(started_at, ?3)) as first_at,
+                        max(max(started_at, ?3)) as last_at,
+                        coalesce(
+                            sum(max(0, min(coalesce(ended_at, ?4), ?4) - max(started_at, ?3))) / 1000,
+                            0) as seconds
                  from session
                  where owner = ?1
                  and project = ?2
-                 and created_at >= ?3
-                 and started_at is not null
-                 and started_at < ?4",
+                 and started_at < ?4
+                 and coalesce(ended_at, ?4) > ?3",
             )?
             .query_row(
                 (
@@ -701,6 +703,53 @@ mod tests {
         server.clock().set(now.plus_seconds(60));
         catalog.step_courses(now.plus_seconds(60)).await.unwrap();
         assert_eq!(row(&server, 1).state, CourseState::Closed);
+    }
+
+    #[test]
+    fn attendance_is_what_ran_within_the_term() {
+        let server = Server::for_tests();
+        let catalog = server.catalog();
+        let owner = UserId(Uuid::from_u128(7));
+        catalog
+            .write_now(Lane::Requests, "sessions", move |rows| {
+                rows.connection.execute(
+                    "insert into user (id, name, language, theme, time_zone, suspended, password, created_at,
+                                       generation)
+                     values (?1, 'abe', '', '', '', 0, '', 0, 1)",
+                    [owner.0.as_bytes()],
+                )?;
+                // One that ended before, one that ran into the term, two of the term, one after it, one that never ran.
+                rows.connection.execute(
+                    "insert into session (id, name, owner, labels, kind, image_reference, command, env, cpu, memory,
+                                          shm, gpu, depends_on, state, desired, paused, restart, incarnation,
+                                          generation, created_at, queued_at, started_at, ended_at, outcome)
+                     select unhex(format('%032d', column1)), 's' || column1, ?1, '{}', 'batch', 'host', '[]', '{}',
+                            0, 0, 0, 0, '[]', iif(column4 is null, 'running', 'ended'), 'run', 0, 0, 1,
+                            1, column2, column2, column3, column4, iif(column4 is null, null, 'succeeded')
+                     from (values
+                         (1, 10000, 20000, 90000),
+                         (2, 10000, 50000, 130000),
+                         (3, 140000, 150000, 160000),
+                         (4, 150000, 190000, null),
+                         (5, 150000, 210000, null),
+                         (6, 90000, null, 120000)
+                     )",
+                    [owner.0.as_bytes()],
+                )?;
+                Ok(())
+            })
+            .unwrap();
+        let at = Timestamp::from_millis;
+        let read = catalog.read_now("attendance", |view| {
+            view.attendance_of(owner, ProjectId::DEFAULT, (at(100_000), at(200_000)))
+        });
+        let wanted = AttendanceRow {
+            sessions: 3,
+            first: Some(at(100_000)),
+            last: Some(at(190_000)),
+            seconds: 50,
+        };
+        assert_eq!(read.unwrap(), wanted);
     }
 
     #[tokio::test]
