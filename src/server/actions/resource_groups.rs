@@ -192,9 +192,7 @@ pub async fn change(
         .write(Lane::Requests, "change a resource group", move |rows| {
             let known = rows.resource_groups()?;
             let before = one_of(known.iter().cloned(), &which)?;
-            if if_match.is_some_and(|seen| seen != before.generation) {
-                return Err(refusals::group_stale(&before.name, before.generation).into());
-            }
+            refuse_stale(&before, if_match)?;
             let after = ResourceGroup {
                 name: name.unwrap_or_else(|| before.name.clone()),
                 title: title.unwrap_or_else(|| before.title.clone()),
@@ -216,12 +214,14 @@ pub async fn change(
 
 /// Says who may use a group from now on. Sessions of others that run in it go on; those that wait wait on.
 ///
-/// Errors: `group.not-found`, `group.subject-unknown`, `group.access-too-many`; `role.administrator-needed`.
+/// Errors: `group.not-found`, `group.stale`, `group.subject-unknown`, `group.access-too-many`;
+/// `role.administrator-needed`.
 pub async fn set_access(
     server: &Server,
     caller: &Caller,
     which: &str,
     wanted: GroupAccessBody,
+    if_match: Option<u64>,
 ) -> Result<ResourceGroupView, Failure> {
     allowed(caller, Permission::SystemWrite)?;
     let (caller, which) = (caller.clone(), which.to_owned());
@@ -229,6 +229,7 @@ pub async fn set_access(
         .catalog()
         .write(Lane::Requests, "say who may use a group", move |rows| {
             let before = one_of(rows.resource_groups()?.into_iter(), &which)?;
+            refuse_stale(&before, if_match)?;
             let access = access_of(rows, &caller.subject, &wanted)?;
             if access == before.access {
                 return again(rows, &caller, before.id);
@@ -251,13 +252,14 @@ pub async fn set_access(
 /// Gives a group exactly these nodes; those that it had go to the founding group, and to that one they only come. What runs
 /// on them goes on, and what waits keeps its group.
 ///
-/// Errors: `group.not-found`, `group.node-unknown`, `group.node-reserved` for a node that leaves the founding group while
-/// a reservation keeps something of it, or where more is booked than the other nodes have; `role.administrator-needed`.
+/// Errors: `group.not-found`, `group.stale`, `group.node-unknown`, `group.node-reserved` for a node that leaves the founding
+/// group while a reservation keeps something of it, or where more is booked than the other nodes have; `role.administrator-needed`.
 pub async fn set_nodes(
     server: &Server,
     caller: &Caller,
     which: &str,
     wanted: GroupNodesBody,
+    if_match: Option<u64>,
 ) -> Result<ResourceGroupView, Failure> {
     allowed(caller, Permission::SystemWrite)?;
     let (caller, which) = (caller.clone(), which.to_owned());
@@ -266,6 +268,7 @@ pub async fn set_nodes(
         .write(Lane::Requests, "put nodes into a group", move |rows| {
             let plan = rows.nodes_by_group()?;
             let group = one_of(plan.groups.iter().cloned(), &which)?;
+            refuse_stale(&group, if_match)?;
             let all = rows.node_names()?;
             let wanted = nodes_of(&all, &wanted.nodes)?;
             let before = own_names(&all, &plan, group.id);
@@ -404,6 +407,14 @@ fn name_of(typed: &str) -> Result<TenantName, Refusal> {
 
 fn kinds_of(kinds: &[SessionKind]) -> Result<GroupKinds, Refusal> {
     GroupKinds::of(kinds).ok_or_else(|| refusals::group_kinds_empty().at("/kinds"))
+}
+
+/// The version of a group is that of its nodes and of who may use it as well.
+fn refuse_stale(group: &ResourceGroup, if_match: Option<u64>) -> Result<(), Refusal> {
+    match if_match.is_some_and(|seen| seen != group.generation) {
+        true => Err(refusals::group_stale(&group.name, group.generation)),
+        false => Ok(()),
+    }
 }
 
 fn refuse_taken(known: &[ResourceGroup], group: &ResourceGroup) -> Result<(), Refusal> {

@@ -1576,7 +1576,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: SYSTEM_WRITE,
         body: Some("ResourceGroupNodes"),
         answer: SuccessReply::Schema("ResourceGroup"),
-        refusals: &[400, 404, 409, 422],
+        refusals: &[400, 404, 409, 412, 422, 428],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1588,7 +1588,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: SYSTEM_WRITE,
         body: Some("NewResourceGroupAccess"),
         answer: SuccessReply::Schema("ResourceGroup"),
-        refusals: &[400, 404, 422],
+        refusals: &[400, 404, 412, 422, 428],
         ..ROUTE
     },
     DocumentedRoute {

@@ -93,7 +93,7 @@ impl GroupedSite {
 
     async fn nodes(&self, group: &str, nodes: &[&str]) -> Result<ResourceGroupView, Failure> {
         let nodes = nodes.iter().map(|name| (*name).to_owned()).collect();
-        set_nodes(&self.server, &self.boss, group, GroupNodesBody { nodes }).await
+        set_nodes(&self.server, &self.boss, group, GroupNodesBody { nodes }, None).await
     }
 
     /// `lab` has the node `two`, and is for the project `vision`.
@@ -104,7 +104,7 @@ impl GroupedSite {
             projects: vec!["vision".to_owned()],
             ..GroupAccessBody::default()
         };
-        let set = set_access(&self.server, &self.boss, "lab", access).await;
+        let set = set_access(&self.server, &self.boss, "lab", access, None).await;
         let access = set.unwrap().access.expect("a list");
         assert_eq!(access.projects, ["default/vision"]);
     }
@@ -308,7 +308,7 @@ async fn what_is_no_group_is_refused_by_name_and_others_may_change_nothing() {
         users: vec!["stranger".to_owned()],
         ..GroupAccessBody::default()
     };
-    let refused = set_access(server, boss, "lab", strange).await;
+    let refused = set_access(server, boss, "lab", strange, None).await;
     assert_eq!(code(refused), "group.subject-unknown");
     let patch = ResourceGroupPatchBody {
         kinds: Some(vec![SessionKind::Interactive]),
@@ -321,6 +321,39 @@ async fn what_is_no_group_is_refused_by_name_and_others_may_change_nothing() {
     assert_eq!(changed.kinds, [SessionKind::Interactive]);
     let refused = sessions::launch(server, &site.abe, asked("vision", Some("lab")), None).await;
     assert_eq!(code(refused), "group.kind");
+}
+
+#[tokio::test]
+async fn what_another_administrator_said_meanwhile_is_not_written_over() {
+    let site = GroupedSite::open().await;
+    let (server, boss) = (&site.server, &site.boss);
+    let seen = site.made("lab").await.generation;
+    let with = |nodes: &[&str]| GroupNodesBody {
+        nodes: nodes.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    let everybody = || GroupAccessBody {
+        everybody: true,
+        ..GroupAccessBody::default()
+    };
+    let first = set_nodes(server, boss, "lab", with(&["two"]), Some(seen)).await;
+    let first = first.unwrap();
+    assert_ne!(first.generation, seen);
+    let late = set_nodes(server, boss, "lab", with(&[]), Some(seen)).await;
+    assert_eq!(code(late), "group.stale");
+    let late = set_access(server, boss, "lab", everybody(), Some(seen)).await;
+    assert_eq!(code(late), "group.stale");
+    let now = get(server, boss, "lab").await.unwrap();
+    assert_eq!(now, first, "nothing of the late ones is there");
+    let listed = GroupAccessBody {
+        users: vec!["abe".to_owned()],
+        ..GroupAccessBody::default()
+    };
+    let set = set_access(server, boss, "lab", listed, Some(first.generation)).await;
+    let seen = set.unwrap().generation;
+    let late = set_nodes(server, boss, "lab", with(&[]), Some(first.generation)).await;
+    assert_eq!(code(late), "group.stale", "the access has the same version");
+    let again = set_access(server, boss, "lab", everybody(), Some(seen)).await;
+    assert!(again.unwrap().everybody);
 }
 
 #[tokio::test]
@@ -340,7 +373,7 @@ async fn a_site_takes_so_many_groups_and_a_group_so_many_who_may_use_it() {
         users: vec!["abe".to_owned(); MAX_GROUP_ACCESS + 1],
         ..GroupAccessBody::default()
     };
-    let set = set_access(&site.server, &site.boss, "group-1", access).await;
+    let set = set_access(&site.server, &site.boss, "group-1", access, None).await;
     assert_eq!(
         set.unwrap().access.map(|access| access.users.len()),
         Some(1)
