@@ -1447,7 +1447,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: PROJECTS_WRITE,
         body: Some("CourseMessage"),
         answer: SuccessReply::Schema("CourseAct"),
-        refusals: &[400, 404, 409, 422],
+        refusals: &[400, 404, 409, 422, 429],
         ..ROUTE
     },
     DocumentedRoute {
