@@ -33,6 +33,10 @@ const MAX_GROUPS: usize = 32;
 /// Lower: a group for many users has to list their project.
 const MAX_GROUP_ACCESS: usize = 200;
 
+/// Ended sessions that leave a group in one commit before it is removed. Higher: users who click meanwhile wait. Lower: a
+/// group of many sessions takes long to be removed.
+const LEAVING_AT_ONCE: usize = 1_000;
+
 /// The groups that the caller may use, in the order in which a launch takes them; all of them, with their nodes and who
 /// may use them, for those who may read the system. O(groups × the caller's projects).
 ///
@@ -323,29 +327,45 @@ fn refuse_short(rows: &Rows<'_>, before: &GroupPlan) -> Result<(), Failure> {
     Err(refusals::group_reservations_short().at("/nodes").into())
 }
 
-/// Removes a group that has no node and no live session.
+/// Removes a group that has no node and no live session; its ended ones are of the founding group from then on, some in each
+/// commit. Where it is refused half way, the ones that left are not brought back.
 ///
 /// Errors: `group.not-found`, `group.founding`, `group.in-use`; `role.administrator-needed`.
 pub async fn remove(server: &Server, caller: &Caller, which: &str) -> Result<(), Failure> {
     allowed(caller, Permission::SystemWrite)?;
-    let (caller, which) = (caller.clone(), which.to_owned());
-    server
-        .catalog()
-        .write(Lane::Requests, "remove a resource group", move |rows| {
-            let plan = rows.nodes_by_group()?;
-            let group = one_of(plan.groups.iter().cloned(), &which)?;
-            if group.id == ResourceGroupId::DEFAULT {
-                return Err(refusals::group_founding().into());
-            }
-            let nodes = plan.nodes.values().filter(|id| **id == group.id).count();
-            let sessions = rows.live_in_group(group.id)?;
-            if nodes > 0 || sessions > 0 {
-                return Err(refusals::group_in_use(&group.name, nodes, sessions).into());
-            }
-            rows.forget_resource_group(group.id)?;
-            note(rows, &caller, &group, "group.removed", (&told(&group), ""))
-        })
-        .await
+    let mut is_removed = false;
+    while !is_removed {
+        let (caller, which) = (caller.clone(), which.to_owned());
+        is_removed = server
+            .catalog()
+            .write(Lane::Requests, "remove a resource group", move |rows| {
+                remove_part(rows, &caller, &which)
+            })
+            .await?;
+    }
+    Ok(())
+}
+
+/// Makes ended sessions leave a group, and removes it when none is left; says whether it did.
+fn remove_part(rows: &Rows<'_>, caller: &Caller, which: &str) -> Result<bool, Failure> {
+    let plan = rows.nodes_by_group()?;
+    let group = one_of(plan.groups.iter().cloned(), which)?;
+    if group.id == ResourceGroupId::DEFAULT {
+        return Err(refusals::group_founding().into());
+    }
+    let nodes = plan.nodes.values().filter(|id| **id == group.id).count();
+    let sessions = rows.live_in_group(group.id)?;
+    if nodes > 0 || sessions > 0 {
+        return Err(refusals::group_in_use(&group.name, nodes, sessions).into());
+    }
+    if rows.leave_resource_group(group.id, LEAVING_AT_ONCE)? == LEAVING_AT_ONCE {
+        // The act is that of the last commit.
+        rows.mute_acts();
+        return Ok(false);
+    }
+    rows.forget_resource_group(group.id)?;
+    note(rows, caller, &group, "group.removed", (&told(&group), ""))?;
+    Ok(true)
 }
 
 /// Whether the caller sees every group, its nodes and who may use it.
