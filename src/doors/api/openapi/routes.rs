@@ -47,7 +47,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         query: &[
             (
                 "q",
-                "state:running outcome:failed owner:mina project:vision image:host name:vit label:team=vision kind:batch replicas:ID, or words",
+                "state:running outcome:failed owner:mina project:vision group:lab image:host name:vit label:team=vision kind:batch replicas:ID, or words",
             ),
             (
                 "sort",

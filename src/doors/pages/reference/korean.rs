@@ -479,7 +479,7 @@ const QUERIES: &[(&str, &str, &str)] = &[
     (
         "listSessions",
         "q",
-        "state:running outcome:failed owner:mina project:vision image:host name:vit label:team=vision kind:batch replicas:ID 또는 단어",
+        "state:running outcome:failed owner:mina project:vision group:lab image:host name:vit label:team=vision kind:batch replicas:ID 또는 단어",
     ),
     (
         "listSessions",

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use api::reservations::{NewReservationBody, ReservedResources};
-use api::sessions::LaunchRequest;
+use api::sessions::{LaunchRequest, ListQuery};
 use rules::grants::GrantRole;
 use rules::names::BootId;
 use rules::placement::{Decision, Verdict};
@@ -321,6 +321,31 @@ async fn what_is_no_group_is_refused_by_name_and_others_may_change_nothing() {
     assert_eq!(changed.kinds, [SessionKind::Interactive]);
     let refused = sessions::launch(server, &site.abe, asked("vision", Some("lab")), None).await;
     assert_eq!(code(refused), "group.kind");
+}
+
+#[tokio::test]
+async fn a_list_of_sessions_is_narrowed_to_a_group() {
+    let site = GroupedSite::open().await;
+    site.with_lab().await;
+    let (server, abe) = (&site.server, &site.abe);
+    for group in ["lab", "default"] {
+        let launched = sessions::launch(server, abe, asked("vision", Some(group)), None).await;
+        launched.unwrap();
+    }
+    let found = async |q: &str| {
+        let query = ListQuery {
+            q: q.to_owned(),
+            ..ListQuery::default()
+        };
+        let page = sessions::list(server, abe, &query).await.unwrap();
+        let groups = page.items.into_iter().filter_map(|one| one.group);
+        groups.map(|name| name.to_string()).collect::<Vec<String>>()
+    };
+    assert_eq!(found("").await.len(), 2);
+    assert_eq!(found("group:lab").await, ["lab"]);
+    assert_eq!(found("group:default").await, ["default"]);
+    assert_eq!(found("group:lab group:default").await.len(), 2);
+    assert!(found("group:nowhere").await.is_empty());
 }
 
 #[tokio::test]
