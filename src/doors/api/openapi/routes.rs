@@ -2325,6 +2325,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "Let the site look as the product does",
         needs: SYSTEM_WRITE,
         answer: SuccessReply::Schema("Branding"),
+        refusals: &[412],
         ..ROUTE
     },
     DocumentedRoute {

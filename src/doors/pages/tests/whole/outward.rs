@@ -34,7 +34,15 @@ async fn a_site_looks_as_its_administrator_set_it_before_and_after_sign_in() {
     }
     let logo = house.get("", "/branding/logo").await;
     assert_eq!(logo.status, StatusCode::NOT_FOUND);
-    let reset = house.post(&cookie, "/system/branding/reset", &[]).await;
+    let path = "/system/branding/reset";
+    let asked = house.get(&cookie, path).await;
+    assert!(asked.body.contains("Reset the branding?"), "{}", asked.body);
+    assert!(asked.body.contains("name=\"generation\" value=\"1\""));
+    let late = house.post(&cookie, path, &[("generation", "0")]).await;
+    assert_eq!(late.status, StatusCode::PRECONDITION_FAILED);
+    let body = house.get("", "/login").await.body;
+    assert!(body.contains("data-hue"), "a question of before resets nothing");
+    let reset = house.post(&cookie, path, &[("generation", "1")]).await;
     assert_eq!(reset.status, StatusCode::SEE_OTHER, "{}", reset.body);
     let body = house.get("", "/login").await.body;
     assert!(!body.contains("data-hue") && !body.contains("Ask us."));
