@@ -72,7 +72,7 @@ pub struct SettingRow {
 }
 
 /// The groups, in their order, with their keys.
-const GROUPS: [(&str, &[&str]); 10] = [
+const GROUPS: [(&str, &[&str]); 11] = [
     (
         "sessions",
         &[
@@ -173,6 +173,7 @@ const GROUPS: [(&str, &[&str]); 10] = [
             "mail_origin",
         ],
     ),
+    ("webhooks", &["webhook_ca_file"]),
     ("network", &["listen", "listen_http", "listen_apps", "tls"]),
     ("server", &["data", "run", "log_json"]),
 ];
@@ -451,6 +452,7 @@ fn group(t: Text, name: &str) -> &'static str {
         "provider" => t.setting_group_provider(),
         "audit" => t.audit_title(),
         "mail" => t.setting_group_mail(),
+        "webhooks" => t.webhooks_title(),
         "network" => t.setting_group_network(),
         _ => t.setting_group_server(),
     }
@@ -521,6 +523,7 @@ fn name(t: Text, key: &str) -> &'static str {
         "mail_from" => t.setting_name_mail_from(),
         "mail_ca_file" => t.setting_name_mail_ca_file(),
         "mail_origin" => t.setting_name_mail_origin(),
+        "webhook_ca_file" => t.setting_name_webhook_ca_file(),
         "log_json" => t.setting_name_log_json(),
         "backup_dir" => t.setting_name_backup_dir(),
         "backup_every_hours" => t.setting_name_backup_every_hours(),
@@ -604,6 +607,7 @@ fn about(t: Text, key: &str) -> &'static str {
         "mail_from" => t.setting_mail_from(),
         "mail_ca_file" => t.setting_mail_ca_file(),
         "mail_origin" => t.setting_mail_origin(),
+        "webhook_ca_file" => t.setting_webhook_ca_file(),
         "log_json" => t.setting_log_json(),
         "backup_dir" => t.setting_backup_dir(),
         "backup_every_hours" => t.setting_backup_every_hours(),
