@@ -2383,6 +2383,8 @@ pub enum MailCommand {
     },
     /// Show how mail of the site goes out; for administrators
     Status,
+    /// Send again what the mail server refused for good; for administrators
+    Retry,
     /// Send one mail and print what the mail server answers; for administrators
     ///
     /// Returns 1 where the mail server does not take it.

@@ -476,6 +476,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["mail choose failed will-end", "mail choose --default"],
     ),
     ("", &["getMailStatus"], &["mail status"]),
+    ("", &["retryMail"], &["mail retry"]),
     (
         "POST /system/settings/mail-test",
         &["testMail"],

@@ -2286,6 +2286,17 @@ pub const ROUTES: &[DocumentedRoute] = &[
     },
     DocumentedRoute {
         method: "POST",
+        path: "/api/v1/mail/retry",
+        operation: "retryMail",
+        tag: "system",
+        summary: "Send again what the mail server refused for good",
+        needs: SYSTEM_WRITE,
+        answer: SuccessReply::Schema("MailStatus"),
+        refusals: &[409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
         path: "/api/v1/mail/test",
         operation: "testMail",
         tag: "system",
