@@ -362,7 +362,8 @@ pub async fn attendance(
 }
 
 /// Starts a session for each member who has none, all in one commit: it is the member's own, and the audit log names the
-/// teacher. Where one commit does not take all, the next start goes on behind the last one. A member for whom it is refused hinders no other. With `dry_run` it says how many would start and wait.
+/// teacher. Where one commit does not take all, the next start goes on behind the last one. A member for whom it is
+/// refused hinders no other. With `dry_run` it says how many would start and wait.
 ///
 /// Errors: those of `find_to_teach`, `course.not-on`, `course.member-unknown`, `course.too-many-at-once`; those of a
 /// launch that hold for every member.

@@ -113,7 +113,11 @@ pub fn no_room(known: &[PresetView], scopes: &WritableScopes) -> Option<Refusal>
     let site = scopes.site.then(String::new);
     let own = site.iter().chain(&scopes.domains).chain(&scopes.projects);
     let own: Vec<&String> = own.collect();
-    let is_full = |scope: &&String| counts.get(*scope).is_some_and(|count| *count >= MAX_PRESETS);
+    let is_full = |scope: &&String| {
+        counts
+            .get(*scope)
+            .is_some_and(|count| *count >= MAX_PRESETS)
+    };
     let all_full = !own.is_empty() && own.iter().all(is_full);
     all_full.then(|| refusals::preset_too_many(MAX_PRESETS))
 }

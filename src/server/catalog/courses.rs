@@ -355,12 +355,14 @@ impl Catalog {
         for record in due {
             let (id, most) = (record.course.id, left);
             let step = self
-                .write(Lane::Loops, "take a step of a course", move |rows| {
-                    match rows.course(id)? {
+                .write(
+                    Lane::Loops,
+                    "take a step of a course",
+                    move |rows| match rows.course(id)? {
                         Some(record) => rows.step_course(record.course, most),
                         None => Ok(0),
-                    }
-                })
+                    },
+                )
                 .await;
             match step {
                 Ok(stopped) => left = left.saturating_sub(stopped),

@@ -191,10 +191,7 @@ impl Rows<'_> {
                      where resource_group = ?1
                      limit ?2)",
             )?
-            .execute((
-                id.0.as_bytes(),
-                i64::try_from(most).unwrap_or(i64::MAX),
-            ))?)
+            .execute((id.0.as_bytes(), i64::try_from(most).unwrap_or(i64::MAX)))?)
     }
 
     /// Removes a group without nodes and sessions.

@@ -527,9 +527,16 @@ async fn a_message_is_a_notice_of_each_member() {
 async fn a_viewer_of_the_project_does_not_read_what_members_are_told() {
     let school = School::open().await;
     let (server, project) = (&school.server, school.project.to_string());
-    tenancy::put_member(server, &school.boss, &project, "mina", GrantRole::Viewer, None)
-        .await
-        .unwrap();
+    tenancy::put_member(
+        server,
+        &school.boss,
+        &project,
+        "mina",
+        GrantRole::Viewer,
+        None,
+    )
+    .await
+    .unwrap();
     let mina = sign_in(server, "mina", GOOD, HERE).await.unwrap().caller;
     school.running().await;
     let body = CourseMessageBody {
@@ -553,7 +560,10 @@ async fn a_viewer_of_the_project_does_not_read_what_members_are_told() {
     assert!(seen.contains(&"course.told  2".to_owned()), "{seen:?}");
     assert!(!format!("{seen:?}").contains("Save"), "{seen:?}");
     let own = heard(&school.abe).await;
-    assert!(own.contains(&"course.message  Save your work.".to_owned()), "{own:?}");
+    assert!(
+        own.contains(&"course.message  Save your work.".to_owned()),
+        "{own:?}"
+    );
 }
 
 #[tokio::test]
@@ -580,7 +590,10 @@ async fn one_message_a_minute_is_sent_in_a_course() {
     assert_eq!(sent("Three.").await, "done");
     assert_eq!(told().await, 2);
     let after = get(&school.server, &school.tea, "deep").await.unwrap();
-    assert_eq!(after.generation, before.generation, "no change of the course");
+    assert_eq!(
+        after.generation, before.generation,
+        "no change of the course"
+    );
 }
 
 #[tokio::test]

@@ -93,7 +93,14 @@ impl GroupedSite {
 
     async fn nodes(&self, group: &str, nodes: &[&str]) -> Result<ResourceGroupView, Failure> {
         let nodes = nodes.iter().map(|name| (*name).to_owned()).collect();
-        set_nodes(&self.server, &self.boss, group, GroupNodesBody { nodes }, None).await
+        set_nodes(
+            &self.server,
+            &self.boss,
+            group,
+            GroupNodesBody { nodes },
+            None,
+        )
+        .await
     }
 
     /// `lab` has the node `two`, and is for the project `vision`.

@@ -41,7 +41,10 @@ async fn a_site_looks_as_its_administrator_set_it_before_and_after_sign_in() {
     let late = house.post(&cookie, path, &[("generation", "0")]).await;
     assert_eq!(late.status, StatusCode::PRECONDITION_FAILED);
     let body = house.get("", "/login").await.body;
-    assert!(body.contains("data-hue"), "a question of before resets nothing");
+    assert!(
+        body.contains("data-hue"),
+        "a question of before resets nothing"
+    );
     let reset = house.post(&cookie, path, &[("generation", "1")]).await;
     assert_eq!(reset.status, StatusCode::SEE_OTHER, "{}", reset.body);
     let body = house.get("", "/login").await.body;
