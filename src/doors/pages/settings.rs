@@ -9,6 +9,7 @@ use rules::refusal::Refusal;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
+use server::actions::mail;
 use server::actions::settings::{self, SettingStanding, SettingWrite::Real};
 
 use super::authentication::PageCaller;
@@ -27,6 +28,8 @@ pub struct SettingsPage {
     pub q: String,
     pub only_changed: bool,
     pub groups: Vec<SettingGroup>,
+    /// Notices that the mail server refused for good: a form below the trial sends them again.
+    pub refused_mail: u64,
     pub waiting: usize,
     pub faults: Vec<FormFieldError>,
     /// The settings file in use, which Save changes.
@@ -295,6 +298,10 @@ async fn shown(
         Ok(file) => file,
         Err(failure) => return failed(console, visit, caller, &failure),
     };
+    let refused_mail = match mail::status(&console.server, caller).await {
+        Ok(standing) => standing.failed,
+        Err(failure) => return failed(console, visit, caller, &failure),
+    };
     let page = page(
         layout(console, visit, caller, Nav::System),
         &all,
@@ -302,6 +309,10 @@ async fn shown(
         refused,
         file,
     );
+    let page = SettingsPage {
+        refused_mail,
+        ..page
+    };
     let status = refused.map_or(StatusCode::OK, |(_, _, refusal)| responses::status(refusal));
     responses::page(console, visit, status, &page)
 }
@@ -367,6 +378,7 @@ pub fn page(
         q: asked.q.clone(),
         only_changed,
         groups,
+        refused_mail: 0,
         waiting: all
             .iter()
             .filter(|standing| standing.waiting.is_some())

@@ -476,7 +476,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["mail choose failed will-end", "mail choose --default"],
     ),
     ("", &["getMailStatus"], &["mail status"]),
-    ("", &["retryMail"], &["mail retry"]),
+    (
+        "POST /system/settings/mail-retry",
+        &["retryMail"],
+        &["mail retry"],
+    ),
     (
         "POST /system/settings/mail-test",
         &["testMail"],

@@ -75,3 +75,15 @@ async fn a_webhook_is_made_on_its_page_and_its_secret_shown_once() {
     assert!(!again.contains("fardel_hook_"), "shown once");
     assert!(again.contains("https://10.1.0.9/fardel"));
 }
+
+/// Where nothing was refused the page offers no retry, and without a mail server one is refused.
+#[tokio::test]
+async fn refused_mail_is_sent_again_where_there_is_some() {
+    let house = PagesFixture::open();
+    let cookie = house.set_up().await;
+    let path = "/system/settings/mail-retry";
+    let page = house.get(&cookie, "/system/settings").await.body;
+    assert!(!page.contains(path), "{page}");
+    let retried = house.post(&cookie, path, &[]).await;
+    assert_eq!(retried.status, StatusCode::CONFLICT, "{}", retried.body);
+}
