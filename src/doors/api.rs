@@ -351,6 +351,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         )
         .route("/webhooks/{id}/test", post(webhooks::test))
         .route("/mail", get(mail::status))
+        .route("/mail/retry", post(mail::retry))
         .route("/mail/test", post(mail::test))
         .route("/sign-in", post(users::sign_in))
         .route("/setup", post(users::set_up))

@@ -571,7 +571,7 @@ pub struct SessionLs {
     /// Ended sessions too
     #[arg(short, long)]
     pub all: bool,
-    /// Search: state:running owner:mina image:host label:team=vision kind:batch, or a part of a name
+    /// Search: state:running owner:mina group:lab image:host label:team=vision kind:batch, or a part of a name
     #[arg(long, value_name = "QUERY", default_value = "")]
     pub query: String,
     /// Order: created_at, name, state; a minus in front turns it round
@@ -2383,6 +2383,8 @@ pub enum MailCommand {
     },
     /// Show how mail of the site goes out; for administrators
     Status,
+    /// Send again what the mail server refused for good; for administrators
+    Retry,
     /// Send one mail and print what the mail server answers; for administrators
     ///
     /// Returns 1 where the mail server does not take it.

@@ -35,8 +35,7 @@ pub(super) async fn group(
         }
         GroupCommand::Edit { group, name, flags } => {
             let path = path(&group);
-            let now = client.call(Method::GET, &path, Extra::default()).await?;
-            let tag = now.header("etag").unwrap_or("*").to_owned();
+            let tag = version(client, &path).await?;
             let mut patch = said(&flags);
             if let Some(name) = name {
                 patch.insert("name".to_owned(), name.into());
@@ -48,9 +47,11 @@ pub(super) async fn group(
             print(&view.one(&changed.json()?, columns::RESOURCE_GROUPS)?);
         }
         GroupCommand::Nodes { group, nodes } => {
-            let path = format!("{}/nodes", path(&group));
+            let group = path(&group);
+            let (path, tag) = (format!("{group}/nodes"), version(client, &group).await?);
             let body = json!({ "nodes": nodes });
-            let changed = client.call(Method::PUT, &path, Extra::json(&body)).await?;
+            let extra = Extra::json(&body).header("If-Match", tag);
+            let changed = client.call(Method::PUT, &path, extra).await?;
             print(&view.one(&changed.json()?, columns::RESOURCE_GROUPS)?);
         }
         GroupCommand::Access {
@@ -60,11 +61,13 @@ pub(super) async fn group(
             project,
             user,
         } => {
-            let path = format!("{}/access", path(&group));
+            let group = path(&group);
+            let (path, tag) = (format!("{group}/access"), version(client, &group).await?);
             let body = json!({
                 "everybody": everybody, "domains": domain, "projects": project, "users": user,
             });
-            let changed = client.call(Method::PUT, &path, Extra::json(&body)).await?;
+            let extra = Extra::json(&body).header("If-Match", tag);
+            let changed = client.call(Method::PUT, &path, extra).await?;
             print(&view.one(&changed.json()?, columns::RESOURCE_GROUPS)?);
         }
         GroupCommand::Rm { groups } => {
@@ -77,6 +80,12 @@ pub(super) async fn group(
         }
     }
     Ok(0)
+}
+
+/// The version of a group as it is now.
+async fn version(client: &HttpClient, path: &str) -> Result<String, CliError> {
+    let now = client.call(Method::GET, path, Extra::default()).await?;
+    Ok(now.header("etag").unwrap_or("*").to_owned())
 }
 
 fn path(group: &str) -> String {

@@ -645,6 +645,7 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "announcement.changed" => t.events_announcement_changed(),
         "announcement.removed" => t.events_announcement_removed(),
         "mail.tested" => t.events_mail_tested(),
+        "mail.retried" => t.events_mail_retried(),
         "branding.changed" => t.events_branding_changed(),
         "webhook.added" => t.events_webhook_added(),
         "webhook.changed" => t.events_webhook_changed(),

@@ -99,6 +99,8 @@ pub struct TypedResourceGroup {
 #[serde(default)]
 pub struct TypedGroupNodes {
     pub nodes: String,
+    /// Of the row that the form shows.
+    pub generation: String,
 }
 
 /// Names, parted by blanks, commas or lines.
@@ -109,6 +111,8 @@ pub struct TypedGroupAccess {
     pub domains: String,
     pub projects: String,
     pub users: String,
+    /// Of the row that the form shows.
+    pub generation: String,
 }
 
 pub(super) fn router() -> Router<PagesContext> {
@@ -325,6 +329,7 @@ impl TypedGroupNodes {
         let nodes = group.nodes.as_ref();
         Self {
             nodes: nodes.map_or(String::new(), |nodes| nodes.join("\n")),
+            generation: group.generation.to_string(),
         }
     }
 }
@@ -345,6 +350,7 @@ impl TypedGroupAccess {
             domains: domains.join("\n"),
             projects: projects.join("\n"),
             users: users.join("\n"),
+            generation: group.generation.to_string(),
         }
     }
 
@@ -505,7 +511,8 @@ async fn set_nodes(
     let wanted = GroupNodesBody {
         nodes: names(&sent.nodes),
     };
-    let changed = resource_groups::set_nodes(&console.server, &caller, &id, wanted);
+    let shown = sent.generation.parse().ok();
+    let changed = resource_groups::set_nodes(&console.server, &caller, &id, wanted, shown);
     let changed = ("/nodes", changed.await);
     answered(&console, &visit, &caller, &one, changed, |page| {
         page.nodes = sent;
@@ -523,7 +530,8 @@ async fn set_access(
         Ok(one) => one,
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
-    let changed = resource_groups::set_access(&console.server, &caller, &id, sent.body());
+    let (body, shown) = (sent.body(), sent.generation.parse().ok());
+    let changed = resource_groups::set_access(&console.server, &caller, &id, body, shown);
     let changed = ("/access", changed.await);
     answered(&console, &visit, &caller, &one, changed, |page| {
         page.access = sent;

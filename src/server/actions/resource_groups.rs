@@ -33,6 +33,10 @@ const MAX_GROUPS: usize = 32;
 /// Lower: a group for many users has to list their project.
 const MAX_GROUP_ACCESS: usize = 200;
 
+/// Ended sessions that leave a group in one commit before it is removed. Higher: users who click meanwhile wait. Lower: a
+/// group of many sessions takes long to be removed.
+const LEAVING_AT_ONCE: usize = 1_000;
+
 /// The groups that the caller may use, in the order in which a launch takes them; all of them, with their nodes and who
 /// may use them, for those who may read the system. O(groups × the caller's projects).
 ///
@@ -192,9 +196,7 @@ pub async fn change(
         .write(Lane::Requests, "change a resource group", move |rows| {
             let known = rows.resource_groups()?;
             let before = one_of(known.iter().cloned(), &which)?;
-            if if_match.is_some_and(|seen| seen != before.generation) {
-                return Err(refusals::group_stale(&before.name, before.generation).into());
-            }
+            refuse_stale(&before, if_match)?;
             let after = ResourceGroup {
                 name: name.unwrap_or_else(|| before.name.clone()),
                 title: title.unwrap_or_else(|| before.title.clone()),
@@ -216,12 +218,14 @@ pub async fn change(
 
 /// Says who may use a group from now on. Sessions of others that run in it go on; those that wait wait on.
 ///
-/// Errors: `group.not-found`, `group.subject-unknown`, `group.access-too-many`; `role.administrator-needed`.
+/// Errors: `group.not-found`, `group.stale`, `group.subject-unknown`, `group.access-too-many`;
+/// `role.administrator-needed`.
 pub async fn set_access(
     server: &Server,
     caller: &Caller,
     which: &str,
     wanted: GroupAccessBody,
+    if_match: Option<u64>,
 ) -> Result<ResourceGroupView, Failure> {
     allowed(caller, Permission::SystemWrite)?;
     let (caller, which) = (caller.clone(), which.to_owned());
@@ -229,6 +233,7 @@ pub async fn set_access(
         .catalog()
         .write(Lane::Requests, "say who may use a group", move |rows| {
             let before = one_of(rows.resource_groups()?.into_iter(), &which)?;
+            refuse_stale(&before, if_match)?;
             let access = access_of(rows, &caller.subject, &wanted)?;
             if access == before.access {
                 return again(rows, &caller, before.id);
@@ -251,13 +256,14 @@ pub async fn set_access(
 /// Gives a group exactly these nodes; those that it had go to the founding group, and to that one they only come. What runs
 /// on them goes on, and what waits keeps its group.
 ///
-/// Errors: `group.not-found`, `group.node-unknown`, `group.node-reserved` for a node that leaves the founding group while
-/// a reservation keeps something of it, or where more is booked than the other nodes have; `role.administrator-needed`.
+/// Errors: `group.not-found`, `group.stale`, `group.node-unknown`, `group.node-reserved` for a node that leaves the founding
+/// group while a reservation keeps something of it, or where more is booked than the other nodes have; `role.administrator-needed`.
 pub async fn set_nodes(
     server: &Server,
     caller: &Caller,
     which: &str,
     wanted: GroupNodesBody,
+    if_match: Option<u64>,
 ) -> Result<ResourceGroupView, Failure> {
     allowed(caller, Permission::SystemWrite)?;
     let (caller, which) = (caller.clone(), which.to_owned());
@@ -266,6 +272,7 @@ pub async fn set_nodes(
         .write(Lane::Requests, "put nodes into a group", move |rows| {
             let plan = rows.nodes_by_group()?;
             let group = one_of(plan.groups.iter().cloned(), &which)?;
+            refuse_stale(&group, if_match)?;
             let all = rows.node_names()?;
             let wanted = nodes_of(&all, &wanted.nodes)?;
             let before = own_names(&all, &plan, group.id);
@@ -320,29 +327,45 @@ fn refuse_short(rows: &Rows<'_>, before: &GroupPlan) -> Result<(), Failure> {
     Err(refusals::group_reservations_short().at("/nodes").into())
 }
 
-/// Removes a group that has no node and no live session.
+/// Removes a group that has no node and no live session; its ended ones are of the founding group from then on, some in each
+/// commit. Where it is refused half way, the ones that left are not brought back.
 ///
 /// Errors: `group.not-found`, `group.founding`, `group.in-use`; `role.administrator-needed`.
 pub async fn remove(server: &Server, caller: &Caller, which: &str) -> Result<(), Failure> {
     allowed(caller, Permission::SystemWrite)?;
-    let (caller, which) = (caller.clone(), which.to_owned());
-    server
-        .catalog()
-        .write(Lane::Requests, "remove a resource group", move |rows| {
-            let plan = rows.nodes_by_group()?;
-            let group = one_of(plan.groups.iter().cloned(), &which)?;
-            if group.id == ResourceGroupId::DEFAULT {
-                return Err(refusals::group_founding().into());
-            }
-            let nodes = plan.nodes.values().filter(|id| **id == group.id).count();
-            let sessions = rows.live_in_group(group.id)?;
-            if nodes > 0 || sessions > 0 {
-                return Err(refusals::group_in_use(&group.name, nodes, sessions).into());
-            }
-            rows.forget_resource_group(group.id)?;
-            note(rows, &caller, &group, "group.removed", (&told(&group), ""))
-        })
-        .await
+    let mut is_removed = false;
+    while !is_removed {
+        let (caller, which) = (caller.clone(), which.to_owned());
+        is_removed = server
+            .catalog()
+            .write(Lane::Requests, "remove a resource group", move |rows| {
+                remove_part(rows, &caller, &which)
+            })
+            .await?;
+    }
+    Ok(())
+}
+
+/// Makes ended sessions leave a group, and removes it when none is left; says whether it did.
+fn remove_part(rows: &Rows<'_>, caller: &Caller, which: &str) -> Result<bool, Failure> {
+    let plan = rows.nodes_by_group()?;
+    let group = one_of(plan.groups.iter().cloned(), which)?;
+    if group.id == ResourceGroupId::DEFAULT {
+        return Err(refusals::group_founding().into());
+    }
+    let nodes = plan.nodes.values().filter(|id| **id == group.id).count();
+    let sessions = rows.live_in_group(group.id)?;
+    if nodes > 0 || sessions > 0 {
+        return Err(refusals::group_in_use(&group.name, nodes, sessions).into());
+    }
+    if rows.leave_resource_group(group.id, LEAVING_AT_ONCE)? == LEAVING_AT_ONCE {
+        // The act is that of the last commit.
+        rows.mute_acts();
+        return Ok(false);
+    }
+    rows.forget_resource_group(group.id)?;
+    note(rows, caller, &group, "group.removed", (&told(&group), ""))?;
+    Ok(true)
 }
 
 /// Whether the caller sees every group, its nodes and who may use it.
@@ -417,6 +440,14 @@ fn name_of(typed: &str) -> Result<TenantName, Refusal> {
 
 fn kinds_of(kinds: &[SessionKind]) -> Result<GroupKinds, Refusal> {
     GroupKinds::of(kinds).ok_or_else(|| refusals::group_kinds_empty().at("/kinds"))
+}
+
+/// The version of a group is that of its nodes and of who may use it as well.
+fn refuse_stale(group: &ResourceGroup, if_match: Option<u64>) -> Result<(), Refusal> {
+    match if_match.is_some_and(|seen| seen != group.generation) {
+        true => Err(refusals::group_stale(&group.name, group.generation)),
+        false => Ok(()),
+    }
 }
 
 fn refuse_taken(known: &[ResourceGroup], group: &ResourceGroup) -> Result<(), Refusal> {

@@ -156,6 +156,9 @@ fn mail_troubles(server: &Server) -> Result<Vec<Notice>, Failure> {
         let (why, waiting) = (&standing.problem, standing.waiting);
         troubles.push(notices::mail_down(place, since, why, waiting));
     }
+    if standing.failed > 0 {
+        troubles.push(notices::mail_failed(standing.failed, &standing.failure));
+    }
     let is_told = |at: &Timestamp| at.plus_seconds(LOST_TOLD_SECONDS) > server.clock().now();
     if let Some(at) = standing.lost_at.filter(is_told) {
         troubles.push(notices::mail_lost(at, standing.lost));

@@ -184,8 +184,8 @@ pub enum TokensAfterReset {
 /// on their name.
 ///
 /// Errors: `user.password-elsewhere` for a user of a directory; `user.self`: whoever has only an open browser of an
-/// administrator must not choose their password; `token.scope-missing` for a token that may less than the user;
-/// `password.…`; those of finding a user.
+/// administrator must not choose their password; `token.scope-missing` for a token that may not all that the user may: who
+/// signs in with the new password may; `password.…`; those of finding a user.
 pub async fn set_password(
     server: &Server,
     caller: &Caller,

@@ -174,15 +174,28 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Removes a group without nodes and live sessions; its ended sessions are of the founding one from then on.
-    pub(crate) fn forget_resource_group(&self, id: ResourceGroupId) -> Result<(), Failure> {
-        self.connection
+    /// Makes sessions of a group ones of the founding one, at most `most`, and says how many. O(those).
+    pub(crate) fn leave_resource_group(
+        &self,
+        id: ResourceGroupId,
+        most: usize,
+    ) -> Result<usize, Failure> {
+        Ok(self
+            .connection
             .prepare_cached(
                 "update session
                  set resource_group = null
-                 where resource_group = ?1",
+                 where id in (
+                     select id
+                     from session
+                     where resource_group = ?1
+                     limit ?2)",
             )?
-            .execute([id.0.as_bytes()])?;
+            .execute((id.0.as_bytes(), i64::try_from(most).unwrap_or(i64::MAX)))?)
+    }
+
+    /// Removes a group without nodes and sessions.
+    pub(crate) fn forget_resource_group(&self, id: ResourceGroupId) -> Result<(), Failure> {
         self.connection
             .prepare_cached("delete from resource_group where id = ?1")?
             .execute([id.0.as_bytes()])?;
@@ -214,5 +227,66 @@ impl Rows<'_> {
             .prepare_cached("update session set resource_group = ?2 where id = ?1")?
             .execute((session.0.as_bytes(), column(group)))?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::super::writer::Lane;
+    use super::*;
+    use crate::Server;
+
+    #[test]
+    fn ended_sessions_leave_a_group_some_at_a_time() {
+        let server = Server::for_tests();
+        let catalog = server.catalog();
+        let group = ResourceGroup {
+            id: ResourceGroupId(Uuid::from_u128(9)),
+            name: TenantName::parse("lab").unwrap(),
+            title: String::new(),
+            access: None,
+            kinds: GroupKinds::ALL,
+            spreading: None,
+            generation: 1,
+        };
+        let id = group.id;
+        catalog
+            .write_now(Lane::Requests, "a group", move |rows| {
+                rows.insert_resource_group(&group)?;
+                rows.connection.execute(
+                    "insert into user (id, name, language, theme, time_zone, suspended, password, created_at,
+                                       generation)
+                     values (unhex(format('%032d', 7)), 'abe', '', '', '', 0, '', 0, 1)",
+                    [],
+                )?;
+                rows.connection.execute(
+                    "insert into session (id, name, owner, labels, kind, image_reference, command, env, cpu, memory,
+                                          shm, gpu, depends_on, state, desired, paused, restart, incarnation,
+                                          generation, created_at, queued_at, ended_at, outcome, resource_group)
+                     select unhex(format('%032d', column1)), 's', unhex(format('%032d', 7)), '{}', 'batch', 'host',
+                            '[]', '{}', 0, 0, 0, 0, '[]', 'ended', 'run', 0, 0, 1, 1, 10, 10, 20, 'stopped', ?1
+                     from (values (1), (2), (3))",
+                    [id.0.as_bytes()],
+                )?;
+                Ok(())
+            })
+            .unwrap();
+        let leaving = || {
+            let left = catalog.write_now(Lane::Requests, "leave", move |rows| {
+                rows.leave_resource_group(id, 2)
+            });
+            left.unwrap()
+        };
+        assert_eq!([leaving(), leaving(), leaving()], [2, 1, 0]);
+        let gone = catalog.write_now(Lane::Requests, "forget", move |rows| {
+            rows.forget_resource_group(id)
+        });
+        gone.unwrap();
+        let of = catalog.read_now("look", |view| {
+            view.group_of_session(SessionId(Uuid::from_u128(1)))
+        });
+        assert_eq!(of.unwrap(), ResourceGroupId::DEFAULT);
     }
 }

@@ -477,6 +477,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ),
     ("", &["getMailStatus"], &["mail status"]),
     (
+        "POST /system/settings/mail-retry",
+        &["retryMail"],
+        &["mail retry"],
+    ),
+    (
         "POST /system/settings/mail-test",
         &["testMail"],
         &["mail test x@y.example"],

@@ -47,7 +47,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         query: &[
             (
                 "q",
-                "state:running outcome:failed owner:mina project:vision image:host name:vit label:team=vision kind:batch replicas:ID, or words",
+                "state:running outcome:failed owner:mina project:vision group:lab image:host name:vit label:team=vision kind:batch replicas:ID, or words",
             ),
             (
                 "sort",
@@ -1447,7 +1447,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: PROJECTS_WRITE,
         body: Some("CourseMessage"),
         answer: SuccessReply::Schema("CourseAct"),
-        refusals: &[400, 404, 409, 422],
+        refusals: &[400, 404, 409, 422, 429],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1576,7 +1576,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: SYSTEM_WRITE,
         body: Some("ResourceGroupNodes"),
         answer: SuccessReply::Schema("ResourceGroup"),
-        refusals: &[400, 404, 409, 422],
+        refusals: &[400, 404, 409, 412, 422, 428],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1588,7 +1588,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: SYSTEM_WRITE,
         body: Some("NewResourceGroupAccess"),
         answer: SuccessReply::Schema("ResourceGroup"),
-        refusals: &[400, 404, 422],
+        refusals: &[400, 404, 412, 422, 428],
         ..ROUTE
     },
     DocumentedRoute {
@@ -2286,6 +2286,17 @@ pub const ROUTES: &[DocumentedRoute] = &[
     },
     DocumentedRoute {
         method: "POST",
+        path: "/api/v1/mail/retry",
+        operation: "retryMail",
+        tag: "system",
+        summary: "Send again what the mail server refused for good",
+        needs: SYSTEM_WRITE,
+        answer: SuccessReply::Schema("MailStatus"),
+        refusals: &[409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
         path: "/api/v1/mail/test",
         operation: "testMail",
         tag: "system",
@@ -2325,6 +2336,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "Let the site look as the product does",
         needs: SYSTEM_WRITE,
         answer: SuccessReply::Schema("Branding"),
+        refusals: &[412],
         ..ROUTE
     },
     DocumentedRoute {

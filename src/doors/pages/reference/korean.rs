@@ -438,6 +438,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "사이트의 메일이 어떻게 나가는지 보여 줍니다",
     ),
     (
+        "retryMail",
+        "메일 서버가 완전히 거부한 알림을 다시 보냅니다",
+    ),
+    (
         "testMail",
         "메일 하나를 보내고 메일 서버의 응답을 알려 줍니다",
     ),
@@ -479,7 +483,7 @@ const QUERIES: &[(&str, &str, &str)] = &[
     (
         "listSessions",
         "q",
-        "state:running outcome:failed owner:mina project:vision image:host name:vit label:team=vision kind:batch replicas:ID 또는 단어",
+        "state:running outcome:failed owner:mina project:vision group:lab image:host name:vit label:team=vision kind:batch replicas:ID 또는 단어",
     ),
     (
         "listSessions",

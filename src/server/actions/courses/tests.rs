@@ -255,6 +255,26 @@ async fn a_draft_is_there_for_its_teachers_alone() {
 }
 
 #[tokio::test]
+async fn a_draft_does_nothing_to_its_members() {
+    let school = School::open().await;
+    let (server, tea) = (&school.server, &school.tea);
+    create(server, tea, school.week(), None).await.unwrap();
+    school.launch(&school.abe).await.unwrap();
+    let body = CourseMessageBody {
+        text: "Save your work.".to_owned(),
+        users: None,
+    };
+    let refused = [
+        code(message(server, tea, "deep", body, None).await),
+        code(stop(server, tea, "deep", CourseStopBody::default(), None).await),
+    ];
+    assert_eq!(refused, [codes::COURSE_DRAFT, codes::COURSE_DRAFT]);
+    assert_eq!(school.live(), 1, "it runs on");
+    let told = notices::list(server, &school.abe).await.unwrap();
+    assert!(told.is_empty());
+}
+
+#[tokio::test]
 async fn members_neither_change_a_course_nor_see_each_other() {
     let school = School::open().await;
     let server = &school.server;
@@ -528,6 +548,36 @@ async fn a_course_of_500_takes_them_all_and_leaves_the_rest() {
     assert_eq!(school.live(), 2);
 }
 
+#[tokio::test]
+async fn those_who_are_refused_keep_no_one_from_their_turn() {
+    let school = School::open().await;
+    school.enrol(500);
+    school.running().await;
+    for refused in ["s000", "s001"] {
+        users::suspend(&school.server, &school.boss, refused, true, None)
+            .await
+            .unwrap();
+    }
+    let order = || {
+        let catalog = school.server.catalog();
+        let read = catalog.read_now("the next turn", |view| {
+            let record = find(view, &school.tea, "deep")?;
+            let whom = students(view, &record.course)?;
+            Ok(in_turn(whom, record.started_to))
+        });
+        let whom = read.unwrap().into_iter();
+        whom.map(|one| one.name.to_string())
+    };
+    let first: Vec<String> = order().take(3).collect();
+    assert_eq!(first, ["abe", "bea", "s000"], "by name");
+    let act = school.started(None).await.unwrap();
+    assert_eq!((act.done, act.refused.len(), act.left), (498, 2, 2));
+    let next: Vec<String> = order().take(3).collect();
+    assert_eq!(next, ["s498", "s499", "abe"], "the two who were left");
+    let act = school.started(None).await.unwrap();
+    assert_eq!((act.done, act.refused.len(), act.left), (2, 2, 0));
+}
+
 #[test]
 fn the_longer_the_queue_the_fewer_members_one_act_takes() {
     assert_eq!(at_once(0), 500);
@@ -599,6 +649,9 @@ async fn a_student_is_sent_so_many_messages_a_day() {
     let told = async |users: Option<Vec<String>>| {
         let text = "Save your work.".to_owned();
         let body = CourseMessageBody { text, users };
+        // One a minute.
+        let clock = server.clock();
+        clock.set(clock.now().plus_seconds(60));
         code(message(server, tea, "deep", body, None).await)
     };
     let abe = || Some(vec!["abe".to_owned()]);
@@ -610,6 +663,79 @@ async fn a_student_is_sent_so_many_messages_a_day() {
     let clock = server.clock();
     clock.set(clock.now().plus_seconds(86_400));
     assert_eq!(told(None).await, "done");
+}
+
+#[tokio::test]
+async fn a_viewer_of_the_project_does_not_read_what_members_are_told() {
+    let school = School::open().await;
+    let (server, project) = (&school.server, school.project.to_string());
+    tenancy::put_member(
+        server,
+        &school.boss,
+        &project,
+        "mina",
+        GrantRole::Viewer,
+        None,
+    )
+    .await
+    .unwrap();
+    let mina = sign_in(server, "mina", GOOD, HERE).await.unwrap().caller;
+    school.running().await;
+    let body = CourseMessageBody {
+        text: "Save your work.".to_owned(),
+        users: None,
+    };
+    message(server, &school.tea, "deep", body, None)
+        .await
+        .unwrap();
+    let heard = async |caller: &Caller| {
+        let wanted = api::events::EventSearchQuery {
+            kind: "course".to_owned(),
+            ..Default::default()
+        };
+        let found = journal::search_all(server, caller, &wanted).await.unwrap();
+        let events = found.items.into_iter();
+        let events = events.map(|one| format!("{} {} {}", one.code, one.before, one.after));
+        events.collect::<Vec<String>>()
+    };
+    let seen = heard(&mina).await;
+    assert!(seen.contains(&"course.told  2".to_owned()), "{seen:?}");
+    assert!(!format!("{seen:?}").contains("Save"), "{seen:?}");
+    let own = heard(&school.abe).await;
+    assert!(
+        own.contains(&"course.message  Save your work.".to_owned()),
+        "{own:?}"
+    );
+}
+
+#[tokio::test]
+async fn one_message_a_minute_is_sent_in_a_course() {
+    let school = School::open().await;
+    school.running().await;
+    let sent = async |text: &str| {
+        let body = CourseMessageBody {
+            text: text.to_owned(),
+            users: Some(vec!["abe".to_owned()]),
+        };
+        code(message(&school.server, &school.tea, "deep", body, None).await)
+    };
+    let told = async || {
+        let all = notices::list(&school.server, &school.abe).await.unwrap();
+        all.len()
+    };
+    assert_eq!(sent("One.").await, "done");
+    assert_eq!(sent("Two.").await, codes::COURSE_MESSAGE_TOO_SOON);
+    assert_eq!(told().await, 1, "nothing of the second one");
+    let before = get(&school.server, &school.tea, "deep").await.unwrap();
+    let now = school.server.clock().now();
+    school.server.clock().set(now.plus_seconds(60));
+    assert_eq!(sent("Three.").await, "done");
+    assert_eq!(told().await, 2);
+    let after = get(&school.server, &school.tea, "deep").await.unwrap();
+    assert_eq!(
+        after.generation, before.generation,
+        "no change of the course"
+    );
 }
 
 #[tokio::test]
@@ -695,6 +821,24 @@ async fn an_open_course_begins_by_itself() {
     school.tick(now.plus_seconds(3_600)).await;
     school.tick(now.plus_seconds(3_700)).await;
     assert_eq!(school.events("course.began").await, 1);
+}
+
+#[tokio::test]
+async fn a_course_whose_begin_is_moved_ahead_waits_for_it() {
+    let school = School::open().await;
+    let course = school.running().await;
+    assert_eq!(course.state, CourseState::Running);
+    let begin = school.server.clock().now().plus_seconds(3_600);
+    let patch = CoursePatchBody {
+        from: Some(begin.to_string()),
+        ..CoursePatchBody::default()
+    };
+    let moved = change(&school.server, &school.tea, "deep", patch, None).await;
+    assert_eq!(moved.unwrap().state, CourseState::Open);
+    assert_eq!(school.events("course.changed").await, 1);
+    school.tick(begin).await;
+    let begun = get(&school.server, &school.tea, "deep").await.unwrap();
+    assert_eq!(begun.state, CourseState::Running);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use api::reservations::{NewReservationBody, ReservedResources};
-use api::sessions::LaunchRequest;
+use api::sessions::{LaunchRequest, ListQuery};
 use rules::grants::GrantRole;
 use rules::names::BootId;
 use rules::placement::{Decision, Verdict};
@@ -94,7 +94,14 @@ impl GroupedSite {
 
     async fn nodes(&self, group: &str, nodes: &[&str]) -> Result<ResourceGroupView, Failure> {
         let nodes = nodes.iter().map(|name| (*name).to_owned()).collect();
-        set_nodes(&self.server, &self.boss, group, GroupNodesBody { nodes }).await
+        set_nodes(
+            &self.server,
+            &self.boss,
+            group,
+            GroupNodesBody { nodes },
+            None,
+        )
+        .await
     }
 
     /// `lab` has the node `two`, and is for the project `vision`.
@@ -105,7 +112,7 @@ impl GroupedSite {
             projects: vec!["vision".to_owned()],
             ..GroupAccessBody::default()
         };
-        let set = set_access(&self.server, &self.boss, "lab", access).await;
+        let set = set_access(&self.server, &self.boss, "lab", access, None).await;
         let access = set.unwrap().access.expect("a list");
         assert_eq!(access.projects, ["default/vision"]);
     }
@@ -309,7 +316,7 @@ async fn what_is_no_group_is_refused_by_name_and_others_may_change_nothing() {
         users: vec!["stranger".to_owned()],
         ..GroupAccessBody::default()
     };
-    let refused = set_access(server, boss, "lab", strange).await;
+    let refused = set_access(server, boss, "lab", strange, None).await;
     assert_eq!(code(refused), "group.subject-unknown");
     let patch = ResourceGroupPatchBody {
         kinds: Some(vec![SessionKind::Interactive]),
@@ -322,6 +329,64 @@ async fn what_is_no_group_is_refused_by_name_and_others_may_change_nothing() {
     assert_eq!(changed.kinds, [SessionKind::Interactive]);
     let refused = sessions::launch(server, &site.abe, asked("vision", Some("lab")), None).await;
     assert_eq!(code(refused), "group.kind");
+}
+
+#[tokio::test]
+async fn a_list_of_sessions_is_narrowed_to_a_group() {
+    let site = GroupedSite::open().await;
+    site.with_lab().await;
+    let (server, abe) = (&site.server, &site.abe);
+    for group in ["lab", "default"] {
+        let launched = sessions::launch(server, abe, asked("vision", Some(group)), None).await;
+        launched.unwrap();
+    }
+    let found = async |q: &str| {
+        let query = ListQuery {
+            q: q.to_owned(),
+            ..ListQuery::default()
+        };
+        let page = sessions::list(server, abe, &query).await.unwrap();
+        let groups = page.items.into_iter().filter_map(|one| one.group);
+        groups.map(|name| name.to_string()).collect::<Vec<String>>()
+    };
+    assert_eq!(found("").await.len(), 2);
+    assert_eq!(found("group:lab").await, ["lab"]);
+    assert_eq!(found("group:default").await, ["default"]);
+    assert_eq!(found("group:lab group:default").await.len(), 2);
+    assert!(found("group:nowhere").await.is_empty());
+}
+
+#[tokio::test]
+async fn what_another_administrator_said_meanwhile_is_not_written_over() {
+    let site = GroupedSite::open().await;
+    let (server, boss) = (&site.server, &site.boss);
+    let seen = site.made("lab").await.generation;
+    let with = |nodes: &[&str]| GroupNodesBody {
+        nodes: nodes.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    let everybody = || GroupAccessBody {
+        everybody: true,
+        ..GroupAccessBody::default()
+    };
+    let first = set_nodes(server, boss, "lab", with(&["two"]), Some(seen)).await;
+    let first = first.unwrap();
+    assert_ne!(first.generation, seen);
+    let late = set_nodes(server, boss, "lab", with(&[]), Some(seen)).await;
+    assert_eq!(code(late), "group.stale");
+    let late = set_access(server, boss, "lab", everybody(), Some(seen)).await;
+    assert_eq!(code(late), "group.stale");
+    let now = get(server, boss, "lab").await.unwrap();
+    assert_eq!(now, first, "nothing of the late ones is there");
+    let listed = GroupAccessBody {
+        users: vec!["abe".to_owned()],
+        ..GroupAccessBody::default()
+    };
+    let set = set_access(server, boss, "lab", listed, Some(first.generation)).await;
+    let seen = set.unwrap().generation;
+    let late = set_nodes(server, boss, "lab", with(&[]), Some(first.generation)).await;
+    assert_eq!(code(late), "group.stale", "the access has the same version");
+    let again = set_access(server, boss, "lab", everybody(), Some(seen)).await;
+    assert!(again.unwrap().everybody);
 }
 
 #[tokio::test]
@@ -341,7 +406,7 @@ async fn a_site_takes_so_many_groups_and_a_group_so_many_who_may_use_it() {
         users: vec!["abe".to_owned(); MAX_GROUP_ACCESS + 1],
         ..GroupAccessBody::default()
     };
-    let set = set_access(&site.server, &site.boss, "group-1", access).await;
+    let set = set_access(&site.server, &site.boss, "group-1", access, None).await;
     assert_eq!(
         set.unwrap().access.map(|access| access.users.len()),
         Some(1)

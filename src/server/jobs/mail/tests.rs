@@ -10,7 +10,7 @@ use rules::users::Role;
 use super::*;
 use crate::actions::mail::{MailText, MailWriter};
 use crate::catalog::events::NewEvent;
-use crate::catalog::mail::{MAX_WAITING_MAIL, MAX_WAITING_OF_USER};
+use crate::catalog::mail::{MAX_FAILED_MAIL, MAX_WAITING_MAIL, MAX_WAITING_OF_USER};
 use crate::mail::tests::{Answers, FakeMailServer};
 
 /// Says the key, the kind and the name of each notice, a line each.
@@ -253,7 +253,8 @@ async fn mail_waits_for_a_dead_server_and_what_is_too_much_is_counted() {
     assert_eq!(lost(&server), MAX_WAITING_OF_USER + 5);
 }
 
-/// A mail that is refused for now is tried again later and delays no other; one that is refused for good is given up.
+/// A mail that is refused for now is tried again later and delays no other; one that is refused for good is kept with
+/// the reason, and goes out when an administrator says so.
 #[tokio::test]
 async fn a_refused_mail_is_tried_again_and_delays_no_other() {
     let not_now: Answers = vec![("RCPT", "450 later\r\n")];
@@ -277,7 +278,58 @@ async fn a_refused_mail_is_tried_again_and_delays_no_other() {
     gather(&server).await.unwrap();
     send_all(&server).await;
     assert_eq!((fake.taken().len(), waiting(&server)), (2, 0));
-    assert_eq!(lost(&server), 1);
+    let root = access::local_root(&server);
+    let status = crate::actions::mail::status(&server, &root);
+    let status = status.await.unwrap();
+    assert_eq!((status.failed, status.lost), (1, 0));
+    assert!(status.failure.contains("550 unknown"), "{}", status.failure);
+    let retried = crate::actions::mail::retry(&server, &root).await.unwrap();
+    assert_eq!((retried.failed, retried.waiting), (0, 1));
+    assert_eq!(retried.failure, "");
+    send_all(&server).await;
+    assert_eq!((fake.taken().len(), waiting(&server)), (3, 0));
+}
+
+/// What is refused for good is kept in bounds and for three days.
+#[tokio::test]
+async fn so_much_refused_mail_is_kept_and_what_is_more_is_counted() {
+    let fake = FakeMailServer::start(Vec::new()).await;
+    let server = server_with(fake.address);
+    let mina = user(&server, "mina");
+    gather(&server).await.unwrap();
+    let refused = MAX_FAILED_MAIL + 5;
+    let owner = mina.subject.user;
+    server
+        .catalog()
+        .write_now(Lane::Loops, "refuse", move |rows| {
+            for number in 0..refused {
+                let key = format!("many {number}");
+                rows.queue_mail(&[NewMailNotice {
+                    user: owner,
+                    key: key.clone(),
+                    topic: NoticeTopic::Started,
+                }])?;
+                let due = DueMail {
+                    user: owner,
+                    keys: BTreeSet::from([key]),
+                    tries: 0,
+                };
+                rows.fail_mail(&due, "550 relaying denied")?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    let failed = || {
+        let read = server
+            .catalog()
+            .read_now("count", |view| view.failed_mail());
+        read.unwrap()
+    };
+    assert_eq!((failed().count, lost(&server)), (MAX_FAILED_MAIL, 5));
+    assert_eq!(failed().why, "550 relaying denied");
+    later(&server, 73 * 3_600);
+    age(&server).await.unwrap();
+    assert_eq!((failed().count, lost(&server)), (0, refused));
 }
 
 /// A teacher who tells a class something over and over takes no room from what another user has to know.
