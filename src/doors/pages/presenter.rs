@@ -188,6 +188,11 @@ fn rack(
         RackKind::Cpu => share(CpuShare(u32::try_from(value).unwrap_or(u32::MAX))),
         RackKind::Memory => components::size(value),
     };
+    // Cores are busy, memory is used.
+    let told = |percent: u8| match of {
+        RackKind::Cpu => t.plan_percent_busy(percent),
+        RackKind::Memory => t.plan_percent_used(percent),
+    };
     let blocks: Vec<OwnedBlock> = machine
         .slices
         .iter()
@@ -225,7 +230,7 @@ fn rack(
                 weight: held,
                 href: known.map(|id| format!("/sessions/{id}")),
                 label: match busy {
-                    Some(busy) if !small => t.plan_percent_busy(busy),
+                    Some(busy) if !small => told(busy),
                     _ => String::new(),
                 },
                 partition: None,
@@ -237,7 +242,7 @@ fn rack(
             }
         })
         .collect();
-    let mut blocks = joined_blocks::join(t, whole, blocks, amount);
+    let mut blocks = joined_blocks::join(t, whole, blocks, amount, told);
     let mut left = whole.saturating_sub(used);
     let wanted = |demand: &Demand| match of {
         RackKind::Cpu => u64::from(demand.cpu.0),
@@ -279,7 +284,10 @@ fn rack(
             || "–".to_owned(),
             |(busy, _)| format!("{}%", components::percent(*busy, whole as f64)),
         ),
-        busy_word: t.plan_busy().to_owned(),
+        busy_word: match of {
+            RackKind::Cpu => t.plan_busy().to_owned(),
+            RackKind::Memory => t.plan_in_use().to_owned(),
+        },
         trend: Markup::default(),
         figure: busy.map_or_else(|| "–".to_owned(), |(_, words)| words),
         figure_of: match of {

@@ -406,6 +406,7 @@ fn cpu_row(t: Text) -> BarRow {
             free(t, "4.00", 400),
         ],
         busy: "57%".into(),
+        busy_word: t.plan_busy().into(),
         trend: components::trend(
             &wave(36, 57.0, 9.0, 1.0),
             "ci",
@@ -433,6 +434,7 @@ fn memory_row(t: Text) -> BarRow {
             free(t, "14 GiB", 14),
         ],
         busy: "49%".into(),
+        busy_word: t.plan_in_use().into(),
         trend: components::trend(
             &wave(36, 49.0, 3.0, 2.0),
             "ca",
@@ -1057,7 +1059,7 @@ fn card_field(t: Text, refused: bool) -> launch::GpuPicker {
         now: t.gpu_share_is("28", 46, 132),
         sizes: [
             ("0", t.gpu_size_none(), ""),
-            ("0.5", "½", "40 GiB"),
+            ("0.5", "0.5", "40 GiB"),
             ("1", "1", "80 GiB"),
         ]
         .map(|(value, name, note)| launch::NamedShare {
