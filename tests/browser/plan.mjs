@@ -154,6 +154,12 @@ test("each bar of the overview has its last minutes, memory is used and cores ar
   const words = await page.locator("main").innerText();
   assert.equal(words.match(/simulated/gi)?.length, 1, words);
   assert.equal(await page.locator("main a[href='/events']").count(), 1);
+  // On a phone what needs attention stands above the plan; a new box has no backup yet.
+  assert.ok((await page.locator("#attention li").count()) > 0);
+  await page.setViewportSize({ width: 390, height: 844 });
+  const top = async (part) => (await page.locator(part).boundingBox()).y;
+  assert.ok((await top("#attention")) < (await top("#plan")));
+  await page.setViewportSize({ width: 1440, height: 900 });
   // A point is kept every ten seconds.
   await until(() => "what is allocated and busy as a chart", async () => {
     await page.reload({ waitUntil: "load" });

@@ -54,6 +54,7 @@ test("a filter works while it is typed, stands in the address, and the live list
   await page.fill("#filter [name=q]", "alp");
   await until(() => "the list follows the box", async () => (await names(page)).join() === "alpha");
   assert.match(page.url(), /\?q=alp$/);
+  assert.match(await page.locator("#list tbody tr").first().innerText(), /Scheduled to start on/, "a row that waits says for what");
   // The stream was opened again for this filter; what it sends agrees with the box.
   await until(() => `a stream for the filter in ${asked.map((one) => one.search)}`, async () =>
     asked.some((one) => one.pathname === "/sessions/live" && one.searchParams.get("q") === "alp"));

@@ -579,7 +579,7 @@ pub fn queue_word(t: Text, answer: &Explanation) -> &'static str {
         ("held", _) => t.queue_held(),
         ("never", _) => t.preview_never(),
         (_, Some(1)) => t.queue_next(),
-        _ => t.state_waiting(),
+        _ => t.queue_waiting(),
     }
 }
 
