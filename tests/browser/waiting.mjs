@@ -59,6 +59,7 @@ test("a waiting session names what must end, leads there, and offers as many GPU
   const lines = await ends.locator("li").allInnerTexts();
   assert.match(lines[0], /^limited\s+1 GPU · [^·]+ · [^·]+ · ends by /);
   assert.match(lines[1], /^open-end\s+0\.5 GPU · [^·]+ · [^·]+ · no time limit$/);
+  await page.locator("#console").getByRole("button", { name: /Start now with 2 GPU/ }).waitFor();
   assert.deepEqual(await violations(page), []);
   await ends.getByRole("link", { name: "limited" }).click();
   assert.equal(new URL(page.url()).pathname, address("limited"));

@@ -514,6 +514,34 @@ pub fn alternatives(t: Text, answer: &Explanation, policy: SharePolicy) -> Vec<S
         .collect()
 }
 
+/// What a click sends to have a waiting session start now.
+pub struct SmallerRequest {
+    pub words: String,
+    pub cpu: String,
+    pub memory: String,
+    /// Empty where the share stays.
+    pub gpu: String,
+}
+
+/// The smaller request of a session with this share that would start now; none where nothing smaller would.
+pub fn smaller(
+    t: Text,
+    answer: &Explanation,
+    share: GpuShare,
+    policy: SharePolicy,
+) -> Option<SmallerRequest> {
+    let other = &answer.alternatives.first()?.demand;
+    Some(SmallerRequest {
+        words: asked(t, other, policy),
+        cpu: other.cpu.to_string(),
+        memory: format!("{}b", other.memory.0),
+        gpu: match other.gpu == share {
+            true => String::new(),
+            false => other.gpu.to_string(),
+        },
+    })
+}
+
 /// What a request asks for, devices first: `0.35 GPU, 4 cores, 16 GiB`.
 pub fn asked(t: Text, demand: &Demand, policy: SharePolicy) -> String {
     let rest = t.where_given(demand.cpu, components::size(demand.memory.0));
