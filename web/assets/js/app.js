@@ -311,7 +311,7 @@ addEventListener("keydown", (event) => {
   if (words.keys !== "on" || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
   if (typing(event.target) || one("dialog[open], [popover]:popover-open")) return;
   const key = event.key;
-  // Only where the menu leads as well: not everybody has the page of the system.
+  // Only where the menu leads as well: the page of the system is for administrators.
   if (Date.now() - going < 1200 && places[key] && one(`.nav a[href="${places[key]}"]`)) { event.preventDefault(); location.href = places[key]; return; }
   going = key === "g" ? Date.now() : 0;
   const acts = {
