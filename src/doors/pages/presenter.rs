@@ -188,6 +188,11 @@ fn rack(
         RackKind::Cpu => share(CpuShare(u32::try_from(value).unwrap_or(u32::MAX))),
         RackKind::Memory => components::size(value),
     };
+    // Cores are busy, memory is used.
+    let told = |percent: u8| match of {
+        RackKind::Cpu => t.plan_percent_busy(percent),
+        RackKind::Memory => t.plan_percent_used(percent),
+    };
     let blocks: Vec<OwnedBlock> = machine
         .slices
         .iter()
@@ -225,7 +230,7 @@ fn rack(
                 weight: held,
                 href: known.map(|id| format!("/sessions/{id}")),
                 label: match busy {
-                    Some(busy) if !small => t.plan_percent_busy(busy),
+                    Some(busy) if !small => told(busy),
                     _ => String::new(),
                 },
                 partition: None,
@@ -237,7 +242,7 @@ fn rack(
             }
         })
         .collect();
-    let mut blocks = joined_blocks::join(t, whole, blocks, amount);
+    let mut blocks = joined_blocks::join(t, whole, blocks, amount, told);
     let mut left = whole.saturating_sub(used);
     let wanted = |demand: &Demand| match of {
         RackKind::Cpu => u64::from(demand.cpu.0),
@@ -279,7 +284,10 @@ fn rack(
             || "–".to_owned(),
             |(busy, _)| format!("{}%", components::percent(*busy, whole as f64)),
         ),
-        busy_word: t.plan_busy().to_owned(),
+        busy_word: match of {
+            RackKind::Cpu => t.plan_busy().to_owned(),
+            RackKind::Memory => t.plan_in_use().to_owned(),
+        },
         trend: Markup::default(),
         figure: busy.map_or_else(|| "–".to_owned(), |(_, words)| words),
         figure_of: match of {
@@ -506,6 +514,34 @@ pub fn alternatives(t: Text, answer: &Explanation, policy: SharePolicy) -> Vec<S
         .collect()
 }
 
+/// What a click sends to have a waiting session start now.
+pub struct SmallerRequest {
+    pub words: String,
+    pub cpu: String,
+    pub memory: String,
+    /// Empty where the share stays.
+    pub gpu: String,
+}
+
+/// The smaller request of a session with this share that would start now; none where nothing smaller would.
+pub fn smaller(
+    t: Text,
+    answer: &Explanation,
+    share: GpuShare,
+    policy: SharePolicy,
+) -> Option<SmallerRequest> {
+    let other = &answer.alternatives.first()?.demand;
+    Some(SmallerRequest {
+        words: asked(t, other, policy),
+        cpu: other.cpu.to_string(),
+        memory: format!("{}b", other.memory.0),
+        gpu: match other.gpu == share {
+            true => String::new(),
+            false => other.gpu.to_string(),
+        },
+    })
+}
+
 /// What a request asks for, devices first: `0.35 GPU, 4 cores, 16 GiB`.
 pub fn asked(t: Text, demand: &Demand, policy: SharePolicy) -> String {
     let rest = t.where_given(demand.cpu, components::size(demand.memory.0));
@@ -571,7 +607,7 @@ pub fn queue_word(t: Text, answer: &Explanation) -> &'static str {
         ("held", _) => t.queue_held(),
         ("never", _) => t.preview_never(),
         (_, Some(1)) => t.queue_next(),
-        _ => t.state_waiting(),
+        _ => t.queue_waiting(),
     }
 }
 

@@ -95,18 +95,9 @@ pub struct QueueRow {
     pub facts: String,
     pub hint: Option<String>,
     /// A smaller request that would start now.
-    pub instead: Option<SmallerRequest>,
+    pub instead: Option<presenter::SmallerRequest>,
     pub held: bool,
     pub may_change: bool,
-}
-
-/// What a click sends to have the session start now.
-pub struct SmallerRequest {
-    pub words: String,
-    pub cpu: String,
-    pub memory: String,
-    /// Empty where the share stays.
-    pub gpu: String,
 }
 
 pub struct PlanRow {
@@ -548,19 +539,8 @@ fn waiting(
             }
         },
         hint: presenter::outlook(t, &visit.clock, answer, now),
-        instead: answer
-            .alternatives
-            .first()
-            .filter(|_| may_write && alone)
-            .map(|other| SmallerRequest {
-                words: presenter::asked(t, &other.demand, policy),
-                cpu: other.demand.cpu.to_string(),
-                memory: format!("{}b", other.demand.memory.0),
-                gpu: match other.demand.gpu == session.resources.gpu {
-                    true => String::new(),
-                    false => other.demand.gpu.to_string(),
-                },
-            }),
+        instead: presenter::smaller(t, answer, session.resources.gpu, policy)
+            .filter(|_| may_write && alone),
         held: session.held_by.is_some(),
         may_change: may_write,
     }
