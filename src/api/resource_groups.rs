@@ -1,14 +1,15 @@
 //! Resource groups: nodes that serve sessions of their own, and who may use them.
 
+use rules::fair_share::QueueOrder;
 use rules::names::TenantName;
-use rules::policy::Spreading;
+use rules::policy::{BackfillMode, Spreading};
 use rules::resource_group::ResourceGroup;
 use rules::session::SessionKind;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::values::{KindShape, SpreadingShape};
+use crate::values::{BackfillModeShape, KindShape, QueueOrderShape, SpreadingShape};
 
 /// One resource group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -28,6 +29,12 @@ pub struct ResourceGroupView {
     /// How sessions are spread over its devices and nodes; null: as the settings say.
     #[schema(value_type = Option<SpreadingShape>)]
     pub spreading: Option<Spreading>,
+    /// In which order its queue is served; null: as the site's is.
+    #[schema(value_type = Option<QueueOrderShape>)]
+    pub order: Option<QueueOrder>,
+    /// Who may start before one that waits in it; null: as the site says.
+    #[schema(value_type = Option<BackfillModeShape>)]
+    pub backfill: Option<BackfillMode>,
     /// Everybody may use it.
     pub everybody: bool,
     /// Who may use it; null where everybody may, and for callers who may not read the system.
@@ -64,6 +71,8 @@ impl ResourceGroupView {
             title: group.title,
             kinds: group.kinds.list(),
             spreading: group.spreading,
+            order: group.order,
+            backfill: group.backfill,
             everybody: group.access.is_none(),
             access,
             nodes,
@@ -80,7 +89,7 @@ impl ResourceGroupView {
     }
 }
 
-/// What is left out: both kinds, spread as the settings say, used by everybody, without nodes.
+/// What is left out: both kinds, spread as the settings say, served as the site's queue, used by everybody, without nodes.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[schema(as = NewResourceGroup)]
 #[serde(deny_unknown_fields)]
@@ -96,6 +105,12 @@ pub struct NewResourceGroupBody {
     #[serde(default)]
     #[schema(value_type = Option<SpreadingShape>)]
     pub spreading: Option<Spreading>,
+    #[serde(default)]
+    #[schema(value_type = Option<QueueOrderShape>)]
+    pub order: Option<QueueOrder>,
+    #[serde(default)]
+    #[schema(value_type = Option<BackfillModeShape>)]
+    pub backfill: Option<BackfillMode>,
 }
 
 /// A merge patch: what is left out stays.
@@ -113,6 +128,14 @@ pub struct ResourceGroupPatchBody {
     #[serde(default, deserialize_with = "crate::sessions::present")]
     #[schema(value_type = Option<SpreadingShape>)]
     pub spreading: Option<Option<Spreading>>,
+    /// A null leaves it to the site's rule.
+    #[serde(default, deserialize_with = "crate::sessions::present")]
+    #[schema(value_type = Option<QueueOrderShape>)]
+    pub order: Option<Option<QueueOrder>>,
+    /// A null leaves it to the site's rule.
+    #[serde(default, deserialize_with = "crate::sessions::present")]
+    #[schema(value_type = Option<BackfillModeShape>)]
+    pub backfill: Option<Option<BackfillMode>>,
 }
 
 /// The nodes that a group has from now on. Each leaves the group that it was in; those that are left out go to the

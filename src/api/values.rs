@@ -378,6 +378,7 @@ words! {
         Turns,
         Fifo,
         Lifo,
+        Drf,
         Fair,
     }
 }

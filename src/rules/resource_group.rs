@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::fair_share::QueueOrder;
 use crate::names::{NodeId, ResourceGroupId, SessionId, TenantName, UserId};
-use crate::policy::Spreading;
+use crate::policy::{BackfillMode, Spreading};
 use crate::refusal::Refusal;
 use crate::refusals;
 use crate::session::{Session, SessionKind};
@@ -88,10 +89,31 @@ pub struct ResourceGroup {
     pub kinds: GroupKinds,
     /// How sessions are spread over its devices and nodes; None: as the settings say.
     pub spreading: Option<Spreading>,
+    /// In which order its queue is served; None: as the site's is.
+    #[serde(default)]
+    pub order: Option<QueueOrder>,
+    /// Who may start before one that waits in it; None: as the site says.
+    #[serde(default)]
+    pub backfill: Option<BackfillMode>,
     pub generation: u64,
 }
 
 impl ResourceGroup {
+    /// One for everybody that says nothing of its own.
+    pub fn new(id: ResourceGroupId, name: TenantName) -> Self {
+        Self {
+            id,
+            name,
+            title: String::new(),
+            access: None,
+            kinds: GroupKinds::ALL,
+            spreading: None,
+            order: None,
+            backfill: None,
+            generation: 1,
+        }
+    }
+
     /// Whether sessions of that user in that project may use it.
     pub fn admits(&self, domain: DomainId, project: ProjectId, user: UserId) -> bool {
         self.access.as_ref().is_none_or(|access| {
@@ -103,7 +125,11 @@ impl ResourceGroup {
 
     /// Whether it says nothing that a site without groups does not say.
     pub fn is_plain(&self) -> bool {
-        self.access.is_none() && self.kinds == GroupKinds::ALL && self.spreading.is_none()
+        self.access.is_none()
+            && self.kinds == GroupKinds::ALL
+            && self.spreading.is_none()
+            && self.order.is_none()
+            && self.backfill.is_none()
     }
 }
 
@@ -239,14 +265,10 @@ mod tests {
     }
 
     fn group(number: u128, name: &str, access: Option<GroupAccess>) -> ResourceGroup {
+        let name = TenantName::parse(name).expect("a name");
         ResourceGroup {
-            id: ResourceGroupId(id(number)),
-            name: TenantName::parse(name).expect("a name"),
-            title: String::new(),
             access,
-            kinds: GroupKinds::ALL,
-            spreading: None,
-            generation: 1,
+            ..ResourceGroup::new(ResourceGroupId(id(number)), name)
         }
     }
 

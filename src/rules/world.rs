@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::fair_share::{FairShares, WholeCluster};
-use crate::names::{BootId, NodeId, SessionId, UserId};
-use crate::policy::{SharePolicy, Spreading};
+use crate::fair_share::{FairShares, QueueOrder, WholeCluster};
+use crate::names::{BootId, NodeId, ResourceGroupId, SessionId, UserId};
+use crate::policy::{BackfillMode, SharePolicy, Spreading};
 use crate::quota::{Allowance, ScopedPolicy};
 use crate::reason::Reason;
 use crate::reservation::ReservationTime;
@@ -159,6 +159,18 @@ impl ClusterSnapshot {
     /// How sessions are spread on a node: as its resource group says, else as the settings do.
     pub fn spreading(&self, node: NodeId) -> Spreading {
         self.groups.spreading(node).unwrap_or(self.policy.spreading)
+    }
+
+    /// In which order the queue of a resource group is served: as the group says, else as the site does.
+    pub fn order(&self, group: ResourceGroupId) -> QueueOrder {
+        let own = self.groups.group(group).and_then(|group| group.order);
+        own.unwrap_or(self.policy.order)
+    }
+
+    /// Who may start before one that waits in a resource group: as the group says, else as the site does.
+    pub fn backfill(&self, group: ResourceGroupId) -> BackfillMode {
+        let own = self.groups.group(group).and_then(|group| group.backfill);
+        own.unwrap_or(self.policy.backfill)
     }
 
     pub fn session(&self, id: SessionId) -> Option<&Session> {

@@ -1906,7 +1906,8 @@ pub enum GroupCommand {
     },
     /// Change a resource group; what is left out stays
     #[command(after_help = "Example:\n  \
-        fardel group edit lab --kind batch --kind interactive --spreading settings")]
+        fardel group edit lab --kind batch --kind interactive --spreading settings\n  \
+        fardel group edit lab --order fifo --backfill timed")]
     Edit {
         #[arg(value_name = "GROUP")]
         group: String,
@@ -1964,6 +1965,16 @@ pub struct GroupFlags {
     /// How sessions are spread over its devices and nodes [default: settings]
     #[arg(long, value_name = "HOW", value_parser = ["pack", "spread", "settings"])]
     pub spreading: Option<String>,
+    /// In which order its queue is served [default: site]
+    #[arg(
+        long,
+        value_name = "ORDER",
+        value_parser = ["turns", "fair", "drf", "fifo", "lifo", "site"]
+    )]
+    pub order: Option<String>,
+    /// Who may start before one that waits in it [default: site]
+    #[arg(long, value_name = "MODE", value_parser = ["strict", "timed", "site"])]
+    pub backfill: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -2246,8 +2257,8 @@ pub enum FairShareCommand {
         fardel fair-share order fair --half-life 1d\n  \
         fardel fair-share order --backfill timed")]
     Order {
-        /// turns: users in turns; fair: least used for its weight; fifo: oldest; lifo: newest first
-        #[arg(value_name = "ORDER", value_parser = ["turns", "fair", "fifo", "lifo"])]
+        /// turns: users in turns; fair: least used for its weight; drf: holds least; fifo: oldest; lifo: newest first
+        #[arg(value_name = "ORDER", value_parser = ["turns", "fair", "drf", "fifo", "lifo"])]
         order: Option<String>,
         /// strict: on what a session in front could not use; timed: also over in time by its limit
         #[arg(long, value_name = "MODE", value_parser = ["strict", "timed"])]

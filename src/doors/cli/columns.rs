@@ -573,6 +573,14 @@ pub(super) const RESOURCE_GROUPS: &[Column<ResourceGroupView>] = &[
         r.spreading
             .map_or_else(|| dash(""), |how| how.word().to_owned())
     }),
+    column("ORDER", 3, |r, _| {
+        r.order
+            .map_or_else(|| dash(""), |order| order.word().to_owned())
+    }),
+    column("BACKFILL", 3, |r, _| {
+        r.backfill
+            .map_or_else(|| dash(""), |mode| mode.word().to_owned())
+    }),
     column("TITLE", 3, |r, _| dash(&r.title)),
     column("ID", 2, |r, _| r.id.to_string()),
 ];

@@ -92,13 +92,21 @@ fn said(flags: &GroupFlags) -> Map<String, Value> {
     if !flags.kind.is_empty() {
         body.insert("kinds".to_owned(), flags.kind.clone().into());
     }
-    match flags.spreading.as_deref() {
-        None => {}
-        Some("settings") => {
-            body.insert("spreading".to_owned(), Value::Null);
-        }
-        Some(word) => {
-            body.insert("spreading".to_owned(), word.into());
+    let own = [
+        ("spreading", &flags.spreading),
+        ("order", &flags.order),
+        ("backfill", &flags.backfill),
+    ];
+    for (field, word) in own {
+        match word.as_deref() {
+            None => {}
+            // As the settings or the rule of the site say.
+            Some("settings" | "site") => {
+                body.insert(field.to_owned(), Value::Null);
+            }
+            Some(word) => {
+                body.insert(field.to_owned(), word.into());
+            }
         }
     }
     body
@@ -114,10 +122,15 @@ mod tests {
             title: Some("Lab".to_owned()),
             kind: vec!["batch".to_owned()],
             spreading: Some("settings".to_owned()),
+            order: Some("drf".to_owned()),
+            backfill: Some("site".to_owned()),
         };
         assert_eq!(
             Value::Object(said(&flags)),
-            json!({"title": "Lab", "kinds": ["batch"], "spreading": null})
+            json!({
+                "title": "Lab", "kinds": ["batch"], "spreading": null, "order": "drf",
+                "backfill": null,
+            })
         );
         assert!(said(&GroupFlags::default()).is_empty(), "the rest stays");
     }

@@ -224,6 +224,7 @@ pub(super) fn order_name(t: Text, order: QueueOrder) -> &'static str {
         QueueOrder::Turns => t.fair_order_turns(),
         QueueOrder::Fifo => t.fair_order_fifo(),
         QueueOrder::Lifo => t.fair_order_lifo(),
+        QueueOrder::Drf => t.fair_order_drf(),
         QueueOrder::Fair => t.fair_order_fair(),
     }
 }

@@ -11,8 +11,9 @@ use axum::extract::{Form, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
+use rules::fair_share::QueueOrder;
 use rules::permissions::Permission;
-use rules::policy::Spreading;
+use rules::policy::{BackfillMode, Spreading};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::SessionKind;
@@ -24,6 +25,7 @@ use server::actions::resource_groups;
 use super::authentication::PageCaller;
 use super::components::{self, Choice};
 use super::dialog::{self, DialogForm, DialogPage};
+use super::fair_share::{backfill_name, order_name};
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
@@ -77,6 +79,8 @@ pub struct ResourceGroupForm {
     pub action: String,
     pub typed: TypedResourceGroup,
     pub spreadings: Vec<Choice>,
+    pub orders: Vec<Choice>,
+    pub backfills: Vec<Choice>,
     pub is_new: bool,
 }
 
@@ -90,6 +94,10 @@ pub struct TypedResourceGroup {
     pub batch: String,
     /// `pack`, `spread`, or nothing: as the settings say.
     pub spreading: String,
+    /// The word of an order, or nothing: as the site's queue.
+    pub order: String,
+    /// The word of a mode, or nothing: as the site says.
+    pub backfill: String,
     /// Of the row that the form shows; empty for a new one.
     pub generation: String,
 }
@@ -254,12 +262,24 @@ fn form(t: Text, action: String, typed: TypedResourceGroup, is_new: bool) -> Res
         ("pack", t.gpu_pack()),
         ("spread", t.gpu_spread()),
     ];
+    let site = |typed: &str| Choice::new("", t.groups_by_site(), typed.is_empty());
+    let orders = QueueOrder::ALL
+        .map(|one| Choice::new(one.word(), order_name(t, one), typed.order == one.word()));
+    let modes = BackfillMode::ALL.map(|one| {
+        Choice::new(
+            one.word(),
+            backfill_name(t, one),
+            typed.backfill == one.word(),
+        )
+    });
     ResourceGroupForm {
         action,
         spreadings: words
             .into_iter()
             .map(|(value, name)| Choice::new(value, name, typed.spreading == value))
             .collect(),
+        orders: [site(&typed.order)].into_iter().chain(orders).collect(),
+        backfills: [site(&typed.backfill)].into_iter().chain(modes).collect(),
         typed,
         is_new,
     }
@@ -279,6 +299,12 @@ impl TypedResourceGroup {
             spreading: group
                 .spreading
                 .map_or_else(String::new, |how| how.word().to_owned()),
+            order: group
+                .order
+                .map_or_else(String::new, |order| order.word().to_owned()),
+            backfill: group
+                .backfill
+                .map_or_else(String::new, |mode| mode.word().to_owned()),
             generation: group.generation.to_string(),
         }
     }
@@ -300,6 +326,8 @@ impl TypedResourceGroup {
             title: Some(self.title.clone()),
             kinds: Some(self.kinds()),
             spreading: Spreading::parse(&self.spreading),
+            order: QueueOrder::parse(&self.order),
+            backfill: BackfillMode::parse(&self.backfill),
         }
     }
 
@@ -309,6 +337,8 @@ impl TypedResourceGroup {
             title: Some(self.title.clone()),
             kinds: Some(self.kinds()),
             spreading: Some(Spreading::parse(&self.spreading)),
+            order: Some(QueueOrder::parse(&self.order)),
+            backfill: Some(BackfillMode::parse(&self.backfill)),
         }
     }
 }

@@ -76,7 +76,8 @@ impl QueueForecast {
         }
         let mut line = QueueWalk::new(world, now);
         line.enter_in_turn(waiting, group);
-        for (id, start) in counted(world, queue, ForecastRange::Front, &mut line, now).starts {
+        let front = counted(world, (group, queue), ForecastRange::Front, &mut line, now);
+        for (id, start) in front.starts {
             self.starts.entry(id).or_insert(start);
         }
     }
@@ -107,7 +108,7 @@ pub fn forecast(world: &ClusterSnapshot, now: Timestamp) -> QueueForecast {
     for group in waiting.groups() {
         line.enter(group);
         let queue = waiting.numbered(group, &[], false);
-        let mut own = counted(world, &queue, ForecastRange::Whole, &mut line, now);
+        let mut own = counted(world, (group, &queue), ForecastRange::Whole, &mut line, now);
         own.add_front(&waiting, world, (group, &queue), now);
         let reach = own.reach(group);
         all.by_group.insert(group, reach);
@@ -131,7 +132,7 @@ pub(super) fn of_queue<'w>(
 ) -> QueueForecast {
     let mut line = QueueWalk::new(world, now);
     line.enter_in_turn(waiting, group);
-    let mut known = counted(world, queue, ForecastRange::Whole, &mut line, now);
+    let mut known = counted(world, (group, queue), ForecastRange::Whole, &mut line, now);
     known.add_front(waiting, world, (group, queue), now);
     known
 }
@@ -149,11 +150,12 @@ enum ForecastRange {
 /// The forecast of the queue of one group, which `line` has just entered.
 fn counted<'w>(
     world: &'w ClusterSnapshot,
-    queue: &NumberedQueue<'w>,
+    (group, queue): (ResourceGroupId, &NumberedQueue<'w>),
     range: ForecastRange,
     line: &mut QueueWalk<'w>,
     now: Timestamp,
 ) -> QueueForecast {
+    let (order, backfill) = (world.order(group), world.backfill(group));
     let mut known = QueueForecast {
         order: queue.places.iter().map(|place| place.session.id).collect(),
         numbered: queue.numbered,
@@ -208,7 +210,7 @@ fn counted<'w>(
         }
     }
     if range == ForecastRange::Front
-        && world.policy.order != QueueOrder::Fair
+        && !order.goes_by_share()
         && let Some((front, at, after)) = line.front()
     {
         let until = front.spec.limit();
@@ -224,16 +226,15 @@ fn counted<'w>(
     for (session, _) in &line.placed {
         served.insert(session.owner, now);
     }
-    let fair = (world.policy.order == QueueOrder::Fair).then(|| {
-        let mut tree = FairTree::new(world);
+    let mut fair = FairTree::of(world, order);
+    if let Some(tree) = &mut fair {
         for (session, _) in &line.placed {
             tree.hold(session);
         }
-        tree
-    });
+    }
     let mut future = Future {
-        order: world.policy.order,
-        backfill: world.policy.backfill,
+        order,
+        backfill,
         fair,
         ground: line.ground.bare(),
         sizes: BTreeMap::new(),
@@ -277,7 +278,7 @@ type Moments<'w> = BTreeMap<(Timestamp, SessionId), Moment<'w>>;
 struct Future<'w> {
     order: QueueOrder,
     backfill: BackfillMode,
-    /// The tree of fair share, where the queue goes by it.
+    /// The tree of shares, where the queue goes by it.
     fair: Option<FairTree>,
     ground: ClusterState<'w>,
     /// Those without a place, by their owner, each owner's in their order.
@@ -383,11 +384,11 @@ impl<'w> Future<'w> {
         own.insert(at, session);
     }
 
-    /// The first ones of the queue for whom room is kept, as long as no session behind them may come before them: by fair
-    /// share, and with timed backfill, that is not known of any. In turns it holds for the first of each user.
+    /// The first ones of the queue for whom room is kept, as long as no session behind them may come before them: by
+    /// shares, and with timed backfill, that is not known of any. In turns it holds for the first of each user.
     fn front(&mut self, kept: &BTreeSet<SessionId>, coming: &Moments<'w>) -> Vec<&'w Session> {
         let mut front: Vec<&'w Session> = Vec::new();
-        if self.order == QueueOrder::Fair || self.backfill != BackfillMode::Strict {
+        if self.order.goes_by_share() || self.backfill != BackfillMode::Strict {
             return front;
         }
         // A user with one that joins may have their turn later than it is now.

@@ -7,10 +7,12 @@ use api::resource_groups::{
     GroupAccessBody, GroupAccessView, GroupNodesBody, NewResourceGroupBody, ResourceGroupPatchBody,
     ResourceGroupView,
 };
+use rules::fair_share::QueueOrder;
 use rules::grants::GrantScope;
 use rules::names::{NodeId, ResourceGroupId, TenantName};
 use rules::permissions::{Permission, Subject, may};
 use rules::placement::reservable;
+use rules::policy::{BackfillMode, Spreading};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::reservation::is_covered;
@@ -158,10 +160,15 @@ pub async fn create(
                     access: None,
                     kinds: kinds.unwrap_or(GroupKinds::ALL),
                     spreading: asked.spreading,
+                    order: asked.order,
+                    backfill: asked.backfill,
                     generation: 1,
                 };
                 refuse_taken(&known, &group)?;
                 rows.insert_resource_group(&group)?;
+                if group.order.is_some() {
+                    rows.sum_up_past()?;
+                }
                 note(rows, &caller, &group, "group.added", ("", ""))?;
                 again(rows, &caller, group.id)
             })
@@ -169,7 +176,8 @@ pub async fn create(
         .await
 }
 
-/// Changes what a group is called, which kinds it takes and how its sessions are spread. Sessions that wait in it stay.
+/// Changes what a group is called, which kinds it takes, how its sessions are spread and its queue is served. Sessions that
+/// wait in it stay, and what runs goes on.
 ///
 /// Errors: as `create`; `group.not-found`, `group.stale`.
 pub async fn change(
@@ -200,6 +208,8 @@ pub async fn change(
                 title: title.unwrap_or_else(|| before.title.clone()),
                 kinds: kinds.unwrap_or(before.kinds),
                 spreading: patch.spreading.unwrap_or(before.spreading),
+                order: patch.order.unwrap_or(before.order),
+                backfill: patch.backfill.unwrap_or(before.backfill),
                 ..before.clone()
             };
             if after == before {
@@ -207,6 +217,9 @@ pub async fn change(
             }
             refuse_taken(&known, &after)?;
             rows.put_resource_group(&after)?;
+            if after.order != before.order {
+                rows.sum_up_past()?;
+            }
             let told = (told(&before), told(&after));
             note(rows, &caller, &after, "group.changed", (&told.0, &told.1))?;
             again(rows, &caller, before.id)
@@ -538,7 +551,7 @@ fn access_told(
     Ok(said.join(" "))
 }
 
-/// `lab kinds=interactive,batch spreading=pack`; for events.
+/// `lab kinds=interactive,batch spreading=pack order=fair backfill=timed`; for events.
 fn told(group: &ResourceGroup) -> String {
     let kinds = [
         ("interactive", group.kinds.interactive),
@@ -549,9 +562,15 @@ fn told(group: &ResourceGroup) -> String {
         .filter_map(|(word, takes)| takes.then_some(word))
         .collect();
     let mut told = format!("{} kinds={}", group.name, kinds.join(","));
-    if let Some(spreading) = group.spreading {
-        told.push_str(" spreading=");
-        told.push_str(spreading.word());
+    let own = [
+        ("spreading", group.spreading.map(Spreading::word)),
+        ("order", group.order.map(QueueOrder::word)),
+        ("backfill", group.backfill.map(BackfillMode::word)),
+    ];
+    for (what, word) in own {
+        if let Some(word) = word {
+            told.push_str(&format!(" {what}={word}"));
+        }
     }
     told
 }

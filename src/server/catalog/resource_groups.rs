@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use rules::fair_share::QueueOrder;
 use rules::names::{NodeId, ResourceGroupId, SessionId, TenantName};
-use rules::policy::Spreading;
+use rules::policy::{BackfillMode, Spreading};
 use rules::resource_group::{GroupKinds, GroupPlan, ResourceGroup};
 use rules::world::NodeRecord;
 use rusqlite::{OptionalExtension as _, Row};
@@ -33,6 +34,8 @@ fn group_row(row: &Row<'_>) -> rusqlite::Result<ResourceGroup> {
             batch: row.get("batch")?,
         },
         spreading: value::word_or_none(row, "spreading", Spreading::parse)?,
+        order: value::word_or_none(row, "ordering", QueueOrder::parse)?,
+        backfill: value::word_or_none(row, "backfill", BackfillMode::parse)?,
         generation: value::unsigned(row, "generation")?,
     })
 }
@@ -137,8 +140,9 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "insert into resource_group
-                     (id, name, title, access, interactive, batch, spreading, generation)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                     (id, name, title, access, interactive, batch, spreading, ordering, backfill,
+                      generation)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?
             .execute((
                 group.id.0.as_bytes(),
@@ -148,6 +152,8 @@ impl Rows<'_> {
                 group.kinds.interactive,
                 group.kinds.batch,
                 group.spreading.map(Spreading::word),
+                group.order.map(QueueOrder::word),
+                group.backfill.map(BackfillMode::word),
                 value::signed(group.generation),
             ))?;
         Ok(())
@@ -159,7 +165,7 @@ impl Rows<'_> {
             .prepare_cached(
                 "update resource_group
                  set name = ?2, title = ?3, access = ?4, interactive = ?5, batch = ?6,
-                     spreading = ?7, generation = generation + 1
+                     spreading = ?7, ordering = ?8, backfill = ?9, generation = generation + 1
                  where id = ?1",
             )?
             .execute((
@@ -170,6 +176,8 @@ impl Rows<'_> {
                 group.kinds.interactive,
                 group.kinds.batch,
                 group.spreading.map(Spreading::word),
+                group.order.map(QueueOrder::word),
+                group.backfill.map(BackfillMode::word),
             ))?;
         Ok(())
     }

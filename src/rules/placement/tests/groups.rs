@@ -6,22 +6,14 @@ use crate::fair_share::QueueOrder;
 use crate::names::TenantName;
 use crate::placement::forecast;
 use crate::policy::BackfillMode;
-use crate::resource_group::{GroupAccess, GroupKinds, GroupPlan, ResourceGroup};
+use crate::resource_group::{GroupAccess, GroupPlan, ResourceGroup};
 
 /// Worlds that are generated.
 const WORLDS: u32 = 600;
 const LAB: ResourceGroupId = ResourceGroupId(uuid::Uuid::from_u128(u128::MAX));
 
 fn group(id: ResourceGroupId, name: &str) -> ResourceGroup {
-    ResourceGroup {
-        id,
-        name: TenantName::parse(name).unwrap(),
-        title: String::new(),
-        access: None,
-        kinds: GroupKinds::ALL,
-        spreading: None,
-        generation: 1,
-    }
+    ResourceGroup::new(id, TenantName::parse(name).unwrap())
 }
 
 /// Every other machine and every other session is in a second group.
@@ -38,10 +30,29 @@ fn split(world: &ClusterSnapshot) -> GroupPlan {
     }
 }
 
+/// Three in four have an order or a mode of their own in one of the groups.
+fn set_own_rules(plan: &mut GroupPlan, round: u32) {
+    let own = &mut plan.groups[(round % 2) as usize];
+    own.order = match (round / 6) % 4 {
+        0 => None,
+        1 => Some(QueueOrder::Fifo),
+        2 => Some(QueueOrder::Lifo),
+        _ => Some(QueueOrder::Turns),
+    };
+    own.backfill = match (round / 24) % 3 {
+        0 => None,
+        1 => Some(BackfillMode::Timed),
+        _ => Some(BackfillMode::Strict),
+    };
+}
+
 /// The machines of one group, what stands on them, and who waits in it, as a site without groups.
 fn alone(world: &ClusterSnapshot, group: ResourceGroupId) -> ClusterSnapshot {
     let plan = &world.groups;
+    let mut policy = world.policy;
+    (policy.order, policy.backfill) = (world.order(group), world.backfill(group));
     let mut alone = ClusterSnapshot {
+        policy,
         served: order::served(world),
         groups: GroupPlan::default(),
         ..world.clone()
@@ -94,6 +105,7 @@ fn each_group_is_served_as_if_there_were_no_other() {
             pass(&mut world, NOW);
         }
         world.groups = split(&world);
+        set_own_rules(&mut world.groups, round);
         let decisions = decide(&world, NOW);
         for group in [ResourceGroupId::DEFAULT, LAB] {
             let alone = alone(&world, group);
@@ -105,7 +117,7 @@ fn each_group_is_served_as_if_there_were_no_other() {
                 let mut told = explain_session(&world, session, NOW);
                 let mut expected = explain_session(&alone, session, NOW);
                 waited += usize::from(told.verdict == Verdict::Wait);
-                if world.policy.order == QueueOrder::Turns {
+                if world.order(group) == QueueOrder::Turns {
                     // A user who gets a place anywhere has had their turn in the next pass.
                     for one in [&mut told, &mut expected] {
                         (one.eta, one.outlook) = (None, None);
@@ -138,6 +150,26 @@ fn one_group_changes_nothing() {
             );
         }
     }
+}
+
+#[test]
+fn a_group_goes_by_its_own_order_and_the_others_by_that_of_the_site() {
+    let mut world = world("node a 1 8g 0|node b 1 8g 0|kim 1 1g 0|lee 1 1g 0|jo 1 1g 0|min 1 1g 0");
+    world.policy.order = QueueOrder::Fifo;
+    let queued = |number: u64| Timestamp::from_millis(1000 + number as i64);
+    for (session, number) in world.sessions.iter_mut().zip(0..) {
+        session.queued_at = queued(number);
+    }
+    let ids: Vec<SessionId> = world.sessions.iter().map(|session| session.id).collect();
+    world.groups = split(&world);
+    world.groups.groups[1].order = Some(QueueOrder::Lifo);
+    let now = Timestamp::from_millis(2000);
+    let mut started: Vec<SessionId> = decide(&world, now).iter().map(session_of).collect();
+    started.sort_unstable();
+    // Those at 1 and 3 are in the founding group, those at 0 and 2 in the other one.
+    let mut expected = vec![ids[1], ids[2]];
+    expected.sort_unstable();
+    assert_eq!(started, expected);
 }
 
 #[test]

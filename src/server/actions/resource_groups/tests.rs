@@ -7,7 +7,6 @@ use api::sessions::LaunchRequest;
 use rules::grants::GrantRole;
 use rules::names::BootId;
 use rules::placement::{Decision, Verdict};
-use rules::policy::Spreading;
 use rules::resources::Capacity;
 use rules::units::{Bytes, CpuShare};
 use rules::users::Role;
@@ -345,6 +344,49 @@ async fn a_site_takes_so_many_groups_and_a_group_so_many_who_may_use_it() {
         set.unwrap().access.map(|access| access.users.len()),
         Some(1)
     );
+}
+
+#[tokio::test]
+async fn a_group_has_an_order_and_a_backfill_of_its_own_or_those_of_the_site() {
+    let site = GroupedSite::open().await;
+    let (server, boss) = (&site.server, &site.boss);
+    let world = || {
+        server
+            .catalog()
+            .read_now("look", |view| view.world())
+            .unwrap()
+    };
+    let own = ResourceGroupPatchBody {
+        order: Some(Some(QueueOrder::Fair)),
+        backfill: Some(Some(BackfillMode::Strict)),
+        ..ResourceGroupPatchBody::default()
+    };
+    let refused = change(server, &site.abe, "default", own.clone(), None).await;
+    assert_eq!(code(refused), "role.administrator-needed");
+    let changed = change(server, boss, "default", own, None).await.unwrap();
+    assert_eq!(
+        (changed.order, changed.backfill),
+        (Some(QueueOrder::Fair), Some(BackfillMode::Strict))
+    );
+    let group = ResourceGroupId::DEFAULT;
+    let (now, policy) = (world(), world().policy);
+    assert_eq!(
+        (now.order(group), now.backfill(group)),
+        (QueueOrder::Fair, BackfillMode::Strict)
+    );
+    assert_eq!(
+        (policy.order, policy.backfill),
+        (QueueOrder::Turns, BackfillMode::Timed),
+        "the rule of the site stays"
+    );
+    let none = ResourceGroupPatchBody {
+        order: Some(None),
+        backfill: Some(None),
+        ..ResourceGroupPatchBody::default()
+    };
+    let changed = change(server, boss, "default", none, None).await.unwrap();
+    assert_eq!((changed.order, changed.backfill), (None, None));
+    assert!(world().groups.is_empty(), "decisions are as before");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use api::page::ListPage;
 use api::sessions::{SessionView, WaitingView};
 use rules::codes;
 use rules::fair_share::QueueOrder;
-use rules::names::{SessionId, SessionName};
+use rules::names::{ResourceGroupId, SessionId, SessionName};
 use rules::permissions::{Permission, Reach, reach};
 use rules::placement::explain::{Explanation, Verdict};
 use rules::policy::BackfillMode;
@@ -66,6 +66,8 @@ pub struct QueueView {
     pub order: QueueOrder,
     /// Who may start before one that waits.
     pub backfill: BackfillMode,
+    /// Some of those that the filter lets through wait in a resource group with another rule.
+    pub own_rules: bool,
 }
 
 /// The replicas of one launch that wait.
@@ -191,6 +193,18 @@ pub async fn queue_table(
             })
         });
         let (plan, unplanned) = plan(&snapshot, &reach, now);
+        let world = &snapshot.world;
+        let rule = match world.groups.is_single() {
+            true => (
+                world.order(ResourceGroupId::DEFAULT),
+                world.backfill(ResourceGroupId::DEFAULT),
+            ),
+            false => (world.policy.order, world.policy.backfill),
+        };
+        let own_rules = seen.iter().any(|launch| {
+            let group = world.groups.of_session(session(launch.first).id);
+            (world.order(group), world.backfill(group)) != rule
+        });
         QueueView {
             launches: launches.collect(),
             of: seen.len(),
@@ -199,8 +213,9 @@ pub async fn queue_table(
             others: queue.order.len() - sessions,
             plan,
             unplanned,
-            order: snapshot.world.policy.order,
-            backfill: snapshot.world.policy.backfill,
+            order: rule.0,
+            backfill: rule.1,
+            own_rules,
         }
     })
     .await
