@@ -5,6 +5,7 @@ use rules::names::TenantName;
 use rules::policy::{BackfillMode, Spreading};
 use rules::resource_group::ResourceGroup;
 use rules::session::SessionKind;
+use rules::units::CpuShare;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -35,6 +36,9 @@ pub struct ResourceGroupView {
     /// Who may start before one that waits in it; null: as the site says.
     #[schema(value_type = Option<BackfillModeShape>)]
     pub backfill: Option<BackfillMode>,
+    /// How many times its sessions together may hold the cores of a node; 1 gives each core once.
+    #[schema(value_type = f64)]
+    pub cpu_overcommit: CpuShare,
     /// Everybody may use it.
     pub everybody: bool,
     /// Who may use it; null where everybody may, and for callers who may not read the system.
@@ -73,6 +77,7 @@ impl ResourceGroupView {
             spreading: group.spreading,
             order: group.order,
             backfill: group.backfill,
+            cpu_overcommit: CpuShare(group.cpu_overcommit.hundredths()),
             everybody: group.access.is_none(),
             access,
             nodes,
@@ -111,6 +116,10 @@ pub struct NewResourceGroupBody {
     #[serde(default)]
     #[schema(value_type = Option<BackfillModeShape>)]
     pub backfill: Option<BackfillMode>,
+    /// At most two decimals; 1 when left out.
+    #[serde(default)]
+    #[schema(value_type = Option<f64>, minimum = 1, maximum = 8)]
+    pub cpu_overcommit: Option<CpuShare>,
 }
 
 /// A merge patch: what is left out stays.
@@ -136,6 +145,9 @@ pub struct ResourceGroupPatchBody {
     #[serde(default, deserialize_with = "crate::sessions::present")]
     #[schema(value_type = Option<BackfillModeShape>)]
     pub backfill: Option<Option<BackfillMode>>,
+    /// At most two decimals.
+    #[schema(value_type = Option<f64>, minimum = 1, maximum = 8)]
+    pub cpu_overcommit: Option<CpuShare>,
 }
 
 /// The nodes that a group has from now on. Each leaves the group that it was in; those that are left out go to the

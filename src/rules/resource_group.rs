@@ -16,6 +16,7 @@ use crate::refusal::Refusal;
 use crate::refusals;
 use crate::session::{Session, SessionKind};
 use crate::tenancy::{DomainId, ProjectId};
+use crate::units::CpuShare;
 
 /// Characters of a title. Higher: the list of groups is wide. Lower: a place and a model do not fit.
 pub const MAX_GROUP_TITLE: usize = 60;
@@ -77,6 +78,50 @@ impl GroupKinds {
     }
 }
 
+/// The largest factor, in hundredths. Higher: sessions that all work at once get a few hundredths of a core each. Lower: a
+/// node of notebooks that mostly wait stands idle.
+pub const MAX_CPU_OVERCOMMIT: u32 = 800;
+
+/// How many times sessions together may hold the cores of a node, in whole hundredths. Weights of the kernel part the cores
+/// among those that work; no session gets more cores than its node has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CpuOvercommit(u32);
+
+impl CpuOvercommit {
+    /// Each core is given once.
+    pub const NONE: Self = Self(100);
+
+    /// Errors: `group.overcommit-range` at that field.
+    pub fn new(hundredths: u32, at: &str) -> Result<Self, Refusal> {
+        if !(Self::NONE.0..=MAX_CPU_OVERCOMMIT).contains(&hundredths) {
+            return Err(refusals::group_overcommit_range(MAX_CPU_OVERCOMMIT / 100).at(at));
+        }
+        Ok(Self(hundredths))
+    }
+
+    /// The nearest one in range.
+    pub fn clamped(hundredths: u32) -> Self {
+        Self(hundredths.clamp(Self::NONE.0, MAX_CPU_OVERCOMMIT))
+    }
+
+    pub fn hundredths(self) -> u32 {
+        self.0
+    }
+
+    /// What sessions together may hold of so many cores, rounded down to a hundredth.
+    pub fn of(self, cores: CpuShare) -> CpuShare {
+        let room = u64::from(cores.0) * u64::from(self.0) / u64::from(Self::NONE.0);
+        CpuShare(u32::try_from(room).unwrap_or(u32::MAX))
+    }
+}
+
+impl Default for CpuOvercommit {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
 /// One group as its row has it; its nodes are in the plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceGroup {
@@ -95,6 +140,9 @@ pub struct ResourceGroup {
     /// Who may start before one that waits in it; None: as the site says.
     #[serde(default)]
     pub backfill: Option<BackfillMode>,
+    /// How many times its sessions together may hold the cores of a node.
+    #[serde(default)]
+    pub cpu_overcommit: CpuOvercommit,
     pub generation: u64,
 }
 
@@ -110,6 +158,7 @@ impl ResourceGroup {
             spreading: None,
             order: None,
             backfill: None,
+            cpu_overcommit: CpuOvercommit::NONE,
             generation: 1,
         }
     }
@@ -130,6 +179,7 @@ impl ResourceGroup {
             && self.spreading.is_none()
             && self.order.is_none()
             && self.backfill.is_none()
+            && self.cpu_overcommit == CpuOvercommit::NONE
     }
 }
 
@@ -196,6 +246,15 @@ impl GroupPlan {
             return None;
         }
         self.group(self.of_node(node))?.spreading
+    }
+
+    /// How many times sessions together may hold the cores of a node.
+    pub fn cpu_overcommit(&self, node: NodeId) -> CpuOvercommit {
+        if self.groups.is_empty() {
+            return CpuOvercommit::NONE;
+        }
+        let group = self.group(self.of_node(node));
+        group.map_or(CpuOvercommit::NONE, |group| group.cpu_overcommit)
     }
 
     /// The group of a launch of that user in that project: the one that is named, or the first that they may use.
@@ -269,6 +328,24 @@ mod tests {
         ResourceGroup {
             access,
             ..ResourceGroup::new(ResourceGroupId(id(number)), name)
+        }
+    }
+
+    #[test]
+    fn a_factor_is_between_one_and_eight_and_multiplies_cores() {
+        for wrong in [0, 99, 801, u32::MAX] {
+            let refused = CpuOvercommit::new(wrong, "/cpu_overcommit").expect_err("refused");
+            assert_eq!(refused.code, "group.overcommit-range", "{wrong}");
+        }
+        for (factor, cores, room) in [
+            (100, 800, 800),
+            (150, 800, 1_200),
+            (125, 3, 3),
+            (800, 6_400, 51_200),
+            (800, u32::MAX, u32::MAX),
+        ] {
+            let factor = CpuOvercommit::new(factor, "/cpu_overcommit").expect("in range");
+            assert_eq!(factor.of(CpuShare(cores)), CpuShare(room), "{factor:?}");
         }
     }
 

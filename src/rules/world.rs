@@ -16,7 +16,7 @@ use crate::reservation::ReservationTime;
 use crate::resource_group::GroupPlan;
 use crate::resources::{Capacity, Used};
 use crate::session::{Outcome, Session};
-use crate::units::Timestamp;
+use crate::units::{CpuShare, Timestamp};
 
 /// Sessions that are not over, what their dependencies came to, and the machines.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -171,6 +171,11 @@ impl ClusterSnapshot {
     pub fn backfill(&self, group: ResourceGroupId) -> BackfillMode {
         let own = self.groups.group(group).and_then(|group| group.backfill);
         own.unwrap_or(self.policy.backfill)
+    }
+
+    /// How many cores sessions together may hold of a node: more than it has where its resource group says so.
+    pub fn cpu_room(&self, node: &NodeRecord) -> CpuShare {
+        self.groups.cpu_overcommit(node.id).of(node.capacity.cpu)
     }
 
     pub fn session(&self, id: SessionId) -> Option<&Session> {

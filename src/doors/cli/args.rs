@@ -1975,6 +1975,9 @@ pub struct GroupFlags {
     /// Who may start before one that waits in it [default: site]
     #[arg(long, value_name = "MODE", value_parser = ["strict", "timed", "site"])]
     pub backfill: Option<String>,
+    /// How many times sessions together may hold the cores of a node, 1 to 8 [default: 1]
+    #[arg(long, value_name = "FACTOR")]
+    pub cpu_overcommit: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -109,6 +109,9 @@ fn said(flags: &GroupFlags) -> Map<String, Value> {
             }
         }
     }
+    if let Some(factor) = &flags.cpu_overcommit {
+        body.insert("cpu_overcommit".to_owned(), factor.clone().into());
+    }
     body
 }
 
@@ -124,12 +127,13 @@ mod tests {
             spreading: Some("settings".to_owned()),
             order: Some("drf".to_owned()),
             backfill: Some("site".to_owned()),
+            cpu_overcommit: Some("1.5".to_owned()),
         };
         assert_eq!(
             Value::Object(said(&flags)),
             json!({
                 "title": "Lab", "kinds": ["batch"], "spreading": null, "order": "drf",
-                "backfill": null,
+                "backfill": null, "cpu_overcommit": "1.5",
             })
         );
         assert!(said(&GroupFlags::default()).is_empty(), "the rest stays");

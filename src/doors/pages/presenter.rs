@@ -181,7 +181,7 @@ fn rack(
     small: bool,
 ) -> BarRow {
     let (whole, used) = match of {
-        RackKind::Cpu => (u64::from(machine.cpu.0), u64::from(machine.cpu_used.0)),
+        RackKind::Cpu => (u64::from(machine.cpu_room.0), u64::from(machine.cpu_used.0)),
         RackKind::Memory => (machine.memory.0, machine.memory_used.0),
     };
     let amount = |value: u64| match of {
@@ -268,6 +268,11 @@ fn rack(
             .memory_busy
             .map(|bytes| (bytes.0 as f64, components::size(bytes.0))),
     };
+    // What works is a part of what is there, whatever is given.
+    let there = match of {
+        RackKind::Cpu => u64::from(machine.cpu.0),
+        RackKind::Memory => machine.memory.0,
+    };
     let mut row = BarRow {
         name: match of {
             RackKind::Cpu => t.plan_cpu().to_owned(),
@@ -277,7 +282,7 @@ fn rack(
         blocks,
         busy: busy.as_ref().map_or_else(
             || "–".to_owned(),
-            |(busy, _)| format!("{}%", components::percent(*busy, whole as f64)),
+            |(busy, _)| format!("{}%", components::percent(*busy, there as f64)),
         ),
         busy_word: t.plan_busy().to_owned(),
         trend: Markup::default(),
@@ -926,6 +931,7 @@ mod tests {
             host_environment: true,
             problems: Vec::new(),
             cpu: CpuShare(1600),
+            cpu_room: CpuShare(1600),
             cpu_used: CpuShare(600),
             cpu_busy: None,
             memory: Bytes::gib(64),

@@ -17,6 +17,7 @@ use rules::policy::{BackfillMode, Spreading};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::SessionKind;
+use rules::units::CpuShare;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
@@ -98,6 +99,7 @@ pub struct TypedResourceGroup {
     pub order: String,
     /// The word of a mode, or nothing: as the site says.
     pub backfill: String,
+    pub cpu_overcommit: String,
     /// Of the row that the form shows; empty for a new one.
     pub generation: String,
 }
@@ -189,6 +191,7 @@ async fn listed(
             let usual = TypedResourceGroup {
                 interactive: "1".to_owned(),
                 batch: "1".to_owned(),
+                cpu_overcommit: "1".to_owned(),
                 ..TypedResourceGroup::default()
             };
             form(t, PATH.to_owned(), refused.unwrap_or(usual), true)
@@ -305,6 +308,7 @@ impl TypedResourceGroup {
             backfill: group
                 .backfill
                 .map_or_else(String::new, |mode| mode.word().to_owned()),
+            cpu_overcommit: group.cpu_overcommit.to_string(),
             generation: group.generation.to_string(),
         }
     }
@@ -328,6 +332,7 @@ impl TypedResourceGroup {
             spreading: Spreading::parse(&self.spreading),
             order: QueueOrder::parse(&self.order),
             backfill: BackfillMode::parse(&self.backfill),
+            cpu_overcommit: self.factor(),
         }
     }
 
@@ -339,7 +344,14 @@ impl TypedResourceGroup {
             spreading: Some(Spreading::parse(&self.spreading)),
             order: Some(QueueOrder::parse(&self.order)),
             backfill: Some(BackfillMode::parse(&self.backfill)),
+            cpu_overcommit: self.factor(),
         }
+    }
+
+    /// None where nothing was typed. What is no number is refused as one that is too small.
+    fn factor(&self) -> Option<CpuShare> {
+        let typed = self.cpu_overcommit.trim();
+        (!typed.is_empty()).then(|| CpuShare::parse(typed).unwrap_or_default())
     }
 }
 

@@ -611,7 +611,7 @@ fn rooms(ground: &ClusterState<'_>, chosen: Option<NodeId>) -> Vec<NodeRoom> {
         .map(|spot| NodeRoom {
             node: spot.node.id,
             name: spot.node.name.clone(),
-            cpu: spot.node.capacity.cpu,
+            cpu: spot.cpu_room,
             cpu_used: spot.cpu,
             memory: spot.node.capacity.memory,
             memory_used: spot.memory,
@@ -640,6 +640,7 @@ fn checks(
     };
     let (held, demand) = (ground.used(at), waiting.demand());
     let capacity = &ground.spots[at].node.capacity;
+    let cpu_room = ground.spots[at].cpu_room;
     let check =
         |code: &str, device, before: String, after: String, limit: String, ok| PlacementCheck {
             code: code.into(),
@@ -655,8 +656,8 @@ fn checks(
             None,
             held.cpu.to_string(),
             (held.cpu + demand.cpu).to_string(),
-            capacity.cpu.to_string(),
-            held.cpu + demand.cpu <= capacity.cpu,
+            cpu_room.to_string(),
+            held.cpu + demand.cpu <= cpu_room,
         ),
         check(
             "memory",

@@ -16,9 +16,12 @@ use rules::policy::{BackfillMode, Spreading};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::reservation::is_covered;
-use rules::resource_group::{GroupAccess, GroupKinds, GroupPlan, ResourceGroup, group_title};
+use rules::resource_group::{
+    CpuOvercommit, GroupAccess, GroupKinds, GroupPlan, ResourceGroup, group_title,
+};
 use rules::session::SessionKind;
 use rules::tenancy::{DomainId, ProjectId, Scope};
+use rules::units::CpuShare;
 
 use super::accounts::find as find_user;
 use super::tenancy::{find_domain, find_project};
@@ -131,8 +134,8 @@ pub async fn of_nodes(
 
 /// Makes a group without nodes, for everybody.
 ///
-/// Errors: `group.name-invalid`, `group.name-taken`, `group.title-invalid`, `group.kinds-empty`, `group.too-many`;
-/// `role.administrator-needed`.
+/// Errors: `group.name-invalid`, `group.name-taken`, `group.title-invalid`, `group.kinds-empty`,
+/// `group.overcommit-range`, `group.too-many`; `role.administrator-needed`.
 pub async fn create(
     server: &Server,
     caller: &Caller,
@@ -144,6 +147,7 @@ pub async fn create(
     let name = name_of(&asked.name)?;
     let title = group_title(asked.title.as_deref().unwrap_or_default(), "/title")?;
     let kinds = asked.kinds.as_deref().map(kinds_of).transpose()?;
+    let overcommit = asked.cpu_overcommit.map(overcommit_of).transpose()?;
     let caller = caller.clone();
     server
         .catalog()
@@ -162,6 +166,7 @@ pub async fn create(
                     spreading: asked.spreading,
                     order: asked.order,
                     backfill: asked.backfill,
+                    cpu_overcommit: overcommit.unwrap_or_default(),
                     generation: 1,
                 };
                 refuse_taken(&known, &group)?;
@@ -176,8 +181,8 @@ pub async fn create(
         .await
 }
 
-/// Changes what a group is called, which kinds it takes, how its sessions are spread and its queue is served. Sessions that
-/// wait in it stay, and what runs goes on.
+/// Changes what a group is called, which kinds it takes, how its sessions are spread, its queue is served and its cores are
+/// given. Sessions that wait in it stay, and what runs goes on: also beyond a factor that was lowered.
 ///
 /// Errors: as `create`; `group.not-found`, `group.stale`.
 pub async fn change(
@@ -194,6 +199,7 @@ pub async fn change(
         .map(|title| group_title(title, "/title"))
         .transpose()?;
     let kinds = patch.kinds.as_deref().map(kinds_of).transpose()?;
+    let overcommit = patch.cpu_overcommit.map(overcommit_of).transpose()?;
     let (caller, which) = (caller.clone(), which.to_owned());
     server
         .catalog()
@@ -210,6 +216,7 @@ pub async fn change(
                 spreading: patch.spreading.unwrap_or(before.spreading),
                 order: patch.order.unwrap_or(before.order),
                 backfill: patch.backfill.unwrap_or(before.backfill),
+                cpu_overcommit: overcommit.unwrap_or(before.cpu_overcommit),
                 ..before.clone()
             };
             if after == before {
@@ -419,6 +426,10 @@ fn kinds_of(kinds: &[SessionKind]) -> Result<GroupKinds, Refusal> {
     GroupKinds::of(kinds).ok_or_else(|| refusals::group_kinds_empty().at("/kinds"))
 }
 
+fn overcommit_of(factor: CpuShare) -> Result<CpuOvercommit, Refusal> {
+    CpuOvercommit::new(factor.0, "/cpu_overcommit")
+}
+
 fn refuse_taken(known: &[ResourceGroup], group: &ResourceGroup) -> Result<(), Refusal> {
     let mut others = known.iter().filter(|other| other.id != group.id);
     match others.any(|other| other.name == group.name) {
@@ -551,7 +562,7 @@ fn access_told(
     Ok(said.join(" "))
 }
 
-/// `lab kinds=interactive,batch spreading=pack order=fair backfill=timed`; for events.
+/// `lab kinds=interactive,batch spreading=pack order=fair backfill=timed cpu-overcommit=1.5`; for events.
 fn told(group: &ResourceGroup) -> String {
     let kinds = [
         ("interactive", group.kinds.interactive),
@@ -571,6 +582,10 @@ fn told(group: &ResourceGroup) -> String {
         if let Some(word) = word {
             told.push_str(&format!(" {what}={word}"));
         }
+    }
+    if group.cpu_overcommit != CpuOvercommit::NONE {
+        let factor = CpuShare(group.cpu_overcommit.hundredths());
+        told.push_str(&format!(" cpu-overcommit={factor}"));
     }
     told
 }

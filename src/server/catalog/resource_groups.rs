@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use rules::fair_share::QueueOrder;
 use rules::names::{NodeId, ResourceGroupId, SessionId, TenantName};
 use rules::policy::{BackfillMode, Spreading};
-use rules::resource_group::{GroupKinds, GroupPlan, ResourceGroup};
+use rules::resource_group::{CpuOvercommit, GroupKinds, GroupPlan, ResourceGroup};
 use rules::world::NodeRecord;
 use rusqlite::{OptionalExtension as _, Row};
 
@@ -36,6 +36,7 @@ fn group_row(row: &Row<'_>) -> rusqlite::Result<ResourceGroup> {
         spreading: value::word_or_none(row, "spreading", Spreading::parse)?,
         order: value::word_or_none(row, "ordering", QueueOrder::parse)?,
         backfill: value::word_or_none(row, "backfill", BackfillMode::parse)?,
+        cpu_overcommit: CpuOvercommit::clamped(row.get("cpu_overcommit")?),
         generation: value::unsigned(row, "generation")?,
     })
 }
@@ -141,8 +142,8 @@ impl Rows<'_> {
             .prepare_cached(
                 "insert into resource_group
                      (id, name, title, access, interactive, batch, spreading, ordering, backfill,
-                      generation)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                      cpu_overcommit, generation)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             )?
             .execute((
                 group.id.0.as_bytes(),
@@ -154,6 +155,7 @@ impl Rows<'_> {
                 group.spreading.map(Spreading::word),
                 group.order.map(QueueOrder::word),
                 group.backfill.map(BackfillMode::word),
+                group.cpu_overcommit.hundredths(),
                 value::signed(group.generation),
             ))?;
         Ok(())
@@ -165,7 +167,8 @@ impl Rows<'_> {
             .prepare_cached(
                 "update resource_group
                  set name = ?2, title = ?3, access = ?4, interactive = ?5, batch = ?6,
-                     spreading = ?7, ordering = ?8, backfill = ?9, generation = generation + 1
+                     spreading = ?7, ordering = ?8, backfill = ?9, cpu_overcommit = ?10,
+                     generation = generation + 1
                  where id = ?1",
             )?
             .execute((
@@ -178,6 +181,7 @@ impl Rows<'_> {
                 group.spreading.map(Spreading::word),
                 group.order.map(QueueOrder::word),
                 group.backfill.map(BackfillMode::word),
+                group.cpu_overcommit.hundredths(),
             ))?;
         Ok(())
     }

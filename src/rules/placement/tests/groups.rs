@@ -6,7 +6,7 @@ use crate::fair_share::QueueOrder;
 use crate::names::TenantName;
 use crate::placement::forecast;
 use crate::policy::BackfillMode;
-use crate::resource_group::{GroupAccess, GroupPlan, ResourceGroup};
+use crate::resource_group::{CpuOvercommit, GroupAccess, GroupPlan, ResourceGroup};
 
 /// Worlds that are generated.
 const WORLDS: u32 = 600;
@@ -170,6 +170,54 @@ fn a_group_goes_by_its_own_order_and_the_others_by_that_of_the_site() {
     let mut expected = vec![ids[1], ids[2]];
     expected.sort_unstable();
     assert_eq!(started, expected);
+}
+
+#[test]
+fn cores_are_given_as_often_as_the_group_says_and_one_session_gets_no_more_than_its_node_has() {
+    let text = "node a 4 64g 0|kim 3 1g 0|lee 3 1g 0|jo 3 1g 0";
+    let now = Timestamp::from_millis(1000);
+    for (factor, starts, room) in [(100, 1, 400), (150, 2, 600), (225, 3, 900)] {
+        let mut world = world(text);
+        let mut founding = group(ResourceGroupId::DEFAULT, "default");
+        founding.cpu_overcommit = overcommit(factor);
+        world.groups.groups = vec![founding];
+        assert_eq!(decide(&world, now).len(), starts, "{factor}");
+        let told = explain_draft(&world, &draft("5"), now);
+        assert_eq!(told.verdict, Verdict::Never, "a node has four cores");
+        let told = explain_session(&world, &world.sessions[0], now);
+        assert_eq!(told.rooms[0].cpu, CpuShare(room));
+        assert_eq!(told.checks[0].limit, CpuShare(room).to_string());
+    }
+}
+
+fn overcommit(hundredths: u32) -> CpuOvercommit {
+    CpuOvercommit::new(hundredths, "/cpu_overcommit").expect("in range")
+}
+
+/// Promise (Queue and scheduler): Sessions never hold more cores of a node than the factor of its resource group
+/// allows, and none of them more than the node has.
+#[test]
+fn no_pass_gives_more_cores_than_the_factor_of_a_group_says() {
+    let mut beyond = 0;
+    for round in 0..WORLDS {
+        let mut world = generated(&mut Numbers(u64::from(round)));
+        world.groups = split(&world);
+        world.groups.groups[1].cpu_overcommit = overcommit(150 + 50 * (round % 4));
+        pass(&mut world, NOW);
+        pass(&mut world, NOW);
+        let used = world.used();
+        for node in &world.nodes {
+            let held = used[&node.id].cpu;
+            assert!(held <= world.cpu_room(node), "world {round}, {}", node.name);
+            beyond += usize::from(held > node.capacity.cpu);
+            let is_here = |session: &&Session| session.node() == Some(node.id);
+            for session in world.sessions.iter().filter(is_here) {
+                let own = session.spec.demand.cpu;
+                assert!(own <= node.capacity.cpu, "world {round}, {}", session.name);
+            }
+        }
+    }
+    assert!(beyond > 0, "too tame");
 }
 
 #[test]

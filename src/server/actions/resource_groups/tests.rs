@@ -8,11 +8,11 @@ use rules::grants::GrantRole;
 use rules::names::BootId;
 use rules::placement::{Decision, Verdict};
 use rules::resources::Capacity;
-use rules::units::{Bytes, CpuShare};
+use rules::units::Bytes;
 use rules::users::Role;
 use rules::world::NodeRecord;
 
-use super::super::{reservations, sessions, tenancy, users};
+use super::super::{nodes, reservations, sessions, tenancy, users};
 use super::*;
 use crate::access::{set_up, setup_link, sign_in};
 use crate::code;
@@ -379,9 +379,30 @@ async fn a_group_has_an_order_and_a_backfill_of_its_own_or_those_of_the_site() {
         (QueueOrder::Turns, BackfillMode::Timed),
         "the rule of the site stays"
     );
+    for wrong in [0, 99, 801] {
+        let wrong = ResourceGroupPatchBody {
+            cpu_overcommit: Some(CpuShare(wrong)),
+            ..ResourceGroupPatchBody::default()
+        };
+        let refused = change(server, boss, "default", wrong, None).await;
+        assert_eq!(code(refused), "group.overcommit-range");
+    }
+    let twice = ResourceGroupPatchBody {
+        cpu_overcommit: Some(CpuShare(200)),
+        ..ResourceGroupPatchBody::default()
+    };
+    let changed = change(server, boss, "default", twice, None).await.unwrap();
+    assert_eq!(changed.cpu_overcommit, CpuShare(200));
+    let listed = nodes::list(server, boss).await.unwrap();
+    let cores: Vec<_> = listed
+        .iter()
+        .map(|node| (node.cpu, node.cpu_room))
+        .collect();
+    assert_eq!(cores[1], (CpuShare(200), CpuShare(400)));
     let none = ResourceGroupPatchBody {
         order: Some(None),
         backfill: Some(None),
+        cpu_overcommit: Some(CpuShare(100)),
         ..ResourceGroupPatchBody::default()
     };
     let changed = change(server, boss, "default", none, None).await.unwrap();

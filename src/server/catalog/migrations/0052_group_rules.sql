@@ -21,3 +21,7 @@ alter table resource_group
 add column ordering text check (ordering in ('turns', 'fifo', 'lifo', 'drf', 'fair'));
 alter table resource_group
 add column backfill text check (backfill in ('strict', 'timed'));
+
+-- How many times sessions together may hold the cores of a node, in hundredths.
+alter table resource_group
+add column cpu_overcommit integer not null default 100 check (cpu_overcommit between 100 and 800);
