@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use rules::announcement::AnnouncementLevel;
 use rules::blocker::PlacementBlocker;
+use rules::calendar::WeekDay;
 use rules::course::CourseState;
 use rules::fair_share::QueueOrder;
 use rules::grants::GrantRole;
@@ -369,6 +370,19 @@ words! {
     BackfillModeShape as BackfillMode of BackfillMode {
         Strict,
         Timed,
+    }
+}
+
+words! {
+    /// A day of the week.
+    WeekDayShape as WeekDay of WeekDay {
+        Mon,
+        Tue,
+        Wed,
+        Thu,
+        Fri,
+        Sat,
+        Sun,
     }
 }
 

@@ -22,7 +22,7 @@ pub enum QueueOrder {
     Fifo,
     /// The one that was queued last first.
     Lifo,
-    /// Whoever holds the least dominant share for their weight first; the past does not count.
+    /// The one that holds the least dominant share for their weight first; the past does not count.
     Drf,
     /// Whoever used least for their weight first: domains, then projects in them, then users in those.
     Fair,

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::calendar::{self, GroupCalendar, GroupWindow, ZoneOffsets};
 use crate::fair_share::QueueOrder;
 use crate::names::{NodeId, ResourceGroupId, SessionId, TenantName, UserId};
 use crate::policy::{BackfillMode, Spreading};
@@ -16,7 +17,7 @@ use crate::refusal::Refusal;
 use crate::refusals;
 use crate::session::{Session, SessionKind};
 use crate::tenancy::{DomainId, ProjectId};
-use crate::units::CpuShare;
+use crate::units::{CpuShare, Timestamp};
 
 /// Characters of a title. Higher: the list of groups is wide. Lower: a place and a model do not fit.
 pub const MAX_GROUP_TITLE: usize = 60;
@@ -143,6 +144,9 @@ pub struct ResourceGroup {
     /// How many times its sessions together may hold the cores of a node.
     #[serde(default)]
     pub cpu_overcommit: CpuOvercommit,
+    /// When its queue goes by other rules, and takes other sessions.
+    #[serde(default)]
+    pub calendar: GroupCalendar,
     pub generation: u64,
 }
 
@@ -159,6 +163,7 @@ impl ResourceGroup {
             order: None,
             backfill: None,
             cpu_overcommit: CpuOvercommit::NONE,
+            calendar: GroupCalendar::default(),
             generation: 1,
         }
     }
@@ -172,6 +177,13 @@ impl ResourceGroup {
         })
     }
 
+    /// Orders by which its queue is ever served, as far as it says so itself.
+    pub fn orders(&self) -> impl Iterator<Item = QueueOrder> {
+        let windows = self.calendar.windows.iter();
+        let by_window = windows.filter_map(|window| window.order);
+        self.order.into_iter().chain(by_window)
+    }
+
     /// Whether it says nothing that a site without groups does not say.
     pub fn is_plain(&self) -> bool {
         self.access.is_none()
@@ -180,6 +192,7 @@ impl ResourceGroup {
             && self.order.is_none()
             && self.backfill.is_none()
             && self.cpu_overcommit == CpuOvercommit::NONE
+            && self.calendar.windows.is_empty()
     }
 }
 
@@ -194,6 +207,9 @@ pub struct GroupPlan {
     pub nodes: BTreeMap<NodeId, ResourceGroupId>,
     /// Live sessions of other groups than the founding one.
     pub sessions: BTreeMap<SessionId, ResourceGroupId>,
+    /// The zone of each group that has windows.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub offsets: BTreeMap<ResourceGroupId, ZoneOffsets>,
 }
 
 impl GroupPlan {
@@ -238,6 +254,38 @@ impl GroupPlan {
             || self
                 .group(self.of_session(session.id))
                 .is_none_or(|group| group.admits(session.domain, session.project, session.owner))
+    }
+
+    fn zone(&self, group: ResourceGroupId) -> &ZoneOffsets {
+        self.offsets.get(&group).unwrap_or(&calendar::UTC)
+    }
+
+    /// The window of a group that holds at a moment; None between windows.
+    pub fn window(&self, group: ResourceGroupId, now: Timestamp) -> Option<&GroupWindow> {
+        calendar::at(&self.group(group)?.calendar, self.zone(group), now)
+    }
+
+    /// When another window of a group holds, or none any more; None where that is more than a week away.
+    pub fn next_change(&self, group: ResourceGroupId, now: Timestamp) -> Option<Timestamp> {
+        calendar::next_change(&self.group(group)?.calendar, self.zone(group), now)
+    }
+
+    /// Whether a window of its group keeps a session waiting. The self-test of a device waits for none.
+    pub fn is_shut(&self, session: &Session, now: Timestamp) -> bool {
+        if self.groups.is_empty() || session.device_affinity.is_some() {
+            return false;
+        }
+        let group = self.group(self.of_session(session.id));
+        group.is_some_and(|group| {
+            !calendar::takes(&group.calendar, self.zone(group.id), session, now)
+        })
+    }
+
+    /// When the windows of its group let a session start that they keep waiting; None where they do not within a week.
+    /// Costs some looks at each window.
+    pub fn opens(&self, session: &Session, now: Timestamp) -> Option<Timestamp> {
+        let group = self.group(self.of_session(session.id))?;
+        calendar::opens(&group.calendar, self.zone(group.id), session, now)
     }
 
     /// How sessions are spread on a node, where its group says so.

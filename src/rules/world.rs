@@ -161,16 +161,22 @@ impl ClusterSnapshot {
         self.groups.spreading(node).unwrap_or(self.policy.spreading)
     }
 
-    /// In which order the queue of a resource group is served: as the group says, else as the site does.
-    pub fn order(&self, group: ResourceGroupId) -> QueueOrder {
-        let own = self.groups.group(group).and_then(|group| group.order);
-        own.unwrap_or(self.policy.order)
+    /// In which order the queue of a resource group is served: as its window says, else as the group does, else as the site
+    /// does.
+    pub fn order(&self, group: ResourceGroupId, now: Timestamp) -> QueueOrder {
+        let by_window = self.groups.window(group, now);
+        let by_window = by_window.and_then(|window| window.order);
+        let own = || self.groups.group(group).and_then(|group| group.order);
+        by_window.or_else(own).unwrap_or(self.policy.order)
     }
 
-    /// Who may start before one that waits in a resource group: as the group says, else as the site does.
-    pub fn backfill(&self, group: ResourceGroupId) -> BackfillMode {
-        let own = self.groups.group(group).and_then(|group| group.backfill);
-        own.unwrap_or(self.policy.backfill)
+    /// Who may start before one that waits in a resource group: as its window says, else as the group does, else as the site
+    /// does.
+    pub fn backfill(&self, group: ResourceGroupId, now: Timestamp) -> BackfillMode {
+        let by_window = self.groups.window(group, now);
+        let by_window = by_window.and_then(|window| window.backfill);
+        let own = || self.groups.group(group).and_then(|group| group.backfill);
+        by_window.or_else(own).unwrap_or(self.policy.backfill)
     }
 
     /// How many cores sessions together may hold of a node: more than it has where its resource group says so.

@@ -1946,6 +1946,23 @@ pub enum GroupCommand {
         #[arg(long, value_name = "USER")]
         user: Vec<String>,
     },
+    /// Say when other rules hold for a resource group; without windows: never
+    ///
+    /// A window is one word with quotes: days, times, then kinds=, order=, backfill= and limit= as far as they are other
+    /// than the group's. Sessions that run go on.
+    #[command(after_help = "Examples:\n  \
+        fardel group windows lab \"mon-fri 18:00-08:00 kinds=batch order=fifo\" \"sat,sun 00:00-24:00 kinds=batch\"\n  \
+        fardel group windows lab \"mon-fri 09:00-18:00 limit=4h\" --time-zone Asia/Seoul\n  \
+        fardel group windows lab")]
+    Windows {
+        #[arg(value_name = "GROUP")]
+        group: String,
+        #[arg(value_name = "WINDOW")]
+        windows: Vec<String>,
+        /// Zone of their times; your own when left out
+        #[arg(long, value_name = "ZONE")]
+        time_zone: Option<String>,
+    },
     /// Remove resource groups without nodes and live sessions
     Rm {
         #[arg(value_name = "GROUP", required = true)]

@@ -592,6 +592,11 @@ pub(super) const RESOURCE_GROUPS: &[Column<ResourceGroupView>] = &[
         r.backfill
             .map_or_else(|| dash(""), |mode| mode.word().to_owned())
     }),
+    column("WINDOWS", 3, |r, _| {
+        let windows = r.windows.iter().filter_map(|one| one.window().ok());
+        let told: Vec<String> = windows.map(|window| window.to_string()).collect();
+        dash(&told.join("; "))
+    }),
     column("OVERCOMMIT", 3, |r, _| r.cpu_overcommit.to_string()),
     column("TITLE", 3, |r, _| dash(&r.title)),
     column("ID", 2, |r, _| r.id.to_string()),

@@ -1,7 +1,8 @@
 //! The commands on resource groups.
 
-use api::resource_groups::ResourceGroupView;
+use api::resource_groups::{GroupWindowView, ResourceGroupView};
 use hyper::Method;
+use rules::calendar::GroupWindow;
 use serde_json::{Map, Value, json};
 
 use super::args::{GroupCommand, GroupFlags};
@@ -67,6 +68,16 @@ pub(super) async fn group(
             let changed = client.call(Method::PUT, &path, Extra::json(&body)).await?;
             print(&view.one(&changed.json()?, columns::RESOURCE_GROUPS)?);
         }
+        GroupCommand::Windows {
+            group,
+            windows,
+            time_zone,
+        } => {
+            let path = format!("{}/windows", path(&group));
+            let body = json!({ "windows": read(&windows)?, "time_zone": time_zone });
+            let changed = client.call(Method::PUT, &path, Extra::json(&body)).await?;
+            print(&view.one(&changed.json()?, columns::RESOURCE_GROUPS)?);
+        }
         GroupCommand::Rm { groups } => {
             for group in groups {
                 client
@@ -81,6 +92,16 @@ pub(super) async fn group(
 
 fn path(group: &str) -> String {
     format!("{PATH}/{}", encoded(group))
+}
+
+/// Windows as they were typed.
+fn read(typed: &[String]) -> Result<Vec<GroupWindowView>, CliError> {
+    let window = |line: &String| {
+        let window = GroupWindow::parse(line);
+        let window = window.map_err(|refusal| CliError::usage(refusal.text).hint(refusal.hint))?;
+        Ok(GroupWindowView::of(&window))
+    };
+    typed.iter().map(window).collect()
 }
 
 /// The fields that the flags name.

@@ -268,7 +268,7 @@ fn rack(
             .memory_busy
             .map(|bytes| (bytes.0 as f64, components::size(bytes.0))),
     };
-    // What works is a part of what is there, whatever is given.
+    // What works is a part of the cores that there are, however often each is given.
     let there = match of {
         RackKind::Cpu => u64::from(machine.cpu.0),
         RackKind::Memory => machine.memory.0,
@@ -454,6 +454,7 @@ pub fn blocker(t: Text, clock: &LocalClock, blocker: &PlacementBlocker) -> Strin
     let moment = |name: &str| Timestamp::parse(value(name)).ok();
     let told = match blocker.code.as_str() {
         rules::codes::START_LATER => moment("at").map(|at| t.queue_start_later(clock.date(at))),
+        rules::codes::WINDOW_CLOSED => moment("at").map(|at| t.queue_window_opens(clock.date(at))),
         rules::codes::RESERVATION_ROOM => {
             moment("until").map(|until| t.reservations_room(value("node"), clock.date(until)))
         }
@@ -551,6 +552,11 @@ pub fn outlook(
     let said = answer.outlook.as_ref()?;
     let when = answer.eta.as_ref().map(|eta| clock.near(eta.at, now));
     let session = said.params.get("session");
+    let changes = said.params.get("at");
+    let changes = changes.filter(|_| said.code == rules::codes::START_WINDOW_CHANGES);
+    if let Some(Ok(at)) = changes.map(|at| Timestamp::parse(at)) {
+        return Some(t.queue_window_changes(clock.near(at, now)));
+    }
     Some(match (said.code.as_str(), when, session) {
         (rules::codes::START_EXPECTED, Some(when), Some(session)) => {
             t.queue_starts_by(when, session)

@@ -2,8 +2,8 @@
 //! Decides nothing.
 
 use api::resource_groups::{
-    GroupAccessBody, GroupAccessView, GroupNodesBody, NewResourceGroupBody, ResourceGroupPatchBody,
-    ResourceGroupView,
+    GroupAccessBody, GroupAccessView, GroupNodesBody, GroupWindowView, GroupWindowsBody,
+    NewResourceGroupBody, ResourceGroupPatchBody, ResourceGroupView,
 };
 use askama::Template;
 use axum::Router;
@@ -11,6 +11,7 @@ use axum::extract::{Form, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
+use rules::calendar::GroupWindow;
 use rules::fair_share::QueueOrder;
 use rules::permissions::Permission;
 use rules::policy::{BackfillMode, Spreading};
@@ -72,6 +73,7 @@ pub struct ResourceGroupPage {
     pub form: ResourceGroupForm,
     pub nodes: TypedGroupNodes,
     pub access: TypedGroupAccess,
+    pub windows: TypedGroupWindows,
 }
 
 /// The fields of a group, as they are or as they were typed.
@@ -121,12 +123,21 @@ pub struct TypedGroupAccess {
     pub users: String,
 }
 
+/// Windows, one a line, and the zone of their times.
+#[derive(Deserialize, Default, Clone)]
+#[serde(default)]
+pub struct TypedGroupWindows {
+    pub windows: String,
+    pub time_zone: String,
+}
+
 pub(super) fn router() -> Router<PagesContext> {
     Router::new()
         .route("/groups", get(list).post(create))
         .route("/groups/{id}", get(show).post(change))
         .route("/groups/{id}/nodes", post(set_nodes))
         .route("/groups/{id}/access", post(set_access))
+        .route("/groups/{id}/windows", post(set_windows))
         .route("/groups/{id}/remove", get(ask_remove).post(remove))
 }
 
@@ -400,6 +411,36 @@ impl TypedGroupAccess {
     }
 }
 
+impl TypedGroupWindows {
+    /// As they are; the zone is the reader's where there is none yet.
+    fn of(group: &ResourceGroupView, caller: &Caller) -> Self {
+        // What the server keeps can be read.
+        let windows = group.windows.iter().filter_map(|one| one.window().ok());
+        let lines: Vec<String> = windows.map(|window| window.to_string()).collect();
+        Self {
+            time_zone: match lines.is_empty() {
+                true => caller.time_zone.clone(),
+                false => group.time_zone.clone(),
+            },
+            windows: lines.join("\n"),
+        }
+    }
+
+    /// Errors: `group.window-invalid` at its field.
+    fn body(&self) -> Result<GroupWindowsBody, Refusal> {
+        let lines = self.windows.lines().map(str::trim);
+        let lines = lines.filter(|line| !line.is_empty());
+        let windows =
+            lines.map(|line| GroupWindow::parse(line).map(|one| GroupWindowView::of(&one)));
+        Ok(GroupWindowsBody {
+            windows: windows
+                .collect::<Result<_, _>>()
+                .map_err(|refusal: Refusal| refusal.at("/windows"))?,
+            time_zone: Some(self.time_zone.trim().to_owned()),
+        })
+    }
+}
+
 /// The field of the form that a place in the request is about: the kinds are two ticks here.
 fn refused(visit: &RequestContext, action: &str, refusal: Refusal) -> (RefusedForm, Refusal) {
     let refusal = match refusal.pointer.as_deref() {
@@ -409,6 +450,7 @@ fn refused(visit: &RequestContext, action: &str, refusal: Refusal) -> (RefusedFo
     let first = match action.rsplit('/').next() {
         Some("nodes") => "nodes",
         Some("access") => "users",
+        Some("windows") => "windows",
         _ => "name",
     };
     let form = RefusedForm::new(visit.text, action, &refusal).otherwise_at(first);
@@ -470,6 +512,7 @@ fn page(
         form: form(t, here.clone(), TypedResourceGroup::of(one), false),
         nodes: TypedGroupNodes::of(one),
         access: TypedGroupAccess::of(one),
+        windows: TypedGroupWindows::of(one, caller),
         here,
     }
 }
@@ -569,6 +612,27 @@ async fn set_access(
     let changed = ("/access", changed.await);
     answered(&console, &visit, &caller, &one, changed, |page| {
         page.access = sent;
+    })
+}
+
+async fn set_windows(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(sent): Form<TypedGroupWindows>,
+) -> Response {
+    let one = match own(&console, &caller, &id).await {
+        Ok(one) => one,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let changed = match sent.body() {
+        Ok(wanted) => resource_groups::set_windows(&console.server, &caller, &id, wanted).await,
+        Err(refusal) => Err(refusal.into()),
+    };
+    let changed = ("/windows", changed);
+    answered(&console, &visit, &caller, &one, changed, |page| {
+        page.windows = sent;
     })
 }
 

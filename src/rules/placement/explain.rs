@@ -29,6 +29,7 @@ use crate::world::ClusterSnapshot;
 /// What a person is about to ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestDraft {
+    pub kind: SessionKind,
     pub environment: SessionEnvironment,
     pub demand: Demand,
     pub start_at: Option<Timestamp>,
@@ -259,7 +260,7 @@ fn drafted(world: &ClusterSnapshot, draft: &RequestDraft, now: Timestamp) -> Vec
     let all = draft.replicas.max(1);
     let number = |replica: u32| uuid::Uuid::from_u128(u128::MAX - u128::from(all - replica));
     let spec = SessionSpec {
-        kind: SessionKind::Batch,
+        kind: draft.kind,
         environment: draft.environment.clone(),
         command: Vec::new(),
         env: BTreeMap::new(),

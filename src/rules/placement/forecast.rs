@@ -155,7 +155,8 @@ fn counted<'w>(
     line: &mut QueueWalk<'w>,
     now: Timestamp,
 ) -> QueueForecast {
-    let (order, backfill) = (world.order(group), world.backfill(group));
+    let (order, backfill) = (world.order(group, now), world.backfill(group, now));
+    let until = world.groups.next_change(group, now);
     let mut known = QueueForecast {
         order: queue.places.iter().map(|place| place.session.id).collect(),
         numbered: queue.numbered,
@@ -212,6 +213,7 @@ fn counted<'w>(
     if range == ForecastRange::Front
         && !order.goes_by_share()
         && let Some((front, at, after)) = line.front()
+        && until.is_none_or(|until| at < until)
     {
         let until = front.spec.limit();
         let start = ExpectedStart {
@@ -235,6 +237,7 @@ fn counted<'w>(
     let mut future = Future {
         order,
         backfill,
+        until,
         fair,
         ground: line.ground.bare(),
         sizes: BTreeMap::new(),
@@ -278,6 +281,8 @@ type Moments<'w> = BTreeMap<(Timestamp, SessionId), Moment<'w>>;
 struct Future<'w> {
     order: QueueOrder,
     backfill: BackfillMode,
+    /// When another window of the group holds: nothing is known from then on.
+    until: Option<Timestamp>,
     /// The tree of shares, where the queue goes by it.
     fair: Option<FairTree>,
     ground: ClusterState<'w>,
@@ -313,6 +318,9 @@ impl<'w> Future<'w> {
             let Some(((at, first), moment)) = coming.pop_first() else {
                 return Some(());
             };
+            if self.until.is_some_and(|until| at >= until) {
+                return None;
+            }
             let mut after = self.pass_moment(first, moment);
             // What ends at the same moment makes room together.
             while let Some(same) = coming.first_entry()

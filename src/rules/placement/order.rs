@@ -36,6 +36,8 @@ pub(super) enum QueueHold<'w> {
     /// Until this user or another releases it.
     User(&'w UserName),
     Start(Timestamp),
+    /// Until a window of its resource group takes such sessions, seen from that moment.
+    Window(&'w ClusterSnapshot, &'w Session, Timestamp),
 }
 
 impl QueueHold<'_> {
@@ -46,6 +48,10 @@ impl QueueHold<'_> {
             Self::Group => blockers::group_denied(),
             Self::User(user) => blockers::session_held(user),
             Self::Start(at) => blockers::start_later(*at),
+            Self::Window(world, session, now) => match world.groups.opens(session, *now) {
+                Some(at) => blockers::window_closed(at),
+                None => blockers::window_never(),
+            },
         }
     }
 }
@@ -121,7 +127,7 @@ impl<'w> WaitingByGroup<'w> {
                 groups.entry(group).or_default().push(session);
             }
         }
-        let order_of = |group: &ResourceGroupId| world.order(*group);
+        let order_of = |group: &ResourceGroupId| world.order(*group, now);
         let takes_turns = groups
             .keys()
             .map(order_of)
@@ -156,7 +162,7 @@ impl<'w> WaitingByGroup<'w> {
 
     /// Those of one group in the order in which they are looked at.
     pub(super) fn sorted(&self, group: ResourceGroupId) -> Vec<&'w Session> {
-        if self.world.order(group) != QueueOrder::Turns {
+        if self.world.order(group, self.now) != QueueOrder::Turns {
             return self.ordered(group, self.of(group));
         }
         let mut keyed = self.keyed(self.of(group)).0;
@@ -173,7 +179,7 @@ impl<'w> WaitingByGroup<'w> {
         behind_all: bool,
     ) -> NumberedQueue<'w> {
         let (world, now) = (self.world, self.now);
-        if world.order(group) != QueueOrder::Turns {
+        if world.order(group, now) != QueueOrder::Turns {
             return self.numbered_in_order(group, new, behind_all);
         }
         let (mut keyed, turns) = self.keyed(self.of(group));
@@ -220,7 +226,7 @@ impl<'w> WaitingByGroup<'w> {
         let (mut open, held): (Vec<&Session>, Vec<&Session>) = waiting
             .into_iter()
             .partition(|session| matches!(gate(world, session, now), QueueGate::Open));
-        match world.order(group) {
+        match world.order(group, now) {
             QueueOrder::Lifo => open.reverse(),
             order @ (QueueOrder::Drf | QueueOrder::Fair) => {
                 // Without a tree none waits yet but the equal ones of one launch.
@@ -285,6 +291,7 @@ impl<'w> WaitingByGroup<'w> {
             let held = session.held_by.is_some()
                 || start > now
                 || !world.groups.admits(session)
+                || world.groups.is_shut(session, now)
                 || others.any(|id| self.live.contains(id) || world.ended.get(id) != well);
             let since = if held {
                 turns.since.unwrap_or(since)
@@ -372,6 +379,9 @@ pub(super) fn gate<'w>(
         && start > now
     {
         return QueueGate::Held(QueueHold::Start(start));
+    }
+    if world.groups.is_shut(session, now) {
+        return QueueGate::Held(QueueHold::Window(world, session, now));
     }
     QueueGate::Open
 }

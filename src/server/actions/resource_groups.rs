@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::resource_groups::{
-    GroupAccessBody, GroupAccessView, GroupNodesBody, NewResourceGroupBody, ResourceGroupPatchBody,
-    ResourceGroupView,
+    GroupAccessBody, GroupAccessView, GroupNodesBody, GroupWindowView, GroupWindowsBody,
+    NewResourceGroupBody, ResourceGroupPatchBody, ResourceGroupView,
 };
+use jiff::tz::TimeZone;
+use rules::calendar::{GroupCalendar, GroupWindow};
 use rules::fair_share::QueueOrder;
 use rules::grants::GrantScope;
 use rules::names::{NodeId, ResourceGroupId, TenantName};
@@ -167,6 +169,7 @@ pub async fn create(
                     order: asked.order,
                     backfill: asked.backfill,
                     cpu_overcommit: overcommit.unwrap_or_default(),
+                    calendar: GroupCalendar::default(),
                     generation: 1,
                 };
                 refuse_taken(&known, &group)?;
@@ -263,6 +266,40 @@ pub async fn set_access(
                 access_told(rows, after.access.as_ref())?,
             );
             note(rows, &caller, &after, "group.access", (&told.0, &told.1))?;
+            again(rows, &caller, before.id)
+        })
+        .await
+}
+
+/// Gives a group exactly these windows. What runs goes on, also where a window takes no such session; what waits is judged by
+/// them from the next pass on.
+///
+/// Errors: `group.not-found`, `group.window-invalid`, `group.window-overlap`, `group.windows-too-many`,
+/// `time-zone.unknown`; `role.administrator-needed`.
+pub async fn set_windows(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    wanted: GroupWindowsBody,
+) -> Result<ResourceGroupView, Failure> {
+    allowed(caller, Permission::SystemWrite)?;
+    let calendar = calendar_of(caller, &wanted)?;
+    let (caller, which) = (caller.clone(), which.to_owned());
+    server
+        .catalog()
+        .write(Lane::Requests, "set windows of a group", move |rows| {
+            let before = one_of(rows.resource_groups()?.into_iter(), &which)?;
+            if calendar == before.calendar {
+                return again(rows, &caller, before.id);
+            }
+            let after = ResourceGroup {
+                calendar,
+                ..before.clone()
+            };
+            rows.put_resource_group(&after)?;
+            rows.sum_up_past()?;
+            let told = (windows_told(&before), windows_told(&after));
+            note(rows, &caller, &after, "group.windows", (&told.0, &told.1))?;
             again(rows, &caller, before.id)
         })
         .await
@@ -424,6 +461,35 @@ fn name_of(typed: &str) -> Result<TenantName, Refusal> {
 
 fn kinds_of(kinds: &[SessionKind]) -> Result<GroupKinds, Refusal> {
     GroupKinds::of(kinds).ok_or_else(|| refusals::group_kinds_empty().at("/kinds"))
+}
+
+/// The windows that are asked for, in the named zone or the caller's.
+fn calendar_of(caller: &Caller, wanted: &GroupWindowsBody) -> Result<GroupCalendar, Refusal> {
+    let named = wanted.time_zone.as_deref().map(str::trim);
+    let zone = match named.filter(|name| !name.is_empty()) {
+        Some(name) => {
+            TimeZone::get(name).map_err(|_| refusals::time_zone_unknown().at("/time_zone"))?
+        }
+        None => TimeZone::get(&caller.time_zone).unwrap_or(TimeZone::UTC),
+    };
+    let windows = wanted.windows.iter().map(GroupWindowView::window);
+    let windows = windows.collect::<Result<Vec<GroupWindow>, Refusal>>();
+    let windows = windows.map_err(|refusal| refusal.at("/windows"))?;
+    if windows.is_empty() {
+        return Ok(GroupCalendar::default());
+    }
+    let zone = zone.iana_name().unwrap_or("UTC").to_owned();
+    GroupCalendar::checked(zone, windows).map_err(|refusal| refusal.at("/windows"))
+}
+
+/// `Asia/Seoul: mon-fri 18:00-08:00 kinds=batch; sat 00:00-24:00`; for events.
+fn windows_told(group: &ResourceGroup) -> String {
+    let windows = group.calendar.windows.iter().map(ToString::to_string);
+    let windows: Vec<String> = windows.collect();
+    match windows.is_empty() {
+        true => String::new(),
+        false => format!("{}: {}", group.calendar.zone, windows.join("; ")),
+    }
 }
 
 fn overcommit_of(factor: CpuShare) -> Result<CpuOvercommit, Refusal> {

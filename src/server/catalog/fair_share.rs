@@ -6,7 +6,7 @@ use rules::metering;
 use rules::names::UserId;
 use rules::policy::BackfillMode;
 use rules::quota::TenantLevel;
-use rules::resource_group::GroupPlan;
+use rules::resource_group::{GroupPlan, ResourceGroup};
 use rules::tenancy::{DomainId, ProjectId};
 use rules::units::Timestamp;
 use rules::world::whole_cluster;
@@ -73,7 +73,7 @@ impl ReadTransaction<'_> {
         rule: QueueRule,
         groups: &GroupPlan,
     ) -> Result<FairShares, Failure> {
-        let mut own = groups.groups.iter().filter_map(|group| group.order);
+        let mut own = groups.groups.iter().flat_map(ResourceGroup::orders);
         if !rule.order.goes_by_share() && !own.any(QueueOrder::goes_by_share) {
             return Ok(FairShares::default());
         }
@@ -123,7 +123,7 @@ impl ReadTransaction<'_> {
     /// Whether the site's queue, or that of some group, goes by the use of the past.
     fn counts_past(&self, rule: QueueRule) -> Result<bool, Failure> {
         let groups = self.resource_groups()?;
-        let mut own = groups.iter().filter_map(|group| group.order);
+        let mut own = groups.iter().flat_map(ResourceGroup::orders);
         Ok(rule.order == QueueOrder::Fair || own.any(|order| order == QueueOrder::Fair))
     }
 

@@ -1,9 +1,11 @@
 //! Resource groups in the simulation, by the rules alone: users launch in two groups, sessions end, nodes go from one group
-//! to the other, which has an order of its own. Three planted faults show that broken promises are seen: a place on a node of
-//! another group, a session that waits because of one of another group, and a group that goes by the order of the site.
+//! to the other, which has an order of its own and starts nothing by night. Four planted faults show that broken promises are
+//! seen: a place on a node of another group, a session that waits because of one of another group, a group that goes by the
+//! order of the site, and one that starts sessions while its window is shut.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rules::calendar::{GroupCalendar, GroupWindow};
 use rules::fair_share::QueueOrder;
 use rules::names::{BootId, NodeId, ResourceGroupId, SessionId, SessionName, TenantName, UserId};
 use rules::placement::{Decision, decide};
@@ -32,6 +34,8 @@ enum GroupFault {
     HeldByOthers,
     /// A group's own order is not looked at.
     SiteOrder,
+    /// Windows are not looked at.
+    NoWindows,
 }
 
 /// One world, and the promise that was broken in it.
@@ -86,12 +90,18 @@ impl GroupRun {
         let nodes: Vec<NodeRecord> = (0..NODES).map(node).collect();
         let lab = ResourceGroup {
             order: Some(QueueOrder::Lifo),
+            calendar: GroupCalendar {
+                windows: vec![
+                    GroupWindow::parse("daily 00:00-03:00 kinds=none").expect("a window"),
+                ],
+                ..GroupCalendar::default()
+            },
             ..group(LAB, "lab")
         };
         let groups = GroupPlan {
             groups: vec![group(ResourceGroupId::DEFAULT, "default"), lab],
             nodes: [(nodes[0].id, LAB)].into(),
-            sessions: BTreeMap::new(),
+            ..GroupPlan::default()
         };
         Self {
             random: Random::new(seed),
@@ -166,6 +176,11 @@ impl GroupRun {
                     group.order = None;
                 }
             }
+            Some(GroupFault::NoWindows) => {
+                for group in &mut seen.groups.groups {
+                    group.calendar = GroupCalendar::default();
+                }
+            }
             None => {}
         }
         decide(&seen, now)
@@ -181,12 +196,12 @@ impl GroupRun {
                 *last = at.max(*last);
             }
         }
-        alone.policy.order = self.world.order(group);
+        alone.policy.order = self.world.order(group, now);
         alone.groups = GroupPlan::default();
         alone.nodes.retain(|node| plan.of_node(node.id) == group);
         alone.sessions.retain(|session| match session.node() {
             Some(node) => plan.of_node(node) == group,
-            None => plan.of_session(session.id) == group,
+            None => plan.of_session(session.id) == group && !plan.is_shut(session, now),
         });
         let decided = decide(&alone, now).into_iter();
         let placed = decided.filter_map(|decision| match decision {
@@ -303,6 +318,11 @@ fn a_session_that_waits_for_one_of_another_group_is_found() {
 #[test]
 fn a_group_that_goes_by_the_order_of_the_site_is_found() {
     found(GroupFault::SiteOrder, "would by themselves");
+}
+
+#[test]
+fn a_group_that_starts_sessions_while_its_window_is_shut_is_found() {
+    found(GroupFault::NoWindows, "would by themselves");
 }
 
 fn found(fault: GroupFault, words: &str) {

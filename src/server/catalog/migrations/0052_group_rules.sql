@@ -25,3 +25,6 @@ add column backfill text check (backfill in ('strict', 'timed'));
 -- How many times sessions together may hold the cores of a node, in hundredths.
 alter table resource_group
 add column cpu_overcommit integer not null default 100 check (cpu_overcommit between 100 and 800);
+
+-- Weekly windows, and the zone of their times, as JSON; null: none.
+alter table resource_group add column calendar text;
