@@ -96,7 +96,7 @@ fn path(group: &str) -> String {
 
 /// Windows as they were typed.
 fn read(typed: &[String]) -> Result<Vec<GroupWindowView>, CliError> {
-    let window = |line: &String| {
+    let window = |line: &String| -> Result<GroupWindowView, CliError> {
         let window = GroupWindow::parse(line);
         let window = window.map_err(|refusal| CliError::usage(refusal.text).hint(refusal.hint))?;
         Ok(GroupWindowView::of(&window))

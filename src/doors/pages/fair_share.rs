@@ -208,7 +208,7 @@ async fn read(
             true => half_life_hours.to_string(),
             false => typed.half_life_hours.clone(),
         },
-        is_fair: order == QueueOrder::Fair,
+        is_fair: order.goes_by_share(),
         levels: LEVELS
             .map(|one| Choice::new(one.word(), level_name(t, one.into()), one == level))
             .into(),
