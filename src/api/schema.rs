@@ -97,6 +97,7 @@ fn named() -> Schemas {
     collect::<resource_groups::ResourceGroupPatchBody>(&mut all);
     collect::<resource_groups::GroupNodesBody>(&mut all);
     collect::<resource_groups::GroupAccessBody>(&mut all);
+    collect::<resource_groups::GroupWindowsBody>(&mut all);
     collect::<reservations::NewReservationBody>(&mut all);
     collect::<reservations::ReservationPatchBody>(&mut all);
     collect::<reservations::ReservationApprovalBody>(&mut all);

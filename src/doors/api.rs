@@ -294,6 +294,10 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             put(resource_groups::set_access),
         )
         .route(
+            "/resource-groups/{id}/windows",
+            put(resource_groups::set_windows),
+        )
+        .route(
             "/announcements",
             get(announcements::list).post(announcements::create),
         )

@@ -10,6 +10,7 @@ pub mod blocker;
 pub mod blockers;
 pub mod branding;
 pub mod budget;
+pub mod calendar;
 pub mod checks;
 pub mod codes;
 pub mod continuity;

@@ -1906,7 +1906,8 @@ pub enum GroupCommand {
     },
     /// Change a resource group; what is left out stays
     #[command(after_help = "Example:\n  \
-        fardel group edit lab --kind batch --kind interactive --spreading settings")]
+        fardel group edit lab --kind batch --kind interactive --spreading settings\n  \
+        fardel group edit lab --order fifo --backfill timed")]
     Edit {
         #[arg(value_name = "GROUP")]
         group: String,
@@ -1945,6 +1946,23 @@ pub enum GroupCommand {
         #[arg(long, value_name = "USER")]
         user: Vec<String>,
     },
+    /// Say when other rules hold for a resource group; without windows: never
+    ///
+    /// A window is one word with quotes: days, times, then kinds=, order=, backfill= and limit= as far as they are other
+    /// than the group's. Sessions that run go on.
+    #[command(after_help = "Examples:\n  \
+        fardel group windows lab \"mon-fri 18:00-08:00 kinds=batch order=fifo\" \"sat,sun 00:00-24:00 kinds=batch\"\n  \
+        fardel group windows lab \"mon-fri 09:00-18:00 limit=4h\" --time-zone Asia/Seoul\n  \
+        fardel group windows lab")]
+    Windows {
+        #[arg(value_name = "GROUP")]
+        group: String,
+        #[arg(value_name = "WINDOW")]
+        windows: Vec<String>,
+        /// Zone of their times; your own when left out
+        #[arg(long, value_name = "ZONE")]
+        time_zone: Option<String>,
+    },
     /// Remove resource groups without nodes and live sessions
     Rm {
         #[arg(value_name = "GROUP", required = true)]
@@ -1964,6 +1982,19 @@ pub struct GroupFlags {
     /// How sessions are spread over its devices and nodes [default: settings]
     #[arg(long, value_name = "HOW", value_parser = ["pack", "spread", "settings"])]
     pub spreading: Option<String>,
+    /// In which order its queue is served [default: site]
+    #[arg(
+        long,
+        value_name = "ORDER",
+        value_parser = ["turns", "fair", "drf", "fifo", "lifo", "site"]
+    )]
+    pub order: Option<String>,
+    /// Who may start before one that waits in it [default: site]
+    #[arg(long, value_name = "MODE", value_parser = ["strict", "timed", "site"])]
+    pub backfill: Option<String>,
+    /// How many times sessions together may hold the cores of a node, 1 to 8 [default: 1]
+    #[arg(long, value_name = "FACTOR")]
+    pub cpu_overcommit: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -2246,8 +2277,8 @@ pub enum FairShareCommand {
         fardel fair-share order fair --half-life 1d\n  \
         fardel fair-share order --backfill timed")]
     Order {
-        /// turns: users in turns; fair: least used for its weight; fifo: oldest; lifo: newest first
-        #[arg(value_name = "ORDER", value_parser = ["turns", "fair", "fifo", "lifo"])]
+        /// turns: users in turns; fair: least used for its weight; drf: holds least; fifo: oldest; lifo: newest first
+        #[arg(value_name = "ORDER", value_parser = ["turns", "fair", "drf", "fifo", "lifo"])]
         order: Option<String>,
         /// strict: on what a session in front could not use; timed: also over in time by its limit
         #[arg(long, value_name = "MODE", value_parser = ["strict", "timed"])]

@@ -293,6 +293,17 @@ pub(super) const AUDIT_TARGETS: &[Column<AuditTargetView>] = &[
     column("AT", 9, |r, _| maybe(r.delivered_at.as_ref())),
 ];
 
+/// `2 of 8`, `12 of 16 (8 cores)`.
+pub(super) fn cpu_of(node: &NodeView) -> String {
+    match node.cpu_room > node.cpu {
+        true => format!(
+            "{} of {} ({} cores)",
+            node.cpu_used, node.cpu_room, node.cpu
+        ),
+        false => format!("{} of {}", node.cpu_used, node.cpu),
+    }
+}
+
 /// `8`, `8, 1 cordoned`, `8 (simulated)`.
 pub(super) fn gpus_of(node: &NodeView) -> String {
     let mut words = node.gpus.to_string();
@@ -308,7 +319,7 @@ pub(super) fn gpus_of(node: &NodeView) -> String {
 pub(super) const NODES: &[Column<NodeView>] = &[
     column("NAME", 0, |r, _| r.name.clone()),
     column("STATE", 0, |r, _| r.state.word().to_owned()),
-    column("CPU", 2, |r, _| format!("{} of {}", r.cpu_used, r.cpu)),
+    column("CPU", 2, |r, _| cpu_of(r)),
     column("MEMORY", 3, |r, _| {
         format!("{} of {}", r.memory_used, r.memory)
     }),
@@ -573,6 +584,20 @@ pub(super) const RESOURCE_GROUPS: &[Column<ResourceGroupView>] = &[
         r.spreading
             .map_or_else(|| dash(""), |how| how.word().to_owned())
     }),
+    column("ORDER", 3, |r, _| {
+        r.order
+            .map_or_else(|| dash(""), |order| order.word().to_owned())
+    }),
+    column("BACKFILL", 3, |r, _| {
+        r.backfill
+            .map_or_else(|| dash(""), |mode| mode.word().to_owned())
+    }),
+    column("WINDOWS", 3, |r, _| {
+        let windows = r.windows.iter().filter_map(|one| one.window().ok());
+        let told: Vec<String> = windows.map(|window| window.to_string()).collect();
+        dash(&told.join("; "))
+    }),
+    column("OVERCOMMIT", 3, |r, _| r.cpu_overcommit.to_string()),
     column("TITLE", 3, |r, _| dash(&r.title)),
     column("ID", 2, |r, _| r.id.to_string()),
 ];

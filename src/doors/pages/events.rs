@@ -635,6 +635,7 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "group.removed" => t.events_group_removed(),
         "group.nodes" => t.events_group_nodes(),
         "group.access" => t.events_group_access(),
+        "group.windows" => t.events_group_windows(),
         "preset.added" => t.events_preset_added(),
         "preset.changed" => t.events_preset_changed(),
         "preset.removed" => t.events_preset_removed(),

@@ -208,7 +208,7 @@ async fn read(
             true => half_life_hours.to_string(),
             false => typed.half_life_hours.clone(),
         },
-        is_fair: order == QueueOrder::Fair,
+        is_fair: order.goes_by_share(),
         levels: LEVELS
             .map(|one| Choice::new(one.word(), level_name(t, one.into()), one == level))
             .into(),
@@ -224,6 +224,7 @@ pub(super) fn order_name(t: Text, order: QueueOrder) -> &'static str {
         QueueOrder::Turns => t.fair_order_turns(),
         QueueOrder::Fifo => t.fair_order_fifo(),
         QueueOrder::Lifo => t.fair_order_lifo(),
+        QueueOrder::Drf => t.fair_order_drf(),
         QueueOrder::Fair => t.fair_order_fair(),
     }
 }

@@ -181,7 +181,7 @@ fn rack(
     small: bool,
 ) -> BarRow {
     let (whole, used) = match of {
-        RackKind::Cpu => (u64::from(machine.cpu.0), u64::from(machine.cpu_used.0)),
+        RackKind::Cpu => (u64::from(machine.cpu_room.0), u64::from(machine.cpu_used.0)),
         RackKind::Memory => (machine.memory.0, machine.memory_used.0),
     };
     let amount = |value: u64| match of {
@@ -273,6 +273,11 @@ fn rack(
             .memory_busy
             .map(|bytes| (bytes.0 as f64, components::size(bytes.0))),
     };
+    // What works is a part of the cores that there are, however often each is given.
+    let there = match of {
+        RackKind::Cpu => u64::from(machine.cpu.0),
+        RackKind::Memory => machine.memory.0,
+    };
     let mut row = BarRow {
         name: match of {
             RackKind::Cpu => t.plan_cpu().to_owned(),
@@ -282,7 +287,7 @@ fn rack(
         blocks,
         busy: busy.as_ref().map_or_else(
             || "–".to_owned(),
-            |(busy, _)| format!("{}%", components::percent(*busy, whole as f64)),
+            |(busy, _)| format!("{}%", components::percent(*busy, there as f64)),
         ),
         busy_word: match of {
             RackKind::Cpu => t.plan_busy().to_owned(),
@@ -457,6 +462,7 @@ pub fn blocker(t: Text, clock: &LocalClock, blocker: &PlacementBlocker) -> Strin
     let moment = |name: &str| Timestamp::parse(value(name)).ok();
     let told = match blocker.code.as_str() {
         rules::codes::START_LATER => moment("at").map(|at| t.queue_start_later(clock.date(at))),
+        rules::codes::WINDOW_CLOSED => moment("at").map(|at| t.queue_window_opens(clock.date(at))),
         rules::codes::RESERVATION_ROOM => {
             moment("until").map(|until| t.reservations_room(value("node"), clock.date(until)))
         }
@@ -582,6 +588,11 @@ pub fn outlook(
     let said = answer.outlook.as_ref()?;
     let when = answer.eta.as_ref().map(|eta| clock.near(eta.at, now));
     let session = said.params.get("session");
+    let changes = said.params.get("at");
+    let changes = changes.filter(|_| said.code == rules::codes::START_WINDOW_CHANGES);
+    if let Some(Ok(at)) = changes.map(|at| Timestamp::parse(at)) {
+        return Some(t.queue_window_changes(clock.near(at, now)));
+    }
     Some(match (said.code.as_str(), when, session) {
         (rules::codes::START_EXPECTED, Some(when), Some(session)) => {
             t.queue_starts_by(when, session)
@@ -962,6 +973,7 @@ mod tests {
             host_environment: true,
             problems: Vec::new(),
             cpu: CpuShare(1600),
+            cpu_room: CpuShare(1600),
             cpu_used: CpuShare(600),
             cpu_busy: None,
             memory: Bytes::gib(64),

@@ -61,6 +61,8 @@ pub struct QueuePage {
     pub order: &'static str,
     /// Who may start before a session that waits, in words.
     pub backfill: &'static str,
+    /// Some wait in a resource group with another rule.
+    pub own_rules: bool,
     /// Words under the plan's axis: now, the middle, the end.
     pub axis: [String; 3],
 }
@@ -343,6 +345,7 @@ async fn read(
         },
         order: order_name(t, queue.order),
         backfill: backfill_name(t, queue.backfill),
+        own_rules: queue.own_rules,
         axis: [0, 500, 1000].map(|part| match part {
             0 => t.queue_now().to_owned(),
             part => visit.clock.near(time.at(part), now),

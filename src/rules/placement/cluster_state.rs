@@ -82,6 +82,7 @@ impl<'w> ClusterState<'w> {
             .iter()
             .map(|node| NodeState {
                 node,
+                cpu_room: world.cpu_room(node),
                 cpu: CpuShare::ZERO,
                 memory: Bytes::ZERO,
                 devices: vec![DeviceAllocation::default(); node.capacity.devices.len()],

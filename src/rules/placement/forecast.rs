@@ -68,14 +68,15 @@ impl QueueForecast {
     fn add_front<'w>(
         &mut self,
         world: &'w ClusterSnapshot,
-        queue: &NumberedQueue<'w>,
+        of: (ResourceGroupId, &NumberedQueue<'w>),
         entered: (&mut QueueWalk<'w>, usize),
         now: Timestamp,
     ) {
         if self.complete {
             return;
         }
-        for (id, start) in counted(world, queue, ForecastRange::Front, entered, now).starts {
+        let front = counted(world, of, ForecastRange::Front, entered, now);
+        for (id, start) in front.starts {
             self.starts.entry(id).or_insert(start);
         }
     }
@@ -108,8 +109,9 @@ pub fn forecast(world: &ClusterSnapshot, now: Timestamp) -> QueueForecast {
         line.enter(group);
         let mut again = line.fork();
         let queue = waiting.numbered(group, &[], false);
-        let mut own = counted(world, &queue, ForecastRange::Whole, (&mut line, looks), now);
-        own.add_front(world, &queue, (&mut again, looks), now);
+        let of = (group, &queue);
+        let mut own = counted(world, of, ForecastRange::Whole, (&mut line, looks), now);
+        own.add_front(world, of, (&mut again, looks), now);
         let reach = own.reach(group);
         all.by_group.insert(group, reach);
         all.some_limit |= reach.some_limit;
@@ -134,8 +136,9 @@ pub(super) fn of_queue<'w>(
     line.enter_in_turn(waiting, group);
     let mut again = line.fork();
     let looks = looks_of_each(waiting);
-    let mut known = counted(world, queue, ForecastRange::Whole, (&mut line, looks), now);
-    known.add_front(world, queue, (&mut again, looks), now);
+    let of = (group, queue);
+    let mut known = counted(world, of, ForecastRange::Whole, (&mut line, looks), now);
+    known.add_front(world, of, (&mut again, looks), now);
     known
 }
 
@@ -157,11 +160,13 @@ enum ForecastRange {
 /// The forecast of the queue of one group, which `line` has just entered, for so many looks.
 fn counted<'w>(
     world: &'w ClusterSnapshot,
-    queue: &NumberedQueue<'w>,
+    (group, queue): (ResourceGroupId, &NumberedQueue<'w>),
     range: ForecastRange,
     (line, looks): (&mut QueueWalk<'w>, usize),
     now: Timestamp,
 ) -> QueueForecast {
+    let (order, backfill) = (world.order(group, now), world.backfill(group, now));
+    let until = world.groups.next_change(group, now);
     let mut known = QueueForecast {
         order: queue.places.iter().map(|place| place.session.id).collect(),
         numbered: queue.numbered,
@@ -198,7 +203,7 @@ fn counted<'w>(
         SessionState::Pending | SessionState::Stopping | SessionState::Ended => None,
     };
     // What ends elsewhere makes no room here, but it may free a limit of one that waits here, and it counts in fair share.
-    let is_apart = !world.groups.is_empty() && world.policy.order != QueueOrder::Fair;
+    let is_apart = !world.groups.is_empty() && !order.goes_by_share();
     let here = queue.places.iter().map(|place| place.session);
     let limits = is_apart.then(|| line.ground.limits_of(here));
     let is_felt = |s: &&Session| match &limits {
@@ -222,8 +227,9 @@ fn counted<'w>(
         }
     }
     if range == ForecastRange::Front
-        && world.policy.order != QueueOrder::Fair
+        && !order.goes_by_share()
         && let Some((front, at, after)) = line.front()
+        && until.is_none_or(|until| at < until)
     {
         let until = front.spec.limit();
         let start = ExpectedStart {
@@ -238,16 +244,16 @@ fn counted<'w>(
     for (session, _) in &line.placed {
         served.insert(session.owner, now);
     }
-    let fair = (world.policy.order == QueueOrder::Fair).then(|| {
-        let mut tree = FairTree::new(world);
+    let mut fair = FairTree::of(world, order);
+    if let Some(tree) = &mut fair {
         for (session, _) in &line.placed {
             tree.hold(session);
         }
-        tree
-    });
+    }
     let mut future = Future {
-        order: world.policy.order,
-        backfill: world.policy.backfill,
+        order,
+        backfill,
+        until,
         fair,
         ground: line.ground.bare(),
         sizes: BTreeMap::new(),
@@ -291,7 +297,9 @@ type Moments<'w> = BTreeMap<(Timestamp, SessionId), Moment<'w>>;
 struct Future<'w> {
     order: QueueOrder,
     backfill: BackfillMode,
-    /// The tree of fair share, where the queue goes by it.
+    /// When another window of the group holds: nothing is known from then on.
+    until: Option<Timestamp>,
+    /// The tree of shares, where the queue goes by it.
     fair: Option<FairTree>,
     ground: ClusterState<'w>,
     /// Those without a place, by their owner, each owner's in their order.
@@ -326,6 +334,9 @@ impl<'w> Future<'w> {
             let Some(((at, first), moment)) = coming.pop_first() else {
                 return Some(());
             };
+            if self.until.is_some_and(|until| at >= until) {
+                return None;
+            }
             let mut after = self.pass_moment(first, moment);
             // What ends at the same moment makes room together.
             while let Some(same) = coming.first_entry()
@@ -397,11 +408,11 @@ impl<'w> Future<'w> {
         own.insert(at, session);
     }
 
-    /// The first ones of the queue for whom room is kept, as long as no session behind them may come before them: by fair
-    /// share, and with timed backfill, that is not known of any. In turns it holds for the first of each user.
+    /// The first ones of the queue for whom room is kept, as long as no session behind them may come before them: by
+    /// shares, and with timed backfill, that is not known of any. In turns it holds for the first of each user.
     fn front(&mut self, kept: &BTreeSet<SessionId>, coming: &Moments<'w>) -> Vec<&'w Session> {
         let mut front: Vec<&'w Session> = Vec::new();
-        if self.order == QueueOrder::Fair || self.backfill != BackfillMode::Strict {
+        if self.order.goes_by_share() || self.backfill != BackfillMode::Strict {
             return front;
         }
         let joins: Vec<&Session> = coming
@@ -419,7 +430,7 @@ impl<'w> Future<'w> {
         let is_behind_one = |session: &Session| match order {
             QueueOrder::Fifo => joins.iter().any(|other| place(other) < place(session)),
             QueueOrder::Lifo => joins.iter().any(|other| place(other) > place(session)),
-            QueueOrder::Turns | QueueOrder::Fair => false,
+            QueueOrder::Turns | QueueOrder::Drf | QueueOrder::Fair => false,
         };
         let is_alone = self.left.len() == 1 && joining.is_empty();
         let in_turns = self.order == QueueOrder::Turns && !is_alone;

@@ -31,6 +31,12 @@ pub(super) type Outlook = (Reason, Option<Eta>);
 
 /// The outlook of one that is held, or waits for a time or for another session.
 pub(super) fn gated(session: &Session, blocker: &PlacementBlocker, now: Timestamp) -> Outlook {
+    let opens = blocker.params.get("at");
+    let opens = opens.filter(|_| blocker.code == codes::WINDOW_CLOSED);
+    if let Some(Ok(at)) = opens.map(|at| Timestamp::parse(at)) {
+        let basis = notices::explain_scheduled().text;
+        return (reasons::start_scheduled(at), Some(eta(at, now, basis)));
+    }
     match (blocker.code.as_str(), session.spec.start_at) {
         (codes::START_LATER, Some(start)) => {
             let basis = notices::explain_scheduled().text;
@@ -40,6 +46,7 @@ pub(super) fn gated(session: &Session, blocker: &PlacementBlocker, now: Timestam
             )
         }
         (codes::SESSION_HELD, _) => (reasons::start_on_release(), None),
+        (codes::WINDOW_CLOSED | codes::WINDOW_NEVER, _) => (reasons::start_after_window(), None),
         (codes::GROUP_NOT_ALLOWED, _) => (reasons::start_after_access(), None),
         _ => (reasons::start_after_dependency(), None),
     }
@@ -75,12 +82,16 @@ pub(super) fn waiting(
         return (reason, Some(eta(start.at, now, basis)));
     }
     let own = |blocker: &PlacementBlocker| blocker.code == codes::GPU_QUOTA;
-    let reach = known.reach(world.groups.of_session(session.id));
+    let group = world.groups.of_session(session.id);
+    let reach = known.reach(group);
     let unknown = match () {
         () if blockers.iter().any(own) => reasons::start_own_first(),
         () if !some_node(world, session, now) => reasons::start_no_node(),
         () if !some_open(world, session, now) => reasons::start_cordoned(),
-        () if !reach.complete => reasons::start_too_long(),
+        () if !reach.complete => match world.groups.next_change(group, now) {
+            Some(at) => reasons::start_window_changes(at),
+            None => reasons::start_too_long(),
+        },
         () if reach.some_limit => reasons::start_too_few_limits(),
         () => reasons::start_no_limits(),
     };

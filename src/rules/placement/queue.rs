@@ -76,7 +76,7 @@ impl<'w> QueueWalk<'w> {
         self.ground.enter(group);
         self.waiting.clear();
         self.full = false;
-        self.has_front = self.world.policy.backfill == BackfillMode::Strict;
+        self.has_front = self.world.backfill(group, self.now) == BackfillMode::Strict;
         self.backfill = None;
     }
 

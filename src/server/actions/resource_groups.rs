@@ -4,19 +4,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::resource_groups::{
-    GroupAccessBody, GroupAccessView, GroupNodesBody, NewResourceGroupBody, ResourceGroupPatchBody,
-    ResourceGroupView,
+    GroupAccessBody, GroupAccessView, GroupNodesBody, GroupWindowView, GroupWindowsBody,
+    NewResourceGroupBody, ResourceGroupPatchBody, ResourceGroupView,
 };
+use jiff::tz::TimeZone;
+use rules::calendar::{GroupCalendar, GroupWindow};
+use rules::fair_share::QueueOrder;
 use rules::grants::GrantScope;
 use rules::names::{NodeId, ResourceGroupId, TenantName};
 use rules::permissions::{Permission, Subject, may};
 use rules::placement::reservable;
+use rules::policy::{BackfillMode, Spreading};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::reservation::is_covered;
-use rules::resource_group::{GroupAccess, GroupKinds, GroupPlan, ResourceGroup, group_title};
+use rules::resource_group::{
+    CpuOvercommit, GroupAccess, GroupKinds, GroupPlan, ResourceGroup, group_title,
+};
 use rules::session::SessionKind;
 use rules::tenancy::{DomainId, ProjectId, Scope};
+use rules::units::CpuShare;
 
 use super::accounts::find as find_user;
 use super::tenancy::{find_domain, find_project};
@@ -133,8 +140,8 @@ pub async fn of_nodes(
 
 /// Makes a group without nodes, for everybody.
 ///
-/// Errors: `group.name-invalid`, `group.name-taken`, `group.title-invalid`, `group.kinds-empty`, `group.too-many`;
-/// `role.administrator-needed`.
+/// Errors: `group.name-invalid`, `group.name-taken`, `group.title-invalid`, `group.kinds-empty`,
+/// `group.overcommit-range`, `group.too-many`; `role.administrator-needed`.
 pub async fn create(
     server: &Server,
     caller: &Caller,
@@ -146,6 +153,7 @@ pub async fn create(
     let name = name_of(&asked.name)?;
     let title = group_title(asked.title.as_deref().unwrap_or_default(), "/title")?;
     let kinds = asked.kinds.as_deref().map(kinds_of).transpose()?;
+    let overcommit = asked.cpu_overcommit.map(overcommit_of).transpose()?;
     let caller = caller.clone();
     server
         .catalog()
@@ -162,10 +170,17 @@ pub async fn create(
                     access: None,
                     kinds: kinds.unwrap_or(GroupKinds::ALL),
                     spreading: asked.spreading,
+                    order: asked.order,
+                    backfill: asked.backfill,
+                    cpu_overcommit: overcommit.unwrap_or_default(),
+                    calendar: GroupCalendar::default(),
                     generation: 1,
                 };
                 refuse_taken(&known, &group)?;
                 rows.insert_resource_group(&group)?;
+                if group.order.is_some() {
+                    rows.sum_up_past()?;
+                }
                 note(rows, &caller, &group, "group.added", ("", ""))?;
                 again(rows, &caller, group.id)
             })
@@ -173,7 +188,8 @@ pub async fn create(
         .await
 }
 
-/// Changes what a group is called, which kinds it takes and how its sessions are spread. Sessions that wait in it stay.
+/// Changes what a group is called, which kinds it takes, how its sessions are spread, its queue is served and its cores are
+/// given. Sessions that wait in it stay, and what runs goes on: also beyond a factor that was lowered.
 ///
 /// Errors: as `create`; `group.not-found`, `group.stale`.
 pub async fn change(
@@ -190,6 +206,7 @@ pub async fn change(
         .map(|title| group_title(title, "/title"))
         .transpose()?;
     let kinds = patch.kinds.as_deref().map(kinds_of).transpose()?;
+    let overcommit = patch.cpu_overcommit.map(overcommit_of).transpose()?;
     let (caller, which) = (caller.clone(), which.to_owned());
     server
         .catalog()
@@ -202,6 +219,9 @@ pub async fn change(
                 title: title.unwrap_or_else(|| before.title.clone()),
                 kinds: kinds.unwrap_or(before.kinds),
                 spreading: patch.spreading.unwrap_or(before.spreading),
+                order: patch.order.unwrap_or(before.order),
+                backfill: patch.backfill.unwrap_or(before.backfill),
+                cpu_overcommit: overcommit.unwrap_or(before.cpu_overcommit),
                 ..before.clone()
             };
             if after == before {
@@ -209,6 +229,9 @@ pub async fn change(
             }
             refuse_taken(&known, &after)?;
             rows.put_resource_group(&after)?;
+            if after.order != before.order {
+                rows.sum_up_past()?;
+            }
             let told = (told(&before), told(&after));
             note(rows, &caller, &after, "group.changed", (&told.0, &told.1))?;
             again(rows, &caller, before.id)
@@ -248,6 +271,40 @@ pub async fn set_access(
                 access_told(rows, after.access.as_ref())?,
             );
             note(rows, &caller, &after, "group.access", (&told.0, &told.1))?;
+            again(rows, &caller, before.id)
+        })
+        .await
+}
+
+/// Gives a group exactly these windows. What runs goes on, also where a window takes no such session; what waits is judged by
+/// them from the next pass on.
+///
+/// Errors: `group.not-found`, `group.window-invalid`, `group.window-overlap`, `group.windows-too-many`,
+/// `time-zone.unknown`; `role.administrator-needed`.
+pub async fn set_windows(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    wanted: GroupWindowsBody,
+) -> Result<ResourceGroupView, Failure> {
+    allowed(caller, Permission::SystemWrite)?;
+    let calendar = calendar_of(caller, &wanted)?;
+    let (caller, which) = (caller.clone(), which.to_owned());
+    server
+        .catalog()
+        .write(Lane::Requests, "set windows of a group", move |rows| {
+            let before = one_of(rows.resource_groups()?.into_iter(), &which)?;
+            if calendar == before.calendar {
+                return again(rows, &caller, before.id);
+            }
+            let after = ResourceGroup {
+                calendar,
+                ..before.clone()
+            };
+            rows.put_resource_group(&after)?;
+            rows.sum_up_past()?;
+            let told = (windows_told(&before), windows_told(&after));
+            note(rows, &caller, &after, "group.windows", (&told.0, &told.1))?;
             again(rows, &caller, before.id)
         })
         .await
@@ -450,6 +507,39 @@ fn refuse_stale(group: &ResourceGroup, if_match: Option<u64>) -> Result<(), Refu
     }
 }
 
+/// The windows that are asked for, in the named zone or the caller's.
+fn calendar_of(caller: &Caller, wanted: &GroupWindowsBody) -> Result<GroupCalendar, Refusal> {
+    let named = wanted.time_zone.as_deref().map(str::trim);
+    let zone = match named.filter(|name| !name.is_empty()) {
+        Some(name) => {
+            TimeZone::get(name).map_err(|_| refusals::time_zone_unknown().at("/time_zone"))?
+        }
+        None => TimeZone::get(&caller.time_zone).unwrap_or(TimeZone::UTC),
+    };
+    let windows = wanted.windows.iter().map(GroupWindowView::window);
+    let windows = windows.collect::<Result<Vec<GroupWindow>, Refusal>>();
+    let windows = windows.map_err(|refusal| refusal.at("/windows"))?;
+    if windows.is_empty() {
+        return Ok(GroupCalendar::default());
+    }
+    let zone = zone.iana_name().unwrap_or("UTC").to_owned();
+    GroupCalendar::checked(zone, windows).map_err(|refusal| refusal.at("/windows"))
+}
+
+/// `Asia/Seoul: mon-fri 18:00-08:00 kinds=batch; sat 00:00-24:00`; for events.
+fn windows_told(group: &ResourceGroup) -> String {
+    let windows = group.calendar.windows.iter().map(ToString::to_string);
+    let windows: Vec<String> = windows.collect();
+    match windows.is_empty() {
+        true => String::new(),
+        false => format!("{}: {}", group.calendar.zone, windows.join("; ")),
+    }
+}
+
+fn overcommit_of(factor: CpuShare) -> Result<CpuOvercommit, Refusal> {
+    CpuOvercommit::new(factor.0, "/cpu_overcommit")
+}
+
 fn refuse_taken(known: &[ResourceGroup], group: &ResourceGroup) -> Result<(), Refusal> {
     let mut others = known.iter().filter(|other| other.id != group.id);
     match others.any(|other| other.name == group.name) {
@@ -582,7 +672,7 @@ fn access_told(
     Ok(said.join(" "))
 }
 
-/// `lab kinds=interactive,batch spreading=pack`; for events.
+/// `lab kinds=interactive,batch spreading=pack order=fair backfill=timed cpu-overcommit=1.5`; for events.
 fn told(group: &ResourceGroup) -> String {
     let kinds = [
         ("interactive", group.kinds.interactive),
@@ -593,9 +683,19 @@ fn told(group: &ResourceGroup) -> String {
         .filter_map(|(word, takes)| takes.then_some(word))
         .collect();
     let mut told = format!("{} kinds={}", group.name, kinds.join(","));
-    if let Some(spreading) = group.spreading {
-        told.push_str(" spreading=");
-        told.push_str(spreading.word());
+    let own = [
+        ("spreading", group.spreading.map(Spreading::word)),
+        ("order", group.order.map(QueueOrder::word)),
+        ("backfill", group.backfill.map(BackfillMode::word)),
+    ];
+    for (what, word) in own {
+        if let Some(word) = word {
+            told.push_str(&format!(" {what}={word}"));
+        }
+    }
+    if group.cpu_overcommit != CpuOvercommit::NONE {
+        let factor = CpuShare(group.cpu_overcommit.hundredths());
+        told.push_str(&format!(" cpu-overcommit={factor}"));
     }
     told
 }

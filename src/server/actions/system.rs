@@ -301,7 +301,7 @@ pub async fn metrics(server: &Server, caller: &Caller) -> Result<Metrics, Failur
                             name: node.name.clone(),
                             seen_at: node.seen_at,
                             silent,
-                            cpu: node.capacity.cpu,
+                            cpu: world.cpu_room(node),
                             cpu_used: held.cpu,
                             memory: node.capacity.memory,
                             memory_used: held.memory,

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use rules::calendar::ZoneOffsets;
+use rules::fair_share::QueueOrder;
 use rules::names::{NodeId, ResourceGroupId, SessionId, TenantName};
-use rules::policy::Spreading;
-use rules::resource_group::{GroupKinds, GroupPlan, ResourceGroup};
+use rules::policy::{BackfillMode, Spreading};
+use rules::resource_group::{CpuOvercommit, GroupKinds, GroupPlan, ResourceGroup};
 use rules::world::NodeRecord;
 use rusqlite::{OptionalExtension as _, Row};
 
@@ -33,6 +35,10 @@ fn group_row(row: &Row<'_>) -> rusqlite::Result<ResourceGroup> {
             batch: row.get("batch")?,
         },
         spreading: value::word_or_none(row, "spreading", Spreading::parse)?,
+        order: value::word_or_none(row, "ordering", QueueOrder::parse)?,
+        backfill: value::word_or_none(row, "backfill", BackfillMode::parse)?,
+        cpu_overcommit: CpuOvercommit::clamped(row.get("cpu_overcommit")?),
+        calendar: value::json_or_none(row, "calendar")?.unwrap_or_default(),
         generation: value::unsigned(row, "generation")?,
     })
 }
@@ -40,6 +46,18 @@ fn group_row(row: &Row<'_>) -> rusqlite::Result<ResourceGroup> {
 /// As rows of nodes and sessions have it: null is the founding group.
 fn column(group: ResourceGroupId) -> Option<[u8; 16]> {
     (group != ResourceGroupId::DEFAULT).then(|| *group.0.as_bytes())
+}
+
+/// Null where it has no window.
+fn calendar_text(group: &ResourceGroup) -> Option<String> {
+    let calendar = &group.calendar;
+    (!calendar.windows.is_empty()).then(|| value::text(calendar))
+}
+
+/// UTC for a zone that this version no longer knows.
+fn offsets_of(zone: &str) -> ZoneOffsets {
+    let known = jiff::tz::TimeZone::get(zone);
+    known.map_or_else(|_| ZoneOffsets::default(), |zone| ZoneOffsets::of(&zone))
 }
 
 impl ReadTransaction<'_> {
@@ -67,8 +85,13 @@ impl ReadTransaction<'_> {
                 ResourceGroupId(value::id(row, 1)?),
             ))
         })?;
+        let groups = self.resource_groups()?;
+        let with_windows = groups.iter().filter(|one| !one.calendar.windows.is_empty());
         Ok(GroupPlan {
-            groups: self.resource_groups()?,
+            offsets: with_windows
+                .map(|one| (one.id, offsets_of(&one.calendar.zone)))
+                .collect(),
+            groups,
             nodes: rows.collect::<Result<_, _>>()?,
             sessions: BTreeMap::new(),
         })
@@ -137,8 +160,9 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "insert into resource_group
-                     (id, name, title, access, interactive, batch, spreading, generation)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                     (id, name, title, access, interactive, batch, spreading, ordering, backfill,
+                      cpu_overcommit, calendar, generation)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             )?
             .execute((
                 group.id.0.as_bytes(),
@@ -148,6 +172,10 @@ impl Rows<'_> {
                 group.kinds.interactive,
                 group.kinds.batch,
                 group.spreading.map(Spreading::word),
+                group.order.map(QueueOrder::word),
+                group.backfill.map(BackfillMode::word),
+                group.cpu_overcommit.hundredths(),
+                calendar_text(group),
                 value::signed(group.generation),
             ))?;
         Ok(())
@@ -159,7 +187,8 @@ impl Rows<'_> {
             .prepare_cached(
                 "update resource_group
                  set name = ?2, title = ?3, access = ?4, interactive = ?5, batch = ?6,
-                     spreading = ?7, generation = generation + 1
+                     spreading = ?7, ordering = ?8, backfill = ?9, cpu_overcommit = ?10,
+                     calendar = ?11, generation = generation + 1
                  where id = ?1",
             )?
             .execute((
@@ -170,6 +199,10 @@ impl Rows<'_> {
                 group.kinds.interactive,
                 group.kinds.batch,
                 group.spreading.map(Spreading::word),
+                group.order.map(QueueOrder::word),
+                group.backfill.map(BackfillMode::word),
+                group.cpu_overcommit.hundredths(),
+                calendar_text(group),
             ))?;
         Ok(())
     }

@@ -220,6 +220,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["group access x --everybody"],
     ),
     (
+        "POST /groups/{id}/windows",
+        &["setResourceGroupWindows"],
+        &["group windows x"],
+    ),
+    (
         "POST /groups/{id}/remove",
         &["removeResourceGroup"],
         &["group rm x"],

@@ -1592,6 +1592,18 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/resource-groups/{id}/windows",
+        operation: "setResourceGroupWindows",
+        tag: "system",
+        summary: "Say when other rules hold for a resource group",
+        needs: SYSTEM_WRITE,
+        body: Some("ResourceGroupWindows"),
+        answer: SuccessReply::Schema("ResourceGroup"),
+        refusals: &[400, 404, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/reservations",
         operation: "listReservations",
         tag: "tenancy",

@@ -379,6 +379,7 @@ mod tests {
             host_environment: true,
             problems: Vec::new(),
             cpu: CpuShare(1600),
+            cpu_room: CpuShare(1600),
             cpu_used: CpuShare(0),
             cpu_busy: None,
             memory: Bytes::gib(64),

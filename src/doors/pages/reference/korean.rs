@@ -126,6 +126,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "누가 자원 그룹을 쓸 수 있는지 정합니다",
     ),
     (
+        "setResourceGroupWindows",
+        "자원 그룹에 다른 규칙을 적용할 시간 구간을 정합니다",
+    ),
+    (
         "listReservations",
         "내 프로젝트와 나, 유지보수를 위한 예약을 나열합니다",
     ),

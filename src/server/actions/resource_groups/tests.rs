@@ -7,9 +7,8 @@ use api::sessions::{LaunchRequest, ListQuery};
 use rules::grants::GrantRole;
 use rules::names::BootId;
 use rules::placement::{Decision, Verdict};
-use rules::policy::Spreading;
 use rules::resources::Capacity;
-use rules::units::{Bytes, CpuShare};
+use rules::units::Bytes;
 use rules::users::Role;
 use rules::world::NodeRecord;
 
@@ -411,6 +410,131 @@ async fn a_site_takes_so_many_groups_and_a_group_so_many_who_may_use_it() {
         set.unwrap().access.map(|access| access.users.len()),
         Some(1)
     );
+}
+
+#[tokio::test]
+async fn a_group_has_an_order_and_a_backfill_of_its_own_or_those_of_the_site() {
+    let site = GroupedSite::open().await;
+    let (server, boss) = (&site.server, &site.boss);
+    let world = || {
+        server
+            .catalog()
+            .read_now("look", |view| view.world())
+            .unwrap()
+    };
+    let own = ResourceGroupPatchBody {
+        order: Some(Some(QueueOrder::Fair)),
+        backfill: Some(Some(BackfillMode::Strict)),
+        ..ResourceGroupPatchBody::default()
+    };
+    let refused = change(server, &site.abe, "default", own.clone(), None).await;
+    assert_eq!(code(refused), "role.administrator-needed");
+    let changed = change(server, boss, "default", own, None).await.unwrap();
+    assert_eq!(
+        (changed.order, changed.backfill),
+        (Some(QueueOrder::Fair), Some(BackfillMode::Strict))
+    );
+    let group = ResourceGroupId::DEFAULT;
+    let (now, policy) = (world(), world().policy);
+    let at = server.clock().now();
+    assert_eq!(
+        (now.order(group, at), now.backfill(group, at)),
+        (QueueOrder::Fair, BackfillMode::Strict)
+    );
+    assert_eq!(
+        (policy.order, policy.backfill),
+        (QueueOrder::Turns, BackfillMode::Timed),
+        "the rule of the site stays"
+    );
+    for wrong in [0, 99, 801] {
+        let wrong = ResourceGroupPatchBody {
+            cpu_overcommit: Some(CpuShare(wrong)),
+            ..ResourceGroupPatchBody::default()
+        };
+        let refused = change(server, boss, "default", wrong, None).await;
+        assert_eq!(code(refused), "group.overcommit-range");
+    }
+    let twice = ResourceGroupPatchBody {
+        cpu_overcommit: Some(CpuShare(200)),
+        ..ResourceGroupPatchBody::default()
+    };
+    let changed = change(server, boss, "default", twice, None).await.unwrap();
+    assert_eq!(changed.cpu_overcommit, CpuShare(200));
+    let listed = nodes::list(server, boss).await.unwrap();
+    let cores: Vec<_> = listed
+        .iter()
+        .map(|node| (node.cpu, node.cpu_room))
+        .collect();
+    assert_eq!(cores[1], (CpuShare(200), CpuShare(400)));
+    let none = ResourceGroupPatchBody {
+        order: Some(None),
+        backfill: Some(None),
+        cpu_overcommit: Some(CpuShare(100)),
+        ..ResourceGroupPatchBody::default()
+    };
+    let changed = change(server, boss, "default", none, None).await.unwrap();
+    assert_eq!((changed.order, changed.backfill), (None, None));
+    assert!(world().groups.is_empty(), "decisions are as before");
+}
+
+#[tokio::test]
+async fn windows_of_a_group_are_set_as_a_whole_and_a_launch_waits_for_them() {
+    let site = GroupedSite::open().await;
+    let (server, boss) = (&site.server, &site.boss);
+    let windows = |lines: &[&str]| GroupWindowsBody {
+        windows: lines
+            .iter()
+            .map(|line| GroupWindowView::of(&GroupWindow::parse(line).unwrap()))
+            .collect(),
+        time_zone: Some("Asia/Seoul".to_owned()),
+    };
+    let night = windows(&["daily 18:00-08:00 kinds=batch order=fair"]);
+    let refused = set_windows(server, &site.abe, "default", night.clone()).await;
+    assert_eq!(code(refused), "role.administrator-needed");
+    let unknown = GroupWindowsBody {
+        time_zone: Some("Mars/Olympus".to_owned()),
+        ..night.clone()
+    };
+    let refused = set_windows(server, boss, "default", unknown).await;
+    assert_eq!(code(refused), "time-zone.unknown");
+    let twice = windows(&["daily 18:00-08:00", "mon 07:00-09:00"]);
+    let refused = set_windows(server, boss, "default", twice).await;
+    assert_eq!(code(refused), "group.window-overlap");
+    let mut wrong = night.clone();
+    wrong.windows[0].from = "25:00".to_owned();
+    let refused = set_windows(server, boss, "default", wrong).await;
+    assert_eq!(code(refused), "group.window-invalid");
+
+    let set = set_windows(server, boss, "default", night.clone())
+        .await
+        .unwrap();
+    assert_eq!(
+        (set.windows, set.time_zone),
+        (night.windows, "Asia/Seoul".to_owned())
+    );
+    let closed = windows(&["daily 00:00-24:00 kinds=none"]);
+    set_windows(server, boss, "default", closed).await.unwrap();
+    let launched = sessions::launch(server, &site.mina, asked("default", None), None).await;
+    let id = launched.unwrap().sessions[0].id;
+    let world = server
+        .catalog()
+        .read_now("look", |view| view.world())
+        .unwrap();
+    let at = server.clock().now();
+    assert_eq!(rules::placement::decide(&world, at), []);
+    let waits = world.session(id).unwrap();
+    let told = rules::placement::explain_session(&world, waits, at);
+    assert_eq!(told.blockers[0].code, rules::codes::WINDOW_NEVER);
+
+    let none = GroupWindowsBody::default();
+    let set = set_windows(server, boss, "default", none).await.unwrap();
+    assert_eq!((set.windows.len(), set.time_zone.as_str()), (0, "UTC"));
+    let world = server
+        .catalog()
+        .read_now("look", |view| view.world())
+        .unwrap();
+    assert!(world.groups.is_empty(), "decisions are as before");
+    assert_eq!(rules::placement::decide(&world, at).len(), 1);
 }
 
 #[tokio::test]

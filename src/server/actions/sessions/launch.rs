@@ -718,6 +718,7 @@ pub async fn preview(
             let mut explained = placement::explain_draft(
                 world,
                 &placement::RequestDraft {
+                    kind: draft.spec.kind,
                     environment: draft.spec.environment,
                     demand: draft.spec.demand,
                     start_at: draft.spec.start_at,
