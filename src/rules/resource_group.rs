@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::names::{NodeId, ResourceGroupId, SessionId, TenantName, UserId};
-use crate::policy::Spreading;
+use crate::policy::{PreemptionMode, Spreading};
 use crate::refusal::Refusal;
 use crate::refusals;
 use crate::session::{Session, SessionKind};
@@ -88,6 +88,9 @@ pub struct ResourceGroup {
     pub kinds: GroupKinds,
     /// How sessions are spread over its devices and nodes; None: as the settings say.
     pub spreading: Option<Spreading>,
+    /// Whether sessions that yield are stopped for those of higher priority.
+    #[serde(default)]
+    pub preemption: PreemptionMode,
     pub generation: u64,
 }
 
@@ -103,7 +106,10 @@ impl ResourceGroup {
 
     /// Whether it says nothing that a site without groups does not say.
     pub fn is_plain(&self) -> bool {
-        self.access.is_none() && self.kinds == GroupKinds::ALL && self.spreading.is_none()
+        self.access.is_none()
+            && self.kinds == GroupKinds::ALL
+            && self.spreading.is_none()
+            && self.preemption == PreemptionMode::Off
     }
 }
 
@@ -162,6 +168,12 @@ impl GroupPlan {
             || self
                 .group(self.of_session(session.id))
                 .is_none_or(|group| group.admits(session.domain, session.project, session.owner))
+    }
+
+    /// Whether sessions of a group are stopped for others of it.
+    pub fn preemption(&self, group: ResourceGroupId) -> PreemptionMode {
+        self.group(group)
+            .map_or(PreemptionMode::Off, |group| group.preemption)
     }
 
     /// How sessions are spread on a node, where its group says so.
@@ -246,6 +258,7 @@ mod tests {
             access,
             kinds: GroupKinds::ALL,
             spreading: None,
+            preemption: PreemptionMode::Off,
             generation: 1,
         }
     }

@@ -1627,6 +1627,9 @@ pub struct LimitFlags {
     /// How long one session runs
     #[arg(long, value_name = "TIME")]
     pub runtime: Option<String>,
+    /// The highest priority of one session [default: 10]
+    #[arg(long, value_name = "NUMBER")]
+    pub priority: Option<String>,
     /// Browsers that each user is signed in with at once
     #[arg(long, value_name = "NUMBER")]
     pub sign_ins: Option<String>,

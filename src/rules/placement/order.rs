@@ -4,10 +4,11 @@
 //! counts since when each is its owner's first, so that no later session passes the head of the queue,
 //! and a user who just got a place stands behind all who wait. So a user with one session waits for at
 //! most one of each other person, however many they queued. An administrator may choose another order instead: by
-//! fair share, by time, or the newest first.
+//! fair share, by time, or the newest first. In each of them sessions of a higher priority come before all of a lower one.
 
 pub(super) mod fair_share;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::blocker::PlacementBlocker;
@@ -154,7 +155,7 @@ impl<'w> WaitingByGroup<'w> {
             return self.ordered(self.of(group));
         }
         let mut keyed = self.keyed(self.of(group)).0;
-        keyed.sort_by_key(|(key, _)| *key);
+        keyed.sort_by_key(|(key, session)| (Reverse(session.precedence.priority), *key));
         keyed.into_iter().map(|(_, session)| session).collect()
     }
 
@@ -187,7 +188,7 @@ impl<'w> WaitingByGroup<'w> {
                     .map(|(round, session)| ((round, since, now, session.id), session)),
             );
         }
-        keyed.sort_by_key(|(key, _)| *key);
+        keyed.sort_by_key(|(key, session)| (Reverse(session.precedence.priority), *key));
         let place = |(key, session): (QueueKey, &'w Session)| QueuePlace {
             session,
             round: key.0,
@@ -219,6 +220,8 @@ impl<'w> WaitingByGroup<'w> {
             (QueueOrder::Fair, Some(fair)) => open = fair.clone().sorted(open),
             (QueueOrder::Turns | QueueOrder::Fifo | QueueOrder::Fair, _) => {}
         }
+        // Among equals the order stays.
+        open.sort_by_key(|session| Reverse(session.precedence.priority));
         open.extend(held);
         open
     }
@@ -285,6 +288,13 @@ impl<'w> WaitingByGroup<'w> {
         });
         (keyed.collect(), users)
     }
+}
+
+/// Whether some of a queue have a higher priority than others.
+pub(super) fn has_priorities(queue: &NumberedQueue<'_>) -> bool {
+    let mut all = queue.places.iter();
+    let first = all.next().map(|place| place.session.precedence.priority);
+    all.any(|place| Some(place.session.precedence.priority) != first)
 }
 
 /// When the owners of these last got a place. Of those who wait for nothing it is not asked.

@@ -20,6 +20,7 @@ use crate::resources::{Capacity, Device};
 use crate::session::{Session, SessionKind, SessionSpec};
 use crate::tenancy::{DomainId, ProjectId};
 use crate::units::{Bytes, CpuShare, GpuShare};
+use crate::workload::precedence::Precedence;
 use crate::world::NodeRecord;
 
 fn demand(cpu: &str, memory: &str, gpu: &str) -> Demand {
@@ -40,6 +41,7 @@ fn draft(cpu: &str) -> RequestDraft {
         demand: demand(cpu, "1g", "0"),
         start_at: None,
         depends_on: Vec::new(),
+        precedence: Precedence::default(),
         replicas: 1,
         max_runtime_seconds: None,
         owner: None,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use rules::names::{NodeId, ResourceGroupId, SessionId, TenantName};
-use rules::policy::Spreading;
+use rules::policy::{PreemptionMode, Spreading};
 use rules::resource_group::{GroupKinds, GroupPlan, ResourceGroup};
 use rules::world::NodeRecord;
 use rusqlite::{OptionalExtension as _, Row};
@@ -33,6 +33,7 @@ fn group_row(row: &Row<'_>) -> rusqlite::Result<ResourceGroup> {
             batch: row.get("batch")?,
         },
         spreading: value::word_or_none(row, "spreading", Spreading::parse)?,
+        preemption: value::word(row, "preemption", PreemptionMode::parse)?,
         generation: value::unsigned(row, "generation")?,
     })
 }
@@ -137,8 +138,8 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "insert into resource_group
-                     (id, name, title, access, interactive, batch, spreading, generation)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                     (id, name, title, access, interactive, batch, spreading, preemption, generation)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             )?
             .execute((
                 group.id.0.as_bytes(),
@@ -148,6 +149,7 @@ impl Rows<'_> {
                 group.kinds.interactive,
                 group.kinds.batch,
                 group.spreading.map(Spreading::word),
+                group.preemption.word(),
                 value::signed(group.generation),
             ))?;
         Ok(())
@@ -159,7 +161,7 @@ impl Rows<'_> {
             .prepare_cached(
                 "update resource_group
                  set name = ?2, title = ?3, access = ?4, interactive = ?5, batch = ?6,
-                     spreading = ?7, generation = generation + 1
+                     spreading = ?7, preemption = ?8, generation = generation + 1
                  where id = ?1",
             )?
             .execute((
@@ -170,6 +172,7 @@ impl Rows<'_> {
                 group.kinds.interactive,
                 group.kinds.batch,
                 group.spreading.map(Spreading::word),
+                group.preemption.word(),
             ))?;
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rules::names::{BootId, NodeId, ResourceGroupId, SessionId, SessionName, TenantName, UserId};
 use rules::placement::{Decision, decide};
+use rules::policy::PreemptionMode;
 use rules::resource_group::{GroupKinds, GroupPlan, ResourceGroup};
 use rules::resources::{Capacity, Demand, Device};
 use rules::session::{Session, SessionEnvironment, SessionKind, SessionSpec, SessionState};
@@ -82,6 +83,7 @@ fn group(id: ResourceGroupId, name: &str) -> ResourceGroup {
         access: None,
         kinds: GroupKinds::ALL,
         spreading: None,
+        preemption: PreemptionMode::Off,
         generation: 1,
     }
 }

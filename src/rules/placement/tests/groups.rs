@@ -5,7 +5,7 @@ use super::*;
 use crate::fair_share::QueueOrder;
 use crate::names::TenantName;
 use crate::placement::forecast;
-use crate::policy::BackfillMode;
+use crate::policy::{BackfillMode, PreemptionMode};
 use crate::resource_group::{GroupAccess, GroupKinds, GroupPlan, ResourceGroup};
 
 /// Worlds that are generated.
@@ -20,6 +20,7 @@ fn group(id: ResourceGroupId, name: &str) -> ResourceGroup {
         access: None,
         kinds: GroupKinds::ALL,
         spreading: None,
+        preemption: PreemptionMode::Off,
         generation: 1,
     }
 }
