@@ -1,14 +1,14 @@
 //! Resource groups: nodes that serve sessions of their own, and who may use them.
 
 use rules::names::TenantName;
-use rules::policy::Spreading;
+use rules::policy::{PreemptionMode, Spreading};
 use rules::resource_group::ResourceGroup;
 use rules::session::SessionKind;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::values::{KindShape, SpreadingShape};
+use crate::values::{KindShape, PreemptionShape, SpreadingShape};
 
 /// One resource group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -28,6 +28,9 @@ pub struct ResourceGroupView {
     /// How sessions are spread over its devices and nodes; null: as the settings say.
     #[schema(value_type = Option<SpreadingShape>)]
     pub spreading: Option<Spreading>,
+    /// Whether batch sessions that yield are stopped for sessions of higher priority.
+    #[schema(value_type = PreemptionShape)]
+    pub preemption: PreemptionMode,
     /// Everybody may use it.
     pub everybody: bool,
     /// Who may use it; null where everybody may, and for callers who may not read the system.
@@ -64,6 +67,7 @@ impl ResourceGroupView {
             title: group.title,
             kinds: group.kinds.list(),
             spreading: group.spreading,
+            preemption: group.preemption,
             everybody: group.access.is_none(),
             access,
             nodes,
@@ -80,7 +84,7 @@ impl ResourceGroupView {
     }
 }
 
-/// What is left out: both kinds, spread as the settings say, used by everybody, without nodes.
+/// What is left out: both kinds, spread as the settings say, without preemption, used by everybody, without nodes.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[schema(as = NewResourceGroup)]
 #[serde(deny_unknown_fields)]
@@ -96,6 +100,9 @@ pub struct NewResourceGroupBody {
     #[serde(default)]
     #[schema(value_type = Option<SpreadingShape>)]
     pub spreading: Option<Spreading>,
+    #[serde(default)]
+    #[schema(value_type = Option<PreemptionShape>)]
+    pub preemption: Option<PreemptionMode>,
 }
 
 /// A merge patch: what is left out stays.
@@ -113,6 +120,8 @@ pub struct ResourceGroupPatchBody {
     #[serde(default, deserialize_with = "crate::sessions::present")]
     #[schema(value_type = Option<SpreadingShape>)]
     pub spreading: Option<Option<Spreading>>,
+    #[schema(value_type = Option<PreemptionShape>)]
+    pub preemption: Option<PreemptionMode>,
 }
 
 /// The nodes that a group has from now on. Each leaves the group that it was in; those that are left out go to the

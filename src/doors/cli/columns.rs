@@ -330,6 +330,7 @@ fn told(notice: &NoticeView) -> String {
         (NoticeWord::Started, _) => "started".to_owned(),
         (NoticeWord::Ended, Some(outcome)) => format!("ended, {}", outcome.word()),
         (NoticeWord::Ended, None) => "ended".to_owned(),
+        (NoticeWord::Preempted, _) => "makes way for a higher priority, queued again".to_owned(),
         (NoticeWord::Cancelled, _) => "cancelled".to_owned(),
         (NoticeWord::GpuWarned, _) => "uses more GPU memory than it was given".to_owned(),
         (NoticeWord::IdleWarned, _) => match &notice.message {
@@ -573,6 +574,7 @@ pub(super) const RESOURCE_GROUPS: &[Column<ResourceGroupView>] = &[
         r.spreading
             .map_or_else(|| dash(""), |how| how.word().to_owned())
     }),
+    column("PREEMPTION", 3, |r, _| r.preemption.word().to_owned()),
     column("TITLE", 3, |r, _| dash(&r.title)),
     column("ID", 2, |r, _| r.id.to_string()),
 ];

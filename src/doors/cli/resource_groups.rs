@@ -101,6 +101,9 @@ fn said(flags: &GroupFlags) -> Map<String, Value> {
             body.insert("spreading".to_owned(), word.into());
         }
     }
+    if let Some(mode) = &flags.preemption {
+        body.insert("preemption".to_owned(), mode.clone().into());
+    }
     body
 }
 
@@ -114,10 +117,11 @@ mod tests {
             title: Some("Lab".to_owned()),
             kind: vec!["batch".to_owned()],
             spreading: Some("settings".to_owned()),
+            preemption: Some("priority".to_owned()),
         };
         assert_eq!(
             Value::Object(said(&flags)),
-            json!({"title": "Lab", "kinds": ["batch"], "spreading": null})
+            json!({"title": "Lab", "kinds": ["batch"], "spreading": null, "preemption": "priority"})
         );
         assert!(said(&GroupFlags::default()).is_empty(), "the rest stays");
     }

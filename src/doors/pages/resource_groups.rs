@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
 use rules::permissions::Permission;
-use rules::policy::Spreading;
+use rules::policy::{PreemptionMode, Spreading};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::SessionKind;
@@ -77,6 +77,7 @@ pub struct ResourceGroupForm {
     pub action: String,
     pub typed: TypedResourceGroup,
     pub spreadings: Vec<Choice>,
+    pub preemptions: Vec<Choice>,
     pub is_new: bool,
 }
 
@@ -90,6 +91,8 @@ pub struct TypedResourceGroup {
     pub batch: String,
     /// `pack`, `spread`, or nothing: as the settings say.
     pub spreading: String,
+    /// `off` or `priority`; nothing: `off`.
+    pub preemption: String,
     /// Of the row that the form shows; empty for a new one.
     pub generation: String,
 }
@@ -254,14 +257,26 @@ fn form(t: Text, action: String, typed: TypedResourceGroup, is_new: bool) -> Res
         ("pack", t.gpu_pack()),
         ("spread", t.gpu_spread()),
     ];
+    let chosen = PreemptionMode::parse(&typed.preemption).unwrap_or_default();
     ResourceGroupForm {
         action,
+        preemptions: PreemptionMode::ALL
+            .into_iter()
+            .map(|mode| Choice::new(mode.word(), preemption(t, mode), mode == chosen))
+            .collect(),
         spreadings: words
             .into_iter()
             .map(|(value, name)| Choice::new(value, name, typed.spreading == value))
             .collect(),
         typed,
         is_new,
+    }
+}
+
+fn preemption(t: Text, mode: PreemptionMode) -> &'static str {
+    match mode {
+        PreemptionMode::Off => t.groups_preemption_off(),
+        PreemptionMode::Priority => t.groups_preemption_priority(),
     }
 }
 
@@ -279,6 +294,7 @@ impl TypedResourceGroup {
             spreading: group
                 .spreading
                 .map_or_else(String::new, |how| how.word().to_owned()),
+            preemption: group.preemption.word().to_owned(),
             generation: group.generation.to_string(),
         }
     }
@@ -300,6 +316,7 @@ impl TypedResourceGroup {
             title: Some(self.title.clone()),
             kinds: Some(self.kinds()),
             spreading: Spreading::parse(&self.spreading),
+            preemption: PreemptionMode::parse(&self.preemption),
         }
     }
 
@@ -309,6 +326,7 @@ impl TypedResourceGroup {
             title: Some(self.title.clone()),
             kinds: Some(self.kinds()),
             spreading: Some(Spreading::parse(&self.spreading)),
+            preemption: PreemptionMode::parse(&self.preemption),
         }
     }
 }

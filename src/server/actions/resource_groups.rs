@@ -11,6 +11,7 @@ use rules::grants::GrantScope;
 use rules::names::{NodeId, ResourceGroupId, TenantName};
 use rules::permissions::{Permission, Subject, may};
 use rules::placement::reservable;
+use rules::policy::PreemptionMode;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::reservation::is_covered;
@@ -158,6 +159,7 @@ pub async fn create(
                     access: None,
                     kinds: kinds.unwrap_or(GroupKinds::ALL),
                     spreading: asked.spreading,
+                    preemption: asked.preemption.unwrap_or_default(),
                     generation: 1,
                 };
                 refuse_taken(&known, &group)?;
@@ -169,7 +171,7 @@ pub async fn create(
         .await
 }
 
-/// Changes what a group is called, which kinds it takes and how its sessions are spread. Sessions that wait in it stay.
+/// Changes what a group is called, which kinds it takes, how its sessions are spread and whether they make way. Sessions that wait in it stay.
 ///
 /// Errors: as `create`; `group.not-found`, `group.stale`.
 pub async fn change(
@@ -200,6 +202,7 @@ pub async fn change(
                 title: title.unwrap_or_else(|| before.title.clone()),
                 kinds: kinds.unwrap_or(before.kinds),
                 spreading: patch.spreading.unwrap_or(before.spreading),
+                preemption: patch.preemption.unwrap_or(before.preemption),
                 ..before.clone()
             };
             if after == before {
@@ -552,6 +555,10 @@ fn told(group: &ResourceGroup) -> String {
     if let Some(spreading) = group.spreading {
         told.push_str(" spreading=");
         told.push_str(spreading.word());
+    }
+    if group.preemption != PreemptionMode::Off {
+        told.push_str(" preemption=");
+        told.push_str(group.preemption.word());
     }
     told
 }

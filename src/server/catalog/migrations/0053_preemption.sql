@@ -6,3 +6,10 @@ alter table session add column preempted_count integer not null default 0 check 
 
 -- Whether sessions of the group that yield are stopped for those of higher priority.
 alter table resource_group add column preemption text not null default 'off' check (preemption in ('off', 'priority'));
+
+-- Users are told that a session of theirs made way.
+drop index event_told;
+create index event_told on event (owner, sequence)
+where code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned', 'session.idle',
+               'session.reservation-warned', 'reservation.approved', 'reservation.refused', 'reservation.expired',
+               'session.course-warned', 'course.message', 'session.preempted');
