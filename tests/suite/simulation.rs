@@ -9,6 +9,7 @@ mod idle;
 mod idle_lives;
 mod launches;
 mod nodes;
+mod preemption;
 mod random;
 mod reservations;
 mod run;

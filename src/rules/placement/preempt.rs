@@ -4,7 +4,7 @@
 //! Only a strictly higher priority preempts, and who is preempted keeps its own, so sessions never preempt one another in
 //! a circle. Room that is on its way already is counted as free: for it no second session is stopped.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::cluster_state::{ClusterState, FoundPlace};
 use super::fit;
@@ -38,11 +38,13 @@ pub struct Preemption {
 /// Sessions that may be preempted, by their node: those that lose least first.
 type Yielding<'w> = BTreeMap<NodeId, Vec<&'w Session>>;
 
-/// Names those who make way, in the order of the queue for which they do; empty where no group preempts, where no session
-/// yields, or where all that wait find room without. Is asked after places were given. Costs as a scheduling pass where
-/// some session could be preempted, and for each size that waits a look at those that yield; else one visit a session.
+/// Names those who make way; empty where no group preempts, where no session yields, or where all that wait find room
+/// without. In each resource group one waiting session preempts at a time, the first that has to: the next one once that
+/// has its place, so that none takes the room that was made for another. Is asked after places were given. Costs as a
+/// scheduling pass where some session could be preempted, and for each size that waits a look at those that yield; else one
+/// visit a session.
 pub fn preempt(world: &ClusterSnapshot, now: Timestamp) -> Vec<Preemption> {
-    let mut yielding = yielding(world, now);
+    let yielding = yielding(world, now);
     if !some_waits_above(world, &yielding) {
         return Vec::new();
     }
@@ -52,42 +54,33 @@ pub fn preempt(world: &ClusterSnapshot, now: Timestamp) -> Vec<Preemption> {
         ground.give_back(session);
     }
     let mut found = Vec::new();
-    for group in waiting.groups() {
+    for group in waiting.groups().filter(|group| preempts(world, *group)) {
         ground.enter(group);
-        let may_preempt = preempts(world, group);
         for session in waiting.sorted(group) {
             let is_open = matches!(order::gate(world, session, now), QueueGate::Open);
-            if session.desired != DesiredState::Run || !is_open || ground.is_bounded(session) {
+            let is_wanted = session.desired == DesiredState::Run;
+            let is_bound = session.device_affinity.is_some();
+            if !is_wanted || !is_open || is_bound || ground.is_bounded(session) {
                 continue;
             }
+            // What it waits for is on its way.
             if let Some(place) = fit::place(&ground, session) {
                 ground.take(&place.found, session);
-                continue;
+                break;
             }
-            if session.device_affinity.is_some() {
-                continue;
+            if let Some((place, victims)) = make_room(&mut ground, session, &yielding, now) {
+                ground.take(&place, session);
+                found.extend(victims.into_iter().map(|victim| Preemption {
+                    victim: victim.id,
+                    seen: victim.generation,
+                    by: session.id,
+                }));
+                break;
             }
-            let made = match may_preempt {
-                true => make_room(&mut ground, session, &yielding, now),
-                false => None,
-            };
-            let Some((place, victims)) = made else {
-                ground.keep(session);
-                if ground.kept().sizes.len() >= MAX_SIZES {
-                    break;
-                }
-                continue;
-            };
-            ground.take(&place, session);
-            let gone: BTreeSet<SessionId> = victims.iter().map(|one| one.id).collect();
-            for here in yielding.values_mut() {
-                here.retain(|one| !gone.contains(&one.id));
+            ground.keep(session);
+            if ground.kept().sizes.len() >= MAX_SIZES {
+                break;
             }
-            found.extend(victims.into_iter().map(|victim| Preemption {
-                victim: victim.id,
-                seen: victim.generation,
-                by: session.id,
-            }));
         }
     }
     found

@@ -4,6 +4,7 @@ mod agreement;
 mod fair;
 mod groups;
 mod passing;
+mod preempt;
 mod reserved;
 mod restarts;
 mod timed;

@@ -12,7 +12,7 @@ use crate::resource_group::{GroupAccess, GroupKinds, GroupPlan, ResourceGroup};
 const WORLDS: u32 = 600;
 const LAB: ResourceGroupId = ResourceGroupId(uuid::Uuid::from_u128(u128::MAX));
 
-fn group(id: ResourceGroupId, name: &str) -> ResourceGroup {
+pub(super) fn group(id: ResourceGroupId, name: &str) -> ResourceGroup {
     ResourceGroup {
         id,
         name: TenantName::parse(name).unwrap(),
