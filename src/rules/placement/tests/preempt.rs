@@ -69,6 +69,7 @@ fn three(wanted: &str) -> ClusterSnapshot {
     world
 }
 
+/// Proves too: `who_is_preempted_said_so_is_needed_and_waits_again`
 #[test]
 fn the_lowest_priority_makes_way_first_and_among_equals_who_ran_for_the_shortest_time() {
     assert_eq!(victims(&three("1")), ["low"]);
@@ -77,6 +78,7 @@ fn the_lowest_priority_makes_way_first_and_among_equals_who_ran_for_the_shortest
     assert!(victims(&three("4")).is_empty(), "no node could hold it");
 }
 
+/// Proves too: `who_is_preempted_said_so_is_needed_and_waits_again`
 #[test]
 fn a_session_makes_way_only_where_it_said_so_and_may() {
     type Change = fn(&mut ClusterSnapshot);
@@ -116,6 +118,7 @@ fn a_session_makes_way_only_where_it_said_so_and_may() {
     }
 }
 
+/// Proves too: `who_is_preempted_said_so_is_needed_and_waits_again`
 #[test]
 fn none_makes_way_that_is_not_needed() {
     let text = "node a 16 64g 2|low 1 1g 0.5|stays 1 1g 0.5|middle 1 1g 1|urgent 1 1g 1";
