@@ -200,7 +200,7 @@ fn make_room<'w>(
     }
     let mut best: Option<((u32, u64, usize), usize, Vec<&'w Session>)> = None;
     for (node, here) in yielding {
-        let below = |one: &&&'w Session| one.precedence.priority < session.precedence.priority;
+        let below = |one: &&&Session| one.precedence.priority < session.precedence.priority;
         let here: Vec<&'w Session> = here.iter().filter(below).copied().collect();
         let Some(at) = ground.spot(*node) else {
             continue;
