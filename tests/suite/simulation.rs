@@ -10,6 +10,7 @@ mod idle_lives;
 mod launches;
 mod nodes;
 mod preemption;
+mod preemption_lives;
 mod random;
 mod reservations;
 mod run;
