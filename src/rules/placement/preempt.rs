@@ -10,6 +10,7 @@ use super::cluster_state::{ClusterState, FoundPlace};
 use super::fit;
 use super::order::{self, QueueGate, WaitingByGroup};
 use super::reservations::MAX_SIZES;
+use crate::messages::PREEMPTION_GRACE_SECONDS;
 use crate::names::{NodeId, ResourceGroupId, SessionId};
 use crate::policy::PreemptionMode;
 use crate::session::{DesiredState, Session, SessionEnvironment, SessionKind, SessionState};
@@ -50,7 +51,8 @@ pub fn preempt(world: &ClusterSnapshot, now: Timestamp) -> Vec<Preemption> {
     }
     let waiting = WaitingByGroup::new(world, now);
     let mut ground = ClusterState::new(world, now);
-    for session in world.sessions.iter().filter(|one| one.gives_up_place()) {
+    let leaves = |one: &&Session| one.gives_up_place() || ends_soon(one, now);
+    for session in world.sessions.iter().filter(leaves) {
         ground.give_back(session);
     }
     let mut found = Vec::new();
@@ -151,6 +153,14 @@ fn yields(world: &ClusterSnapshot, session: &Session) -> bool {
         && preempts(world, world.groups.of_session(session.id))
 }
 
+/// Whether its own time limit ends it no later than a preemption would: none is needed then, nor would its budget have room
+/// for the grace.
+fn ends_soon(session: &Session, now: Timestamp) -> bool {
+    let by = now.plus_seconds(PREEMPTION_GRACE_SECONDS);
+    let deadline = session.deadline().filter(|_| session.state() == SessionState::Running);
+    deadline.is_some_and(|(at, _)| at <= by)
+}
+
 fn settled_at(session: &Session) -> Option<Timestamp> {
     let started = session.started_at()?;
     Some(started.plus_seconds(SETTLED_SECONDS))
@@ -174,7 +184,7 @@ fn yielding(world: &ClusterSnapshot, now: Timestamp) -> Yielding<'_> {
         let is_settled = settled_at(session).is_some_and(|at| at <= now);
         let on_one_node = session.live_containers().all(|one| one.node == node);
         let is_own = world.groups.of_node(node) == world.groups.of_session(session.id);
-        if is_settled && on_one_node && is_own {
+        if is_settled && on_one_node && is_own && !ends_soon(session, now) {
             by_node.entry(node).or_default().push(session);
         }
     }

@@ -82,7 +82,7 @@ fn the_lowest_priority_makes_way_first_and_among_equals_who_ran_for_the_shortest
 #[test]
 fn a_session_makes_way_only_where_it_said_so_and_may() {
     type Change = fn(&mut ClusterSnapshot);
-    let cases: [(&str, Change); 7] = [
+    let cases: [(&str, Change); 8] = [
         ("none yields", |world| {
             for session in &mut world.sessions {
                 session.precedence.yields = false;
@@ -101,6 +101,12 @@ fn a_session_makes_way_only_where_it_said_so_and_may() {
         ("it made way often", |world| {
             for session in &mut world.sessions {
                 session.preempted_count = MAX_PREEMPTIONS;
+            }
+        }),
+        ("their time limits end them within the grace", |world| {
+            for session in &mut world.sessions {
+                let ran = session.started_at().map(|at| NOW.seconds_since(at));
+                session.spec.max_runtime_seconds = ran.map(|ran| ran + 60);
             }
         }),
         ("none is below", |world| waits(world, 3, 0)),
