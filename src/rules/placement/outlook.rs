@@ -93,9 +93,7 @@ fn has_priorities(world: &ClusterSnapshot, session: &Session) -> bool {
     let group = |one: &Session| world.groups.of_session(one.id);
     let own = group(session);
     let mut waiting = world.sessions.iter().filter(|one| one.is_pending());
-    waiting.any(|one| {
-        one.precedence.priority != session.precedence.priority && group(one) == own
-    })
+    waiting.any(|one| one.precedence.priority != session.precedence.priority && group(one) == own)
 }
 
 /// Whether a node that takes new sessions could hold it, were it empty.

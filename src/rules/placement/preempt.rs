@@ -157,7 +157,9 @@ fn yields(world: &ClusterSnapshot, session: &Session) -> bool {
 /// for the grace.
 fn ends_soon(session: &Session, now: Timestamp) -> bool {
     let by = now.plus_seconds(PREEMPTION_GRACE_SECONDS);
-    let deadline = session.deadline().filter(|_| session.state() == SessionState::Running);
+    let deadline = session
+        .deadline()
+        .filter(|_| session.state() == SessionState::Running);
     deadline.is_some_and(|(at, _)| at <= by)
 }
 

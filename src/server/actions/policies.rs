@@ -268,7 +268,10 @@ pub(super) fn limits_of(asked: LimitsBody) -> Result<PolicyLimits, Refusal> {
     if asked.sign_ins == Some(0) {
         return Err(refusals::policy_limit_invalid(4).at("/limits/sign_ins"));
     }
-    if asked.priority.is_some_and(|one| one > u64::from(MAX_PRIORITY)) {
+    if asked
+        .priority
+        .is_some_and(|one| one > u64::from(MAX_PRIORITY))
+    {
         return Err(refusals::priority_out_of_range(MAX_PRIORITY).at("/limits/priority"));
     }
     let limits = PolicyLimits::from(asked);

@@ -6,9 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rules::fair_share::QueueOrder;
 use rules::names::{BootId, NodeId, ResourceGroupId, SessionId, SessionName, TenantName, UserId};
-use rules::placement::{
-    Decision, MAX_PREEMPTIONS, Preemption, SETTLED_SECONDS, decide, preempt,
-};
+use rules::placement::{Decision, MAX_PREEMPTIONS, Preemption, SETTLED_SECONDS, decide, preempt};
 use rules::policy::PreemptionMode;
 use rules::resource_group::{GroupKinds, GroupPlan, ResourceGroup};
 use rules::resources::{Capacity, Demand, Device};
@@ -211,13 +209,18 @@ impl PreemptionRun {
     }
 
     /// Whether that session gets a place once these are over, and those that end already.
-    fn starts_without(&self, session: SessionId, gone: &BTreeSet<SessionId>, now: Timestamp) -> bool {
+    fn starts_without(
+        &self,
+        session: SessionId,
+        gone: &BTreeSet<SessionId>,
+        now: Timestamp,
+    ) -> bool {
         let mut left = self.world.clone();
         left.sessions
             .retain(|one| !gone.contains(&one.id) && one.state() != SessionState::Stopping);
-        decide(&left, now)
-            .iter()
-            .any(|decision| matches!(decision, Decision::Place { session: one, .. } if *one == session))
+        decide(&left, now).iter().any(
+            |decision| matches!(decision, Decision::Place { session: one, .. } if *one == session),
+        )
     }
 
     /// Whether the second one made way for the first, or for one that did, and so on.
@@ -268,7 +271,9 @@ impl PreemptionRun {
                     self.breaks(format!("{name} makes way and never said so"));
                 }
                 if !is_below || !may_end {
-                    self.breaks(format!("{name} makes way too early, too often or for no higher one"));
+                    self.breaks(format!(
+                        "{name} makes way too early, too often or for no higher one"
+                    ));
                 }
                 let mut without: BTreeSet<SessionId> = before.union(&own).copied().collect();
                 without.remove(victim);
@@ -280,7 +285,8 @@ impl PreemptionRun {
             if !self.starts_without(by, &before, now) {
                 self.breaks(format!("sessions make way for {by}, and it does not start"));
             }
-            self.preempted.extend(own.iter().map(|victim| (*victim, by)));
+            self.preempted
+                .extend(own.iter().map(|victim| (*victim, by)));
         }
     }
 

@@ -58,9 +58,7 @@ fn victims(world: &ClusterSnapshot) -> Vec<String> {
 
 /// Three that run on a device each, and one that waits for so many devices.
 fn three(wanted: &str) -> ClusterSnapshot {
-    let text = format!(
-        "node a 16 64g 3|low 1 1g 1|short 1 1g 1|long 1 1g 1|urgent 1 1g {wanted}"
-    );
+    let text = format!("node a 16 64g 3|low 1 1g 1|short 1 1g 1|long 1 1g 1|urgent 1 1g {wanted}");
     let mut world = preempting(&text);
     runs(&mut world, 0, 0, 500, 0);
     runs(&mut world, 1, 1, 20, 5);

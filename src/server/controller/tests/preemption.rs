@@ -79,10 +79,16 @@ fn who_yields_makes_way_with_a_long_grace_and_is_queued_again() {
     let stopped = of(&late, low.id);
     assert!(stopped.is_preempted() && stopped.restart);
     assert_eq!(stopped.preempted_count, 1);
-    assert!(of(&late, urgent.id).is_pending(), "its place is not free yet");
+    assert!(
+        of(&late, urgent.id).is_pending(),
+        "its place is not free yet"
+    );
     let writes = late.writes().expect("it is stopped");
     let told = writes.happened.iter().find(|one| one.session == low.id);
-    assert_eq!(told.expect("an event").code, rules::codes::SESSION_PREEMPTED);
+    assert_eq!(
+        told.expect("an event").code,
+        rules::codes::SESSION_PREEMPTED
+    );
     let [order] = &late.assigned[&NODE].containers[..] else {
         panic!("{:?}", late.assigned);
     };
