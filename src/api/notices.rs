@@ -15,6 +15,8 @@ use crate::values::{OutcomeShape, ReasonShape};
 pub enum NoticeWord {
     Started,
     Ended,
+    /// It was stopped for a session of higher priority, and is queued again.
+    Preempted,
     /// It was stopped before it ran.
     Cancelled,
     /// It uses more memory of a GPU than it was given.

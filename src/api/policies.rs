@@ -68,6 +68,9 @@ pub struct LimitsBody {
     /// How long a session runs; one that names no limit gets this one.
     #[schema(minimum = 1)]
     pub runtime_seconds: Option<u64>,
+    /// The highest priority that a session is launched with; where no policy says one, 10.
+    #[schema(minimum = 0, maximum = 100)]
+    pub priority: Option<u64>,
     /// Browsers that each user is signed in with at once.
     #[schema(minimum = 1)]
     pub sign_ins: Option<u64>,
@@ -87,6 +90,7 @@ impl From<PolicyLimits> for LimitsBody {
             cpu_each: limits.cpu_each.map(hundredths).map(CpuShare),
             memory_each: limits.memory_each.map(Bytes),
             runtime_seconds: limits.runtime_seconds,
+            priority: limits.priority,
             sign_ins: limits.sign_ins,
         }
     }
@@ -105,6 +109,7 @@ impl From<LimitsBody> for PolicyLimits {
             cpu_each: limits.cpu_each.map(|share| u64::from(share.0)),
             memory_each: limits.memory_each.map(|bytes| bytes.0),
             runtime_seconds: limits.runtime_seconds,
+            priority: limits.priority,
             sign_ins: limits.sign_ins,
         }
     }

@@ -3,7 +3,7 @@
 use rules::calendar::{GroupWindow, WeekDay, minute_of, time_of};
 use rules::fair_share::QueueOrder;
 use rules::names::TenantName;
-use rules::policy::{BackfillMode, Spreading};
+use rules::policy::{BackfillMode, PreemptionMode, Spreading};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::resource_group::ResourceGroup;
@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::values::{BackfillModeShape, KindShape, QueueOrderShape, SpreadingShape, WeekDayShape};
+use crate::values::{
+    BackfillModeShape, KindShape, PreemptionShape, QueueOrderShape, SpreadingShape, WeekDayShape,
+};
 
 /// One resource group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -46,6 +48,9 @@ pub struct ResourceGroupView {
     pub windows: Vec<GroupWindowView>,
     /// IANA name of the zone in which the times of windows are.
     pub time_zone: String,
+    /// Whether batch sessions that yield are stopped for sessions of higher priority.
+    #[schema(value_type = PreemptionShape)]
+    pub preemption: PreemptionMode,
     /// Everybody may use it.
     pub everybody: bool,
     /// Who may use it; null where everybody may, and for callers who may not read the system.
@@ -168,6 +173,7 @@ impl ResourceGroupView {
                 .map(GroupWindowView::of)
                 .collect(),
             time_zone: group.calendar.zone,
+            preemption: group.preemption,
             everybody: group.access.is_none(),
             access,
             nodes,
@@ -184,7 +190,8 @@ impl ResourceGroupView {
     }
 }
 
-/// What is left out: both kinds, spread as the settings say, served as the site's queue, used by everybody, without nodes.
+/// What is left out: both kinds, spread as the settings say, served as the site's queue, without preemption, used by
+/// everybody, without nodes.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[schema(as = NewResourceGroup)]
 #[serde(deny_unknown_fields)]
@@ -210,6 +217,9 @@ pub struct NewResourceGroupBody {
     #[serde(default)]
     #[schema(value_type = Option<f64>, minimum = 1, maximum = 8)]
     pub cpu_overcommit: Option<CpuShare>,
+    #[serde(default)]
+    #[schema(value_type = Option<PreemptionShape>)]
+    pub preemption: Option<PreemptionMode>,
 }
 
 /// A merge patch: what is left out stays.
@@ -238,6 +248,8 @@ pub struct ResourceGroupPatchBody {
     /// At most two decimals.
     #[schema(value_type = Option<f64>, minimum = 1, maximum = 8)]
     pub cpu_overcommit: Option<CpuShare>,
+    #[schema(value_type = Option<PreemptionShape>)]
+    pub preemption: Option<PreemptionMode>,
 }
 
 /// The nodes that a group has from now on. Each leaves the group that it was in; those that are left out go to the

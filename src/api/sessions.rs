@@ -13,6 +13,7 @@ use rules::resources::Demand;
 use rules::session::{DesiredState, Outcome, Session, SessionKind, SessionState};
 use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use rules::workload::precedence::{Precedence, USUAL_PRIORITY};
 use rules::workload::remarks::Remarks;
 use rules::workload::validate::{RequestedLaunch, RequestedResize};
 use serde::{Deserialize, Serialize};
@@ -124,6 +125,18 @@ pub struct SessionView {
     pub start_at: Option<Timestamp>,
     #[schema(value_type = Vec<String>)]
     pub depends_on: Vec<SessionId>,
+    /// How urgent it is, 0 to 100.
+    #[serde(default = "usual_priority")]
+    #[schema(required = true)]
+    pub priority: u32,
+    /// It may be stopped for a session of higher priority, where its resource group has preemption.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub yields: bool,
+    /// How often it was stopped for one.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub preempted_count: u32,
     /// False where it ended and its command, variables and labels are no longer kept: its owner's ended sessions
     /// keep 64 MiB of them.
     #[serde(default = "kept")]
@@ -207,6 +220,9 @@ impl SessionView {
             max_runtime_seconds: row.spec.max_runtime_seconds,
             start_at: row.spec.start_at,
             depends_on: row.spec.depends_on.clone(),
+            priority: row.precedence.priority,
+            yields: row.precedence.yields,
+            preempted_count: row.preempted_count,
             document_kept: !row.document_gone,
             paused: row.paused,
             held_by: row.held_by.clone(),
@@ -230,6 +246,11 @@ impl SessionView {
 /// What answers kept before there was such a field say.
 fn kept() -> bool {
     true
+}
+
+/// The same of the priority.
+fn usual_priority() -> u32 {
+    USUAL_PRIORITY
 }
 
 /// What a new session is to be. Everything has a default; `{}` is a shell on the machine's own
@@ -269,6 +290,15 @@ pub struct LaunchRequest {
     /// first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
+    /// How urgent it is: a higher one comes first in the queue of its resource group. Left out: 10, or less where a policy
+    /// allows less. More than 10 needs a policy that allows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 100)]
+    pub priority: Option<u32>,
+    /// It may be stopped for a session of higher priority, where its resource group has preemption, and is queued again
+    /// then. For batch sessions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub yields: bool,
     #[serde(default, deserialize_with = "rules::object::read")]
     pub resources: Resources,
     // The aliases: a launch with a key that the version before took is repeated to this one.
@@ -325,6 +355,8 @@ impl Default for LaunchRequest {
             preset: None,
             reservation: None,
             group: None,
+            priority: None,
+            yields: false,
             resources: Resources::default(),
             replicas: one(),
             timeout_seconds: None,
@@ -356,6 +388,10 @@ impl From<LaunchRequest> for RequestedLaunch {
             remarks: Remarks {
                 labels: request.labels,
                 description: request.description,
+            },
+            precedence: Precedence {
+                priority: request.priority.unwrap_or(USUAL_PRIORITY),
+                yields: request.yields,
             },
             replicas: request.replicas,
             kind: request.kind,

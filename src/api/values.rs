@@ -17,7 +17,7 @@ use rules::placement::explain::{
     Alternative, DeviceRoom, Eta, NodeRoom, PlacementCheck, ReplicaStarts,
 };
 use rules::placement::{Explanation, Verdict};
-use rules::policy::{BackfillMode, SharePolicy, Spreading};
+use rules::policy::{BackfillMode, PreemptionMode, SharePolicy, Spreading};
 use rules::quota::{PolicyLevel, TenantLevel};
 use rules::reason::Reason;
 use rules::reservation::{BeforeReservation, ReservationState};
@@ -122,6 +122,13 @@ words! {
     SpreadingShape as Spreading of Spreading {
         Pack,
         Spread,
+    }
+}
+
+words! {
+    PreemptionShape as Preemption of PreemptionMode {
+        Off,
+        Priority,
     }
 }
 

@@ -272,6 +272,7 @@ mod tests {
             mounts: Vec::new(),
             networks: Vec::new(),
             want: Want::Run,
+            stop_grace_seconds: None,
         }
     }
 

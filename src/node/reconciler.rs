@@ -270,7 +270,12 @@ impl Reconciler {
                 // What the machine holds stands still whatever its owner wants.
                 ReconcileStep::Resume(name) if self.is_held(name) => {}
                 ReconcileStep::Resume(name) => self.act("resume", name, |r, n| r.resume(n)),
-                ReconcileStep::Stop(name) => self.stop(name, &sights),
+                ReconcileStep::Stop(name) => {
+                    let mut orders = assignment.containers.iter();
+                    let order = orders.find(|order| order.name == name);
+                    let grace = order.map_or(STOP_GRACE_SECONDS, ContainerOrder::stop_grace);
+                    self.stop(name, &sights, Duration::from_secs(grace));
+                }
                 ReconcileStep::Kill(name) => self.act("kill", name, |r, n| r.kill(n)),
                 ReconcileStep::Forget(name) => self.forget(name),
             }
@@ -511,7 +516,7 @@ impl Reconciler {
         }
     }
 
-    fn stop(&mut self, name: ContainerName, sights: &[ContainerStatus]) {
+    fn stop(&mut self, name: ContainerName, sights: &[ContainerStatus], grace: Duration) {
         if !sights.iter().any(|s| s.name == name) {
             let reason = reasons::session_stopped_before_start();
             self.again.forget(name);
@@ -521,9 +526,7 @@ impl Reconciler {
         self.stopping
             .entry(name)
             .or_insert_with(|| self.clock.now());
-        self.act("stop", name, |r, n| {
-            r.stop(n, Duration::from_secs(STOP_GRACE_SECONDS))
-        });
+        self.act("stop", name, |r, n| r.stop(n, grace));
     }
 
     fn forget(&mut self, name: ContainerName) {

@@ -266,6 +266,7 @@ mod tests {
             mounts: Vec::new(),
             networks: Vec::new(),
             want: Want::Run,
+            stop_grace_seconds: None,
         };
         let assignment = Assignment {
             node: NodeId(uuid::Uuid::from_u128(9)),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::messages::{ContainerOrder, RootFileSystem, Want};
+use crate::messages::{ContainerOrder, PREEMPTION_GRACE_SECONDS, RootFileSystem, Want};
 use crate::names::{ImageId, NodeId, UserId};
 use crate::session::{DesiredState, Session, SessionContainer, SessionEnvironment, SessionState};
 use crate::world::ClusterSnapshot;
@@ -78,5 +78,6 @@ fn order(
             (DesiredState::Run, _) if session.paused => Want::Pause,
             (DesiredState::Run, _) => Want::Run,
         },
+        stop_grace_seconds: session.is_preempted().then_some(PREEMPTION_GRACE_SECONDS),
     })
 }

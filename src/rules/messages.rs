@@ -63,6 +63,16 @@ pub struct ContainerOrder {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<NetworkSpec>,
     pub want: Want,
+    /// Seconds between TERM and KILL, where they are not the usual ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_grace_seconds: Option<u64>,
+}
+
+impl ContainerOrder {
+    /// Seconds between TERM and KILL.
+    pub fn stop_grace(&self) -> u64 {
+        self.stop_grace_seconds.unwrap_or(STOP_GRACE_SECONDS)
+    }
 }
 
 /// A directory of a node at a place inside a container.
@@ -106,6 +116,10 @@ pub enum Want {
 
 /// Seconds between TERM and KILL when a session is stopped.
 pub const STOP_GRACE_SECONDS: u64 = 10;
+
+/// The same when it makes way for a session of higher priority: it did not ask for its end, and has state to save. Higher:
+/// the other one waits for longer. Lower: large states are lost.
+pub const PREEMPTION_GRACE_SECONDS: u64 = 120;
 
 /// All that one node has.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -24,6 +24,7 @@ mod node_index;
 mod node_state;
 mod order;
 mod outlook;
+mod preempt;
 mod queue;
 mod reservations;
 mod reserve;
@@ -35,6 +36,7 @@ pub use explain::{
 };
 pub use forecast::{ExpectedStart, QueueForecast, forecast};
 pub use order::fair_share::{FairAccount, accounts as fair_accounts, told as fair_value};
+pub use preempt::{MAX_PREEMPTIONS, Preemption, SETTLED_SECONDS, next_settled, preempt};
 pub use reserve::{Displaced, ReservationStep, part_of_device, reservable, reserve};
 
 /// What the scheduler wants done with one waiting session.

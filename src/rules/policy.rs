@@ -70,6 +70,34 @@ impl BackfillMode {
     }
 }
 
+/// Whether a session may be stopped for another that waits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PreemptionMode {
+    /// None is.
+    #[default]
+    Off,
+    /// For one of higher priority, where its own launch said so.
+    Priority,
+}
+
+impl PreemptionMode {
+    pub const ALL: [Self; 2] = [Self::Off, Self::Priority];
+
+    /// As rows and addresses write it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Priority => "priority",
+        }
+    }
+
+    /// The mode of a word; None for what is none.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.word() == word)
+    }
+}
+
 /// The administrator's rules for shares of devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharePolicy {

@@ -115,6 +115,8 @@ pub enum LimitKey {
     MemoryEach,
     /// Seconds that one session runs.
     RuntimeSeconds,
+    /// The priority of one session.
+    Priority,
     /// Browsers that each user is signed in with.
     SignIns,
 }
@@ -133,7 +135,7 @@ pub enum LimitKind {
 }
 
 impl LimitKey {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Waiting,
         Self::WaitingBytes,
         Self::Sessions,
@@ -144,6 +146,7 @@ impl LimitKey {
         Self::CpuEach,
         Self::MemoryEach,
         Self::RuntimeSeconds,
+        Self::Priority,
         Self::SignIns,
     ];
 
@@ -160,6 +163,7 @@ impl LimitKey {
             Self::CpuEach => "cpu_each",
             Self::MemoryEach => "memory_each",
             Self::RuntimeSeconds => "runtime_seconds",
+            Self::Priority => "priority",
             Self::SignIns => "sign_ins",
         }
     }
@@ -168,9 +172,11 @@ impl LimitKey {
         match self {
             Self::Waiting | Self::WaitingBytes => LimitKind::Queue,
             Self::Sessions | Self::Gpu | Self::Cpu | Self::Memory => LimitKind::Held,
-            Self::GpuEach | Self::CpuEach | Self::MemoryEach | Self::RuntimeSeconds => {
-                LimitKind::Each
-            }
+            Self::GpuEach
+            | Self::CpuEach
+            | Self::MemoryEach
+            | Self::RuntimeSeconds
+            | Self::Priority => LimitKind::Each,
             Self::SignIns => LimitKind::Account,
         }
     }
@@ -189,7 +195,7 @@ impl LimitKey {
                 format!("{} h", amount / 3_600)
             }
             Self::RuntimeSeconds => format!("{amount} s"),
-            Self::Waiting | Self::Sessions | Self::SignIns => amount.to_string(),
+            Self::Waiting | Self::Sessions | Self::Priority | Self::SignIns => amount.to_string(),
         }
     }
 }
@@ -219,6 +225,8 @@ pub struct PolicyLimits {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_seconds: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub sign_ins: Option<u64>,
 }
 
@@ -235,6 +243,7 @@ impl PolicyLimits {
         cpu_each: None,
         memory_each: None,
         runtime_seconds: None,
+        priority: None,
         sign_ins: None,
     };
 
@@ -250,6 +259,7 @@ impl PolicyLimits {
             LimitKey::CpuEach => self.cpu_each,
             LimitKey::MemoryEach => self.memory_each,
             LimitKey::RuntimeSeconds => self.runtime_seconds,
+            LimitKey::Priority => self.priority,
             LimitKey::SignIns => self.sign_ins,
         }
     }
@@ -266,6 +276,7 @@ impl PolicyLimits {
             LimitKey::CpuEach => &mut self.cpu_each,
             LimitKey::MemoryEach => &mut self.memory_each,
             LimitKey::RuntimeSeconds => &mut self.runtime_seconds,
+            LimitKey::Priority => &mut self.priority,
             LimitKey::SignIns => &mut self.sign_ins,
         };
         *place = value;
@@ -362,6 +373,7 @@ impl LimitUsage {
             | LimitKey::CpuEach
             | LimitKey::MemoryEach
             | LimitKey::RuntimeSeconds
+            | LimitKey::Priority
             | LimitKey::SignIns => 0,
         }
     }

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::calendar::{self, GroupCalendar, GroupWindow, ZoneOffsets};
 use crate::fair_share::QueueOrder;
 use crate::names::{NodeId, ResourceGroupId, SessionId, TenantName, UserId};
-use crate::policy::{BackfillMode, Spreading};
+use crate::policy::{BackfillMode, PreemptionMode, Spreading};
 use crate::refusal::Refusal;
 use crate::refusals;
 use crate::session::{Session, SessionKind};
@@ -147,6 +147,9 @@ pub struct ResourceGroup {
     /// When its queue goes by other rules, and takes other sessions.
     #[serde(default)]
     pub calendar: GroupCalendar,
+    /// Whether sessions that yield are stopped for those of higher priority.
+    #[serde(default)]
+    pub preemption: PreemptionMode,
     pub generation: u64,
 }
 
@@ -164,6 +167,7 @@ impl ResourceGroup {
             backfill: None,
             cpu_overcommit: CpuOvercommit::NONE,
             calendar: GroupCalendar::default(),
+            preemption: PreemptionMode::Off,
             generation: 1,
         }
     }
@@ -193,6 +197,7 @@ impl ResourceGroup {
             && self.backfill.is_none()
             && self.cpu_overcommit == CpuOvercommit::NONE
             && self.calendar.windows.is_empty()
+            && self.preemption == PreemptionMode::Off
     }
 }
 
@@ -286,6 +291,12 @@ impl GroupPlan {
     pub fn opens(&self, session: &Session, now: Timestamp) -> Option<Timestamp> {
         let group = self.group(self.of_session(session.id))?;
         calendar::opens(&group.calendar, self.zone(group.id), session, now)
+    }
+
+    /// Whether sessions of a group are stopped for others of it.
+    pub fn preemption(&self, group: ResourceGroupId) -> PreemptionMode {
+        self.group(group)
+            .map_or(PreemptionMode::Off, |group| group.preemption)
     }
 
     /// How sessions are spread on a node, where its group says so.

@@ -2,6 +2,7 @@
 
 pub mod container;
 pub mod outcome;
+pub mod precedence;
 pub mod remarks;
 pub mod session;
 pub mod spec;

@@ -14,6 +14,7 @@ pub(crate) mod idleness;
 mod limits;
 pub(crate) mod logs;
 mod pass;
+mod preempt;
 mod reserve;
 mod retention;
 mod schedule;
@@ -98,6 +99,7 @@ impl Controller {
         reserve::reserve(&mut pass);
         if self.may_place(&pass) {
             schedule::schedule(&mut pass, decide);
+            preempt::preempt(&mut pass);
         }
         assign::assign(&mut pass, |node| self.leads(node));
         for node in &pass.accepting {
@@ -145,10 +147,12 @@ impl Controller {
         // Its owner's next session gets a place then, whatever became of this one.
         let counted = schedule::starting(&pass.world, pass.now).map(|(_, left)| left);
         let reserved = reserve::until_due(&pass.world, pass.now);
+        let settled = preempt::until_due(&pass.world, pass.now);
         starts
             .chain(counted)
             .chain(self.watch.next)
             .chain(reserved)
+            .chain(settled)
             .min()
     }
 

@@ -14,7 +14,8 @@ use rules::idleness::{IdleRule, IdleStep, IdleTold, SessionQuiet};
 use rules::messages::{Assignment, ContainerUsage, NodeReport};
 use rules::names::{ContainerName, NodeId, SessionId, UserId};
 use rules::placement::Decision;
-use rules::policy::{BackfillMode, SharePolicy};
+use rules::policy::{BackfillMode, PreemptionMode, SharePolicy};
+use rules::resource_group::ResourceGroup;
 use rules::session::Session;
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
@@ -106,6 +107,20 @@ impl Simulation {
                 let rule = rows.queue_rule()?;
                 rows.put_queue_rule(QueueRule { backfill, ..rule })
                     .map(drop)
+            })
+    }
+
+    /// Sets whether sessions of each resource group make way for others of it.
+    pub fn set_preemption(&self, preemption: PreemptionMode) -> Result<(), Failure> {
+        self.catalog()
+            .write_now(Lane::Requests, "set preemption", move |rows| {
+                for group in rows.resource_groups()? {
+                    rows.put_resource_group(&ResourceGroup {
+                        preemption,
+                        ..group
+                    })?;
+                }
+                Ok(())
             })
     }
 

@@ -9,6 +9,8 @@ mod idle;
 mod idle_lives;
 mod launches;
 mod nodes;
+mod preemption;
+mod preemption_lives;
 mod random;
 mod reservations;
 mod run;

@@ -472,6 +472,12 @@ pub struct LaunchArguments {
     /// Number of copies; the name gets -1, -2, …
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub replicas: u32,
+    /// How urgent it is, 0 to 100; more than 10 needs a policy that allows it [default: 10]
+    #[arg(long, value_name = "NUMBER")]
+    pub priority: Option<u32>,
+    /// A session of higher priority may stop it where the resource group has preemption; it is queued again then
+    #[arg(long)]
+    pub yields: bool,
     /// A command may run this long: 90s, 30m, 8h, 2d
     #[arg(long, value_name = "TIME", help_heading = "Time")]
     pub timeout: Option<String>,
@@ -1627,6 +1633,9 @@ pub struct LimitFlags {
     /// How long one session runs
     #[arg(long, value_name = "TIME")]
     pub runtime: Option<String>,
+    /// The highest priority of one session [default: 10]
+    #[arg(long, value_name = "NUMBER")]
+    pub priority: Option<String>,
     /// Browsers that each user is signed in with at once
     #[arg(long, value_name = "NUMBER")]
     pub sign_ins: Option<String>,
@@ -1995,6 +2004,9 @@ pub struct GroupFlags {
     /// How many times sessions together may hold the cores of a node, 1 to 8 [default: 1]
     #[arg(long, value_name = "FACTOR")]
     pub cpu_overcommit: Option<String>,
+    /// Whether batch sessions that yield are stopped for sessions of higher priority [default: off]
+    #[arg(long, value_name = "MODE", value_parser = ["off", "priority"])]
+    pub preemption: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -33,6 +33,7 @@ use api::webhooks::WebhookView;
 use rules::grants::GrantRole;
 use rules::idleness::IdleMatch;
 use rules::image::CatalogImage;
+use rules::placement::MAX_PREEMPTIONS;
 use rules::quota::PolicyLimits;
 use rules::session::{SessionKind, SessionState};
 use rules::users::User;
@@ -141,6 +142,12 @@ pub(super) fn session() -> Vec<Column<SessionView>> {
         column("DEVICES", 0, |r, _| dash(&format::grants(&r.devices))),
         column("NODE", 0, |r, _| maybe(r.node.as_ref())),
         column("LABELS", 0, |r, _| labels(&r.labels)),
+        column("PRIORITY", 0, |r, _| r.priority.to_string()),
+        column("YIELDS", 0, |r, _| match (r.yields, r.preempted_count) {
+            (false, _) => "no".to_owned(),
+            (true, 0) => "yes".to_owned(),
+            (true, times) => format!("yes, preempted {times} of {MAX_PREEMPTIONS} times"),
+        }),
         column("CREATED", 0, |r, _| r.created_at.to_string()),
         column("START AT", 0, |r, _| maybe(r.start_at)),
         column("STARTED", 0, |r, _| maybe(r.started_at)),
@@ -341,6 +348,7 @@ fn told(notice: &NoticeView) -> String {
         (NoticeWord::Started, _) => "started".to_owned(),
         (NoticeWord::Ended, Some(outcome)) => format!("ended, {}", outcome.word()),
         (NoticeWord::Ended, None) => "ended".to_owned(),
+        (NoticeWord::Preempted, _) => "makes way for a higher priority, queued again".to_owned(),
         (NoticeWord::Cancelled, _) => "cancelled".to_owned(),
         (NoticeWord::GpuWarned, _) => "uses more GPU memory than it was given".to_owned(),
         (NoticeWord::IdleWarned, _) => match &notice.message {
@@ -598,6 +606,7 @@ pub(super) const RESOURCE_GROUPS: &[Column<ResourceGroupView>] = &[
         dash(&told.join("; "))
     }),
     column("OVERCOMMIT", 3, |r, _| r.cpu_overcommit.to_string()),
+    column("PREEMPTION", 3, |r, _| r.preemption.word().to_owned()),
     column("TITLE", 3, |r, _| dash(&r.title)),
     column("ID", 2, |r, _| r.id.to_string()),
 ];

@@ -332,6 +332,12 @@ pub(super) fn body(
     for text in order.texts.given() {
         body.insert(text.name.into(), text.typed.into());
     }
+    if let Some(priority) = order.priority {
+        body.insert("priority".into(), priority.into());
+    }
+    if order.yields {
+        body.insert("yields".into(), true.into());
+    }
     let resources = resources(
         order.cpu.as_deref(),
         order.mem.as_deref(),
@@ -406,6 +412,15 @@ mod tests {
         let body = ordered("run --preset half --mem 2g host -- x").expect("valid");
         assert_eq!(body["preset"], "half");
         assert_eq!(body["resources"], json!({"memory": 2_u64 << 30}));
+    }
+
+    #[test]
+    fn priority_and_yielding_go_along_where_they_are_said() {
+        let body = ordered("run --priority 5 --yields host -- x").expect("valid");
+        assert_eq!(body["priority"], 5);
+        assert_eq!(body["yields"], true);
+        let body = ordered("run host -- x").expect("valid");
+        assert!(body.get("priority").is_none() && body.get("yields").is_none());
     }
 
     #[test]

@@ -142,6 +142,9 @@ fn said(flags: &GroupFlags) -> Map<String, Value> {
     if let Some(factor) = &flags.cpu_overcommit {
         body.insert("cpu_overcommit".to_owned(), factor.clone().into());
     }
+    if let Some(mode) = &flags.preemption {
+        body.insert("preemption".to_owned(), mode.clone().into());
+    }
     body
 }
 
@@ -158,12 +161,13 @@ mod tests {
             order: Some("drf".to_owned()),
             backfill: Some("site".to_owned()),
             cpu_overcommit: Some("1.5".to_owned()),
+            preemption: Some("priority".to_owned()),
         };
         assert_eq!(
             Value::Object(said(&flags)),
             json!({
                 "title": "Lab", "kinds": ["batch"], "spreading": null, "order": "drf",
-                "backfill": null, "cpu_overcommit": "1.5",
+                "backfill": null, "cpu_overcommit": "1.5", "preemption": "priority",
             })
         );
         assert!(said(&GroupFlags::default()).is_empty(), "the rest stays");

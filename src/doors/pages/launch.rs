@@ -25,6 +25,7 @@ use rules::resources::Demand;
 use rules::session::SessionKind;
 use rules::tenancy::TenantState;
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp, quoted};
+use rules::workload::precedence::MAX_PRIORITY;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
@@ -94,6 +95,9 @@ pub struct LaunchFields {
     pub owner: String,
     pub max_runtime: String,
     pub replicas: String,
+    pub priority: String,
+    /// Something where the box is ticked.
+    pub yields: String,
     pub shm: String,
     pub start_at: String,
     pub after: String,
@@ -170,6 +174,8 @@ pub struct LaunchForm {
     max_runtime: String,
     #[serde(alias = "copies")]
     replicas: String,
+    priority: String,
+    yields: String,
     shm: String,
     start_at: String,
     after: String,
@@ -569,6 +575,14 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
             .parse()
             .map_err(|_| refusals::replicas_invalid().at("/replicas"))?,
     };
+    let priority = match sent.priority.trim() {
+        "" => None,
+        typed => Some(
+            typed
+                .parse()
+                .map_err(|_| refusals::priority_out_of_range(MAX_PRIORITY).at("/priority"))?,
+        ),
+    };
     let start_at = match sent.start_at.trim() {
         "" => None,
         typed => Some(
@@ -605,6 +619,9 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
             mig: partition(&sent.mig)?,
         },
         replicas,
+        priority,
+        // The box is not there for the other kind.
+        yields: kind == SessionKind::Batch && !sent.yields.is_empty(),
         timeout_seconds: None,
         max_runtime_seconds: max_runtime,
         start_at,
@@ -780,6 +797,14 @@ fn again(request: &LaunchRequest) -> LaunchForm {
             .map(typed_span)
             .unwrap_or_default(),
         replicas: request.replicas.to_string(),
+        priority: request
+            .priority
+            .map(|priority| priority.to_string())
+            .unwrap_or_default(),
+        yields: match request.yields {
+            true => "1".to_owned(),
+            false => String::new(),
+        },
         // What is given without being asked for stays unasked.
         shm: request
             .resources
@@ -878,6 +903,8 @@ async fn page(
     let more_images = folded(&mut choices);
     let counts = seen.counts;
     let folded = [
+        &sent.priority,
+        &sent.yields,
         &sent.shm,
         &sent.start_at,
         &sent.after,
@@ -960,6 +987,8 @@ async fn page(
             owner: sent.owner,
             max_runtime: sent.max_runtime,
             replicas: sent.replicas,
+            priority: sent.priority,
+            yields: sent.yields,
             shm: sent.shm,
             start_at: sent.start_at,
             after: sent.after,

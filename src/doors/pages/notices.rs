@@ -195,6 +195,12 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             t.notices_will_end(clock.near(*at, now)),
             String::new(),
         ),
+        NoticeKind::Preempted => (
+            "circle-stop",
+            "warn",
+            t.notices_preempted().to_owned(),
+            String::new(),
+        ),
         NoticeKind::Cancelled => (
             "circle-stop",
             "dim",

@@ -15,6 +15,7 @@ use rules::quota::{LimitKey, LimitKind, PolicyLevel, PolicyLimits};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::units::{Bytes, CpuShare, GpuShare};
+use rules::workload::precedence::MAX_PRIORITY;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
@@ -143,6 +144,7 @@ pub(super) fn key_name(t: Text, key: LimitKey) -> &'static str {
         LimitKey::CpuEach => t.policies_cpu_each(),
         LimitKey::MemoryEach => t.policies_memory_each(),
         LimitKey::RuntimeSeconds => t.policies_runtime(),
+        LimitKey::Priority => t.policies_priority(),
         LimitKey::SignIns => t.policies_sign_ins(),
     }
 }
@@ -158,6 +160,7 @@ pub(super) fn amount(visit: &RequestContext, key: LimitKey, value: u64) -> Strin
         | LimitKey::CpuEach
         | LimitKey::Waiting
         | LimitKey::Sessions
+        | LimitKey::Priority
         | LimitKey::SignIns => written(key, value),
     }
 }
@@ -444,7 +447,9 @@ fn written(key: LimitKey, value: u64) -> String {
         }
         LimitKey::RuntimeSeconds if value.is_multiple_of(3_600) => format!("{}h", value / 3_600),
         LimitKey::RuntimeSeconds => format!("{value}s"),
-        LimitKey::Waiting | LimitKey::Sessions | LimitKey::SignIns => value.to_string(),
+        LimitKey::Waiting | LimitKey::Sessions | LimitKey::Priority | LimitKey::SignIns => {
+            value.to_string()
+        }
     }
 }
 
@@ -455,6 +460,7 @@ fn example(key: LimitKey) -> &'static str {
         LimitKey::Memory | LimitKey::MemoryEach => "32 GiB",
         LimitKey::WaitingBytes => "16 MiB",
         LimitKey::RuntimeSeconds => "12h",
+        LimitKey::Priority => "50",
         LimitKey::Waiting | LimitKey::Sessions | LimitKey::SignIns => "4",
     }
 }
@@ -474,6 +480,10 @@ pub(super) fn read(key: LimitKey, text: &str) -> Result<Option<u64>, Refusal> {
         }
         LimitKey::RuntimeSeconds => launch::span(text).ok().flatten(),
         LimitKey::Waiting | LimitKey::Sessions => text.parse().ok(),
+        LimitKey::Priority => {
+            let most = u64::from(MAX_PRIORITY);
+            text.parse::<u64>().ok().filter(|one| *one <= most)
+        }
         LimitKey::SignIns => text.parse::<u64>().ok().filter(|most| *most > 0),
     };
     let refused = || refusals::policy_limit_invalid(example(key)).at(format!("/{}", key.word()));

@@ -649,6 +649,7 @@ pub fn happening(t: Text, code: &str) -> Option<(&'static str, &'static str)> {
         "session.accepted" => ("a", t.timeline_accepted()),
         "session.running" => ("", t.timeline_running()),
         "session.stopping" => ("w", t.timeline_stopping()),
+        rules::codes::SESSION_PREEMPTED => ("w", t.timeline_preempted()),
         rules::codes::SESSION_ENDED => ("i", t.timeline_ended()),
         "session.paused" => ("i", t.timeline_paused()),
         "session.resumed" => ("", t.timeline_resumed()),
@@ -688,6 +689,7 @@ pub fn end_tone(reason: &str) -> &'static str {
         | rules::codes::SESSION_BUDGET_START
         | rules::codes::SESSION_DEVICE_PARTITIONED
         | rules::codes::SESSION_DEVICE_DRAINED
+        | rules::codes::SESSION_PREEMPTED
         | rules::codes::SESSION_RESTARTED
         | rules::codes::SESSION_RESTARTING => "i",
         _ => "b",
@@ -851,7 +853,10 @@ pub fn command_line(session: &LaunchWords<'_>) -> String {
     option("--cpu", session.cpu);
     option("--mem", session.memory);
     for (name, value) in session.more {
-        option(name, value);
+        match value.as_str() {
+            "" => line.push_str(&format!(" {name}")),
+            value => line.push_str(&format!(" {name} {}", quoted(value))),
+        }
     }
     line.push_str(&format!(" {}", quoted(session.image)));
     if !session.command.is_empty() {
@@ -871,6 +876,7 @@ pub struct LaunchWords<'a> {
     pub cpu: &'a str,
     /// With its unit, such as `8g`.
     pub memory: &'a str,
+    /// Options and their values; a flag has none.
     pub more: &'a [(&'static str, String)],
     pub command: &'a [String],
 }

@@ -14,7 +14,7 @@ use axum::routing::{get, post};
 use rules::calendar::GroupWindow;
 use rules::fair_share::QueueOrder;
 use rules::permissions::Permission;
-use rules::policy::{BackfillMode, Spreading};
+use rules::policy::{BackfillMode, PreemptionMode, Spreading};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::SessionKind;
@@ -84,6 +84,7 @@ pub struct ResourceGroupForm {
     pub spreadings: Vec<Choice>,
     pub orders: Vec<Choice>,
     pub backfills: Vec<Choice>,
+    pub preemptions: Vec<Choice>,
     pub is_new: bool,
 }
 
@@ -102,6 +103,8 @@ pub struct TypedResourceGroup {
     /// The word of a mode, or nothing: as the site says.
     pub backfill: String,
     pub cpu_overcommit: String,
+    /// `off` or `priority`; nothing: `off`.
+    pub preemption: String,
     /// Of the row that the form shows; empty for a new one.
     pub generation: String,
 }
@@ -290,8 +293,13 @@ fn form(t: Text, action: String, typed: TypedResourceGroup, is_new: bool) -> Res
             typed.backfill == one.word(),
         )
     });
+    let chosen = PreemptionMode::parse(&typed.preemption).unwrap_or_default();
     ResourceGroupForm {
         action,
+        preemptions: PreemptionMode::ALL
+            .into_iter()
+            .map(|mode| Choice::new(mode.word(), preemption(t, mode), mode == chosen))
+            .collect(),
         spreadings: words
             .into_iter()
             .map(|(value, name)| Choice::new(value, name, typed.spreading == value))
@@ -300,6 +308,13 @@ fn form(t: Text, action: String, typed: TypedResourceGroup, is_new: bool) -> Res
         backfills: [site(&typed.backfill)].into_iter().chain(modes).collect(),
         typed,
         is_new,
+    }
+}
+
+fn preemption(t: Text, mode: PreemptionMode) -> &'static str {
+    match mode {
+        PreemptionMode::Off => t.groups_preemption_off(),
+        PreemptionMode::Priority => t.groups_preemption_priority(),
     }
 }
 
@@ -324,6 +339,7 @@ impl TypedResourceGroup {
                 .backfill
                 .map_or_else(String::new, |mode| mode.word().to_owned()),
             cpu_overcommit: group.cpu_overcommit.to_string(),
+            preemption: group.preemption.word().to_owned(),
             generation: group.generation.to_string(),
         }
     }
@@ -348,6 +364,7 @@ impl TypedResourceGroup {
             order: QueueOrder::parse(&self.order),
             backfill: BackfillMode::parse(&self.backfill),
             cpu_overcommit: self.factor(),
+            preemption: PreemptionMode::parse(&self.preemption),
         }
     }
 
@@ -360,6 +377,7 @@ impl TypedResourceGroup {
             order: Some(QueueOrder::parse(&self.order)),
             backfill: Some(BackfillMode::parse(&self.backfill)),
             cpu_overcommit: self.factor(),
+            preemption: PreemptionMode::parse(&self.preemption),
         }
     }
 

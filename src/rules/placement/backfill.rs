@@ -63,7 +63,7 @@ pub(super) fn held_until(session: &Session, now: Timestamp) -> Option<Timestamp>
     match session.state() {
         SessionState::Running => Some(session.deadline()?.0.min(promised()?).max(now)),
         SessionState::Scheduled | SessionState::Preparing => Some(promised()?.max(now)),
-        SessionState::Stopping if session.restart && !session.backfilled => by_limit(now),
+        SessionState::Stopping if !session.gives_up_place() => by_limit(now),
         SessionState::Stopping => Some(now),
         SessionState::Pending | SessionState::Ended => None,
     }

@@ -402,6 +402,15 @@ impl<'w> ClusterState<'w> {
         }
     }
 
+    /// Gives a session its places again that were taken back.
+    pub(super) fn hold_again(&mut self, session: &Session) {
+        for (number, container) in session.live_containers().enumerate() {
+            if let Some(spot) = self.spot(container.node) {
+                self.hold(spot, &container.holds(), session, number == 0);
+            }
+        }
+    }
+
     /// Takes a place back that was given away.
     pub(super) fn free(&mut self, found: &FoundPlace, session: &Session) {
         self.let_go(found, session, true);

@@ -17,13 +17,14 @@ use crate::placement::node_state::NodeState;
 pub use crate::placement::outlook::Eta;
 use crate::placement::outlook::{self, Outlook};
 use crate::placement::queue::QueueWalk;
-use crate::placement::{choice, fit, order, reservations};
+use crate::placement::{choice, fit, order, preempt, reservations};
 use crate::reason::Reason;
 use crate::refusal::Refusal;
 use crate::resources::{Demand, DeviceShare};
 use crate::session::{Session, SessionEnvironment, SessionKind, SessionSpec, SessionState};
 use crate::tenancy::{DomainId, ProjectId};
 use crate::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use crate::workload::precedence::Precedence;
 use crate::world::ClusterSnapshot;
 
 /// What a person is about to ask for.
@@ -34,6 +35,7 @@ pub struct RequestDraft {
     pub demand: Demand,
     pub start_at: Option<Timestamp>,
     pub depends_on: Vec<SessionId>,
+    pub precedence: Precedence,
     pub replicas: u32,
     /// Each replica's time limit.
     pub max_runtime_seconds: Option<u64>,
@@ -283,6 +285,7 @@ fn drafted(world: &ClusterSnapshot, draft: &RequestDraft, now: Timestamp) -> Vec
             Session {
                 domain: draft.domain,
                 project: draft.project,
+                precedence: draft.precedence,
                 ..session
             }
         })
@@ -483,7 +486,11 @@ fn explain(
         return answer;
     }
     let bare = ground.bare();
-    answer.blockers.extend(in_front(line, &bare, waiting));
+    let front = in_front(line, &bare, waiting);
+    if front.is_none() && preempt::is_under_way(world, &bare, waiting.session) {
+        answer.blockers.push(blockers::queue_preempting());
+    }
+    answer.blockers.extend(front);
     answer.blockers.extend(fit::blockers(
         &bare,
         waiting.demand(),

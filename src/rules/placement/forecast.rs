@@ -194,6 +194,10 @@ fn counted<'w>(
             QueueStep::End(..) => {}
         }
     }
+    // This walk goes on in turns or by time: whose priority is higher it does not look at.
+    if !left.is_empty() && order::has_priorities(queue) {
+        return known;
+    }
     // One that is about to start reaches its limit as if it started now.
     let end = |s: &Session| match s.state() {
         SessionState::Running => Some(s.deadline()?.0.max(now)),

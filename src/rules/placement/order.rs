@@ -4,10 +4,12 @@
 //! counts since when each is its owner's first, so that no later session passes the head of the queue,
 //! and a user who just got a place stands behind all who wait. So a user with one session waits for at
 //! most one of each other person, however many they queued. An administrator may choose another order instead: by
-//! fair share, by dominant shares, by time, or the newest first; for a resource group by itself too.
+//! fair share, by dominant shares, by time, or the newest first; for a resource group by itself too. In each of them
+//! sessions of a higher priority come before all of a lower one.
 
 pub(super) mod fair_share;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::blocker::PlacementBlocker;
@@ -166,7 +168,7 @@ impl<'w> WaitingByGroup<'w> {
             return self.ordered(group, self.of(group));
         }
         let mut keyed = self.keyed(self.of(group)).0;
-        keyed.sort_by_key(|(key, _)| *key);
+        keyed.sort_by_key(|(key, session)| (Reverse(session.precedence.priority), *key));
         keyed.into_iter().map(|(_, session)| session).collect()
     }
 
@@ -199,7 +201,7 @@ impl<'w> WaitingByGroup<'w> {
                     .map(|(round, session)| ((round, since, now, session.id), session)),
             );
         }
-        keyed.sort_by_key(|(key, _)| *key);
+        keyed.sort_by_key(|(key, session)| (Reverse(session.precedence.priority), *key));
         let place = |(key, session): (QueueKey, &'w Session)| QueuePlace {
             session,
             round: key.0,
@@ -236,6 +238,8 @@ impl<'w> WaitingByGroup<'w> {
             }
             QueueOrder::Turns | QueueOrder::Fifo => {}
         }
+        // Among equals the order stays.
+        open.sort_by_key(|session| Reverse(session.precedence.priority));
         open.extend(held);
         open
     }
@@ -303,6 +307,13 @@ impl<'w> WaitingByGroup<'w> {
         });
         (keyed.collect(), users)
     }
+}
+
+/// Whether some of a queue have a higher priority than others.
+pub(super) fn has_priorities(queue: &NumberedQueue<'_>) -> bool {
+    let mut all = queue.places.iter();
+    let first = all.next().map(|place| place.session.precedence.priority);
+    all.any(|place| Some(place.session.precedence.priority) != first)
 }
 
 /// When the owners of these last got a place. Of those who wait for nothing it is not asked.

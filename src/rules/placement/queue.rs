@@ -63,7 +63,7 @@ impl<'w> QueueWalk<'w> {
             waiting: Vec::new(),
             placed: self.placed.clone(),
             full: false,
-            has_front: self.world.policy.backfill == BackfillMode::Strict,
+            has_front: self.has_front,
             backfill: None,
         }
     }

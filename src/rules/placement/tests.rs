@@ -4,6 +4,7 @@ mod agreement;
 mod fair;
 mod groups;
 mod passing;
+mod preempt;
 mod reserved;
 mod restarts;
 mod timed;
@@ -20,6 +21,7 @@ use crate::resources::{Capacity, Device};
 use crate::session::{Session, SessionKind, SessionSpec};
 use crate::tenancy::{DomainId, ProjectId};
 use crate::units::{Bytes, CpuShare, GpuShare};
+use crate::workload::precedence::Precedence;
 use crate::world::NodeRecord;
 
 fn demand(cpu: &str, memory: &str, gpu: &str) -> Demand {
@@ -41,6 +43,7 @@ fn draft(cpu: &str) -> RequestDraft {
         demand: demand(cpu, "1g", "0"),
         start_at: None,
         depends_on: Vec::new(),
+        precedence: Precedence::default(),
         replicas: 1,
         max_runtime_seconds: None,
         owner: None,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::container::{ContainerProgress, MAIN, SessionContainer};
 use super::outcome::Outcome;
+use super::precedence::Precedence;
 use super::remarks::Remarks;
 use super::spec::SessionSpec;
 use super::state::{DesiredState, EndedSession, LastPlace, Lifecycle, PlacedSession, SessionState};
@@ -14,6 +15,7 @@ use crate::codes;
 use crate::incident::{EnforcementAction, MemoryIncident};
 use crate::names::{ContainerName, NodeId, SessionId, SessionName, UserId, UserName};
 use crate::reason::Reason;
+use crate::reasons;
 use crate::resources::DeviceShare;
 use crate::tenancy::{DomainId, ProjectId, Scope};
 use crate::units::Timestamp;
@@ -30,6 +32,9 @@ pub struct Session {
     pub project: ProjectId,
     #[serde(flatten)]
     pub remarks: Remarks,
+    /// How urgent it is, and whether it makes way for more urgent ones.
+    #[serde(default)]
+    pub precedence: Precedence,
     pub spec: SessionSpec,
     /// Where it stands, and the containers it has there.
     pub lifecycle: Lifecycle,
@@ -41,6 +46,9 @@ pub struct Session {
     /// Timed backfill gave it its place, or its last one, before a session that waited longer. A restart gives that up.
     #[serde(default)]
     pub backfilled: bool,
+    /// How often it was stopped for a session of higher priority.
+    #[serde(default)]
+    pub preempted_count: u32,
     /// Who holds it: it waits until it is released. None for all that have a place.
     #[serde(default)]
     pub held_by: Option<UserName>,
@@ -120,12 +128,14 @@ impl Session {
             domain: DomainId::DEFAULT,
             project: ProjectId::DEFAULT,
             remarks: Remarks::default(),
+            precedence: Precedence::default(),
             spec,
             lifecycle: Lifecycle::Pending,
             desired: DesiredState::Run,
             paused: false,
             restart: false,
             backfilled: false,
+            preempted_count: 0,
             held_by: None,
             incarnation: 1,
             generation: 1,
@@ -330,6 +340,31 @@ impl Session {
         true
     }
 
+    /// Makes way for a session of higher priority: it is stopped, and waits in the queue again once it is over. Returns
+    /// whether anything changed; nothing does for one that is to end already.
+    pub fn preempt(&mut self, now: Timestamp) -> bool {
+        let is_stopped = self.stop(DesiredState::Stop, reasons::session_preempted(), now);
+        if is_stopped {
+            self.restart = true;
+            self.preempted_count += 1;
+        }
+        is_stopped
+    }
+
+    /// Whether it is being stopped for a session of higher priority.
+    pub fn is_preempted(&self) -> bool {
+        let mut reasons = self.reason.iter();
+        self.state() == SessionState::Stopping
+            && reasons.any(|reason| reason.code == codes::SESSION_PREEMPTED)
+    }
+
+    /// Whether it is being stopped, and what it holds is free for others then: a session that its owner restarts keeps its
+    /// place.
+    pub fn gives_up_place(&self) -> bool {
+        let keeps = self.restart && !self.backfilled && !self.is_preempted();
+        self.state() == SessionState::Stopping && !keeps
+    }
+
     /// Keeps a waiting session from starting. Returns whether anything changed; nothing does for one that does not wait.
     pub fn hold(&mut self, by: UserName, now: Timestamp) -> bool {
         if self.state() != SessionState::Pending || self.held_by.is_some() {
@@ -518,11 +553,13 @@ impl Session {
         self.reason = Some(because);
     }
 
-    /// Ends it. The place stays written as history; nothing is held any more. One that makes way for a reservation and is
-    /// to run again has waited already as long as it did before.
+    /// Ends it. The place stays written as history; nothing is held any more. One that makes way for a reservation or a
+    /// session of higher priority, and is to run again, has waited already as long as it did before.
     pub fn end(&mut self, outcome: Outcome, exit_code: Option<i32>, at: Timestamp) {
         let mut reasons = self.reason.iter();
-        let makes_way = reasons.any(|reason| reason.code == codes::SESSION_RESERVED);
+        let makes_way = reasons.any(|reason| {
+            reason.code == codes::SESSION_RESERVED || reason.code == codes::SESSION_PREEMPTED
+        });
         let waited = self.waited_millis().filter(|_| makes_way).unwrap_or(0);
         let (stopping_at, last) = match std::mem::replace(&mut self.lifecycle, Lifecycle::Pending) {
             Lifecycle::Pending => (None, None),

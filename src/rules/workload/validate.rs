@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use super::precedence::Precedence;
 use super::remarks::Remarks;
 use super::session::Session;
 use super::spec::{
@@ -24,6 +25,7 @@ pub struct RequestedLaunch {
     /// None or blank: to be made up.
     pub name: Option<String>,
     pub remarks: Remarks,
+    pub precedence: Precedence,
     pub replicas: u32,
     pub kind: SessionKind,
     /// `host`, or the reference or id of an image.
@@ -63,6 +65,7 @@ pub struct ValidatedLaunch {
     /// None: to be made up. The names of all replicas are legal too.
     pub name: Option<SessionName>,
     pub remarks: Remarks,
+    pub precedence: Precedence,
     pub replicas: u32,
     pub image: ImageChoice,
     /// Ids or names of sessions, without blanks around them; at most `MAX_DEPENDENCIES`.
@@ -86,7 +89,7 @@ impl RequestedLaunch {
     /// Gives the launch with its texts parsed.
     ///
     /// Errors: the first static fault, with its code and its field, in this order: replicas, name, remarks,
-    /// a share of 0, image, number of dependencies, time limits by kind and start, amounts, command,
+    /// priority and yielding, a share of 0, image, number of dependencies, time limits by kind and start, amounts, command,
     /// variables, size of all text, ranges of the time limits. Costs one visit of each text.
     pub fn validate(self, now: Timestamp) -> Result<ValidatedLaunch, Refusal> {
         if !(1..=MAX_REPLICAS).contains(&self.replicas) {
@@ -102,6 +105,7 @@ impl RequestedLaunch {
             }
         };
         let remarks = self.remarks.checked()?;
+        let precedence = self.precedence.checked(self.kind)?;
         if self.typed_gpu == Some(GpuShare::ZERO) {
             return Err(refusals::gpu_zero().at("/resources/gpu"));
         }
@@ -128,6 +132,7 @@ impl RequestedLaunch {
         Ok(ValidatedLaunch {
             name,
             remarks,
+            precedence,
             replicas: self.replicas,
             image,
             depends_on: self

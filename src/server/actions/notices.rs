@@ -58,9 +58,8 @@ impl OwnNotice {
             NoticeKind::Ended(Some(Outcome::Failed | Outcome::Lost | Outcome::Refused), _) => {
                 NoticeTopic::Failed
             }
-            NoticeKind::Ended(Some(Outcome::Succeeded | Outcome::Stopped) | None, _) => {
-                NoticeTopic::Ended
-            }
+            NoticeKind::Ended(Some(Outcome::Succeeded | Outcome::Stopped) | None, _)
+            | NoticeKind::Preempted => NoticeTopic::Ended,
             NoticeKind::Cancelled => NoticeTopic::Cancelled,
             NoticeKind::GpuWarned => NoticeTopic::GpuWarned,
             NoticeKind::IdleWarned(..) => NoticeTopic::IdleWarned,
@@ -84,6 +83,8 @@ pub enum NoticeKind {
     Started,
     /// How it ended and why; None where it runs again, ended again later, or was deleted.
     Ended(Option<Outcome>, Option<Reason>),
+    /// It was stopped for a session of higher priority, and is queued again.
+    Preempted,
     /// It was stopped before it ran.
     Cancelled,
     /// It uses more memory of a GPU than it was given.
@@ -216,6 +217,7 @@ fn view(notice: OwnNotice) -> NoticeView {
     let (kind, outcome, reason, message) = match notice.about {
         NoticeKind::Started => plain(NoticeWord::Started),
         NoticeKind::Ended(outcome, reason) => (NoticeWord::Ended, outcome, reason, None),
+        NoticeKind::Preempted => plain(NoticeWord::Preempted),
         NoticeKind::Cancelled => plain(NoticeWord::Cancelled),
         NoticeKind::GpuWarned => plain(NoticeWord::GpuWarned),
         NoticeKind::IdleWarned(action, minutes) => {
@@ -440,6 +442,7 @@ fn happened(row: ToldEventRow, read: u64, is_newest: bool) -> OwnNotice {
                 NoticeKind::CourseWarned(ends)
             }
             rules::codes::SESSION_IDLE => NoticeKind::FoundIdle,
+            rules::codes::SESSION_PREEMPTED => NoticeKind::Preempted,
             _ if cancelled => NoticeKind::Cancelled,
             _ => NoticeKind::Ended(outcome, reason.filter(|_| outcome.is_some())),
         },

@@ -12,6 +12,7 @@ use rules::quota::{LimitKey, PolicyLevel, PolicyLimits};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::tenancy::Scope;
+use rules::workload::precedence::MAX_PRIORITY;
 use rules::workload::validate::check_run_seconds;
 use uuid::Uuid;
 
@@ -266,6 +267,12 @@ pub(super) fn limits_of(asked: LimitsBody) -> Result<PolicyLimits, Refusal> {
         .map_err(|refusal| refusal.at("/limits/runtime_seconds"))?;
     if asked.sign_ins == Some(0) {
         return Err(refusals::policy_limit_invalid(4).at("/limits/sign_ins"));
+    }
+    if asked
+        .priority
+        .is_some_and(|one| one > u64::from(MAX_PRIORITY))
+    {
+        return Err(refusals::priority_out_of_range(MAX_PRIORITY).at("/limits/priority"));
     }
     let limits = PolicyLimits::from(asked);
     let most = i64::MAX.unsigned_abs();

@@ -14,7 +14,7 @@ use rules::grants::GrantScope;
 use rules::names::{NodeId, ResourceGroupId, TenantName};
 use rules::permissions::{Permission, Subject, may};
 use rules::placement::reservable;
-use rules::policy::{BackfillMode, Spreading};
+use rules::policy::{BackfillMode, PreemptionMode, Spreading};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::reservation::is_covered;
@@ -174,6 +174,7 @@ pub async fn create(
                     backfill: asked.backfill,
                     cpu_overcommit: overcommit.unwrap_or_default(),
                     calendar: GroupCalendar::default(),
+                    preemption: asked.preemption.unwrap_or_default(),
                     generation: 1,
                 };
                 refuse_taken(&known, &group)?;
@@ -188,8 +189,9 @@ pub async fn create(
         .await
 }
 
-/// Changes what a group is called, which kinds it takes, how its sessions are spread, its queue is served and its cores are
-/// given. Sessions that wait in it stay, and what runs goes on: also beyond a factor that was lowered.
+/// Changes what a group is called, which kinds it takes, how its sessions are spread, its queue is served, its cores are
+/// given, and whether its sessions make way. Sessions that wait in it stay, and what runs goes on: also beyond a factor that
+/// was lowered.
 ///
 /// Errors: as `create`; `group.not-found`, `group.stale`.
 pub async fn change(
@@ -222,6 +224,7 @@ pub async fn change(
                 order: patch.order.unwrap_or(before.order),
                 backfill: patch.backfill.unwrap_or(before.backfill),
                 cpu_overcommit: overcommit.unwrap_or(before.cpu_overcommit),
+                preemption: patch.preemption.unwrap_or(before.preemption),
                 ..before.clone()
             };
             if after == before {
@@ -696,6 +699,10 @@ fn told(group: &ResourceGroup) -> String {
     if group.cpu_overcommit != CpuOvercommit::NONE {
         let factor = CpuShare(group.cpu_overcommit.hundredths());
         told.push_str(&format!(" cpu-overcommit={factor}"));
+    }
+    if group.preemption != PreemptionMode::Off {
+        told.push_str(" preemption=");
+        told.push_str(group.preemption.word());
     }
     told
 }

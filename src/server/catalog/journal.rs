@@ -45,7 +45,7 @@ const NOTICES: &str = concat!(
      and code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned',
                     'session.idle', 'session.reservation-warned', 'reservation.approved',
                     'reservation.refused', 'reservation.expired', 'session.course-warned',
-                    'course.message')
+                    'course.message', 'session.preempted')
      order by sequence desc
      limit ?2"
 );
@@ -58,7 +58,7 @@ const UNREAD: &str = concat!(
            and code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned',
                     'session.idle', 'session.reservation-warned', 'reservation.approved',
                     'reservation.refused', 'reservation.expired', 'session.course-warned',
-                    'course.message')
+                    'course.message', 'session.preempted')
            and not ",
     own_act!(),
     "

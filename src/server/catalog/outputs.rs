@@ -69,7 +69,7 @@ const ENDING_OWNERS: &str = "select distinct owner
      and started_at + max_runtime_seconds * 1000 <= ?1";
 
 /// Codes of the events of which their owner is told, as in the index `event_told`.
-const TOLD_OWNER: [&str; 11] = [
+const TOLD_OWNER: [&str; 12] = [
     "session.running",
     rules::codes::SESSION_ENDED,
     "session.gpu-warned",
@@ -81,6 +81,7 @@ const TOLD_OWNER: [&str; 11] = [
     "reservation.expired",
     "session.course-warned",
     "course.message",
+    rules::codes::SESSION_PREEMPTED,
 ];
 const ASKED: &str = "reservation.asked";
 const MAINTENANCE_BEGAN: &str = "node.maintenance-began";

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use rules::calendar::ZoneOffsets;
 use rules::fair_share::QueueOrder;
 use rules::names::{NodeId, ResourceGroupId, SessionId, TenantName};
-use rules::policy::{BackfillMode, Spreading};
+use rules::policy::{BackfillMode, PreemptionMode, Spreading};
 use rules::resource_group::{CpuOvercommit, GroupKinds, GroupPlan, ResourceGroup};
 use rules::world::NodeRecord;
 use rusqlite::{OptionalExtension as _, Row};
@@ -39,6 +39,7 @@ fn group_row(row: &Row<'_>) -> rusqlite::Result<ResourceGroup> {
         backfill: value::word_or_none(row, "backfill", BackfillMode::parse)?,
         cpu_overcommit: CpuOvercommit::clamped(row.get("cpu_overcommit")?),
         calendar: value::json_or_none(row, "calendar")?.unwrap_or_default(),
+        preemption: value::word(row, "preemption", PreemptionMode::parse)?,
         generation: value::unsigned(row, "generation")?,
     })
 }
@@ -161,8 +162,8 @@ impl Rows<'_> {
             .prepare_cached(
                 "insert into resource_group
                      (id, name, title, access, interactive, batch, spreading, ordering, backfill,
-                      cpu_overcommit, calendar, generation)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                      cpu_overcommit, calendar, preemption, generation)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
             )?
             .execute((
                 group.id.0.as_bytes(),
@@ -176,6 +177,7 @@ impl Rows<'_> {
                 group.backfill.map(BackfillMode::word),
                 group.cpu_overcommit.hundredths(),
                 calendar_text(group),
+                group.preemption.word(),
                 value::signed(group.generation),
             ))?;
         Ok(())
@@ -188,7 +190,7 @@ impl Rows<'_> {
                 "update resource_group
                  set name = ?2, title = ?3, access = ?4, interactive = ?5, batch = ?6,
                      spreading = ?7, ordering = ?8, backfill = ?9, cpu_overcommit = ?10,
-                     calendar = ?11, generation = generation + 1
+                     calendar = ?11, preemption = ?12, generation = generation + 1
                  where id = ?1",
             )?
             .execute((
@@ -203,6 +205,7 @@ impl Rows<'_> {
                 group.backfill.map(BackfillMode::word),
                 group.cpu_overcommit.hundredths(),
                 calendar_text(group),
+                group.preemption.word(),
             ))?;
         Ok(())
     }

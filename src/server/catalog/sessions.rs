@@ -14,6 +14,7 @@ use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::workload::container::SessionContainer;
 use rules::workload::outcome::Outcome;
+use rules::workload::precedence::Precedence;
 use rules::workload::remarks::Remarks;
 use rules::workload::session::Session;
 use rules::workload::spec::{SessionEnvironment, SessionKind, SessionSpec};
@@ -33,7 +34,7 @@ use crate::Failure;
 
 /// What a row keeps, in this order: as `from_row` reads it, and `columns` writes it. The statements are made from
 /// this list, so a column stands in these three places of this file and nowhere else.
-pub(super) const COLUMNS: [&str; 43] = [
+pub(super) const COLUMNS: [&str; 46] = [
     "id",
     "name",
     "owner",
@@ -77,6 +78,9 @@ pub(super) const COLUMNS: [&str; 43] = [
     "held_by",
     "queued_before",
     "backfilled",
+    "priority",
+    "yields",
+    "preempted_count",
 ];
 
 /// Writes a new row.
@@ -222,6 +226,11 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
         },
         queued_before: value::unsigned(row, next())?,
         backfilled: row.get(next())?,
+        precedence: Precedence {
+            priority: row.get(next())?,
+            yields: row.get(next())?,
+        },
+        preempted_count: row.get(next())?,
     })
 }
 
@@ -670,5 +679,8 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(session.held_by.as_ref().map(ToString::to_string)),
         Box::new(value::signed(session.queued_before)),
         Box::new(session.backfilled),
+        Box::new(session.precedence.priority),
+        Box::new(session.precedence.yields),
+        Box::new(session.preempted_count),
     ]
 }

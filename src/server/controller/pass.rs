@@ -68,7 +68,7 @@ impl ControllerPass {
     /// Changes one live session and notes that its row must be written, where `change` says that it
     /// changed anything. `actor` is the step. A session that ends leaves the world at once and
     /// stands among the ended, so that a later step of the same pass gives its place away and
-    /// starts what waited for it. One that is restarted keeps its place where it can.
+    /// starts what waited for it. One that is restarted keeps its place where it can, unless it made way for another.
     pub(crate) fn change(
         &mut self,
         id: SessionId,
@@ -79,19 +79,22 @@ impl ControllerPass {
             return;
         };
         let session = &mut self.world.sessions[at];
-        let last = match session.restart {
+        let last = match session.restart && !session.is_preempted() {
             true => session.containers().to_vec(),
             false => Vec::new(),
         };
         let (before, incarnation) = (session.state(), session.incarnation);
         let waits = !session.is_confirmed();
         let held = session.held_by.is_some();
+        let preempted = session.preempted_count;
         let answered = session.incidents.last().map(|incident| incident.id);
         if !change(session) {
             return;
         }
         let code = if session.incarnation != incarnation {
             rules::codes::SESSION_RESTARTED.to_owned()
+        } else if session.preempted_count != preempted {
+            rules::codes::SESSION_PREEMPTED.to_owned()
         } else if session.state() != before {
             format!("session.{}", session.state().word())
         } else if session.held_by.is_some() && !held {

@@ -1,6 +1,7 @@
 //! Passes by hand: what a pass writes, what it never does, and what is sent after it.
 
 mod containers;
+mod preemption;
 mod reservations;
 
 use std::collections::BTreeMap;

@@ -309,9 +309,12 @@ impl FakeNode {
 
     fn stop(&mut self, name: ContainerName, now: SimulatedMoment) {
         let mut known = false;
+        let mut orders = self.ledger.iter().flat_map(|a| &a.containers);
+        let order = orders.find(|o| o.name == name);
+        let grace = order.map_or(STOP_GRACE_SECONDS, ContainerOrder::stop_grace);
         for container in self.named(name) {
             known = true;
-            container.stop(now);
+            container.stop(grace, now);
         }
         let order = self
             .ledger
@@ -413,11 +416,11 @@ impl Container {
         }
     }
 
-    fn stop(&mut self, now: SimulatedMoment) {
-        let (after, exit_code) = if self.plan.stop <= STOP_GRACE_SECONDS {
+    fn stop(&mut self, grace: u64, now: SimulatedMoment) {
+        let (after, exit_code) = if self.plan.stop <= grace {
             (self.plan.stop, 143)
         } else {
-            (STOP_GRACE_SECONDS + self.plan.kill, 137)
+            (grace + self.plan.kill, 137)
         };
         self.end_within(after, exit_code, now);
     }

@@ -20,6 +20,7 @@ use rules::refusals;
 use rules::resources::{Capacity, Demand, Device};
 use rules::session::{DesiredState, Session, SessionEnvironment, SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use rules::workload::precedence::Precedence;
 use rules::workload::remarks::Remarks;
 use rules::workload::validate::{RequestedLaunch, RequestedResize};
 use rules::world::ClusterSnapshot;
@@ -297,6 +298,7 @@ impl RehearsalStage {
         let request = RequestedLaunch {
             name: None,
             remarks: Remarks::default(),
+            precedence: Precedence::default(),
             replicas: 1,
             kind: if run.is_some() {
                 SessionKind::Batch

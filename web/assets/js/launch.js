@@ -121,7 +121,7 @@ export function attach(form) {
   if (mine && again && !refused) {
     for (const [name, value] of Object.entries(draft.values)) {
       const field = form.elements.namedItem(name);
-      if (field instanceof RadioNodeList || field?.type === "radio") {
+      if (field instanceof RadioNodeList || field?.type === "radio" || field?.type === "checkbox") {
         for (const one of form.querySelectorAll(`[name="${CSS.escape(name)}"]`)) {
           one.checked = one.value === value;
           if (one.checked && one.closest("details")) one.closest("details").open = true;

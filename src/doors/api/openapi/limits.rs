@@ -151,6 +151,10 @@ fn all() -> Vec<(&'static str, Value)> {
                         "if": {"properties": {"kind": {"const": "batch"}, "image": {"const": "host"}}},
                         "then": {"required": ["command"], "properties": {"command": {"minItems": 1}}},
                     },
+                    "yields": {
+                        "if": {"properties": {"yields": {"const": true}}},
+                        "then": {"required": ["kind"], "properties": {"kind": {"const": "batch"}}},
+                    },
                 },
             }),
         ),

@@ -41,6 +41,7 @@ pub(super) fn line(visit: &RequestContext, sent: &LaunchForm) -> String {
             replicas.to_owned()
         },
     );
+    put("--priority", sent.priority.trim().to_owned());
     put("--max-runtime", spell(&sent.max_runtime));
     let start = sent.start_at.trim();
     // The zone is the browser's; the command line takes a moment of its own.
@@ -58,6 +59,9 @@ pub(super) fn line(visit: &RequestContext, sent: &LaunchForm) -> String {
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
             put(name, line.to_owned());
         }
+    }
+    if kind == SessionKind::Batch && !sent.yields.is_empty() {
+        more.push(("--yields", String::new()));
     }
     let command = match sent.command.trim() {
         typed if typed.is_empty() || kind == SessionKind::Interactive => Vec::new(),

@@ -4,9 +4,11 @@ use api::events::EventView;
 use api::gpus::Gpu;
 use api::sessions::SessionView;
 use rules::devices::WHOLE;
+use rules::placement::MAX_PREEMPTIONS;
 use rules::policy::SharePolicy;
 use rules::session::{SessionKind, SessionState};
 use rules::units::Timestamp;
+use rules::workload::precedence::USUAL_PRIORITY;
 
 use super::super::components::{self, Alert, IconFact};
 use super::super::request_context::RequestContext;
@@ -251,6 +253,22 @@ pub(super) fn limits(t: Text, session: &SessionView, policy: SharePolicy) -> Vec
         all.push((
             t.where_max_runtime().to_owned(),
             components::span(t, seconds),
+        ));
+    }
+    if session.yields || session.priority != USUAL_PRIORITY {
+        all.push((
+            t.launch_priority().to_owned(),
+            match session.yields {
+                true => t.where_yields(session.priority),
+                false => session.priority.to_string(),
+            },
+        ));
+    }
+    if session.preempted_count > 0 {
+        let (count, most) = (session.preempted_count, MAX_PREEMPTIONS);
+        all.push((
+            t.where_preempted().to_owned(),
+            t.where_preempted_times(count, most),
         ));
     }
     all

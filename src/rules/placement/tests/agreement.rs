@@ -214,6 +214,7 @@ fn preview_agrees(world: &ClusterSnapshot, numbers: &mut Numbers, round: u32) ->
         demand: wanted(numbers),
         start_at: None,
         depends_on: Vec::new(),
+        precedence: crate::workload::precedence::Precedence::default(),
         replicas: all,
         max_runtime_seconds: (numbers.below(2) == 0).then_some(90),
         owner: Some(owner),

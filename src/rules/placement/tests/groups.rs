@@ -6,7 +6,7 @@ use crate::calendar::{GroupCalendar, GroupWindow};
 use crate::fair_share::QueueOrder;
 use crate::names::TenantName;
 use crate::placement::forecast;
-use crate::policy::BackfillMode;
+use crate::policy::{BackfillMode, PreemptionMode};
 use crate::resource_group::{CpuOvercommit, GroupAccess, GroupKinds, GroupPlan, ResourceGroup};
 use crate::resources::DeviceShare;
 
@@ -14,7 +14,7 @@ use crate::resources::DeviceShare;
 const WORLDS: u32 = 600;
 const LAB: ResourceGroupId = ResourceGroupId(uuid::Uuid::from_u128(u128::MAX));
 
-fn group(id: ResourceGroupId, name: &str) -> ResourceGroup {
+pub(super) fn group(id: ResourceGroupId, name: &str) -> ResourceGroup {
     ResourceGroup::new(id, TenantName::parse(name).unwrap())
 }
 

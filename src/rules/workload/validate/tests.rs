@@ -14,6 +14,7 @@ fn plain_batch() -> RequestedLaunch {
     RequestedLaunch {
         name: Some("train".into()),
         remarks: Remarks::default(),
+        precedence: Precedence::default(),
         replicas: 1,
         kind: SessionKind::Batch,
         image: "host".into(),
@@ -31,7 +32,7 @@ fn plain_batch() -> RequestedLaunch {
 type Break = fn(&mut RequestedLaunch);
 
 /// One fault each, in the order in which they are refused, with the code and the field that name it.
-const FAULTS: [(&str, &str, Break); 20] = [
+const FAULTS: [(&str, &str, Break); 22] = [
     ("replicas.out-of-range", "/replicas", |r| r.replicas = 0),
     ("session.name-invalid", "/name", |r| {
         r.name = Some("-".into())
@@ -41,6 +42,13 @@ const FAULTS: [(&str, &str, Break); 20] = [
     }),
     ("remark.hidden-characters", "/description", |r| {
         r.remarks.description = Some("a\nb".into());
+    }),
+    ("priority.out-of-range", "/priority", |r| {
+        r.precedence.priority = 101;
+    }),
+    ("yields.batch-only", "/yields", |r| {
+        r.kind = SessionKind::Interactive;
+        r.precedence.yields = true;
     }),
     ("gpu.zero", "/resources/gpu", |r| {
         r.typed_gpu = Some(GpuShare::ZERO);

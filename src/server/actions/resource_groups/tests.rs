@@ -157,6 +157,28 @@ async fn a_site_begins_with_one_group_that_has_every_node_and_is_named_nowhere()
 }
 
 #[tokio::test]
+async fn a_group_has_preemption_once_an_administrator_turned_it_on() {
+    let site = GroupedSite::open().await;
+    let patch = || ResourceGroupPatchBody {
+        preemption: Some(PreemptionMode::Priority),
+        ..ResourceGroupPatchBody::default()
+    };
+    let before = get(&site.server, &site.boss, "default").await.unwrap();
+    assert_eq!(before.preemption, PreemptionMode::Off);
+    let denied = change(&site.server, &site.mina, "default", patch(), None).await;
+    assert_eq!(code(denied), "role.administrator-needed");
+    let changed = change(&site.server, &site.boss, "default", patch(), None).await;
+    assert_eq!(changed.unwrap().preemption, PreemptionMode::Priority);
+    let world = site
+        .server
+        .catalog()
+        .read_now("look", |view| view.world())
+        .unwrap();
+    let mode = world.groups.preemption(ResourceGroupId::DEFAULT);
+    assert_eq!(mode, PreemptionMode::Priority);
+}
+
+#[tokio::test]
 async fn a_group_is_seen_and_used_by_those_whom_it_lists_alone() {
     let site = GroupedSite::open().await;
     site.with_lab().await;

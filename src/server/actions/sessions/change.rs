@@ -18,7 +18,9 @@ use rules::workload::validate::{RequestedResize, check_run_seconds};
 
 use super::discreet;
 use super::find::find;
-use super::launch::{keep_within_limits, refuse_document_gone, refuse_own_full_queue};
+use super::launch::{
+    keep_within_limits, lower_priority, refuse_document_gone, refuse_own_full_queue,
+};
 use super::view::NameCache;
 use crate::access::Caller;
 use crate::actions::budgets::{keep_session_within_budgets, seen};
@@ -86,6 +88,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
                 SessionState::Ended => {
                     let subjects = subjects_of(session);
                     keep_within_limits(rows, &subjects, &mut session.spec, None)?;
+                    lower_priority(rows, &subjects, &mut session.precedence)?;
                     refuse_own_full_queue(rows, &subjects, 1, &session.spec)?;
                     start_within_budget(rows, &seen, session)?;
                     session.begin_again(rows.now);

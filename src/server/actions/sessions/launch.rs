@@ -19,6 +19,7 @@ use rules::resource_group::{GroupPlan, ResourceGroup};
 use rules::session::{self, Outcome, SessionEnvironment, SessionState};
 use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::units::{GpuShare, Timestamp};
+use rules::workload::precedence::{MAX_PRIORITY, Precedence, USUAL_PRIORITY};
 use rules::workload::remarks::Remarks;
 use rules::workload::validate::{ImageChoice, RequestedLaunch, ValidatedLaunch};
 use rules::world::ClusterSnapshot;
@@ -54,6 +55,7 @@ struct CheckedLaunch {
     /// None: to be made up.
     name: Option<SessionName>,
     remarks: Remarks,
+    precedence: Precedence,
     spec: session::SessionSpec,
     device_affinity: Option<String>,
     group: ResourceGroupId,
@@ -110,6 +112,7 @@ pub async fn launch(
                 // It may have gone, or been closed to the owner, since it was looked up.
                 (draft.group, _) = asked.find(rows, &subject, project.as_deref(), rows.now)?;
                 let limits = limits_of(rows, &subjects, CountedUse::QueueBound)?;
+                keep_priority(&limits, &mut draft.precedence)?;
                 let place = (subjects.domain, subjects.project);
                 let course = rows.course_for_launch(&subject, place, rows.now)?;
                 let limit = course.and_then(|course| course.max_runtime_seconds);
@@ -410,6 +413,7 @@ fn keep_within(
             LimitKey::Waiting
             | LimitKey::WaitingBytes
             | LimitKey::RuntimeSeconds
+            | LimitKey::Priority
             | LimitKey::SignIns => 0,
         })
     };
@@ -460,6 +464,44 @@ fn keep_within_course(
     if let (true, Some(seconds)) = (names_none, of_course) {
         let allowed = spec.max_runtime_seconds.unwrap_or(u64::MAX);
         spec.max_runtime_seconds = Some(seconds.min(allowed));
+    }
+    Ok(())
+}
+
+/// Refuses a priority above that which the policies allow, or above the usual one where none says which. A session of the
+/// usual one gets theirs where that is lower.
+///
+/// Errors: `limit.each`, `priority.not-allowed`.
+fn keep_priority(limits: &[EffectiveLimit], precedence: &mut Precedence) -> Result<(), Refusal> {
+    let limit = limits.iter().find(|limit| limit.key == LimitKey::Priority);
+    let most = limit.map_or(USUAL_PRIORITY, |limit| {
+        u32::try_from(limit.value).unwrap_or(MAX_PRIORITY)
+    });
+    let asked = precedence.priority;
+    if asked <= most {
+        return Ok(());
+    }
+    if asked == USUAL_PRIORITY {
+        precedence.priority = most;
+        return Ok(());
+    }
+    let refusal = match limit {
+        Some(limit) => refusals::limit_each(&limit.policy, most, limit.key.word(), asked),
+        None => refusals::priority_not_allowed(most),
+    };
+    Err(refusal.at("/priority"))
+}
+
+/// The priority that a session has when it starts once more: no higher than the policies allow now.
+pub(super) fn lower_priority(
+    rows: &ReadTransaction<'_>,
+    subjects: &PolicySubjects,
+    precedence: &mut Precedence,
+) -> Result<(), Failure> {
+    let limits = limits_of(rows, subjects, CountedUse::Nothing)?;
+    if keep_priority(&limits, precedence).is_err() {
+        precedence.priority = USUAL_PRIORITY;
+        keep_priority(&limits, precedence)?;
     }
     Ok(())
 }
@@ -599,6 +641,7 @@ impl LaunchForMembers {
             user: owner.user,
         };
         let limits = limits_of(rows, &subjects, CountedUse::QueueBound)?;
+        keep_priority(&limits, &mut draft.precedence)?;
         keep_within_course(self.limit, &mut draft.spec, |spec| {
             keep_within(rows, &limits, spec, None)
         })?;
@@ -622,6 +665,7 @@ impl LaunchForMembers {
         let name = make_name(&self.draft.word)?;
         let mut row = session::Session::launched(id, name, owner, self.draft.spec.clone(), now);
         (row.domain, row.project) = self.place;
+        row.precedence = self.draft.precedence;
         Ok((row, self.group(plan, owner)?))
     }
 
@@ -707,6 +751,8 @@ pub async fn preview(
             let mut draft = draft;
             let course = view.course_for_launch(&owner.subject, (domain, project), now)?;
             let limit = course.and_then(|course| course.max_runtime_seconds);
+            let limits = limits_of(view, &subjects, CountedUse::Nothing)?;
+            keep_priority(&limits, &mut draft.precedence)?;
             keep_within_course(limit, &mut draft.spec, |spec| {
                 keep_within_limits(view, &subjects, spec, None)
             })?;
@@ -723,6 +769,7 @@ pub async fn preview(
                     demand: draft.spec.demand,
                     start_at: draft.spec.start_at,
                     depends_on: draft.spec.depends_on,
+                    precedence: draft.precedence,
                     replicas: draft.replicas,
                     max_runtime_seconds: draft.spec.max_runtime_seconds,
                     owner: Some(owner.subject.user),
@@ -782,6 +829,8 @@ pub async fn duplicate(
             // A start in the past, and dependencies that are over, are not asked for again.
             start_at: None,
             depends_on: Vec::new(),
+            priority: Some(row.precedence.priority).filter(|one| *one != USUAL_PRIORITY),
+            yields: row.precedence.yields,
             ..LaunchRequest::saying(row.remarks)
         })
     })
@@ -953,6 +1002,7 @@ fn named_things(
     Ok(CheckedLaunch {
         name: launch.name,
         remarks: launch.remarks,
+        precedence: launch.precedence,
         spec,
         device_affinity,
         group,
@@ -1078,6 +1128,7 @@ fn insert_named(
         let mut row = session::Session::launched(id, name, subjects.user, draft.spec.clone(), now);
         (row.domain, row.project) = (subjects.domain, subjects.project);
         row.remarks.clone_from(&draft.remarks);
+        row.precedence = draft.precedence;
         row.device_affinity.clone_from(&draft.device_affinity);
         rows.insert_session(&row, actor)?;
         rows.put_session_group(row.id, draft.group)?;

@@ -263,6 +263,7 @@ pub async fn queue_mark(server: &Server, caller: &Caller) -> Result<u64, Failure
         let wanted = &session.spec.demand;
         let demand = (wanted.cpu, wanted.memory, wanted.gpu, wanted.gpu_memory);
         let limit = (session.spec.limit(), &session.held_by, session.started_at());
+        let limit = (limit, session.is_preempted());
         (session.id, waits, demand, limit).hash(&mut mark);
         for container in session.live_containers() {
             container.node.hash(&mut mark);

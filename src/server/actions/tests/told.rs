@@ -39,6 +39,18 @@ fn happened(server: &Server, owner: Option<UserId>, topic: &str, object: &str, c
 }
 
 #[tokio::test]
+async fn a_user_is_told_that_a_session_of_theirs_made_way() {
+    let server = Server::for_tests();
+    let mina = caller_of(&server, "mina", Role::User);
+    let owner = Some(mina.subject.user);
+    let code = rules::codes::SESSION_PREEMPTED;
+    happened(&server, owner, "sessions", "x", code);
+    let told = notices::list(&server, &mina).await.unwrap();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].unread && told[0].about == NoticeKind::Preempted);
+}
+
+#[tokio::test]
 async fn notices_are_of_own_sessions_and_stay_read_once_they_were() {
     let server = Server::for_tests();
     let (mina, jae) = (

@@ -41,6 +41,7 @@ fn told(node: NodeId, of: &Session) -> Assignment {
             mounts: Vec::new(),
             networks: Vec::new(),
             want: Want::Run,
+            stop_grace_seconds: None,
         }],
         partitions: vec![],
         state: None,

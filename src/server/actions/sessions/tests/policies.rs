@@ -170,6 +170,39 @@ async fn each_member_of_a_project_has_the_limit_by_themselves_and_there_alone() 
 }
 
 #[tokio::test]
+async fn a_priority_above_the_usual_one_needs_a_policy() {
+    let server = server();
+    let kim = user(&server, "kim", Role::User);
+    let asks = |priority| LaunchRequest {
+        priority,
+        ..LaunchRequest::default()
+    };
+    let refused = refusal(launch(&server, &kim, asks(Some(11)), None).await);
+    assert_eq!(refused.code, "priority.not-allowed");
+    assert_eq!(refused.pointer.as_deref(), Some("/priority"));
+    let refused = refusal(preview(&server, &kim, asks(Some(11))).await);
+    assert_eq!(refused.code, "priority.not-allowed");
+    for (asked, given) in [(None, 10), (Some(10), 10), (Some(0), 0)] {
+        let session = one(&server, &kim, asks(asked)).await.unwrap();
+        assert_eq!(session.priority, given);
+        assert!(!session.yields);
+    }
+    let own = kim.subject.user.0.as_bytes().to_vec();
+    attach(&server, "user", own, r#"{"priority":50}"#);
+    let session = one(&server, &kim, asks(Some(50))).await.unwrap();
+    assert_eq!(session.priority, 50);
+    let refused = refusal(launch(&server, &kim, asks(Some(51)), None).await);
+    assert_eq!(refused.code, "limit.each");
+    // The strictest policy holds, and a launch that names none gets what it leaves.
+    let project = ProjectId::DEFAULT.0.as_bytes().to_vec();
+    attach(&server, "project", project, r#"{"priority":5}"#);
+    let session = one(&server, &kim, asks(None)).await.unwrap();
+    assert_eq!(session.priority, 5);
+    let refused = refusal(launch(&server, &kim, asks(Some(6)), None).await);
+    assert_eq!(refused.code, "limit.each");
+}
+
+#[tokio::test]
 async fn a_session_beyond_what_one_may_be_is_refused_and_a_sum_makes_it_wait() {
     let server = server();
     let kim = user(&server, "kim", Role::User);
