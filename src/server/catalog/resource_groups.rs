@@ -278,16 +278,8 @@ mod tests {
     fn ended_sessions_leave_a_group_some_at_a_time() {
         let server = Server::for_tests();
         let catalog = server.catalog();
-        let group = ResourceGroup {
-            id: ResourceGroupId(Uuid::from_u128(9)),
-            name: TenantName::parse("lab").unwrap(),
-            title: String::new(),
-            access: None,
-            kinds: GroupKinds::ALL,
-            spreading: None,
-            generation: 1,
-        };
-        let id = group.id;
+        let id = ResourceGroupId(Uuid::from_u128(9));
+        let group = ResourceGroup::new(id, TenantName::parse("lab").unwrap());
         catalog
             .write_now(Lane::Requests, "a group", move |rows| {
                 rows.insert_resource_group(&group)?;

@@ -6,8 +6,8 @@ use crate::calendar::{GroupCalendar, GroupWindow};
 use crate::fair_share::QueueOrder;
 use crate::names::TenantName;
 use crate::placement::forecast;
-use crate::policy::{BackfillMode, PreemptionMode};
-use crate::resource_group::{CpuOvercommit, GroupAccess, GroupKinds, GroupPlan, ResourceGroup};
+use crate::policy::BackfillMode;
+use crate::resource_group::{CpuOvercommit, GroupAccess, GroupPlan, ResourceGroup};
 use crate::resources::DeviceShare;
 
 /// Worlds that are generated.
@@ -400,6 +400,7 @@ fn an_end_in_another_group_that_frees_a_limit_is_foreseen() {
         ],
         nodes: [(nodes[0], LAB)].into(),
         sessions: [(world.sessions[0].id, LAB)].into(),
+        ..GroupPlan::default()
     };
     let known = forecast(&world, now);
     let seconds = |at: usize| {

@@ -159,14 +159,14 @@ impl School {
         let nodes = GroupNodesBody {
             nodes: vec!["large".to_owned()],
         };
-        resource_groups::set_nodes(&self.server, &self.boss, group, nodes)
+        resource_groups::set_nodes(&self.server, &self.boss, group, nodes, None)
             .await
             .unwrap();
         let access = GroupAccessBody {
             users: users.iter().map(|name| (*name).to_owned()).collect(),
             ..GroupAccessBody::default()
         };
-        resource_groups::set_access(&self.server, &self.boss, group, access)
+        resource_groups::set_access(&self.server, &self.boss, group, access, None)
             .await
             .unwrap();
     }
