@@ -328,7 +328,7 @@ impl Rows<'_> {
     pub(crate) fn retry_mail(&self) -> Result<usize, Failure> {
         let mut statement = self.connection.prepare_cached(
             "select distinct user
-             from mail_notice
+             from mail_notice indexed by mail_notice_failed
              where failed_at is not null",
         )?;
         let rows = statement.query_map([], |row| Ok(UserId(value::id(row, "user")?)))?;
