@@ -225,7 +225,7 @@ impl Course {
     }
 
     /// Gives it another term. The warning of the old end is taken back where the new one is later; a course that runs is
-    /// open again where its begin is moved ahead.
+    /// open again where its begin is moved to a later time.
     pub fn set_term(&mut self, (from, to): (Timestamp, Timestamp), now: Timestamp) {
         if to > self.to {
             self.warned_at = None;

@@ -145,7 +145,8 @@ async fn listed(
         true => {
             let places = places(console, t, caller, &typed.domain).await?;
             let names: Vec<String> = places.iter().map(|place| place.value.clone()).collect();
-            full = announcements::no_room(&all, &names, now);
+            // What was typed and refused is shown again.
+            full = announcements::no_room(&all, &names, now).filter(|_| typed.text.is_empty());
             Some(AnnouncementForm {
                 action: PATH.to_owned(),
                 text: typed.text.clone(),

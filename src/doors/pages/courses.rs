@@ -170,7 +170,7 @@ struct TypedAct {
     members: Vec<String>,
     minutes: String,
     text: String,
-    /// Of the board that was sent.
+    /// Of the board or of the question that was sent.
     key: String,
     /// The question was answered.
     is_sure: bool,
@@ -510,7 +510,7 @@ async fn read(
                 refused: Vec::new(),
                 minutes: "30".to_owned(),
                 text: String::new(),
-                key: rules::audit::hex(&rand::random::<[u8; 16]>()),
+                key: new_key(),
                 is_on: course.state.is_on(),
                 is_draft: course.state == CourseState::Draft,
             };
@@ -978,6 +978,11 @@ async fn done(
     })
 }
 
+/// The key of one answer: what is sent twice by it acts once.
+fn new_key() -> String {
+    rules::audit::hex(&rand::random::<[u8; 16]>())
+}
+
 /// How many would start and wait, or whose sessions would stop.
 async fn question(
     console: &PagesContext,
@@ -1026,7 +1031,8 @@ async fn question(
     let mut fields = vec![
         ("act", typed.act.clone()),
         ("sure", "1".to_owned()),
-        ("key", typed.key.clone()),
+        // Of this question alone: one that is asked again later is another act.
+        ("key", new_key()),
     ];
     fields.extend(typed.members.iter().map(|name| ("member", name.clone())));
     page.form = Some(DialogForm {

@@ -191,7 +191,8 @@ async fn listed(
     let mut known = presets::list(&console.server, caller, None).await?;
     let scopes = presets::scopes(&console.server, caller).await?;
     let none = known.is_empty();
-    let full = presets::no_room(&known, &scopes);
+    // What was typed and refused is shown again.
+    let full = presets::no_room(&known, &scopes).filter(|_| refused.is_none());
     let columns = columns(t);
     let mut state = TableState::read(PATH, &FILTERS, asked);
     state.choose_columns("presets", &columns, asked, headers, visit);

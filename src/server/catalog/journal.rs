@@ -66,17 +66,17 @@ const UNREAD: &str = concat!(
 );
 /// Messages of teachers of one project among the newest notices of a user.
 const MESSAGES: &str = "select count(*) as n
-     from (select code, project, at
+     from (select code, object, at
            from event
            where owner = ?1
            and code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned',
                     'session.idle', 'session.reservation-warned', 'reservation.approved',
                     'reservation.refused', 'reservation.expired', 'session.course-warned',
-                    'course.message')
+                    'course.message', 'session.preempted')
            order by sequence desc
            limit ?4)
      where code = 'course.message'
-     and project = ?2
+     and object in (select name from course where project = ?2)
      and at > ?3";
 /// Running sessions with a time limit, which the index `session_limited` holds.
 const ENDING: &str = "select id, name, started_at + max_runtime_seconds * 1000 as ends_at

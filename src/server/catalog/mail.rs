@@ -17,7 +17,8 @@ use crate::Failure;
 /// Notices that wait, of all users. Higher: a server that is dead for days fills the disk. Lower: a class of users loses
 /// theirs while it is restarted.
 pub(crate) const MAX_WAITING_MAIL: u64 = 10_000;
-/// Notices of one user that wait. Higher: one user takes the room of others. Lower: a night's failures are told in part.
+/// Notices of one user that wait, and as many that the mail server refused for good. Higher: one user takes the room of
+/// others. Lower: a night's failures are told in part.
 pub(crate) const MAX_WAITING_OF_USER: u64 = 200;
 /// Notices that the mail server refused for good and that can be sent again. Higher: a retry sends a flood. Lower: of a
 /// relay that was set up wrongly for a day, an administrator sends a part again.
@@ -272,8 +273,8 @@ impl Rows<'_> {
         Ok(settled)
     }
 
-    /// Notes that the mail server refused notices for good: they wait no longer, and can be sent again. Of too many the oldest
-    /// are given up and counted.
+    /// Notes that the mail server refused notices for good: they wait no longer, and can be sent again. Of too many, of the
+    /// user or of all, the oldest are given up and counted.
     pub(crate) fn fail_mail(&self, due: &DueMail, why: &str) -> Result<(), Failure> {
         for key in &due.keys {
             self.connection
@@ -286,6 +287,24 @@ impl Rows<'_> {
                 )?
                 .execute((due.user.0.as_bytes(), key, self.now.as_millis(), why))?;
         }
+        // A user whose address is wrong takes no room of others.
+        let lost = self
+            .connection
+            .prepare_cached(
+                "update mail_notice
+                 set failed_at = null, failure = null
+                 where user = ?1
+                 and failed_at is not null
+                 and key not in (
+                     select key
+                     from mail_notice
+                     where user = ?1
+                     and failed_at is not null
+                     order by queued_at desc, key desc
+                     limit ?2)",
+            )?
+            .execute((due.user.0.as_bytes(), value::signed(MAX_WAITING_OF_USER)))?;
+        self.count_lost(NoticeOutput::Mail, lost)?;
         let beyond = self.failed_mail()?.count.saturating_sub(MAX_FAILED_MAIL);
         if beyond == 0 {
             return Ok(());
@@ -306,8 +325,16 @@ impl Rows<'_> {
         self.count_lost(NoticeOutput::Mail, lost)
     }
 
-    /// Queues again what the mail server refused for good, and says how many notices these are.
+    /// Queues again what the mail server refused for good, and says how many notices these are. What is too much then, the
+    /// oldest first, is given up and counted.
     pub(crate) fn retry_mail(&self) -> Result<usize, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select distinct user
+             from mail_notice indexed by mail_notice_failed
+             where failed_at is not null",
+        )?;
+        let rows = statement.query_map([], |row| Ok(UserId(value::id(row, "user")?)))?;
+        let users: Vec<UserId> = rows.collect::<Result<_, _>>()?;
         let retried = self
             .connection
             .prepare_cached(
@@ -316,6 +343,9 @@ impl Rows<'_> {
                  where failed_at is not null",
             )?
             .execute([self.now.as_millis()])?;
+        for user in users {
+            self.give_up_beyond_of_user(user)?;
+        }
         self.give_up_beyond()?;
         Ok(retried)
     }

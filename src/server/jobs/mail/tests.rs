@@ -10,7 +10,7 @@ use rules::users::Role;
 use super::*;
 use crate::actions::mail::{MailText, MailWriter};
 use crate::catalog::events::NewEvent;
-use crate::catalog::mail::{MAX_FAILED_MAIL, MAX_WAITING_MAIL, MAX_WAITING_OF_USER};
+use crate::catalog::mail::{FailedMail, MAX_FAILED_MAIL, MAX_WAITING_MAIL, MAX_WAITING_OF_USER};
 use crate::mail::tests::{Answers, FakeMailServer};
 
 /// Says the key, the kind and the name of each notice, a line each.
@@ -290,20 +290,13 @@ async fn a_refused_mail_is_tried_again_and_delays_no_other() {
     assert_eq!((fake.taken().len(), waiting(&server)), (3, 0));
 }
 
-/// What is refused for good is kept in bounds and for three days.
-#[tokio::test]
-async fn so_much_refused_mail_is_kept_and_what_is_more_is_counted() {
-    let fake = FakeMailServer::start(Vec::new()).await;
-    let server = server_with(fake.address);
-    let mina = user(&server, "mina");
-    gather(&server).await.unwrap();
-    let refused = MAX_FAILED_MAIL + 5;
-    let owner = mina.subject.user;
+/// Has the mail server refuse so many notices for good, of each of these users in turn.
+fn refuse(server: &Server, owners: Vec<UserId>, count: u64) {
     server
         .catalog()
         .write_now(Lane::Loops, "refuse", move |rows| {
-            for number in 0..refused {
-                let key = format!("many {number}");
+            for (number, owner) in (0..count).zip(owners.iter().copied().cycle()) {
+                let key = format!("refused {number}");
                 rows.queue_mail(&[NewMailNotice {
                     user: owner,
                     key: key.clone(),
@@ -319,17 +312,54 @@ async fn so_much_refused_mail_is_kept_and_what_is_more_is_counted() {
             Ok(())
         })
         .unwrap();
-    let failed = || {
-        let read = server
-            .catalog()
-            .read_now("count", |view| view.failed_mail());
-        read.unwrap()
-    };
-    assert_eq!((failed().count, lost(&server)), (MAX_FAILED_MAIL, 5));
-    assert_eq!(failed().why, "550 relaying denied");
+}
+
+fn failed(server: &Server) -> FailedMail {
+    let read = server
+        .catalog()
+        .read_now("count", |view| view.failed_mail());
+    read.unwrap()
+}
+
+/// What is refused for good is kept in bounds and for three days.
+#[tokio::test]
+async fn so_much_refused_mail_is_kept_and_what_is_more_is_counted() {
+    let fake = FakeMailServer::start(Vec::new()).await;
+    let server = server_with(fake.address);
+    let owners = (0..6).map(|number| user(&server, &format!("user{number}")).subject.user);
+    let owners: Vec<UserId> = owners.collect();
+    gather(&server).await.unwrap();
+    let refused = MAX_FAILED_MAIL + 5;
+    refuse(&server, owners, refused);
+    assert_eq!((failed(&server).count, lost(&server)), (MAX_FAILED_MAIL, 5));
+    assert_eq!(failed(&server).why, "550 relaying denied");
     later(&server, 73 * 3_600);
     age(&server).await.unwrap();
-    assert_eq!((failed().count, lost(&server)), (0, refused));
+    assert_eq!((failed(&server).count, lost(&server)), (0, refused));
+}
+
+/// A user whose address is wrong takes no room of others, neither refused nor queued again.
+#[tokio::test]
+async fn refused_mail_of_one_user_has_its_own_bound() {
+    let fake = FakeMailServer::start(Vec::new()).await;
+    let server = server_with(fake.address);
+    let mina = user(&server, "mina");
+    gather(&server).await.unwrap();
+    refuse(&server, vec![mina.subject.user], MAX_WAITING_OF_USER + 5);
+    assert_eq!((failed(&server).count, lost(&server)), (MAX_WAITING_OF_USER, 5));
+    let new = NewMailNotice {
+        user: mina.subject.user,
+        key: "new".to_owned(),
+        topic: NoticeTopic::Started,
+    };
+    server
+        .catalog()
+        .write_now(Lane::Loops, "queue", move |rows| rows.queue_mail(&[new]))
+        .unwrap();
+    let root = access::local_root(&server);
+    let retried = crate::actions::mail::retry(&server, &root).await.unwrap();
+    assert_eq!((retried.failed, retried.waiting), (0, MAX_WAITING_OF_USER));
+    assert_eq!(lost(&server), 6);
 }
 
 /// A teacher who tells a class something over and over takes no room from what another user has to know.

@@ -52,9 +52,16 @@ async fn a_teacher_acts_on_a_board_and_a_student_reads_the_rules() {
 
     let act = "/courses/deep/act";
     let asked = house
-        .post(&cookie, act, &[("act", "start"), ("member", "jae")])
+        .post(
+            &cookie,
+            act,
+            &[("act", "start"), ("member", "jae"), ("key", "board")],
+        )
         .await;
     assert!(asked.body.contains("Start 1 session?"), "{}", asked.body);
+    // A question that is asked again is no repetition of the act that followed the first one.
+    let own_key = asked.body.contains("name=\"key\" value=\"");
+    assert!(own_key && !asked.body.contains("value=\"board\""));
     let sure = [("act", "start"), ("member", "jae"), ("sure", "1")];
     let started = house.post(&cookie, act, &sure).await;
     assert_eq!(started.status, StatusCode::SEE_OTHER, "{}", started.body);
