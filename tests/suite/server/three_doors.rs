@@ -390,6 +390,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["setFairWeight"],
         &["fair-share weight 3 --user x"],
     ),
+    (
+        "",
+        &["rehearseQueue"],
+        &["rehearse history --from 2026-11-01 --to 2026-11-08 --order fair"],
+    ),
     ("GET /usage", &["getUsage"], &["usage --by project"]),
     (
         "GET /statements",
