@@ -1,7 +1,7 @@
 //! `fardel bench`: measures launches, disk and GPU slices of this machine, and says what the targets are.
 //! Starts a server of its own on temporary directories and takes it away; never touches one that runs.
-//! Figures are JSON with every raw sample. What compares with other programs, and what needs a synthetic
-//! cluster, is the development binary in `tests/bench`.
+//! Figures are JSON with every raw sample. `bench trace` measures the rules of the queue. What compares with other
+//! programs, and what needs a synthetic cluster, is the development binary in `tests/bench`.
 
 pub mod launches;
 pub mod subject;

@@ -355,6 +355,12 @@ pub enum Command {
     /// Run a scenario against the scheduler, without containers
     Rehearse(RehearseArguments),
     /// Measure this machine and this build; prints JSON with raw samples
+    ///
+    /// bench trace measures the rules of the queue instead: it plays a day of 2,000 jobs on 24 GPUs, always the same,
+    /// through the scheduler.
+    #[command(after_help = "Examples:\n  \
+        fardel bench --quick\n  \
+        fardel bench trace --order fair --backfill timed")]
     Bench(Rest),
     /// Call the API directly
     #[command(after_help = "Examples:\n  \
