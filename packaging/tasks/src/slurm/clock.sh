@@ -28,3 +28,5 @@ for _ in $(seq 60); do
 done
 sinfo -h -N -o '%N %t' >&2
 python3 /slurm-day/day.py submit /slurm-day/jobs
+# faketime waits for every process that has its clock: all of this namespace but this one and the first.
+kill -KILL -1 || true
