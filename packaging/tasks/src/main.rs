@@ -58,7 +58,7 @@ usage: cargo ci quick | full | release | nightly [--tested]
   requests  generated requests alone, on the release build; FARDEL_REQUESTS_SECONDS and FARDEL_SEED say how long and
             from which seed
   slurm     a day of 2,000 jobs under Debian's own Slurm and under the release build's scheduler, with the same figures
-            of both; a quarter of an hour for each order
+            of both; some 25 minutes for each order
   deb       the Debian package of the release build; its path is the last line
   rpm       the same as an .rpm, by nfpm; its path is the last line; with --check it is made of a binary
             that was built already, looked at, installed into a root and removed

@@ -1,5 +1,5 @@
-//! The common trace under Debian's own Slurm and under our scheduler, with the same figures of both. No stage of the gate: a
-//! simulated day takes Slurm a quarter of an hour, and what it comes to is for people to read.
+//! The common trace under Debian's own Slurm and under our scheduler, with the same figures of both. No stage of the gate: it
+//! takes Slurm some 25 minutes until the last job of the day is over, and what it comes to is for people to read.
 
 use std::fs;
 
