@@ -231,6 +231,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             get(fair_share::show).patch(fair_share::change),
         )
         .route("/fair-share/weights", put(fair_share::weigh))
+        .route("/fair-share/rehearsal", get(fair_share::rehearse))
         .route("/budgets", get(budgets::list).post(budgets::create))
         .route(
             "/budgets/{id}",

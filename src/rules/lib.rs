@@ -53,6 +53,7 @@ pub mod self_test;
 pub mod session;
 pub mod statement;
 pub mod tenancy;
+pub mod trace;
 pub mod translations;
 pub mod units;
 pub mod users;

@@ -353,8 +353,14 @@ pub enum Command {
     #[command(subcommand)]
     State(State),
     /// Run a scenario against the scheduler, without containers
-    Rehearse(Rest),
+    Rehearse(RehearseArguments),
     /// Measure this machine and this build; prints JSON with raw samples
+    ///
+    /// bench trace measures the rules of the queue instead: it plays a day of 2,000 jobs on 24 GPUs, always the same,
+    /// through the scheduler.
+    #[command(after_help = "Examples:\n  \
+        fardel bench --quick\n  \
+        fardel bench trace --order fair --backfill timed")]
     Bench(Rest),
     /// Call the API directly
     #[command(after_help = "Examples:\n  \
@@ -886,6 +892,47 @@ pub struct UsageArguments {
     /// By what it is summed; member: each user in each project
     #[arg(long, value_name = "WHAT", default_value = "user", value_parser = ["user", "project", "domain", "member"])]
     pub by: String,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct RehearseArguments {
+    #[command(subcommand)]
+    pub verb: Option<RehearseCommand>,
+    /// Scripts with one command a line; - is standard input
+    #[arg(value_name = "FILE")]
+    pub files: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RehearseCommand {
+    /// Play the sessions of a time under other rules of the queue
+    ///
+    /// Sessions that ended in that time arrive and run as they did, on the machines of today, under the rules that hold
+    /// and under those tried. Nothing is changed.
+    #[command(after_help = "Examples:\n  \
+        fardel rehearse history --order fair\n  \
+        fardel rehearse history --from 2026-11-01 --until 2026-11-08 --backfill strict")]
+    History(RehearseHistory),
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct RehearseHistory {
+    /// Year and month, such as 2026-11; the present month when left out
+    #[arg(long, value_name = "MONTH", conflicts_with_all = ["from", "until"])]
+    pub month: Option<String>,
+    /// A date or RFC 3339, instead of a month
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<String>,
+    /// A date or RFC 3339, left out itself; the present when left out
+    #[arg(long, visible_alias = "to", value_name = "TIME", requires = "from")]
+    pub until: Option<String>,
+    /// The order to try; the present one when left out
+    #[arg(long, value_name = "ORDER", value_parser = ["turns", "fair", "fifo", "lifo"])]
+    pub order: Option<String>,
+    /// The backfill to try; the present one when left out
+    #[arg(long, value_name = "MODE", value_parser = ["strict", "timed"])]
+    pub backfill: Option<String>,
 }
 
 #[derive(Debug, Args)]

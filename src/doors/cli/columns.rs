@@ -19,6 +19,7 @@ use api::notices::{NoticeView, NoticeWord};
 use api::operations::OperationView;
 use api::policies::{EffectiveLimitView, PolicyView};
 use api::presets::PresetView;
+use api::queue_rehearsal::RehearsedUser;
 use api::reservations::{ReservationQuotaView, ReservationView};
 use api::resource_groups::ResourceGroupView;
 use api::rosters::{RosterRow, RosterSlip, RosterView};
@@ -658,6 +659,26 @@ pub(super) const FAIR_SHARE: &[Column<FairShareItem>] = &[
     column("HOLDS", 1, |r, _| format!("{:.1}%", r.share * 100.0)),
     column("USED", 1, |r, _| format!("{:.1}%", r.past * 100.0)),
     column("VALUE", 3, |r, _| format!("{:.4}", r.value)),
+];
+
+pub(super) const REHEARSED: &[Column<RehearsedUser>] = &[
+    column("DOMAIN", 3, |r, _| dash(&r.domain)),
+    column("PROJECT", 1, |r, _| dash(&r.project)),
+    column("USER", 0, |r, _| dash(&r.user)),
+    column("SESSIONS", 0, |r, _| r.sessions.to_string()),
+    column("WAITED", 0, |r, _| span(r.present_waited_seconds)),
+    column("TRIED", 0, |r, _| span(r.tried_waited_seconds)),
+    column("CHANGE", 0, |r, _| match r.change_seconds {
+        0 => "-".to_owned(),
+        more @ 1.. => format!("+{}", span(more.unsigned_abs())),
+        less => format!("-{}", span(less.unsigned_abs())),
+    }),
+    column("SHARE", 1, |r, _| {
+        format!("{:.1}%", r.present_share * 100.0)
+    }),
+    column("TRIED SHARE", 1, |r, _| {
+        format!("{:.1}%", r.tried_share * 100.0)
+    }),
 ];
 
 fn hours(seconds: f64) -> String {

@@ -395,6 +395,12 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["setFairWeight"],
         &["fair-share weight 3 --user x"],
     ),
+    ("GET /fair-share/try", &["getFairShare"], &["fair-share ls"]),
+    (
+        "POST /fair-share/try",
+        &["rehearseQueue"],
+        &["rehearse history --from 2026-11-01 --to 2026-11-08 --order fair"],
+    ),
     ("GET /usage", &["getUsage"], &["usage --by project"]),
     (
         "GET /statements",

@@ -1271,6 +1271,32 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/fair-share/rehearsal",
+        operation: "rehearseQueue",
+        tag: "tenancy",
+        summary: "What the sessions of a time would have waited under other rules of the queue",
+        needs: SYSTEM,
+        query: &[
+            (
+                "month",
+                "such as 2026-11, by your time zone; the present month when left out",
+            ),
+            ("from", "a date or RFC 3339, instead of a month"),
+            (
+                "until",
+                "a date or RFC 3339, left out itself; the present when left out",
+            ),
+            (
+                "order",
+                "turns, fair, fifo or lifo; the present one when left out",
+            ),
+            ("backfill", "strict or timed; the present one when left out"),
+        ],
+        answer: SuccessReply::Schema("QueueRehearsal"),
+        refusals: &[422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/budgets",
         operation: "listBudgets",
         tag: "tenancy",

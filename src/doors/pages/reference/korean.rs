@@ -187,6 +187,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "setFairWeight",
         "도메인, 프로젝트, 사용자의 가중치를 정합니다",
     ),
+    (
+        "rehearseQueue",
+        "대기열의 규칙이 달랐다면 한 기간의 세션이 얼마나 기다렸을지 돌려 봅니다",
+    ),
     ("getUsage", "한 기간 동안 사용자, 프로젝트, 도메인이 쓴 양"),
     (
         "getStatement",
@@ -542,6 +546,31 @@ const QUERIES: &[(&str, &str, &str)] = &[
         "프로젝트의 이름, 또는 DOMAIN/NAME",
     ),
     ("getStatement", "user", "사용자의 이름"),
+    (
+        "rehearseQueue",
+        "month",
+        "2026-11 같은 달. 내 시간대 기준이며 없으면 이번 달",
+    ),
+    (
+        "rehearseQueue",
+        "from",
+        "month 대신 쓰는 날짜 또는 RFC 3339 시각",
+    ),
+    (
+        "rehearseQueue",
+        "until",
+        "날짜 또는 RFC 3339 시각. 그 전까지이며 없으면 지금까지",
+    ),
+    (
+        "rehearseQueue",
+        "order",
+        "turns, fair, fifo 또는 lifo. 없으면 지금의 순서",
+    ),
+    (
+        "rehearseQueue",
+        "backfill",
+        "strict 또는 timed. 없으면 지금의 백필",
+    ),
     (
         "getUsage",
         "month",
