@@ -245,6 +245,11 @@ pub fn beyond_launch() -> i64 {
     millis(BEYOND_RUN_SECONDS)
 }
 
+/// What a session that is stopped and queued again may hold its GPUs for beside the limit of its next run, in milliseconds.
+pub fn beyond_requeue() -> i64 {
+    millis(BEYOND_RUN_SECONDS + STOP_SECONDS)
+}
+
 /// Milliseconds for which a session may hold its GPUs beside its limit, less those for which it has held them: negative
 /// once it ran for long. `held`: milliseconds of its present start that the ledger has counted. Where its start took longer
 /// than was set aside, its stop is set aside still. Asks no clock that can be set.
@@ -254,7 +259,7 @@ pub fn beyond_limit(session: &Session, held: u64) -> i64 {
         return beyond;
     };
     if session.restart {
-        return beyond + stop;
+        return beyond_requeue();
     }
     let held = i64::try_from(held).unwrap_or(i64::MAX / 4);
     let start = session.started_at().map_or(held, |started| {

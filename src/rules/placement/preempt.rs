@@ -4,7 +4,7 @@
 //! Only a strictly higher priority preempts, and who is preempted keeps its own, so sessions never preempt one another in
 //! a circle. Room that is on its way already is counted as free: for it no second session is stopped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::cluster_state::{ClusterState, FoundPlace};
 use super::fit;
@@ -39,13 +39,21 @@ pub struct Preemption {
 /// Sessions that may be preempted, by their node: those that lose least first.
 type Yielding<'w> = BTreeMap<NodeId, Vec<&'w Session>>;
 
+/// What sessions on one node lose together, the least first: the highest priority among them, how long they ran, and how
+/// many they are.
+type Loss = (u32, u64, usize);
+
 /// Names those who make way; empty where no group preempts, where no session yields, or where all that wait find room
 /// without. In each resource group one waiting session preempts at a time, the first that has to: the next one once that
 /// has its place, so that none takes the room that was made for another. Is asked after places were given. Costs as a
 /// scheduling pass where some session could be preempted, and for each size that waits a look at those that yield; else one
-/// visit a session.
-pub fn preempt(world: &ClusterSnapshot, now: Timestamp) -> Vec<Preemption> {
-    let yielding = yielding(world, now);
+/// visit a session. `spared`: those that could not be queued again.
+pub fn preempt(
+    world: &ClusterSnapshot,
+    spared: &BTreeSet<SessionId>,
+    now: Timestamp,
+) -> Vec<Preemption> {
+    let yielding = yielding(world, spared, now);
     if !some_waits_above(world, &yielding) {
         return Vec::new();
     }
@@ -174,7 +182,11 @@ fn loss(session: &Session, now: Timestamp) -> (u32, u64) {
     (session.precedence.priority, ran)
 }
 
-fn yielding(world: &ClusterSnapshot, now: Timestamp) -> Yielding<'_> {
+fn yielding<'w>(
+    world: &'w ClusterSnapshot,
+    spared: &BTreeSet<SessionId>,
+    now: Timestamp,
+) -> Yielding<'w> {
     let mut by_node = Yielding::new();
     if !some_group_preempts(world) {
         return by_node;
@@ -183,10 +195,11 @@ fn yielding(world: &ClusterSnapshot, now: Timestamp) -> Yielding<'_> {
         let Some(node) = session.node() else {
             continue;
         };
+        let is_spared = spared.contains(&session.id);
         let is_settled = settled_at(session).is_some_and(|at| at <= now);
         let on_one_node = session.live_containers().all(|one| one.node == node);
         let is_own = world.groups.of_node(node) == world.groups.of_session(session.id);
-        if is_settled && on_one_node && is_own && !ends_soon(session, now) {
+        if is_settled && on_one_node && is_own && !is_spared && !ends_soon(session, now) {
             by_node.entry(node).or_default().push(session);
         }
     }
@@ -210,7 +223,7 @@ fn make_room<'w>(
     if ground.kept().is_vain(demand, host) {
         return None;
     }
-    let mut best: Option<((u32, u64, usize), usize, Vec<&'w Session>)> = None;
+    let mut best: Option<(Loss, usize, Vec<&'w Session>)> = None;
     for (node, here) in yielding {
         let below = |one: &&&Session| one.precedence.priority < session.precedence.priority;
         let here: Vec<&'w Session> = here.iter().filter(below).copied().collect();

@@ -1,5 +1,7 @@
 //! Who makes way for a session of higher priority, and who does not.
 
+use std::collections::BTreeSet;
+
 use super::groups::group;
 use super::*;
 use crate::codes;
@@ -52,8 +54,12 @@ fn waits(world: &mut ClusterSnapshot, at: usize, priority: u32) {
 }
 
 fn victims(world: &ClusterSnapshot) -> Vec<String> {
+    victims_but(world, &BTreeSet::new())
+}
+
+fn victims_but(world: &ClusterSnapshot, spared: &BTreeSet<SessionId>) -> Vec<String> {
     let name = |step: &Preemption| world.session(step.victim).unwrap().name.to_string();
-    preempt(world, NOW).iter().map(name).collect()
+    preempt(world, spared, NOW).iter().map(name).collect()
 }
 
 /// Three that run on a device each, and one that waits for so many devices.
@@ -136,9 +142,16 @@ fn none_makes_way_that_is_not_needed() {
 }
 
 #[test]
+fn who_could_not_be_queued_again_is_spared() {
+    let world = three("1");
+    let low = BTreeSet::from([world.sessions[0].id]);
+    assert_eq!(victims_but(&world, &low), ["short"]);
+}
+
+#[test]
 fn for_room_that_is_on_its_way_no_second_one_is_stopped() {
     let mut world = three("1");
-    let steps = preempt(&world, NOW);
+    let steps = preempt(&world, &BTreeSet::new(), NOW);
     let [step] = &steps[..] else {
         panic!("{steps:?}");
     };
