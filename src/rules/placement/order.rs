@@ -301,13 +301,6 @@ fn turn_key(session: &Session) -> TurnKey {
     (session.owner, session.precedence.priority)
 }
 
-/// Whether some of a queue have a higher priority than others.
-pub(super) fn has_priorities(queue: &NumberedQueue<'_>) -> bool {
-    let mut all = queue.places.iter();
-    let first = all.next().map(|place| place.session.precedence.priority);
-    all.any(|place| Some(place.session.precedence.priority) != first)
-}
-
 /// When the owners of these last got a place. Of those who wait for nothing it is not asked.
 fn served_of(world: &ClusterSnapshot, waiting: &[&Session]) -> BTreeMap<UserId, Timestamp> {
     let mut served: BTreeMap<UserId, Timestamp> = BTreeMap::new();

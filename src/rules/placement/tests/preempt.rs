@@ -198,6 +198,22 @@ fn who_made_way_waits_again_as_long_as_before_and_behind_the_other() {
 }
 
 #[test]
+fn starts_are_known_of_the_highest_priority_that_waits_alone() {
+    let mut world = preempting("node a 16 64g 1|runs 1 1g 1|urgent 1 1g 1|usual 1 1g 1");
+    runs(&mut world, 0, 0, 30, 50);
+    world.sessions[0].spec.max_runtime_seconds = Some(3_600);
+    waits(&mut world, 1, 50);
+    waits(&mut world, 2, 10);
+    let known = forecast(&world, NOW);
+    let start = |at: usize| known.starts.get(&world.sessions[at].id).map(|one| one.at);
+    assert_eq!(start(1), Some(NOW.plus_seconds(1_800)));
+    assert_eq!(start(2), None);
+    let told = explain_session(&world, &world.sessions[2], NOW);
+    let outlook = told.outlook.as_ref().map(|reason| reason.code.as_str());
+    assert_eq!(outlook, Some(codes::START_BY_PRIORITY));
+}
+
+#[test]
 fn who_is_next_to_have_run_for_long_enough_is_known() {
     let mut world = three("1");
     assert_eq!(next_settled(&world, NOW), None, "all have");
