@@ -25,6 +25,11 @@ pub const SETTLED_SECONDS: u64 = 600;
 /// that makes way after a busy day.
 pub const MAX_PREEMPTIONS: u32 = 3;
 
+/// Seconds after which the room of a session that is being stopped is not waited for any more: it hangs. Higher: one that
+/// cannot be killed holds back urgent ones for longer. Lower: others are stopped for room that comes after all; more than
+/// the longest grace.
+const STUCK_SECONDS: u64 = 300;
+
 /// One session that makes way for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preemption {
@@ -54,12 +59,17 @@ pub fn preempt(
     now: Timestamp,
 ) -> Vec<Preemption> {
     let yielding = yielding(world, spared, now);
-    if !some_waits_above(world, &yielding) {
+    let all = yielding.values().flatten();
+    let Some(lowest) = all.map(|one| one.precedence.priority).min() else {
+        return Vec::new();
+    };
+    let is_above = |one: &Session| one.is_pending() && one.precedence.priority > lowest;
+    if !world.sessions.iter().any(is_above) {
         return Vec::new();
     }
     let waiting = WaitingByGroup::new(world, now);
     let mut ground = ClusterState::new(world, now);
-    let leaves = |one: &&Session| one.gives_up_place() || ends_soon(one, now);
+    let leaves = |one: &&Session| is_leaving(one, now) || ends_soon(one, now);
     for session in world.sessions.iter().filter(leaves) {
         ground.give_back(session);
     }
@@ -72,6 +82,10 @@ pub fn preempt(
             let is_bound = session.device_affinity.is_some();
             if !is_wanted || !is_open || is_bound || ground.is_bounded(session) {
                 continue;
+            }
+            // None makes way for it, nor for those behind it.
+            if session.precedence.priority <= lowest {
+                break;
             }
             // What it waits for is on its way.
             if let Some(place) = fit::place(&ground, session) {
@@ -140,16 +154,6 @@ fn some_group_preempts(world: &ClusterSnapshot) -> bool {
     groups.any(|group| group.preemption == PreemptionMode::Priority)
 }
 
-/// Whether some session waits that is above one of these.
-fn some_waits_above(world: &ClusterSnapshot, yielding: &Yielding<'_>) -> bool {
-    let all = yielding.values().flatten();
-    let Some(lowest) = all.map(|one| one.precedence.priority).min() else {
-        return false;
-    };
-    let mut pending = world.sessions.iter().filter(|one| one.is_pending());
-    pending.any(|one| one.precedence.priority > lowest)
-}
-
 /// Whether it may be preempted once it has run for long enough: its own launch said so.
 fn yields(world: &ClusterSnapshot, session: &Session) -> bool {
     session.precedence.yields
@@ -159,6 +163,12 @@ fn yields(world: &ClusterSnapshot, session: &Session) -> bool {
         && session.device_affinity.is_none()
         && session.state() == SessionState::Running
         && preempts(world, world.groups.of_session(session.id))
+}
+
+/// Whether it is being stopped, and others may count on its room.
+fn is_leaving(session: &Session, now: Timestamp) -> bool {
+    let since = session.stopping_at();
+    session.gives_up_place() && since.is_none_or(|at| now.seconds_since(at) < STUCK_SECONDS)
 }
 
 /// Whether its own time limit ends it no later than a preemption would: none is needed then, nor would its budget have room

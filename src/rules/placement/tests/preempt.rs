@@ -163,6 +163,13 @@ fn for_room_that_is_on_its_way_no_second_one_is_stopped() {
     let told = explain_session(&world, &world.sessions[3], NOW);
     let first = told.blockers.first().map(|blocker| blocker.code.as_str());
     assert_eq!(first, Some(codes::QUEUE_PREEMPTING), "{told:?}");
+    // One that cannot be stopped is waited for no longer.
+    for node in &mut world.nodes {
+        node.seen_at = NOW.plus_seconds(300);
+    }
+    let later = preempt(&world, &BTreeSet::new(), NOW.plus_seconds(300));
+    assert_eq!(later.len(), 1);
+    assert_ne!(later[0].victim, step.victim);
     // A session that its owner restarts keeps its place.
     let mut world = three("1");
     let low = &mut world.sessions[0];
