@@ -505,7 +505,7 @@ impl ReadTransaction<'_> {
             let state = self.budget_state(&row.budget, &live, now, None)?;
             states.push((row.budget, state));
         }
-        let beyond = budget::beyond_requeue();
+        let beyond = budget::beyond_preemption();
         let mut machines = None;
         for session in yielding {
             let gpu = self.asked_gpu(&session.spec, &mut machines)?;
