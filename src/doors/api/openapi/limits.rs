@@ -37,6 +37,9 @@ const TOPICS: &str = "^ *((session|image|user|project|node|gpu|operation|system)
 const EMAIL: &str = r"^(|[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*)$";
 /// A PNG file of 1 to 2,048 pixels a side in base64: the sides stand behind the beginning that all have.
 const PNG: &str = r"^iVBORw0KGgoAAAANSUhEUgAA((A[B-Za-z0-9+/][AEIMQUYcgkosw048]|AA[EIMQUYcgkosw048]|B[A-Za-z0-9+/][AEIMQUYcgkosw048])A|CAAA)AA(A[B-Za-z0-9+/]|[B-Za-f][A-Za-z0-9+/]|gA)([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
+/// An address over TLS. Neither programs of this machine, which may go without, nor hosts that are an IP address are said
+/// here: generated requests would name machines of strangers.
+const WEBHOOK: &str = r"^https://([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?|([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)(:([1-9][0-9]{0,3}|[1-5][0-9]{4}))?([/?][!$%&'()*+,./0-9:;=?@A-Z\[\]_a-z~-]*)?$";
 /// Shares have two decimals and seven digits before them.
 const MAX_SHARE: f64 = 9_999_999.99;
 /// About what a program's context takes of its slice of a device.
@@ -69,11 +72,8 @@ fn password() -> Value {
     json!({"pattern": NO_NUL, "minLength": 10, "maxLength": 1024})
 }
 
-/// An address over TLS; one of a program on this machine may go without, which is not said here.
 fn webhook_address() -> Value {
-    let pattern =
-        r"^https://[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(:[1-9][0-9]{0,3})?(/[A-Za-z0-9._~/-]*)?$";
-    json!({"pattern": pattern, "maxLength": MAX_WEBHOOK_ADDRESS})
+    json!({"pattern": WEBHOOK, "maxLength": MAX_WEBHOOK_ADDRESS})
 }
 
 fn webhook_kinds() -> Value {
@@ -534,6 +534,7 @@ mod tests {
     use rules::image::parse_reference;
     use rules::names::{EmailAddress, SessionName};
     use rules::session::hidden;
+    use rules::webhook::check_address;
 
     #[test]
     fn every_limit_belongs_to_a_schema() {
@@ -636,6 +637,19 @@ mod tests {
         ] {
             let taken = MigProfile::parse(profile).is_ok();
             assert_eq!(takes(PROFILE, profile), taken, "{profile}");
+        }
+        for address in [
+            "https://hooks.lab/x?y=z",
+            "https://o:7/1S*",
+            "https://hooks.lab:8443?y=[1]",
+            "https://o/#x",
+            "https://o/a b",
+            "https://",
+            "https://o:0/",
+            "ftp://o",
+        ] {
+            let taken = check_address(address, |_| false).is_ok();
+            assert_eq!(takes(WEBHOOK, address), taken, "{address}");
         }
         for (name, taken) in [
             ("A", true),
