@@ -2,7 +2,7 @@
 //! through the scheduler on the machines of today. Changes nothing, and no session is told.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use api::queue_rehearsal::{QueueRehearsal, RehearsalFigures, RehearsedRules, RehearsedUser};
@@ -17,6 +17,7 @@ use rules::trace::play::{JobStart, PlayOptions, PlayedJob, play};
 use rules::trace::{TraceJob, TraceUser, WorkloadTrace};
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
+use tokio::sync::{Semaphore, oneshot};
 use uuid::Uuid;
 
 use super::usage::{UsageTime, window};
@@ -30,8 +31,13 @@ const MAX_REHEARSED: usize = 5_000;
 /// Time that one set of rules may take. Higher: rules that never place anything hold a core for longer. Lower: a long queue
 /// cannot be tried.
 const REHEARSAL_TIMEOUT: Duration = Duration::from_secs(20);
-/// Rehearsals wait for one another: each takes a whole core.
-static UNDER_WAY: Mutex<()> = Mutex::new(());
+/// Rehearsals wait for one another: each takes a whole core. They wait before they read, and on no thread.
+static UNDER_WAY: Semaphore = Semaphore::const_new(1);
+/// How much nicer a rehearsal is than the threads that answer. Higher: on a busy machine it runs out of its time. Lower: it
+/// takes time from sessions, and from all who wait for a page.
+const NICER: i32 = 15;
+/// What is under way, for a fault of ours.
+const WORK: &str = "rehearse the queue";
 
 /// Rules to be tried; what is left out is as it is now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -53,6 +59,8 @@ pub async fn rehearse(
     may(&caller.subject, Permission::SystemRead, &Scope::SITE)?;
     let now = server.clock().now();
     let (from, until) = window(asked, &caller.time_zone, now)?;
+    let turn = UNDER_WAY.acquire().await;
+    let turn = turn.map_err(|closed| ServerFault::new(WORK, closed))?;
     let (world, half_life_hours, mut recorded, names) = server
         .catalog()
         .read("read what was recorded", move |view| {
@@ -72,17 +80,21 @@ pub async fn rehearse(
         .await?;
     let complete = recorded.len() <= MAX_REHEARSED;
     recorded.truncate(MAX_REHEARSED);
-    let work = move || {
-        let stage = RehearsedTime::new(emptied(world), half_life_hours, &recorded, &names);
-        stage.compared(tried)
-    };
-    let compared = tokio::task::spawn_blocking(move || {
-        let _one = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
-        work()
-    });
-    let compared = compared
+    let (told, answer) = oneshot::channel();
+    // A thread of its own: those of the runtime run before sessions, and cannot be nicer for a while.
+    let begun = thread::Builder::new()
+        .name("rehearsal".to_owned())
+        .spawn(move || {
+            let _one = turn;
+            let _ = rustix::process::nice(NICER);
+            let stage = RehearsedTime::new(emptied(world), half_life_hours, &recorded, &names);
+            // Who asked may be gone.
+            let _ = told.send(stage.compared(tried));
+        });
+    begun.map_err(|error| ServerFault::new(WORK, error))?;
+    let compared = answer
         .await
-        .map_err(|ended| ServerFault::new("rehearse the queue", ended))?;
+        .map_err(|ended| ServerFault::new(WORK, ended))?;
     let Some(rehearsed) = compared else {
         let seconds = REHEARSAL_TIMEOUT.as_secs();
         return Err(refusals::rehearsal_too_long(seconds).at("/from").into());
@@ -225,8 +237,8 @@ impl<'n> RehearsedTime<'n> {
         let mut scheduler = |world: &ClusterSnapshot, now: Timestamp| {
             is_late = is_late || began.elapsed() > REHEARSAL_TIMEOUT;
             match is_late {
-                true => Vec::new(),
-                false => placement::decide(world, now),
+                true => None,
+                false => Some(placement::decide(world, now)),
             }
         };
         let all = play(world, &self.trace, self.options, &mut scheduler);
