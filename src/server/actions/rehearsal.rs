@@ -87,7 +87,8 @@ pub async fn rehearse(
         .spawn(move || {
             let _one = turn;
             let _ = rustix::process::nice(NICER);
-            let stage = RehearsedTime::new(emptied(world), half_life_hours, &recorded, &names);
+            let world = emptied(world);
+            let stage = RehearsedTime::new(world, half_life_hours, &recorded, from, &names);
             // Who asked may be gone.
             let _ = told.send(stage.compared(tried));
         });
@@ -134,6 +135,8 @@ struct RehearsedTime<'n> {
     options: PlayOptions,
     /// As it went.
     recorded: Vec<PlayedJob>,
+    /// Where the time that is asked for begins, in seconds of the trace: what ended in it may have begun long before.
+    opens: u64,
     /// Names of domains, projects and users.
     names: &'n BTreeMap<Uuid, String>,
 }
@@ -143,16 +146,15 @@ impl<'n> RehearsedTime<'n> {
         world: ClusterSnapshot,
         half_life_hours: u32,
         recorded: &[RecordedSession],
+        from: Timestamp,
         names: &'n BTreeMap<Uuid, String>,
     ) -> Self {
-        let queued = |one: &RecordedSession| {
-            let before = i64::try_from(one.queued_before).unwrap_or(i64::MAX);
-            Timestamp::from_millis(one.queued_at.as_millis().saturating_sub(before))
-        };
-        let start = recorded.iter().map(queued).min().unwrap_or_default();
-        let mut rows: Vec<(Timestamp, &RecordedSession)> =
-            recorded.iter().map(|one| (queued(one), one)).collect();
+        let mut rows: Vec<(Timestamp, &RecordedSession)> = recorded
+            .iter()
+            .map(|one| (one.waited_since(), one))
+            .collect();
         rows.sort_by_key(|(queued, _)| *queued);
+        let start = rows.first().map_or(from, |(queued, _)| *queued);
         let mut users: Vec<TraceUser> = Vec::new();
         let mut known: BTreeMap<FairLeaf, usize> = BTreeMap::new();
         let mut jobs = Vec::new();
@@ -192,6 +194,7 @@ impl<'n> RehearsedTime<'n> {
                 forecasts: false,
             },
             recorded: went,
+            opens: from.seconds_since(start),
             names,
         }
     }
@@ -245,15 +248,19 @@ impl<'n> RehearsedTime<'n> {
         (!is_late).then_some(all)
     }
 
-    /// From the first arrival to the last, in seconds.
+    /// From the beginning of the time that is asked for to the last arrival, in seconds; from the first arrival where that
+    /// is no time.
     fn span(&self) -> (u64, u64) {
-        (0, self.trace.jobs.last().map_or(0, |job| job.submit))
+        let last = self.trace.jobs.last().map_or(0, |job| job.submit);
+        let first = Some(self.opens).filter(|opens| *opens < last);
+        (first.unwrap_or(0), last)
     }
 
     fn figures(&self, played: &[PlayedJob]) -> RehearsalFigures {
         let waited = waits(&self.trace, played, |_| true);
         let slow = slowdowns(&self.trace, played, |_| true);
-        let held = card_seconds(&self.trace, played, self.span(), |_| true);
+        let (first, last) = self.span();
+        let held = card_seconds(&self.trace, played, (first, last), |_| true);
         let nodes = self.world.nodes.iter();
         let cards: u64 = nodes.map(|node| node.capacity.devices.len() as u64).sum();
         let started = played.iter().filter(|one| one.start.is_some()).count();
@@ -263,7 +270,7 @@ impl<'n> RehearsedTime<'n> {
             waited_max_seconds: waited.max,
             slowdown_mean: slow.mean as f64 / 100.0,
             slowdown_p95: slow.p95 as f64 / 100.0,
-            busy: part(held, 100 * cards * self.span().1),
+            busy: part(held, 100 * cards * (last - first)),
             not_started: (played.len() - started) as u64,
         }
     }

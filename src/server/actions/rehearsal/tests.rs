@@ -69,6 +69,7 @@ fn recorded(leaf: FairLeaf, queued: u64, run: u64) -> RecordedSession {
         limit: Some(run),
         queued_at: at,
         queued_before: 0,
+        ready_at: None,
         scheduled_at: at,
         ended_at: at.plus_seconds(run),
     }
@@ -86,7 +87,7 @@ fn it_says_whom_other_rules_help_and_whom_they_harm() {
         (greedy.user.0, "greedy".to_owned()),
         (late.user.0, "late".to_owned()),
     ]);
-    let stage = RehearsedTime::new(emptied(world), 168, &rows, &names);
+    let stage = RehearsedTime::new(emptied(world), 168, &rows, Timestamp::default(), &names);
     let tried = TriedRules {
         order: Some(QueueOrder::Fair),
         backfill: None,
@@ -107,13 +108,60 @@ fn it_says_whom_other_rules_help_and_whom_they_harm() {
 }
 
 #[test]
+fn what_waited_for_its_time_or_for_another_session_waited_for_no_place() {
+    let begins = Timestamp::from_millis(1_764_028_800_000);
+    let mut later = recorded(user(1), 0, 600);
+    later.scheduled_at = begins.plus_seconds(7_203);
+    later.ended_at = begins.plus_seconds(7_803);
+    assert_eq!(later.waited_since(), begins);
+    later.ready_at = Some(begins.plus_seconds(7_200));
+    assert_eq!(later.waited_since(), begins.plus_seconds(7_200));
+    // The clock was set back after it was queued.
+    later.queued_at = begins.plus_seconds(90_000);
+    assert_eq!(later.waited_since(), later.scheduled_at);
+    later.queued_at = begins;
+    let rows = [recorded(user(2), 0, 600), later];
+    let world = common_cluster(QueueOrder::Fifo, BackfillMode::Strict);
+    let names = BTreeMap::new();
+    let stage = RehearsedTime::new(emptied(world), 168, &rows, begins, &names);
+    let told = stage.compared(TriedRules::default()).unwrap();
+    assert_eq!(told.recorded.waited_max_seconds, 3);
+    assert_eq!(told.present.figures.waited_max_seconds, 0);
+}
+
+#[test]
+fn use_is_counted_from_where_the_time_begins() {
+    let mut world = common_cluster(QueueOrder::Fifo, BackfillMode::Strict);
+    world.nodes.truncate(1);
+    // One of eight cards for ten days, and a session a day after the time that is asked for begins.
+    let rows = [
+        recorded(user(1), 0, 10 * 86_400),
+        recorded(user(2), 9 * 86_400, 60),
+    ];
+    let from = rows[0].queued_at.plus_seconds(8 * 86_400);
+    let names = BTreeMap::new();
+    let busy = |from: Timestamp, rows: &[RecordedSession]| {
+        let stage = RehearsedTime::new(emptied(world.clone()), 168, rows, from, &names);
+        let told = stage.compared(TriedRules::default()).unwrap();
+        told.present.figures.busy
+    };
+    assert_eq!(busy(from, &rows), 0.125);
+    let short = [recorded(user(1), 0, 5 * 86_400), rows[1].clone()];
+    assert_eq!(busy(from, &short), 0.0, "it was over before");
+    assert_eq!(
+        busy(rows[0].queued_at.plus_seconds(86_400 * 20), &rows),
+        0.125
+    );
+}
+
+#[test]
 fn the_same_rules_change_nothing_for_any_user() {
     let world = common_cluster(QueueOrder::Fair, BackfillMode::Timed);
     let rows: Vec<RecordedSession> = (0..60)
         .map(|number| recorded(user(1 + u128::from(number % 3)), number, 900))
         .collect();
     let names = BTreeMap::new();
-    let stage = RehearsedTime::new(emptied(world), 168, &rows, &names);
+    let stage = RehearsedTime::new(emptied(world), 168, &rows, Timestamp::default(), &names);
     let told = stage.compared(TriedRules::default()).unwrap();
     assert_eq!(told.present, told.tried);
     assert!(told.items.iter().all(|item| item.change_seconds == 0));
