@@ -20,6 +20,7 @@ use rules::world::ClusterSnapshot;
 use tokio::sync::{Semaphore, oneshot};
 use uuid::Uuid;
 
+use super::fair_share::check_half_life;
 use super::usage::{UsageTime, window};
 use crate::access::Caller;
 use crate::catalog::recorded::RecordedSession;
@@ -44,12 +45,13 @@ const WORK: &str = "rehearse the queue";
 pub struct TriedRules {
     pub order: Option<QueueOrder>,
     pub backfill: Option<BackfillMode>,
+    pub half_life_hours: Option<u32>,
 }
 
 /// Plays the sessions that ended in a time under the present rules and under others.
 ///
-/// Errors: `usage.month-invalid`, `usage.time-invalid` and `usage.too-long` at their fields; `rehearsal.too-long` where the
-/// queue of that time is too long to be played.
+/// Errors: `usage.month-invalid`, `usage.time-invalid`, `usage.too-long` and `fair-share.half-life-out-of-range` at their
+/// fields; `rehearsal.too-long` where the queue of that time is too long to be played.
 pub async fn rehearse(
     server: &Server,
     caller: &Caller,
@@ -57,6 +59,7 @@ pub async fn rehearse(
     tried: TriedRules,
 ) -> Result<QueueRehearsal, Failure> {
     may(&caller.subject, Permission::SystemRead, &Scope::SITE)?;
+    check_half_life(tried.half_life_hours)?;
     let now = server.clock().now();
     let (from, until) = window(asked, &caller.time_zone, now)?;
     let turn = UNDER_WAY.acquire().await;
@@ -202,14 +205,16 @@ impl<'n> RehearsedTime<'n> {
     /// Both sets of rules and what they mean for each user; None where one of them took too long.
     fn compared(&self, tried: TriedRules) -> Option<QueueRehearsal> {
         let (order, backfill) = (self.world.policy.order, self.world.policy.backfill);
-        let present = self.played(order, backfill)?;
+        let half_life = self.options.half_life_hours;
+        let present = self.played(order, backfill, half_life)?;
         let others = (
             tried.order.unwrap_or(order),
             tried.backfill.unwrap_or(backfill),
+            tried.half_life_hours.map_or(half_life, u64::from),
         );
-        let other = match others == (order, backfill) {
+        let other = match others == (order, backfill, half_life) {
             true => present.clone(),
-            false => self.played(others.0, others.1)?,
+            false => self.played(others.0, others.1, others.2)?,
         };
         Some(QueueRehearsal {
             from: self.options.start,
@@ -220,18 +225,29 @@ impl<'n> RehearsedTime<'n> {
             present: RehearsedRules {
                 order,
                 backfill,
+                half_life_hours: half_life,
                 figures: self.figures(&present),
             },
             tried: RehearsedRules {
                 order: others.0,
                 backfill: others.1,
+                half_life_hours: others.2,
                 figures: self.figures(&other),
             },
             items: self.users(&present, &other),
         })
     }
 
-    fn played(&self, order: QueueOrder, backfill: BackfillMode) -> Option<Vec<PlayedJob>> {
+    fn played(
+        &self,
+        order: QueueOrder,
+        backfill: BackfillMode,
+        half_life_hours: u64,
+    ) -> Option<Vec<PlayedJob>> {
+        let options = PlayOptions {
+            half_life_hours,
+            ..self.options
+        };
         let mut world = self.world.clone();
         world.policy.order = order;
         world.policy.backfill = backfill;
@@ -244,7 +260,7 @@ impl<'n> RehearsedTime<'n> {
                 false => Some(placement::decide(world, now)),
             }
         };
-        let all = play(world, &self.trace, self.options, &mut scheduler);
+        let all = play(world, &self.trace, options, &mut scheduler);
         (!is_late).then_some(all)
     }
 

@@ -33,6 +33,7 @@ async fn a_time_without_sessions_has_figures_too_and_users_have_none() {
     let tried = TriedRules {
         order: Some(QueueOrder::Fair),
         backfill: None,
+        half_life_hours: None,
     };
     let told = rehearse(&server, &boss, &time, tried).await.unwrap();
     assert_eq!((told.sessions, told.complete), (0, true));
@@ -40,6 +41,12 @@ async fn a_time_without_sessions_has_figures_too_and_users_have_none() {
     assert_eq!(told.tried.backfill, told.present.backfill);
     assert!(told.items.is_empty() && told.from < told.until);
     assert!(rehearse(&server, &mina, &time, tried).await.is_err());
+    let never = TriedRules {
+        half_life_hours: Some(0),
+        ..tried
+    };
+    let refused = rehearse(&server, &boss, &time, never).await;
+    assert_eq!(code(refused), "fair-share.half-life-out-of-range");
     let wrong = UsageTime {
         month: "2026".to_owned(),
         ..UsageTime::default()
@@ -91,6 +98,7 @@ fn it_says_whom_other_rules_help_and_whom_they_harm() {
     let tried = TriedRules {
         order: Some(QueueOrder::Fair),
         backfill: None,
+        half_life_hours: None,
     };
     let told = stage.compared(tried).expect("it takes no 20 s");
     assert_eq!(told.sessions, 41);
@@ -105,6 +113,34 @@ fn it_says_whom_other_rules_help_and_whom_they_harm() {
     assert_eq!(helped.present_waited_seconds, 5 * 600 - 1);
     assert_eq!(helped.tried_waited_seconds, 600 - 1);
     assert_eq!(helped.change_seconds, -(4 * 600));
+}
+
+#[test]
+fn a_half_life_is_tried_too() {
+    let mut world = common_cluster(QueueOrder::Fair, BackfillMode::Strict);
+    world.nodes.truncate(1);
+    // One user had the whole machine a day ago, the other has one card since; then both queue for it.
+    let day = 86_400;
+    let whole = (0..8).map(|_| recorded(user(1), 0, 20_000));
+    let since = (0..2).map(|_| recorded(user(2), day, day));
+    let both = (0..40).map(|number| recorded(user(1 + number % 2), 2 * day - 3_600, 7_200));
+    let rows: Vec<RecordedSession> = whole.chain(since).chain(both).collect();
+    let names = BTreeMap::new();
+    let stage = RehearsedTime::new(emptied(world), 8_760, &rows, Timestamp::default(), &names);
+    let tried = TriedRules {
+        half_life_hours: Some(1),
+        ..TriedRules::default()
+    };
+    let told = stage.compared(tried).unwrap();
+    assert_eq!(
+        (told.present.half_life_hours, told.tried.half_life_hours),
+        (8_760, 1)
+    );
+    assert_eq!(told.present.order, told.tried.order);
+    assert!(
+        told.items.iter().any(|item| item.change_seconds != 0),
+        "{told:?}"
+    );
 }
 
 #[test]
