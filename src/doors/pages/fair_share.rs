@@ -67,8 +67,8 @@ pub struct FairSharePage {
 /// What the rules in the form would have done.
 pub struct TriedQueue {
     pub lead: String,
-    /// More sessions ended than were played.
-    pub more: &'static str,
+    /// Which sessions the figures leave out.
+    pub more: String,
     pub lines: Vec<TriedLine>,
     pub users: Vec<TriedUser>,
 }
@@ -412,7 +412,7 @@ fn tried(t: Text, run: &QueueRehearsal) -> TriedQueue {
     if run.sessions == 0 {
         return TriedQueue {
             lead: t.fair_tried_none().to_owned(),
-            more: "",
+            more: String::new(),
             lines: Vec::new(),
             users: Vec::new(),
         };
@@ -438,16 +438,21 @@ fn tried(t: Text, run: &QueueRehearsal) -> TriedQueue {
         }
     };
     let (present, others) = (&run.present, &run.tried);
+    let more = match run.complete {
+        true => "",
+        false => t.fair_tried_more(),
+    };
+    let left = match others.figures.not_started {
+        0 => String::new(),
+        some => t.fair_tried_left(some),
+    };
     // The harmed ones come first, the helped ones last.
     let helped = run.items.len().saturating_sub(TRIED_USERS).max(TRIED_USERS);
     let ends = run.items.iter().enumerate();
     let ends = ends.filter(|(at, _)| *at < TRIED_USERS || *at >= helped);
     TriedQueue {
         lead: t.fair_tried_of(run.sessions),
-        more: match run.complete {
-            true => "",
-            false => t.fair_tried_more(),
-        },
+        more: format!("{more} {left}").trim().to_owned(),
         lines: vec![
             line(t.fair_tried_recorded().to_owned(), &run.recorded),
             line(words(present), &present.figures),
