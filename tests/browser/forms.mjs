@@ -98,6 +98,9 @@ async function send(page, form, field, value, others = {}) {
     }),
   ]);
   await page.waitForLoadState("load");
+  // A browser moves the focus to `autofocus` when it draws the first frame, which may be after `load`. Whether it is at
+  // the right field is asked below.
+  await page.waitForFunction(() => document.activeElement !== document.body, null, { timeout: 5_000 }).catch(() => {});
 }
 
 /// What is wrong about a refused form on the page, in words; empty when all is as it should be.
