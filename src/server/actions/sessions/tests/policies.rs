@@ -198,8 +198,17 @@ async fn a_priority_above_the_usual_one_needs_a_policy() {
     attach(&server, "project", project, r#"{"priority":5}"#);
     let session = one(&server, &kim, asks(None)).await.unwrap();
     assert_eq!(session.priority, 5);
-    let refused = refusal(launch(&server, &kim, asks(Some(6)), None).await);
-    assert_eq!(refused.code, "limit.each");
+    // Who asks for the usual one by its number is not given another without a word.
+    for asked in [6, 10] {
+        let refused = refusal(launch(&server, &kim, asks(Some(asked)), None).await);
+        assert_eq!(refused.code, "limit.each", "{asked}");
+        assert_eq!(refused.pointer.as_deref(), Some("/priority"));
+        assert!(refused.text.contains("allows a session 5 at most"));
+        let refused = refusal(preview(&server, &kim, asks(Some(asked))).await);
+        assert_eq!(refused.code, "limit.each", "{asked}");
+    }
+    let session = one(&server, &kim, asks(Some(5))).await.unwrap();
+    assert_eq!(session.priority, 5);
 }
 
 #[tokio::test]
