@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
 use crate::doors::launch_texts::LaunchTexts;
 
@@ -2005,19 +2005,25 @@ pub enum GroupCommand {
         #[arg(long, value_name = "USER")]
         user: Vec<String>,
     },
-    /// Say when other rules hold for a resource group; without windows: never
+    /// Say when other rules hold for a resource group
     ///
     /// A window is one word with quotes: days, times, then kinds=, order=, backfill= and limit= as far as they are other
-    /// than the group's. Sessions that run go on.
-    #[command(after_help = "Examples:\n  \
-        fardel group windows lab \"mon-fri 18:00-08:00 kinds=batch order=fifo\" \"sat,sun 00:00-24:00 kinds=batch\"\n  \
-        fardel group windows lab \"mon-fri 09:00-18:00 limit=4h\" --time-zone Asia/Seoul\n  \
-        fardel group windows lab")]
+    /// than the group's. They replace the windows that it has. Sessions that run go on.
+    #[command(
+        group(ArgGroup::new("which").required(true).args(["windows", "none"])),
+        after_help = "Examples:\n  \
+            fardel group windows lab \"mon-fri 18:00-08:00 kinds=batch order=fifo\" \"sat,sun 00:00-24:00 kinds=batch\"\n  \
+            fardel group windows lab \"mon-fri 09:00-18:00 limit=4h\" --time-zone Asia/Seoul\n  \
+            fardel group windows lab --none"
+    )]
     Windows {
         #[arg(value_name = "GROUP")]
         group: String,
         #[arg(value_name = "WINDOW")]
         windows: Vec<String>,
+        /// Take all windows away: the group's own rules always hold
+        #[arg(long)]
+        none: bool,
         /// Zone of their times; your own when left out
         #[arg(long, value_name = "ZONE")]
         time_zone: Option<String>,

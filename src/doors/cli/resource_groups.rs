@@ -74,6 +74,8 @@ pub(super) async fn group(
         GroupCommand::Windows {
             group,
             windows,
+            // Then there are no windows, which the parser sees to.
+            none: _,
             time_zone,
         } => {
             let path = format!("{}/windows", path(&group));
@@ -150,7 +152,27 @@ fn said(flags: &GroupFlags) -> Map<String, Value> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+    use clap::error::ErrorKind;
+
     use super::*;
+    use crate::doors::cli::args::CommandLine;
+
+    #[test]
+    fn windows_are_taken_away_by_their_own_word_alone() {
+        let parse = |words: &[&str]| {
+            let command = ["fardel", "group", "windows", "lab"].into_iter();
+            CommandLine::try_parse_from(command.chain(words.iter().copied())).map(drop)
+        };
+        for good in [&["--none"][..], &["daily 09:00-18:00"][..]] {
+            assert!(parse(good).is_ok(), "{good:?}");
+        }
+        let wiped = parse(&[]).expect_err("no windows by mistake");
+        assert_eq!(wiped.kind(), ErrorKind::MissingRequiredArgument);
+        assert!(wiped.to_string().contains("--none"), "{wiped}");
+        let both = parse(&["daily 09:00-18:00", "--none"]).expect_err("windows and none");
+        assert_eq!(both.kind(), ErrorKind::ArgumentConflict);
+    }
 
     #[test]
     fn flags_become_the_body_of_a_group() {
