@@ -621,7 +621,7 @@ pub enum SessionCommand {
         #[arg(long, value_name = "GENERATION")]
         if_match: Option<u64>,
     },
-    /// Change limits and labels of a session while it runs
+    /// Change limits and labels of a session while it runs, and the priority of one that waits
     Set {
         #[command(flatten)]
         session: Named,
@@ -640,6 +640,9 @@ pub enum SessionCommand {
         /// Time limit of a waiting session: 30m, 4h; none removes it
         #[arg(long, value_name = "TIME")]
         max_runtime: Option<String>,
+        /// How urgent a waiting session is, 0 to 100; more than 10 needs a policy that allows it
+        #[arg(long, value_name = "NUMBER")]
+        priority: Option<u32>,
         /// Label: NAME=VALUE sets it, NAME= removes it
         #[arg(short, long, value_name = "NAME=VALUE")]
         label: Vec<String>,

@@ -92,7 +92,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         method: "PATCH",
         path: "/api/v1/sessions/{id}",
         operation: "changeSession",
-        summary: "Change name, labels or limits",
+        summary: "Change name, labels, limits or priority",
         needs: WRITE,
         body: Some("SessionPatch"),
         answer: SESSION,

@@ -523,6 +523,29 @@ pub(super) fn lower_priority(
     Ok(())
 }
 
+/// Gives a session another priority.
+///
+/// Errors: `priority.out-of-range`; `limit.each` and `priority.not-allowed` where the policies allow no such one.
+pub(super) fn put_priority(
+    rows: &ReadTransaction<'_>,
+    subjects: &PolicySubjects,
+    session: &mut session::Session,
+    priority: u32,
+) -> Result<(), Failure> {
+    let wanted = Precedence {
+        priority,
+        ..session.precedence
+    };
+    let mut wanted = wanted.checked(session.spec.kind)?;
+    if wanted == session.precedence {
+        return Ok(());
+    }
+    let limits = limits_of(rows, subjects, CountedUse::Nothing)?;
+    keep_priority(&limits, Some(priority), &mut wanted)?;
+    session.precedence = wanted;
+    Ok(())
+}
+
 /// Refuses where `more` sessions of that specification would be more that wait, or larger ones, than the policies
 /// allow.
 pub(super) fn refuse_own_full_queue(
