@@ -1297,7 +1297,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
             ),
         ],
         answer: SuccessReply::Schema("QueueRehearsal"),
-        refusals: &[422],
+        refusals: &[422, 429],
         ..ROUTE
     },
     DocumentedRoute {
