@@ -1718,7 +1718,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/reservations/{id}/withdraw",
         operation: "withdrawReservation",
         tag: "tenancy",
-        summary: "Withdraw your request of a reservation",
+        summary: "Withdraw your reservation request",
         needs: PROJECTS_WRITE,
         answer: SuccessReply::Schema("Reservation"),
         refusals: &[404, 409],
