@@ -1978,6 +1978,9 @@ pub enum GroupCommand {
         name: Option<String>,
         #[command(flatten)]
         flags: GroupFlags,
+        /// Only when the group is still at this generation
+        #[arg(long, value_name = "GENERATION")]
+        if_match: Option<u64>,
     },
     /// Say which nodes a resource group has; the others that it had go to the first group
     #[command(after_help = "Example:\n  \
@@ -1987,6 +1990,9 @@ pub enum GroupCommand {
         group: String,
         #[arg(value_name = "NODE")]
         nodes: Vec<String>,
+        /// Only when the group is still at this generation
+        #[arg(long, value_name = "GENERATION")]
+        if_match: Option<u64>,
     },
     /// Say who may use a resource group
     #[command(after_help = "Examples:\n  \
@@ -2007,6 +2013,9 @@ pub enum GroupCommand {
         /// This user
         #[arg(long, value_name = "USER")]
         user: Vec<String>,
+        /// Only when the group is still at this generation
+        #[arg(long, value_name = "GENERATION")]
+        if_match: Option<u64>,
     },
     /// Say when other rules hold for a resource group
     ///
