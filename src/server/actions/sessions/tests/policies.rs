@@ -245,7 +245,10 @@ async fn the_priority_of_a_session_that_waits_is_changed_within_its_policies() {
         (u32::MAX, "priority.out-of-range"),
     ] {
         let set = refusal(set_priority(&server, &kim, "first", asked, None).await);
-        assert_eq!((set.code.as_str(), set.pointer.as_deref()), (code, Some("/priority")));
+        assert_eq!(
+            (set.code.as_str(), set.pointer.as_deref()),
+            (code, Some("/priority"))
+        );
         let asks = Resize::default();
         let told = preview_change(&server, &kim, "first", asks, None, Some(asked)).await;
         assert_eq!(refusal(told).code, code);
@@ -254,11 +257,15 @@ async fn the_priority_of_a_session_that_waits_is_changed_within_its_policies() {
     assert_eq!(settled.code, "session.not-waiting");
     // The journal has both values.
     let told = events(&server, &kim, "first").await.unwrap();
-    let told = told.iter().find(|event| event.code == "session.priority-set");
+    let told = told
+        .iter()
+        .find(|event| event.code == "session.priority-set");
     let told = told.expect("an event");
     assert_eq!((told.before.as_str(), told.after.as_str()), ("10", "5"));
     // What it waited so far it keeps.
-    set_priority(&server, &kim, "first", 10, None).await.unwrap();
+    set_priority(&server, &kim, "first", 10, None)
+        .await
+        .unwrap();
     assert_eq!(first().await, "first");
 }
 
