@@ -460,6 +460,9 @@ pub struct SessionPatchBody {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<u64>, minimum = 1)]
     pub max_runtime_seconds: Option<Option<u64>>,
+    /// Changed alone, of a waiting session; more than 10 needs a policy that allows it.
+    #[schema(minimum = 0, maximum = 100)]
+    pub priority: Option<u32>,
 }
 
 /// A value that is there, null or not.

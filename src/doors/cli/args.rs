@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
 use crate::doors::launch_texts::LaunchTexts;
 
@@ -621,7 +621,7 @@ pub enum SessionCommand {
         #[arg(long, value_name = "GENERATION")]
         if_match: Option<u64>,
     },
-    /// Change limits and labels of a session while it runs
+    /// Change limits and labels of a session while it runs, and the priority of one that waits
     Set {
         #[command(flatten)]
         session: Named,
@@ -640,6 +640,9 @@ pub enum SessionCommand {
         /// Time limit of a waiting session: 30m, 4h; none removes it
         #[arg(long, value_name = "TIME")]
         max_runtime: Option<String>,
+        /// How urgent a waiting session is, 0 to 100; more than 10 needs a policy that allows it
+        #[arg(long, value_name = "NUMBER")]
+        priority: Option<u32>,
         /// Label: NAME=VALUE sets it, NAME= removes it
         #[arg(short, long, value_name = "NAME=VALUE")]
         label: Vec<String>,
@@ -1975,6 +1978,9 @@ pub enum GroupCommand {
         name: Option<String>,
         #[command(flatten)]
         flags: GroupFlags,
+        /// Only when the group is still at this generation
+        #[arg(long, value_name = "GENERATION")]
+        if_match: Option<u64>,
     },
     /// Say which nodes a resource group has; the others that it had go to the first group
     #[command(after_help = "Example:\n  \
@@ -1984,6 +1990,9 @@ pub enum GroupCommand {
         group: String,
         #[arg(value_name = "NODE")]
         nodes: Vec<String>,
+        /// Only when the group is still at this generation
+        #[arg(long, value_name = "GENERATION")]
+        if_match: Option<u64>,
     },
     /// Say who may use a resource group
     #[command(after_help = "Examples:\n  \
@@ -2004,20 +2013,29 @@ pub enum GroupCommand {
         /// This user
         #[arg(long, value_name = "USER")]
         user: Vec<String>,
+        /// Only when the group is still at this generation
+        #[arg(long, value_name = "GENERATION")]
+        if_match: Option<u64>,
     },
-    /// Say when other rules hold for a resource group; without windows: never
+    /// Say when other rules hold for a resource group
     ///
     /// A window is one word with quotes: days, times, then kinds=, order=, backfill= and limit= as far as they are other
-    /// than the group's. Sessions that run go on.
-    #[command(after_help = "Examples:\n  \
-        fardel group windows lab \"mon-fri 18:00-08:00 kinds=batch order=fifo\" \"sat,sun 00:00-24:00 kinds=batch\"\n  \
-        fardel group windows lab \"mon-fri 09:00-18:00 limit=4h\" --time-zone Asia/Seoul\n  \
-        fardel group windows lab")]
+    /// than the group's. They replace the windows that it has. Sessions that run go on.
+    #[command(
+        group(ArgGroup::new("which").required(true).args(["windows", "none"])),
+        after_help = "Examples:\n  \
+            fardel group windows lab \"mon-fri 18:00-08:00 kinds=batch order=fifo\" \"sat,sun 00:00-24:00 kinds=batch\"\n  \
+            fardel group windows lab \"mon-fri 09:00-18:00 limit=4h\" --time-zone Asia/Seoul\n  \
+            fardel group windows lab --none"
+    )]
     Windows {
         #[arg(value_name = "GROUP")]
         group: String,
         #[arg(value_name = "WINDOW")]
         windows: Vec<String>,
+        /// Take all windows away: the group's own rules always hold
+        #[arg(long)]
+        none: bool,
         /// Zone of their times; your own when left out
         #[arg(long, value_name = "ZONE")]
         time_zone: Option<String>,

@@ -367,7 +367,7 @@ fn told(notice: &NoticeView) -> String {
         },
         (NoticeWord::ReservationApproved, _) => "your reservation was approved".to_owned(),
         (NoticeWord::ReservationRefused, _) => "your reservation was refused".to_owned(),
-        (NoticeWord::ReservationExpired, _) => "your request of a reservation expired".to_owned(),
+        (NoticeWord::ReservationExpired, _) => "your reservation request expired".to_owned(),
         (NoticeWord::CourseWarned, _) => match &notice.message {
             Some(ends) => format!("is stopped when the term of its course ends at {ends}"),
             None => "is stopped when the term of its course ends".to_owned(),

@@ -19,7 +19,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "끝난 세션을 다시, 실행 중인 세션을 새로 시작합니다",
     ),
     ("session rename", "세션 이름을 바꿉니다"),
-    ("session set", "실행 중인 세션의 한도와 레이블을 바꿉니다"),
+    (
+        "session set",
+        "실행 중인 세션의 한도와 레이블, 대기 중인 세션의 우선순위를 바꿉니다",
+    ),
     ("session hold", "대기 중인 세션을 보류합니다"),
     (
         "session release",
@@ -419,7 +422,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("group access", "누가 자원 그룹을 쓸 수 있는지 정합니다"),
     (
         "group windows",
-        "자원 그룹에 다른 규칙을 적용할 시간 구간을 정합니다. 적지 않으면 모두 없앱니다",
+        "자원 그룹에 다른 규칙을 적용할 시간 구간을 정합니다. --none을 주면 모두 없앱니다",
     ),
     (
         "group rm",

@@ -5,6 +5,7 @@ use askama::Template;
 use axum::extract::{Form, Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use rules::permissions::Permission;
 use rules::refusal::Refusal;
 use serde::Deserialize;
 use server::Failure;
@@ -30,6 +31,8 @@ pub struct SettingsPage {
     pub groups: Vec<SettingGroup>,
     /// Notices that the mail server refused for good: a form below the trial sends them again.
     pub refused_mail: u64,
+    /// The reader may send a trial and send again; auditors only look.
+    pub may_send_mail: bool,
     pub waiting: usize,
     pub faults: Vec<FormFieldError>,
     /// The settings file in use, which Save changes.
@@ -311,6 +314,7 @@ async fn shown(
     );
     let page = SettingsPage {
         refused_mail,
+        may_send_mail: caller.subject.can(Permission::SystemWrite),
         ..page
     };
     let status = refused.map_or(StatusCode::OK, |(_, _, refusal)| responses::status(refusal));
@@ -379,6 +383,7 @@ pub fn page(
         only_changed,
         groups,
         refused_mail: 0,
+        may_send_mail: true,
         waiting: all
             .iter()
             .filter(|standing| standing.waiting.is_some())

@@ -578,7 +578,7 @@ impl Rows<'_> {
     }
 }
 
-/// What the journal says a change was: of a name or a request both values, else the states and the reason for the new
+/// What the journal says a change was: of a name, a request or a priority both values, else the states and the reason for the new
 /// one; nothing where neither changed.
 fn change_told(before: Option<&Session>, after: &Session) -> (String, String) {
     if let Some(before) = before {
@@ -587,6 +587,10 @@ fn change_told(before: Option<&Session>, after: &Session) -> (String, String) {
         }
         if before.spec.demand != after.spec.demand {
             return (before.spec.demand.figures(), after.spec.demand.figures());
+        }
+        let [was, is] = [before, after].map(|one| one.precedence.priority);
+        if was != is && before.state() == after.state() {
+            return (was.to_string(), is.to_string());
         }
     }
     let state = before.map_or("", |before| before.state().word());

@@ -222,7 +222,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     (
         "POST /groups/{id}/windows",
         &["setResourceGroupWindows"],
-        &["group windows x"],
+        &["group windows x --none"],
     ),
     (
         "POST /groups/{id}/remove",

@@ -92,7 +92,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         method: "PATCH",
         path: "/api/v1/sessions/{id}",
         operation: "changeSession",
-        summary: "Change name, labels or limits",
+        summary: "Change name, labels, limits or priority",
         needs: WRITE,
         body: Some("SessionPatch"),
         answer: SESSION,
@@ -1297,7 +1297,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
             ),
         ],
         answer: SuccessReply::Schema("QueueRehearsal"),
-        refusals: &[422],
+        refusals: &[422, 429],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1718,7 +1718,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/reservations/{id}/withdraw",
         operation: "withdrawReservation",
         tag: "tenancy",
-        summary: "Withdraw your request of a reservation",
+        summary: "Withdraw your reservation request",
         needs: PROJECTS_WRITE,
         answer: SuccessReply::Schema("Reservation"),
         refusals: &[404, 409],

@@ -6,7 +6,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("listSessions", "세션 목록"),
     ("launch", "세션 하나 또는 여러 사본을 실행합니다"),
     ("getSession", "세션 하나를 보여 줍니다"),
-    ("changeSession", "이름, 레이블, 한도를 바꿉니다"),
+    ("changeSession", "이름, 레이블, 한도, 우선순위를 바꿉니다"),
     ("deleteSession", "끝난 세션과 로그를 지웁니다"),
     (
         "stopSession",

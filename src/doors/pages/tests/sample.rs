@@ -2191,7 +2191,7 @@ fn signed_in(t: Text) -> Vec<SignInRow> {
     vec![row(true), row(false)]
 }
 
-fn settings_page(t: Text) -> settings::SettingsPage {
+pub(super) fn settings_page(t: Text) -> settings::SettingsPage {
     let standing = |key, value: &str, waiting: Option<&str>| SettingStanding {
         key,
         variable: "FARDEL_X",

@@ -19,7 +19,7 @@ use rules::workload::validate::{RequestedResize, check_run_seconds};
 use super::discreet;
 use super::find::find;
 use super::launch::{
-    keep_within_limits, lower_priority, refuse_document_gone, refuse_own_full_queue,
+    keep_within_limits, lower_priority, put_priority, refuse_document_gone, refuse_own_full_queue,
 };
 use super::view::NameCache;
 use crate::access::Caller;
@@ -298,16 +298,48 @@ pub async fn set_time_limit(
     .await
 }
 
-/// What the scheduler would say of a waiting session if its request and its time limit were these. What is None stays.
-/// Changes nothing.
+/// Sets how urgent a waiting session is. It keeps the time since which it waits.
 ///
-/// Errors: those of `resize` and `set_time_limit`.
+/// Errors: `priority.out-of-range`; `limit.each`, `priority.not-allowed` beyond what policies allow its owner;
+/// `session.not-waiting`; `session.stale`.
+pub async fn set_priority(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+    priority: u32,
+    if_match: Option<u64>,
+) -> Result<SessionView, Failure> {
+    let code = Some("session.priority-set");
+    change(
+        server,
+        caller,
+        id,
+        if_match,
+        code,
+        "set a priority",
+        move |rows, session| {
+            if session.state() != SessionState::Pending {
+                return Err(refusals::session_priority_settled(session.state().word()).into());
+            }
+            let before = session.precedence;
+            put_priority(rows, &subjects_of(session), session, priority)?;
+            Ok(session.precedence != before)
+        },
+    )
+    .await
+}
+
+/// What the scheduler would say of a waiting session if its request, its time limit and its priority were these. What is
+/// None stays. Changes nothing.
+///
+/// Errors: those of `resize`, `set_time_limit` and `set_priority`.
 pub async fn preview_change(
     server: &Server,
     caller: &Caller,
     id: &str,
     wanted: Resize,
     limit: Option<Option<u64>>,
+    priority: Option<u32>,
 ) -> Result<Explanation, Failure> {
     if let Some(seconds) = limit {
         check_run_seconds(seconds).map_err(|refusal| refusal.at("/max_runtime_seconds"))?;
@@ -332,6 +364,9 @@ pub async fn preview_change(
             let kept = limit.is_none().then_some(&before);
             keep_within_limits(view, &subjects_of(&row), &mut row.spec, kept)?;
             keep_to_budget(view, &seen(&caller), &row, (&before, &row.spec), now)?;
+            if let Some(priority) = priority {
+                put_priority(view, &subjects_of(&row), &mut row, priority)?;
+            }
             if let Some(waiting) = world.sessions.iter_mut().find(|s| s.id == row.id) {
                 *waiting = row.clone();
             }

@@ -87,7 +87,7 @@ pub async fn launch(
     let asked = AskedGroup::of(&request);
     let request = with_preset(server, caller, request, now)?;
     let request = with_reservation(server, caller, request, now)?;
-    let device_affinity = request.device_affinity.clone();
+    let (device_affinity, priority) = (request.device_affinity.clone(), request.priority);
     let (project, owner) = (request.project.clone(), request.owner.clone());
     let validated = RequestedLaunch::from(request).validate(now)?;
     let (draft, project, subject) = server.catalog().read_now("understand a launch", |view| {
@@ -113,7 +113,7 @@ pub async fn launch(
                 // It may have gone, or been closed to the owner, since it was looked up.
                 (draft.group, _) = asked.find(rows, &subject, project.as_deref(), rows.now)?;
                 let limits = limits_of(rows, &subjects, CountedUse::QueueBound)?;
-                keep_priority(&limits, &mut draft.precedence)?;
+                keep_priority(&limits, priority, &mut draft.precedence)?;
                 let place = (subjects.domain, subjects.project);
                 let course = rows.course_for_launch(&subject, place, rows.now)?;
                 let limit = course.and_then(|course| course.max_runtime_seconds);
@@ -480,21 +480,24 @@ fn keep_within_course(
     Ok(())
 }
 
-/// Refuses a priority above that which the policies allow, or above the usual one where none says which. A session of the
-/// usual one gets theirs where that is lower.
+/// Refuses a priority that was asked for above that which the policies allow, or above the usual one where none says which.
+/// Where none was asked for, the usual one is lowered to theirs.
 ///
 /// Errors: `limit.each`, `priority.not-allowed`.
-fn keep_priority(limits: &[EffectiveLimit], precedence: &mut Precedence) -> Result<(), Refusal> {
+fn keep_priority(
+    limits: &[EffectiveLimit],
+    asked: Option<u32>,
+    precedence: &mut Precedence,
+) -> Result<(), Refusal> {
     let limit = limits.iter().find(|limit| limit.key == LimitKey::Priority);
     let most = limit.map_or(USUAL_PRIORITY, |limit| {
         u32::try_from(limit.value).unwrap_or(MAX_PRIORITY)
     });
-    let asked = precedence.priority;
-    if asked <= most {
+    let Some(asked) = asked else {
+        precedence.priority = precedence.priority.min(most);
         return Ok(());
-    }
-    if asked == USUAL_PRIORITY {
-        precedence.priority = most;
+    };
+    if asked <= most {
         return Ok(());
     }
     let refusal = match limit {
@@ -513,10 +516,33 @@ pub(super) fn lower_priority(
     precedence: &mut Precedence,
 ) -> Result<(), Failure> {
     let limits = limits_of(rows, subjects, CountedUse::Nothing)?;
-    if keep_priority(&limits, precedence).is_err() {
+    if keep_priority(&limits, Some(precedence.priority), precedence).is_err() {
         precedence.priority = USUAL_PRIORITY;
-        keep_priority(&limits, precedence)?;
+        keep_priority(&limits, None, precedence)?;
     }
+    Ok(())
+}
+
+/// Gives a session another priority.
+///
+/// Errors: `priority.out-of-range`; `limit.each` and `priority.not-allowed` where the policies allow no such one.
+pub(super) fn put_priority(
+    rows: &ReadTransaction<'_>,
+    subjects: &PolicySubjects,
+    session: &mut session::Session,
+    priority: u32,
+) -> Result<(), Failure> {
+    let wanted = Precedence {
+        priority,
+        ..session.precedence
+    };
+    let mut wanted = wanted.checked(session.spec.kind)?;
+    if wanted == session.precedence {
+        return Ok(());
+    }
+    let limits = limits_of(rows, subjects, CountedUse::Nothing)?;
+    keep_priority(&limits, Some(priority), &mut wanted)?;
+    session.precedence = wanted;
     Ok(())
 }
 
@@ -568,6 +594,8 @@ pub(crate) struct LaunchForMembers {
     asked: AskedGroup,
     place: (DomainId, ProjectId),
     limit: Option<u64>,
+    /// As the request has it; None for the usual one, lowered to what each member's policies allow.
+    priority: Option<u32>,
     /// What is said of each group none of whose machines could ever hold it.
     impossible: BTreeMap<ResourceGroupId, Refusal>,
 }
@@ -596,6 +624,7 @@ impl LaunchForMembers {
                 if let Some(name) = preset {
                     request = under_preset(request, &preset_called(view, place, &name)?);
                 }
+                let priority = request.priority;
                 let validated = RequestedLaunch::from(request).validate(now)?;
                 // Each member has a group of their own, which may be none of the caller's.
                 let founding = ResourceGroupId::DEFAULT;
@@ -625,6 +654,7 @@ impl LaunchForMembers {
                     asked,
                     place,
                     limit: course.max_runtime_seconds,
+                    priority,
                     impossible,
                 })
             })
@@ -657,7 +687,7 @@ impl LaunchForMembers {
             user: owner.user,
         };
         let limits = limits_of(rows, &subjects, CountedUse::QueueBound)?;
-        keep_priority(&limits, &mut draft.precedence)?;
+        keep_priority(&limits, self.priority, &mut draft.precedence)?;
         keep_within_course(self.limit, &mut draft.spec, |spec| {
             keep_within(rows, &limits, spec, None)
         })?;
@@ -732,6 +762,7 @@ pub async fn preview(
     let asked = AskedGroup::of(&request);
     let request = with_preset(server, &caller, request, now)?;
     let request = with_reservation(server, &caller, request, now)?;
+    let priority = request.priority;
     let (project, owner) = (request.project.clone(), request.owner.clone());
     let validated = RequestedLaunch::from(request).validate(now)?;
     refuse_full_queue(server)?;
@@ -768,7 +799,7 @@ pub async fn preview(
             let course = view.course_for_launch(&owner.subject, (domain, project), now)?;
             let limit = course.and_then(|course| course.max_runtime_seconds);
             let limits = limits_of(view, &subjects, CountedUse::Nothing)?;
-            keep_priority(&limits, &mut draft.precedence)?;
+            keep_priority(&limits, priority, &mut draft.precedence)?;
             keep_within_course(limit, &mut draft.spec, |spec| {
                 keep_within_limits(view, &subjects, spec, None)
             })?;
