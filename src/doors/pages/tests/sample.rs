@@ -1493,6 +1493,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
         plan_more: t.queue_plan_more(3),
         order: t.fair_order_turns(),
         backfill: t.fair_backfill_timed(),
+        own_rules: false,
         others: Some(t.queue_others(3)),
         filter: FilterBar {
             t,
