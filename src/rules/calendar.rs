@@ -16,8 +16,8 @@ use crate::units::{Timestamp, quoted};
 /// Windows of one group. Higher: each pass asks more of them for each session that waits. Lower: three for each day of a week
 /// do not go in.
 pub const MAX_GROUP_WINDOWS: usize = 21;
-/// Characters of one window as people write it. Higher: a page shows what nobody can read. Lower: a window that says all that
-/// it can say does not fit.
+/// Characters of one window as people write it. Higher: a page shows lines too long to read. Lower: a window that says all
+/// that it can say does not fit.
 pub const MAX_WINDOW_LENGTH: usize = 120;
 /// Days in which an opening is looked for: a week, and the day on which it begins.
 const AHEAD_DAYS: i64 = 8;

@@ -448,7 +448,7 @@ fn explain(
         order::QueueGate::Held(hold) => {
             let blocker = hold.blocker();
             answer.sentence = blocker.text.clone();
-            answer.foresee(outlook::gated(waiting.session, &blocker, now));
+            answer.foresee(outlook::gated(world, waiting.session, &blocker, now));
             answer.blockers.push(blocker);
             return answer;
         }

@@ -29,24 +29,30 @@ pub struct Eta {
 /// What is said of a start: the sentence, and the time where it is known.
 pub(super) type Outlook = (Reason, Option<Eta>);
 
-/// The outlook of one that is held, or waits for a time or for another session.
-pub(super) fn gated(session: &Session, blocker: &PlacementBlocker, now: Timestamp) -> Outlook {
-    let opens = blocker.params.get("at");
-    let opens = opens.filter(|_| blocker.code == codes::WINDOW_CLOSED);
-    if let Some(Ok(at)) = opens.map(|at| Timestamp::parse(at)) {
+/// The outlook of one that is held, or waits for a time, a window or another session.
+pub(super) fn gated(
+    world: &ClusterSnapshot,
+    session: &Session,
+    blocker: &PlacementBlocker,
+    now: Timestamp,
+) -> Outlook {
+    let scheduled = |at: Timestamp| -> Outlook {
         let basis = notices::explain_scheduled().text;
-        return (reasons::start_scheduled(at), Some(eta(at, now, basis)));
-    }
+        (reasons::start_scheduled(at), Some(eta(at, now, basis)))
+    };
+    let shut = || -> Outlook { (reasons::start_after_window(), None) };
     match (blocker.code.as_str(), session.spec.start_at) {
-        (codes::START_LATER, Some(start)) => {
-            let basis = notices::explain_scheduled().text;
-            (
-                reasons::start_scheduled(start),
-                Some(eta(start, now, basis)),
-            )
+        // Its time may lie in a window that does not take it.
+        (codes::START_LATER, Some(start)) if world.groups.is_shut(session, start) => {
+            let opens = world.groups.opens(session, start);
+            opens.map_or_else(shut, scheduled)
         }
+        (codes::START_LATER, Some(start)) => scheduled(start),
         (codes::SESSION_HELD, _) => (reasons::start_on_release(), None),
-        (codes::WINDOW_CLOSED | codes::WINDOW_NEVER, _) => (reasons::start_after_window(), None),
+        (codes::WINDOW_CLOSED | codes::WINDOW_NEVER, _) => {
+            let opens = world.groups.opens(session, now);
+            opens.map_or_else(shut, scheduled)
+        }
         (codes::GROUP_NOT_ALLOWED, _) => (reasons::start_after_access(), None),
         _ => (reasons::start_after_dependency(), None),
     }

@@ -241,6 +241,18 @@ fn a_window_has_an_order_of_its_own_and_stops_nobody() {
 }
 
 #[test]
+fn a_start_time_in_a_window_that_does_not_take_the_session_is_told_for_its_end() {
+    let mut world = world("node a 4 8g 0|kim 4 1g 0");
+    by_night(&mut world);
+    world.nodes[0].seen_at = hour(12);
+    world.sessions[0].spec.kind = SessionKind::Interactive;
+    world.sessions[0].spec.start_at = Some(hour(20));
+    let told = explain_session(&world, &world.sessions[0], hour(12));
+    assert_eq!(told.blockers[0].code, crate::codes::START_LATER);
+    assert_eq!(told.eta.map(|eta| eta.at), Some(hour(32)));
+}
+
+#[test]
 fn no_start_is_told_from_the_next_change_of_windows_on() {
     let mut world = world("node a 1 8g 0|kim 1 1g 0|lee 1 1g 0|jo 1 1g 0");
     by_night(&mut world);
