@@ -220,7 +220,7 @@ CREATE TABLE course (
     stopped_at integer,
     -- The moment of the next step; null where none waits for time.
     due_at integer,
-    generation integer not null,
+    generation integer not null, told_at integer, started_to blob,
     check (from_at < to_at)
 ) strict, without rowid;
 
@@ -266,7 +266,7 @@ CREATE INDEX event_object on event (object, sequence);
 CREATE INDEX event_told on event (owner, sequence)
 where code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned', 'session.idle',
                'session.reservation-warned', 'reservation.approved', 'reservation.refused', 'reservation.expired',
-               'session.course-warned', 'course.message');
+               'session.course-warned', 'course.message', 'session.preempted');
 
 CREATE TABLE external_user (
     user blob primary key references user (id),
@@ -435,11 +435,13 @@ CREATE TABLE mail_notice (
     queued_at integer not null,
     -- When it is tried next; null once it was sent or given up.
     next_at integer,
-    tries integer not null,
+    tries integer not null, failed_at integer, failure text,
     primary key (user, key)
 ) strict, without rowid;
 
 CREATE INDEX mail_notice_due on mail_notice (next_at) where next_at is not null;
+
+CREATE INDEX mail_notice_failed on mail_notice (failed_at) where failed_at is not null;
 
 CREATE INDEX mail_notice_old on mail_notice (queued_at);
 
@@ -557,13 +559,15 @@ CREATE TABLE project (
     unique (domain, name)
 ) strict;
 
-CREATE TABLE queue_rule (
+CREATE TABLE "queue_rule" (
     id integer primary key check (id = 1),
-    ordering text not null check (ordering in ('turns', 'fifo', 'lifo', 'fair')),
+    ordering text not null check (ordering in ('turns', 'fifo', 'lifo', 'drf', 'fair')),
     -- Hours after which use of the past counts half.
     half_life_hours integer not null check (half_life_hours between 1 and 8760),
-    generation integer not null
-, backfill text not null default 'strict' check (backfill in ('strict', 'timed'))) strict;
+    generation integer not null,
+    -- Who may start before a session that waits.
+    backfill text not null default 'strict' check (backfill in ('strict', 'timed'))
+) strict;
 
 CREATE TABLE recovery_code (
     user blob not null references user (id),
@@ -632,7 +636,7 @@ CREATE TABLE resource_group (
     -- Null: as the settings say.
     spreading text check (spreading in ('pack', 'spread')),
     generation integer not null
-) strict, without rowid;
+, ordering text check (ordering in ('turns', 'fifo', 'lifo', 'drf', 'fair')), backfill text check (backfill in ('strict', 'timed')), cpu_overcommit integer not null default 100 check (cpu_overcommit between 100 and 800), calendar text, preemption text not null default 'off' check (preemption in ('off', 'priority'))) strict, without rowid;
 
 CREATE TABLE role_grant (
     user blob not null references user (id),
@@ -738,7 +742,7 @@ CREATE TABLE session (
     ended_at integer,
     outcome text check (outcome in ('succeeded', 'failed', 'stopped', 'refused', 'lost')),
     exit_code integer,
-    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002', held_by text, queued_before integer not null default 0, launch blob, description text, backfilled integer not null default 0 check (backfilled in (0, 1)), resource_group blob references resource_group (id),
+    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002', held_by text, queued_before integer not null default 0, launch blob, description text, backfilled integer not null default 0 check (backfilled in (0, 1)), resource_group blob references resource_group (id), priority integer not null default 10 check (priority between 0 and 100), yields integer not null default 0 check (yields in (0, 1)), preempted_count integer not null default 0 check (preempted_count >= 0),
     check ((state = 'ended') = (outcome is not null))
 ) strict;
 
