@@ -254,9 +254,9 @@ pub struct CourseActView {
 #[schema(as = CourseAttendance)]
 pub struct AttendanceView {
     pub user: Owner,
-    /// Sessions that started.
+    /// Sessions that ran in it.
     pub sessions: u64,
-    /// When the first one started.
+    /// When the first one started; the begin of the term for one that ran then.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub first: Option<Timestamp>,
     /// When the last one did.

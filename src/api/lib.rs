@@ -24,6 +24,7 @@ pub mod page;
 pub mod policies;
 pub mod presets;
 pub mod problem;
+pub mod queue_rehearsal;
 pub mod reservations;
 pub mod resource_groups;
 pub mod rosters;

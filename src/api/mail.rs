@@ -39,6 +39,10 @@ pub struct MailStatusView {
     pub from: Option<String>,
     /// Notices that wait.
     pub waiting: u64,
+    /// Notices that the mail server refused for good, and that can be sent again; at most 1,000, for 72 hours.
+    pub failed: u64,
+    /// Why it refused the newest of them, in English; empty where there is none.
+    pub failure: String,
     /// Notices that were given up since the server was set.
     pub lost: u64,
     #[schema(value_type = Option<String>, format = DateTime)]

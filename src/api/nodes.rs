@@ -52,9 +52,13 @@ pub struct NodeView {
     pub host_environment: bool,
     #[schema(value_type = Vec<ReasonShape>)]
     pub problems: Vec<Reason>,
-    /// Cores for sessions.
+    /// Cores for sessions; no session gets more.
     #[schema(value_type = f64)]
     pub cpu: CpuShare,
+    /// Cores that sessions together may hold: more than there are where its resource group says so.
+    #[serde(default)]
+    #[schema(value_type = f64, required = true)]
+    pub cpu_room: CpuShare,
     /// Cores that sessions hold.
     #[schema(value_type = f64)]
     pub cpu_used: CpuShare,

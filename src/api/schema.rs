@@ -10,8 +10,8 @@ use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
     allowances, announcements, audit, branding, budgets, certificates, courses, events, fair_share,
     gpus, history, idle_rules, images, invitations, mail, nodes, notices, operations, policies,
-    presets, problem, reservations, resource_groups, rosters, second_factor, sessions, settings,
-    statements, tenancy, usage, users, webhooks,
+    presets, problem, queue_rehearsal, reservations, resource_groups, rosters, second_factor,
+    sessions, settings, statements, tenancy, usage, users, webhooks,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -80,6 +80,7 @@ fn named() -> Schemas {
     collect::<allowances::NewAllowanceBody>(&mut all);
     collect::<usage::Usage>(&mut all);
     collect::<fair_share::FairShareView>(&mut all);
+    collect::<queue_rehearsal::QueueRehearsal>(&mut all);
     collect::<fair_share::FairSharePatchBody>(&mut all);
     collect::<fair_share::FairWeightBody>(&mut all);
     collect::<budgets::NewBudgetBody>(&mut all);
@@ -97,6 +98,7 @@ fn named() -> Schemas {
     collect::<resource_groups::ResourceGroupPatchBody>(&mut all);
     collect::<resource_groups::GroupNodesBody>(&mut all);
     collect::<resource_groups::GroupAccessBody>(&mut all);
+    collect::<resource_groups::GroupWindowsBody>(&mut all);
     collect::<reservations::NewReservationBody>(&mut all);
     collect::<reservations::ReservationPatchBody>(&mut all);
     collect::<reservations::ReservationApprovalBody>(&mut all);

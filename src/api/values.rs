@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use rules::announcement::AnnouncementLevel;
 use rules::blocker::PlacementBlocker;
+use rules::calendar::WeekDay;
 use rules::course::CourseState;
 use rules::fair_share::QueueOrder;
 use rules::grants::GrantRole;
@@ -380,11 +381,25 @@ words! {
 }
 
 words! {
+    /// A day of the week.
+    WeekDayShape as WeekDay of WeekDay {
+        Mon,
+        Tue,
+        Wed,
+        Thu,
+        Fri,
+        Sat,
+        Sun,
+    }
+}
+
+words! {
     /// In which order waiting sessions are looked at.
     QueueOrderShape as QueueOrder of QueueOrder {
         Turns,
         Fifo,
         Lifo,
+        Drf,
         Fair,
     }
 }

@@ -20,7 +20,7 @@ static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
         (r"\bfardel_[A-Za-z0-9_-]{16,}", "token", 0),
         (r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*", "token", 0),
         (r"\b[A-HJ-NP-Z2-9]{4}(?:-[A-HJ-NP-Z2-9]{4}){3}\b", "setup code", 0),
-        (r"/login/link\?code=([A-Za-z0-9_-]+)", "link", 1),
+        (r"/(?:login/link|join)\?code=([A-Za-z0-9_-]+)", "link", 1),
         (r"(?i)\b(?:proxy-)?authorization\b\s*[:=]\s*([^\r\n]+)", "credentials", 1),
         (r"(?i)\b(?:set-)?cookie\b\s*[:=]\s*([^\r\n]+)", "cookie", 1),
         (r"://([^/\s:@]+:[^/\s@]+)@", "credentials", 1),
@@ -165,6 +165,11 @@ mod tests {
                 "see http://10.0.0.1/login/link?code=Zm9v-YmFy_x1 once",
                 "Zm9v-YmFy_x1",
                 "once",
+            ),
+            (
+                "sent https://gpu.lab/join?code=QmFy-Zm9v_y2 to the class",
+                "QmFy-Zm9v_y2",
+                "to the class",
             ),
             (
                 "jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln end",

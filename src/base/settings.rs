@@ -152,6 +152,8 @@ pub struct Settings {
     pub mail_ca_file: Option<PathBuf>,
     /// Address of this site in browsers, for the links of mail; unset: oidc_origin, else an address of this machine.
     pub mail_origin: Option<String>,
+    /// Certificate of the authority of the addresses of webhooks, as PEM; unset: the authorities that this machine trusts.
+    pub webhook_ca_file: Option<PathBuf>,
     /// Write the log as JSON lines.
     pub log_json: bool,
     /// Where the server puts backups; None: it makes none.
@@ -778,6 +780,15 @@ pub const KEYS: &[SettingKey] = &[
         about: "address of this site in browsers, for the links of mail; unset: oidc_origin, else an address of this machine",
     },
     SettingKey {
+        key: "webhook_ca_file",
+        variable: "FARDEL_WEBHOOK_CA_FILE",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"/etc/fardel/webhook-ca.pem\"",
+        needs_restart: false,
+        about: "certificate of the authority of the addresses of webhooks, as PEM; unset: the authorities that this machine trusts",
+    },
+    SettingKey {
         key: "log_json",
         variable: "FARDEL_LOG_JSON",
         kind: SettingType::Flag,
@@ -890,6 +901,7 @@ pub struct SettingsLayer {
     pub mail_from: Option<String>,
     pub mail_ca_file: Option<PathBuf>,
     pub mail_origin: Option<String>,
+    pub webhook_ca_file: Option<PathBuf>,
     pub log_json: Option<bool>,
     pub backup_dir: Option<PathBuf>,
     pub backup_every_hours: Option<u32>,
@@ -1191,6 +1203,7 @@ impl From<Settings> for LoadedSettings {
             mail_from: settings.mail_from.clone(),
             mail_ca_file: settings.mail_ca_file.clone(),
             mail_origin: settings.mail_origin.clone(),
+            webhook_ca_file: settings.webhook_ca_file.clone(),
             log_json: Some(settings.log_json),
             backup_dir: settings.backup_dir.clone(),
             backup_every_hours: Some(settings.backup_every_hours),
@@ -1531,6 +1544,10 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
             .filter(|path| !path.as_os_str().is_empty())
             .map(absolute),
         mail_origin: layer.mail_origin.filter(|text| !text.trim().is_empty()),
+        webhook_ca_file: layer
+            .webhook_ca_file
+            .filter(|path| !path.as_os_str().is_empty())
+            .map(absolute),
         log_json: layer.log_json.ok_or_else(|| missing("log_json"))?,
         backup_dir: layer.backup_dir.map(absolute),
         backup_every_hours: layer

@@ -231,6 +231,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             get(fair_share::show).patch(fair_share::change),
         )
         .route("/fair-share/weights", put(fair_share::weigh))
+        .route("/fair-share/rehearsal", get(fair_share::rehearse))
         .route("/budgets", get(budgets::list).post(budgets::create))
         .route(
             "/budgets/{id}",
@@ -294,6 +295,10 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             put(resource_groups::set_access),
         )
         .route(
+            "/resource-groups/{id}/windows",
+            put(resource_groups::set_windows),
+        )
+        .route(
             "/announcements",
             get(announcements::list).post(announcements::create),
         )
@@ -351,6 +356,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         )
         .route("/webhooks/{id}/test", post(webhooks::test))
         .route("/mail", get(mail::status))
+        .route("/mail/retry", post(mail::retry))
         .route("/mail/test", post(mail::test))
         .route("/sign-in", post(users::sign_in))
         .route("/setup", post(users::set_up))

@@ -1,11 +1,12 @@
 //! `fardel bench`: measures launches, disk and GPU slices of this machine, and says what the targets are.
 //! Starts a server of its own on temporary directories and takes it away; never touches one that runs.
-//! Figures are JSON with every raw sample. What compares with other programs, and what needs a synthetic
-//! cluster, is the development binary in `tests/bench`.
+//! Figures are JSON with every raw sample. `bench trace` measures the rules of the queue. What compares with other
+//! programs, and what needs a synthetic cluster, is the development binary in `tests/bench`.
 
 pub mod launches;
 pub mod subject;
 pub mod tiny;
+mod trace;
 pub mod wire;
 
 use std::fs;
@@ -34,6 +35,7 @@ const WORDS: [&str; 7] = [
 const USAGE: &str = "\
 usage: fardel bench [--quick] [--driver FILE] [-o json|table] [WHAT…]
        fardel bench --slices SHARE,… --slice-memory SIZE [--elastic] [--driver FILE] -- COMMAND…
+       fardel bench trace [--seed N] [--order ORDER] [--backfill MODE] …
   WHAT      disk launch burst20 burst100 gpu-memory gpu-launch gpu-share; all of them without it, but of a
             GPU only where a driver of NVIDIA's is found
   --quick   fewer samples, and 100 at once is left out
@@ -41,7 +43,8 @@ usage: fardel bench [--quick] [--driver FILE] [-o json|table] [WHAT…]
   --slices  runs COMMAND in so many slices of the card at once, as in 0.35,0.30; 1 is the whole card. Each
             finds its number from 0 in FARDEL_SLICE; what it printed, its exit code and its time come as JSON
   --slice-memory  of each slice, as 2GiB
-  --elastic  unused time is given away";
+  --elastic  unused time is given away
+  trace     plays the common trace, a day of 24 cards, under several rules of the queue: `bench trace --help`";
 
 /// Small writes that are made durable for the figure of the disk.
 const WRITES: usize = 50;
@@ -56,6 +59,11 @@ struct BenchArguments {
 /// Measures what the arguments name. Exit code 0 when all was measured, 1 when something could not
 /// be, 2 for wrong usage; missing a target is a figure, not a failure.
 pub fn main(arguments: Vec<String>) -> ExitCode {
+    if let [first, rest @ ..] = arguments.as_slice()
+        && first == "trace"
+    {
+        return trace::main(rest);
+    }
     let wanted = match read(&arguments) {
         Ok(wanted) => wanted,
         Err(why) => {

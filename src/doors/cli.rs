@@ -35,6 +35,7 @@ mod output;
 mod policies;
 mod presets;
 pub(crate) mod refused;
+mod rehearsal;
 mod reservations;
 mod resource_groups;
 mod rosters;
@@ -255,6 +256,10 @@ async fn execute(
         Command::Node(request) => nodes::node(&client, view, request).await,
         Command::History(request) => history::history(&client, view, &request).await,
         Command::Usage(request) => usage::usage(&client, view, &request).await,
+        Command::Rehearse(args::RehearseArguments {
+            verb: Some(args::RehearseCommand::History(request)),
+            ..
+        }) => rehearsal::history(&client, view, &request).await,
         Command::Statement(request) => statements::statement(&client, view, &request).await,
         Command::Month(request) => statements::month(&client, view, request).await,
         Command::Price(request) => statements::price(&client, view, request).await,

@@ -228,6 +228,7 @@ pub fn router(
         .route("/system/settings/reload", post(system::reload))
         .route("/system/settings/test", post(system::try_sources))
         .route("/system/settings/mail-test", post(system::try_mail))
+        .route("/system/settings/mail-retry", post(system::retry_mail))
         .route(
             "/system/backups",
             get(system::backups).post(system::back_up),
@@ -590,6 +591,7 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "webhook-works" => t.webhooks_works_now(of),
         "webhook-fails" => t.webhooks_fails_now(of),
         "mail-works" => t.mail_test_works(of),
+        "mail-retried" => t.mail_retried().to_owned(),
         "mail-fails" => t.mail_test_fails(of),
         "certificate" => t.notice_certificate().to_owned(),
         "saved" => t.me_saved().to_owned(),

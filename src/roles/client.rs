@@ -11,7 +11,7 @@ use rules::refusals;
 
 use crate::doors::cli::args::{
     Backup, Command, CommandLine, Config, Format, Global, PassphraseArguments, PlaceArguments,
-    Serve, State, UpgradeCommand,
+    RehearseArguments, Serve, State, UpgradeCommand,
 };
 use crate::doors::cli::refused::refused_with;
 use crate::doors::cli::{self, Surroundings};
@@ -121,7 +121,7 @@ pub fn main(arguments: Vec<OsString>, engines: &Engines) -> ExitCode {
         Command::State(State::Accept { place }) => {
             on_files(backup::BackupCommand::AcceptState, &global, &place, None)
         }
-        Command::Rehearse(rest) => (engines.rehearse)(rest.arguments),
+        Command::Rehearse(RehearseArguments { verb: None, files }) => (engines.rehearse)(files),
         Command::Bench(rest) => {
             let mut arguments = rest.arguments;
             // `-o json` in front of the engine's own words is read with the global flags.

@@ -1,5 +1,5 @@
 //! `fardel rehearse FILE…`: reads scripts and prints what the rehearsal of each led to. What support sends in
-//! as a script replays here; plays nothing itself.
+//! as a script replays here; plays nothing itself. `fardel rehearse history` asks a server and is the client's.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,9 @@ use server::simulation::rehearsal::{COMMANDS, play};
 /// nothing was named or a script cannot be read; 1 for a fault of ours.
 pub fn main(files: Vec<String>) -> ExitCode {
     if files.is_empty() || files.iter().any(|f| f == "--help" || f == "-h") {
-        println!("Usage: fardel rehearse FILE…\n\nA script has one command a line:\n\n{COMMANDS}");
+        println!(
+            "Usage: fardel rehearse FILE…\n       fardel rehearse history …\n\nA script has one command a line:\n\n{COMMANDS}"
+        );
         return ExitCode::from(if files.is_empty() { USAGE } else { 0 });
     }
     for file in files {

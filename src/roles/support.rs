@@ -144,11 +144,11 @@ fn collect(reading: &LoadedSettings, around: &Surroundings) -> Vec<SupportFile> 
         ("about.txt", about()),
         (
             "checks.json",
-            json!({"items": doctor::every(settings)}).to_string(),
+            format!("{:#}", json!({"items": doctor::every(settings)})),
         ),
         (
             "settings.json",
-            json!({"items": reading.standings}).to_string(),
+            format!("{:#}", json!({"items": reading.standings})),
         ),
         ("machine.txt", machine()),
         ("network.txt", network_text()),

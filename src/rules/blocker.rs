@@ -15,7 +15,7 @@ pub struct PlacementBlocker {
     /// (`queue.behind-other`, `queue.kept-other`, `queue.rest-kept-other`, `dependency.waiting-other` where the
     /// reader may not know whose it is),
     /// `queue.turn`, `dependency.waiting`, `node.none`, `node.silent`, `environment.host-off`,
-    /// `reservation.room`, `queue.backfill`, `queue.backfilled`, `group.not-allowed`,
+    /// `reservation.room`, `queue.backfill`, `queue.backfilled`, `group.not-allowed`, `window.closed`, `window.never`,
     /// `queue.preempting`.
     pub code: String,
     /// One English sentence.

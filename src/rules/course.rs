@@ -26,6 +26,9 @@ pub const ARCHIVED_AFTER_DAYS: u64 = 14;
 pub const MAX_EXTENSION_MINUTES: u64 = 1_440;
 /// Characters of a message to the members.
 pub const MAX_COURSE_MESSAGE: usize = 500;
+/// Seconds between two messages in a course. Higher: a teacher who forgot a word waits to add it. Lower: a program of a
+/// teacher's fills the notices of hundreds of members.
+pub const MESSAGE_PAUSE_SECONDS: u64 = 60;
 
 /// How far a course is. The clock begins and closes it; its teachers do the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -221,12 +224,16 @@ impl Course {
         Ok(())
     }
 
-    /// Gives it another term. The warning of the old end is taken back where the new one is later.
-    pub fn set_term(&mut self, from: Timestamp, to: Timestamp) {
+    /// Gives it another term. The warning of the old end is taken back where the new one is later; a course that runs is
+    /// open again where its begin is moved to a later time.
+    pub fn set_term(&mut self, (from, to): (Timestamp, Timestamp), now: Timestamp) {
         if to > self.to {
             self.warned_at = None;
         }
         (self.from, self.to) = (from, to);
+        if self.state == CourseState::Running && now < from {
+            self.state = CourseState::Open;
+        }
     }
 
     /// Refuses a time limit that no session may have, and one whose term would have ended at once.
@@ -282,6 +289,24 @@ pub fn course_message(typed: &str) -> Result<String, Refusal> {
     match text.is_empty() {
         true => Err(refusals::course_message_empty().at("/text")),
         false => Ok(text),
+    }
+}
+
+/// Refuses a message soon after the last one. A last one that lies ahead, by a clock that was set back, refuses nothing.
+///
+/// Errors: `course.message-too-soon`.
+pub fn pause_messages(told_at: Option<Timestamp>, now: Timestamp) -> Result<(), Refusal> {
+    let Some(told) = told_at.filter(|told| *told <= now) else {
+        return Ok(());
+    };
+    let since = now.seconds_since(told);
+    match since < MESSAGE_PAUSE_SECONDS {
+        true => {
+            let left = MESSAGE_PAUSE_SECONDS - since;
+            let refusal = refusals::course_message_too_soon(MESSAGE_PAUSE_SECONDS);
+            Err(refusal.retry_after(left).at("/text"))
+        }
+        false => Ok(()),
     }
 }
 
@@ -427,11 +452,25 @@ mod tests {
     fn a_later_end_is_warned_of_again() {
         let mut one = course(CourseState::Running);
         one.warned_at = Some(at(9_100));
-        one.set_term(at(1_000), at(50_000));
+        one.set_term((at(1_000), at(50_000)), at(9_500));
         assert_eq!(one.due_at(), Some(at(50_000 - COURSE_WARNING_SECONDS)));
         one.warned_at = Some(at(49_100));
-        one.set_term(at(1_000), at(49_500));
+        one.set_term((at(1_000), at(49_500)), at(49_200));
         assert_eq!(one.step(at(49_400)), None, "an earlier one is not");
+    }
+
+    #[test]
+    fn a_begin_that_is_moved_ahead_makes_a_course_wait_for_it() {
+        let mut one = course(CourseState::Running);
+        one.set_term((at(3_000), at(10_000)), at(2_000));
+        assert_eq!(one.state, CourseState::Open);
+        assert_eq!(one.due_at(), Some(at(3_000)));
+        assert_eq!(take(&mut one, at(3_000)), Some(CourseStep::Begin));
+        one.set_term((at(2_500), at(10_000)), at(3_000));
+        assert_eq!(one.state, CourseState::Running, "it has begun");
+        let mut closed = course(CourseState::Closed);
+        closed.set_term((at(3_000), at(20_000)), at(2_000));
+        assert_eq!(closed.state, CourseState::Closed);
     }
 
     #[test]
@@ -451,6 +490,20 @@ mod tests {
             code("soon", day),
             Err("reservation.time-invalid".to_owned())
         );
+    }
+
+    #[test]
+    fn messages_have_a_pause_between_them() {
+        let asked = |told: Option<u64>, now| {
+            let refused = pause_messages(told.map(at), at(now));
+            refused.map_err(|refusal| (refusal.code, refusal.retry_after_seconds))
+        };
+        let soon = |left| Err(("course.message-too-soon".to_owned(), Some(left)));
+        assert_eq!(asked(None, 0), Ok(()), "the first one");
+        assert_eq!(asked(Some(100), 100), soon(60));
+        assert_eq!(asked(Some(100), 159), soon(1));
+        assert_eq!(asked(Some(100), 160), Ok(()));
+        assert_eq!(asked(Some(1_000), 100), Ok(()), "the clock was set back");
     }
 
     #[test]

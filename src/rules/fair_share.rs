@@ -22,12 +22,14 @@ pub enum QueueOrder {
     Fifo,
     /// The one that was queued last first.
     Lifo,
+    /// The one that holds the least dominant share for their weight first; the past does not count.
+    Drf,
     /// Whoever used least for their weight first: domains, then projects in them, then users in those.
     Fair,
 }
 
 impl QueueOrder {
-    pub const ALL: [Self; 4] = [Self::Turns, Self::Fifo, Self::Lifo, Self::Fair];
+    pub const ALL: [Self; 5] = [Self::Turns, Self::Fifo, Self::Lifo, Self::Drf, Self::Fair];
 
     /// As settings and addresses write it.
     pub fn word(self) -> &'static str {
@@ -35,6 +37,7 @@ impl QueueOrder {
             Self::Turns => "turns",
             Self::Fifo => "fifo",
             Self::Lifo => "lifo",
+            Self::Drf => "drf",
             Self::Fair => "fair",
         }
     }
@@ -42,6 +45,14 @@ impl QueueOrder {
     /// The order of a word; None for what is none.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|order| order.word() == word)
+    }
+
+    /// Whether it goes by what users hold for their weight, with or without the past.
+    pub fn goes_by_share(self) -> bool {
+        match self {
+            Self::Drf | Self::Fair => true,
+            Self::Turns | Self::Fifo | Self::Lifo => false,
+        }
     }
 }
 

@@ -51,12 +51,9 @@ pub fn findings(world: &ClusterSnapshot) -> Vec<InvariantFinding> {
             say(notices::node_unknown(id));
             continue;
         };
-        if used.cpu > node.capacity.cpu {
-            say(notices::cpu_overcommitted(
-                &node.name,
-                used.cpu,
-                node.capacity.cpu,
-            ));
+        let cpu_room = world.cpu_room(node);
+        if used.cpu > cpu_room {
+            say(notices::cpu_overcommitted(&node.name, used.cpu, cpu_room));
         }
         if used.memory > node.capacity.memory {
             say(notices::memory_overcommitted(

@@ -181,10 +181,13 @@ impl LimitKey {
         }
     }
 
-    /// An amount of it with its unit, as limits and blockers say it: `1.50 GPU`, `16 GiB`, `3`.
+    /// An amount of it with its unit, as limits and blockers say it: `1.5 GPU`, `2 GPUs`, `16 GiB`, `3`.
     pub fn told(self, amount: u64) -> String {
         let hundredths = || u32::try_from(amount).unwrap_or(u32::MAX);
         match self {
+            Self::Gpu | Self::GpuEach if amount >= 200 => {
+                format!("{} GPUs", GpuShare(hundredths()))
+            }
             Self::Gpu | Self::GpuEach => format!("{} GPU", GpuShare(hundredths())),
             Self::Cpu | Self::CpuEach => format!("{} CPU", CpuShare(hundredths())),
             Self::Memory | Self::MemoryEach | Self::WaitingBytes => Bytes(amount).to_string(),
@@ -485,6 +488,21 @@ pub fn effective(attached: &[AttachedPolicy], usage: &UsageByLevel) -> Vec<Effec
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn amounts_have_their_units_as_one_says_them() {
+        for (key, amount, told) in [
+            (LimitKey::Gpu, 35, "0.35 GPU"),
+            (LimitKey::Gpu, 100, "1 GPU"),
+            (LimitKey::GpuEach, 150, "1.5 GPU"),
+            (LimitKey::Gpu, 200, "2 GPUs"),
+            (LimitKey::Cpu, 200, "2 CPU"),
+            (LimitKey::Sessions, 2, "2"),
+            (LimitKey::RuntimeSeconds, 7_200, "2 h"),
+        ] {
+            assert_eq!(key.told(amount), told);
+        }
+    }
 
     struct Numbers(u64);
 

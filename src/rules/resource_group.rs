@@ -9,12 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::calendar::{self, GroupCalendar, GroupWindow, ZoneOffsets};
+use crate::fair_share::QueueOrder;
 use crate::names::{NodeId, ResourceGroupId, SessionId, TenantName, UserId};
-use crate::policy::{PreemptionMode, Spreading};
+use crate::policy::{BackfillMode, PreemptionMode, Spreading};
 use crate::refusal::Refusal;
 use crate::refusals;
 use crate::session::{Session, SessionKind};
 use crate::tenancy::{DomainId, ProjectId};
+use crate::units::{CpuShare, Timestamp};
 
 /// Characters of a title. Higher: the list of groups is wide. Lower: a place and a model do not fit.
 pub const MAX_GROUP_TITLE: usize = 60;
@@ -76,6 +79,50 @@ impl GroupKinds {
     }
 }
 
+/// The largest factor, in hundredths. Higher: sessions that all work at once get a few hundredths of a core each. Lower: a
+/// node of notebooks that mostly wait stands idle.
+pub const MAX_CPU_OVERCOMMIT: u32 = 800;
+
+/// How many times sessions together may hold the cores of a node, in whole hundredths. Weights of the kernel part the cores
+/// among those that work; no session gets more cores than its node has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CpuOvercommit(u32);
+
+impl CpuOvercommit {
+    /// Each core is given once.
+    pub const NONE: Self = Self(100);
+
+    /// Errors: `group.overcommit-range` at that field.
+    pub fn new(hundredths: u32, at: &str) -> Result<Self, Refusal> {
+        if !(Self::NONE.0..=MAX_CPU_OVERCOMMIT).contains(&hundredths) {
+            return Err(refusals::group_overcommit_range(MAX_CPU_OVERCOMMIT / 100).at(at));
+        }
+        Ok(Self(hundredths))
+    }
+
+    /// The nearest one in range.
+    pub fn clamped(hundredths: u32) -> Self {
+        Self(hundredths.clamp(Self::NONE.0, MAX_CPU_OVERCOMMIT))
+    }
+
+    pub fn hundredths(self) -> u32 {
+        self.0
+    }
+
+    /// What sessions together may hold of so many cores, rounded down to a hundredth.
+    pub fn of(self, cores: CpuShare) -> CpuShare {
+        let room = u64::from(cores.0) * u64::from(self.0) / u64::from(Self::NONE.0);
+        CpuShare(u32::try_from(room).unwrap_or(u32::MAX))
+    }
+}
+
+impl Default for CpuOvercommit {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
 /// One group as its row has it; its nodes are in the plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceGroup {
@@ -88,6 +135,18 @@ pub struct ResourceGroup {
     pub kinds: GroupKinds,
     /// How sessions are spread over its devices and nodes; None: as the settings say.
     pub spreading: Option<Spreading>,
+    /// In which order its queue is served; None: as the site's is.
+    #[serde(default)]
+    pub order: Option<QueueOrder>,
+    /// Who may start before one that waits in it; None: as the site says.
+    #[serde(default)]
+    pub backfill: Option<BackfillMode>,
+    /// How many times its sessions together may hold the cores of a node.
+    #[serde(default)]
+    pub cpu_overcommit: CpuOvercommit,
+    /// When its queue goes by other rules, and takes other sessions.
+    #[serde(default)]
+    pub calendar: GroupCalendar,
     /// Whether sessions that yield are stopped for those of higher priority.
     #[serde(default)]
     pub preemption: PreemptionMode,
@@ -95,6 +154,24 @@ pub struct ResourceGroup {
 }
 
 impl ResourceGroup {
+    /// One for everybody that says nothing of its own.
+    pub fn new(id: ResourceGroupId, name: TenantName) -> Self {
+        Self {
+            id,
+            name,
+            title: String::new(),
+            access: None,
+            kinds: GroupKinds::ALL,
+            spreading: None,
+            order: None,
+            backfill: None,
+            cpu_overcommit: CpuOvercommit::NONE,
+            calendar: GroupCalendar::default(),
+            preemption: PreemptionMode::Off,
+            generation: 1,
+        }
+    }
+
     /// Whether sessions of that user in that project may use it.
     pub fn admits(&self, domain: DomainId, project: ProjectId, user: UserId) -> bool {
         self.access.as_ref().is_none_or(|access| {
@@ -104,11 +181,22 @@ impl ResourceGroup {
         })
     }
 
+    /// Orders by which its queue is ever served, as far as it says so itself.
+    pub fn orders(&self) -> impl Iterator<Item = QueueOrder> {
+        let windows = self.calendar.windows.iter();
+        let by_window = windows.filter_map(|window| window.order);
+        self.order.into_iter().chain(by_window)
+    }
+
     /// Whether it says nothing that a site without groups does not say.
     pub fn is_plain(&self) -> bool {
         self.access.is_none()
             && self.kinds == GroupKinds::ALL
             && self.spreading.is_none()
+            && self.order.is_none()
+            && self.backfill.is_none()
+            && self.cpu_overcommit == CpuOvercommit::NONE
+            && self.calendar.windows.is_empty()
             && self.preemption == PreemptionMode::Off
     }
 }
@@ -124,6 +212,9 @@ pub struct GroupPlan {
     pub nodes: BTreeMap<NodeId, ResourceGroupId>,
     /// Live sessions of other groups than the founding one.
     pub sessions: BTreeMap<SessionId, ResourceGroupId>,
+    /// The zone of each group that has windows.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub offsets: BTreeMap<ResourceGroupId, ZoneOffsets>,
 }
 
 impl GroupPlan {
@@ -170,6 +261,38 @@ impl GroupPlan {
                 .is_none_or(|group| group.admits(session.domain, session.project, session.owner))
     }
 
+    fn zone(&self, group: ResourceGroupId) -> &ZoneOffsets {
+        self.offsets.get(&group).unwrap_or(&calendar::UTC)
+    }
+
+    /// The window of a group that holds at a moment; None between windows.
+    pub fn window(&self, group: ResourceGroupId, now: Timestamp) -> Option<&GroupWindow> {
+        calendar::at(&self.group(group)?.calendar, self.zone(group), now)
+    }
+
+    /// When another window of a group holds, or none any more; None where that is more than a week away.
+    pub fn next_change(&self, group: ResourceGroupId, now: Timestamp) -> Option<Timestamp> {
+        calendar::next_change(&self.group(group)?.calendar, self.zone(group), now)
+    }
+
+    /// Whether a window of its group keeps a session waiting. The self-test of a device waits for none.
+    pub fn is_shut(&self, session: &Session, now: Timestamp) -> bool {
+        if self.groups.is_empty() || session.device_affinity.is_some() {
+            return false;
+        }
+        let group = self.group(self.of_session(session.id));
+        group.is_some_and(|group| {
+            !calendar::takes(&group.calendar, self.zone(group.id), session, now)
+        })
+    }
+
+    /// When the windows of its group let a session start that they keep waiting; None where they do not within a week.
+    /// Costs some looks at each window.
+    pub fn opens(&self, session: &Session, now: Timestamp) -> Option<Timestamp> {
+        let group = self.group(self.of_session(session.id))?;
+        calendar::opens(&group.calendar, self.zone(group.id), session, now)
+    }
+
     /// Whether sessions of a group are stopped for others of it.
     pub fn preemption(&self, group: ResourceGroupId) -> PreemptionMode {
         self.group(group)
@@ -182,6 +305,15 @@ impl GroupPlan {
             return None;
         }
         self.group(self.of_node(node))?.spreading
+    }
+
+    /// How many times sessions together may hold the cores of a node.
+    pub fn cpu_overcommit(&self, node: NodeId) -> CpuOvercommit {
+        if self.groups.is_empty() {
+            return CpuOvercommit::NONE;
+        }
+        let group = self.group(self.of_node(node));
+        group.map_or(CpuOvercommit::NONE, |group| group.cpu_overcommit)
     }
 
     /// The group of a launch of that user in that project: the one that is named, or the first that they may use.
@@ -251,15 +383,28 @@ mod tests {
     }
 
     fn group(number: u128, name: &str, access: Option<GroupAccess>) -> ResourceGroup {
+        let name = TenantName::parse(name).expect("a name");
         ResourceGroup {
-            id: ResourceGroupId(id(number)),
-            name: TenantName::parse(name).expect("a name"),
-            title: String::new(),
             access,
-            kinds: GroupKinds::ALL,
-            spreading: None,
-            preemption: PreemptionMode::Off,
-            generation: 1,
+            ..ResourceGroup::new(ResourceGroupId(id(number)), name)
+        }
+    }
+
+    #[test]
+    fn a_factor_is_between_one_and_eight_and_multiplies_cores() {
+        for wrong in [0, 99, 801, u32::MAX] {
+            let refused = CpuOvercommit::new(wrong, "/cpu_overcommit").expect_err("refused");
+            assert_eq!(refused.code, "group.overcommit-range", "{wrong}");
+        }
+        for (factor, cores, room) in [
+            (100, 800, 800),
+            (150, 800, 1_200),
+            (125, 3, 3),
+            (800, 6_400, 51_200),
+            (800, u32::MAX, u32::MAX),
+        ] {
+            let factor = CpuOvercommit::new(factor, "/cpu_overcommit").expect("in range");
+            assert_eq!(factor.of(CpuShare(cores)), CpuShare(room), "{factor:?}");
         }
     }
 

@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::fair_share::{FairShares, WholeCluster};
-use crate::names::{BootId, NodeId, SessionId, UserId};
-use crate::policy::{SharePolicy, Spreading};
+use crate::fair_share::{FairShares, QueueOrder, WholeCluster};
+use crate::names::{BootId, NodeId, ResourceGroupId, SessionId, UserId};
+use crate::policy::{BackfillMode, SharePolicy, Spreading};
 use crate::quota::{Allowance, ScopedPolicy};
 use crate::reason::Reason;
 use crate::reservation::ReservationTime;
 use crate::resource_group::GroupPlan;
 use crate::resources::{Capacity, Used};
 use crate::session::{Outcome, Session};
-use crate::units::Timestamp;
+use crate::units::{CpuShare, Timestamp};
 
 /// Sessions that are not over, what their dependencies came to, and the machines.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -159,6 +159,29 @@ impl ClusterSnapshot {
     /// How sessions are spread on a node: as its resource group says, else as the settings do.
     pub fn spreading(&self, node: NodeId) -> Spreading {
         self.groups.spreading(node).unwrap_or(self.policy.spreading)
+    }
+
+    /// In which order the queue of a resource group is served: as its window says, else as the group does, else as the site
+    /// does.
+    pub fn order(&self, group: ResourceGroupId, now: Timestamp) -> QueueOrder {
+        let by_window = self.groups.window(group, now);
+        let by_window = by_window.and_then(|window| window.order);
+        let own = || self.groups.group(group).and_then(|group| group.order);
+        by_window.or_else(own).unwrap_or(self.policy.order)
+    }
+
+    /// Who may start before one that waits in a resource group: as its window says, else as the group does, else as the site
+    /// does.
+    pub fn backfill(&self, group: ResourceGroupId, now: Timestamp) -> BackfillMode {
+        let by_window = self.groups.window(group, now);
+        let by_window = by_window.and_then(|window| window.backfill);
+        let own = || self.groups.group(group).and_then(|group| group.backfill);
+        by_window.or_else(own).unwrap_or(self.policy.backfill)
+    }
+
+    /// How many cores sessions together may hold of a node: more than it has where its resource group says so.
+    pub fn cpu_room(&self, node: &NodeRecord) -> CpuShare {
+        self.groups.cpu_overcommit(node.id).of(node.capacity.cpu)
     }
 
     pub fn session(&self, id: SessionId) -> Option<&Session> {

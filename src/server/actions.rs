@@ -39,6 +39,7 @@ pub mod operations;
 pub mod policies;
 pub mod presets;
 mod query;
+pub mod rehearsal;
 pub mod replay;
 pub mod reservations;
 pub mod resource_groups;

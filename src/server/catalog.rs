@@ -53,6 +53,7 @@ pub(crate) mod policies;
 pub(crate) mod presets;
 mod reach;
 mod reader;
+pub(crate) mod recorded;
 pub(crate) mod request_key;
 pub(crate) mod reservations;
 mod reserve;

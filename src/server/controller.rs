@@ -135,7 +135,7 @@ impl Controller {
     }
 
     /// Until the first moment at which time alone changes something in the world as this pass left
-    /// it: a start time or a limit. None where nothing waits for time.
+    /// it: a start time, a window or a limit. None where nothing waits for time.
     pub(crate) fn until_due(&self, pass: &ControllerPass) -> Option<Duration> {
         let starts = pass
             .world
@@ -148,8 +148,13 @@ impl Controller {
         let counted = schedule::starting(&pass.world, pass.now).map(|(_, left)| left);
         let reserved = reserve::until_due(&pass.world, pass.now);
         let settled = preempt::until_due(&pass.world, pass.now);
+        let groups = pass.world.groups.groups.iter();
+        let windows = groups
+            .filter_map(|group| pass.world.groups.next_change(group.id, pass.now))
+            .map(|at| Duration::from_millis(at.millis_since(pass.now)));
         starts
             .chain(counted)
+            .chain(windows)
             .chain(self.watch.next)
             .chain(reserved)
             .chain(settled)

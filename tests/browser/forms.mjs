@@ -400,5 +400,13 @@ test("a weight of nobody and out of range has both faults at their fields", asyn
   await page.locator("form[action$='/weights'] button.btn").click();
   await page.locator("#fault-subject", { hasText: "no user" }).waitFor();
   await page.locator("#fault-weight", { hasText: "between 1 and 1000" }).waitFor();
+  // A try saves nothing and keeps what was chosen; its answer has no address of its own.
+  await page.goto(`${house.origin}/fair-share`);
+  await page.selectOption("#order", "fair");
+  await page.click("button:has-text('Try on the last month')");
+  await page.locator("#tried", { hasText: "last 30 days" }).waitFor();
+  assert.equal(await page.inputValue("#order"), "fair");
+  await page.goto(`${house.origin}/fair-share/try`);
+  assert.equal(page.url(), `${house.origin}/fair-share`);
   await context.close();
 });

@@ -189,6 +189,17 @@ test("a card is closed with a word, cut, made whole and emptied, and whom that e
   await seen.context.close();
 });
 
+test("without script a layout is checked by a button that says so", async () => {
+  const context = await browser.newContext({ storageState: state, javaScriptEnabled: false, locale: "en-US" });
+  const page = await context.newPage();
+  await page.goto(`${house.origin}/gpus/SIMULATED-H100-1`);
+  await page.fill("[id='n-3g.40gb']", "3");
+  await page.getByRole("button", { name: "Check without applying" }).click();
+  await page.locator("#partitions .verdict", { hasText: "This layout is not possible" }).waitFor();
+  assert.equal(await page.inputValue("[id='n-3g.40gb']"), "3");
+  await context.close();
+});
+
 test("every partition tells its whole profile, also on a phone, free and taken", async (t) => {
   const root = process.getuid() === 0;
   if (root) {
@@ -235,6 +246,7 @@ test("a simulated card is not tested, and its page says why", async () => {
   const seen = await visit("/gpus/SIMULATED-H100-0/test");
   const { page } = seen;
   assert.match(await page.innerText("main"), /A simulated GPU does not exist/);
+  assert.equal(await page.locator("main .empty").count(), 1, "one place says that there is no result");
   assert.equal(await page.locator("form[action$='/test']").count(), 0);
   await sound(seen);
   // Whoever asks all the same is told so, and nothing begins.

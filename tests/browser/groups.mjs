@@ -57,6 +57,25 @@ test("a resource group is made, changed and removed in the page", async () => {
   await page.fill("#nodes", node);
   await page.click("button:has-text('Save nodes')");
   await page.locator("[role=status]", { hasText: "lab was changed" }).first().waitFor();
+
+  // Windows are lines; a factor and an order of its own are fields.
+  await page.fill("#windows", "someday 18:00-08:00");
+  await page.click("button:has-text('Save windows')");
+  await page.locator("#windows[aria-invalid=true]").waitFor();
+  assert.equal(await page.inputValue("#windows"), "someday 18:00-08:00");
+  await page.fill("#windows", "mon-fri 18:00-08:00 kinds=batch");
+  await page.fill("#time_zone", "Asia/Seoul");
+  await page.click("button:has-text('Save windows')");
+  await page.locator("[role=status]", { hasText: "lab was changed" }).first().waitFor();
+  await page.selectOption("#order", "fifo");
+  await page.fill("#cpu_overcommit", "9");
+  await page.getByRole("button", { name: "Save", exact: true }).click();
+  await page.locator("#cpu_overcommit[aria-invalid=true]").waitFor();
+  await page.fill("#cpu_overcommit", "1.5");
+  await page.getByRole("button", { name: "Save", exact: true }).click();
+  await page.locator("[role=status]", { hasText: "lab was changed" }).first().waitFor();
+  const rules = JSON.parse(house.command("group", "get", "lab", "-o", "json"));
+  assert.deepEqual([rules.order, rules.cpu_overcommit, rules.time_zone, rules.windows.length], ["fifo", 1.5, "Asia/Seoul", 1]);
   await page.goto(`${house.origin}/groups`);
   await page.locator("#list tr", { hasText: "lab" }).filter({ hasText: node }).waitFor();
   assert.equal(await overflow(page), 0);

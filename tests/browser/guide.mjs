@@ -76,7 +76,7 @@ test("the wizard keeps the zone, skips what there is nothing to do about, and en
   assert.equal(await page.locator(".btn.pri:visible").count(), 1, "the test is the one thing to do");
   await Promise.all([page.waitForURL("**/setup/report"), page.click(".onward .btn:not(.gh)")]);
   const tasks = await page.locator(".tasks a").evaluateAll((all) => all.map((a) => a.getAttribute("href")));
-  for (const href of ["/sessions/new", "/images", "/system/backups", "/gpus", "/docs"]) assert.ok(tasks.includes(href), `${href} in ${tasks}`);
+  for (const href of ["/sessions/new", "/images", "/users", "/system/backups", "/gpus", "/docs"]) assert.ok(tasks.includes(href), `${href} in ${tasks}`);
   assert.match(await page.locator("main").innerText(), /2 × .*H100.*simulated/);
   assert.match(await page.locator("main").innerText(), /Installation ID\s+[0-9a-f]{8}-/);
   assert.match(await page.locator("main").innerText(), /Images\s+none imported yet; import them on the page Images/);

@@ -140,6 +140,34 @@ test("no caption of the overview is cut at any width", async () => {
   assert.deepEqual(told, []);
 });
 
+test("each bar of the overview has its last minutes, memory is used and cores are busy, and what is simulated is said once", async () => {
+  const context = await browser.newContext({ storageState: state, locale: "en-US" });
+  const page = await context.newPage();
+  await page.goto(`${house.origin}/`, { waitUntil: "load" });
+  const named = (name) => page.locator("#plan .gpu", { has: page.locator(".id b", { hasText: new RegExp(`^${name}$`) }) }).locator(".mx");
+  for (const [name, word] of [["GPU 0", ""], ["GPU 1", ""], ["CPU", "busy"], ["Memory", "used"]]) {
+    assert.equal(await named(name).count(), 1, name);
+    assert.equal(await named(name).locator("svg").count(), 1, `${name} has no last minutes`);
+    assert.ok((await named(name).innerText()).includes(word), `${name}: ${await named(name).innerText()}`);
+  }
+  assert.doesNotMatch(await named("Memory").innerText(), /busy/);
+  const words = await page.locator("main").innerText();
+  assert.equal(words.match(/simulated/gi)?.length, 1, words);
+  assert.equal(await page.locator("main a[href='/events']").count(), 1);
+  // On a phone what needs attention stands above the plan; a new box has no backup yet.
+  assert.ok((await page.locator("#attention li").count()) > 0);
+  await page.setViewportSize({ width: 390, height: 844 });
+  const top = async (part) => (await page.locator(part).boundingBox()).y;
+  assert.ok((await top("#attention")) < (await top("#plan")));
+  await page.setViewportSize({ width: 1440, height: 900 });
+  // A point is kept every ten seconds.
+  await until(() => "what is allocated and busy as a chart", async () => {
+    await page.reload({ waitUntil: "load" });
+    return (await page.locator("section[aria-labelledby=hi] figure").count()) > 0;
+  });
+  await context.close();
+});
+
 test("a small session is seen on its own page among fifty", async (t) => {
   if (process.getuid() !== 0) {
     t.skip("sessions need root");

@@ -133,6 +133,8 @@ test("a session is held, has no number meanwhile, and is released", async () => 
   await page.goto(`${house.origin}/queue`);
   // Behind sweep-3.
   assert.equal(await row("open-end").locator(".pos").innerText(), "2");
+  assert.equal(await row("sweep-3").locator(".pill").innerText(), "next");
+  assert.equal(await row("open-end").locator(".pill").innerText(), "waiting");
   await row("open-end").getByRole("link", { name: "Change open-end" }).click();
   await page.getByRole("button", { name: "Put on hold" }).click();
   await page.waitForURL((url) => url.pathname === "/queue");

@@ -216,6 +216,30 @@ test("verbs that end work ask first, and the menu is accessible", async (t) => {
   assert.deepEqual(complaints, []);
 });
 
+test("without script the page of a terminal names the command line, and claims no terminal", async (t) => {
+  if (skipped(t)) return;
+  const plain = await browser.newContext({ storageState: state, javaScriptEnabled: false, locale: "en-US" });
+  const page = await plain.newPage();
+  await page.goto(`${address("term")}/terminal`);
+  assert.match(await page.locator("#terminal noscript").textContent(), /fardel exec -it term sh/);
+  for (const part of [".tfoot", "#terminal .boot"]) assert.equal(await page.locator(part).isVisible(), false, part);
+  await plain.close();
+});
+
+test("a log is searched, and what was searched for is marked in its lines", async (t) => {
+  if (skipped(t)) return;
+  house.command("run", "-d", "--cpu", "0.1", "--mem", "64m", "--name", "talks", "host", "--", "sh", "-c", "echo a needle; echo hay; echo Needle and needle");
+  await until(() => "it ends", async () => JSON.parse(house.command("session", "get", "talks", "-o", "json")).state === "ended");
+  await page.goto(`${address("talks")}/logs`);
+  const marks = () => page.evaluate(() => CSS.highlights.get("sought")?.size ?? 0);
+  assert.equal(await marks(), 0);
+  await page.goto(`${address("talks")}/logs?q=needle`);
+  await page.locator("#log", { hasText: "Needle and needle" }).waitFor();
+  assert.doesNotMatch(await page.locator("#log").innerText(), /hay/);
+  await until(() => "three marks", async () => (await marks()) === 3);
+  assert.deepEqual(await violations(page), []);
+});
+
 test("an ended session says its exit code once", async (t) => {
   if (skipped(t)) return;
   house.command("run", "-d", "--cpu", "0.1", "--mem", "64m", "--name", "fails", "host", "--", "sh", "-c", "exit 43");
@@ -223,6 +247,14 @@ test("an ended session says its exit code once", async (t) => {
   await page.goto(address("fails"));
   const words = await page.locator("#console").innerText();
   assert.equal(words.match(/43/g)?.length, 1, words);
+  assert.equal(await page.getByRole("link", { name: "Duplicate" }).count(), 1);
+  // Its command stands in the settings as one types it, and can be copied.
+  const command = page.locator("#command-line");
+  assert.equal(await command.innerText(), "sh -c 'exit 43'");
+  assert.match(await command.evaluate((words) => getComputedStyle(words).fontFamily), /mono/i);
+  const copy = page.locator("[data-copy='#command-line']");
+  await copy.click();
+  await until(() => "it is copied", async () => /\bdone\b/.test(await copy.getAttribute("class")));
   const owner = page.locator(".crumb a", { hasText: "root" }).or(page.locator(".crumb a").nth(1));
   await Promise.all([page.waitForURL(/\/sessions\?q=owner/), owner.first().click()]);
 });

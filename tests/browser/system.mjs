@@ -103,6 +103,7 @@ test("checks of the last minute are shown with their age, and a button makes new
   assert.equal(await backups.locator("a.btn").getAttribute("href"), "/system/backups");
   // These GPUs are simulated, and no check says that there is none.
   await page.locator("summary", { hasText: /passed/ }).click();
+  assert.ok((await page.locator("details.fold h2.grp").count()) > 1, "what passed stands in groups");
   const passed = await page.locator("details.fold ul.looks").allInnerTexts();
   assert.match(passed.join(" "), /The GPUs are simulated: H100:2/);
   assert.doesNotMatch(passed.join(" "), /No GPU/);

@@ -49,6 +49,8 @@ test("what is left of a GPU beside the share of a preview adds up", async () => 
   const bar = (await hit.locator(".rack").boundingBox()).width;
   const free = (await hit.locator(".sl.free").boundingBox()).width;
   assert.ok(Math.abs(free / bar - Number(await hit.locator(".num").innerText())) < 0.02, `${drawn} of ${bar}: ${await hit.innerText()}`);
+  const widths = await page.locator("#preview .mini .rack").evaluateAll((all) => all.map((rack) => Math.round(rack.getBoundingClientRect().width)));
+  assert.equal(new Set(widths).size, 1, `bars of different widths: ${widths}`);
 });
 
 test("a waiting session names what must end, leads there, and offers as many GPUs as are empty", async () => {
@@ -57,6 +59,7 @@ test("a waiting session names what must end, leads there, and offers as many GPU
   const lines = await ends.locator("li").allInnerTexts();
   assert.match(lines[0], /^limited\s+1 GPU · [^·]+ · [^·]+ · ends by /);
   assert.match(lines[1], /^open-end\s+0\.5 GPU · [^·]+ · [^·]+ · no time limit$/);
+  await page.locator("#console").getByRole("button", { name: /Start now with 2 GPU/ }).waitFor();
   assert.deepEqual(await violations(page), []);
   await ends.getByRole("link", { name: "limited" }).click();
   assert.equal(new URL(page.url()).pathname, address("limited"));

@@ -77,6 +77,18 @@ test("the palette finds places, commands and sessions, says when it finds nothin
   await context.close();
 });
 
+test("keys lead to the GPUs and to the system, and the list of keys says so", async () => {
+  const { context, page } = await visit("/queue");
+  await page.keyboard.press("?");
+  assert.match(await page.locator("#sheet[open]").innerText(), /g then o, s, q, u, i, d, y[\s\S]*GPUs[\s\S]*system/);
+  await page.keyboard.press("Escape");
+  for (const [key, path] of [["u", "/gpus"], ["y", "/system/checks"], ["o", "/"]]) {
+    await page.keyboard.press("g");
+    await Promise.all([page.waitForURL(house.origin + path), page.keyboard.press(key)]);
+  }
+  await context.close();
+});
+
 test("menus, sheets, dialogs and the palette break no rule while they are open", async () => {
   const told = [];
   const look = async (page, what, taste) => {

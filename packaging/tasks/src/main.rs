@@ -18,6 +18,7 @@ mod rpm;
 mod sbom;
 mod skips;
 mod slowest;
+mod slurm;
 mod stage;
 mod start;
 mod twice;
@@ -37,6 +38,7 @@ usage: cargo ci quick | full | release | nightly [--tested]
        cargo ci package
        cargo ci twice
        cargo ci requests
+       cargo ci slurm [fifo|fair]
        cargo ci vm …
        cargo ci rpm [--check FILE]
        cargo ci deb [--version X] [--binary FILE] [--into FOLDER]
@@ -55,6 +57,8 @@ usage: cargo ci quick | full | release | nightly [--tested]
   twice     the release and its package built again from a clone elsewhere: the same bytes
   requests  generated requests alone, on the release build; FARDEL_REQUESTS_SECONDS and FARDEL_SEED say how long and
             from which seed
+  slurm     a day of 2,000 jobs under Debian's own Slurm and under the release build's scheduler, with the same figures
+            of both; some 25 minutes for each order
   deb       the Debian package of the release build; its path is the last line
   rpm       the same as an .rpm, by nfpm; its path is the last line; with --check it is made of a binary
             that was built already, looked at, installed into a root and removed
@@ -93,6 +97,15 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {
                 eprintln!("deb: {failure}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    if let ["slurm", rest @ ..] = words.as_slice() {
+        return match slurm::command(rest) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => {
+                eprintln!("slurm: {failure}");
                 ExitCode::FAILURE
             }
         };

@@ -16,7 +16,7 @@ use super::{
 /// Keys that only the machine's own file may set: addresses that would lock the administrator out, and places that
 /// the server writes to as root, files that it reads as root with where it sends what stands in them, and attributes of a
 /// directory, which the console would show: one of them could be a secret.
-const FILE_ONLY: [&str; 29] = [
+const FILE_ONLY: [&str; 30] = [
     "data",
     "run",
     "listen",
@@ -46,6 +46,7 @@ const FILE_ONLY: [&str; 29] = [
     "mail_security",
     "mail_password_file",
     "mail_ca_file",
+    "webhook_ca_file",
 ];
 
 /// Keys of the form of backups.

@@ -33,7 +33,9 @@ pub(super) async fn change(
 pub(super) async fn reset(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,
+    headers: HeaderMap,
 ) -> ApiResult {
-    let reset = branding::reset(&api.server, &caller).await?;
+    let seen = responses::if_match(&headers)?;
+    let reset = branding::reset(&api.server, &caller, seen).await?;
     responses::changed(&reset, reset.generation)
 }

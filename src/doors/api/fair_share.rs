@@ -3,12 +3,28 @@
 use api::fair_share::{FairSharePatchBody, FairWeightBody};
 use axum::extract::State;
 use axum::http::HeaderMap;
+use rules::fair_share::QueueOrder;
+use rules::policy::BackfillMode;
+use rules::refusals;
+use serde::Deserialize;
 use server::actions::fair_share;
+use server::actions::rehearsal::{self, TriedRules};
+use server::actions::usage::UsageTime;
 
 use super::ApiContext;
 use super::authentication::ApiCaller;
-use super::body::JsonBody;
+use super::body::{JsonBody, QueryParameters};
 use super::responses::{self, ApiResult};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct RehearsalQuery {
+    month: String,
+    from: String,
+    until: String,
+    order: String,
+    backfill: String,
+}
 
 pub(super) async fn show(
     State(api): State<ApiContext>,
@@ -38,4 +54,30 @@ pub(super) async fn weigh(
 ) -> ApiResult {
     let changed = fair_share::weigh(&api.server, &caller, sent.value).await?;
     responses::whole(&headers, &changed)
+}
+
+/// What the sessions of a time would have waited under other rules; nothing is changed.
+pub(super) async fn rehearse(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    headers: HeaderMap,
+    QueryParameters(query): QueryParameters<RehearsalQuery>,
+) -> ApiResult {
+    let unknown = |field: &str| refusals::rehearsal_rule_unknown().at(field);
+    let order = match query.order.as_str() {
+        "" => None,
+        word => Some(QueueOrder::parse(word).ok_or_else(|| unknown("/order"))?),
+    };
+    let backfill = match query.backfill.as_str() {
+        "" => None,
+        word => Some(BackfillMode::parse(word).ok_or_else(|| unknown("/backfill"))?),
+    };
+    let time = UsageTime {
+        month: query.month,
+        from: query.from,
+        until: query.until,
+    };
+    let tried = TriedRules { order, backfill };
+    let found = rehearsal::rehearse(&api.server, &caller, &time, tried).await?;
+    responses::whole(&headers, &found)
 }

@@ -1,4 +1,4 @@
-//! Notices by mail over REST: what the caller gets, how mail stands, and a trial.
+//! Notices by mail over REST: what the caller gets, how mail stands, a retry of what was refused, and a trial.
 
 use api::mail::{MailChoicesBody, MailTestBody};
 use axum::extract::State;
@@ -33,6 +33,14 @@ pub(super) async fn status(
     headers: HeaderMap,
 ) -> ApiResult {
     responses::whole(&headers, &mail::status(&api.server, &caller).await?)
+}
+
+pub(super) async fn retry(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+) -> ApiResult {
+    let standing = mail::retry(&api.server, &caller).await?;
+    responses::plain(StatusCode::OK, &standing)
 }
 
 pub(super) async fn test(

@@ -1,7 +1,7 @@
 //! Resource groups over REST.
 
 use api::resource_groups::{
-    GroupAccessBody, GroupNodesBody, NewResourceGroupBody, ResourceGroupPatchBody,
+    GroupAccessBody, GroupNodesBody, GroupWindowsBody, NewResourceGroupBody, ResourceGroupPatchBody,
 };
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
@@ -58,9 +58,11 @@ pub(super) async fn set_nodes(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
+    headers: HeaderMap,
     sent: JsonBody<GroupNodesBody>,
 ) -> ApiResult {
-    let changed = resource_groups::set_nodes(&api.server, &caller, &id, sent.value).await?;
+    let seen = responses::must_match(&headers)?;
+    let changed = resource_groups::set_nodes(&api.server, &caller, &id, sent.value, seen).await?;
     responses::changed(&changed, changed.generation)
 }
 
@@ -68,9 +70,21 @@ pub(super) async fn set_access(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
+    headers: HeaderMap,
     sent: JsonBody<GroupAccessBody>,
 ) -> ApiResult {
-    let changed = resource_groups::set_access(&api.server, &caller, &id, sent.value).await?;
+    let seen = responses::must_match(&headers)?;
+    let changed = resource_groups::set_access(&api.server, &caller, &id, sent.value, seen).await?;
+    responses::changed(&changed, changed.generation)
+}
+
+pub(super) async fn set_windows(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    sent: JsonBody<GroupWindowsBody>,
+) -> ApiResult {
+    let changed = resource_groups::set_windows(&api.server, &caller, &id, sent.value).await?;
     responses::changed(&changed, changed.generation)
 }
 

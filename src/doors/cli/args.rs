@@ -353,8 +353,14 @@ pub enum Command {
     #[command(subcommand)]
     State(State),
     /// Run a scenario against the scheduler, without containers
-    Rehearse(Rest),
+    Rehearse(RehearseArguments),
     /// Measure this machine and this build; prints JSON with raw samples
+    ///
+    /// bench trace measures the rules of the queue instead: it plays a day of 2,000 jobs on 24 GPUs, always the same,
+    /// through the scheduler.
+    #[command(after_help = "Examples:\n  \
+        fardel bench --quick\n  \
+        fardel bench trace --order fair --backfill timed")]
     Bench(Rest),
     /// Call the API directly
     #[command(after_help = "Examples:\n  \
@@ -577,7 +583,7 @@ pub struct SessionLs {
     /// Ended sessions too
     #[arg(short, long)]
     pub all: bool,
-    /// Search: state:running owner:mina image:host label:team=vision kind:batch, or a part of a name
+    /// Search: state:running owner:mina group:lab image:host label:team=vision kind:batch, or a part of a name
     #[arg(long, value_name = "QUERY", default_value = "")]
     pub query: String,
     /// Order: created_at, name, state; a minus in front turns it round
@@ -886,6 +892,47 @@ pub struct UsageArguments {
     /// By what it is summed; member: each user in each project
     #[arg(long, value_name = "WHAT", default_value = "user", value_parser = ["user", "project", "domain", "member"])]
     pub by: String,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct RehearseArguments {
+    #[command(subcommand)]
+    pub verb: Option<RehearseCommand>,
+    /// Scripts with one command a line; - is standard input
+    #[arg(value_name = "FILE")]
+    pub files: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RehearseCommand {
+    /// Play the sessions of a time under other rules of the queue
+    ///
+    /// Sessions that ended in that time arrive and run as they did, on the machines of today, under the rules that hold
+    /// and under those tried. Nothing is changed.
+    #[command(after_help = "Examples:\n  \
+        fardel rehearse history --order fair\n  \
+        fardel rehearse history --from 2026-11-01 --until 2026-11-08 --backfill strict")]
+    History(RehearseHistory),
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct RehearseHistory {
+    /// Year and month, such as 2026-11; the present month when left out
+    #[arg(long, value_name = "MONTH", conflicts_with_all = ["from", "until"])]
+    pub month: Option<String>,
+    /// A date or RFC 3339, instead of a month
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<String>,
+    /// A date or RFC 3339, left out itself; the present when left out
+    #[arg(long, visible_alias = "to", value_name = "TIME", requires = "from")]
+    pub until: Option<String>,
+    /// The order to try; the present one when left out
+    #[arg(long, value_name = "ORDER", value_parser = ["turns", "fair", "fifo", "lifo"])]
+    pub order: Option<String>,
+    /// The backfill to try; the present one when left out
+    #[arg(long, value_name = "MODE", value_parser = ["strict", "timed"])]
+    pub backfill: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -1915,7 +1962,8 @@ pub enum GroupCommand {
     },
     /// Change a resource group; what is left out stays
     #[command(after_help = "Example:\n  \
-        fardel group edit lab --kind batch --kind interactive --spreading settings")]
+        fardel group edit lab --kind batch --kind interactive --spreading settings\n  \
+        fardel group edit lab --order fifo --backfill timed")]
     Edit {
         #[arg(value_name = "GROUP")]
         group: String,
@@ -1954,6 +2002,23 @@ pub enum GroupCommand {
         #[arg(long, value_name = "USER")]
         user: Vec<String>,
     },
+    /// Say when other rules hold for a resource group; without windows: never
+    ///
+    /// A window is one word with quotes: days, times, then kinds=, order=, backfill= and limit= as far as they are other
+    /// than the group's. Sessions that run go on.
+    #[command(after_help = "Examples:\n  \
+        fardel group windows lab \"mon-fri 18:00-08:00 kinds=batch order=fifo\" \"sat,sun 00:00-24:00 kinds=batch\"\n  \
+        fardel group windows lab \"mon-fri 09:00-18:00 limit=4h\" --time-zone Asia/Seoul\n  \
+        fardel group windows lab")]
+    Windows {
+        #[arg(value_name = "GROUP")]
+        group: String,
+        #[arg(value_name = "WINDOW")]
+        windows: Vec<String>,
+        /// Zone of their times; your own when left out
+        #[arg(long, value_name = "ZONE")]
+        time_zone: Option<String>,
+    },
     /// Remove resource groups without nodes and live sessions
     Rm {
         #[arg(value_name = "GROUP", required = true)]
@@ -1973,6 +2038,19 @@ pub struct GroupFlags {
     /// How sessions are spread over its devices and nodes [default: settings]
     #[arg(long, value_name = "HOW", value_parser = ["pack", "spread", "settings"])]
     pub spreading: Option<String>,
+    /// In which order its queue is served [default: site]
+    #[arg(
+        long,
+        value_name = "ORDER",
+        value_parser = ["turns", "fair", "drf", "fifo", "lifo", "site"]
+    )]
+    pub order: Option<String>,
+    /// Who may start before one that waits in it [default: site]
+    #[arg(long, value_name = "MODE", value_parser = ["strict", "timed", "site"])]
+    pub backfill: Option<String>,
+    /// How many times sessions together may hold the cores of a node, 1 to 8 [default: 1]
+    #[arg(long, value_name = "FACTOR")]
+    pub cpu_overcommit: Option<String>,
     /// Whether batch sessions that yield are stopped for sessions of higher priority [default: off]
     #[arg(long, value_name = "MODE", value_parser = ["off", "priority"])]
     pub preemption: Option<String>,
@@ -2258,8 +2336,8 @@ pub enum FairShareCommand {
         fardel fair-share order fair --half-life 1d\n  \
         fardel fair-share order --backfill timed")]
     Order {
-        /// turns: users in turns; fair: least used for its weight; fifo: oldest; lifo: newest first
-        #[arg(value_name = "ORDER", value_parser = ["turns", "fair", "fifo", "lifo"])]
+        /// turns: users in turns; fair: least used for its weight; drf: holds least; fifo: oldest; lifo: newest first
+        #[arg(value_name = "ORDER", value_parser = ["turns", "fair", "drf", "fifo", "lifo"])]
         order: Option<String>,
         /// strict: on what a session in front could not use; timed: also over in time by its limit
         #[arg(long, value_name = "MODE", value_parser = ["strict", "timed"])]
@@ -2395,6 +2473,8 @@ pub enum MailCommand {
     },
     /// Show how mail of the site goes out; for administrators
     Status,
+    /// Send again what the mail server refused for good; for administrators
+    Retry,
     /// Send one mail and print what the mail server answers; for administrators
     ///
     /// Returns 1 where the mail server does not take it.

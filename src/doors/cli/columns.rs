@@ -19,6 +19,7 @@ use api::notices::{NoticeView, NoticeWord};
 use api::operations::OperationView;
 use api::policies::{EffectiveLimitView, PolicyView};
 use api::presets::PresetView;
+use api::queue_rehearsal::RehearsedUser;
 use api::reservations::{ReservationQuotaView, ReservationView};
 use api::resource_groups::ResourceGroupView;
 use api::rosters::{RosterRow, RosterSlip, RosterView};
@@ -300,6 +301,17 @@ pub(super) const AUDIT_TARGETS: &[Column<AuditTargetView>] = &[
     column("AT", 9, |r, _| maybe(r.delivered_at.as_ref())),
 ];
 
+/// `2 of 8`, `12 of 16 (8 cores)`.
+pub(super) fn cpu_of(node: &NodeView) -> String {
+    match node.cpu_room > node.cpu {
+        true => format!(
+            "{} of {} ({} cores)",
+            node.cpu_used, node.cpu_room, node.cpu
+        ),
+        false => format!("{} of {}", node.cpu_used, node.cpu),
+    }
+}
+
 /// `8`, `8, 1 cordoned`, `8 (simulated)`.
 pub(super) fn gpus_of(node: &NodeView) -> String {
     let mut words = node.gpus.to_string();
@@ -315,7 +327,7 @@ pub(super) fn gpus_of(node: &NodeView) -> String {
 pub(super) const NODES: &[Column<NodeView>] = &[
     column("NAME", 0, |r, _| r.name.clone()),
     column("STATE", 0, |r, _| r.state.word().to_owned()),
-    column("CPU", 2, |r, _| format!("{} of {}", r.cpu_used, r.cpu)),
+    column("CPU", 2, |r, _| cpu_of(r)),
     column("MEMORY", 3, |r, _| {
         format!("{} of {}", r.memory_used, r.memory)
     }),
@@ -581,6 +593,20 @@ pub(super) const RESOURCE_GROUPS: &[Column<ResourceGroupView>] = &[
         r.spreading
             .map_or_else(|| dash(""), |how| how.word().to_owned())
     }),
+    column("ORDER", 3, |r, _| {
+        r.order
+            .map_or_else(|| dash(""), |order| order.word().to_owned())
+    }),
+    column("BACKFILL", 3, |r, _| {
+        r.backfill
+            .map_or_else(|| dash(""), |mode| mode.word().to_owned())
+    }),
+    column("WINDOWS", 3, |r, _| {
+        let windows = r.windows.iter().filter_map(|one| one.window().ok());
+        let told: Vec<String> = windows.map(|window| window.to_string()).collect();
+        dash(&told.join("; "))
+    }),
+    column("OVERCOMMIT", 3, |r, _| r.cpu_overcommit.to_string()),
     column("PREEMPTION", 3, |r, _| r.preemption.word().to_owned()),
     column("TITLE", 3, |r, _| dash(&r.title)),
     column("ID", 2, |r, _| r.id.to_string()),
@@ -633,6 +659,26 @@ pub(super) const FAIR_SHARE: &[Column<FairShareItem>] = &[
     column("HOLDS", 1, |r, _| format!("{:.1}%", r.share * 100.0)),
     column("USED", 1, |r, _| format!("{:.1}%", r.past * 100.0)),
     column("VALUE", 3, |r, _| format!("{:.4}", r.value)),
+];
+
+pub(super) const REHEARSED: &[Column<RehearsedUser>] = &[
+    column("DOMAIN", 3, |r, _| dash(&r.domain)),
+    column("PROJECT", 1, |r, _| dash(&r.project)),
+    column("USER", 0, |r, _| dash(&r.user)),
+    column("SESSIONS", 0, |r, _| r.sessions.to_string()),
+    column("WAITED", 0, |r, _| span(r.present_waited_seconds)),
+    column("TRIED", 0, |r, _| span(r.tried_waited_seconds)),
+    column("CHANGE", 0, |r, _| match r.change_seconds {
+        0 => "-".to_owned(),
+        more @ 1.. => format!("+{}", span(more.unsigned_abs())),
+        less => format!("-{}", span(less.unsigned_abs())),
+    }),
+    column("SHARE", 1, |r, _| {
+        format!("{:.1}%", r.present_share * 100.0)
+    }),
+    column("TRIED SHARE", 1, |r, _| {
+        format!("{:.1}%", r.tried_share * 100.0)
+    }),
 ];
 
 fn hours(seconds: f64) -> String {

@@ -1,4 +1,5 @@
-//! The commands on notices by mail: what you get, how mail of the site stands, and a trial of the mail server.
+//! The commands on notices by mail: what you get, how mail of the site stands, a retry of what was refused, and a trial of
+//! the mail server.
 
 use api::mail::{MailChoicesView, MailStatusView, MailTrial};
 use api::notices::NoticeTopic;
@@ -43,6 +44,11 @@ pub(super) async fn mail(
             let answer = client.read::<MailStatusView>(SITE).await?;
             print(&view.said(&answer.body, &standing(&answer.read))?);
         }
+        MailCommand::Retry => {
+            let path = format!("{SITE}/retry");
+            let answer = client.send::<MailStatusView>(&path, &json!({})).await?;
+            print(&view.said(&answer.body, &standing(&answer.read))?);
+        }
         MailCommand::Test { address } => {
             let body = json!({"address": address});
             let path = format!("{SITE}/test");
@@ -83,9 +89,12 @@ fn standing(status: &MailStatusView) -> String {
         return "No mail server is set.\n".to_owned();
     };
     let mut lines = format!(
-        "server   {server}\nwaiting  {}\nlost     {}\n",
-        status.waiting, status.lost
+        "server   {server}\nwaiting  {}\nfailed   {}\nlost     {}\n",
+        status.waiting, status.failed, status.lost
     );
+    if !status.failure.is_empty() {
+        lines.push_str(&format!("refused  {}\n", status.failure));
+    }
     if let Some(at) = status.sent_at {
         lines.push_str(&format!("sent     {at}\n"));
     }

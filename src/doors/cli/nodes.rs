@@ -76,7 +76,7 @@ fn shown(detail: &NodeDetail, view: &OutputStyle) -> String {
     for problem in &node.problems {
         say("problem", problem.text.clone());
     }
-    say("cpu", format!("{} of {}", node.cpu_used, node.cpu));
+    say("cpu", columns::cpu_of(node));
     say("memory", format!("{} of {}", node.memory_used, node.memory));
     say("gpus", columns::gpus_of(node));
     say("sessions", node.sessions.to_string());

@@ -1,7 +1,8 @@
 //! The commands on resource groups.
 
-use api::resource_groups::ResourceGroupView;
+use api::resource_groups::{GroupWindowView, ResourceGroupView};
 use hyper::Method;
+use rules::calendar::GroupWindow;
 use serde_json::{Map, Value, json};
 
 use super::args::{GroupCommand, GroupFlags};
@@ -35,8 +36,7 @@ pub(super) async fn group(
         }
         GroupCommand::Edit { group, name, flags } => {
             let path = path(&group);
-            let now = client.call(Method::GET, &path, Extra::default()).await?;
-            let tag = now.header("etag").unwrap_or("*").to_owned();
+            let tag = version(client, &path).await?;
             let mut patch = said(&flags);
             if let Some(name) = name {
                 patch.insert("name".to_owned(), name.into());
@@ -48,9 +48,11 @@ pub(super) async fn group(
             print(&view.one(&changed.json()?, columns::RESOURCE_GROUPS)?);
         }
         GroupCommand::Nodes { group, nodes } => {
-            let path = format!("{}/nodes", path(&group));
+            let group = path(&group);
+            let (path, tag) = (format!("{group}/nodes"), version(client, &group).await?);
             let body = json!({ "nodes": nodes });
-            let changed = client.call(Method::PUT, &path, Extra::json(&body)).await?;
+            let extra = Extra::json(&body).header("If-Match", tag);
+            let changed = client.call(Method::PUT, &path, extra).await?;
             print(&view.one(&changed.json()?, columns::RESOURCE_GROUPS)?);
         }
         GroupCommand::Access {
@@ -60,10 +62,22 @@ pub(super) async fn group(
             project,
             user,
         } => {
-            let path = format!("{}/access", path(&group));
+            let group = path(&group);
+            let (path, tag) = (format!("{group}/access"), version(client, &group).await?);
             let body = json!({
                 "everybody": everybody, "domains": domain, "projects": project, "users": user,
             });
+            let extra = Extra::json(&body).header("If-Match", tag);
+            let changed = client.call(Method::PUT, &path, extra).await?;
+            print(&view.one(&changed.json()?, columns::RESOURCE_GROUPS)?);
+        }
+        GroupCommand::Windows {
+            group,
+            windows,
+            time_zone,
+        } => {
+            let path = format!("{}/windows", path(&group));
+            let body = json!({ "windows": read(&windows)?, "time_zone": time_zone });
             let changed = client.call(Method::PUT, &path, Extra::json(&body)).await?;
             print(&view.one(&changed.json()?, columns::RESOURCE_GROUPS)?);
         }
@@ -79,8 +93,24 @@ pub(super) async fn group(
     Ok(0)
 }
 
+/// The version of a group as it is now.
+async fn version(client: &HttpClient, path: &str) -> Result<String, CliError> {
+    let now = client.call(Method::GET, path, Extra::default()).await?;
+    Ok(now.header("etag").unwrap_or("*").to_owned())
+}
+
 fn path(group: &str) -> String {
     format!("{PATH}/{}", encoded(group))
+}
+
+/// Windows as they were typed.
+fn read(typed: &[String]) -> Result<Vec<GroupWindowView>, CliError> {
+    let window = |line: &String| -> Result<GroupWindowView, CliError> {
+        let window = GroupWindow::parse(line);
+        let window = window.map_err(|refusal| CliError::usage(refusal.text).hint(refusal.hint))?;
+        Ok(GroupWindowView::of(&window))
+    };
+    typed.iter().map(window).collect()
 }
 
 /// The fields that the flags name.
@@ -92,14 +122,25 @@ fn said(flags: &GroupFlags) -> Map<String, Value> {
     if !flags.kind.is_empty() {
         body.insert("kinds".to_owned(), flags.kind.clone().into());
     }
-    match flags.spreading.as_deref() {
-        None => {}
-        Some("settings") => {
-            body.insert("spreading".to_owned(), Value::Null);
+    let own = [
+        ("spreading", &flags.spreading),
+        ("order", &flags.order),
+        ("backfill", &flags.backfill),
+    ];
+    for (field, word) in own {
+        match word.as_deref() {
+            None => {}
+            // As the settings or the rule of the site say.
+            Some("settings" | "site") => {
+                body.insert(field.to_owned(), Value::Null);
+            }
+            Some(word) => {
+                body.insert(field.to_owned(), word.into());
+            }
         }
-        Some(word) => {
-            body.insert("spreading".to_owned(), word.into());
-        }
+    }
+    if let Some(factor) = &flags.cpu_overcommit {
+        body.insert("cpu_overcommit".to_owned(), factor.clone().into());
     }
     if let Some(mode) = &flags.preemption {
         body.insert("preemption".to_owned(), mode.clone().into());
@@ -117,11 +158,17 @@ mod tests {
             title: Some("Lab".to_owned()),
             kind: vec!["batch".to_owned()],
             spreading: Some("settings".to_owned()),
+            order: Some("drf".to_owned()),
+            backfill: Some("site".to_owned()),
+            cpu_overcommit: Some("1.5".to_owned()),
             preemption: Some("priority".to_owned()),
         };
         assert_eq!(
             Value::Object(said(&flags)),
-            json!({"title": "Lab", "kinds": ["batch"], "spreading": null, "preemption": "priority"})
+            json!({
+                "title": "Lab", "kinds": ["batch"], "spreading": null, "order": "drf",
+                "backfill": null, "cpu_overcommit": "1.5", "preemption": "priority",
+            })
         );
         assert!(said(&GroupFlags::default()).is_empty(), "the rest stays");
     }

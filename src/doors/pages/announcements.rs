@@ -29,7 +29,7 @@ use super::table::{
     DataTable, EmptyTable, RowAction, TableCell, TableColumn, TableLine, TableState,
 };
 use super::{PagesContext, layout, responses};
-use crate::doors::text::{Language, Text};
+use crate::doors::text::{Language, Text, codes};
 
 const PATH: &str = "/announcements";
 
@@ -40,6 +40,8 @@ pub struct AnnouncementsPage {
     pub f: PageLayout,
     /// None for those who only look.
     pub form: Option<AnnouncementForm>,
+    /// Why there can be no other, in place of the form; empty while there is room.
+    pub full: String,
     pub table: DataTable,
 }
 
@@ -137,29 +139,37 @@ async fn listed(
     let t = visit.text;
     let all = announcements::list(&console.server, caller).await?;
     let may_write = announcements::may_write(caller);
+    let now = console.server.clock().now();
+    let mut full = None;
     let form = match may_write {
-        true => Some(AnnouncementForm {
-            action: PATH.to_owned(),
-            text: typed.text.clone(),
-            text_ko: typed.text_ko.clone(),
-            levels: levels(t, &typed.level),
-            places: places(console, t, caller, &typed.domain).await?,
-            from: typed.from.clone(),
-            until: typed.until.clone(),
-            before_sign_in: caller
-                .subject
-                .can(Permission::SystemWrite)
-                .then_some(!typed.before_sign_in.is_empty()),
-            zone: visit.clock.name().to_owned(),
-            is_new: true,
-        }),
+        true => {
+            let places = places(console, t, caller, &typed.domain).await?;
+            let names: Vec<String> = places.iter().map(|place| place.value.clone()).collect();
+            // What was typed and refused is shown again.
+            full = announcements::no_room(&all, &names, now).filter(|_| typed.text.is_empty());
+            Some(AnnouncementForm {
+                action: PATH.to_owned(),
+                text: typed.text.clone(),
+                text_ko: typed.text_ko.clone(),
+                levels: levels(t, &typed.level),
+                places: offered(t, places, &typed.domain),
+                from: typed.from.clone(),
+                until: typed.until.clone(),
+                before_sign_in: caller
+                    .subject
+                    .can(Permission::SystemWrite)
+                    .then_some(!typed.before_sign_in.is_empty()),
+                zone: visit.clock.name().to_owned(),
+                is_new: true,
+            })
+        }
         false => None,
     };
-    let now = console.server.clock().now();
     Ok(AnnouncementsPage {
         t,
         f: layout(console, visit, caller, Nav::Announcements),
         form,
+        full: full.map_or_else(String::new, |refusal| codes::refusal(t, &refusal)),
         table: table(visit, page, all, may_write, now),
     })
 }
@@ -183,7 +193,7 @@ async fn places(
     t: Text,
     caller: &Caller,
     chosen: &str,
-) -> Result<ChoiceField, Failure> {
+) -> Result<Vec<Choice>, Failure> {
     let mut places = Vec::new();
     if caller.subject.can(Permission::SystemWrite) {
         places.push(Choice::new(
@@ -195,7 +205,7 @@ async fn places(
     let domains = tenancy::domains(&console.server, caller).await?;
     // The users of the only domain are everybody.
     if domains.len() == 1 && !places.is_empty() {
-        return Ok(ChoiceField::of(t, places, chosen));
+        return Ok(places);
     }
     for domain in domains {
         let scope = Scope::domain(domain.id);
@@ -205,7 +215,12 @@ async fn places(
             places.push(Choice::new(domain.name.as_str(), words, is_chosen));
         }
     }
-    Ok(ChoiceField::of(t, places, chosen).asking("/choices/domains"))
+    Ok(places)
+}
+
+/// The field for one of these places.
+fn offered(t: Text, places: Vec<Choice>, chosen: &str) -> ChoiceField {
+    ChoiceField::of(t, places, chosen).asking("/choices/domains")
 }
 
 fn table(

@@ -227,6 +227,7 @@ mod tests {
             host_environment: true,
             problems: Vec::new(),
             cpu: CpuShare(1600),
+            cpu_room: CpuShare(1600),
             cpu_used: CpuShare(1600),
             cpu_busy: None,
             memory: Bytes::gib(64),

@@ -4,22 +4,24 @@
 use api::branding::{BrandingPatchBody, BrandingView};
 use askama::Template;
 use axum::Router;
-use axum::extract::{Multipart, State};
+use axum::extract::{Form, Multipart, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{get, post};
+use axum::routing::get;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rules::branding::{HUES, MAX_BRAND_NAME, MAX_FOOTER_LENGTH, MAX_SIGN_IN_TEXT};
 use rules::permissions::Permission;
 use rules::refusal::Refusal;
 use rules::refusals;
+use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
 use server::actions::branding;
 
 use super::authentication::PageCaller;
 use super::components::{self, Choice};
+use super::dialog::{self, DialogForm, DialogPage};
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout, SiteLook};
 use super::request_context::RequestContext;
@@ -52,6 +54,16 @@ pub struct BrandingFields {
     pub footer_ko: String,
     pub sign_in: String,
     pub sign_in_ko: String,
+    /// Of the row that the form shows.
+    pub generation: String,
+}
+
+/// What the question before a reset sent.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct SentReset {
+    /// Of the look that was asked about.
+    generation: String,
 }
 
 /// What a form sent.
@@ -66,7 +78,7 @@ struct SentBranding {
 pub(super) fn router() -> Router<PagesContext> {
     Router::new()
         .route("/system/branding", get(show).post(change))
-        .route("/system/branding/reset", post(reset))
+        .route("/system/branding/reset", get(ask_reset).post(reset))
         .route("/branding/logo", get(logo))
 }
 
@@ -154,6 +166,7 @@ fn fields_of(own: BrandingView) -> BrandingFields {
         footer_ko: own.footer_ko,
         sign_in: own.sign_in,
         sign_in_ko: own.sign_in_ko,
+        generation: own.generation.to_string(),
     }
 }
 
@@ -214,6 +227,7 @@ async fn sent(form: &mut Multipart) -> Result<SentBranding, Refusal> {
             "sign_in" => all.fields.sign_in = text(),
             "sign_in_ko" => all.fields.sign_in_ko = text(),
             "logo" => all.logo = bytes.to_vec(),
+            "generation" => all.fields.generation = text(),
             "no_logo" => all.takes_logo_away = true,
             _ => {}
         }
@@ -249,7 +263,8 @@ async fn change(
         sign_in: Some(fields.sign_in.clone()),
         sign_in_ko: Some(fields.sign_in_ko.clone()),
     };
-    let refusal = match branding::change(&console.server, &caller, patch, None).await {
+    let shown = fields.generation.parse().ok();
+    let refusal = match branding::change(&console.server, &caller, patch, shown).await {
         Ok(_) => return responses::see_with(PATH, "branding", ""),
         Err(Failure::Refusal(refusal)) if caller.subject.can(Permission::SystemWrite) => refusal,
         Err(failure) => return failed(&console, &visit, &caller, &failure),
@@ -262,13 +277,44 @@ async fn change(
     }
 }
 
+/// `GET /system/branding/reset`: the question first, for texts and logo are gone afterwards.
+async fn ask_reset(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
+    let t = visit.text;
+    let own = match branding::get(&console.server, &caller).await {
+        Ok(own) if caller.subject.can(Permission::SystemWrite) => own,
+        Ok(_) => {
+            let word = Permission::SystemWrite.word();
+            let refusal = refusals::role_administrator_needed(word);
+            return failed(&console, &visit, &caller, &refusal.into());
+        }
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let frame = layout(&console, &visit, &caller, Nav::System);
+    let title = t.branding_reset_title().to_owned();
+    let mut page = DialogPage::titled(frame, PATH.to_owned(), title, t.branding_reset_lead());
+    page.form = Some(DialogForm {
+        action: format!("{PATH}/reset"),
+        fields: vec![("generation", own.generation.to_string())],
+        icon: "rotate-ccw",
+        go: t.branding_reset_go().to_owned(),
+        force: None,
+    });
+    dialog::answer(&console, &visit, Nav::System, page)
+}
+
 /// `POST /system/branding/reset`: as the product looks.
 async fn reset(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
+    Form(sent): Form<SentReset>,
 ) -> Response {
-    match branding::reset(&console.server, &caller).await {
+    let shown = sent.generation.parse().ok();
+    match branding::reset(&console.server, &caller, shown).await {
         Ok(_) => responses::see_with(PATH, "branding", ""),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }

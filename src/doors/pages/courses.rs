@@ -19,8 +19,10 @@ use rules::refusals;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
+use server::actions::IdempotencyKey;
 use server::actions::courses::{self, ListedCourse};
 use server::actions::presets;
+use sha2::{Digest as _, Sha256};
 
 use super::authentication::PageCaller;
 use super::choice_field::ChoiceField;
@@ -105,8 +107,12 @@ pub struct CourseBoard {
     pub refused: Vec<String>,
     pub minutes: String,
     pub text: String,
+    /// Of this answer alone: what is sent twice by it acts once.
+    pub key: String,
     /// Sessions can be started.
     pub is_on: bool,
+    /// Members do not see it: nothing is done to them.
+    pub is_draft: bool,
 }
 
 /// How many members stand so.
@@ -164,6 +170,8 @@ struct TypedAct {
     members: Vec<String>,
     minutes: String,
     text: String,
+    /// Of the board or of the question that was sent.
+    key: String,
     /// The question was answered.
     is_sure: bool,
 }
@@ -502,7 +510,9 @@ async fn read(
                 refused: Vec::new(),
                 minutes: "30".to_owned(),
                 text: String::new(),
+                key: new_key(),
                 is_on: course.state.is_on(),
+                is_draft: course.state == CourseState::Draft,
             };
             let form = CourseForm {
                 action: here.clone(),
@@ -829,6 +839,7 @@ impl TypedAct {
                 "member" => typed.members.push(value),
                 "minutes" => typed.minutes = value,
                 "text" => typed.text = value,
+                "key" => typed.key = value,
                 "sure" => typed.is_sure = true,
                 _ => {}
             }
@@ -839,6 +850,20 @@ impl TypedAct {
     /// The marked ones; None for all.
     fn users(&self) -> Option<Vec<String>> {
         Some(self.members.clone()).filter(|members| !members.is_empty())
+    }
+
+    /// Names what was sent: a second click on the same button of the same board acts once, and another act has another name.
+    fn once(&self, id: &str) -> Option<IdempotencyKey> {
+        let said = format!(
+            "{:?}",
+            (&self.act, &self.members, &self.minutes, &self.text)
+        );
+        let body_digest: [u8; 32] = Sha256::digest(said).into();
+        (!self.key.is_empty()).then(|| IdempotencyKey {
+            key: format!("{}.{}", self.key, rules::audit::hex(&body_digest[..8])),
+            route: format!("POST {PATH}/{id}/act"),
+            body_digest,
+        })
     }
 
     fn minutes(&self) -> Result<u64, Refusal> {
@@ -923,33 +948,39 @@ async fn done(
     typed: &TypedAct,
 ) -> Result<(&'static str, CourseActView), Failure> {
     let (server, users) = (&console.server, typed.users());
+    let key = typed.once(id);
     Ok(match typed.act.as_str() {
         "start" => {
             let body = CourseStartBody {
                 users,
                 dry_run: false,
             };
-            let done = courses::start(server, caller, id, body, None).await?;
+            let done = courses::start(server, caller, id, body, key).await?;
             ("course-started", done.value)
         }
         "stop" => {
             let body = CourseStopBody { users };
-            let done = courses::stop(server, caller, id, body, None).await?;
+            let done = courses::stop(server, caller, id, body, key).await?;
             ("course-stopped", done.value)
         }
         "extend" => {
             let minutes = typed.minutes()?;
             let body = CourseExtensionBody { minutes, users };
-            let done = courses::extend(server, caller, id, body, None).await?;
+            let done = courses::extend(server, caller, id, body, key).await?;
             ("course-extended", done.value)
         }
         _ => {
             let text = typed.text.clone();
             let body = CourseMessageBody { text, users };
-            let done = courses::message(server, caller, id, body, None).await?;
+            let done = courses::message(server, caller, id, body, key).await?;
             ("course-told", done.value)
         }
     })
+}
+
+/// The key of one answer: what is sent twice by it acts once.
+fn new_key() -> String {
+    rules::audit::hex(&rand::random::<[u8; 16]>())
 }
 
 /// How many would start and wait, or whose sessions would stop.
@@ -976,6 +1007,13 @@ async fn question(
             if told.left > 0 {
                 lead = format!("{lead} {}", t.courses_start_left(told.left));
             }
+            if !told.refused.is_empty() {
+                let named = told.refused.iter().take(MAX_NAMED);
+                let names: Vec<&str> = named.map(|one| one.user.as_str()).collect();
+                let count = told.refused.len() as u64;
+                let refused = t.courses_start_refused(count, names.join(", "));
+                lead = format!("{lead} {refused}");
+            }
             let title = t.courses_start_title(told.done);
             DialogPage::titled(frame, here.clone(), title, &lead)
         }
@@ -990,7 +1028,12 @@ async fn question(
         page.more = t.courses_all(typed.members.len());
     }
     let is_start = typed.act == "start";
-    let mut fields = vec![("act", typed.act.clone()), ("sure", "1".to_owned())];
+    let mut fields = vec![
+        ("act", typed.act.clone()),
+        ("sure", "1".to_owned()),
+        // Of this question alone: one that is asked again later is another act.
+        ("key", new_key()),
+    ];
     fields.extend(typed.members.iter().map(|name| ("member", name.clone())));
     page.form = Some(DialogForm {
         action: format!("{here}/act"),

@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 35] = [
+const MANUAL: [ManualChapter; 36] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -107,6 +107,7 @@ const MANUAL: [ManualChapter; 35] = [
     chapter!("reservations", Administer),
     chapter!("reservation-requests", Administer),
     chapter!("resource-groups", Administer),
+    chapter!("group-rules", Administer),
     chapter!("usage", Administer),
     chapter!("statements", Administer),
     chapter!("audit", Administer),

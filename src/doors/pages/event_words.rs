@@ -58,6 +58,7 @@ fn value(t: Text, clock: &LocalClock, code: &str, kept: &str) -> String {
         Some(("allowance", _)) => allowed(t, clock, kept),
         Some(("reservation", _)) => booked(t, clock, kept),
         Some(("audit", "exported")) => exported(t, clock, kept),
+        Some(("course", "added" | "changed" | "removed")) => term(clock, kept),
         Some(("user", "departed" | "sign-in-link-made" | "sign-in-link-revoked")) => {
             let until = Timestamp::parse(kept).ok();
             until.map(|until| t.idle_told_kept(clock.date(until)))
@@ -141,16 +142,27 @@ fn booked(t: Text, clock: &LocalClock, kept: &str) -> Option<String> {
 /// be years ago.
 fn exported(t: Text, clock: &LocalClock, kept: &str) -> Option<String> {
     let (since, until) = kept.split_once('/')?;
-    let read = |at: &str| {
-        let at = Timestamp::parse(at).ok()?;
-        Some(format!("{} {}", clock.day(at), clock.minute(at)))
-    };
+    let read = |at: &str| with_year(clock, at);
     Some(match (since, until) {
         ("", "") => t.audit_view_all().to_owned(),
         (since, "") => t.event_from(read(since)?),
         ("", until) => t.idle_told_kept(read(until)?),
         (since, until) => format!("{} – {}", read(since)?, read(until)?),
     })
+}
+
+/// `deep-2027 2026-11-28T03:00:00Z..2027-03-01T03:00:00Z`: the name of a course and its term.
+fn term(clock: &LocalClock, kept: &str) -> Option<String> {
+    let (name, times) = kept.rsplit_once(' ')?;
+    let (from, to) = times.split_once("..")?;
+    let [from, to] = [from, to].map(|at| with_year(clock, at));
+    Some(format!("{name} · {} – {}", from?, to?))
+}
+
+/// A time that may be in another year. None for what is no time.
+fn with_year(clock: &LocalClock, at: &str) -> Option<String> {
+    let at = Timestamp::parse(at).ok()?;
+    Some(format!("{} {}", clock.day(at), clock.minute(at)))
 }
 
 /// `stop in 15 min`
@@ -331,6 +343,13 @@ mod tests {
                 "2025년 11월 28일 12:00 – 2026년 11월 28일 12:00",
             ),
             ("audit.exported", "/", "All acts", "모든 행위"),
+            (
+                "course.changed",
+                "deep-2027 2026-11-28T03:00:00.000Z..2027-03-01T03:00:00.000Z",
+                "deep-2027 · 28 Nov 2026 12:00 – 1 Mar 2027 12:00",
+                "deep-2027 · 2026년 11월 28일 12:00 – 2027년 3월 1일 12:00",
+            ),
+            ("course.removed", "deep", "deep", "deep"),
         ] {
             assert_eq!(told(Language::English, code, kept), english);
             assert_eq!(told(Language::Korean, code, kept), korean);

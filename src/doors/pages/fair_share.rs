@@ -1,10 +1,11 @@
 //! `/fair-share`: in which order the queue is served, its backfill, weights, and where domains, projects and users stand.
 
 use api::fair_share::{FairShareItem, FairSharePatchBody, FairShareView, FairWeightBody};
+use api::queue_rehearsal::{QueueRehearsal, RehearsalFigures, RehearsedUser};
 use askama::Template;
 use axum::Router;
 use axum::extract::{Form, Query, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
 use rules::fair_share::QueueOrder;
@@ -12,10 +13,13 @@ use rules::permissions::Permission;
 use rules::policy::BackfillMode;
 use rules::quota::TenantLevel;
 use rules::refusal::Refusal;
+use rules::units::Timestamp;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
 use server::actions::fair_share;
+use server::actions::rehearsal::{self, TriedRules};
+use server::actions::usage::UsageTime;
 
 use super::authentication::PageCaller;
 use super::components::{self, Choice};
@@ -33,6 +37,10 @@ use crate::doors::text::Text;
 
 const PATH: &str = "/fair-share";
 const WEIGHTS: &str = "/fair-share/weights";
+/// Milliseconds back to the sessions that rules are tried on: thirty days.
+const TRIED_MILLIS: i64 = 30 * 86_400_000;
+/// Users whom the rules harm most, and as many whom they help most.
+const TRIED_USERS: usize = 10;
 const FILTERS: [&str; 1] = ["q"];
 const LEVELS: [TenantLevel; 3] = [TenantLevel::User, TenantLevel::Project, TenantLevel::Domain];
 
@@ -51,8 +59,36 @@ pub struct FairSharePage {
     pub levels: Vec<Choice>,
     pub subject: String,
     pub weight: String,
+    pub tried: Option<TriedQueue>,
     pub filter: FilterBar,
     pub table: DataTable,
+}
+
+/// What the rules in the form would have done.
+pub struct TriedQueue {
+    pub lead: String,
+    /// More sessions ended than were played.
+    pub more: &'static str,
+    pub lines: Vec<TriedLine>,
+    pub users: Vec<TriedUser>,
+}
+
+/// One set of rules, or what was recorded.
+pub struct TriedLine {
+    pub name: String,
+    pub waited: String,
+    pub waited_p95: String,
+    pub slowdown: String,
+    pub busy: String,
+}
+
+/// Whom they help or harm.
+pub struct TriedUser {
+    pub name: String,
+    pub place: String,
+    pub before: String,
+    pub after: String,
+    pub change: String,
 }
 
 impl ListPage for FairSharePage {
@@ -69,6 +105,7 @@ pub(super) fn router() -> Router<PagesContext> {
     Router::new()
         .route("/fair-share", get(show).post(change))
         .route("/fair-share/weights", post(weigh))
+        .route("/fair-share/try", get(to_list).post(try_rules))
 }
 
 fn failed(
@@ -112,6 +149,7 @@ async fn show(
         &headers,
         &asked,
         &TypedFairShare::default(),
+        None,
     )
     .await;
     answer(&console, &visit, &place, page, |failure| {
@@ -126,6 +164,7 @@ async fn read(
     headers: &HeaderMap,
     asked: &[(String, String)],
     typed: &TypedFairShare,
+    tried: Option<TriedQueue>,
 ) -> Result<FairSharePage, Failure> {
     let t = visit.text;
     let FairShareView {
@@ -208,12 +247,13 @@ async fn read(
             true => half_life_hours.to_string(),
             false => typed.half_life_hours.clone(),
         },
-        is_fair: order == QueueOrder::Fair,
+        is_fair: order.goes_by_share(),
         levels: LEVELS
             .map(|one| Choice::new(one.word(), level_name(t, one.into()), one == level))
             .into(),
         subject: typed.subject.clone(),
         weight: typed.weight.clone(),
+        tried,
         filter: filter_bar(visit, headers, &state, &columns, &words),
         table: DataTable::new(t, &state, &columns, "", rows, total, empty),
     })
@@ -224,6 +264,7 @@ pub(super) fn order_name(t: Text, order: QueueOrder) -> &'static str {
         QueueOrder::Turns => t.fair_order_turns(),
         QueueOrder::Fifo => t.fair_order_fifo(),
         QueueOrder::Lifo => t.fair_order_lifo(),
+        QueueOrder::Drf => t.fair_order_drf(),
         QueueOrder::Fair => t.fair_order_fair(),
     }
 }
@@ -321,6 +362,99 @@ async fn change(
     }
 }
 
+/// `GET /fair-share/try`: the answer of a try has no address of its own.
+async fn to_list(PageCaller(_): PageCaller) -> Response {
+    responses::see(PATH)
+}
+
+/// `POST /fair-share/try`: what the sessions of the last month would have waited under the rules in the form. Saves
+/// nothing.
+async fn try_rules(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    headers: HeaderMap,
+    Form(sent): Form<TypedFairShare>,
+) -> Response {
+    let now = console.server.clock().now().as_millis();
+    let time = UsageTime {
+        from: Timestamp::from_millis(now - TRIED_MILLIS).to_string(),
+        ..UsageTime::default()
+    };
+    let rules = TriedRules {
+        order: QueueOrder::parse(&sent.order),
+        backfill: BackfillMode::parse(&sent.backfill),
+    };
+    let run = match rehearsal::rehearse(&console.server, &caller, &time, rules).await {
+        Ok(run) => tried(visit.text, &run),
+        Err(Failure::Refusal(refusal)) => {
+            let form = RefusedForm::new(visit.text, PATH, &refusal).at("order");
+            let visit = visit.refusing(form);
+            return refused(&console, visit, &caller, &headers, &sent, &refusal).await;
+        }
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    match read(&console, &visit, &caller, &headers, &[], &sent, Some(run)).await {
+        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+fn tried(t: Text, run: &QueueRehearsal) -> TriedQueue {
+    if run.sessions == 0 {
+        return TriedQueue {
+            lead: t.fair_tried_none().to_owned(),
+            more: "",
+            lines: Vec::new(),
+            users: Vec::new(),
+        };
+    }
+    let line = |name: String, figures: &RehearsalFigures| TriedLine {
+        name,
+        waited: components::span(t, figures.waited_p50_seconds),
+        waited_p95: components::span(t, figures.waited_p95_seconds),
+        slowdown: format!("{:.1}", figures.slowdown_mean),
+        busy: format!("{:.1}%", figures.busy * 100.0),
+    };
+    let words = |order, backfill| {
+        let (order, backfill) = (order_name(t, order), backfill_name(t, backfill));
+        format!("{order} · {backfill}")
+    };
+    let (present, others) = (&run.present, &run.tried);
+    // The harmed ones come first, the helped ones last.
+    let helped = run.items.len().saturating_sub(TRIED_USERS).max(TRIED_USERS);
+    let ends = run.items.iter().enumerate();
+    let ends = ends.filter(|(at, _)| *at < TRIED_USERS || *at >= helped);
+    TriedQueue {
+        lead: t.fair_tried_of(run.sessions),
+        more: match run.complete {
+            true => "",
+            false => t.fair_tried_more(),
+        },
+        lines: vec![
+            line(t.fair_tried_recorded().to_owned(), &run.recorded),
+            line(words(present.order, present.backfill), &present.figures),
+            line(words(others.order, others.backfill), &others.figures),
+        ],
+        users: ends.map(|(_, item)| tried_user(t, item)).collect(),
+    }
+}
+
+fn tried_user(t: Text, item: &RehearsedUser) -> TriedUser {
+    let span = |seconds: u64| components::span(t, seconds);
+    TriedUser {
+        name: item.user.clone(),
+        place: format!("{}/{}", item.domain, item.project),
+        before: span(item.present_waited_seconds),
+        after: span(item.tried_waited_seconds),
+        change: match item.change_seconds {
+            0 => "–".to_owned(),
+            more @ 1.. => format!("+{}", span(more.unsigned_abs())),
+            less => format!("−{}", span(less.unsigned_abs())),
+        },
+    }
+}
+
 async fn weigh(
     State(console): State<PagesContext>,
     visit: RequestContext,
@@ -365,7 +499,7 @@ async fn refused(
     if !caller.subject.can(Permission::SystemWrite) {
         return failed(console, &visit, caller, &refusal.clone().into());
     }
-    match read(console, &visit, caller, headers, &[], sent).await {
+    match read(console, &visit, caller, headers, &[], sent, None).await {
         Ok(page) => responses::page(console, &visit, responses::status(refusal), &page),
         Err(failure) => failed(console, &visit, caller, &failure),
     }

@@ -682,7 +682,9 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> BarRow {
         true => components::size(weight << 20),
         false => share(GpuShare(u32::try_from(weight).unwrap_or_default())),
     };
-    let mut blocks = joined_blocks::join(t, whole, slices.collect(), amount);
+    let mut blocks = joined_blocks::join(t, whole, slices.collect(), amount, |busy| {
+        t.plan_percent_busy(busy)
+    });
     let kind = match gpu.cordoned {
         true => BlockKind::Held,
         false => BlockKind::Free,

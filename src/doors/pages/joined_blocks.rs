@@ -13,13 +13,14 @@ pub(super) struct OwnedBlock {
     pub alone: bool,
 }
 
-/// The blocks of a bar of `whole`, small ones joined by owner; `amount` writes a weight. Keeps the order of the
-/// large ones.
+/// The blocks of a bar of `whole`, small ones joined by owner; `amount` writes a weight, `in_use` how much of it is in
+/// use, in per cent. Keeps the order of the large ones.
 pub(super) fn join(
     t: Text,
     whole: u64,
     blocks: Vec<OwnedBlock>,
     amount: impl Fn(u64) -> String,
+    in_use: impl Fn(u8) -> String,
 ) -> Vec<Block> {
     let shares: Vec<PlanShare<'_>> = blocks
         .iter()
@@ -35,7 +36,7 @@ pub(super) fn join(
         .into_iter()
         .map(|group| match group.members[..] {
             [only] => blocks[only].block.clone(),
-            _ => joined(t, &group.members, group.weight, &blocks, &amount),
+            _ => joined(t, &group.members, group.weight, &blocks, &amount, &in_use),
         })
         .collect()
 }
@@ -46,6 +47,7 @@ fn joined(
     weight: u64,
     blocks: &[OwnedBlock],
     amount: impl Fn(u64) -> String,
+    in_use: impl Fn(u8) -> String,
 ) -> Block {
     let all = || members.iter().map(|place| &blocks[*place]);
     let count = members.len() as u64;
@@ -73,7 +75,7 @@ fn joined(
         },
         busy,
         fill: first.block.fill,
-        label: busy.map_or_else(String::new, |busy| t.plan_percent_busy(busy)),
+        label: busy.map_or_else(String::new, in_use),
         note,
         ..Block::plain(BlockKind::Session, name, weight)
     }
@@ -103,7 +105,8 @@ mod tests {
         blocks.extend((0..3).map(|_| one("nb", "mina", 10, Some(60))));
         blocks.extend([one("a", "jae", 5, Some(0)), one("b", "sora", 5, None)]);
         blocks.extend([one("", "", 20, None), one("", "", 40, None)]);
-        let joined = join(t, 1000, blocks, |weight| weight.to_string());
+        let used = |percent: u8| format!("{percent}% used");
+        let joined = join(t, 1000, blocks, |weight| weight.to_string(), used);
         let seen: Vec<_> = joined
             .iter()
             .map(|block| {
@@ -122,6 +125,7 @@ mod tests {
             ("2 small", "10 · 2 owners", None, 8),
         ];
         assert_eq!(seen, expected);
+        assert_eq!([&*joined[1].label, &*joined[2].label], ["60% used", ""]);
         assert!(joined[0].href.is_some() && joined[1..].iter().all(|block| block.href.is_none()));
     }
 
@@ -129,7 +133,8 @@ mod tests {
     fn the_session_of_the_page_is_never_joined() {
         let mut blocks: Vec<OwnedBlock> = (0..4).map(|_| one("nb", "mina", 1, None)).collect();
         blocks[2].block.kind = BlockKind::Mine;
-        let joined = join(Text::default(), 1000, blocks, |weight| weight.to_string());
+        let number = |weight: u64| weight.to_string();
+        let joined = join(Text::default(), 1000, blocks, number, |_| String::new());
         let kinds: Vec<BlockKind> = joined.iter().map(|block| block.kind).collect();
         assert_eq!(kinds, [BlockKind::Mine, BlockKind::Session]);
     }

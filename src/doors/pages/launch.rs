@@ -1273,7 +1273,10 @@ fn sliders(t: Text, machines: &[NodeOverview], sent: &LaunchForm) -> Vec<Slider>
         .unwrap_or(Bytes::gib(1));
     let cpu_left: CpuShare = machines
         .iter()
-        .map(|machine| machine.cpu.saturating_sub(machine.cpu_used))
+        .map(|machine| {
+            let left = machine.cpu_room.saturating_sub(machine.cpu_used);
+            left.min(machine.cpu)
+        })
         .max()
         .unwrap_or_default();
     let memory_left = machines

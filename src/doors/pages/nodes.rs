@@ -297,6 +297,9 @@ async fn read(
 
 fn lead(t: Text, node: &NodeOverview, facts: &MachineFacts) -> String {
     let mut parts = vec![t.overview_machine_line(node.cpu, components::size(node.memory.0))];
+    if node.cpu_room != node.cpu {
+        parts.push(t.node_cpu_room(presenter::share(node.cpu_room)));
+    }
     if !node.devices.is_empty() {
         parts.push(t.node_gpus(node.devices.len()));
     }

@@ -53,9 +53,11 @@ impl MailWriter for ConsoleMail {
             others => t.mail_subject_more(&first, others),
         };
         let foot = t.mail_foot(format!("{}/me", reader.origin));
+        // An account that names no zone has its times in UTC, which a reader elsewhere has to know.
+        let zone = t.reservations_zone(clock.name());
         MailText {
             subject: format!("[{}] {what}", self.site_of(reader)),
-            body: format!("{}\n\n-- \n{foot}\n", parts.join("\n\n")),
+            body: format!("{}\n\n-- \n{zone}\n{foot}\n", parts.join("\n\n")),
         }
     }
 
@@ -123,6 +125,9 @@ mod tests {
             let link = "\nhttps://gpu.lab/sessions/019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f\n";
             assert_eq!(mail.body.matches(link).count(), 2, "{}", mail.body);
             assert!(mail.body.contains("https://gpu.lab/me"), "{}", mail.body);
+            let zone = if zone.is_empty() { "UTC" } else { zone };
+            let told = format!("\n{}\n", t.reservations_zone(zone));
+            assert!(mail.body.contains(&told), "{}", mail.body);
             let subject = t.mail_subject_more(format!("train {}", rows[0].what), 1_usize);
             assert_eq!(mail.subject, format!("[gpu-01] {subject}"));
             assert!(!mail.body.contains('<'), "{}", mail.body);

@@ -464,6 +464,7 @@ fn machine_line(t: Text, seen: &Overview) -> String {
 
 fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu], now: Timestamp) -> Vec<Figure> {
     let cpu: CpuShare = seen.machines.iter().map(|machine| machine.cpu).sum();
+    let cpu_room: CpuShare = seen.machines.iter().map(|machine| machine.cpu_room).sum();
     let cpu_used: CpuShare = seen.machines.iter().map(|machine| machine.cpu_used).sum();
     let cpu_busy: f64 = seen
         .machines
@@ -500,9 +501,9 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu], now: Timestamp)
         figure(
             t.overview_cpu_given(),
             presenter::share(cpu_used),
-            t.common_of_cores(cpu),
+            t.common_of_cores(cpu_room),
             "",
-            components::percent(cpu_used.as_f64(), cpu.as_f64()),
+            components::percent(cpu_used.as_f64(), cpu_room.as_f64()),
             t.overview_cpu_note(seen.holding),
         ),
         figure(
@@ -511,7 +512,7 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu], now: Timestamp)
             t.common_of_cores(cpu),
             "a",
             busy,
-            t.overview_busy_note(presenter::share(cpu.saturating_sub(cpu_used))),
+            t.overview_busy_note(presenter::share(cpu_room.saturating_sub(cpu_used))),
         ),
         figure(
             t.overview_memory_given(),

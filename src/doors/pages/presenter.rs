@@ -181,12 +181,17 @@ fn rack(
     small: bool,
 ) -> BarRow {
     let (whole, used) = match of {
-        RackKind::Cpu => (u64::from(machine.cpu.0), u64::from(machine.cpu_used.0)),
+        RackKind::Cpu => (u64::from(machine.cpu_room.0), u64::from(machine.cpu_used.0)),
         RackKind::Memory => (machine.memory.0, machine.memory_used.0),
     };
     let amount = |value: u64| match of {
         RackKind::Cpu => share(CpuShare(u32::try_from(value).unwrap_or(u32::MAX))),
         RackKind::Memory => components::size(value),
+    };
+    // Cores are busy, memory is used.
+    let told = |percent: u8| match of {
+        RackKind::Cpu => t.plan_percent_busy(percent),
+        RackKind::Memory => t.plan_percent_used(percent),
     };
     let blocks: Vec<OwnedBlock> = machine
         .slices
@@ -225,7 +230,7 @@ fn rack(
                 weight: held,
                 href: known.map(|id| format!("/sessions/{id}")),
                 label: match busy {
-                    Some(busy) if !small => t.plan_percent_busy(busy),
+                    Some(busy) if !small => told(busy),
                     _ => String::new(),
                 },
                 partition: None,
@@ -237,7 +242,7 @@ fn rack(
             }
         })
         .collect();
-    let mut blocks = joined_blocks::join(t, whole, blocks, amount);
+    let mut blocks = joined_blocks::join(t, whole, blocks, amount, told);
     let mut left = whole.saturating_sub(used);
     let wanted = |demand: &Demand| match of {
         RackKind::Cpu => u64::from(demand.cpu.0),
@@ -268,6 +273,11 @@ fn rack(
             .memory_busy
             .map(|bytes| (bytes.0 as f64, components::size(bytes.0))),
     };
+    // What works is a part of the cores that there are, however often each is given.
+    let there = match of {
+        RackKind::Cpu => u64::from(machine.cpu.0),
+        RackKind::Memory => machine.memory.0,
+    };
     let mut row = BarRow {
         name: match of {
             RackKind::Cpu => t.plan_cpu().to_owned(),
@@ -277,9 +287,12 @@ fn rack(
         blocks,
         busy: busy.as_ref().map_or_else(
             || "–".to_owned(),
-            |(busy, _)| format!("{}%", components::percent(*busy, whole as f64)),
+            |(busy, _)| format!("{}%", components::percent(*busy, there as f64)),
         ),
-        busy_word: t.plan_busy().to_owned(),
+        busy_word: match of {
+            RackKind::Cpu => t.plan_busy().to_owned(),
+            RackKind::Memory => t.plan_in_use().to_owned(),
+        },
         trend: Markup::default(),
         figure: busy.map_or_else(|| "–".to_owned(), |(_, words)| words),
         figure_of: match of {
@@ -449,6 +462,7 @@ pub fn blocker(t: Text, clock: &LocalClock, blocker: &PlacementBlocker) -> Strin
     let moment = |name: &str| Timestamp::parse(value(name)).ok();
     let told = match blocker.code.as_str() {
         rules::codes::START_LATER => moment("at").map(|at| t.queue_start_later(clock.date(at))),
+        rules::codes::WINDOW_CLOSED => moment("at").map(|at| t.queue_window_opens(clock.date(at))),
         rules::codes::RESERVATION_ROOM => {
             moment("until").map(|until| t.reservations_room(value("node"), clock.date(until)))
         }
@@ -506,6 +520,34 @@ pub fn alternatives(t: Text, answer: &Explanation, policy: SharePolicy) -> Vec<S
         .collect()
 }
 
+/// What a click sends to have a waiting session start now.
+pub struct SmallerRequest {
+    pub words: String,
+    pub cpu: String,
+    pub memory: String,
+    /// Empty where the share stays.
+    pub gpu: String,
+}
+
+/// The smaller request of a session with this share that would start now; none where nothing smaller would.
+pub fn smaller(
+    t: Text,
+    answer: &Explanation,
+    share: GpuShare,
+    policy: SharePolicy,
+) -> Option<SmallerRequest> {
+    let other = &answer.alternatives.first()?.demand;
+    Some(SmallerRequest {
+        words: asked(t, other, policy),
+        cpu: other.cpu.to_string(),
+        memory: format!("{}b", other.memory.0),
+        gpu: match other.gpu == share {
+            true => String::new(),
+            false => other.gpu.to_string(),
+        },
+    })
+}
+
 /// What a request asks for, devices first: `0.35 GPU, 4 cores, 16 GiB`.
 pub fn asked(t: Text, demand: &Demand, policy: SharePolicy) -> String {
     let rest = t.where_given(demand.cpu, components::size(demand.memory.0));
@@ -546,6 +588,11 @@ pub fn outlook(
     let said = answer.outlook.as_ref()?;
     let when = answer.eta.as_ref().map(|eta| clock.near(eta.at, now));
     let session = said.params.get("session");
+    let changes = said.params.get("at");
+    let changes = changes.filter(|_| said.code == rules::codes::START_WINDOW_CHANGES);
+    if let Some(Ok(at)) = changes.map(|at| Timestamp::parse(at)) {
+        return Some(t.queue_window_changes(clock.near(at, now)));
+    }
     Some(match (said.code.as_str(), when, session) {
         (rules::codes::START_EXPECTED, Some(when), Some(session)) => {
             t.queue_starts_by(when, session)
@@ -571,7 +618,7 @@ pub fn queue_word(t: Text, answer: &Explanation) -> &'static str {
         ("held", _) => t.queue_held(),
         ("never", _) => t.preview_never(),
         (_, Some(1)) => t.queue_next(),
-        _ => t.state_waiting(),
+        _ => t.queue_waiting(),
     }
 }
 
@@ -932,6 +979,7 @@ mod tests {
             host_environment: true,
             problems: Vec::new(),
             cpu: CpuShare(1600),
+            cpu_room: CpuShare(1600),
             cpu_used: CpuShare(600),
             cpu_busy: None,
             memory: Bytes::gib(64),

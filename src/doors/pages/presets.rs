@@ -37,7 +37,7 @@ use super::table_answer::{ListPage, answer, shorter};
 use super::table_choices::{FilterWords, filter_bar};
 use super::typed::point;
 use super::{PagesContext, launch, layout, presenter, responses};
-use crate::doors::text::{Language, Text};
+use crate::doors::text::{Language, Text, codes};
 
 const PATH: &str = "/presets";
 const FILTERS: [&str; 1] = ["q"];
@@ -49,6 +49,8 @@ pub struct PresetsPage {
     pub f: PageLayout,
     /// None for those who only look.
     pub form: Option<PresetForm>,
+    /// Why there can be no other, in place of the form; empty while there is room.
+    pub full: String,
     /// Above the list: there is nothing to list yet, or the form was refused.
     pub is_form_first: bool,
     pub filter: FilterBar,
@@ -189,6 +191,8 @@ async fn listed(
     let mut known = presets::list(&console.server, caller, None).await?;
     let scopes = presets::scopes(&console.server, caller).await?;
     let none = known.is_empty();
+    // What was typed and refused is shown again.
+    let full = presets::no_room(&known, &scopes).filter(|_| refused.is_none());
     let columns = columns(t);
     let mut state = TableState::read(PATH, &FILTERS, asked);
     state.choose_columns("presets", &columns, asked, headers, visit);
@@ -232,6 +236,7 @@ async fn listed(
         t,
         f: layout(console, visit, caller, Nav::Presets),
         is_form_first: none || refused.is_some(),
+        full: full.map_or_else(String::new, |refusal| codes::refusal(t, &refusal)),
         form: presets::may_write(caller).then(|| new_form(t, &scopes, refused.unwrap_or_default())),
         filter: filter_bar(visit, headers, &state, &columns, &words),
         table: DataTable::new(t, &state, &columns, "position", rows, total, empty),

@@ -61,6 +61,8 @@ pub struct QueuePage {
     pub order: &'static str,
     /// Who may start before a session that waits, in words.
     pub backfill: &'static str,
+    /// Some wait in a resource group with another rule.
+    pub own_rules: bool,
     /// Words under the plan's axis: now, the middle, the end.
     pub axis: [String; 3],
 }
@@ -95,18 +97,9 @@ pub struct QueueRow {
     pub facts: String,
     pub hint: Option<String>,
     /// A smaller request that would start now.
-    pub instead: Option<SmallerRequest>,
+    pub instead: Option<presenter::SmallerRequest>,
     pub held: bool,
     pub may_change: bool,
-}
-
-/// What a click sends to have the session start now.
-pub struct SmallerRequest {
-    pub words: String,
-    pub cpu: String,
-    pub memory: String,
-    /// Empty where the share stays.
-    pub gpu: String,
 }
 
 pub struct PlanRow {
@@ -352,6 +345,7 @@ async fn read(
         },
         order: order_name(t, queue.order),
         backfill: backfill_name(t, queue.backfill),
+        own_rules: queue.own_rules,
         axis: [0, 500, 1000].map(|part| match part {
             0 => t.queue_now().to_owned(),
             part => visit.clock.near(time.at(part), now),
@@ -548,19 +542,8 @@ fn waiting(
             }
         },
         hint: presenter::outlook(t, &visit.clock, answer, now),
-        instead: answer
-            .alternatives
-            .first()
-            .filter(|_| may_write && alone)
-            .map(|other| SmallerRequest {
-                words: presenter::asked(t, &other.demand, policy),
-                cpu: other.demand.cpu.to_string(),
-                memory: format!("{}b", other.demand.memory.0),
-                gpu: match other.demand.gpu == session.resources.gpu {
-                    true => String::new(),
-                    false => other.demand.gpu.to_string(),
-                },
-            }),
+        instead: presenter::smaller(t, answer, session.resources.gpu, policy)
+            .filter(|_| may_write && alone),
         held: session.held_by.is_some(),
         may_change: may_write,
     }

@@ -2,8 +2,8 @@
 //! Decides nothing.
 
 use api::resource_groups::{
-    GroupAccessBody, GroupAccessView, GroupNodesBody, NewResourceGroupBody, ResourceGroupPatchBody,
-    ResourceGroupView,
+    GroupAccessBody, GroupAccessView, GroupNodesBody, GroupWindowView, GroupWindowsBody,
+    NewResourceGroupBody, ResourceGroupPatchBody, ResourceGroupView,
 };
 use askama::Template;
 use axum::Router;
@@ -11,11 +11,14 @@ use axum::extract::{Form, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
+use rules::calendar::GroupWindow;
+use rules::fair_share::QueueOrder;
 use rules::permissions::Permission;
-use rules::policy::{PreemptionMode, Spreading};
+use rules::policy::{BackfillMode, PreemptionMode, Spreading};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::SessionKind;
+use rules::units::CpuShare;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
@@ -24,6 +27,7 @@ use server::actions::resource_groups;
 use super::authentication::PageCaller;
 use super::components::{self, Choice};
 use super::dialog::{self, DialogForm, DialogPage};
+use super::fair_share::{backfill_name, order_name};
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
@@ -69,6 +73,7 @@ pub struct ResourceGroupPage {
     pub form: ResourceGroupForm,
     pub nodes: TypedGroupNodes,
     pub access: TypedGroupAccess,
+    pub windows: TypedGroupWindows,
 }
 
 /// The fields of a group, as they are or as they were typed.
@@ -77,6 +82,8 @@ pub struct ResourceGroupForm {
     pub action: String,
     pub typed: TypedResourceGroup,
     pub spreadings: Vec<Choice>,
+    pub orders: Vec<Choice>,
+    pub backfills: Vec<Choice>,
     pub preemptions: Vec<Choice>,
     pub is_new: bool,
 }
@@ -91,6 +98,11 @@ pub struct TypedResourceGroup {
     pub batch: String,
     /// `pack`, `spread`, or nothing: as the settings say.
     pub spreading: String,
+    /// The word of an order, or nothing: as the site's queue.
+    pub order: String,
+    /// The word of a mode, or nothing: as the site says.
+    pub backfill: String,
+    pub cpu_overcommit: String,
     /// `off` or `priority`; nothing: `off`.
     pub preemption: String,
     /// Of the row that the form shows; empty for a new one.
@@ -102,6 +114,8 @@ pub struct TypedResourceGroup {
 #[serde(default)]
 pub struct TypedGroupNodes {
     pub nodes: String,
+    /// Of the row that the form shows.
+    pub generation: String,
 }
 
 /// Names, parted by blanks, commas or lines.
@@ -112,6 +126,16 @@ pub struct TypedGroupAccess {
     pub domains: String,
     pub projects: String,
     pub users: String,
+    /// Of the row that the form shows.
+    pub generation: String,
+}
+
+/// Windows, one a line, and the zone of their times.
+#[derive(Deserialize, Default, Clone)]
+#[serde(default)]
+pub struct TypedGroupWindows {
+    pub windows: String,
+    pub time_zone: String,
 }
 
 pub(super) fn router() -> Router<PagesContext> {
@@ -120,6 +144,7 @@ pub(super) fn router() -> Router<PagesContext> {
         .route("/groups/{id}", get(show).post(change))
         .route("/groups/{id}/nodes", post(set_nodes))
         .route("/groups/{id}/access", post(set_access))
+        .route("/groups/{id}/windows", post(set_windows))
         .route("/groups/{id}/remove", get(ask_remove).post(remove))
 }
 
@@ -184,6 +209,7 @@ async fn listed(
             let usual = TypedResourceGroup {
                 interactive: "1".to_owned(),
                 batch: "1".to_owned(),
+                cpu_overcommit: "1".to_owned(),
                 ..TypedResourceGroup::default()
             };
             form(t, PATH.to_owned(), refused.unwrap_or(usual), true)
@@ -257,6 +283,16 @@ fn form(t: Text, action: String, typed: TypedResourceGroup, is_new: bool) -> Res
         ("pack", t.gpu_pack()),
         ("spread", t.gpu_spread()),
     ];
+    let site = |typed: &str| Choice::new("", t.groups_by_site(), typed.is_empty());
+    let orders = QueueOrder::ALL
+        .map(|one| Choice::new(one.word(), order_name(t, one), typed.order == one.word()));
+    let modes = BackfillMode::ALL.map(|one| {
+        Choice::new(
+            one.word(),
+            backfill_name(t, one),
+            typed.backfill == one.word(),
+        )
+    });
     let chosen = PreemptionMode::parse(&typed.preemption).unwrap_or_default();
     ResourceGroupForm {
         action,
@@ -268,6 +304,8 @@ fn form(t: Text, action: String, typed: TypedResourceGroup, is_new: bool) -> Res
             .into_iter()
             .map(|(value, name)| Choice::new(value, name, typed.spreading == value))
             .collect(),
+        orders: [site(&typed.order)].into_iter().chain(orders).collect(),
+        backfills: [site(&typed.backfill)].into_iter().chain(modes).collect(),
         typed,
         is_new,
     }
@@ -294,6 +332,13 @@ impl TypedResourceGroup {
             spreading: group
                 .spreading
                 .map_or_else(String::new, |how| how.word().to_owned()),
+            order: group
+                .order
+                .map_or_else(String::new, |order| order.word().to_owned()),
+            backfill: group
+                .backfill
+                .map_or_else(String::new, |mode| mode.word().to_owned()),
+            cpu_overcommit: group.cpu_overcommit.to_string(),
             preemption: group.preemption.word().to_owned(),
             generation: group.generation.to_string(),
         }
@@ -316,6 +361,9 @@ impl TypedResourceGroup {
             title: Some(self.title.clone()),
             kinds: Some(self.kinds()),
             spreading: Spreading::parse(&self.spreading),
+            order: QueueOrder::parse(&self.order),
+            backfill: BackfillMode::parse(&self.backfill),
+            cpu_overcommit: self.factor(),
             preemption: PreemptionMode::parse(&self.preemption),
         }
     }
@@ -326,8 +374,17 @@ impl TypedResourceGroup {
             title: Some(self.title.clone()),
             kinds: Some(self.kinds()),
             spreading: Some(Spreading::parse(&self.spreading)),
+            order: Some(QueueOrder::parse(&self.order)),
+            backfill: Some(BackfillMode::parse(&self.backfill)),
+            cpu_overcommit: self.factor(),
             preemption: PreemptionMode::parse(&self.preemption),
         }
+    }
+
+    /// None where nothing was typed. What is no number is refused as one that is too small.
+    fn factor(&self) -> Option<CpuShare> {
+        let typed = self.cpu_overcommit.trim();
+        (!typed.is_empty()).then(|| CpuShare::parse(typed).unwrap_or_default())
     }
 }
 
@@ -343,6 +400,7 @@ impl TypedGroupNodes {
         let nodes = group.nodes.as_ref();
         Self {
             nodes: nodes.map_or(String::new(), |nodes| nodes.join("\n")),
+            generation: group.generation.to_string(),
         }
     }
 }
@@ -363,6 +421,7 @@ impl TypedGroupAccess {
             domains: domains.join("\n"),
             projects: projects.join("\n"),
             users: users.join("\n"),
+            generation: group.generation.to_string(),
         }
     }
 
@@ -376,6 +435,36 @@ impl TypedGroupAccess {
     }
 }
 
+impl TypedGroupWindows {
+    /// As they are; the zone is the reader's where there is none yet.
+    fn of(group: &ResourceGroupView, caller: &Caller) -> Self {
+        // What the server keeps can be read.
+        let windows = group.windows.iter().filter_map(|one| one.window().ok());
+        let lines: Vec<String> = windows.map(|window| window.to_string()).collect();
+        Self {
+            time_zone: match lines.is_empty() {
+                true => caller.time_zone.clone(),
+                false => group.time_zone.clone(),
+            },
+            windows: lines.join("\n"),
+        }
+    }
+
+    /// Errors: `group.window-invalid` at its field.
+    fn body(&self) -> Result<GroupWindowsBody, Refusal> {
+        let lines = self.windows.lines().map(str::trim);
+        let lines = lines.filter(|line| !line.is_empty());
+        let windows =
+            lines.map(|line| GroupWindow::parse(line).map(|one| GroupWindowView::of(&one)));
+        Ok(GroupWindowsBody {
+            windows: windows
+                .collect::<Result<_, _>>()
+                .map_err(|refusal: Refusal| refusal.at("/windows"))?,
+            time_zone: Some(self.time_zone.trim().to_owned()),
+        })
+    }
+}
+
 /// The field of the form that a place in the request is about: the kinds are two ticks here.
 fn refused(visit: &RequestContext, action: &str, refusal: Refusal) -> (RefusedForm, Refusal) {
     let refusal = match refusal.pointer.as_deref() {
@@ -385,6 +474,7 @@ fn refused(visit: &RequestContext, action: &str, refusal: Refusal) -> (RefusedFo
     let first = match action.rsplit('/').next() {
         Some("nodes") => "nodes",
         Some("access") => "users",
+        Some("windows") => "windows",
         _ => "name",
     };
     let form = RefusedForm::new(visit.text, action, &refusal).otherwise_at(first);
@@ -446,6 +536,7 @@ fn page(
         form: form(t, here.clone(), TypedResourceGroup::of(one), false),
         nodes: TypedGroupNodes::of(one),
         access: TypedGroupAccess::of(one),
+        windows: TypedGroupWindows::of(one, caller),
         here,
     }
 }
@@ -523,7 +614,8 @@ async fn set_nodes(
     let wanted = GroupNodesBody {
         nodes: names(&sent.nodes),
     };
-    let changed = resource_groups::set_nodes(&console.server, &caller, &id, wanted);
+    let shown = sent.generation.parse().ok();
+    let changed = resource_groups::set_nodes(&console.server, &caller, &id, wanted, shown);
     let changed = ("/nodes", changed.await);
     answered(&console, &visit, &caller, &one, changed, |page| {
         page.nodes = sent;
@@ -541,10 +633,32 @@ async fn set_access(
         Ok(one) => one,
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
-    let changed = resource_groups::set_access(&console.server, &caller, &id, sent.body());
+    let (body, shown) = (sent.body(), sent.generation.parse().ok());
+    let changed = resource_groups::set_access(&console.server, &caller, &id, body, shown);
     let changed = ("/access", changed.await);
     answered(&console, &visit, &caller, &one, changed, |page| {
         page.access = sent;
+    })
+}
+
+async fn set_windows(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(sent): Form<TypedGroupWindows>,
+) -> Response {
+    let one = match own(&console, &caller, &id).await {
+        Ok(one) => one,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let changed = match sent.body() {
+        Ok(wanted) => resource_groups::set_windows(&console.server, &caller, &id, wanted).await,
+        Err(refusal) => Err(refusal.into()),
+    };
+    let changed = ("/windows", changed);
+    answered(&console, &visit, &caller, &one, changed, |page| {
+        page.windows = sent;
     })
 }
 

@@ -28,7 +28,7 @@ use super::components::{self, Alert, BarRow, CheckRow, IconFact};
 use super::history::HistoryView;
 use super::hues::Hues;
 use super::layout::{Attribute, Nav, PageLayout};
-use super::presenter::{SessionEnd, TimelineStep, Wait};
+use super::presenter::{SessionEnd, SmallerRequest, TimelineStep, Wait};
 use super::request_context::RequestContext;
 use super::session_charts::{self, MetricsSpan};
 use super::sessions::failed;
@@ -105,6 +105,8 @@ pub struct SessionDetailPage {
     pub waiting: Option<Wait>,
     /// What must end before it can start.
     pub awaited: Option<AwaitedSessions>,
+    /// A smaller request that would start now, for who may change it.
+    pub instead: Option<SmallerRequest>,
     pub steps: Vec<TimelineStep>,
     pub ended: Option<SessionEnd>,
     pub log_query: String,
@@ -449,6 +451,9 @@ async fn read_one(
             }
             _ => None,
         },
+        instead: (session.state == SessionState::Pending && may_write)
+            .then(|| presenter::smaller(t, &why, given.gpu, devices.policy))
+            .flatten(),
         steps: if matches!(
             session.state,
             SessionState::Scheduled | SessionState::Preparing

@@ -427,6 +427,7 @@ fn examples(t: Text) -> Vec<FilterExample> {
         ("outcome:failed", t.filter_help_outcome()),
         ("owner:mina", t.filter_help_owner()),
         ("project:vision", t.filter_help_project()),
+        ("group:lab", t.filter_help_group()),
         ("image:pytorch", t.filter_help_image()),
         ("kind:batch", t.filter_help_kind()),
         ("label:team=vision", t.filter_help_label()),

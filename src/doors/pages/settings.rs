@@ -9,6 +9,7 @@ use rules::refusal::Refusal;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
+use server::actions::mail;
 use server::actions::settings::{self, SettingStanding, SettingWrite::Real};
 
 use super::authentication::PageCaller;
@@ -27,6 +28,8 @@ pub struct SettingsPage {
     pub q: String,
     pub only_changed: bool,
     pub groups: Vec<SettingGroup>,
+    /// Notices that the mail server refused for good: a form below the trial sends them again.
+    pub refused_mail: u64,
     pub waiting: usize,
     pub faults: Vec<FormFieldError>,
     /// The settings file in use, which Save changes.
@@ -72,7 +75,7 @@ pub struct SettingRow {
 }
 
 /// The groups, in their order, with their keys.
-const GROUPS: [(&str, &[&str]); 10] = [
+const GROUPS: [(&str, &[&str]); 11] = [
     (
         "sessions",
         &[
@@ -173,6 +176,7 @@ const GROUPS: [(&str, &[&str]); 10] = [
             "mail_origin",
         ],
     ),
+    ("webhooks", &["webhook_ca_file"]),
     ("network", &["listen", "listen_http", "listen_apps", "tls"]),
     ("server", &["data", "run", "log_json"]),
 ];
@@ -294,6 +298,10 @@ async fn shown(
         Ok(file) => file,
         Err(failure) => return failed(console, visit, caller, &failure),
     };
+    let refused_mail = match mail::status(&console.server, caller).await {
+        Ok(standing) => standing.failed,
+        Err(failure) => return failed(console, visit, caller, &failure),
+    };
     let page = page(
         layout(console, visit, caller, Nav::System),
         &all,
@@ -301,6 +309,10 @@ async fn shown(
         refused,
         file,
     );
+    let page = SettingsPage {
+        refused_mail,
+        ..page
+    };
     let status = refused.map_or(StatusCode::OK, |(_, _, refusal)| responses::status(refusal));
     responses::page(console, visit, status, &page)
 }
@@ -366,6 +378,7 @@ pub fn page(
         q: asked.q.clone(),
         only_changed,
         groups,
+        refused_mail: 0,
         waiting: all
             .iter()
             .filter(|standing| standing.waiting.is_some())
@@ -451,6 +464,7 @@ fn group(t: Text, name: &str) -> &'static str {
         "provider" => t.setting_group_provider(),
         "audit" => t.audit_title(),
         "mail" => t.setting_group_mail(),
+        "webhooks" => t.webhooks_title(),
         "network" => t.setting_group_network(),
         _ => t.setting_group_server(),
     }
@@ -521,6 +535,7 @@ fn name(t: Text, key: &str) -> &'static str {
         "mail_from" => t.setting_name_mail_from(),
         "mail_ca_file" => t.setting_name_mail_ca_file(),
         "mail_origin" => t.setting_name_mail_origin(),
+        "webhook_ca_file" => t.setting_name_webhook_ca_file(),
         "log_json" => t.setting_name_log_json(),
         "backup_dir" => t.setting_name_backup_dir(),
         "backup_every_hours" => t.setting_name_backup_every_hours(),
@@ -604,6 +619,7 @@ fn about(t: Text, key: &str) -> &'static str {
         "mail_from" => t.setting_mail_from(),
         "mail_ca_file" => t.setting_mail_ca_file(),
         "mail_origin" => t.setting_mail_origin(),
+        "webhook_ca_file" => t.setting_webhook_ca_file(),
         "log_json" => t.setting_log_json(),
         "backup_dir" => t.setting_backup_dir(),
         "backup_every_hours" => t.setting_backup_every_hours(),

@@ -267,6 +267,18 @@ pub async fn try_mail(
     responses::see_with("/system/settings", word, &said)
 }
 
+/// `POST /system/settings/mail-retry`: sends again what the mail server refused for good.
+pub async fn retry_mail(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
+    match mail::retry(&console.server, &caller).await {
+        Ok(_) => responses::see_with("/system/settings", "mail-retried", ""),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
 /// Whether a refusal says what is wrong with the address or the settings; any other is a page of its own.
 fn is_of_mail(refusal: &Refusal) -> bool {
     refusal.pointer.is_some() || refusal.code == rules::codes::MAIL_UNSET

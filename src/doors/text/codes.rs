@@ -212,6 +212,14 @@ fn is_value(name: &str) -> bool {
     !name.is_empty() && letters.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
 }
 
+/// `2 GPU` of `2 GPUs`: Korean counts without a plural.
+fn without_plural(value: &str) -> &str {
+    match value.strip_suffix('s') {
+        Some(one) if one.ends_with(" GPU") => one,
+        Some(_) | None => value,
+    }
+}
+
 /// The template with its values; none where a value is missing. Braces around no name are text.
 fn filled(template: &str, values: &BTreeMap<String, String>) -> Option<String> {
     let mut out = String::new();
@@ -228,7 +236,7 @@ fn filled(template: &str, values: &BTreeMap<String, String>) -> Option<String> {
             rest = after;
             continue;
         }
-        let value = values.get(name)?;
+        let value = without_plural(values.get(name)?);
         match particle {
             Some(particle) => {
                 let (after_consonant, after_vowel) = particle.split_once('/')?;
@@ -266,6 +274,17 @@ mod tests {
         );
         let unknown = of("session.eaten", "Eaten by a whale.");
         assert_eq!(reason(korean, &unknown), "Eaten by a whale.");
+    }
+
+    #[test]
+    fn gpus_are_counted_without_a_plural_in_korean() {
+        let waits = rules::blockers::limit_user("2 GPUs", "1 GPU", "2.5 GPUs", "small");
+        let korean = blocker(Text::new(Language::Korean), &waits);
+        assert_eq!(
+            korean,
+            "2 GPU가 필요한데 소유자가 최대 2.5 GPU 가운데 1 GPU를 쓰고 있습니다. (정책 small)"
+        );
+        assert!(blocker(Text::default(), &waits).contains("2 GPUs"));
     }
 
     #[test]

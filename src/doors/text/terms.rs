@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 /// What is not said, what is said instead, and where the first is right all the same.
-const TERMS: [(&str, &str, &[&str]); 25] = [
+const TERMS: [(&str, &str, &[&str]); 32] = [
     ("시뮬레이", "모의", &[]),
     ("가상 GPU", "모의 GPU", &[]),
     ("장비", "서버", &[]),
@@ -30,6 +30,13 @@ const TERMS: [(&str, &str, &[&str]); 25] = [
     ("GPU {n}개", "GPU {n}장", &[]),
     ("업로드 조각", "업로드할 데이터", &[]),
     ("} 개", "수에 붙인 개", &[]),
+    ("알아서 정함", "자동 생성", &[]),
+    ("잘 끝난", "정상 종료된", &[]),
+    ("이렇게 나누기", "이 구성 적용", &[]),
+    ("다른 이들", "다른 사용자, 오픈 소스", &[]),
+    ("그대로 따르", "그대로 사용", &[]),
+    ("절반만", "반영된 변경은 없습니다", &[]),
+    ("한도 쓰기", "한도 변경 시도", &[]),
 ];
 
 fn sentences() -> Vec<PathBuf> {

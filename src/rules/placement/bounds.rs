@@ -1,7 +1,7 @@
 //! What policies bound of sessions that have a place: sums of a user, a member, a project, a domain. Counts while places are given
 //! away; a session beyond a limit waits for its own, and holds back no other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 
@@ -14,7 +14,14 @@ use crate::world::ClusterSnapshot;
 
 /// Whose sums are bounded together: those of a level's subject, for members also of one user; the site's policy bounds
 /// each user by themselves.
-type Account = (PolicyLevel, Uuid, Option<UserId>);
+pub(super) type Account = (PolicyLevel, Uuid, Option<UserId>);
+
+/// Limits that bound some sessions, and others with them.
+pub(super) struct SharedLimits {
+    /// Users whose devices together are bounded.
+    pub(super) owners: BTreeSet<UserId>,
+    pub(super) accounts: BTreeSet<Account>,
+}
 
 /// Sums of those that a policy bounds; nothing is counted where none does.
 #[derive(Clone, Default)]
@@ -177,6 +184,26 @@ impl<'w> Bounds<'w> {
             .filter_map(|limits| limits.get(key))
             .max()
             .unwrap_or(0)
+    }
+
+    /// The accounts of these sessions that are bounded.
+    pub(super) fn accounts_of<'s>(
+        &self,
+        sessions: impl Iterator<Item = &'s Session>,
+    ) -> BTreeSet<Account> {
+        match self.is_empty() {
+            true => BTreeSet::new(),
+            false => sessions.flat_map(|one| self.accounts(one)).collect(),
+        }
+    }
+
+    /// Whether a session counts in one of these accounts.
+    pub(super) fn counts_in(&self, session: &Session, accounts: &BTreeSet<Account>) -> bool {
+        !accounts.is_empty()
+            && self
+                .accounts(session)
+                .iter()
+                .any(|own| accounts.contains(own))
     }
 
     /// Whether both are bounded by one policy, so that one starting can hold the other back.

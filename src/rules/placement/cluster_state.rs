@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use super::bounds::{Bounds, LimitHit};
+use super::bounds::{Bounds, LimitHit, SharedLimits};
 use super::choice;
 use super::feasibility::{closed, could, could_use};
 use super::node_index::NodeIndex;
@@ -82,6 +82,7 @@ impl<'w> ClusterState<'w> {
             .iter()
             .map(|node| NodeState {
                 node,
+                cpu_room: world.cpu_room(node),
                 cpu: CpuShare::ZERO,
                 memory: Bytes::ZERO,
                 devices: vec![DeviceAllocation::default(); node.capacity.devices.len()],
@@ -498,6 +499,25 @@ impl<'w> ClusterState<'w> {
                 .bounds
                 .hit(session, self.need(&session.spec.demand), true)
                 .is_some()
+    }
+
+    /// The limits that bound these sessions, in whichever resource group they are.
+    pub(super) fn limits_of<'s>(
+        &self,
+        sessions: impl Iterator<Item = &'s Session> + Clone,
+    ) -> SharedLimits {
+        let has_quota = self.world.policy.each.is_some();
+        let wants = |session: &&Session| has_quota && session.spec.demand.wants_device();
+        SharedLimits {
+            owners: sessions.clone().filter(wants).map(|s| s.owner).collect(),
+            accounts: self.bounds.accounts_of(sessions),
+        }
+    }
+
+    /// Whether the end of a session, wherever it is, frees something of these limits.
+    pub(super) fn counts_in(&self, session: &Session, limits: &SharedLimits) -> bool {
+        session.spec.demand.wants_device() && limits.owners.contains(&session.owner)
+            || self.bounds.counts_in(session, &limits.accounts)
     }
 
     /// Whether one of them starting can keep the other beyond a limit.

@@ -30,6 +30,7 @@ use crate::world::ClusterSnapshot;
 /// What a person is about to ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestDraft {
+    pub kind: SessionKind,
     pub environment: SessionEnvironment,
     pub demand: Demand,
     pub start_at: Option<Timestamp>,
@@ -261,7 +262,7 @@ fn drafted(world: &ClusterSnapshot, draft: &RequestDraft, now: Timestamp) -> Vec
     let all = draft.replicas.max(1);
     let number = |replica: u32| uuid::Uuid::from_u128(u128::MAX - u128::from(all - replica));
     let spec = SessionSpec {
-        kind: SessionKind::Batch,
+        kind: draft.kind,
         environment: draft.environment.clone(),
         command: Vec::new(),
         env: BTreeMap::new(),
@@ -447,7 +448,7 @@ fn explain(
         order::QueueGate::Held(hold) => {
             let blocker = hold.blocker();
             answer.sentence = blocker.text.clone();
-            answer.foresee(outlook::gated(waiting.session, &blocker, now));
+            answer.foresee(outlook::gated(world, waiting.session, &blocker, now));
             answer.blockers.push(blocker);
             return answer;
         }
@@ -618,7 +619,7 @@ fn rooms(ground: &ClusterState<'_>, chosen: Option<NodeId>) -> Vec<NodeRoom> {
         .map(|spot| NodeRoom {
             node: spot.node.id,
             name: spot.node.name.clone(),
-            cpu: spot.node.capacity.cpu,
+            cpu: spot.cpu_room,
             cpu_used: spot.cpu,
             memory: spot.node.capacity.memory,
             memory_used: spot.memory,
@@ -647,6 +648,7 @@ fn checks(
     };
     let (held, demand) = (ground.used(at), waiting.demand());
     let capacity = &ground.spots[at].node.capacity;
+    let cpu_room = ground.spots[at].cpu_room;
     let check =
         |code: &str, device, before: String, after: String, limit: String, ok| PlacementCheck {
             code: code.into(),
@@ -662,8 +664,8 @@ fn checks(
             None,
             held.cpu.to_string(),
             (held.cpu + demand.cpu).to_string(),
-            capacity.cpu.to_string(),
-            held.cpu + demand.cpu <= capacity.cpu,
+            cpu_room.to_string(),
+            held.cpu + demand.cpu <= cpu_room,
         ),
         check(
             "memory",

@@ -82,7 +82,7 @@ fn reason(
     devices: &[DeviceShare],
     demand: &Demand,
 ) -> Reason {
-    let (cpu, memory) = spot.free();
+    let (cpu, memory) = spot.left();
     let node = spot.node;
     let card = |part: &DeviceShare| node.capacity.devices.iter().find(|d| d.index == part.index);
     if let [part] = devices
@@ -116,7 +116,7 @@ fn reason(
     reasons::placement_room(
         &node.name,
         cpu,
-        node.capacity.cpu.cores(),
+        spot.cpu_room.cores(),
         memory,
         node.capacity.memory,
         demand.cpu,

@@ -18,8 +18,9 @@ use crate::session::{Session, SessionEnvironment, SessionState};
 use crate::units::Timestamp;
 use crate::world::ClusterSnapshot;
 
-/// Searches for a place that one forecast may cost, times machines; twice that where it counts those in front alone. More: a
-/// page that asks while a user types answers later. Fewer: a long queue has no forecast.
+/// Searches for a place that one forecast may cost, times machines, those of all resource groups together; twice that where
+/// it counts those in front alone. More: a page that asks while a user types answers later. Fewer: a long queue has no
+/// forecast.
 const MAX_SEARCHES: usize = 20_000;
 /// What a search costs on one machine, counted in looks at a session that needs none because an equal one found no place.
 const SEARCH: usize = 8;
@@ -70,17 +71,16 @@ impl QueueForecast {
     /// Counts the first few alone where the whole queue of their group took too long.
     fn add_front<'w>(
         &mut self,
-        waiting: &WaitingByGroup<'w>,
         world: &'w ClusterSnapshot,
-        (group, queue): (ResourceGroupId, &NumberedQueue<'w>),
+        of: (ResourceGroupId, &NumberedQueue<'w>),
+        entered: (&mut QueueWalk<'w>, usize),
         now: Timestamp,
     ) {
         if self.complete {
             return;
         }
-        let mut line = QueueWalk::new(world, now);
-        line.enter_in_turn(waiting, group);
-        for (id, start) in counted(world, queue, ForecastRange::Front, &mut line, now).starts {
+        let front = counted(world, of, ForecastRange::Front, entered, now);
+        for (id, start) in front.starts {
             self.starts.entry(id).or_insert(start);
         }
     }
@@ -108,11 +108,14 @@ pub fn forecast(world: &ClusterSnapshot, now: Timestamp) -> QueueForecast {
         ..QueueForecast::default()
     };
     let mut unnumbered = Vec::new();
+    let looks = looks_of_each(&waiting);
     for group in waiting.groups() {
         line.enter(group);
+        let mut again = line.fork();
         let queue = waiting.numbered(group, &[], false);
-        let mut own = counted(world, &queue, ForecastRange::Whole, &mut line, now);
-        own.add_front(&waiting, world, (group, &queue), now);
+        let of = (group, &queue);
+        let mut own = counted(world, of, ForecastRange::Whole, (&mut line, looks), now);
+        own.add_front(world, of, (&mut again, looks), now);
         let reach = own.reach(group);
         all.by_group.insert(group, reach);
         all.some_limit |= reach.some_limit;
@@ -136,9 +139,17 @@ pub(super) fn of_queue<'w>(
 ) -> QueueForecast {
     let mut line = QueueWalk::new(world, now);
     line.enter_in_turn(waiting, group);
-    let mut known = counted(world, queue, ForecastRange::Whole, &mut line, now);
-    known.add_front(waiting, world, (group, queue), now);
+    let mut again = line.fork();
+    let looks = looks_of_each(waiting);
+    let of = (group, queue);
+    let mut known = counted(world, of, ForecastRange::Whole, (&mut line, looks), now);
+    known.add_front(world, of, (&mut again, looks), now);
     known
+}
+
+/// Looks that the queue of one resource group may cost: each has a part of the machines, and of the looks.
+fn looks_of_each(waiting: &WaitingByGroup<'_>) -> usize {
+    MAX_SEARCHES * SEARCH / waiting.groups().count().max(1)
 }
 
 /// Of whom starts are counted.
@@ -151,14 +162,16 @@ enum ForecastRange {
     Front,
 }
 
-/// The forecast of the queue of one group, which `line` has just entered.
+/// The forecast of the queue of one group, which `line` has just entered, for so many looks.
 fn counted<'w>(
     world: &'w ClusterSnapshot,
-    queue: &NumberedQueue<'w>,
+    (group, queue): (ResourceGroupId, &NumberedQueue<'w>),
     range: ForecastRange,
-    line: &mut QueueWalk<'w>,
+    (line, looks): (&mut QueueWalk<'w>, usize),
     now: Timestamp,
 ) -> QueueForecast {
+    let (order, backfill) = (world.order(group, now), world.backfill(group, now));
+    let until = world.groups.next_change(group, now);
     let mut known = QueueForecast {
         order: queue.places.iter().map(|place| place.session.id).collect(),
         numbered: queue.numbered,
@@ -208,10 +221,16 @@ fn counted<'w>(
         }
         SessionState::Pending | SessionState::Stopping | SessionState::Ended => None,
     };
-    // What ends elsewhere makes no room here.
-    let is_here = |s: &&Session| world.groups.is_empty() || line.ground.is_inside(s);
+    // What ends elsewhere makes no room here, but it may free a limit of one that waits here, and it counts in fair share.
+    let is_apart = !world.groups.is_empty() && !order.goes_by_share();
+    let here = queue.places.iter().map(|place| place.session);
+    let limits = is_apart.then(|| line.ground.limits_of(here));
+    let is_felt = |s: &&Session| match &limits {
+        Some(limits) => line.ground.is_inside(s) || line.ground.counts_in(s, limits),
+        None => true,
+    };
     let running = world.sessions.iter().filter(|s| s.node().is_some());
-    let running = running.filter(is_here);
+    let running = running.filter(is_felt);
     let running = running.filter_map(|s| Some(((end(s)?, s.id), Moment::Runs(s))));
     let started = line.placed.iter().filter_map(|(session, found)| {
         let until = known.starts.get(&session.id)?.until?;
@@ -224,9 +243,10 @@ fn counted<'w>(
         coming.insert((at, session.id), Moment::Joins(session));
     }
     if range == ForecastRange::Front
-        && world.policy.order != QueueOrder::Fair
+        && !order.goes_by_share()
         && let Some((front, at, after)) = line.front()
         && left.iter().any(|one| one.id == front.id)
+        && until.is_none_or(|until| at < until)
     {
         let until = front.spec.limit();
         let start = ExpectedStart {
@@ -241,16 +261,16 @@ fn counted<'w>(
     for (session, _) in &line.placed {
         served.insert(session.owner, now);
     }
-    let fair = (world.policy.order == QueueOrder::Fair).then(|| {
-        let mut tree = FairTree::new(world);
+    let mut fair = FairTree::of(world, order);
+    if let Some(tree) = &mut fair {
         for (session, _) in &line.placed {
             tree.hold(session);
         }
-        tree
-    });
+    }
     let mut future = Future {
-        order: world.policy.order,
-        backfill: world.policy.backfill,
+        order,
+        backfill,
+        until,
         fair,
         ground: line.ground.bare(),
         sizes: BTreeMap::new(),
@@ -259,7 +279,7 @@ fn counted<'w>(
         joined: BTreeSet::new(),
         served,
         search: SEARCH * machines,
-        looks: MAX_SEARCHES * SEARCH,
+        looks,
     };
     for session in left {
         future.join(session);
@@ -294,7 +314,9 @@ type Moments<'w> = BTreeMap<(Timestamp, SessionId), Moment<'w>>;
 struct Future<'w> {
     order: QueueOrder,
     backfill: BackfillMode,
-    /// The tree of fair share, where the queue goes by it.
+    /// When another window of the group holds: nothing is known from then on.
+    until: Option<Timestamp>,
+    /// The tree of shares, where the queue goes by it.
     fair: Option<FairTree>,
     ground: ClusterState<'w>,
     /// Those without a place, by their owner, each owner's in their order.
@@ -329,6 +351,9 @@ impl<'w> Future<'w> {
             let Some(((at, first), moment)) = coming.pop_first() else {
                 return Some(());
             };
+            if self.until.is_some_and(|until| at >= until) {
+                return None;
+            }
             let mut after = self.pass_moment(first, moment);
             // What ends at the same moment makes room together.
             while let Some(same) = coming.first_entry()
@@ -400,21 +425,30 @@ impl<'w> Future<'w> {
         own.insert(at, session);
     }
 
-    /// The first ones of the queue for whom room is kept, as long as no session behind them may come before them: by fair
-    /// share, and with timed backfill, that is not known of any. In turns it holds for the first of each user.
+    /// The first ones of the queue for whom room is kept, as long as no session behind them may come before them: by
+    /// shares, and with timed backfill, that is not known of any. In turns it holds for the first of each user.
     fn front(&mut self, kept: &BTreeSet<SessionId>, coming: &Moments<'w>) -> Vec<&'w Session> {
         let mut front: Vec<&'w Session> = Vec::new();
-        if self.order == QueueOrder::Fair || self.backfill != BackfillMode::Strict {
+        if self.order.goes_by_share() || self.backfill != BackfillMode::Strict {
             return front;
         }
-        // A user with one that joins may have their turn later than it is now.
-        let joining: BTreeSet<UserId> = coming
+        let joins: Vec<&Session> = coming
             .values()
             .filter_map(|moment| match moment {
-                Moment::Joins(session) => Some(session.owner),
+                Moment::Joins(session) => Some(*session),
                 Moment::Runs(_) | Moment::Ends(..) => None,
             })
             .collect();
+        // A user with one that joins may have their turn later than it is now.
+        let joining: BTreeSet<UserId> = joins.iter().map(|session| session.owner).collect();
+        // No room is kept for one that joins later, so that where it finds some then is not known.
+        let order = self.order;
+        let place = |session: &Session| (session.queued_at, session.id);
+        let is_behind_one = |session: &Session| match order {
+            QueueOrder::Fifo => joins.iter().any(|other| place(other) < place(session)),
+            QueueOrder::Lifo => joins.iter().any(|other| place(other) > place(session)),
+            QueueOrder::Turns | QueueOrder::Drf | QueueOrder::Fair => false,
+        };
         let is_alone = self.left.len() == 1 && joining.is_empty();
         let in_turns = self.order == QueueOrder::Turns && !is_alone;
         let Some(mut walk) = self.walk() else {
@@ -425,7 +459,7 @@ impl<'w> Future<'w> {
         {
             let has_turned = || front.iter().any(|one| one.owner == session.owner);
             let is_later = in_turns && (joining.contains(&session.owner) || has_turned());
-            if is_later || !kept.contains(&session.id) {
+            if is_later || is_behind_one(session) || !kept.contains(&session.id) {
                 break;
             }
             front.push(session);

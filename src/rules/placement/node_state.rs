@@ -11,6 +11,8 @@ use crate::world::NodeRecord;
 #[derive(Clone)]
 pub(super) struct NodeState<'w> {
     pub(super) node: &'w NodeRecord,
+    /// What sessions together may hold of its processor time; a single one no more than it has.
+    pub(super) cpu_room: CpuShare,
     pub(super) cpu: CpuShare,
     pub(super) memory: Bytes,
     /// What is given of each device, in the order of the machine's list.
@@ -48,7 +50,14 @@ impl NodeState<'_> {
         )
     }
 
+    /// What one session may have here.
     pub(super) fn free(&self) -> (CpuShare, Bytes) {
+        let (cpu, memory) = self.left();
+        (cpu.min(self.node.capacity.cpu), memory)
+    }
+
+    /// What sessions together may have here still.
+    pub(super) fn left(&self) -> (CpuShare, Bytes) {
         let (cpu, memory) = self.unreserved();
         (
             cpu.saturating_sub(self.cpu),
@@ -58,10 +67,10 @@ impl NodeState<'_> {
 
     /// All processor time and memory but what reservations keep.
     pub(super) fn unreserved(&self) -> (CpuShare, Bytes) {
-        let capacity = &self.node.capacity;
+        let memory = self.node.capacity.memory;
         (
-            capacity.cpu.saturating_sub(self.kept_back.0),
-            capacity.memory.saturating_sub(self.kept_back.1),
+            self.cpu_room.saturating_sub(self.kept_back.0),
+            memory.saturating_sub(self.kept_back.1),
         )
     }
 }

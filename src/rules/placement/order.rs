@@ -4,8 +4,9 @@
 //! counts since when each is its owner's first, so that no later session passes the head of the queue,
 //! and a user who just got a place stands behind all who wait. So a user with one session waits for at
 //! most one of each other person, however many they queued. An administrator may choose another order instead: by
-//! fair share, by time, or the newest first. In each of them sessions of a higher priority come before all of a lower one;
-//! users take turns within each priority, so that what one queues at a low priority costs none of their other turns.
+//! fair share, by dominant shares, by time, or the newest first; for a resource group by itself too. In each of them
+//! sessions of a higher priority come before all of a lower one; users take turns within each priority, so that what one
+//! queues at a low priority costs none of their other turns.
 
 pub(super) mod fair_share;
 
@@ -38,6 +39,8 @@ pub(super) enum QueueHold<'w> {
     /// Until this user or another releases it.
     User(&'w UserName),
     Start(Timestamp),
+    /// Until a window of its resource group takes such sessions, seen from that moment.
+    Window(&'w ClusterSnapshot, &'w Session, Timestamp),
 }
 
 impl QueueHold<'_> {
@@ -48,6 +51,10 @@ impl QueueHold<'_> {
             Self::Group => blockers::group_denied(),
             Self::User(user) => blockers::session_held(user),
             Self::Start(at) => blockers::start_later(*at),
+            Self::Window(world, session, now) => match world.groups.opens(session, *now) {
+                Some(at) => blockers::window_closed(at),
+                None => blockers::window_never(),
+            },
         }
     }
 }
@@ -85,11 +92,11 @@ pub(super) struct WaitingByGroup<'w> {
     world: &'w ClusterSnapshot,
     now: Timestamp,
     groups: BTreeMap<ResourceGroupId, Vec<&'w Session>>,
-    /// Where users take turns: when those who wait last got a place.
+    /// Where users take turns in some group: when those who wait last got a place.
     served: BTreeMap<UserId, Timestamp>,
-    /// Where users take turns and one of those who wait depends on another: all that live.
+    /// Where users take turns in some group and one of those who wait depends on another: all that live.
     live: BTreeSet<SessionId>,
-    /// Where the queue goes by fair share.
+    /// Where some group's queue goes by shares.
     fair: Option<FairTree>,
 }
 
@@ -115,16 +122,8 @@ impl<'w> WaitingByGroup<'w> {
     pub(super) fn new(world: &'w ClusterSnapshot, now: Timestamp) -> Self {
         let mut waiting: Vec<&Session> = world.sessions.iter().filter(|s| s.is_pending()).collect();
         waiting.sort_by_key(|s| (s.queued_at, s.id));
-        let takes_turns = world.policy.order == QueueOrder::Turns;
-        let depends = takes_turns && waiting.iter().any(|s| !s.spec.depends_on.is_empty());
-        let live = match depends {
-            true => world.sessions.iter().map(|s| s.id).collect(),
-            false => BTreeSet::new(),
-        };
-        let served = match takes_turns {
-            true => served_of(world, &waiting),
-            false => BTreeMap::new(),
-        };
+        let depends_on = |session: &&Session| !session.spec.depends_on.is_empty();
+        let some_depend = waiting.iter().any(depends_on);
         let mut groups: BTreeMap<ResourceGroupId, Vec<&Session>> = BTreeMap::new();
         if world.groups.is_empty() {
             groups.insert(ResourceGroupId::DEFAULT, waiting);
@@ -134,13 +133,27 @@ impl<'w> WaitingByGroup<'w> {
                 groups.entry(group).or_default().push(session);
             }
         }
+        let order_of = |group: &ResourceGroupId| world.order(*group, now);
+        let takes_turns = groups
+            .keys()
+            .map(order_of)
+            .any(|order| order == QueueOrder::Turns);
+        let by_share = groups.keys().map(order_of).any(QueueOrder::goes_by_share);
+        let live = match takes_turns && some_depend {
+            true => world.sessions.iter().map(|s| s.id).collect(),
+            false => BTreeSet::new(),
+        };
+        let served = match takes_turns {
+            true => served_of(world, groups.values().flatten().copied()),
+            false => BTreeMap::new(),
+        };
         Self {
             world,
             now,
             groups,
             served,
             live,
-            fair: (world.policy.order == QueueOrder::Fair).then(|| FairTree::new(world)),
+            fair: by_share.then(|| FairTree::new(world)),
         }
     }
 
@@ -155,8 +168,8 @@ impl<'w> WaitingByGroup<'w> {
 
     /// Those of one group in the order in which they are looked at.
     pub(super) fn sorted(&self, group: ResourceGroupId) -> Vec<&'w Session> {
-        if self.world.policy.order != QueueOrder::Turns {
-            return self.ordered(self.of(group));
+        if self.world.order(group, self.now) != QueueOrder::Turns {
+            return self.ordered(group, self.of(group));
         }
         let mut keyed = self.keyed(self.of(group)).0;
         keyed.sort_by_key(|(key, session)| (Reverse(session.precedence.priority), *key));
@@ -172,7 +185,7 @@ impl<'w> WaitingByGroup<'w> {
         behind_all: bool,
     ) -> NumberedQueue<'w> {
         let (world, now) = (self.world, self.now);
-        if world.policy.order != QueueOrder::Turns {
+        if world.order(group, now) != QueueOrder::Turns {
             return self.numbered_in_order(group, new, behind_all);
         }
         let (mut keyed, turns) = self.keyed(self.of(group));
@@ -215,17 +228,22 @@ impl<'w> WaitingByGroup<'w> {
         }
     }
 
-    /// These in the order that the administrator chose; what waits for something else than room comes last. Turns are
-    /// another function's.
-    fn ordered(&self, waiting: Vec<&'w Session>) -> Vec<&'w Session> {
+    /// These of one group in the order that the administrator chose; what waits for something else than room comes last.
+    /// Turns are another function's.
+    fn ordered(&self, group: ResourceGroupId, waiting: Vec<&'w Session>) -> Vec<&'w Session> {
         let (world, now) = (self.world, self.now);
         let (mut open, held): (Vec<&Session>, Vec<&Session>) = waiting
             .into_iter()
             .partition(|session| matches!(gate(world, session, now), QueueGate::Open));
-        match (world.policy.order, &self.fair) {
-            (QueueOrder::Lifo, _) => open.reverse(),
-            (QueueOrder::Fair, Some(fair)) => open = fair.clone().sorted(open),
-            (QueueOrder::Turns | QueueOrder::Fifo | QueueOrder::Fair, _) => {}
+        match world.order(group, now) {
+            QueueOrder::Lifo => open.reverse(),
+            order @ (QueueOrder::Drf | QueueOrder::Fair) => {
+                // Without a tree none waits yet but the equal ones of one launch.
+                if let Some(fair) = &self.fair {
+                    open = fair.clone().by(order).sorted(open);
+                }
+            }
+            QueueOrder::Turns | QueueOrder::Fifo => {}
         }
         // Among equals the order stays.
         open.sort_by_key(|session| Reverse(session.precedence.priority));
@@ -244,7 +262,7 @@ impl<'w> WaitingByGroup<'w> {
         if !behind_all {
             waiting.extend(new);
         }
-        let mut all = self.ordered(waiting);
+        let mut all = self.ordered(group, waiting);
         if behind_all {
             let held = |session: &&Session| !matches!(gate(world, session, now), QueueGate::Open);
             let end = all.iter().position(held).unwrap_or(all.len());
@@ -284,6 +302,7 @@ impl<'w> WaitingByGroup<'w> {
             let held = session.held_by.is_some()
                 || start > now
                 || !world.groups.admits(session)
+                || world.groups.is_shut(session, now)
                 || others.any(|id| self.live.contains(id) || world.ended.get(id) != well);
             let since = if held {
                 turns.since.unwrap_or(since)
@@ -302,7 +321,10 @@ fn turn_key(session: &Session) -> TurnKey {
 }
 
 /// When the owners of these last got a place. Of those who wait for nothing it is not asked.
-fn served_of(world: &ClusterSnapshot, waiting: &[&Session]) -> BTreeMap<UserId, Timestamp> {
+fn served_of<'w>(
+    world: &ClusterSnapshot,
+    waiting: impl Iterator<Item = &'w Session>,
+) -> BTreeMap<UserId, Timestamp> {
     let mut served: BTreeMap<UserId, Timestamp> = BTreeMap::new();
     for session in waiting {
         served.entry(session.owner).or_insert_with(|| {
@@ -372,6 +394,9 @@ pub(super) fn gate<'w>(
         && start > now
     {
         return QueueGate::Held(QueueHold::Start(start));
+    }
+    if world.groups.is_shut(session, now) {
+        return QueueGate::Held(QueueHold::Window(world, session, now));
     }
     QueueGate::Open
 }

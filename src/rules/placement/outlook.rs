@@ -29,17 +29,30 @@ pub struct Eta {
 /// What is said of a start: the sentence, and the time where it is known.
 pub(super) type Outlook = (Reason, Option<Eta>);
 
-/// The outlook of one that is held, or waits for a time or for another session.
-pub(super) fn gated(session: &Session, blocker: &PlacementBlocker, now: Timestamp) -> Outlook {
+/// The outlook of one that is held, or waits for a time, a window or another session.
+pub(super) fn gated(
+    world: &ClusterSnapshot,
+    session: &Session,
+    blocker: &PlacementBlocker,
+    now: Timestamp,
+) -> Outlook {
+    let scheduled = |at: Timestamp| -> Outlook {
+        let basis = notices::explain_scheduled().text;
+        (reasons::start_scheduled(at), Some(eta(at, now, basis)))
+    };
+    let shut = || -> Outlook { (reasons::start_after_window(), None) };
     match (blocker.code.as_str(), session.spec.start_at) {
-        (codes::START_LATER, Some(start)) => {
-            let basis = notices::explain_scheduled().text;
-            (
-                reasons::start_scheduled(start),
-                Some(eta(start, now, basis)),
-            )
+        // Its time may lie in a window that does not take it.
+        (codes::START_LATER, Some(start)) if world.groups.is_shut(session, start) => {
+            let opens = world.groups.opens(session, start);
+            opens.map_or_else(shut, scheduled)
         }
+        (codes::START_LATER, Some(start)) => scheduled(start),
         (codes::SESSION_HELD, _) => (reasons::start_on_release(), None),
+        (codes::WINDOW_CLOSED | codes::WINDOW_NEVER, _) => {
+            let opens = world.groups.opens(session, now);
+            opens.map_or_else(shut, scheduled)
+        }
         (codes::GROUP_NOT_ALLOWED, _) => (reasons::start_after_access(), None),
         _ => (reasons::start_after_dependency(), None),
     }
@@ -75,13 +88,17 @@ pub(super) fn waiting(
         return (reason, Some(eta(start.at, now, basis)));
     }
     let own = |blocker: &PlacementBlocker| blocker.code == codes::GPU_QUOTA;
-    let reach = known.reach(world.groups.of_session(session.id));
+    let group = world.groups.of_session(session.id);
+    let reach = known.reach(group);
     let unknown = match () {
         () if blockers.iter().any(own) => reasons::start_own_first(),
         () if !some_node(world, session, now) => reasons::start_no_node(),
         () if !some_open(world, session, now) => reasons::start_cordoned(),
         () if reach.by_priority => reasons::start_by_priority(),
-        () if !reach.complete => reasons::start_too_long(),
+        () if !reach.complete => match world.groups.next_change(group, now) {
+            Some(at) => reasons::start_window_changes(at),
+            None => reasons::start_too_long(),
+        },
         () if reach.some_limit => reasons::start_too_few_limits(),
         () => reasons::start_no_limits(),
     };

@@ -54,6 +54,20 @@ impl<'w> QueueWalk<'w> {
         }
     }
 
+    /// Another walk that stands where this one does, in a group in which no session was looked at yet.
+    pub(super) fn fork(&self) -> Self {
+        Self {
+            world: self.world,
+            now: self.now,
+            ground: self.ground.bare(),
+            waiting: Vec::new(),
+            placed: self.placed.clone(),
+            full: false,
+            has_front: self.has_front,
+            backfill: None,
+        }
+    }
+
     /// Goes on with the queue of that resource group, in which no session was looked at yet.
     pub(super) fn enter(&mut self, group: ResourceGroupId) {
         if self.world.groups.is_empty() {
@@ -62,7 +76,7 @@ impl<'w> QueueWalk<'w> {
         self.ground.enter(group);
         self.waiting.clear();
         self.full = false;
-        self.has_front = self.world.policy.backfill == BackfillMode::Strict;
+        self.has_front = self.world.backfill(group, self.now) == BackfillMode::Strict;
         self.backfill = None;
     }
 

@@ -104,13 +104,14 @@ impl<'w> Reservations<'w> {
         if self.is_empty() {
             return spot.free();
         }
-        let all = (spot.node.capacity.cpu, spot.node.capacity.memory);
+        let all = (spot.cpu_room, spot.node.capacity.memory);
         let later = self.left_of(spot, all);
+        let most = spot.node.capacity.cpu;
         if spot.kept_back == (CpuShare::ZERO, Bytes::ZERO) {
-            return later;
+            return (later.0.min(most), later.1);
         }
         let now = self.left_of(spot, spot.unreserved());
-        (now.0.min(later.0), now.1.min(later.1))
+        (now.0.min(later.0).min(most), now.1.min(later.1))
     }
 
     /// The same of so much of the machine.

@@ -236,7 +236,7 @@ fn crowd(
             let ends = session.deadline().filter(|_| !begins).map(|(at, _)| at);
             (unbounded, ends, Reverse(started), Reverse(session.id))
         });
-        let capacity = (u64::from(node.capacity.cpu.0), node.capacity.memory.0);
+        let capacity = (u64::from(world.cpu_room(node).0), node.capacity.memory.0);
         for (session, own) in leaving {
             if cpu <= capacity.0 && memory <= capacity.1 {
                 break;

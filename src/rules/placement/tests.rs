@@ -38,6 +38,7 @@ fn demand(cpu: &str, memory: &str, gpu: &str) -> Demand {
 /// What somebody thinks of launching.
 fn draft(cpu: &str) -> RequestDraft {
     RequestDraft {
+        kind: SessionKind::Batch,
         environment: SessionEnvironment::Host,
         demand: demand(cpu, "1g", "0"),
         start_at: None,

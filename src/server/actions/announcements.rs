@@ -131,6 +131,20 @@ pub fn may_write(caller: &Caller) -> bool {
     written(&caller.subject).is_ok()
 }
 
+/// Why one who sees these announcements can write no other in these places, which are names of domains and empty for the
+/// site; None while one of them has room.
+pub fn no_room(known: &[AnnouncementView], places: &[String], now: Timestamp) -> Option<Refusal> {
+    let is_full = |place: &String| {
+        let is_own = |one: &&AnnouncementView| {
+            let is_over = one.until.is_some_and(|until| until <= now);
+            !is_over && one.domain.as_deref().unwrap_or_default() == place.as_str()
+        };
+        known.iter().filter(is_own).count() >= MAX_ANNOUNCEMENTS
+    };
+    let all_full = !places.is_empty() && places.iter().all(is_full);
+    all_full.then(|| refusals::announcement_too_many(MAX_ANNOUNCEMENTS))
+}
+
 /// True for those whom `list` answers.
 pub fn may_list(caller: &Caller) -> bool {
     let (site, domain) = (Permission::SystemRead, Permission::UsersRead);

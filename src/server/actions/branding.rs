@@ -123,10 +123,14 @@ pub async fn change(
     .await
 }
 
-/// Lets the site look as the product does. Errors: `denied` without `system:write`.
-pub async fn reset(server: &Server, caller: &Caller) -> Result<BrandingView, Failure> {
+/// Lets the site look as the product does. Errors: `denied` without `system:write`; `branding.stale`.
+pub async fn reset(
+    server: &Server,
+    caller: &Caller,
+    if_match: Option<u64>,
+) -> Result<BrandingView, Failure> {
     allowed(caller, Permission::SystemWrite)?;
-    put(server, caller, None, |was| BrandingRow {
+    put(server, caller, if_match, |was| BrandingRow {
         generation: was.generation,
         ..BrandingRow::default()
     })

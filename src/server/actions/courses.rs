@@ -12,7 +12,8 @@ use api::courses::{
 use api::sessions::{LaunchRequest, Owner};
 use jiff::tz::TimeZone;
 use rules::course::{
-    Course, CourseState, MAX_EXTENSION_MINUTES, course_message, course_rules, course_title, term,
+    Course, CourseState, MAX_EXTENSION_MINUTES, course_message, course_rules, course_title,
+    pause_messages, term,
 };
 use rules::grants::GrantRole;
 use rules::names::{CourseId, ResourceGroupId, SessionId, TenantName, UserId};
@@ -29,6 +30,7 @@ use rules::workload::validate::ImageChoice;
 use rules::world::ClusterSnapshot;
 
 use super::budgets;
+use super::notices::MAX_SHOWN;
 use super::sessions::{LaunchForMembers, extend_row, wait_word};
 use super::tenancy::find_project;
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
@@ -45,6 +47,11 @@ const MAX_COURSES: usize = 50;
 /// Members for whom one request starts sessions, and sessions that it stops or extends: one commit each. Higher: who
 /// clicks meanwhile waits for it. Lower: a large course takes several requests.
 const MAX_MEMBERS_AT_ONCE: usize = 500;
+
+/// Messages that a member is sent within a day by the courses of one project. Higher: they hide from the member what else
+/// happened, of which a page shows the newest. Lower: a class of a day is not told each of its steps.
+const MAX_MESSAGES_OF_DAY: u64 = 20;
+const DAY_MILLIS: i64 = 86_400_000;
 
 /// Visits of live sessions that starts and extensions of one act take: each looks at all of them where a policy of the
 /// project or a hard budget holds. Higher: users who click meanwhile wait for seconds on a site with a long queue. Lower: a
@@ -253,8 +260,7 @@ pub async fn change(
             if patch.from.is_some() || patch.to.is_some() {
                 let from = patch.from.unwrap_or_else(|| before.from.to_string());
                 let to = patch.to.unwrap_or_else(|| before.to.to_string());
-                let (from, to) = term(&from, &to, &zone)?;
-                after.set_term(from, to);
+                after.set_term(term(&from, &to, &zone)?, rows.now);
             }
             after.time_zone = name_of_zone(&zone);
             if let Some(state) = patch.state {
@@ -266,13 +272,15 @@ pub async fn change(
             after.check(rows.now)?;
             refuse_taken(rows, &after)?;
             rows.put_course(&after)?;
-            let (code, was, is) = match after.state == before.state {
-                true => ("course.changed", told(&before), told(&after)),
-                false => (
+            // A state that follows the term is no act of its own.
+            let is_asked = patch.state.is_some() && after.state != before.state;
+            let (code, was, is) = match is_asked {
+                true => (
                     state_code(after.state),
                     before.state.word().to_owned(),
                     after.state.word().to_owned(),
                 ),
+                false => ("course.changed", told(&before), told(&after)),
             };
             rows.note_course(caller.name.as_str(), &after, code, &was, &is)?;
             again(rows, before.id)
@@ -317,7 +325,8 @@ pub async fn members(
     server
         .catalog()
         .read("list members of a course", move |view| {
-            let course = find_for_sessions(view, &caller, Permission::SessionsRead, &which)?;
+            let record = find_for_sessions(view, &caller, Permission::SessionsRead, &which)?;
+            let course = record.course;
             standings(view, &snapshot, &course, now)
         })
         .await
@@ -337,7 +346,8 @@ pub async fn attendance(
     server
         .catalog()
         .read("list attendance", move |view| {
-            let course = find_for_sessions(view, &caller, Permission::SessionsRead, &which)?;
+            let record = find_for_sessions(view, &caller, Permission::SessionsRead, &which)?;
+            let course = record.course;
             let until = course.closed_at.unwrap_or(course.to).min(now);
             let members = students(view, &course)?.into_iter();
             members
@@ -358,7 +368,8 @@ pub async fn attendance(
 }
 
 /// Starts a session for each member who has none, all in one commit: it is the member's own, and the audit log names the
-/// teacher. A member for whom it is refused hinders no other. With `dry_run` it says how many would start and wait.
+/// teacher. Where one commit does not take all, the next start goes on behind the last one. A member for whom it is
+/// refused hinders no other. With `dry_run` it says how many would start and wait.
 ///
 /// Errors: those of `find_to_teach`, `course.not-on`, `course.member-unknown`, `course.too-many-at-once`; those of a
 /// launch that hold for every member.
@@ -373,38 +384,44 @@ pub async fn start(
     let key = own_key(caller, key)?;
     let now = server.clock().now();
     let (course, whom) = server.catalog().read_now("find a course", |view| {
-        let course = find_for_sessions(view, caller, Permission::SessionsWrite, which)?;
+        let record = find_for_sessions(view, caller, Permission::SessionsWrite, which)?;
+        let course = record.course;
         refuse_off(&course, now)?;
         let whom = chosen(view, &course, asked.users.as_deref())?;
-        Ok((course, whom))
+        Ok((course, in_turn(whom, record.started_to)))
     })?;
     let launch = LaunchForMembers::understand(server, caller, request_of(&course), &course)?;
     let most = at_once(server.catalog().live_lately());
+    let (id, version) = (course.id, course.generation);
+    // To decide who gets a place costs as much as a pass: it is done here, for users wait behind what the writer does.
+    let snapshot = server.snapshot().await?;
+    let ((value, placed), launch) = server
+        .catalog()
+        .read("look ahead at a start", move |_| {
+            let ahead = outlook(&snapshot, &launch, &course, (&whom, most), now)?;
+            Ok((ahead, launch))
+        })
+        .await?;
     if asked.dry_run {
-        let snapshot = server.snapshot().await?;
-        let value = server
-            .catalog()
-            .read("look ahead at a start", move |_| {
-                outlook(&snapshot, &launch, &course, (&whom, most), now)
-            })
-            .await?;
         return Ok(Once {
             value,
             replayed: false,
         });
     }
-    let (caller, id, version) = (caller.clone(), course.id, course.generation);
+    let caller = caller.clone();
     server
         .catalog()
         .write(Lane::Requests, "start sessions of a course", move |rows| {
             once(rows, key.as_ref(), || {
-                let course = find_to_teach(rows, &caller, &id.to_string())?.course;
+                let record = find_to_teach(rows, &caller, &id.to_string())?;
+                let course = record.course;
                 refuse_off(&course, rows.now)?;
                 if course.generation != version {
                     return Err(refusals::course_stale(&course.name, course.generation).into());
                 }
                 let whom = chosen(rows, &course, asked.users.as_deref())?;
-                start_all(rows, &caller, &course, &launch, (&whom, most))
+                let whom = in_turn(whom, record.started_to);
+                start_all(rows, &caller, &course, &launch, (&whom, most), &placed)
             })
         })
         .await
@@ -412,7 +429,7 @@ pub async fn start(
 
 /// Stops the sessions of members in the course, all in one commit; those beyond 500 are counted in `left`.
 ///
-/// Errors: those of `find_to_teach`, `course.member-unknown`, `course.too-many-at-once`.
+/// Errors: those of `find_to_teach`, `course.draft`, `course.member-unknown`, `course.too-many-at-once`.
 pub async fn stop(
     server: &Server,
     caller: &Caller,
@@ -433,7 +450,7 @@ pub async fn stop(
         act,
         asked.users,
         key,
-        |_, _| Ok(()),
+        |course, _| refuse_draft(course),
         move |rows, session| {
             let because = reasons::session_stopped_by(&by);
             let no_restart = std::mem::take(&mut session.restart);
@@ -481,7 +498,9 @@ pub async fn extend(
 
 /// Tells members something: they read it among their notices.
 ///
-/// Errors: those of `stop`, also for more than 500 members; `course.message-empty`, `course.text-invalid`.
+/// Errors: those of `stop`, also for more than 500 members; `course.message-empty`, `course.text-invalid`;
+/// `course.message-too-soon` within a minute after the last one, `course.messages-many` where one of them was sent many
+/// within a day.
 pub async fn message(
     server: &Server,
     caller: &Caller,
@@ -497,17 +516,29 @@ pub async fn message(
         .catalog()
         .write(Lane::Requests, "tell members of a course", move |rows| {
             once(rows, key.as_ref(), || {
-                let course = find_to_teach(rows, &caller, &which)?.course;
+                let record = find_to_teach(rows, &caller, &which)?;
+                let course = record.course;
+                refuse_draft(&course)?;
+                pause_messages(record.told_at, rows.now)?;
                 let whom = chosen(rows, &course, asked.users.as_deref())?;
                 refuse_more(whom.len(), MAX_MEMBERS_AT_ONCE)?;
                 let mut act = CourseActView::default();
+                let day = Timestamp::from_millis(rows.now.as_millis() - DAY_MILLIS);
                 for member in whom {
+                    let looked = (day, MAX_SHOWN);
+                    let sent = rows.messages_since(member.user, course.project, looked)?;
+                    if sent >= MAX_MESSAGES_OF_DAY {
+                        let limit = MAX_MESSAGES_OF_DAY;
+                        let refusal = refusals::course_messages_many(&member.name, limit);
+                        return Err(refusal.at("/text").into());
+                    }
                     rows.tell_member(caller.name.as_str(), &course, member.user, &text)?;
                     act.done += 1;
                 }
+                rows.mark_told(course.id)?;
                 let actor = caller.name.as_str();
                 let told = act.done.to_string();
-                rows.note_course(actor, &course, "course.told", &told, &text)?;
+                rows.note_told(actor, &course, &told, &text)?;
                 Ok(act)
             })
         })
@@ -544,7 +575,8 @@ async fn act_on_sessions(
         .catalog()
         .write(Lane::Requests, act_named.what, move |rows| {
             once(rows, key.as_ref(), || {
-                let course = find_for_sessions(rows, &caller, Permission::SessionsWrite, &which)?;
+                let record = find_for_sessions(rows, &caller, Permission::SessionsWrite, &which)?;
+                let course = record.course;
                 check(&course, rows.now)?;
                 let whom = chosen(rows, &course, users.as_deref())?;
                 let names: BTreeMap<UserId, String> = whom
@@ -612,13 +644,15 @@ fn refuse_one(act: &mut CourseActView, user: &str, failure: Failure) -> Result<(
     }
 }
 
-/// Launches for each of them who has no live session; those beyond what one commit takes are left.
+/// Launches for each of them who has no live session; those beyond what one commit takes are left. Who is not among those
+/// that were `placed` in a look ahead is said to wait.
 fn start_all(
     rows: &Rows<'_>,
     caller: &Caller,
     course: &Course,
     launch: &LaunchForMembers,
     (whom, most): (&[MemberRow], usize),
+    placed: &BTreeSet<UserId>,
 ) -> Result<CourseActView, Failure> {
     let project = rows.project(course.project)?;
     if let Some(project) = project.filter(|one| one.state == TenantState::Archived) {
@@ -630,6 +664,7 @@ fn start_all(
     let plan = rows.nodes_by_group()?;
     let mut act = CourseActView::default();
     let mut started = BTreeSet::new();
+    let mut last = None;
     for (at, member) in whom
         .iter()
         .filter(|one| !busy.contains(&one.user))
@@ -639,17 +674,19 @@ fn start_all(
             act.left += 1;
             continue;
         }
+        last = Some(member.user);
         let launched = owner_subject(rows, member)
             .and_then(|owner| launch.launch(rows, &owner, &plan, (actor, &seen)));
         match launched {
-            Ok(session) => started.extend(session.map(|session| session.id)),
+            Ok(session) => started.extend(session.map(|_| member.user)),
             Err(failure) => refuse_one(&mut act, member.name.as_str(), failure)?,
         }
     }
     act.done = started.len() as u64;
     act.skipped = whom.iter().filter(|one| busy.contains(&one.user)).count() as u64;
-    if !started.is_empty() {
-        act.waiting = waiting(&rows.world()?, &started, rows.now);
+    act.waiting = started.difference(placed).count() as u64;
+    if let Some(last) = last.filter(|_| act.left > 0) {
+        rows.mark_started(course.id, last)?;
     }
     let done = act.done.to_string();
     rows.note_course(actor, course, "course.started", "", &done)?;
@@ -672,54 +709,63 @@ fn owner_subject(rows: &Rows<'_>, member: &MemberRow) -> Result<Subject, Failure
     })
 }
 
-/// How many of these sessions the scheduler gives no place now.
-fn waiting(world: &ClusterSnapshot, of: &BTreeSet<SessionId>, now: Timestamp) -> u64 {
+/// The owners of those of these sessions to which the scheduler gives a place now.
+fn placed_owners(
+    world: &ClusterSnapshot,
+    of: &BTreeMap<SessionId, UserId>,
+    now: Timestamp,
+) -> BTreeSet<UserId> {
     let decided = placement::decide(world, now).into_iter();
-    let placed = decided.filter(|decision| match decision {
-        Decision::Place { session, .. } => of.contains(session),
-        Decision::End { .. } => false,
+    let placed = decided.filter_map(|decision| match decision {
+        Decision::Place { session, .. } => of.get(&session).copied(),
+        Decision::End { .. } => None,
     });
-    (of.len() - placed.count()) as u64
+    placed.collect()
 }
 
-/// What a start would do, by what the scheduler says of the sessions as they would be; limits of members are not looked
-/// at.
+/// What a start would do, by what the scheduler says of the sessions as they would be, and who would get a place at once;
+/// limits of members are not looked at.
 fn outlook(
     snapshot: &Snapshot,
     launch: &LaunchForMembers,
     course: &Course,
     (whom, most): (&[MemberRow], usize),
     now: Timestamp,
-) -> Result<CourseActView, Failure> {
+) -> Result<(CourseActView, BTreeSet<UserId>), Failure> {
     let mut world = snapshot.world.clone();
     let live = world.sessions.iter();
+    let goes_on = |session: &&Session| session.desired == DesiredState::Run || session.restart;
     let live = live.filter(|session| session.project == course.project);
+    let live = live.filter(goes_on);
     let busy: BTreeSet<UserId> = live.map(|session| session.owner).collect();
-    let free: Vec<UserId> = whom
+    let free: Vec<&MemberRow> = whom
         .iter()
-        .map(|member| member.user)
-        .filter(|user| !busy.contains(user))
+        .filter(|member| !busy.contains(&member.user))
         .collect();
     let mut act = CourseActView {
         skipped: (whom.len() - free.len()) as u64,
         left: free.len().saturating_sub(most) as u64,
         ..CourseActView::default()
     };
-    let mut drafted = BTreeSet::new();
-    for user in free.into_iter().take(most) {
-        // A member whom no group takes would be refused, and waits for nothing.
-        let Ok((row, group)) = launch.drafted(user, &world.groups, now) else {
-            continue;
+    let mut drafted = BTreeMap::new();
+    for member in free.into_iter().take(most) {
+        let (row, group) = match launch.drafted(member.user, &world.groups, now) {
+            Ok(drafted) => drafted,
+            Err(failure) => {
+                refuse_one(&mut act, member.name.as_str(), failure)?;
+                continue;
+            }
         };
         if group != ResourceGroupId::DEFAULT {
             world.groups.sessions.insert(row.id, group);
         }
-        drafted.insert(row.id);
+        drafted.insert(row.id, member.user);
         world.sessions.push(row);
     }
+    let placed = placed_owners(&world, &drafted, now);
     act.done = drafted.len() as u64;
-    act.waiting = waiting(&world, &drafted, now);
-    Ok(act)
+    act.waiting = (drafted.len() - placed.len()) as u64;
+    Ok((act, placed))
 }
 
 /// What each session of a course is launched with.
@@ -855,6 +901,16 @@ fn chosen(
     Ok(found.into_values().collect())
 }
 
+/// The members in the order in which a start takes them: from behind the one with whom the last start ended, so that those
+/// for whom it is refused each time keep no one else from their turn.
+fn in_turn(mut whom: Vec<MemberRow>, started_to: Option<UserId>) -> Vec<MemberRow> {
+    let at = whom.iter().position(|one| Some(one.user) == started_to);
+    if let Some(at) = at {
+        whom.rotate_left(at + 1);
+    }
+    whom
+}
+
 /// Refuses more than one commit takes. Errors: `course.too-many-at-once`.
 fn refuse_more(count: usize, most: usize) -> Result<(), Refusal> {
     match count > most {
@@ -924,16 +980,24 @@ fn find_for_sessions(
     caller: &Caller,
     permission: Permission,
     which: &str,
-) -> Result<Course, Failure> {
-    let course = find_to_teach(view, caller, which)?.course;
-    may(&caller.subject, permission, &course.scope())?;
-    Ok(course)
+) -> Result<CourseRecord, Failure> {
+    let found = find_to_teach(view, caller, which)?;
+    may(&caller.subject, permission, &found.course.scope())?;
+    Ok(found)
 }
 
 fn refuse_off(course: &Course, now: Timestamp) -> Result<(), Refusal> {
     match course.state.is_on() && now < course.to {
         true => Ok(()),
         false => Err(refusals::course_not_on(&course.name, course.state.word())),
+    }
+}
+
+/// A draft changes nothing for its members, who do not see it.
+fn refuse_draft(course: &Course) -> Result<(), Refusal> {
+    match course.state == CourseState::Draft {
+        true => Err(refusals::course_draft(&course.name)),
+        false => Ok(()),
     }
 }
 

@@ -19,14 +19,16 @@ use super::allowed;
 use super::notices::OwnNotice;
 use crate::access::Caller;
 use crate::catalog::events::NewEvent;
+use crate::catalog::mail::FailedMail;
 use crate::catalog::outputs::NoticeOutput;
 use crate::catalog::users::ROOT;
 use crate::catalog::{Lane, ReadTransaction};
 use crate::mail::{self, MailMessage};
 use crate::{Failure, Server, ServerFault};
 
-/// What a trial notes in the journal, and what a choice does.
+/// What a trial and a retry note in the journal, and what a choice does.
 const TESTED: &str = "mail.tested";
+const RETRIED: &str = "mail.retried";
 const CHOSEN: &str = "user.mail-chosen";
 
 /// For whom a mail is written.
@@ -115,13 +117,13 @@ pub async fn status(server: &Server, caller: &Caller) -> Result<MailStatusView, 
 pub(super) fn standing(server: &Server) -> Result<MailStatusView, Failure> {
     let settings = server.settings();
     let place = mail::place(&settings);
-    let (progress, waiting) = match place {
-        None => (None, 0),
+    let (progress, waiting, failed) = match place {
+        None => (None, 0, FailedMail::default()),
         Some(_) => server
             .catalog()
             .read_now("look how mail goes out", |view| {
                 let progress = view.output_progress(NoticeOutput::Mail)?;
-                Ok((progress, view.waiting_mail()?))
+                Ok((progress, view.waiting_mail()?, view.failed_mail()?))
             })?,
     };
     let progress = progress.unwrap_or_default();
@@ -130,12 +132,43 @@ pub(super) fn standing(server: &Server) -> Result<MailStatusView, Failure> {
         from: place.as_ref().and(settings.mail_from.clone()),
         server: place,
         waiting,
+        failed: failed.count,
+        failure: failed.why,
         lost: progress.lost,
         lost_at: progress.lost_at,
         sent_at: progress.sent_at,
         problem_since: trouble.as_ref().map(|trouble| trouble.since),
         problem: trouble.map(|trouble| trouble.why).unwrap_or_default(),
     })
+}
+
+/// Queues again what the mail server refused for good within 72 hours, and says how mail stands then.
+///
+/// Errors: `denied` without `system:write`; `mail.unset`.
+pub async fn retry(server: &Server, caller: &Caller) -> Result<MailStatusView, Failure> {
+    allowed(caller, Permission::SystemWrite)?;
+    let place = mail::place(&server.settings());
+    let place = place.ok_or_else(refusals::mail_unset)?;
+    let actor = caller.name.to_string();
+    server
+        .catalog()
+        .write(Lane::Requests, "send refused mail again", move |rows| {
+            let retried = rows.retry_mail()?;
+            if retried == 0 {
+                return Ok(());
+            }
+            rows.note(NewEvent {
+                actor: &actor,
+                topic: "system",
+                object: &place,
+                scope: Scope::SITE,
+                code: RETRIED,
+                before: "",
+                after: &retried.to_string(),
+            })
+        })
+        .await?;
+    standing(server)
 }
 
 /// Sends one mail that is a trial, and says what the mail server answered. That it takes none is what comes of it, and no

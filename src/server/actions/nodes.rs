@@ -106,6 +106,7 @@ fn view(
         host_environment: node.host_environment,
         problems: node.problems.clone(),
         cpu: node.capacity.cpu,
+        cpu_room: world.cpu_room(node),
         cpu_used: held.cpu,
         memory: node.capacity.memory,
         memory_used: held.memory,

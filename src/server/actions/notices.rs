@@ -14,6 +14,7 @@ use rules::units::Timestamp;
 
 use super::allowed;
 use super::reservations::open_requests;
+use super::resource_groups::seen_ids;
 use crate::access::Caller;
 use crate::catalog::budgets::{self, BudgetRecord};
 use crate::catalog::courses;
@@ -150,7 +151,7 @@ pub(crate) fn of(
     let mut all: Vec<OwnNotice> = asked.map(|one| request(one, read_at)).collect();
     let warned = warned_budgets(view, caller, now)?.into_iter();
     all.extend(warned.map(|(row, event)| nearly_used(row, event, read_at)));
-    let closed = view.maintenance_of(user)?;
+    let closed = closed_nodes(view, caller)?;
     all.extend(closed.into_iter().map(|row| maintenance(row, read)));
     let ending = view.ending_before(user, told_until(now), MAX_SHOWN)?;
     all.extend(ending.into_iter().map(|row| will_end(row, read_at)));
@@ -187,6 +188,20 @@ fn warned_budgets(
         all.extend(newest.map(|event| (row, event)));
     }
     Ok(all)
+}
+
+/// Nodes in maintenance on which a session of the caller runs, and those of groups that they see where one waits: of others
+/// they learn neither the name nor what an administrator says.
+fn closed_nodes(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+) -> Result<Vec<MaintenanceRow>, Failure> {
+    let mut closed = view.maintenance_of(caller.subject.user)?;
+    if closed.iter().any(|row| row.running == 0) {
+        let seen = seen_ids(view, caller)?;
+        closed.retain(|row| row.running > 0 || seen.contains(&row.group));
+    }
+    Ok(closed)
 }
 
 /// The same for programs.
@@ -261,7 +276,7 @@ pub fn unread(server: &Server, caller: &Caller) -> u64 {
         let warned = warned_budgets(view, caller, now)?;
         let warned = warned.iter().filter(|(_, event)| event.at > read_at);
         let warned = warned.count() as u64;
-        let closed = view.maintenance_of(user)?;
+        let closed = closed_nodes(view, caller)?;
         let closed = closed.iter().filter(|row| is_new(row, read)).count() as u64;
         let ending = view.ending_before(user, told_until(now), MAX_COUNTED)?;
         let new = ending

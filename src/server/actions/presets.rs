@@ -1,6 +1,8 @@
 //! What a user may do with presets: whoever may write the site, a domain or a project keeps those of it, every user sees
 //! those that their launches may name. A change touches no session.
 
+use std::collections::BTreeMap;
+
 use api::presets::{NewPresetBody, PresetPatchBody, PresetView};
 use rules::names::{PresetId, TenantName};
 use rules::object::Object;
@@ -98,6 +100,26 @@ pub struct WritableScopes {
     pub domains: Vec<String>,
     /// `DOMAIN/NAME`, in order.
     pub projects: Vec<String>,
+}
+
+/// Why one who sees these presets and writes in these scopes can make no other; None while one of the scopes has room.
+pub fn no_room(known: &[PresetView], scopes: &WritableScopes) -> Option<Refusal> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for preset in known {
+        let parts = [preset.domain.as_deref(), preset.project.as_deref()];
+        let scope: Vec<&str> = parts.into_iter().flatten().collect();
+        *counts.entry(scope.join("/")).or_default() += 1;
+    }
+    let site = scopes.site.then(String::new);
+    let own = site.iter().chain(&scopes.domains).chain(&scopes.projects);
+    let own: Vec<&String> = own.collect();
+    let is_full = |scope: &&String| {
+        counts
+            .get(*scope)
+            .is_some_and(|count| *count >= MAX_PRESETS)
+    };
+    let all_full = !own.is_empty() && own.iter().all(is_full);
+    all_full.then(|| refusals::preset_too_many(MAX_PRESETS))
 }
 
 /// Where the caller may write presets. O(domains + projects).

@@ -1,5 +1,5 @@
-//! The query language of lists: `state:running outcome:failed owner:jae project:vision image:host name:vit label:k=v
-//! kind:batch replicas:ID` and free words. Words with the same name widen, different names narrow.
+//! The query language of lists: `state:running outcome:failed owner:jae project:vision group:lab image:host name:vit
+//! label:k=v kind:batch replicas:ID` and free words. Words with the same name widen, different names narrow.
 
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -68,6 +68,7 @@ pub(super) fn parse(query: &str) -> Result<SessionFilter, Refusal> {
             }),
             "owner" => filter.owners.push(value.to_owned()),
             "project" => filter.projects.push(value.to_owned()),
+            "group" => filter.groups.push(value.to_owned()),
             "image" => filter.images.push(value.to_owned()),
             "name" => filter.names.push(value.to_owned()),
             "label" => filter.labels.push(match value.split_once('=') {

@@ -4,20 +4,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::resource_groups::{
-    GroupAccessBody, GroupAccessView, GroupNodesBody, NewResourceGroupBody, ResourceGroupPatchBody,
-    ResourceGroupView,
+    GroupAccessBody, GroupAccessView, GroupNodesBody, GroupWindowView, GroupWindowsBody,
+    NewResourceGroupBody, ResourceGroupPatchBody, ResourceGroupView,
 };
+use jiff::tz::TimeZone;
+use rules::calendar::{GroupCalendar, GroupWindow};
+use rules::fair_share::QueueOrder;
 use rules::grants::GrantScope;
 use rules::names::{NodeId, ResourceGroupId, TenantName};
 use rules::permissions::{Permission, Subject, may};
 use rules::placement::reservable;
-use rules::policy::PreemptionMode;
+use rules::policy::{BackfillMode, PreemptionMode, Spreading};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::reservation::is_covered;
-use rules::resource_group::{GroupAccess, GroupKinds, GroupPlan, ResourceGroup, group_title};
+use rules::resource_group::{
+    CpuOvercommit, GroupAccess, GroupKinds, GroupPlan, ResourceGroup, group_title,
+};
 use rules::session::SessionKind;
 use rules::tenancy::{DomainId, ProjectId, Scope};
+use rules::units::CpuShare;
 
 use super::accounts::find as find_user;
 use super::tenancy::{find_domain, find_project};
@@ -33,6 +39,10 @@ const MAX_GROUPS: usize = 32;
 /// Domains, projects and users that one group lists. Higher: each pass compares more of them for each session that waits.
 /// Lower: a group for many users has to list their project.
 const MAX_GROUP_ACCESS: usize = 200;
+
+/// Ended sessions that leave a group in one commit before it is removed. Higher: users who click meanwhile wait. Lower: a
+/// group of many sessions takes long to be removed.
+const LEAVING_AT_ONCE: usize = 1_000;
 
 /// The groups that the caller may use, in the order in which a launch takes them; all of them, with their nodes and who
 /// may use them, for those who may read the system. O(groups × the caller's projects).
@@ -130,8 +140,8 @@ pub async fn of_nodes(
 
 /// Makes a group without nodes, for everybody.
 ///
-/// Errors: `group.name-invalid`, `group.name-taken`, `group.title-invalid`, `group.kinds-empty`, `group.too-many`;
-/// `role.administrator-needed`.
+/// Errors: `group.name-invalid`, `group.name-taken`, `group.title-invalid`, `group.kinds-empty`,
+/// `group.overcommit-range`, `group.too-many`; `role.administrator-needed`.
 pub async fn create(
     server: &Server,
     caller: &Caller,
@@ -143,6 +153,7 @@ pub async fn create(
     let name = name_of(&asked.name)?;
     let title = group_title(asked.title.as_deref().unwrap_or_default(), "/title")?;
     let kinds = asked.kinds.as_deref().map(kinds_of).transpose()?;
+    let overcommit = asked.cpu_overcommit.map(overcommit_of).transpose()?;
     let caller = caller.clone();
     server
         .catalog()
@@ -159,11 +170,18 @@ pub async fn create(
                     access: None,
                     kinds: kinds.unwrap_or(GroupKinds::ALL),
                     spreading: asked.spreading,
+                    order: asked.order,
+                    backfill: asked.backfill,
+                    cpu_overcommit: overcommit.unwrap_or_default(),
+                    calendar: GroupCalendar::default(),
                     preemption: asked.preemption.unwrap_or_default(),
                     generation: 1,
                 };
                 refuse_taken(&known, &group)?;
                 rows.insert_resource_group(&group)?;
+                if group.order.is_some() {
+                    rows.sum_up_past()?;
+                }
                 note(rows, &caller, &group, "group.added", ("", ""))?;
                 again(rows, &caller, group.id)
             })
@@ -171,7 +189,9 @@ pub async fn create(
         .await
 }
 
-/// Changes what a group is called, which kinds it takes, how its sessions are spread and whether they make way. Sessions that wait in it stay.
+/// Changes what a group is called, which kinds it takes, how its sessions are spread, its queue is served, its cores are
+/// given, and whether its sessions make way. Sessions that wait in it stay, and what runs goes on: also beyond a factor that
+/// was lowered.
 ///
 /// Errors: as `create`; `group.not-found`, `group.stale`.
 pub async fn change(
@@ -188,20 +208,22 @@ pub async fn change(
         .map(|title| group_title(title, "/title"))
         .transpose()?;
     let kinds = patch.kinds.as_deref().map(kinds_of).transpose()?;
+    let overcommit = patch.cpu_overcommit.map(overcommit_of).transpose()?;
     let (caller, which) = (caller.clone(), which.to_owned());
     server
         .catalog()
         .write(Lane::Requests, "change a resource group", move |rows| {
             let known = rows.resource_groups()?;
             let before = one_of(known.iter().cloned(), &which)?;
-            if if_match.is_some_and(|seen| seen != before.generation) {
-                return Err(refusals::group_stale(&before.name, before.generation).into());
-            }
+            refuse_stale(&before, if_match)?;
             let after = ResourceGroup {
                 name: name.unwrap_or_else(|| before.name.clone()),
                 title: title.unwrap_or_else(|| before.title.clone()),
                 kinds: kinds.unwrap_or(before.kinds),
                 spreading: patch.spreading.unwrap_or(before.spreading),
+                order: patch.order.unwrap_or(before.order),
+                backfill: patch.backfill.unwrap_or(before.backfill),
+                cpu_overcommit: overcommit.unwrap_or(before.cpu_overcommit),
                 preemption: patch.preemption.unwrap_or(before.preemption),
                 ..before.clone()
             };
@@ -210,6 +232,9 @@ pub async fn change(
             }
             refuse_taken(&known, &after)?;
             rows.put_resource_group(&after)?;
+            if after.order != before.order {
+                rows.sum_up_past()?;
+            }
             let told = (told(&before), told(&after));
             note(rows, &caller, &after, "group.changed", (&told.0, &told.1))?;
             again(rows, &caller, before.id)
@@ -219,12 +244,14 @@ pub async fn change(
 
 /// Says who may use a group from now on. Sessions of others that run in it go on; those that wait wait on.
 ///
-/// Errors: `group.not-found`, `group.subject-unknown`, `group.access-too-many`; `role.administrator-needed`.
+/// Errors: `group.not-found`, `group.stale`, `group.subject-unknown`, `group.access-too-many`;
+/// `role.administrator-needed`.
 pub async fn set_access(
     server: &Server,
     caller: &Caller,
     which: &str,
     wanted: GroupAccessBody,
+    if_match: Option<u64>,
 ) -> Result<ResourceGroupView, Failure> {
     allowed(caller, Permission::SystemWrite)?;
     let (caller, which) = (caller.clone(), which.to_owned());
@@ -232,6 +259,7 @@ pub async fn set_access(
         .catalog()
         .write(Lane::Requests, "say who may use a group", move |rows| {
             let before = one_of(rows.resource_groups()?.into_iter(), &which)?;
+            refuse_stale(&before, if_match)?;
             let access = access_of(rows, &caller.subject, &wanted)?;
             if access == before.access {
                 return again(rows, &caller, before.id);
@@ -251,16 +279,54 @@ pub async fn set_access(
         .await
 }
 
+/// Gives a group exactly these windows. What runs goes on, also where a window takes no such session; what waits is judged by
+/// them from the next pass on.
+///
+/// Errors: `group.not-found`, `group.window-invalid`, `group.window-overlap`, `group.windows-too-many`,
+/// `time-zone.unknown`; `role.administrator-needed`.
+pub async fn set_windows(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    wanted: GroupWindowsBody,
+) -> Result<ResourceGroupView, Failure> {
+    allowed(caller, Permission::SystemWrite)?;
+    let calendar = calendar_of(caller, &wanted)?;
+    let (caller, which) = (caller.clone(), which.to_owned());
+    server
+        .catalog()
+        .write(Lane::Requests, "set windows of a group", move |rows| {
+            let before = one_of(rows.resource_groups()?.into_iter(), &which)?;
+            if calendar == before.calendar {
+                return again(rows, &caller, before.id);
+            }
+            let after = ResourceGroup {
+                calendar,
+                ..before.clone()
+            };
+            rows.put_resource_group(&after)?;
+            // In the one writer it costs a visit of each row of use.
+            if !after.orders().eq(before.orders()) {
+                rows.sum_up_past()?;
+            }
+            let told = (windows_told(&before), windows_told(&after));
+            note(rows, &caller, &after, "group.windows", (&told.0, &told.1))?;
+            again(rows, &caller, before.id)
+        })
+        .await
+}
+
 /// Gives a group exactly these nodes; those that it had go to the founding group, and to that one they only come. What runs
 /// on them goes on, and what waits keeps its group.
 ///
-/// Errors: `group.not-found`, `group.node-unknown`, `group.node-reserved` for a node that leaves the founding group while
-/// a reservation keeps something of it, or where more is booked than the other nodes have; `role.administrator-needed`.
+/// Errors: `group.not-found`, `group.stale`, `group.node-unknown`, `group.node-reserved` for a node that leaves the founding
+/// group while a reservation keeps something of it, or where more is booked than the other nodes have; `role.administrator-needed`.
 pub async fn set_nodes(
     server: &Server,
     caller: &Caller,
     which: &str,
     wanted: GroupNodesBody,
+    if_match: Option<u64>,
 ) -> Result<ResourceGroupView, Failure> {
     allowed(caller, Permission::SystemWrite)?;
     let (caller, which) = (caller.clone(), which.to_owned());
@@ -269,6 +335,7 @@ pub async fn set_nodes(
         .write(Lane::Requests, "put nodes into a group", move |rows| {
             let plan = rows.nodes_by_group()?;
             let group = one_of(plan.groups.iter().cloned(), &which)?;
+            refuse_stale(&group, if_match)?;
             let all = rows.node_names()?;
             let wanted = nodes_of(&all, &wanted.nodes)?;
             let before = own_names(&all, &plan, group.id);
@@ -323,29 +390,45 @@ fn refuse_short(rows: &Rows<'_>, before: &GroupPlan) -> Result<(), Failure> {
     Err(refusals::group_reservations_short().at("/nodes").into())
 }
 
-/// Removes a group that has no node and no live session.
+/// Removes a group that has no node and no live session; its ended ones are of the founding group from then on, some in each
+/// commit. Where it is refused half way, the ones that left are not brought back.
 ///
 /// Errors: `group.not-found`, `group.founding`, `group.in-use`; `role.administrator-needed`.
 pub async fn remove(server: &Server, caller: &Caller, which: &str) -> Result<(), Failure> {
     allowed(caller, Permission::SystemWrite)?;
-    let (caller, which) = (caller.clone(), which.to_owned());
-    server
-        .catalog()
-        .write(Lane::Requests, "remove a resource group", move |rows| {
-            let plan = rows.nodes_by_group()?;
-            let group = one_of(plan.groups.iter().cloned(), &which)?;
-            if group.id == ResourceGroupId::DEFAULT {
-                return Err(refusals::group_founding().into());
-            }
-            let nodes = plan.nodes.values().filter(|id| **id == group.id).count();
-            let sessions = rows.live_in_group(group.id)?;
-            if nodes > 0 || sessions > 0 {
-                return Err(refusals::group_in_use(&group.name, nodes, sessions).into());
-            }
-            rows.forget_resource_group(group.id)?;
-            note(rows, &caller, &group, "group.removed", (&told(&group), ""))
-        })
-        .await
+    let mut is_removed = false;
+    while !is_removed {
+        let (caller, which) = (caller.clone(), which.to_owned());
+        is_removed = server
+            .catalog()
+            .write(Lane::Requests, "remove a resource group", move |rows| {
+                remove_part(rows, &caller, &which)
+            })
+            .await?;
+    }
+    Ok(())
+}
+
+/// Makes ended sessions leave a group, and removes it when none is left; says whether it did.
+fn remove_part(rows: &Rows<'_>, caller: &Caller, which: &str) -> Result<bool, Failure> {
+    let plan = rows.nodes_by_group()?;
+    let group = one_of(plan.groups.iter().cloned(), which)?;
+    if group.id == ResourceGroupId::DEFAULT {
+        return Err(refusals::group_founding().into());
+    }
+    let nodes = plan.nodes.values().filter(|id| **id == group.id).count();
+    let sessions = rows.live_in_group(group.id)?;
+    if nodes > 0 || sessions > 0 {
+        return Err(refusals::group_in_use(&group.name, nodes, sessions).into());
+    }
+    if rows.leave_resource_group(group.id, LEAVING_AT_ONCE)? == LEAVING_AT_ONCE {
+        // The act is that of the last commit.
+        rows.mute_acts();
+        return Ok(false);
+    }
+    rows.forget_resource_group(group.id)?;
+    note(rows, caller, &group, "group.removed", (&told(&group), ""))?;
+    Ok(true)
 }
 
 /// Whether the caller sees every group, its nodes and who may use it.
@@ -362,6 +445,19 @@ fn seen(
         true => Ok(plan.groups.clone()),
         false => usable(view, &caller.subject, plan.groups.clone()),
     }
+}
+
+/// The ids of the groups that the caller sees. Costs a look-up for each of their projects where a group is not for everybody.
+pub(crate) fn seen_ids(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+) -> Result<BTreeSet<ResourceGroupId>, Failure> {
+    let groups = view.resource_groups()?;
+    let seen = match sees_all(caller) {
+        true => groups,
+        false => usable(view, &caller.subject, groups)?,
+    };
+    Ok(seen.into_iter().map(|group| group.id).collect())
 }
 
 /// Those of these groups that take sessions of a user in some project in which they may launch: who only reads a project
@@ -407,6 +503,47 @@ fn name_of(typed: &str) -> Result<TenantName, Refusal> {
 
 fn kinds_of(kinds: &[SessionKind]) -> Result<GroupKinds, Refusal> {
     GroupKinds::of(kinds).ok_or_else(|| refusals::group_kinds_empty().at("/kinds"))
+}
+
+/// The version of a group is that of its nodes and of who may use it as well.
+fn refuse_stale(group: &ResourceGroup, if_match: Option<u64>) -> Result<(), Refusal> {
+    match if_match.is_some_and(|seen| seen != group.generation) {
+        true => Err(refusals::group_stale(&group.name, group.generation)),
+        false => Ok(()),
+    }
+}
+
+/// The windows that are asked for, in the named zone or the caller's.
+fn calendar_of(caller: &Caller, wanted: &GroupWindowsBody) -> Result<GroupCalendar, Refusal> {
+    let named = wanted.time_zone.as_deref().map(str::trim);
+    let zone = match named.filter(|name| !name.is_empty()) {
+        Some(name) => {
+            TimeZone::get(name).map_err(|_| refusals::time_zone_unknown().at("/time_zone"))?
+        }
+        None => TimeZone::get(&caller.time_zone).unwrap_or(TimeZone::UTC),
+    };
+    let windows = wanted.windows.iter().map(GroupWindowView::window);
+    let windows = windows.collect::<Result<Vec<GroupWindow>, Refusal>>();
+    let windows = windows.map_err(|refusal| refusal.at("/windows"))?;
+    if windows.is_empty() {
+        return Ok(GroupCalendar::default());
+    }
+    let zone = zone.iana_name().unwrap_or("UTC").to_owned();
+    GroupCalendar::checked(zone, windows).map_err(|refusal| refusal.at("/windows"))
+}
+
+/// `Asia/Seoul: mon-fri 18:00-08:00 kinds=batch; sat 00:00-24:00`; for events.
+fn windows_told(group: &ResourceGroup) -> String {
+    let windows = group.calendar.windows.iter().map(ToString::to_string);
+    let windows: Vec<String> = windows.collect();
+    match windows.is_empty() {
+        true => String::new(),
+        false => format!("{}: {}", group.calendar.zone, windows.join("; ")),
+    }
+}
+
+fn overcommit_of(factor: CpuShare) -> Result<CpuOvercommit, Refusal> {
+    CpuOvercommit::new(factor.0, "/cpu_overcommit")
 }
 
 fn refuse_taken(known: &[ResourceGroup], group: &ResourceGroup) -> Result<(), Refusal> {
@@ -541,7 +678,7 @@ fn access_told(
     Ok(said.join(" "))
 }
 
-/// `lab kinds=interactive,batch spreading=pack`; for events.
+/// `lab kinds=interactive,batch spreading=pack order=fair backfill=timed cpu-overcommit=1.5`; for events.
 fn told(group: &ResourceGroup) -> String {
     let kinds = [
         ("interactive", group.kinds.interactive),
@@ -552,9 +689,19 @@ fn told(group: &ResourceGroup) -> String {
         .filter_map(|(word, takes)| takes.then_some(word))
         .collect();
     let mut told = format!("{} kinds={}", group.name, kinds.join(","));
-    if let Some(spreading) = group.spreading {
-        told.push_str(" spreading=");
-        told.push_str(spreading.word());
+    let own = [
+        ("spreading", group.spreading.map(Spreading::word)),
+        ("order", group.order.map(QueueOrder::word)),
+        ("backfill", group.backfill.map(BackfillMode::word)),
+    ];
+    for (what, word) in own {
+        if let Some(word) = word {
+            told.push_str(&format!(" {what}={word}"));
+        }
+    }
+    if group.cpu_overcommit != CpuOvercommit::NONE {
+        let factor = CpuShare(group.cpu_overcommit.hundredths());
+        told.push_str(&format!(" cpu-overcommit={factor}"));
     }
     if group.preemption != PreemptionMode::Off {
         told.push_str(" preemption=");

@@ -156,6 +156,9 @@ fn mail_troubles(server: &Server) -> Result<Vec<Notice>, Failure> {
         let (why, waiting) = (&standing.problem, standing.waiting);
         troubles.push(notices::mail_down(place, since, why, waiting));
     }
+    if standing.failed > 0 {
+        troubles.push(notices::mail_failed(standing.failed, &standing.failure));
+    }
     let is_told = |at: &Timestamp| at.plus_seconds(LOST_TOLD_SECONDS) > server.clock().now();
     if let Some(at) = standing.lost_at.filter(is_told) {
         troubles.push(notices::mail_lost(at, standing.lost));
@@ -298,7 +301,7 @@ pub async fn metrics(server: &Server, caller: &Caller) -> Result<Metrics, Failur
                             name: node.name.clone(),
                             seen_at: node.seen_at,
                             silent,
-                            cpu: node.capacity.cpu,
+                            cpu: world.cpu_room(node),
                             cpu_used: held.cpu,
                             memory: node.capacity.memory,
                             memory_used: held.memory,

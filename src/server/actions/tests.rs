@@ -512,7 +512,9 @@ async fn every_act_asks_for_its_capability_first() {
             Default::default(),
             None
         )),
-        (SystemWrite, "branding.reset", |s, c| branding::reset(s, c)),
+        (SystemWrite, "branding.reset", |s, c| branding::reset(
+            s, c, None
+        )),
         (SystemRead, "webhooks.list", |s, c| webhooks::list(s, c)),
         (SystemRead, "webhooks.get", |s, c| webhooks::get(s, c, "x")),
         (SystemWrite, "webhooks.create", |s, c| webhooks::create(
@@ -533,6 +535,7 @@ async fn every_act_asks_for_its_capability_first() {
         (SystemWrite, "webhooks.test", |s, c| webhooks::test(
             s, c, "x"
         )),
+        (SystemWrite, "mail.retry", |s, c| mail::retry(s, c)),
         (SystemWrite, "mail.test", |s, c| mail::test(
             s,
             c,

@@ -184,7 +184,8 @@ pub enum TokensAfterReset {
 /// on their name.
 ///
 /// Errors: `user.password-elsewhere` for a user of a directory; `user.self`: whoever has only an open browser of an
-/// administrator must not choose their password; `password.…`; those of finding a user.
+/// administrator must not choose their password; `token.scope-missing` for a token that may not all that the user may: who
+/// signs in with the new password may; `password.…`; those of finding a user.
 pub async fn set_password(
     server: &Server,
     caller: &Caller,
@@ -206,6 +207,7 @@ pub async fn set_password(
     if !user.source.is_local() {
         return Err(refusals::user_password_elsewhere().into());
     }
+    may_open(caller, &user)?;
     password::check_new(
         PasswordRules::of(server),
         &password,
@@ -217,12 +219,15 @@ pub async fn set_password(
     let who = user.id.to_string();
     let history = PasswordRules::of(server).history;
     let first = server.settings().password_change_first;
+    let by = caller.clone();
     let user = change(
         server,
         caller,
         who,
         "set a password",
         move |rows, user, actor| {
+            // They may have been given a role since.
+            may_open(&by, user)?;
             rows.put_password(user.id, &hash, history)?;
             if first {
                 rows.demand_password(user.id)?;
@@ -665,6 +670,13 @@ fn put(rows: &Rows<'_>, user: &User) -> Result<(), Failure> {
         return Ok(());
     }
     Err(crate::ServerFault::new("change a user", "the row changed inside one transaction").into())
+}
+
+/// Asked before a caller is handed what signs them in as that user: then they may what the user may, and not what the token
+/// may by which they asked. Errors: `token.scope-missing`.
+fn may_open(caller: &Caller, user: &User) -> Result<(), Refusal> {
+    let grants: Vec<Grant> = user.grants.iter().map(|held| held.grant).collect();
+    caller.subject.may_open(&grants)
 }
 
 fn fresh(user: &User, if_match: Option<u64>) -> Result<(), Refusal> {

@@ -12,6 +12,7 @@ use rules::units::Timestamp;
 use rusqlite::{OptionalExtension as _, Params, Row};
 
 use super::Catalog;
+use super::audit::{ActingUser, NewAct};
 use super::events::NewEvent;
 use super::reach::{ReachedTable, condition};
 use super::reader::ReadTransaction;
@@ -29,13 +30,21 @@ const ACTOR: &str = "courses";
 /// Sessions that the end of a term stops in one commit. Higher: users who click meanwhile wait. Lower: the last of a large
 /// course runs some seconds longer.
 const STOPPED_AT_ONCE: usize = 200;
-/// Courses that take a step in one commit; the commit starts the pass that takes the next ones.
+/// Courses that take a step in one pass, each in a commit of its own; the last of these starts the pass that takes the next
+/// ones.
 const STEPPED_AT_ONCE: usize = 20;
+/// After which a step that failed is tried again. Higher: sessions run on after the end of a term. Lower: courses that fail
+/// take the turns of others.
+const TRIED_AGAIN_SECONDS: u64 = 60;
 
 /// One course, and the names of its project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CourseRecord {
     pub(crate) course: Course,
+    /// When its members were last told something.
+    pub(crate) told_at: Option<Timestamp>,
+    /// With whom the last mass start ended that left some.
+    pub(crate) started_to: Option<UserId>,
     pub(crate) domain_name: String,
     pub(crate) project_name: String,
 }
@@ -51,7 +60,7 @@ pub(crate) struct LastSessionRow {
 /// What a member did in a term.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct AttendanceRow {
-    /// Sessions that started.
+    /// Sessions that ran in it.
     pub(crate) sessions: u64,
     pub(crate) first: Option<Timestamp>,
     pub(crate) last: Option<Timestamp>,
@@ -120,6 +129,8 @@ fn course_row(row: &Row<'_>) -> rusqlite::Result<CourseRecord> {
             stopped_at: value::time_or_none(row, "stopped_at")?,
             generation: value::unsigned(row, "generation")?,
         },
+        told_at: value::time_or_none(row, "told_at")?,
+        started_to: value::id_or_none(row, "started_to")?.map(UserId),
         domain_name: row.get("domain_name")?,
         project_name: row.get("project_name")?,
     })
@@ -283,8 +294,8 @@ impl ReadTransaction<'_> {
             .optional()?)
     }
 
-    /// What a member did in the project from a moment to another, by the sessions that are still known. Costs a visit of
-    /// each session of theirs since then.
+    /// What a member did in the project from a moment to another, by the sessions that are still known and ran between them:
+    /// what one did before counts for nothing. Costs a visit of each known session of theirs.
     pub(crate) fn attendance_of(
         &self,
         user: UserId,
@@ -294,14 +305,16 @@ impl ReadTransaction<'_> {
         Ok(self
             .connection
             .prepare_cached(
-                "select count(*) as sessions, min(started_at) as first_at, max(started_at) as last_at,
-                        coalesce(sum(max(0, min(coalesce(ended_at, ?4), ?4) - started_at)) / 1000, 0) as seconds
+                "select count(*) as sessions, min(max(started_at, ?3)) as first_at,
+                        max(max(started_at, ?3)) as last_at,
+                        coalesce(
+                            sum(max(0, min(coalesce(ended_at, ?4), ?4) - max(started_at, ?3))) / 1000,
+                            0) as seconds
                  from session
                  where owner = ?1
                  and project = ?2
-                 and created_at >= ?3
-                 and started_at is not null
-                 and started_at < ?4",
+                 and started_at < ?4
+                 and coalesce(ended_at, ?4) > ?3",
             )?
             .query_row(
                 (
@@ -331,30 +344,42 @@ impl ReadTransaction<'_> {
 }
 
 impl Catalog {
-    /// Takes one step of each course that is due; its commit starts the pass that takes the next. Costs one step of an
-    /// index where none is.
+    /// Takes one step of each course that is due, each in its commit, which starts the pass that takes the next. One that
+    /// fails is logged and put off; the others take theirs. Costs one step of an index where none is due.
+    ///
+    /// Errors: where it cannot even be put off.
     pub(crate) async fn step_courses(&self, now: Timestamp) -> Result<(), Failure> {
-        let due = self.read_now("look for courses", |view| {
-            Ok(view
-                .connection
-                .prepare_cached("select 1 from course where due_at <= ?1")?
-                .exists([now.as_millis()])?)
-        })?;
-        if !due {
-            return Ok(());
-        }
-        self.write(Lane::Loops, "take steps of courses", move |rows| {
-            // Many courses end at the same hour.
-            let mut left = STOPPED_AT_ONCE;
-            for record in rows.due_courses(rows.now)? {
-                left -= rows.step_course(record.course, left)?;
-                if left == 0 {
-                    break;
+        let due = self.read_now("look for courses", |view| view.due_courses(now))?;
+        // Many courses end at the same hour.
+        let mut left = STOPPED_AT_ONCE;
+        for record in due {
+            let (id, most) = (record.course.id, left);
+            let step = self
+                .write(
+                    Lane::Loops,
+                    "take a step of a course",
+                    move |rows| match rows.course(id)? {
+                        Some(record) => rows.step_course(record.course, most),
+                        None => Ok(0),
+                    },
+                )
+                .await;
+            match step {
+                Ok(stopped) => left = left.saturating_sub(stopped),
+                Err(failure) => {
+                    let error = base::observe::chain(&failure);
+                    tracing::error!(%error, course = %record.course.name, "a course took no step");
+                    self.write(Lane::Loops, "put off a step of a course", move |rows| {
+                        rows.put_off_course(id)
+                    })
+                    .await?;
                 }
             }
-            Ok(())
-        })
-        .await
+            if left == 0 {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -418,6 +443,31 @@ impl Rows<'_> {
         Ok(())
     }
 
+    /// Takes its step later.
+    fn put_off_course(&self, id: CourseId) -> Result<(), Failure> {
+        let due = self.now.plus_seconds(TRIED_AGAIN_SECONDS);
+        self.connection
+            .prepare_cached("update course set due_at = ?2 where id = ?1")?
+            .execute((id.0.as_bytes(), due.as_millis()))?;
+        Ok(())
+    }
+
+    /// Notes that its members are told something now; no change of the course.
+    pub(crate) fn mark_told(&self, id: CourseId) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("update course set told_at = ?2 where id = ?1")?
+            .execute((id.0.as_bytes(), self.now.as_millis()))?;
+        Ok(())
+    }
+
+    /// Notes with whom a mass start ended that left some; no change of the course.
+    pub(crate) fn mark_started(&self, id: CourseId, to: UserId) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("update course set started_to = ?2 where id = ?1")?
+            .execute((id.0.as_bytes(), to.0.as_bytes()))?;
+        Ok(())
+    }
+
     pub(crate) fn forget_course(&self, id: CourseId) -> Result<(), Failure> {
         self.connection
             .prepare_cached("delete from course where id = ?1")?
@@ -445,7 +495,38 @@ impl Rows<'_> {
         })
     }
 
-    /// Tells one member something of a teacher's.
+    /// The event that members are told something, and its row of the audit log. What they are told stands in that row alone,
+    /// for viewers of the project hear its events and read none of its audit log.
+    pub(crate) fn note_told(
+        &self,
+        actor: &str,
+        course: &Course,
+        told: &str,
+        text: &str,
+    ) -> Result<(), Failure> {
+        let (code, topic, object) = ("course.told", "system", course.name.as_str());
+        self.record(NewAct {
+            actor: ActingUser::Named(actor),
+            act: code,
+            topic,
+            object,
+            scope: course.scope(),
+            before: told,
+            after: text,
+            reason: "",
+        })?;
+        self.note_alone(NewEvent {
+            actor,
+            topic,
+            object,
+            scope: course.scope(),
+            code,
+            before: "",
+            after: told,
+        })
+    }
+
+    /// Tells one member something of a teacher's: an event of the member's own.
     pub(crate) fn tell_member(
         &self,
         actor: &str,
@@ -457,10 +538,7 @@ impl Rows<'_> {
             actor,
             topic: "system",
             object: course.name.as_str(),
-            scope: Scope {
-                owner: Some(member),
-                ..course.scope()
-            },
+            scope: Scope::user(member),
             code: MESSAGE,
             before: "",
             after: text,
@@ -567,6 +645,7 @@ impl Rows<'_> {
 
 #[cfg(test)]
 mod tests {
+    use rules::tenancy::{Project, TenantState};
     use uuid::Uuid;
 
     use super::*;
@@ -594,9 +673,9 @@ mod tests {
         }
     }
 
-    fn row(server: &Server) -> Course {
+    fn row(server: &Server, number: u128) -> Course {
         let read = server.catalog().read_now("read a course", |view| {
-            view.course(CourseId(Uuid::from_u128(1)))
+            view.course(CourseId(Uuid::from_u128(number)))
         });
         read.unwrap().unwrap().course
     }
@@ -617,14 +696,108 @@ mod tests {
             Err::<(), Failure>(refusals::course_over().into())
         });
         assert!(dies.is_err());
-        assert_eq!(row(&server).warned_at, None, "nothing of it is there");
+        assert_eq!(row(&server, 1).warned_at, None, "nothing of it is there");
         catalog.step_courses(now).await.unwrap();
-        let warned = row(&server);
+        let warned = row(&server, 1);
         assert_eq!(warned.warned_at, Some(now));
         catalog.step_courses(now).await.unwrap();
-        assert_eq!(row(&server), warned, "it is taken once");
+        assert_eq!(row(&server, 1), warned, "it is taken once");
         server.clock().set(now.plus_seconds(60));
         catalog.step_courses(now.plus_seconds(60)).await.unwrap();
-        assert_eq!(row(&server).state, CourseState::Closed);
+        assert_eq!(row(&server, 1).state, CourseState::Closed);
+    }
+
+    #[test]
+    fn attendance_is_what_ran_within_the_term() {
+        let server = Server::for_tests();
+        let catalog = server.catalog();
+        let owner = UserId(Uuid::from_u128(7));
+        catalog
+            .write_now(Lane::Requests, "sessions", move |rows| {
+                rows.connection.execute(
+                    "insert into user (id, name, language, theme, time_zone, suspended, password, created_at,
+                                       generation)
+                     values (?1, 'abe', '', '', '', 0, '', 0, 1)",
+                    [owner.0.as_bytes()],
+                )?;
+                // One that ended before, one that ran into the term, two of the term, one after it, one that never ran.
+                rows.connection.execute(
+                    "insert into session (id, name, owner, labels, kind, image_reference, command, env, cpu, memory,
+                                          shm, gpu, depends_on, state, desired, paused, restart, incarnation,
+                                          generation, created_at, queued_at, started_at, ended_at, outcome)
+                     select unhex(format('%032d', column1)), 's' || column1, ?1, '{}', 'batch', 'host', '[]', '{}',
+                            0, 0, 0, 0, '[]', iif(column4 is null, 'running', 'ended'), 'run', 0, 0, 1,
+                            1, column2, column2, column3, column4, iif(column4 is null, null, 'succeeded')
+                     from (values
+                         (1, 10000, 20000, 90000),
+                         (2, 10000, 50000, 130000),
+                         (3, 140000, 150000, 160000),
+                         (4, 150000, 190000, null),
+                         (5, 150000, 210000, null),
+                         (6, 90000, null, 120000)
+                     )",
+                    [owner.0.as_bytes()],
+                )?;
+                Ok(())
+            })
+            .unwrap();
+        let at = Timestamp::from_millis;
+        let read = catalog.read_now("attendance", |view| {
+            view.attendance_of(owner, ProjectId::DEFAULT, (at(100_000), at(200_000)))
+        });
+        let wanted = AttendanceRow {
+            sessions: 3,
+            first: Some(at(100_000)),
+            last: Some(at(190_000)),
+            seconds: 50,
+        };
+        assert_eq!(read.unwrap(), wanted);
+    }
+
+    #[tokio::test]
+    async fn a_course_that_takes_no_step_leaves_the_others_their_turn() {
+        let server = Server::for_tests();
+        let (catalog, now) = (server.catalog(), server.clock().now());
+        let broken = course(now);
+        let other = Course {
+            id: CourseId(Uuid::from_u128(2)),
+            project: ProjectId(Uuid::from_u128(2)),
+            ..course(now)
+        };
+        let project = Project {
+            id: other.project,
+            domain: other.domain,
+            name: TenantName::parse("vision").unwrap(),
+            title: String::new(),
+            state: TenantState::Active,
+            generation: 1,
+        };
+        catalog
+            .write_now(Lane::Requests, "two courses", move |rows| {
+                rows.insert_project(&project)?;
+                rows.insert_course(&broken)?;
+                rows.insert_course(&other)?;
+                rows.connection.execute_batch(
+                    "create trigger broken before update of state on course
+                     when new.id = x'00000000000000000000000000000001'
+                     begin
+                         select raise(abort, 'broken');
+                     end",
+                )?;
+                Ok(())
+            })
+            .unwrap();
+        let due = |at: Timestamp| -> Vec<u128> {
+            let read = catalog.read_now("courses that are due", |view| view.due_courses(at));
+            let ids = read.unwrap().into_iter();
+            ids.map(|record| record.course.id.0.as_u128()).collect()
+        };
+        assert_eq!(due(now), [1, 2], "the broken one is first");
+        catalog.step_courses(now).await.unwrap();
+        assert_eq!(row(&server, 1).warned_at, None);
+        assert_eq!(row(&server, 2).warned_at, Some(now), "the other took its");
+        assert!(due(now).is_empty(), "it takes no turn at once");
+        let later = now.plus_seconds(TRIED_AGAIN_SECONDS);
+        assert!(due(later).contains(&1), "it is tried again");
     }
 }

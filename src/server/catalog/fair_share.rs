@@ -6,6 +6,7 @@ use rules::metering;
 use rules::names::UserId;
 use rules::policy::BackfillMode;
 use rules::quota::TenantLevel;
+use rules::resource_group::{GroupPlan, ResourceGroup};
 use rules::tenancy::{DomainId, ProjectId};
 use rules::units::Timestamp;
 use rules::world::whole_cluster;
@@ -65,10 +66,15 @@ impl ReadTransaction<'_> {
             })?)
     }
 
-    /// What fair share goes by; empty where the queue goes by another order. Costs a visit a weight and a user of the
-    /// past.
-    pub(crate) fn fair_shares(&self, rule: QueueRule) -> Result<FairShares, Failure> {
-        if rule.order != QueueOrder::Fair {
+    /// What shares go by; empty where neither the site's queue nor that of a group goes by them. Costs a visit a weight and
+    /// a user of the past.
+    pub(crate) fn fair_shares(
+        &self,
+        rule: QueueRule,
+        groups: &GroupPlan,
+    ) -> Result<FairShares, Failure> {
+        let mut own = groups.groups.iter().flat_map(ResourceGroup::orders);
+        if !rule.order.goes_by_share() && !own.any(QueueOrder::goes_by_share) {
             return Ok(FairShares::default());
         }
         let mut statement = self
@@ -114,9 +120,16 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// Whether the site's queue, or that of some group, goes by the use of the past.
+    fn counts_past(&self, rule: QueueRule) -> Result<bool, Failure> {
+        let groups = self.resource_groups()?;
+        let mut own = groups.iter().flat_map(ResourceGroup::orders);
+        Ok(rule.order == QueueOrder::Fair || own.any(|order| order == QueueOrder::Fair))
+    }
+
     /// Whether the use of the past has to be summed up for this hour.
     fn is_standing_due(&self, now: Timestamp) -> Result<bool, Failure> {
-        if self.queue_rule()?.order != QueueOrder::Fair {
+        if !self.counts_past(self.queue_rule()?)? {
             return Ok(false);
         }
         let of = self
@@ -169,13 +182,18 @@ impl Rows<'_> {
                 value::signed(rule.generation),
             ))?;
         if written > 0 {
-            let standing = match rule.order {
-                QueueOrder::Fair => self.standing(self.now)?,
-                QueueOrder::Turns | QueueOrder::Fifo | QueueOrder::Lifo => Vec::new(),
-            };
-            self.put_standing(&standing)?;
+            self.sum_up_past()?;
         }
         Ok(written > 0)
+    }
+
+    /// Sums up the use of the past, as far as some queue goes by it now.
+    pub(crate) fn sum_up_past(&self) -> Result<(), Failure> {
+        let standing = match self.counts_past(self.queue_rule()?)? {
+            true => self.standing(self.now)?,
+            false => Vec::new(),
+        };
+        self.put_standing(&standing)
     }
 
     /// Sets a weight; 1 takes the row away.

@@ -1,10 +1,11 @@
 //! The journal as people search it: events by what they are of, by whom, and when; and what a user was told of their
 //! own sessions. Each read visits a bounded part of the journal.
 
-use rules::names::{SessionId, UserId};
+use rules::names::{ResourceGroupId, SessionId, UserId};
 use rules::permissions::Reach;
 use rules::reason::Reason;
 use rules::session::Outcome;
+use rules::tenancy::ProjectId;
 use rules::units::Timestamp;
 use rusqlite::OptionalExtension as _;
 use rusqlite::types::Value;
@@ -63,6 +64,20 @@ const UNREAD: &str = concat!(
     "
            limit ?3)"
 );
+/// Messages of teachers of one project among the newest notices of a user.
+const MESSAGES: &str = "select count(*) as n
+     from (select code, object, at
+           from event
+           where owner = ?1
+           and code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned',
+                    'session.idle', 'session.reservation-warned', 'reservation.approved',
+                    'reservation.refused', 'reservation.expired', 'session.course-warned',
+                    'course.message', 'session.preempted')
+           order by sequence desc
+           limit ?4)
+     where code = 'course.message'
+     and object in (select name from course where project = ?2)
+     and at > ?3";
 /// Running sessions with a time limit, which the index `session_limited` holds.
 const ENDING: &str = "select id, name, started_at + max_runtime_seconds * 1000 as ends_at
      from session
@@ -76,7 +91,7 @@ const ENDING: &str = "select id, name, started_at + max_runtime_seconds * 1000 a
 
 /// Nodes in maintenance that concern a user: containers of theirs are there, or a session of theirs waits. The events
 /// tell since when, with which message last, and by whom.
-const MAINTENANCE: &str = "select node.name, node.note, began.at as since, last.sequence as told,
+const MAINTENANCE: &str = "select node.name, node.note, node.resource_group, began.at as since, last.sequence as told,
             coalesce(last.actor = (select name from user where id = ?1), 0) as own,
             (select count(distinct session.id)
              from container indexed by container_node
@@ -188,6 +203,7 @@ pub(crate) struct LimitedSessionRow {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MaintenanceRow {
     pub(crate) node: String,
+    pub(crate) group: ResourceGroupId,
     pub(crate) message: String,
     /// Since when, and the sequence of the event that told the message; None where the journal no longer has it.
     pub(crate) since: Option<Timestamp>,
@@ -357,6 +373,23 @@ impl ReadTransaction<'_> {
         Ok((u64::try_from(count).unwrap_or(0), read, at))
     }
 
+    /// How many messages teachers of a project sent a user since then, among so many of the newest things that the user was
+    /// told. Costs a visit of each of these.
+    pub(crate) fn messages_since(
+        &self,
+        user: UserId,
+        project: ProjectId,
+        (since, looked): (Timestamp, u32),
+    ) -> Result<u64, Failure> {
+        let (user, project) = (user.0.as_bytes(), project.0.as_bytes());
+        Ok(self
+            .connection
+            .prepare_cached(MESSAGES)?
+            .query_row((user, project, since.as_millis(), looked), |row| {
+                value::unsigned(row, "n")
+            })?)
+    }
+
     /// Nodes in maintenance with sessions of a user's, or for which sessions of theirs may wait. Empty at the cost of one
     /// visit to each node where none is in maintenance.
     pub(crate) fn maintenance_of(&self, user: UserId) -> Result<Vec<MaintenanceRow>, Failure> {
@@ -365,6 +398,8 @@ impl ReadTransaction<'_> {
             let told: Option<i64> = row.get("told")?;
             Ok(MaintenanceRow {
                 node: row.get("name")?,
+                group: value::id_or_none(row, "resource_group")?
+                    .map_or(ResourceGroupId::DEFAULT, ResourceGroupId),
                 message: row.get("note")?,
                 since: value::time_or_none(row, "since")?,
                 told: told.and_then(|sequence| u64::try_from(sequence).ok()),
@@ -486,6 +521,7 @@ mod tests {
                 for (query, index) in [
                     (NOTICES, "event_told"),
                     (UNREAD, "event_told"),
+                    (MESSAGES, "event_told"),
                     (ENDING, "session_limited"),
                     (MAINTENANCE, "container_node"),
                     (MAINTENANCE, "session_waiting"),

@@ -1,7 +1,7 @@
 //! Lists of sessions: filters, order and pages as SQL. What a word of the query language means is
 //! decided in `actions`; here it is only looked up.
 
-use rules::names::SessionId;
+use rules::names::{ResourceGroupId, SessionId};
 use rules::permissions::Reach;
 use rules::session::{Outcome, Session, SessionKind, SessionState};
 use rusqlite::types::Value;
@@ -19,6 +19,8 @@ pub(crate) struct SessionFilter {
     pub(crate) owners: Vec<String>,
     /// Names of projects, or `DOMAIN/NAME`; any of them.
     pub(crate) projects: Vec<String>,
+    /// Names of resource groups; any of them.
+    pub(crate) groups: Vec<String>,
     pub(crate) states: Vec<SessionState>,
     pub(crate) kinds: Vec<SessionKind>,
     /// Parts of references; any of them.
@@ -242,6 +244,11 @@ impl SessionFilter {
              where ? in (project.name, domain.name || '/' || project.name))",
             self.projects.clone(),
         );
+        let in_group = format!(
+            "coalesce(resource_group, x'{}') in (select id from resource_group where name = ?)",
+            ResourceGroupId::DEFAULT.0.simple()
+        );
+        any(&in_group, self.groups.clone());
         let states = self
             .states
             .iter()

@@ -8,9 +8,9 @@ use rules::names::SessionId;
 use rules::session::Session;
 use rules::world::SharedSessions;
 
-/// Sessions kept at most. Higher: more memory while a long queue waits, about 1 KiB for each. Lower: passes over a
-/// longer queue read the rest of its rows each time.
-const MAX_KEPT: usize = 4096;
+/// Sessions kept at most. Higher: more memory while a long queue waits, about 1 KiB for each, which the snapshot of the
+/// pages shares. Lower: passes over a longer queue read the rest of its rows each time.
+const MAX_KEPT: usize = 16_384;
 /// Bytes of command, variables and labels of one session that is kept. Higher: more memory. Lower: sessions with many
 /// variables are read in every pass.
 const MAX_KEPT_BYTES: usize = 4096;

@@ -17,8 +17,12 @@ use crate::Failure;
 /// Notices that wait, of all users. Higher: a server that is dead for days fills the disk. Lower: a class of users loses
 /// theirs while it is restarted.
 pub(crate) const MAX_WAITING_MAIL: u64 = 10_000;
-/// Notices of one user that wait. Higher: one user takes the room of others. Lower: a night's failures are told in part.
+/// Notices of one user that wait, and as many that the mail server refused for good. Higher: one user takes the room of
+/// others. Lower: a night's failures are told in part.
 pub(crate) const MAX_WAITING_OF_USER: u64 = 200;
+/// Notices that the mail server refused for good and that can be sent again. Higher: a retry sends a flood. Lower: of a
+/// relay that was set up wrongly for a day, an administrator sends a part again.
+pub(crate) const MAX_FAILED_MAIL: u64 = 1_000;
 /// Milliseconds that a user's next mail waits after notices of theirs were queued. Longer: what needs an answer comes late.
 /// Shorter: a user whose sessions start and end without pause has the mail server flooded, which then refuses mail of all.
 const SPACED_MILLIS: i64 = 60_000;
@@ -43,6 +47,14 @@ pub(crate) struct DueMail {
     pub(crate) keys: BTreeSet<String>,
     /// How often the one that was tried most was.
     pub(crate) tries: u64,
+}
+
+/// Notices that the mail server refused for good.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct FailedMail {
+    pub(crate) count: u64,
+    /// Why the newest of them was; empty where there is none.
+    pub(crate) why: String,
 }
 
 /// Those who are due first.
@@ -108,6 +120,29 @@ impl ReadTransaction<'_> {
             "select exists (select 1 from mail_notice where user = ?1 and key = ?2)",
         )?;
         Ok(statement.query_row((user.0.as_bytes(), key), |row| row.get(0))?)
+    }
+
+    /// The notices that can be sent again. O(those), at most 1,000.
+    pub(crate) fn failed_mail(&self) -> Result<FailedMail, Failure> {
+        let count = self
+            .connection
+            .prepare_cached("select count(*) as n from mail_notice where failed_at is not null")?
+            .query_row([], |row| value::unsigned(row, "n"))?;
+        let why: Option<Option<String>> = self
+            .connection
+            .prepare_cached(
+                "select failure
+                 from mail_notice
+                 where failed_at is not null
+                 order by failed_at desc
+                 limit 1",
+            )?
+            .query_row([], |row| row.get("failure"))
+            .optional()?;
+        Ok(FailedMail {
+            count,
+            why: why.flatten().unwrap_or_default(),
+        })
     }
 
     /// How many notices wait to be mailed.
@@ -196,6 +231,8 @@ impl Rows<'_> {
         self.count_lost(NoticeOutput::Mail, lost)
     }
 
+    /// Those of courses first: a user who teaches one tells five hundred others something as often as they like, and takes no
+    /// room by it from what a session or a budget has to say.
     fn give_up_beyond(&self) -> Result<(), Failure> {
         let beyond = self.waiting_mail()?.saturating_sub(MAX_WAITING_MAIL);
         if beyond == 0 {
@@ -210,10 +247,10 @@ impl Rows<'_> {
                      select user, key
                      from mail_notice
                      where next_at is not null
-                     order by queued_at
+                     order by kind <> ?2, queued_at
                      limit ?1)",
             )?
-            .execute([value::signed(beyond)])?;
+            .execute((value::signed(beyond), NoticeTopic::Course.word()))?;
         self.count_lost(NoticeOutput::Mail, lost)
     }
 
@@ -234,6 +271,83 @@ impl Rows<'_> {
                 .execute((due.user.0.as_bytes(), key))?;
         }
         Ok(settled)
+    }
+
+    /// Notes that the mail server refused notices for good: they wait no longer, and can be sent again. Of too many, of the
+    /// user or of all, the oldest are given up and counted.
+    pub(crate) fn fail_mail(&self, due: &DueMail, why: &str) -> Result<(), Failure> {
+        for key in &due.keys {
+            self.connection
+                .prepare_cached(
+                    "update mail_notice
+                     set next_at = null, failed_at = ?3, failure = ?4
+                     where user = ?1
+                     and key = ?2
+                     and next_at is not null",
+                )?
+                .execute((due.user.0.as_bytes(), key, self.now.as_millis(), why))?;
+        }
+        // A user whose address is wrong takes no room of others.
+        let lost = self
+            .connection
+            .prepare_cached(
+                "update mail_notice
+                 set failed_at = null, failure = null
+                 where user = ?1
+                 and failed_at is not null
+                 and key not in (
+                     select key
+                     from mail_notice
+                     where user = ?1
+                     and failed_at is not null
+                     order by queued_at desc, key desc
+                     limit ?2)",
+            )?
+            .execute((due.user.0.as_bytes(), value::signed(MAX_WAITING_OF_USER)))?;
+        self.count_lost(NoticeOutput::Mail, lost)?;
+        let beyond = self.failed_mail()?.count.saturating_sub(MAX_FAILED_MAIL);
+        if beyond == 0 {
+            return Ok(());
+        }
+        let lost = self
+            .connection
+            .prepare_cached(
+                "update mail_notice
+                 set failed_at = null, failure = null
+                 where (user, key) in (
+                     select user, key
+                     from mail_notice
+                     where failed_at is not null
+                     order by failed_at
+                     limit ?1)",
+            )?
+            .execute([value::signed(beyond)])?;
+        self.count_lost(NoticeOutput::Mail, lost)
+    }
+
+    /// Queues again what the mail server refused for good, and says how many notices these are. What is too much then, the
+    /// oldest first, is given up and counted.
+    pub(crate) fn retry_mail(&self) -> Result<usize, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select distinct user
+             from mail_notice indexed by mail_notice_failed
+             where failed_at is not null",
+        )?;
+        let rows = statement.query_map([], |row| Ok(UserId(value::id(row, "user")?)))?;
+        let users: Vec<UserId> = rows.collect::<Result<_, _>>()?;
+        let retried = self
+            .connection
+            .prepare_cached(
+                "update mail_notice
+                 set next_at = ?1, tries = 0, failed_at = null, failure = null
+                 where failed_at is not null",
+            )?
+            .execute([self.now.as_millis()])?;
+        for user in users {
+            self.give_up_beyond_of_user(user)?;
+        }
+        self.give_up_beyond()?;
+        Ok(retried)
     }
 
     /// Notes that notices could not be mailed now.
@@ -279,6 +393,16 @@ impl Rows<'_> {
                  set next_at = null
                  where queued_at < ?1
                  and next_at is not null",
+            )?
+            .execute([now - TRIED_HOURS * 3_600_000])?;
+        self.count_lost(NoticeOutput::Mail, lost)?;
+        let lost = self
+            .connection
+            .prepare_cached(
+                "update mail_notice indexed by mail_notice_failed
+                 set failed_at = null, failure = null
+                 where queued_at < ?1
+                 and failed_at is not null",
             )?
             .execute([now - TRIED_HOURS * 3_600_000])?;
         self.count_lost(NoticeOutput::Mail, lost)?;

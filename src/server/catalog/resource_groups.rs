@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use rules::calendar::ZoneOffsets;
+use rules::fair_share::QueueOrder;
 use rules::names::{NodeId, ResourceGroupId, SessionId, TenantName};
-use rules::policy::{PreemptionMode, Spreading};
-use rules::resource_group::{GroupKinds, GroupPlan, ResourceGroup};
+use rules::policy::{BackfillMode, PreemptionMode, Spreading};
+use rules::resource_group::{CpuOvercommit, GroupKinds, GroupPlan, ResourceGroup};
 use rules::world::NodeRecord;
 use rusqlite::{OptionalExtension as _, Row};
 
@@ -33,6 +35,10 @@ fn group_row(row: &Row<'_>) -> rusqlite::Result<ResourceGroup> {
             batch: row.get("batch")?,
         },
         spreading: value::word_or_none(row, "spreading", Spreading::parse)?,
+        order: value::word_or_none(row, "ordering", QueueOrder::parse)?,
+        backfill: value::word_or_none(row, "backfill", BackfillMode::parse)?,
+        cpu_overcommit: CpuOvercommit::clamped(row.get("cpu_overcommit")?),
+        calendar: value::json_or_none(row, "calendar")?.unwrap_or_default(),
         preemption: value::word(row, "preemption", PreemptionMode::parse)?,
         generation: value::unsigned(row, "generation")?,
     })
@@ -41,6 +47,18 @@ fn group_row(row: &Row<'_>) -> rusqlite::Result<ResourceGroup> {
 /// As rows of nodes and sessions have it: null is the founding group.
 fn column(group: ResourceGroupId) -> Option<[u8; 16]> {
     (group != ResourceGroupId::DEFAULT).then(|| *group.0.as_bytes())
+}
+
+/// Null where it has no window.
+fn calendar_text(group: &ResourceGroup) -> Option<String> {
+    let calendar = &group.calendar;
+    (!calendar.windows.is_empty()).then(|| value::text(calendar))
+}
+
+/// UTC for a zone that this version no longer knows.
+fn offsets_of(zone: &str) -> ZoneOffsets {
+    let known = jiff::tz::TimeZone::get(zone);
+    known.map_or_else(|_| ZoneOffsets::default(), |zone| ZoneOffsets::of(&zone))
 }
 
 impl ReadTransaction<'_> {
@@ -68,8 +86,13 @@ impl ReadTransaction<'_> {
                 ResourceGroupId(value::id(row, 1)?),
             ))
         })?;
+        let groups = self.resource_groups()?;
+        let with_windows = groups.iter().filter(|one| !one.calendar.windows.is_empty());
         Ok(GroupPlan {
-            groups: self.resource_groups()?,
+            offsets: with_windows
+                .map(|one| (one.id, offsets_of(&one.calendar.zone)))
+                .collect(),
+            groups,
             nodes: rows.collect::<Result<_, _>>()?,
             sessions: BTreeMap::new(),
         })
@@ -138,8 +161,9 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "insert into resource_group
-                     (id, name, title, access, interactive, batch, spreading, preemption, generation)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                     (id, name, title, access, interactive, batch, spreading, ordering, backfill,
+                      cpu_overcommit, calendar, preemption, generation)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
             )?
             .execute((
                 group.id.0.as_bytes(),
@@ -149,6 +173,10 @@ impl Rows<'_> {
                 group.kinds.interactive,
                 group.kinds.batch,
                 group.spreading.map(Spreading::word),
+                group.order.map(QueueOrder::word),
+                group.backfill.map(BackfillMode::word),
+                group.cpu_overcommit.hundredths(),
+                calendar_text(group),
                 group.preemption.word(),
                 value::signed(group.generation),
             ))?;
@@ -161,7 +189,8 @@ impl Rows<'_> {
             .prepare_cached(
                 "update resource_group
                  set name = ?2, title = ?3, access = ?4, interactive = ?5, batch = ?6,
-                     spreading = ?7, preemption = ?8, generation = generation + 1
+                     spreading = ?7, ordering = ?8, backfill = ?9, cpu_overcommit = ?10,
+                     calendar = ?11, preemption = ?12, generation = generation + 1
                  where id = ?1",
             )?
             .execute((
@@ -172,20 +201,37 @@ impl Rows<'_> {
                 group.kinds.interactive,
                 group.kinds.batch,
                 group.spreading.map(Spreading::word),
+                group.order.map(QueueOrder::word),
+                group.backfill.map(BackfillMode::word),
+                group.cpu_overcommit.hundredths(),
+                calendar_text(group),
                 group.preemption.word(),
             ))?;
         Ok(())
     }
 
-    /// Removes a group without nodes and live sessions; its ended sessions are of the founding one from then on.
-    pub(crate) fn forget_resource_group(&self, id: ResourceGroupId) -> Result<(), Failure> {
-        self.connection
+    /// Makes sessions of a group ones of the founding one, at most `most`, and says how many. O(those).
+    pub(crate) fn leave_resource_group(
+        &self,
+        id: ResourceGroupId,
+        most: usize,
+    ) -> Result<usize, Failure> {
+        Ok(self
+            .connection
             .prepare_cached(
                 "update session
                  set resource_group = null
-                 where resource_group = ?1",
+                 where id in (
+                     select id
+                     from session
+                     where resource_group = ?1
+                     limit ?2)",
             )?
-            .execute([id.0.as_bytes()])?;
+            .execute((id.0.as_bytes(), i64::try_from(most).unwrap_or(i64::MAX)))?)
+    }
+
+    /// Removes a group without nodes and sessions.
+    pub(crate) fn forget_resource_group(&self, id: ResourceGroupId) -> Result<(), Failure> {
         self.connection
             .prepare_cached("delete from resource_group where id = ?1")?
             .execute([id.0.as_bytes()])?;
@@ -217,5 +263,58 @@ impl Rows<'_> {
             .prepare_cached("update session set resource_group = ?2 where id = ?1")?
             .execute((session.0.as_bytes(), column(group)))?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::super::writer::Lane;
+    use super::*;
+    use crate::Server;
+
+    #[test]
+    fn ended_sessions_leave_a_group_some_at_a_time() {
+        let server = Server::for_tests();
+        let catalog = server.catalog();
+        let id = ResourceGroupId(Uuid::from_u128(9));
+        let group = ResourceGroup::new(id, TenantName::parse("lab").unwrap());
+        catalog
+            .write_now(Lane::Requests, "a group", move |rows| {
+                rows.insert_resource_group(&group)?;
+                rows.connection.execute(
+                    "insert into user (id, name, language, theme, time_zone, suspended, password, created_at,
+                                       generation)
+                     values (unhex(format('%032d', 7)), 'abe', '', '', '', 0, '', 0, 1)",
+                    [],
+                )?;
+                rows.connection.execute(
+                    "insert into session (id, name, owner, labels, kind, image_reference, command, env, cpu, memory,
+                                          shm, gpu, depends_on, state, desired, paused, restart, incarnation,
+                                          generation, created_at, queued_at, ended_at, outcome, resource_group)
+                     select unhex(format('%032d', column1)), 's', unhex(format('%032d', 7)), '{}', 'batch', 'host',
+                            '[]', '{}', 0, 0, 0, 0, '[]', 'ended', 'run', 0, 0, 1, 1, 10, 10, 20, 'stopped', ?1
+                     from (values (1), (2), (3))",
+                    [id.0.as_bytes()],
+                )?;
+                Ok(())
+            })
+            .unwrap();
+        let leaving = || {
+            let left = catalog.write_now(Lane::Requests, "leave", move |rows| {
+                rows.leave_resource_group(id, 2)
+            });
+            left.unwrap()
+        };
+        assert_eq!([leaving(), leaving(), leaving()], [2, 1, 0]);
+        let gone = catalog.write_now(Lane::Requests, "forget", move |rows| {
+            rows.forget_resource_group(id)
+        });
+        gone.unwrap();
+        let of = catalog.read_now("look", |view| {
+            view.group_of_session(SessionId(Uuid::from_u128(1)))
+        });
+        assert_eq!(of.unwrap(), ResourceGroupId::DEFAULT);
     }
 }

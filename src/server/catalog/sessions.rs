@@ -372,7 +372,7 @@ impl ReadTransaction<'_> {
                 ended.insert(*id, Some(found));
             }
         }
-        let rule = self.queue_rule()?;
+        let (rule, groups) = (self.queue_rule()?, self.group_plan()?);
         Ok(ClusterSnapshot {
             revision: self.revision()?,
             sessions,
@@ -383,12 +383,12 @@ impl ReadTransaction<'_> {
                 backfill: rule.backfill,
                 ..self.policy()
             },
-            fair: self.fair_shares(rule)?,
+            fair: self.fair_shares(rule, &groups)?,
             limits: self.scoped_policies()?,
             allowances: self.allowances_now()?,
             reservations: self.near_reservations()?,
             served: self.served()?,
-            groups: self.group_plan()?,
+            groups,
         })
     }
 

@@ -964,6 +964,36 @@ fn answers_kept_for_keys_are_bounded_in_number_and_bytes() {
 }
 
 #[test]
+fn the_rule_of_the_queue_is_as_it_was_before_an_order_came() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = CatalogPlace::Directory(directory.path().to_path_buf());
+    let path = directory.path().join("catalog.sqlite");
+    {
+        let mut connection = rusqlite::Connection::open(&path).unwrap();
+        let adds = |step: &&str| step.contains("create table queue_rule_next");
+        let before = migrate::STEPS.iter().position(adds).unwrap();
+        migrate::climb_to(&mut connection, &place, &migrate::STEPS[..before]).unwrap();
+        connection
+            .execute_batch(
+                "update queue_rule
+                 set ordering = 'lifo', backfill = 'timed', half_life_hours = 24, generation = 7;",
+            )
+            .unwrap();
+    }
+    let mut connection = rusqlite::Connection::open(&path).unwrap();
+    migrate::climb(&mut connection, &place).unwrap();
+    let heard = super::node_cache::NodeCache::default();
+    let seal = sealing::for_a_look(&connection, directory.path()).unwrap();
+    let view = ReadTransaction::new(&connection, &heard, &seal);
+    let rule = view.queue_rule().unwrap();
+    assert_eq!(
+        (rule.order.word(), rule.backfill),
+        ("lifo", BackfillMode::Timed)
+    );
+    assert_eq!((rule.half_life_hours, rule.generation), (24, 7));
+}
+
+#[test]
 fn a_new_site_has_timed_backfill_and_one_that_ran_before_keeps_the_strict_one() {
     let mode = |catalog: &Catalog| {
         let rule = catalog.read_now("look", |view| view.queue_rule());

@@ -6,10 +6,15 @@ mod reservations;
 
 use std::collections::BTreeMap;
 
+use rules::calendar::GroupWindow;
 use rules::incident::{EnforcementAction, MemoryIncident};
 use rules::messages::{ContainerStatus, ExitRecord, ReportedState, RootFileSystem, Want};
-use rules::names::{BootId, ImageId, IncidentId, NodeId, SessionId, SessionName, UserId};
+use rules::names::{
+    BootId, ImageId, IncidentId, NodeId, ResourceGroupId, SessionId, SessionName, TenantName,
+    UserId,
+};
 use rules::placement;
+use rules::resource_group::ResourceGroup;
 use rules::resources::{Capacity, Demand};
 use rules::session::{
     DesiredState, Outcome, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
@@ -122,6 +127,24 @@ fn take(
 ) -> ControllerPass {
     let steady = Duration::from_secs(10);
     controller.run_pass(sight, reports, at(10), steady, &placement::decide)
+}
+
+#[test]
+fn a_pass_is_due_when_a_window_of_a_group_ends() {
+    let name = TenantName::parse("default").unwrap();
+    let mut founding = ResourceGroup::new(ResourceGroupId::DEFAULT, name);
+    // Second 0 is 08:00 on 15 January 2027.
+    let window = GroupWindow::parse("daily 07:00-08:01 kinds=none").unwrap();
+    founding.calendar.windows = vec![window];
+    let mut sight = sight_of(Vec::<Session>::new(), &[]);
+    sight.world.groups.groups = vec![founding];
+    let mut controller = Controller::default();
+    let pass = take(&mut controller, sight, &[&report(0, Vec::new())]);
+    assert_eq!(
+        controller.until_due(&pass),
+        Some(Duration::from_secs(50)),
+        "a pass is at second 10"
+    );
 }
 
 #[test]

@@ -335,7 +335,7 @@ async fn post_to(
         ],
         body,
     };
-    let ca_file = server.settings().audit_ca_file.clone();
+    let ca_file = server.settings().webhook_ca_file.clone();
     let sending = async {
         let plan = ReceiverPlan::read(protection, ca_file, None, limit).await?;
         post::posted(&plan, request).await

@@ -354,7 +354,7 @@ async fn send_next(server: &Server) -> Result<Sent, MailFault> {
             }
             RefusedFor::MailForGood => {
                 tracing::warn!(user = %caller.name, error = %chain(&fault), "a mail was refused for good");
-                give_up(server, due).await?;
+                fail(server, due, chain(&fault)).await?;
                 Ok(Sent::Part)
             }
             RefusedFor::MailForNow => {
@@ -369,7 +369,11 @@ async fn send_next(server: &Server) -> Result<Sent, MailFault> {
 
 /// Whether a notice that waited says what is past.
 fn is_over(notice: &OwnNotice, now: Timestamp) -> bool {
-    matches!(&notice.about, NoticeKind::WillEnd(ends) if *ends <= now)
+    matches!(
+        &notice.about,
+        NoticeKind::WillEnd(at) | NoticeKind::ReservationWarned(at) | NoticeKind::CourseWarned(at)
+            if *at <= now
+    )
 }
 
 async fn send(
@@ -437,12 +441,12 @@ async fn settle_sent(server: &Server, due: DueMail) -> Result<(), Failure> {
         .await
 }
 
-async fn give_up(server: &Server, due: DueMail) -> Result<(), Failure> {
+/// A relay that is set up wrongly refuses each mail for good: they are kept until it is mended.
+async fn fail(server: &Server, due: DueMail, why: String) -> Result<(), Failure> {
     server
         .catalog()
-        .write_of_server(Lane::Loops, "give up mail", move |rows| {
-            let lost = rows.settle_mail(&due)?;
-            rows.count_lost(NoticeOutput::Mail, lost)
+        .write_of_server(Lane::Loops, "note that mail was refused", move |rows| {
+            rows.fail_mail(&due, &why)
         })
         .await
 }

@@ -263,6 +263,11 @@ async fn real_answers_have_the_shapes_of_the_document() {
         (&the_box.admin, "/api/v1/months/check", "MonthCheckPage"),
         (&the_box.admin, "/api/v1/prices", "Prices"),
         (&the_box.admin, "/api/v1/fair-share", "FairShare"),
+        (
+            &the_box.admin,
+            "/api/v1/fair-share/rehearsal",
+            "QueueRehearsal",
+        ),
         (&the_box.admin, "/api/v1/budgets", "BudgetPage"),
         (&the_box.admin, "/api/v1/courses", "CoursePage"),
         (&the_box.admin, "/api/v1/courses/deep", "Course"),

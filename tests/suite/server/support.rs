@@ -224,8 +224,9 @@ fn nothing_secret_or_personal_is_in_a_support_bundle() {
         // What helps is there.
         for wanted in [
             "kept line",
-            "\"id\":\"kernel\"",
-            "keep_days",
+            // A line for each value: the page shows it as it is.
+            "\"id\": \"kernel\"",
+            "\"key\": \"keep_days\"",
             "MemTotal",
             "support bundle",
         ] {

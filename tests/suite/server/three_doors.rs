@@ -220,6 +220,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["group access x --everybody"],
     ),
     (
+        "POST /groups/{id}/windows",
+        &["setResourceGroupWindows"],
+        &["group windows x"],
+    ),
+    (
         "POST /groups/{id}/remove",
         &["removeResourceGroup"],
         &["group rm x"],
@@ -390,6 +395,12 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["setFairWeight"],
         &["fair-share weight 3 --user x"],
     ),
+    ("GET /fair-share/try", &["getFairShare"], &["fair-share ls"]),
+    (
+        "POST /fair-share/try",
+        &["rehearseQueue"],
+        &["rehearse history --from 2026-11-01 --to 2026-11-08 --order fair"],
+    ),
     ("GET /usage", &["getUsage"], &["usage --by project"]),
     (
         "GET /statements",
@@ -476,6 +487,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["mail choose failed will-end", "mail choose --default"],
     ),
     ("", &["getMailStatus"], &["mail status"]),
+    (
+        "POST /system/settings/mail-retry",
+        &["retryMail"],
+        &["mail retry"],
+    ),
     (
         "POST /system/settings/mail-test",
         &["testMail"],

@@ -304,8 +304,11 @@ impl World {
 
     async fn put(&self, path: &str, body: Value) {
         self.let_time_pass();
-        let (admin, body) = (&self.the_box.admin, body.to_string());
-        let set = self.the_box.with_body(admin, "PUT", path, body).await;
+        let request = TheBox::request(&self.the_box.admin, "PUT", path)
+            .header("content-type", "application/json")
+            .header("if-match", "*")
+            .body(Body::from(body.to_string()));
+        let set = self.the_box.send(request.expect("a request")).await;
         assert_eq!(set.status, 200, "{path}: {}", set.short());
     }
 

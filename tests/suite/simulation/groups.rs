@@ -1,13 +1,15 @@
 //! Resource groups in the simulation, by the rules alone: users launch in two groups, sessions end, nodes go from one group
-//! to the other. Two planted faults show that broken promises are seen: a place on a node of another group, and a session
-//! that waits because of one of another group.
+//! to the other, which has an order of its own and starts nothing by night. Four planted faults show that broken promises are
+//! seen: a place on a node of another group, a session that waits because of one of another group, a group that goes by the
+//! order of the site, and one that starts sessions while its window is shut.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rules::calendar::{GroupCalendar, GroupWindow};
+use rules::fair_share::QueueOrder;
 use rules::names::{BootId, NodeId, ResourceGroupId, SessionId, SessionName, TenantName, UserId};
 use rules::placement::{Decision, decide};
-use rules::policy::PreemptionMode;
-use rules::resource_group::{GroupKinds, GroupPlan, ResourceGroup};
+use rules::resource_group::{GroupPlan, ResourceGroup};
 use rules::resources::{Capacity, Demand, Device};
 use rules::session::{Session, SessionEnvironment, SessionKind, SessionSpec, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
@@ -30,6 +32,10 @@ enum GroupFault {
     AnyNode,
     /// Sessions of the second group wait as long as one of the first one does.
     HeldByOthers,
+    /// A group's own order is not looked at.
+    SiteOrder,
+    /// Windows are not looked at.
+    NoWindows,
 }
 
 /// One world, and the promise that was broken in it.
@@ -76,28 +82,26 @@ fn node(number: u32) -> NodeRecord {
 }
 
 fn group(id: ResourceGroupId, name: &str) -> ResourceGroup {
-    ResourceGroup {
-        id,
-        name: TenantName::parse(name).expect("letters"),
-        title: String::new(),
-        access: None,
-        kinds: GroupKinds::ALL,
-        spreading: None,
-        preemption: PreemptionMode::Off,
-        generation: 1,
-    }
+    ResourceGroup::new(id, TenantName::parse(name).expect("letters"))
 }
 
 impl GroupRun {
     fn new(seed: u64, planted: Option<GroupFault>) -> Self {
         let nodes: Vec<NodeRecord> = (0..NODES).map(node).collect();
+        let lab = ResourceGroup {
+            order: Some(QueueOrder::Lifo),
+            calendar: GroupCalendar {
+                windows: vec![
+                    GroupWindow::parse("daily 00:00-03:00 kinds=none").expect("a window"),
+                ],
+                ..GroupCalendar::default()
+            },
+            ..group(LAB, "lab")
+        };
         let groups = GroupPlan {
-            groups: vec![
-                group(ResourceGroupId::DEFAULT, "default"),
-                group(LAB, "lab"),
-            ],
+            groups: vec![group(ResourceGroupId::DEFAULT, "default"), lab],
             nodes: [(nodes[0].id, LAB)].into(),
-            sessions: BTreeMap::new(),
+            ..GroupPlan::default()
         };
         Self {
             random: Random::new(seed),
@@ -167,6 +171,16 @@ impl GroupRun {
                     });
                 }
             }
+            Some(GroupFault::SiteOrder) => {
+                for group in &mut seen.groups.groups {
+                    group.order = None;
+                }
+            }
+            Some(GroupFault::NoWindows) => {
+                for group in &mut seen.groups.groups {
+                    group.calendar = GroupCalendar::default();
+                }
+            }
             None => {}
         }
         decide(&seen, now)
@@ -182,11 +196,12 @@ impl GroupRun {
                 *last = at.max(*last);
             }
         }
+        alone.policy.order = self.world.order(group, now);
         alone.groups = GroupPlan::default();
         alone.nodes.retain(|node| plan.of_node(node.id) == group);
         alone.sessions.retain(|session| match session.node() {
             Some(node) => plan.of_node(node) == group,
-            None => plan.of_session(session.id) == group,
+            None => plan.of_session(session.id) == group && !plan.is_shut(session, now),
         });
         let decided = decide(&alone, now).into_iter();
         let placed = decided.filter_map(|decision| match decision {
@@ -298,6 +313,16 @@ fn a_place_on_a_node_of_another_group_is_found() {
 #[test]
 fn a_session_that_waits_for_one_of_another_group_is_found() {
     found(GroupFault::HeldByOthers, "would by themselves");
+}
+
+#[test]
+fn a_group_that_goes_by_the_order_of_the_site_is_found() {
+    found(GroupFault::SiteOrder, "would by themselves");
+}
+
+#[test]
+fn a_group_that_starts_sessions_while_its_window_is_shut_is_found() {
+    found(GroupFault::NoWindows, "would by themselves");
 }
 
 fn found(fault: GroupFault, words: &str) {

@@ -8,7 +8,7 @@ use rules::fair_share::QueueOrder;
 use rules::names::{BootId, NodeId, ResourceGroupId, SessionId, SessionName, TenantName, UserId};
 use rules::placement::{Decision, MAX_PREEMPTIONS, Preemption, SETTLED_SECONDS, decide, preempt};
 use rules::policy::PreemptionMode;
-use rules::resource_group::{GroupKinds, GroupPlan, ResourceGroup};
+use rules::resource_group::{GroupPlan, ResourceGroup};
 use rules::resources::{Capacity, Demand, Device};
 use rules::session::{
     Outcome, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
@@ -81,15 +81,10 @@ fn node(number: u32) -> NodeRecord {
 
 impl PreemptionRun {
     fn new(seed: u64, planted: Option<PreemptionFault>) -> Self {
+        let name = TenantName::parse("default").expect("letters");
         let founding = ResourceGroup {
-            id: ResourceGroupId::DEFAULT,
-            name: TenantName::parse("default").expect("letters"),
-            title: String::new(),
-            access: None,
-            kinds: GroupKinds::ALL,
-            spreading: None,
             preemption: PreemptionMode::Priority,
-            generation: 1,
+            ..ResourceGroup::new(ResourceGroupId::DEFAULT, name)
         };
         let mut world = ClusterSnapshot {
             nodes: (0..NODES).map(node).collect(),

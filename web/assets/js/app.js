@@ -78,6 +78,20 @@ const follow = () => {
   down();
 };
 
+// What was searched for in a log is marked where it stands; a browser without such marks shows the lines alone. More
+// marks than these are no help.
+const MARKS = 2000;
+const wanted = new URLSearchParams(location.search).get("q")?.toLowerCase();
+const written = one("#log")?.firstChild;
+if (wanted && written && globalThis.Highlight) {
+  const marks = new Highlight();
+  const text = written.data.toLowerCase();
+  for (let at = text.indexOf(wanted); at >= 0 && marks.size < MARKS; at = text.indexOf(wanted, at + wanted.length)) {
+    marks.add(new StaticRange({ startContainer: written, startOffset: at, endContainer: written, endOffset: at + wanted.length }));
+  }
+  CSS.highlights.set("sought", marks);
+}
+
 // Parts with a module of their own load it when they appear.
 const modules = () => {
   for (const part of all("[data-module]")) {
@@ -284,7 +298,7 @@ if (palette) {
 }
 
 // ---- single keys ---------------------------------------------------------------------------------
-const places = { o: "/", s: "/sessions", q: "/queue", i: "/images", d: "/docs" };
+const places = { o: "/", s: "/sessions", q: "/queue", u: "/gpus", i: "/images", d: "/docs", y: "/system/checks" };
 let going = 0;
 const rows = () => all("main :is(.rows, .tbl) tbody tr, main .list > li").filter((row) => one("a", row));
 const step = (by) => {
@@ -297,7 +311,8 @@ addEventListener("keydown", (event) => {
   if (words.keys !== "on" || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
   if (typing(event.target) || one("dialog[open], [popover]:popover-open")) return;
   const key = event.key;
-  if (Date.now() - going < 1200 && places[key]) { event.preventDefault(); location.href = places[key]; return; }
+  // Only where the menu leads as well: the page of the system is for administrators.
+  if (Date.now() - going < 1200 && places[key] && one(`.nav a[href="${places[key]}"]`)) { event.preventDefault(); location.href = places[key]; return; }
   going = key === "g" ? Date.now() : 0;
   const acts = {
     c: () => { location.href = "/sessions/new"; },

@@ -47,7 +47,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         query: &[
             (
                 "q",
-                "state:running outcome:failed owner:mina project:vision image:host name:vit label:team=vision kind:batch replicas:ID, or words",
+                "state:running outcome:failed owner:mina project:vision group:lab image:host name:vit label:team=vision kind:batch replicas:ID, or words",
             ),
             (
                 "sort",
@@ -1271,6 +1271,32 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/fair-share/rehearsal",
+        operation: "rehearseQueue",
+        tag: "tenancy",
+        summary: "What the sessions of a time would have waited under other rules of the queue",
+        needs: SYSTEM,
+        query: &[
+            (
+                "month",
+                "such as 2026-11, by your time zone; the present month when left out",
+            ),
+            ("from", "a date or RFC 3339, instead of a month"),
+            (
+                "until",
+                "a date or RFC 3339, left out itself; the present when left out",
+            ),
+            (
+                "order",
+                "turns, fair, fifo or lifo; the present one when left out",
+            ),
+            ("backfill", "strict or timed; the present one when left out"),
+        ],
+        answer: SuccessReply::Schema("QueueRehearsal"),
+        refusals: &[422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/budgets",
         operation: "listBudgets",
         tag: "tenancy",
@@ -1447,7 +1473,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: PROJECTS_WRITE,
         body: Some("CourseMessage"),
         answer: SuccessReply::Schema("CourseAct"),
-        refusals: &[400, 404, 409, 422],
+        refusals: &[400, 404, 409, 422, 429],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1576,7 +1602,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: SYSTEM_WRITE,
         body: Some("ResourceGroupNodes"),
         answer: SuccessReply::Schema("ResourceGroup"),
-        refusals: &[400, 404, 409, 422],
+        refusals: &[400, 404, 409, 412, 422, 428],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1587,6 +1613,18 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "Say who may use a resource group",
         needs: SYSTEM_WRITE,
         body: Some("NewResourceGroupAccess"),
+        answer: SuccessReply::Schema("ResourceGroup"),
+        refusals: &[400, 404, 412, 422, 428],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/resource-groups/{id}/windows",
+        operation: "setResourceGroupWindows",
+        tag: "system",
+        summary: "Say when other rules hold for a resource group",
+        needs: SYSTEM_WRITE,
+        body: Some("ResourceGroupWindows"),
         answer: SuccessReply::Schema("ResourceGroup"),
         refusals: &[400, 404, 422],
         ..ROUTE
@@ -2286,6 +2324,17 @@ pub const ROUTES: &[DocumentedRoute] = &[
     },
     DocumentedRoute {
         method: "POST",
+        path: "/api/v1/mail/retry",
+        operation: "retryMail",
+        tag: "system",
+        summary: "Send again what the mail server refused for good",
+        needs: SYSTEM_WRITE,
+        answer: SuccessReply::Schema("MailStatus"),
+        refusals: &[409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
         path: "/api/v1/mail/test",
         operation: "testMail",
         tag: "system",
@@ -2325,6 +2374,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "Let the site look as the product does",
         needs: SYSTEM_WRITE,
         answer: SuccessReply::Schema("Branding"),
+        refusals: &[412],
         ..ROUTE
     },
     DocumentedRoute {

@@ -53,8 +53,8 @@ pub struct PartitionChoice {
 /// Sizes that are offered where the rules give them and the machine has them, in hundredths.
 const SIZES: &[(u32, &str)] = &[
     (10, "0.1"),
-    (25, "¼"),
-    (50, "½"),
+    (25, "0.25"),
+    (50, "0.5"),
     (100, "1"),
     (200, "2"),
     (400, "4"),
@@ -315,7 +315,7 @@ mod tests {
             |card: GpuPicker| -> Vec<String> { card.sizes.into_iter().map(|s| s.name).collect() };
         let two = || vec![gpu(0, &[]), gpu(1, &[])];
         let free = shown(two(), SharePolicy::default(), "").expect("a card");
-        assert_eq!(names(free), ["None", "0.1", "¼", "½", "1", "2"]);
+        assert_eq!(names(free), ["None", "0.1", "0.25", "0.5", "1", "2"]);
         let halves = SharePolicy {
             least: GpuShare(50),
             step: GpuShare(50),
@@ -323,7 +323,7 @@ mod tests {
             ..SharePolicy::default()
         };
         let strict = shown(two(), halves, "").expect("a card");
-        assert_eq!(names(strict), ["None", "½", "1"]);
+        assert_eq!(names(strict), ["None", "0.5", "1"]);
     }
 
     #[test]
@@ -379,6 +379,7 @@ mod tests {
             host_environment: true,
             problems: Vec::new(),
             cpu: CpuShare(1600),
+            cpu_room: CpuShare(1600),
             cpu_used: CpuShare(0),
             cpu_busy: None,
             memory: Bytes::gib(64),

@@ -126,6 +126,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "누가 자원 그룹을 쓸 수 있는지 정합니다",
     ),
     (
+        "setResourceGroupWindows",
+        "자원 그룹에 다른 규칙을 적용할 시간 구간을 정합니다",
+    ),
+    (
         "listReservations",
         "내 프로젝트와 나, 유지보수를 위한 예약을 나열합니다",
     ),
@@ -182,6 +186,10 @@ const SUMMARIES: &[(&str, &str)] = &[
     (
         "setFairWeight",
         "도메인, 프로젝트, 사용자의 가중치를 정합니다",
+    ),
+    (
+        "rehearseQueue",
+        "대기열의 규칙이 달랐다면 한 기간의 세션이 얼마나 기다렸을지 돌려 봅니다",
     ),
     ("getUsage", "한 기간 동안 사용자, 프로젝트, 도메인이 쓴 양"),
     (
@@ -438,6 +446,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "사이트의 메일이 어떻게 나가는지 보여 줍니다",
     ),
     (
+        "retryMail",
+        "메일 서버가 완전히 거부한 알림을 다시 보냅니다",
+    ),
+    (
         "testMail",
         "메일 하나를 보내고 메일 서버의 응답을 알려 줍니다",
     ),
@@ -479,7 +491,7 @@ const QUERIES: &[(&str, &str, &str)] = &[
     (
         "listSessions",
         "q",
-        "state:running outcome:failed owner:mina project:vision image:host name:vit label:team=vision kind:batch replicas:ID 또는 단어",
+        "state:running outcome:failed owner:mina project:vision group:lab image:host name:vit label:team=vision kind:batch replicas:ID 또는 단어",
     ),
     (
         "listSessions",
@@ -534,6 +546,31 @@ const QUERIES: &[(&str, &str, &str)] = &[
         "프로젝트의 이름, 또는 DOMAIN/NAME",
     ),
     ("getStatement", "user", "사용자의 이름"),
+    (
+        "rehearseQueue",
+        "month",
+        "2026-11 같은 달. 내 시간대 기준이며 없으면 이번 달",
+    ),
+    (
+        "rehearseQueue",
+        "from",
+        "month 대신 쓰는 날짜 또는 RFC 3339 시각",
+    ),
+    (
+        "rehearseQueue",
+        "until",
+        "날짜 또는 RFC 3339 시각. 그 전까지이며 없으면 지금까지",
+    ),
+    (
+        "rehearseQueue",
+        "order",
+        "turns, fair, fifo 또는 lifo. 없으면 지금의 순서",
+    ),
+    (
+        "rehearseQueue",
+        "backfill",
+        "strict 또는 timed. 없으면 지금의 백필",
+    ),
     (
         "getUsage",
         "month",

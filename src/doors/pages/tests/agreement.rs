@@ -207,7 +207,7 @@ fn plan_agrees(seen: &[NodeOverview], all: &[Gpu], told: Option<&Explanation>, c
     for machine in seen {
         let [cpu, memory] = presenter::racks(t, &Hues::default(), machine, None);
         let free = (
-            filled(&cpu, u64::from(machine.cpu.0), context),
+            filled(&cpu, u64::from(machine.cpu_room.0), context),
             filled(&memory, machine.memory.0, context),
         );
         let room = told.map(|told| told.rooms.iter().find(|room| room.node == machine.id));
@@ -281,7 +281,7 @@ fn blockers_agree(told: &Explanation, demand: &Demand, seen: &[NodeOverview], co
         let Some(machine) = seen.iter().find(on) else {
             continue;
         };
-        let free = machine.cpu.saturating_sub(machine.cpu_used);
+        let free = machine.cpu_room.saturating_sub(machine.cpu_used);
         let room = machine.memory.saturating_sub(machine.memory_used);
         match blocker.code.as_str() {
             rules::codes::CPU_SHORT => assert!(free < demand.cpu, "{context}: {blocker:?}"),

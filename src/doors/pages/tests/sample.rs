@@ -31,7 +31,7 @@ use super::super::overview::{
     self, Attention, Figure, FloorPlanRow, Legend, NodeRow, OverviewEvent, OverviewPage,
 };
 use super::super::presenter::Preview;
-use super::super::presenter::{SessionEnd, TimelineStep, Wait};
+use super::super::presenter::{SessionEnd, SmallerRequest, TimelineStep, Wait};
 use super::super::problem::{BareProblemPage, ProblemPage};
 use super::super::queue::{self, PlanRow, QueuePage};
 use super::super::request_context::LocalClock;
@@ -406,6 +406,7 @@ fn cpu_row(t: Text) -> BarRow {
             free(t, "4.00", 400),
         ],
         busy: "57%".into(),
+        busy_word: t.plan_busy().into(),
         trend: components::trend(
             &wave(36, 57.0, 9.0, 1.0),
             "ci",
@@ -433,6 +434,7 @@ fn memory_row(t: Text) -> BarRow {
             free(t, "14 GiB", 14),
         ],
         busy: "49%".into(),
+        busy_word: t.plan_in_use().into(),
         trend: components::trend(
             &wave(36, 49.0, 3.0, 2.0),
             "ca",
@@ -1057,7 +1059,7 @@ fn card_field(t: Text, refused: bool) -> launch::GpuPicker {
         now: t.gpu_share_is("28", 46, 132),
         sizes: [
             ("0", t.gpu_size_none(), ""),
-            ("0.5", "½", "40 GiB"),
+            ("0.5", "0.5", "40 GiB"),
             ("1", "1", "80 GiB"),
         ]
         .map(|(value, name, note)| launch::NamedShare {
@@ -1392,6 +1394,12 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
             }],
             more: t.queue_ends_others(2),
         }),
+        instead: (moment == SampleMoment::Waiting).then(|| SmallerRequest {
+            words: "0.5 GPU, 8 cores, 16 GiB".into(),
+            cpu: "8".into(),
+            memory: "17179869184b".into(),
+            gpu: "0.5".into(),
+        }),
         id: "0199f0a3".into(),
         terminal: "/api/v1/sessions/0199f0a3/attach".into(),
         name: "vit-ablation".into(),
@@ -1493,6 +1501,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
         plan_more: t.queue_plan_more(3),
         order: t.fair_order_turns(),
         backfill: t.fair_backfill_timed(),
+        own_rules: full,
         others: Some(t.queue_others(3)),
         filter: FilterBar {
             t,
@@ -1530,7 +1539,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
                     besides: vec![waiting_sentence(t).into(), t.attention_more(2)],
                     facts: t.queue_asks("mina", "1 GPU, 8 cores, 16 GiB"),
                     hint: Some(t.queue_starts_by("16:40", "vit-ablation")),
-                    instead: Some(queue::SmallerRequest {
+                    instead: Some(SmallerRequest {
                         words: "0.5 GPU, 8 cores, 16 GiB".into(),
                         cpu: "8".into(),
                         memory: "17179869184b".into(),

@@ -2,6 +2,7 @@
 //! palette, the faults of the door.
 
 use axum::http::{Method, StatusCode};
+use rules::translations::TRANSLATIONS;
 
 use super::lint;
 use super::whole::PagesFixture;
@@ -176,4 +177,24 @@ async fn the_last_administrator_is_not_offered_what_would_be_refused() {
         other.contains("/suspend\"") && !other.contains(inactive),
         "{other}"
     );
+}
+
+/// Every answer of the API that refuses links the page of its code.
+#[tokio::test]
+async fn codes_of_refusals_have_pages() {
+    let house = PagesFixture::open();
+    let cookie = house.set_up().await;
+    let told = TRANSLATIONS.iter().filter(|entry| !entry.en.is_empty());
+    // Each of some hundred pages is made alike; a few of all families are enough.
+    let mut seen = 0;
+    for entry in told.step_by(25) {
+        let address = format!("/docs/errors/{}", entry.code.replace('.', "-"));
+        let page = house.get(&cookie, &address).await;
+        assert_eq!(page.status, StatusCode::OK, "{address}");
+        assert!(page.body.contains(entry.code), "{address}");
+        seen += 1;
+    }
+    assert!(seen > 10, "only {seen} codes");
+    let unknown = house.get(&cookie, "/docs/errors/no-such-code").await;
+    assert_eq!(unknown.status, StatusCode::NOT_FOUND);
 }

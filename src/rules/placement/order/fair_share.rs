@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use uuid::Uuid;
 
-use crate::fair_share::{FairLeaf, WholeCluster};
+use crate::fair_share::{FairLeaf, QueueOrder, WholeCluster};
 use crate::metering::Allocated;
 use crate::names::{SessionId, UserId};
 use crate::session::Session;
@@ -37,6 +37,8 @@ struct FairNode {
 /// The tree as it stands.
 #[derive(Clone)]
 pub(in crate::placement) struct FairTree {
+    /// How much the past counts, in hundredths.
+    past: u64,
     whole: WholeCluster,
     weights: BTreeMap<(TenantLevel, Uuid), u64>,
     domains: BTreeMap<DomainId, FairNode>,
@@ -48,10 +50,25 @@ pub(in crate::placement) struct FairTree {
 type FairKey = Reverse<(u64, Timestamp, SessionId)>;
 
 impl FairTree {
-    /// Costs one visit a live session and a user of the past.
+    /// The tree by which that order goes; None where it goes by no shares. Costs as `new`.
+    pub(in crate::placement) fn of(world: &ClusterSnapshot, order: QueueOrder) -> Option<Self> {
+        order.goes_by_share().then(|| Self::new(world).by(order))
+    }
+
+    /// The same tree for another order.
+    pub(in crate::placement) fn by(self, order: QueueOrder) -> Self {
+        let past = match order {
+            QueueOrder::Drf => 0,
+            QueueOrder::Turns | QueueOrder::Fifo | QueueOrder::Lifo | QueueOrder::Fair => PAST,
+        };
+        Self { past, ..self }
+    }
+
+    /// As fair share has it. Costs one visit a live session and a user of the past.
     pub(in crate::placement) fn new(world: &ClusterSnapshot) -> Self {
         let weights = world.fair.weights.iter();
         let mut tree = Self {
+            past: PAST,
             whole: whole_cluster(&world.nodes),
             weights: weights
                 .map(|(level, id, weight)| ((*level, *id), u64::from((*weight).max(1))))
@@ -143,11 +160,11 @@ impl FairTree {
         moved(self.user(leaf));
     }
 
-    /// `((1 - h) x now + h x past) / weight`.
+    /// `((1 - h) x now + h x past) / weight`; h is 0 by dominant shares alone.
     fn value(&self, account: &FairNode) -> u64 {
         let held = &account.held;
         let now = self.whole.share(held.gpu, held.cpu, held.memory);
-        let sum = (100 - PAST) * now.min(u64::from(u32::MAX)) + PAST * account.past;
+        let sum = (100 - self.past) * now.min(u64::from(u32::MAX)) + self.past * account.past;
         sum.saturating_mul(FINE) / account.weight.max(1)
     }
 
@@ -249,7 +266,7 @@ pub struct FairAccount {
 /// Every account that holds or used something, waits, or has a weight of its own: domains, each followed by its
 /// projects, each followed by its users; siblings in the order in which they are served. Costs sorting them.
 pub fn accounts(world: &ClusterSnapshot) -> Vec<FairAccount> {
-    let mut tree = FairTree::new(world);
+    let mut tree = FairTree::new(world).by(world.policy.order);
     for session in &world.sessions {
         let leaf = leaf(session);
         tree.domain(leaf.domain);

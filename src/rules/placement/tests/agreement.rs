@@ -209,6 +209,7 @@ fn preview_agrees(world: &ClusterSnapshot, numbers: &mut Numbers, round: u32) ->
     let owner = UserId(uuid::Uuid::from_u128(1 + u128::from(numbers.below(4))));
     let all = 2 + numbers.below(5);
     let draft = RequestDraft {
+        kind: SessionKind::Batch,
         environment: SessionEnvironment::Host,
         demand: wanted(numbers),
         start_at: None,

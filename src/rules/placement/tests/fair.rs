@@ -219,6 +219,34 @@ fn the_order_is_a_permutation_and_keeps_each_users_own() {
     }
 }
 
+/// By dominant shares only what is held now counts, for its weight.
+#[test]
+fn by_dominant_shares_the_past_is_forgotten() {
+    let mut world = cluster();
+    for n in 0..6 {
+        let owner = user(u128::from(1 + n % 2));
+        world.sessions.push(queued(owner, n, at(u64::from(n))));
+    }
+    // The first one used much, and is the first by time.
+    world.fair.past = vec![(leaf(user(1)), 1_000_000), (leaf(user(2)), 1)];
+    let first = |world: &ClusterSnapshot| order::waiting(world, at(10))[0].owner;
+    assert_eq!(first(&world), user(2));
+    world.policy.order = QueueOrder::Drf;
+    assert_eq!(first(&world), user(1));
+    // Who holds more for the same weight comes later.
+    let node = world.nodes[0].id;
+    let because = Reason::new("test", "Placed.");
+    world.sessions[0].place(node, Vec::new(), because, at(9));
+    assert_eq!(first(&world), user(2));
+    world.fair.weights = vec![
+        (TenantLevel::User, user(1).0, 3),
+        (TenantLevel::User, user(2).0, 1),
+    ];
+    let order = order::waiting(&world, at(10));
+    let owners: Vec<UserId> = order.iter().map(|session| session.owner).collect();
+    assert_eq!(owners, [2, 1, 1, 2, 2].map(user));
+}
+
 /// A domain's ten users get no more than another domain's one.
 #[test]
 fn domains_share_before_their_users_do() {

@@ -326,6 +326,20 @@ fn those_in_front_are_told_their_start_where_the_whole_queue_takes_too_long() {
 }
 
 #[test]
+fn behind_one_that_joins_later_no_start_is_known_beforehand() {
+    let mut world = long_queue(1);
+    // The oldest of those that wait.
+    world.sessions[100].spec.start_at = Some(NOW.plus_seconds(500));
+    for (order, is_told) in [(QueueOrder::Fifo, false), (QueueOrder::Lifo, true)] {
+        world.policy.order = order;
+        let known = forecast(&world, NOW);
+        assert!(is_told || !known.complete, "{order:?}");
+        let first = known.order[0];
+        assert_eq!(known.starts.contains_key(&first), is_told, "{order:?}");
+    }
+}
+
+#[test]
 fn in_turns_only_the_first_of_each_user_is_in_front() {
     let known = forecast(&long_queue(2), NOW);
     assert!(!known.complete);

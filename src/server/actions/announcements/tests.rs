@@ -113,6 +113,29 @@ fn of_biology(text: &str) -> NewAnnouncementBody {
 }
 
 #[tokio::test]
+async fn there_is_room_until_each_place_of_a_caller_is_full() {
+    let world = TwoDomains::open().await;
+    let holds = NewAnnouncementBody {
+        until: Some(world.after(2)),
+        ..of_biology("cells")
+    };
+    let one = world.made(&world.chief, holds).await;
+    let room = |count: usize, places: &[&str], now: Timestamp| {
+        let known = vec![one.clone(); count];
+        let places: Vec<String> = places.iter().map(|place| (*place).to_owned()).collect();
+        no_room(&known, &places, now).map(|refusal| refusal.code)
+    };
+    let now = world.after(0);
+    assert_eq!(room(MAX_ANNOUNCEMENTS - 1, &["biology"], now), None);
+    let full = room(MAX_ANNOUNCEMENTS, &["biology"], now);
+    assert_eq!(full.as_deref(), Some("announcement.too-many"));
+    let other = room(MAX_ANNOUNCEMENTS, &["", "biology"], now);
+    assert_eq!(other, None, "the site has room");
+    let later = room(MAX_ANNOUNCEMENTS, &["biology"], world.after(3));
+    assert_eq!(later, None, "they are over");
+}
+
+#[tokio::test]
 async fn each_reader_sees_what_is_meant_for_them_while_it_holds() {
     let world = TwoDomains::open().await;
     assert_eq!(world.read().await, [const { Vec::<String>::new() }; 5]);

@@ -40,7 +40,10 @@ async fn a_site_has_its_own_look_until_it_is_reset() {
     };
     let changed = change(&server, &boss, no_hue, None).await.unwrap();
     assert_eq!((changed.hue, changed.has_logo), (None, true));
-    let reset = reset(&server, &boss).await.unwrap();
+    let stale = reset(&server, &boss, Some(1)).await;
+    assert_eq!(code(stale), "branding.stale", "changed since it was seen");
+    assert_eq!(around(&server), changed);
+    let reset = reset(&server, &boss, Some(2)).await.unwrap();
     assert_eq!(reset.generation, 3);
     let plain = BrandingView {
         generation: 3,

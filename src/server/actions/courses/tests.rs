@@ -3,16 +3,20 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use api::presets::NewPresetBody;
+use api::resource_groups::{GroupAccessBody, GroupNodesBody, NewResourceGroupBody};
 use api::sessions::Resources;
 use rules::codes;
 use rules::grants::{Grant, GrantScope, HeldGrant};
-use rules::names::UserName;
+use rules::names::{BootId, NodeId, UserName};
+use rules::resources::Capacity;
 use rules::tenancy::ProjectId;
-use rules::units::CpuShare;
+use rules::units::{Bytes, CpuShare};
 use rules::users::Role;
+use rules::world::NodeRecord;
 
 use super::super::notices::{self, NoticeKind};
-use super::super::{journal, sessions, tenancy, users};
+use super::super::{journal, presets, resource_groups, sessions, tenancy, users};
 use super::*;
 use crate::access::{set_up, setup_link, sign_in};
 use crate::code;
@@ -120,6 +124,53 @@ impl School {
             .unwrap();
     }
 
+    /// A group for these users alone, whose only node has twice the cores of the first node.
+    async fn group_of_large_node(&self, group: &str, users: &[&str]) {
+        let id = uuid::Uuid::from_u128(0x1a26e);
+        let node = NodeRecord {
+            id: NodeId(id),
+            name: "large".to_owned(),
+            boot: BootId(id),
+            capacity: Capacity {
+                cpu: CpuShare(800),
+                memory: Bytes::gib(8),
+                devices: Vec::new(),
+                others: Vec::new(),
+            },
+            host_environment: true,
+            seen_at: self.server.clock().now(),
+            generation: 0,
+            schedulable: true,
+            note: String::new(),
+            cordoned: BTreeSet::new(),
+            problems: Vec::new(),
+        };
+        self.server
+            .catalog()
+            .write_now(Lane::Loops, "a node", move |rows| rows.put_node(&node))
+            .unwrap();
+        let asked = NewResourceGroupBody {
+            name: group.to_owned(),
+            ..NewResourceGroupBody::default()
+        };
+        resource_groups::create(&self.server, &self.boss, asked, None)
+            .await
+            .unwrap();
+        let nodes = GroupNodesBody {
+            nodes: vec!["large".to_owned()],
+        };
+        resource_groups::set_nodes(&self.server, &self.boss, group, nodes, None)
+            .await
+            .unwrap();
+        let access = GroupAccessBody {
+            users: users.iter().map(|name| (*name).to_owned()).collect(),
+            ..GroupAccessBody::default()
+        };
+        resource_groups::set_access(&self.server, &self.boss, group, access, None)
+            .await
+            .unwrap();
+    }
+
     async fn started(&self, users: Option<&[&str]>) -> Result<CourseActView, Failure> {
         let body = CourseStartBody {
             users: users.map(|users| users.iter().map(|one| (*one).to_owned()).collect()),
@@ -201,6 +252,26 @@ async fn a_draft_is_there_for_its_teachers_alone() {
     );
     let listed = get_listed(server, &school.abe, "deep").await.unwrap();
     assert!(!listed.teaches && listed.launches);
+}
+
+#[tokio::test]
+async fn a_draft_does_nothing_to_its_members() {
+    let school = School::open().await;
+    let (server, tea) = (&school.server, &school.tea);
+    create(server, tea, school.week(), None).await.unwrap();
+    school.launch(&school.abe).await.unwrap();
+    let body = CourseMessageBody {
+        text: "Save your work.".to_owned(),
+        users: None,
+    };
+    let refused = [
+        code(message(server, tea, "deep", body, None).await),
+        code(stop(server, tea, "deep", CourseStopBody::default(), None).await),
+    ];
+    assert_eq!(refused, [codes::COURSE_DRAFT, codes::COURSE_DRAFT]);
+    assert_eq!(school.live(), 1, "it runs on");
+    let told = notices::list(server, &school.abe).await.unwrap();
+    assert!(told.is_empty());
 }
 
 #[tokio::test]
@@ -343,6 +414,73 @@ async fn a_mass_start_that_is_refused_for_one_starts_the_others() {
     assert_eq!(code(marked), codes::COURSE_MEMBER_UNKNOWN);
 }
 
+/// The teacher may not use the group in which its members could be, and one of the members may not either.
+#[tokio::test]
+async fn each_member_starts_in_the_first_group_of_theirs_that_could_hold_it() {
+    let school = School::open().await;
+    school.enrol(1);
+    school.group_of_large_node("lab", &["abe", "bea"]).await;
+    let preset = NewPresetBody {
+        name: "large".to_owned(),
+        resources: Resources {
+            cpu: Some(CpuShare(600)),
+            ..Resources::default()
+        },
+        ..NewPresetBody::default()
+    };
+    presets::create(&school.server, &school.boss, preset, None)
+        .await
+        .unwrap();
+    let id = school.running().await.id.to_string();
+    let patch = CoursePatchBody {
+        preset: Some("large".to_owned()),
+        ..CoursePatchBody::default()
+    };
+    change(&school.server, &school.tea, &id, patch, None)
+        .await
+        .unwrap();
+    let dry = CourseStartBody {
+        dry_run: true,
+        ..CourseStartBody::default()
+    };
+    let told = start(&school.server, &school.tea, "deep", dry, None).await;
+    let acts = [told.unwrap().value, school.started(None).await.unwrap()];
+    for act in acts {
+        let refused = act.refused.iter();
+        let refused: Vec<(&str, &str)> = refused
+            .map(|one| (one.user.as_str(), one.why.code.as_str()))
+            .collect();
+        assert_eq!(
+            (act.done, refused),
+            (2, vec![("s000", codes::CPU_TOO_LARGE)])
+        );
+    }
+    let own = sessions::list(&school.server, &school.abe, &Default::default()).await;
+    let own = own.unwrap().items;
+    let group = own[0].group.as_ref().map(TenantName::as_str);
+    assert_eq!(group, Some("lab"));
+    // Where no group could hold it, it is refused as a whole.
+    let patch = CoursePatchBody {
+        preset: Some("larger".to_owned()),
+        ..CoursePatchBody::default()
+    };
+    let preset = NewPresetBody {
+        name: "larger".to_owned(),
+        resources: Resources {
+            cpu: Some(CpuShare(900)),
+            ..Resources::default()
+        },
+        ..NewPresetBody::default()
+    };
+    presets::create(&school.server, &school.boss, preset, None)
+        .await
+        .unwrap();
+    change(&school.server, &school.tea, &id, patch, None)
+        .await
+        .unwrap();
+    assert_eq!(code(school.started(None).await), codes::CPU_TOO_LARGE);
+}
+
 #[tokio::test]
 async fn a_teacher_does_not_learn_how_many_sessions_a_student_has_elsewhere() {
     let school = School::open().await;
@@ -410,6 +548,36 @@ async fn a_course_of_500_takes_them_all_and_leaves_the_rest() {
     assert_eq!(school.live(), 2);
 }
 
+#[tokio::test]
+async fn those_who_are_refused_keep_no_one_from_their_turn() {
+    let school = School::open().await;
+    school.enrol(500);
+    school.running().await;
+    for refused in ["s000", "s001"] {
+        users::suspend(&school.server, &school.boss, refused, true, None)
+            .await
+            .unwrap();
+    }
+    let order = || {
+        let catalog = school.server.catalog();
+        let read = catalog.read_now("the next turn", |view| {
+            let record = find(view, &school.tea, "deep")?;
+            let whom = students(view, &record.course)?;
+            Ok(in_turn(whom, record.started_to))
+        });
+        let whom = read.unwrap().into_iter();
+        whom.map(|one| one.name.to_string())
+    };
+    let first: Vec<String> = order().take(3).collect();
+    assert_eq!(first, ["abe", "bea", "s000"], "by name");
+    let act = school.started(None).await.unwrap();
+    assert_eq!((act.done, act.refused.len(), act.left), (498, 2, 2));
+    let next: Vec<String> = order().take(3).collect();
+    assert_eq!(next, ["s498", "s499", "abe"], "the two who were left");
+    let act = school.started(None).await.unwrap();
+    assert_eq!((act.done, act.refused.len(), act.left), (2, 2, 0));
+}
+
 #[test]
 fn the_longer_the_queue_the_fewer_members_one_act_takes() {
     assert_eq!(at_once(0), 500);
@@ -471,6 +639,103 @@ async fn a_message_is_a_notice_of_each_member() {
     assert!(told[0].unread);
     let other = notices::list(&school.server, &school.mina).await.unwrap();
     assert!(other.is_empty());
+}
+
+#[tokio::test]
+async fn a_student_is_sent_so_many_messages_a_day() {
+    let school = School::open().await;
+    school.running().await;
+    let (server, tea) = (&school.server, &school.tea);
+    let told = async |users: Option<Vec<String>>| {
+        let text = "Save your work.".to_owned();
+        let body = CourseMessageBody { text, users };
+        // One a minute.
+        let clock = server.clock();
+        clock.set(clock.now().plus_seconds(60));
+        code(message(server, tea, "deep", body, None).await)
+    };
+    let abe = || Some(vec!["abe".to_owned()]);
+    for _ in 0..MAX_MESSAGES_OF_DAY {
+        assert_eq!(told(abe()).await, "done");
+    }
+    assert_eq!(told(None).await, codes::COURSE_MESSAGES_MANY);
+    assert_eq!(told(Some(vec!["bea".to_owned()])).await, "done");
+    let clock = server.clock();
+    clock.set(clock.now().plus_seconds(86_400));
+    assert_eq!(told(None).await, "done");
+}
+
+#[tokio::test]
+async fn a_viewer_of_the_project_does_not_read_what_members_are_told() {
+    let school = School::open().await;
+    let (server, project) = (&school.server, school.project.to_string());
+    tenancy::put_member(
+        server,
+        &school.boss,
+        &project,
+        "mina",
+        GrantRole::Viewer,
+        None,
+    )
+    .await
+    .unwrap();
+    let mina = sign_in(server, "mina", GOOD, HERE).await.unwrap().caller;
+    school.running().await;
+    let body = CourseMessageBody {
+        text: "Save your work.".to_owned(),
+        users: None,
+    };
+    message(server, &school.tea, "deep", body, None)
+        .await
+        .unwrap();
+    let heard = async |caller: &Caller| {
+        let wanted = api::events::EventSearchQuery {
+            kind: "course".to_owned(),
+            ..Default::default()
+        };
+        let found = journal::search_all(server, caller, &wanted).await.unwrap();
+        let events = found.items.into_iter();
+        let events = events.map(|one| format!("{} {} {}", one.code, one.before, one.after));
+        events.collect::<Vec<String>>()
+    };
+    let seen = heard(&mina).await;
+    assert!(seen.contains(&"course.told  2".to_owned()), "{seen:?}");
+    assert!(!format!("{seen:?}").contains("Save"), "{seen:?}");
+    let own = heard(&school.abe).await;
+    assert!(
+        own.contains(&"course.message  Save your work.".to_owned()),
+        "{own:?}"
+    );
+}
+
+#[tokio::test]
+async fn one_message_a_minute_is_sent_in_a_course() {
+    let school = School::open().await;
+    school.running().await;
+    let sent = async |text: &str| {
+        let body = CourseMessageBody {
+            text: text.to_owned(),
+            users: Some(vec!["abe".to_owned()]),
+        };
+        code(message(&school.server, &school.tea, "deep", body, None).await)
+    };
+    let told = async || {
+        let all = notices::list(&school.server, &school.abe).await.unwrap();
+        all.len()
+    };
+    assert_eq!(sent("One.").await, "done");
+    assert_eq!(sent("Two.").await, codes::COURSE_MESSAGE_TOO_SOON);
+    assert_eq!(told().await, 1, "nothing of the second one");
+    let before = get(&school.server, &school.tea, "deep").await.unwrap();
+    let now = school.server.clock().now();
+    school.server.clock().set(now.plus_seconds(60));
+    assert_eq!(sent("Three.").await, "done");
+    assert_eq!(told().await, 2);
+    let after = get(&school.server, &school.tea, "deep").await.unwrap();
+    assert_eq!(
+        after.generation, before.generation,
+        "no change of the course"
+    );
 }
 
 #[tokio::test]
@@ -556,6 +821,24 @@ async fn an_open_course_begins_by_itself() {
     school.tick(now.plus_seconds(3_600)).await;
     school.tick(now.plus_seconds(3_700)).await;
     assert_eq!(school.events("course.began").await, 1);
+}
+
+#[tokio::test]
+async fn a_course_whose_begin_is_moved_ahead_waits_for_it() {
+    let school = School::open().await;
+    let course = school.running().await;
+    assert_eq!(course.state, CourseState::Running);
+    let begin = school.server.clock().now().plus_seconds(3_600);
+    let patch = CoursePatchBody {
+        from: Some(begin.to_string()),
+        ..CoursePatchBody::default()
+    };
+    let moved = change(&school.server, &school.tea, "deep", patch, None).await;
+    assert_eq!(moved.unwrap().state, CourseState::Open);
+    assert_eq!(school.events("course.changed").await, 1);
+    school.tick(begin).await;
+    let begun = get(&school.server, &school.tea, "deep").await.unwrap();
+    assert_eq!(begun.state, CourseState::Running);
 }
 
 #[tokio::test]

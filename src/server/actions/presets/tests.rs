@@ -123,6 +123,24 @@ fn of_biology(name: &str) -> NewPresetBody {
 }
 
 #[tokio::test]
+async fn there_is_room_until_each_scope_of_a_caller_is_full() {
+    let world = TwoDomains::open().await;
+    let (boss, lead) = (&world.boss, &world.lead);
+    let one = world.made(lead, of_cells("project")).await;
+    let own = scopes(&world.server, lead).await.unwrap();
+    let room = |count: usize, scopes: &WritableScopes| {
+        let known = vec![one.clone(); count];
+        no_room(&known, scopes).map(|refusal| refusal.code)
+    };
+    assert_eq!(room(MAX_PRESETS - 1, &own), None);
+    let full = room(MAX_PRESETS, &own);
+    assert_eq!(full.as_deref(), Some("preset.too-many"));
+    let all = scopes(&world.server, boss).await.unwrap();
+    assert_eq!(room(MAX_PRESETS, &all), None, "the site has room");
+    assert_eq!(room(MAX_PRESETS, &WritableScopes::default()), None);
+}
+
+#[tokio::test]
 async fn each_scope_is_written_by_those_who_lead_it_and_seen_by_those_who_launch_there() {
     let world = TwoDomains::open().await;
     let (boss, chief, lead) = (&world.boss, &world.chief, &world.lead);

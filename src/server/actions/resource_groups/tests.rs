@@ -3,17 +3,17 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use api::reservations::{NewReservationBody, ReservedResources};
-use api::sessions::LaunchRequest;
+use api::sessions::{LaunchRequest, ListQuery};
 use rules::grants::GrantRole;
 use rules::names::BootId;
 use rules::placement::{Decision, Verdict};
-use rules::policy::Spreading;
 use rules::resources::Capacity;
-use rules::units::{Bytes, CpuShare};
+use rules::units::Bytes;
 use rules::users::Role;
 use rules::world::NodeRecord;
 
-use super::super::{reservations, sessions, tenancy, users};
+use super::super::notices::{self, NoticeKind};
+use super::super::{nodes, reservations, sessions, tenancy, users};
 use super::*;
 use crate::access::{set_up, setup_link, sign_in};
 use crate::code;
@@ -93,7 +93,14 @@ impl GroupedSite {
 
     async fn nodes(&self, group: &str, nodes: &[&str]) -> Result<ResourceGroupView, Failure> {
         let nodes = nodes.iter().map(|name| (*name).to_owned()).collect();
-        set_nodes(&self.server, &self.boss, group, GroupNodesBody { nodes }).await
+        set_nodes(
+            &self.server,
+            &self.boss,
+            group,
+            GroupNodesBody { nodes },
+            None,
+        )
+        .await
     }
 
     /// `lab` has the node `two`, and is for the project `vision`.
@@ -104,7 +111,7 @@ impl GroupedSite {
             projects: vec!["vision".to_owned()],
             ..GroupAccessBody::default()
         };
-        let set = set_access(&self.server, &self.boss, "lab", access).await;
+        let set = set_access(&self.server, &self.boss, "lab", access, None).await;
         let access = set.unwrap().access.expect("a list");
         assert_eq!(access.projects, ["default/vision"]);
     }
@@ -330,7 +337,7 @@ async fn what_is_no_group_is_refused_by_name_and_others_may_change_nothing() {
         users: vec!["stranger".to_owned()],
         ..GroupAccessBody::default()
     };
-    let refused = set_access(server, boss, "lab", strange).await;
+    let refused = set_access(server, boss, "lab", strange, None).await;
     assert_eq!(code(refused), "group.subject-unknown");
     let patch = ResourceGroupPatchBody {
         kinds: Some(vec![SessionKind::Interactive]),
@@ -343,6 +350,64 @@ async fn what_is_no_group_is_refused_by_name_and_others_may_change_nothing() {
     assert_eq!(changed.kinds, [SessionKind::Interactive]);
     let refused = sessions::launch(server, &site.abe, asked("vision", Some("lab")), None).await;
     assert_eq!(code(refused), "group.kind");
+}
+
+#[tokio::test]
+async fn a_list_of_sessions_is_narrowed_to_a_group() {
+    let site = GroupedSite::open().await;
+    site.with_lab().await;
+    let (server, abe) = (&site.server, &site.abe);
+    for group in ["lab", "default"] {
+        let launched = sessions::launch(server, abe, asked("vision", Some(group)), None).await;
+        launched.unwrap();
+    }
+    let found = async |q: &str| {
+        let query = ListQuery {
+            q: q.to_owned(),
+            ..ListQuery::default()
+        };
+        let page = sessions::list(server, abe, &query).await.unwrap();
+        let groups = page.items.into_iter().filter_map(|one| one.group);
+        groups.map(|name| name.to_string()).collect::<Vec<String>>()
+    };
+    assert_eq!(found("").await.len(), 2);
+    assert_eq!(found("group:lab").await, ["lab"]);
+    assert_eq!(found("group:default").await, ["default"]);
+    assert_eq!(found("group:lab group:default").await.len(), 2);
+    assert!(found("group:nowhere").await.is_empty());
+}
+
+#[tokio::test]
+async fn what_another_administrator_said_meanwhile_is_not_written_over() {
+    let site = GroupedSite::open().await;
+    let (server, boss) = (&site.server, &site.boss);
+    let seen = site.made("lab").await.generation;
+    let with = |nodes: &[&str]| GroupNodesBody {
+        nodes: nodes.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    let everybody = || GroupAccessBody {
+        everybody: true,
+        ..GroupAccessBody::default()
+    };
+    let first = set_nodes(server, boss, "lab", with(&["two"]), Some(seen)).await;
+    let first = first.unwrap();
+    assert_ne!(first.generation, seen);
+    let late = set_nodes(server, boss, "lab", with(&[]), Some(seen)).await;
+    assert_eq!(code(late), "group.stale");
+    let late = set_access(server, boss, "lab", everybody(), Some(seen)).await;
+    assert_eq!(code(late), "group.stale");
+    let now = get(server, boss, "lab").await.unwrap();
+    assert_eq!(now, first, "nothing of the late ones is there");
+    let listed = GroupAccessBody {
+        users: vec!["abe".to_owned()],
+        ..GroupAccessBody::default()
+    };
+    let set = set_access(server, boss, "lab", listed, Some(first.generation)).await;
+    let seen = set.unwrap().generation;
+    let late = set_nodes(server, boss, "lab", with(&[]), Some(first.generation)).await;
+    assert_eq!(code(late), "group.stale", "the access has the same version");
+    let again = set_access(server, boss, "lab", everybody(), Some(seen)).await;
+    assert!(again.unwrap().everybody);
 }
 
 #[tokio::test]
@@ -362,11 +427,136 @@ async fn a_site_takes_so_many_groups_and_a_group_so_many_who_may_use_it() {
         users: vec!["abe".to_owned(); MAX_GROUP_ACCESS + 1],
         ..GroupAccessBody::default()
     };
-    let set = set_access(&site.server, &site.boss, "group-1", access).await;
+    let set = set_access(&site.server, &site.boss, "group-1", access, None).await;
     assert_eq!(
         set.unwrap().access.map(|access| access.users.len()),
         Some(1)
     );
+}
+
+#[tokio::test]
+async fn a_group_has_an_order_and_a_backfill_of_its_own_or_those_of_the_site() {
+    let site = GroupedSite::open().await;
+    let (server, boss) = (&site.server, &site.boss);
+    let world = || {
+        server
+            .catalog()
+            .read_now("look", |view| view.world())
+            .unwrap()
+    };
+    let own = ResourceGroupPatchBody {
+        order: Some(Some(QueueOrder::Fair)),
+        backfill: Some(Some(BackfillMode::Strict)),
+        ..ResourceGroupPatchBody::default()
+    };
+    let refused = change(server, &site.abe, "default", own.clone(), None).await;
+    assert_eq!(code(refused), "role.administrator-needed");
+    let changed = change(server, boss, "default", own, None).await.unwrap();
+    assert_eq!(
+        (changed.order, changed.backfill),
+        (Some(QueueOrder::Fair), Some(BackfillMode::Strict))
+    );
+    let group = ResourceGroupId::DEFAULT;
+    let (now, policy) = (world(), world().policy);
+    let at = server.clock().now();
+    assert_eq!(
+        (now.order(group, at), now.backfill(group, at)),
+        (QueueOrder::Fair, BackfillMode::Strict)
+    );
+    assert_eq!(
+        (policy.order, policy.backfill),
+        (QueueOrder::Turns, BackfillMode::Timed),
+        "the rule of the site stays"
+    );
+    for wrong in [0, 99, 801] {
+        let wrong = ResourceGroupPatchBody {
+            cpu_overcommit: Some(CpuShare(wrong)),
+            ..ResourceGroupPatchBody::default()
+        };
+        let refused = change(server, boss, "default", wrong, None).await;
+        assert_eq!(code(refused), "group.overcommit-range");
+    }
+    let twice = ResourceGroupPatchBody {
+        cpu_overcommit: Some(CpuShare(200)),
+        ..ResourceGroupPatchBody::default()
+    };
+    let changed = change(server, boss, "default", twice, None).await.unwrap();
+    assert_eq!(changed.cpu_overcommit, CpuShare(200));
+    let listed = nodes::list(server, boss).await.unwrap();
+    let cores: Vec<_> = listed
+        .iter()
+        .map(|node| (node.cpu, node.cpu_room))
+        .collect();
+    assert_eq!(cores[1], (CpuShare(200), CpuShare(400)));
+    let none = ResourceGroupPatchBody {
+        order: Some(None),
+        backfill: Some(None),
+        cpu_overcommit: Some(CpuShare(100)),
+        ..ResourceGroupPatchBody::default()
+    };
+    let changed = change(server, boss, "default", none, None).await.unwrap();
+    assert_eq!((changed.order, changed.backfill), (None, None));
+    assert!(world().groups.is_empty(), "decisions are as before");
+}
+
+#[tokio::test]
+async fn windows_of_a_group_are_set_as_a_whole_and_a_launch_waits_for_them() {
+    let site = GroupedSite::open().await;
+    let (server, boss) = (&site.server, &site.boss);
+    let windows = |lines: &[&str]| GroupWindowsBody {
+        windows: lines
+            .iter()
+            .map(|line| GroupWindowView::of(&GroupWindow::parse(line).unwrap()))
+            .collect(),
+        time_zone: Some("Asia/Seoul".to_owned()),
+    };
+    let night = windows(&["daily 18:00-08:00 kinds=batch order=fair"]);
+    let refused = set_windows(server, &site.abe, "default", night.clone()).await;
+    assert_eq!(code(refused), "role.administrator-needed");
+    let unknown = GroupWindowsBody {
+        time_zone: Some("Mars/Olympus".to_owned()),
+        ..night.clone()
+    };
+    let refused = set_windows(server, boss, "default", unknown).await;
+    assert_eq!(code(refused), "time-zone.unknown");
+    let twice = windows(&["daily 18:00-08:00", "mon 07:00-09:00"]);
+    let refused = set_windows(server, boss, "default", twice).await;
+    assert_eq!(code(refused), "group.window-overlap");
+    let mut wrong = night.clone();
+    wrong.windows[0].from = "25:00".to_owned();
+    let refused = set_windows(server, boss, "default", wrong).await;
+    assert_eq!(code(refused), "group.window-invalid");
+
+    let set = set_windows(server, boss, "default", night.clone())
+        .await
+        .unwrap();
+    assert_eq!(
+        (set.windows, set.time_zone),
+        (night.windows, "Asia/Seoul".to_owned())
+    );
+    let closed = windows(&["daily 00:00-24:00 kinds=none"]);
+    set_windows(server, boss, "default", closed).await.unwrap();
+    let launched = sessions::launch(server, &site.mina, asked("default", None), None).await;
+    let id = launched.unwrap().sessions[0].id;
+    let world = server
+        .catalog()
+        .read_now("look", |view| view.world())
+        .unwrap();
+    let at = server.clock().now();
+    assert_eq!(rules::placement::decide(&world, at), []);
+    let waits = world.session(id).unwrap();
+    let told = rules::placement::explain_session(&world, waits, at);
+    assert_eq!(told.blockers[0].code, rules::codes::WINDOW_NEVER);
+
+    let none = GroupWindowsBody::default();
+    let set = set_windows(server, boss, "default", none).await.unwrap();
+    assert_eq!((set.windows.len(), set.time_zone.as_str()), (0, "UTC"));
+    let world = server
+        .catalog()
+        .read_now("look", |view| view.world())
+        .unwrap();
+    assert!(world.groups.is_empty(), "decisions are as before");
+    assert_eq!(rules::placement::decide(&world, at).len(), 1);
 }
 
 #[tokio::test]
@@ -383,6 +573,27 @@ async fn who_only_reads_a_project_learns_of_no_group_that_lists_it() {
     let groups = of_nodes(server, &mina).await.unwrap();
     assert!(!groups.contains_key(&two), "{groups:?}");
     assert_eq!(code(get(server, &mina, "lab").await), "group.not-found");
+}
+
+/// Whoever waits in one group learns nothing of the nodes of a group that they may not use.
+#[tokio::test]
+async fn maintenance_of_a_node_is_told_to_those_who_may_use_its_group() {
+    let site = GroupedSite::open().await;
+    site.with_lab().await;
+    let server = &site.server;
+    for caller in [&site.abe, &site.mina] {
+        let waiting = asked("default", Some("default"));
+        let launched = sessions::launch(server, caller, waiting, None).await;
+        assert_eq!(code(launched), "done");
+    }
+    let shut = nodes::set_maintenance(server, &site.boss, "two", true, "New disks.").await;
+    assert_eq!(code(shut), "done");
+    for (caller, told) in [(&site.abe, 1), (&site.mina, 0)] {
+        let mut all = notices::list(server, caller).await.unwrap();
+        all.retain(|notice| matches!(notice.about, NoticeKind::Maintenance(_)));
+        assert_eq!(all.len(), told, "{}", caller.name);
+        assert_eq!(notices::unread(server, caller), told as u64);
+    }
 }
 
 #[tokio::test]

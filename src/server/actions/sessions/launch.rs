@@ -1,6 +1,8 @@
 //! Launching: from what a user typed to rows, all replicas in one commit or none. Preview and
 //! duplicate live here too, since they read and write the same request.
 
+use std::collections::BTreeMap;
+
 use api::sessions::{LaunchRequest, Resources, SessionView};
 use rules::course::Course;
 use rules::names::{ResourceGroupId, SessionId, SessionName, UserId};
@@ -566,6 +568,8 @@ pub(crate) struct LaunchForMembers {
     asked: AskedGroup,
     place: (DomainId, ProjectId),
     limit: Option<u64>,
+    /// What is said of each group none of whose machines could ever hold it.
+    impossible: BTreeMap<ResourceGroupId, Refusal>,
 }
 
 impl LaunchForMembers {
@@ -593,21 +597,38 @@ impl LaunchForMembers {
                     request = under_preset(request, &preset_called(view, place, &name)?);
                 }
                 let validated = RequestedLaunch::from(request).validate(now)?;
-                let plan = view.nodes_by_group()?;
-                let group = asked.choose(&plan, place, caller.subject.user)?;
-                let group = (group, plan);
-                let mut draft = look_up(view, [caller, caller], validated, None, group)?;
+                // Each member has a group of their own, which may be none of the caller's.
+                let founding = ResourceGroupId::DEFAULT;
+                let mut draft = named_things(view, [caller, caller], validated, None, founding)?;
                 draft.word = course.name.to_string();
+                let machines = machines(view, view.nodes_by_group()?)?;
+                let (demand, environment) = (&draft.spec.demand, &draft.spec.environment);
+                let groups = machines.groups.groups.iter();
+                let impossible: BTreeMap<ResourceGroupId, Refusal> = groups
+                    .clone()
+                    .filter_map(|group| {
+                        let held = placement::possible(&machines, group.id, demand, environment);
+                        Some((group.id, held.err()?))
+                    })
+                    .collect();
+                if !impossible.is_empty() && impossible.len() == groups.len() {
+                    // Of machines of a group that they may not use the caller learns nothing.
+                    let own = asked.choose(&machines.groups, place, caller.subject.user).ok();
+                    let own = own.and_then(|group| impossible.get(&group).cloned());
+                    let large = || refusals::resources_too_large().at("/resources");
+                    return Err(own.unwrap_or_else(large).into());
+                }
                 Ok(Self {
                     draft,
                     asked,
                     place,
                     limit: course.max_runtime_seconds,
+                    impossible,
                 })
             })
     }
 
-    /// Launches one for a member, whose limits it keeps, in the group of `plan` that the member may use. Where it is refused
+    /// Launches one for a member, whose limits it keeps, in a group of `plan` that the member may use. Where it is refused
     /// nothing of it is written.
     ///
     /// Errors: `image.unknown` where the member does not reach the image; `limit.each`, `limit.reached`,
@@ -620,7 +641,7 @@ impl LaunchForMembers {
         (actor, seen): (&str, &Reach),
     ) -> Result<Option<session::Session>, Failure> {
         let mut draft = self.draft.clone();
-        draft.group = self.asked.choose(plan, self.place, owner.user)?;
+        draft.group = self.group(plan, owner.user)?;
         if let SessionEnvironment::Image { id, reference } = &draft.spec.environment {
             let image = rows.image(*id)?;
             if !image.is_some_and(|image| owner.reaches(image.domain)) {
@@ -659,7 +680,29 @@ impl LaunchForMembers {
         let mut row = session::Session::launched(id, name, owner, self.draft.spec.clone(), now);
         (row.domain, row.project) = self.place;
         row.precedence = self.draft.precedence;
-        Ok((row, self.asked.choose(plan, self.place, owner)?))
+        Ok((row, self.group(plan, owner)?))
+    }
+
+    /// The first group that the owner may use with a machine that could hold it.
+    ///
+    /// Errors: those of `AskedGroup::choose`; what no machine of the owner's groups could ever hold.
+    fn group(&self, plan: &GroupPlan, owner: UserId) -> Result<ResourceGroupId, Refusal> {
+        let first = self.asked.choose(plan, self.place, owner)?;
+        let Some(refusal) = self.impossible.get(&first) else {
+            return Ok(first);
+        };
+        let (domain, project) = self.place;
+        let mut others = plan.groups.iter().filter(|group| {
+            group.admits(domain, project, owner)
+                && group.kinds.takes(self.asked.kind)
+                && !self.impossible.contains_key(&group.id)
+                // Of a group without machines nothing is known.
+                && plan.nodes.values().any(|of| *of == group.id)
+        });
+        others
+            .next()
+            .map(|group| group.id)
+            .ok_or_else(|| refusal.clone())
     }
 }
 
@@ -735,6 +778,7 @@ pub async fn preview(
             let mut explained = placement::explain_draft(
                 world,
                 &placement::RequestDraft {
+                    kind: draft.spec.kind,
                     environment: draft.spec.environment,
                     demand: draft.spec.demand,
                     start_at: draft.spec.start_at,
@@ -814,11 +858,6 @@ struct LaunchOwner {
     project: Option<String>,
 }
 
-/// Finds whom a launch is for: the caller, or a member of a project whose sessions the caller may change. Where no
-/// project is named, an administrator means the owner's first and a lead their own. The limits are the owner's; images and
-/// dependencies are those that both of them see, so that a launch tells a lead nothing of what a member has elsewhere.
-///
-/// Errors: `launch.owner-denied`, `launch.owner-unknown`, `project.not-found`, `project.none`.
 /// The project of a launch of the caller's for `owner`, who is the caller where none is named.
 ///
 /// Errors: those of the project and the owner, each at its field.
@@ -834,6 +873,11 @@ pub(crate) fn project_of_launch(
     project_for_launch(view, subject, whose.project.as_deref(), now)
 }
 
+/// Finds whom a launch is for: the caller, or a member of a project whose sessions the caller may change. Where no
+/// project is named, an administrator means the owner's first and a lead their own. The limits are the owner's; images and
+/// dependencies are those that both of them see, so that a launch tells a lead nothing of what a member has elsewhere.
+///
+/// Errors: `launch.owner-denied`, `launch.owner-unknown`, `project.not-found`, `project.none`.
 fn for_whom(
     view: &ReadTransaction<'_>,
     caller: &Caller,
@@ -934,20 +978,41 @@ fn look_up(
     device_affinity: Option<String>,
     (group, groups): (ResourceGroupId, GroupPlan),
 ) -> Result<CheckedLaunch, Failure> {
+    let draft = named_things(view, both, launch, device_affinity, group)?;
+    let machines = machines(view, groups)?;
+    placement::possible(
+        &machines,
+        group,
+        &draft.spec.demand,
+        &draft.spec.environment,
+    )?;
+    Ok(draft)
+}
+
+/// Whether something could ever start depends on the machines alone, so no session is read for it.
+fn machines(view: &ReadTransaction<'_>, groups: GroupPlan) -> Result<ClusterSnapshot, Failure> {
+    Ok(ClusterSnapshot {
+        nodes: view.nodes()?,
+        policy: view.policy(),
+        groups,
+        ..ClusterSnapshot::default()
+    })
+}
+
+/// `look_up` without a look at machines. Errors: those of `look_up` but for the last.
+fn named_things(
+    view: &ReadTransaction<'_>,
+    both: [&Caller; 2],
+    launch: ValidatedLaunch,
+    device_affinity: Option<String>,
+    group: ResourceGroupId,
+) -> Result<CheckedLaunch, Failure> {
     let (environment, runs_something) = environment(view, both, &launch.image)?;
     let depends_on = dependencies(view, both, &launch.depends_on, launch.name.as_ref())?;
     let word = environment.word().to_owned();
     let spec = launch
         .spec
         .complete(environment, runs_something, depends_on)?;
-    // Whether it could ever start depends on the machines alone, so no session is read for it.
-    let machines = ClusterSnapshot {
-        nodes: view.nodes()?,
-        policy: view.policy(),
-        groups,
-        ..ClusterSnapshot::default()
-    };
-    placement::possible(&machines, group, &spec.demand, &spec.environment)?;
     Ok(CheckedLaunch {
         name: launch.name,
         remarks: launch.remarks,

@@ -59,6 +59,8 @@ pub struct NodeOverview {
     pub host_environment: bool,
     pub problems: Vec<Reason>,
     pub cpu: CpuShare,
+    /// What sessions together may have: more than there is where its resource group says so.
+    pub cpu_room: CpuShare,
     /// Given to sessions.
     pub cpu_used: CpuShare,
     /// Cores that sessions use at this moment: 0 where there is no session; None while none was measured yet, and of a
@@ -195,6 +197,7 @@ pub(in crate::actions) fn summary(
                 host_environment: node.host_environment,
                 problems: node.problems.clone(),
                 cpu: node.capacity.cpu,
+                cpu_room: world.cpu_room(node),
                 cpu_used: held.cpu,
                 cpu_busy: known.then(|| measured.iter().fold(0.0, |all, rate| all + rate.cores)),
                 memory: node.capacity.memory,

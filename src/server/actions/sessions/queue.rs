@@ -7,7 +7,7 @@ use api::page::ListPage;
 use api::sessions::{SessionView, WaitingView};
 use rules::codes;
 use rules::fair_share::QueueOrder;
-use rules::names::{SessionId, SessionName};
+use rules::names::{ResourceGroupId, SessionId, SessionName};
 use rules::permissions::{Permission, Reach, reach};
 use rules::placement::explain::{Explanation, Verdict};
 use rules::policy::BackfillMode;
@@ -66,6 +66,8 @@ pub struct QueueView {
     pub order: QueueOrder,
     /// Who may start before one that waits.
     pub backfill: BackfillMode,
+    /// Some of those that the filter lets through wait in a resource group with another rule.
+    pub own_rules: bool,
 }
 
 /// The replicas of one launch that wait.
@@ -191,6 +193,18 @@ pub async fn queue_table(
             })
         });
         let (plan, unplanned) = plan(&snapshot, &reach, now);
+        let world = &snapshot.world;
+        let rule = match world.groups.is_single() {
+            true => (
+                world.order(ResourceGroupId::DEFAULT, now),
+                world.backfill(ResourceGroupId::DEFAULT, now),
+            ),
+            false => (world.policy.order, world.policy.backfill),
+        };
+        let own_rules = seen.iter().any(|launch| {
+            let group = world.groups.of_session(session(launch.first).id);
+            (world.order(group, now), world.backfill(group, now)) != rule
+        });
         QueueView {
             launches: launches.collect(),
             of: seen.len(),
@@ -199,19 +213,20 @@ pub async fn queue_table(
             others: queue.order.len() - sessions,
             plan,
             unplanned,
-            order: snapshot.world.policy.order,
-            backfill: snapshot.world.policy.backfill,
+            order: rule.0,
+            backfill: rule.1,
+            own_rules,
         }
     })
     .await
 }
 
-/// Why something waits, in one word: `scheduled` for its time, `depends` for other sessions, `held`, `never` where no
-/// node is large enough, else `room`.
+/// Why something waits, in one word: `scheduled` for its time or that of a window, `depends` for other sessions, `held`,
+/// `never` where no node is large enough, else `room`.
 pub fn wait_word(answer: &Explanation) -> &'static str {
     let code = answer.blockers.first().map_or("", |b| b.code.as_str());
     match (code, answer.verdict) {
-        (codes::START_LATER, _) => "scheduled",
+        (codes::START_LATER | codes::WINDOW_CLOSED | codes::WINDOW_NEVER, _) => "scheduled",
         (codes::DEPENDENCY_WAITING | codes::DEPENDENCY_WAITING_OTHER, _) => "depends",
         (codes::SESSION_HELD, _) => "held",
         (_, Verdict::Never) => "never",
@@ -268,7 +283,9 @@ pub async fn queue_mark(server: &Server, caller: &Caller) -> Result<u64, Failure
         (node.id, takes, &node.cordoned, node.capacity.cpu).hash(&mut mark);
     }
     for group in &world.groups.groups {
-        (group.id, group.generation).hash(&mut mark);
+        let window = world.groups.window(group.id, now);
+        let window = window.map(ToString::to_string);
+        (group.id, group.generation, window).hash(&mut mark);
     }
     Ok(mark.finish())
 }

@@ -128,9 +128,7 @@ fn may_link(caller: &Caller, user: &User) -> Result<(), Refusal> {
     if user.suspended {
         return Err(refusals::sign_in_link_suspended(&user.name));
     }
-    // Who signs in by the link may what the user may, and not what the token may that made it.
-    let grants: Vec<Grant> = user.grants.iter().map(|held| held.grant).collect();
-    caller.subject.may_open(&grants)
+    may_open(caller, user)
 }
 
 fn shown(link: SignInLinkRecord) -> SignInLinkView {

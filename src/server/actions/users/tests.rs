@@ -295,6 +295,31 @@ async fn an_administrator_changes_their_own_password_with_the_old_one_alone() {
     assert_eq!(code(set), "done");
 }
 
+/// With the new password one signs in with all that its user may, and not with what the token may.
+#[tokio::test]
+async fn a_token_sets_no_password_of_a_user_who_may_more_than_it() {
+    let (server, boss, _) = with_two().await;
+    for (without, told) in [
+        (Some(Permission::SessionsEnter), "token.scope-missing"),
+        (Some(Permission::Me), "token.scope-missing"),
+        (Some(Permission::SystemWrite), "done"),
+        (None, "done"),
+    ] {
+        let kept = Permission::ALL.into_iter();
+        let kept = kept.filter(|one| Some(*one) != without);
+        let scopes: Vec<String> = kept.map(|one| one.word().to_owned()).collect();
+        let name = without.map_or("all", Permission::word);
+        let (_, secret) = tokens::create(&server, &boss, name, &scopes, None)
+            .await
+            .unwrap();
+        let robot = by_token(&server, secret.reveal(), HERE).await.unwrap();
+        let robot = robot.unwrap();
+        let tokens = TokensAfterReset::Kept;
+        let set = set_password(&server, &robot, "mina", "another good phrase", tokens).await;
+        assert_eq!(code(set), told, "{name}");
+    }
+}
+
 #[tokio::test]
 async fn guessing_the_old_password_from_inside_locks_too() {
     let (server, _, mina) = with_two().await;

@@ -3,22 +3,17 @@
 use rules::messages::PREEMPTION_GRACE_SECONDS;
 use rules::names::{ResourceGroupId, TenantName};
 use rules::policy::PreemptionMode;
-use rules::resource_group::{GroupKinds, GroupPlan, ResourceGroup};
+use rules::resource_group::{GroupPlan, ResourceGroup};
 use rules::workload::precedence::Precedence;
 
 use super::*;
 
 /// The only resource group, with preemption.
 fn plan() -> GroupPlan {
+    let name = TenantName::parse("default").unwrap();
     let founding = ResourceGroup {
-        id: ResourceGroupId::DEFAULT,
-        name: TenantName::parse("default").unwrap(),
-        title: String::new(),
-        access: None,
-        kinds: GroupKinds::ALL,
-        spreading: None,
         preemption: PreemptionMode::Priority,
-        generation: 1,
+        ..ResourceGroup::new(ResourceGroupId::DEFAULT, name)
     };
     GroupPlan {
         groups: vec![founding],

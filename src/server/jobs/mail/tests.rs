@@ -10,7 +10,7 @@ use rules::users::Role;
 use super::*;
 use crate::actions::mail::{MailText, MailWriter};
 use crate::catalog::events::NewEvent;
-use crate::catalog::mail::MAX_WAITING_OF_USER;
+use crate::catalog::mail::{FailedMail, MAX_FAILED_MAIL, MAX_WAITING_MAIL, MAX_WAITING_OF_USER};
 use crate::mail::tests::{Answers, FakeMailServer};
 
 /// Says the key, the kind and the name of each notice, a line each.
@@ -253,7 +253,8 @@ async fn mail_waits_for_a_dead_server_and_what_is_too_much_is_counted() {
     assert_eq!(lost(&server), MAX_WAITING_OF_USER + 5);
 }
 
-/// A mail that is refused for now is tried again later and delays no other; one that is refused for good is given up.
+/// A mail that is refused for now is tried again later and delays no other; one that is refused for good is kept with
+/// the reason, and goes out when an administrator says so.
 #[tokio::test]
 async fn a_refused_mail_is_tried_again_and_delays_no_other() {
     let not_now: Answers = vec![("RCPT", "450 later\r\n")];
@@ -277,7 +278,119 @@ async fn a_refused_mail_is_tried_again_and_delays_no_other() {
     gather(&server).await.unwrap();
     send_all(&server).await;
     assert_eq!((fake.taken().len(), waiting(&server)), (2, 0));
-    assert_eq!(lost(&server), 1);
+    let root = access::local_root(&server);
+    let status = crate::actions::mail::status(&server, &root);
+    let status = status.await.unwrap();
+    assert_eq!((status.failed, status.lost), (1, 0));
+    assert!(status.failure.contains("550 unknown"), "{}", status.failure);
+    let retried = crate::actions::mail::retry(&server, &root).await.unwrap();
+    assert_eq!((retried.failed, retried.waiting), (0, 1));
+    assert_eq!(retried.failure, "");
+    send_all(&server).await;
+    assert_eq!((fake.taken().len(), waiting(&server)), (3, 0));
+}
+
+/// Has the mail server refuse so many notices for good, of each of these users in turn.
+fn refuse(server: &Server, owners: Vec<UserId>, count: u64) {
+    server
+        .catalog()
+        .write_now(Lane::Loops, "refuse", move |rows| {
+            for (number, owner) in (0..count).zip(owners.iter().copied().cycle()) {
+                let key = format!("refused {number}");
+                rows.queue_mail(&[NewMailNotice {
+                    user: owner,
+                    key: key.clone(),
+                    topic: NoticeTopic::Started,
+                }])?;
+                let due = DueMail {
+                    user: owner,
+                    keys: BTreeSet::from([key]),
+                    tries: 0,
+                };
+                rows.fail_mail(&due, "550 relaying denied")?;
+            }
+            Ok(())
+        })
+        .unwrap();
+}
+
+fn failed(server: &Server) -> FailedMail {
+    let read = server
+        .catalog()
+        .read_now("count", |view| view.failed_mail());
+    read.unwrap()
+}
+
+/// What is refused for good is kept in bounds and for three days.
+#[tokio::test]
+async fn so_much_refused_mail_is_kept_and_what_is_more_is_counted() {
+    let fake = FakeMailServer::start(Vec::new()).await;
+    let server = server_with(fake.address);
+    let owners = (0..6).map(|number| user(&server, &format!("user{number}")).subject.user);
+    let owners: Vec<UserId> = owners.collect();
+    gather(&server).await.unwrap();
+    let refused = MAX_FAILED_MAIL + 5;
+    refuse(&server, owners, refused);
+    assert_eq!((failed(&server).count, lost(&server)), (MAX_FAILED_MAIL, 5));
+    assert_eq!(failed(&server).why, "550 relaying denied");
+    later(&server, 73 * 3_600);
+    age(&server).await.unwrap();
+    assert_eq!((failed(&server).count, lost(&server)), (0, refused));
+}
+
+/// A user whose address is wrong takes no room of others, neither refused nor queued again.
+#[tokio::test]
+async fn refused_mail_of_one_user_has_its_own_bound() {
+    let fake = FakeMailServer::start(Vec::new()).await;
+    let server = server_with(fake.address);
+    let mina = user(&server, "mina");
+    gather(&server).await.unwrap();
+    refuse(&server, vec![mina.subject.user], MAX_WAITING_OF_USER + 5);
+    assert_eq!((failed(&server).count, lost(&server)), (MAX_WAITING_OF_USER, 5));
+    let new = NewMailNotice {
+        user: mina.subject.user,
+        key: "new".to_owned(),
+        topic: NoticeTopic::Started,
+    };
+    server
+        .catalog()
+        .write_now(Lane::Loops, "queue", move |rows| rows.queue_mail(&[new]))
+        .unwrap();
+    let root = access::local_root(&server);
+    let retried = crate::actions::mail::retry(&server, &root).await.unwrap();
+    assert_eq!((retried.failed, retried.waiting), (0, MAX_WAITING_OF_USER));
+    assert_eq!(lost(&server), 6);
+}
+
+/// A teacher who tells a class something over and over takes no room from what another user has to know.
+#[tokio::test]
+async fn notices_of_courses_are_given_up_before_all_others() {
+    let server = Server::for_tests();
+    let queue = |notices: Vec<NewMailNotice>| {
+        let catalog = server.catalog();
+        let queued = catalog.write_now(Lane::Loops, "queue", move |rows| rows.queue_mail(&notices));
+        queued.unwrap();
+    };
+    let notice = |user: UserId, number: u64, topic| NewMailNotice {
+        user,
+        key: format!("event {number}"),
+        topic,
+    };
+    let mina = user(&server, "mina").subject.user;
+    queue(vec![notice(mina, 1, NoticeTopic::Failed)]);
+    later(&server, 1);
+    for number in 0..=MAX_WAITING_MAIL / MAX_WAITING_OF_USER {
+        let student = user(&server, &format!("s{number}")).subject.user;
+        let told = (0..MAX_WAITING_OF_USER).map(|at| notice(student, at, NoticeTopic::Course));
+        queue(told.collect());
+    }
+    assert_eq!(waiting(&server), MAX_WAITING_MAIL);
+    let now = server.clock().now();
+    let due = server
+        .catalog()
+        .read_now("look", |view| view.due_mail(now))
+        .unwrap();
+    assert_eq!(due.map(|due| due.user), Some(mina), "the oldest is hers");
 }
 
 /// Sessions that start without pause make a mail a minute, not one each.
@@ -342,6 +455,28 @@ async fn by_default_what_needs_an_answer_is_mailed() {
     assert_eq!(taken.len(), 1);
     assert!(taken[0].text.contains(" idle-warned "), "{}", taken[0].text);
     assert!(!taken[0].text.contains(" started "), "{}", taken[0].text);
+}
+
+#[test]
+fn a_warning_that_waited_until_its_time_is_not_mailed() {
+    let at = Timestamp::from_millis(1_000_000);
+    for about in [
+        NoticeKind::WillEnd(at),
+        NoticeKind::ReservationWarned(at),
+        NoticeKind::CourseWarned(at),
+    ] {
+        let notice = OwnNotice {
+            key: "event 7".to_owned(),
+            event: Some(7),
+            at,
+            about,
+            session: None,
+            name: None,
+            unread: true,
+        };
+        assert!(!is_over(&notice, Timestamp::from_millis(999_999)));
+        assert!(is_over(&notice, at), "{notice:?}");
+    }
 }
 
 #[test]

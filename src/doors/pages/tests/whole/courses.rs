@@ -1,10 +1,11 @@
 //! The page of a course: a board without students and with some, acts that ask first, and a launch form that says what
 //! the course says.
 
+use api::sessions::ListQuery;
 use axum::http::StatusCode;
 use rules::grants::GrantRole;
 use rules::users::Role;
-use server::actions::{tenancy, users};
+use server::actions::{sessions, tenancy, users};
 
 use super::refused::at_its_field;
 use super::{PASSWORD, PagesFixture};
@@ -51,9 +52,16 @@ async fn a_teacher_acts_on_a_board_and_a_student_reads_the_rules() {
 
     let act = "/courses/deep/act";
     let asked = house
-        .post(&cookie, act, &[("act", "start"), ("member", "jae")])
+        .post(
+            &cookie,
+            act,
+            &[("act", "start"), ("member", "jae"), ("key", "board")],
+        )
         .await;
     assert!(asked.body.contains("Start 1 session?"), "{}", asked.body);
+    // A question that is asked again is no repetition of the act that followed the first one.
+    let own_key = asked.body.contains("name=\"key\" value=\"");
+    assert!(own_key && !asked.body.contains("value=\"board\""));
     let sure = [("act", "start"), ("member", "jae"), ("sure", "1")];
     let started = house.post(&cookie, act, &sure).await;
     assert_eq!(started.status, StatusCode::SEE_OTHER, "{}", started.body);
@@ -62,6 +70,22 @@ async fn a_teacher_acts_on_a_board_and_a_student_reads_the_rules() {
     let wrong = [("act", "extend"), ("minutes", "soon")];
     let refused = house.post(&cookie, act, &wrong).await;
     at_its_field("a word for minutes", &refused, "minutes");
+    // A second click on the same board, and one on the board behind it.
+    let limit = async || {
+        let all = sessions::list(server, &root, &ListQuery::default()).await;
+        all.expect("a list").items[0].max_runtime_seconds
+    };
+    let longer = [("act", "extend"), ("minutes", "30"), ("key", "first")];
+    for _ in 0..2 {
+        let answer = house.post(&cookie, act, &longer).await;
+        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.body);
+    }
+    assert_eq!(limit().await, Some(9_000), "once");
+    let again = [longer[0], longer[1], ("key", "second")];
+    house.post(&cookie, act, &again).await;
+    assert_eq!(limit().await, Some(10_800));
+    let board = house.get(&cookie, "/courses/deep").await.body;
+    assert!(board.contains("name=\"key\" value=\""), "{board}");
     let silent = [("act", "message"), ("text", " ")];
     let refused = house.post(&cookie, act, &silent).await;
     at_its_field("an empty message", &refused, "text");

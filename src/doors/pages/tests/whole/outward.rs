@@ -34,7 +34,18 @@ async fn a_site_looks_as_its_administrator_set_it_before_and_after_sign_in() {
     }
     let logo = house.get("", "/branding/logo").await;
     assert_eq!(logo.status, StatusCode::NOT_FOUND);
-    let reset = house.post(&cookie, "/system/branding/reset", &[]).await;
+    let path = "/system/branding/reset";
+    let asked = house.get(&cookie, path).await;
+    assert!(asked.body.contains("Reset the branding?"), "{}", asked.body);
+    assert!(asked.body.contains("name=\"generation\" value=\"1\""));
+    let late = house.post(&cookie, path, &[("generation", "0")]).await;
+    assert_eq!(late.status, StatusCode::PRECONDITION_FAILED);
+    let body = house.get("", "/login").await.body;
+    assert!(
+        body.contains("data-hue"),
+        "a question of before resets nothing"
+    );
+    let reset = house.post(&cookie, path, &[("generation", "1")]).await;
     assert_eq!(reset.status, StatusCode::SEE_OTHER, "{}", reset.body);
     let body = house.get("", "/login").await.body;
     assert!(!body.contains("data-hue") && !body.contains("Ask us."));
@@ -63,4 +74,16 @@ async fn a_webhook_is_made_on_its_page_and_its_secret_shown_once() {
     let again = house.get(&cookie, &made.location).await.body;
     assert!(!again.contains("fardel_hook_"), "shown once");
     assert!(again.contains("https://10.1.0.9/fardel"));
+}
+
+/// Where nothing was refused the page offers no retry, and without a mail server one is refused.
+#[tokio::test]
+async fn refused_mail_is_sent_again_where_there_is_some() {
+    let house = PagesFixture::open();
+    let cookie = house.set_up().await;
+    let path = "/system/settings/mail-retry";
+    let page = house.get(&cookie, "/system/settings").await.body;
+    assert!(!page.contains(path), "{page}");
+    let retried = house.post(&cookie, path, &[]).await;
+    assert_eq!(retried.status, StatusCode::CONFLICT, "{}", retried.body);
 }

@@ -230,7 +230,12 @@ async fn nobody_makes_a_link_beyond_their_own_rights() {
             code(links::linkable(&server, &token, "kim").await),
             "token.scope-missing"
         );
+        // Nor by a password that it chooses.
+        let kept = TokensAfterReset::Kept;
+        let set = users::set_password(&server, &token, "kim", NEW, kept).await;
+        assert_eq!(code(set), "token.scope-missing");
     }
+    assert!(sign_in(&server, "kim", GOOD, HERE).await.is_ok());
     for minutes in [0, 9, 7 * 24 * 60 + 1, u32::MAX] {
         let made = links::make(&server, &mina, "kim", Some(minutes)).await;
         assert_eq!(code(made), "sign-in-link.minutes", "{minutes}");

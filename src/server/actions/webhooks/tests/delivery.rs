@@ -182,3 +182,19 @@ async fn a_trial_is_signed_and_a_switch_leaves_out_what_was_between() {
     assert_eq!(body["events"].as_array().unwrap().len(), 1);
     assert!(body.get("test").is_none());
 }
+
+/// Webhooks are believed by an authority of their own, and not by that of the audit log.
+#[tokio::test]
+async fn a_webhook_is_believed_by_the_authority_of_webhooks() {
+    let server = Server::for_tests_with(base::settings::SettingsLayer {
+        webhook_ca_file: Some("/nowhere/webhook-ca.pem".into()),
+        audit_ca_file: Some("/nowhere/audit-ca.pem".into()),
+        ..base::settings::SettingsLayer::default()
+    });
+    made(&server, "https://127.0.0.1:9/hook".to_owned()).await;
+    let root = local_root(&server);
+    let trial = webhooks::test(&server, &root, "pager").await.unwrap();
+    assert!(!trial.works);
+    let told = trial.problem;
+    assert!(told.contains("/nowhere/webhook-ca.pem"), "{told}");
+}

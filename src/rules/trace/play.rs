@@ -1,0 +1,287 @@
+//! Plays a trace through the scheduler: after each arrival and each end it decides as the controller has it decide, and
+//! what got a place runs for its own time. Time is virtual, so a day takes as long as its decisions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use uuid::Uuid;
+
+use super::{TraceJob, WorkloadTrace};
+use crate::fair_share::{self, FairLeaf, QueueOrder};
+use crate::metering::{self, Allocated, UsageSum};
+use crate::names::{NodeId, ResourceGroupId, SessionId, SessionName};
+use crate::placement::{Decision, forecast};
+use crate::resources::DeviceShare;
+use crate::session::{Session, SessionEnvironment, SessionKind, SessionSpec};
+use crate::units::Timestamp;
+use crate::world::{ClusterSnapshot, whole_cluster};
+
+/// Seconds between two forecasts, and at most between two sums of the past. Higher: few forecasts are judged. Lower: a day
+/// takes longer.
+const TICK_INTERVAL: u64 = 1_800;
+
+/// What became of one job.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PlayedJob {
+    /// None where it found no place to the end.
+    pub start: Option<JobStart>,
+    /// The first forecast that named its start.
+    pub told: Option<ToldStart>,
+}
+
+/// The place of a job. Times are seconds since the trace begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobStart {
+    pub at: u64,
+    /// None where another scheduler placed it.
+    pub node: Option<NodeId>,
+    pub devices: Vec<DeviceShare>,
+}
+
+/// A start as a forecast named it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ToldStart {
+    /// When the forecast was made.
+    pub asked: u64,
+    pub at: u64,
+}
+
+/// What is played beside the decisions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlayOptions {
+    /// When the trace begins.
+    pub start: Timestamp,
+    /// After so many hours use counts half, where the queue goes by fair share.
+    pub half_life_hours: u64,
+    /// Forecasts are made too, which costs as much as the decisions.
+    pub forecasts: bool,
+}
+
+/// What decides at one moment: the scheduler, or the scheduler with a watch beside it.
+pub type TraceScheduler<'s> = &'s mut dyn FnMut(&ClusterSnapshot, Timestamp) -> Vec<Decision>;
+
+/// Plays all jobs on the machines of `world`, under its rules, and gives what became of each in their order. `world` has no
+/// sessions, and no use of the past but what the trace brings. A job that no machine can ever hold gets no start.
+/// Costs one or two decisions for each arrival and each end.
+pub fn play(
+    world: ClusterSnapshot,
+    trace: &WorkloadTrace,
+    options: PlayOptions,
+    scheduler: TraceScheduler<'_>,
+) -> Vec<PlayedJob> {
+    let mut stage = TraceStage {
+        world,
+        trace,
+        options,
+        played: vec![PlayedJob::default(); trace.jobs.len()],
+        ends: BTreeSet::new(),
+        used: BTreeMap::new(),
+        counted: 0,
+    };
+    let mut next = 0;
+    let mut tick = TICK_INTERVAL;
+    loop {
+        let arrival = trace.jobs.get(next).map(|job| job.submit);
+        let end = stage.ends.first().map(|(at, _)| *at);
+        let Some(event) = arrival.into_iter().chain(end).min() else {
+            return stage.played;
+        };
+        if stage.world.sessions.is_empty() {
+            tick = (event / TICK_INTERVAL + 1) * TICK_INTERVAL;
+        }
+        let at = event.min(tick);
+        stage.count_use(at);
+        stage.end_all(at);
+        while let Some(job) = trace.jobs.get(next).filter(|job| job.submit <= at) {
+            stage.arrive(next, job);
+            next += 1;
+        }
+        if at == tick {
+            stage.sum_past(at);
+        }
+        stage.decide(at, scheduler);
+        if at == tick {
+            tick += TICK_INTERVAL;
+            if options.forecasts {
+                stage.foretell(at);
+            }
+        }
+    }
+}
+
+/// The world between two moments.
+struct TraceStage<'t> {
+    world: ClusterSnapshot,
+    trace: &'t WorkloadTrace,
+    options: PlayOptions,
+    played: Vec<PlayedJob>,
+    /// Ends to come: when, and of which job.
+    ends: BTreeSet<(u64, usize)>,
+    /// Use by user and hour, where the queue goes by fair share.
+    used: BTreeMap<(FairLeaf, i64), UsageSum>,
+    /// Up to when use was counted.
+    counted: u64,
+}
+
+impl TraceStage<'_> {
+    fn time(&self, at: u64) -> Timestamp {
+        self.options.start.plus_seconds(at)
+    }
+
+    fn is_fair(&self) -> bool {
+        self.world.policy.order == QueueOrder::Fair
+    }
+
+    /// Counts what was held since the last event.
+    fn count_use(&mut self, at: u64) {
+        let millis = (at - self.counted) * 1_000;
+        self.counted = at;
+        if !self.is_fair() || millis == 0 {
+            return;
+        }
+        let parts = metering::by_hour(self.time(at), millis, i64::MIN);
+        for session in &self.world.sessions {
+            let Some(amounts) = Allocated::of(session) else {
+                continue;
+            };
+            let leaf = leaf(session);
+            for (hour, part) in &parts {
+                let sum = self.used.entry((leaf, *hour)).or_default();
+                *sum = sum.plus(UsageSum::held(amounts, *part));
+            }
+        }
+    }
+
+    /// Sums up the past of fair share, as the server does once an hour.
+    fn sum_past(&mut self, at: u64) {
+        if !self.is_fair() {
+            return;
+        }
+        let whole = whole_cluster(&self.world.nodes);
+        let used = self
+            .used
+            .iter()
+            .map(|((leaf, hour), sum)| (*leaf, *hour, *sum));
+        let hour = metering::hour_of(self.time(at));
+        self.world.fair.past =
+            fair_share::standing(whole, used, hour, self.options.half_life_hours);
+    }
+
+    /// Takes away the jobs that are over by then.
+    fn end_all(&mut self, at: u64) {
+        let mut over = BTreeSet::new();
+        while let Some((end, number)) = self.ends.first().copied()
+            && end <= at
+        {
+            self.ends.pop_first();
+            over.insert(id(number));
+        }
+        if !over.is_empty() {
+            self.world
+                .sessions
+                .retain(|session| !over.contains(&session.id));
+            self.world
+                .groups
+                .sessions
+                .retain(|id, _| !over.contains(id));
+        }
+    }
+
+    fn arrive(&mut self, number: usize, job: &TraceJob) {
+        let leaf = self.trace.users[job.user].leaf;
+        let spec = SessionSpec {
+            kind: SessionKind::Batch,
+            environment: SessionEnvironment::Host,
+            command: Vec::new(),
+            env: BTreeMap::new(),
+            demand: job.demand,
+            timeout_seconds: None,
+            max_runtime_seconds: job.limit,
+            start_at: None,
+            depends_on: Vec::new(),
+        };
+        let at = self.time(job.submit);
+        let name = SessionName::drafted();
+        let mut session = Session::launched(id(number), name, leaf.user, spec, at);
+        session.domain = leaf.domain;
+        session.project = leaf.project;
+        if job.group != ResourceGroupId::DEFAULT {
+            self.world.groups.sessions.insert(session.id, job.group);
+        }
+        self.world.sessions.push(session);
+    }
+
+    /// Decides until nothing more moves, as the controller does after each of its commits.
+    fn decide(&mut self, at: u64, scheduler: TraceScheduler<'_>) {
+        let now = self.time(at);
+        for node in &mut self.world.nodes {
+            node.seen_at = now;
+        }
+        loop {
+            let decisions = scheduler(&self.world, now);
+            if decisions.is_empty() {
+                return;
+            }
+            for decision in decisions {
+                match decision {
+                    Decision::Place {
+                        session,
+                        node,
+                        devices,
+                        because,
+                        ..
+                    } => {
+                        let mut rows = self.world.sessions.iter_mut();
+                        let Some(row) = rows.find(|row| row.id == session) else {
+                            continue;
+                        };
+                        let start = JobStart {
+                            at,
+                            node: Some(node),
+                            devices: devices.clone(),
+                        };
+                        row.place(node, devices, because, now);
+                        row.run_since(now);
+                        let owner = row.owner;
+                        self.world.served.insert(owner, now);
+                        let number = number(session);
+                        self.ends
+                            .insert((at + self.trace.jobs[number].held(), number));
+                        self.played[number].start = Some(start);
+                    }
+                    Decision::End { session, .. } => {
+                        self.world.sessions.retain(|row| row.id != session);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Notes the starts that a forecast names now, for each job the first one that does.
+    fn foretell(&mut self, at: u64) {
+        let known = forecast(&self.world, self.time(at));
+        for (session, start) in known.starts {
+            let told = &mut self.played[number(session)].told;
+            told.get_or_insert(ToldStart {
+                asked: at,
+                at: start.at.seconds_since(self.options.start),
+            });
+        }
+    }
+}
+
+fn leaf(session: &Session) -> FairLeaf {
+    FairLeaf {
+        domain: session.domain,
+        project: session.project,
+        user: session.owner,
+    }
+}
+
+/// Ids in the order of the jobs: who arrives together waits in that order.
+fn id(number: usize) -> SessionId {
+    SessionId(Uuid::from_u128(1 + number as u128))
+}
+
+fn number(session: SessionId) -> usize {
+    usize::try_from(session.0.as_u128().saturating_sub(1)).unwrap_or(usize::MAX)
+}

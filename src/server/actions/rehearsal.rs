@@ -1,0 +1,300 @@
+//! What recorded sessions would have waited under other rules of the queue: their arrivals, amounts and run times, played
+//! through the scheduler on the machines of today. Changes nothing, and no session is told.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use api::queue_rehearsal::{QueueRehearsal, RehearsalFigures, RehearsedRules, RehearsedUser};
+use rules::fair_share::{FairLeaf, QueueOrder};
+use rules::permissions::{Permission, may};
+use rules::placement;
+use rules::policy::BackfillMode;
+use rules::refusals;
+use rules::tenancy::Scope;
+use rules::trace::figures::{card_seconds, slowdowns, waits};
+use rules::trace::play::{JobStart, PlayOptions, PlayedJob, play};
+use rules::trace::{TraceJob, TraceUser, WorkloadTrace};
+use rules::units::Timestamp;
+use rules::world::ClusterSnapshot;
+use uuid::Uuid;
+
+use super::usage::{UsageTime, window};
+use crate::access::Caller;
+use crate::catalog::recorded::RecordedSession;
+use crate::{Failure, Server, ServerFault};
+
+/// Sessions that one rehearsal plays. Higher: an answer takes longer than a page waits for. Lower: a busy site tries less
+/// than a week.
+const MAX_REHEARSED: usize = 5_000;
+/// Time that one set of rules may take. Higher: rules that never place anything hold a core for longer. Lower: a long queue
+/// cannot be tried.
+const REHEARSAL_TIMEOUT: Duration = Duration::from_secs(20);
+/// Rehearsals wait for one another: each takes a whole core.
+static UNDER_WAY: Mutex<()> = Mutex::new(());
+
+/// Rules to be tried; what is left out is as it is now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TriedRules {
+    pub order: Option<QueueOrder>,
+    pub backfill: Option<BackfillMode>,
+}
+
+/// Plays the sessions that ended in a time under the present rules and under others.
+///
+/// Errors: `usage.month-invalid`, `usage.time-invalid` and `usage.too-long` at their fields; `rehearsal.too-long` where the
+/// queue of that time is too long to be played.
+pub async fn rehearse(
+    server: &Server,
+    caller: &Caller,
+    asked: &UsageTime,
+    tried: TriedRules,
+) -> Result<QueueRehearsal, Failure> {
+    may(&caller.subject, Permission::SystemRead, &Scope::SITE)?;
+    let now = server.clock().now();
+    let (from, until) = window(asked, &caller.time_zone, now)?;
+    let (world, half_life_hours, mut recorded, names) = server
+        .catalog()
+        .read("read what was recorded", move |view| {
+            let mut world = view.world()?;
+            let weights = view.fair_weights()?.into_iter();
+            world.fair.weights = weights
+                .map(|(of, weight)| (of.level, of.subject, weight))
+                .collect();
+            let names: BTreeMap<Uuid, String> = view.tenant_names()?.into_iter().collect();
+            Ok((
+                world,
+                view.queue_rule()?.half_life_hours,
+                view.recorded_sessions(from, until, MAX_REHEARSED + 1)?,
+                names,
+            ))
+        })
+        .await?;
+    let complete = recorded.len() <= MAX_REHEARSED;
+    recorded.truncate(MAX_REHEARSED);
+    let work = move || {
+        let stage = RehearsedTime::new(emptied(world), half_life_hours, &recorded, &names);
+        stage.compared(tried)
+    };
+    let compared = tokio::task::spawn_blocking(move || {
+        let _one = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
+        work()
+    });
+    let compared = compared
+        .await
+        .map_err(|ended| ServerFault::new("rehearse the queue", ended))?;
+    let Some(rehearsed) = compared else {
+        let seconds = REHEARSAL_TIMEOUT.as_secs();
+        return Err(refusals::rehearsal_too_long(seconds).at("/from").into());
+    };
+    Ok(QueueRehearsal {
+        from,
+        until,
+        complete,
+        ..rehearsed
+    })
+}
+
+/// The machines of today with nothing on them, and every one of them takes sessions.
+fn emptied(mut world: ClusterSnapshot) -> ClusterSnapshot {
+    for node in &mut world.nodes {
+        node.schedulable = true;
+        node.host_environment = true;
+        node.cordoned.clear();
+        node.problems.clear();
+    }
+    world.groups.sessions.clear();
+    world.fair.past.clear();
+    ClusterSnapshot {
+        nodes: world.nodes,
+        policy: world.policy,
+        limits: world.limits,
+        fair: world.fair,
+        groups: world.groups,
+        ..ClusterSnapshot::default()
+    }
+}
+
+/// Recorded sessions as a trace, and the world that they are played in.
+struct RehearsedTime<'n> {
+    world: ClusterSnapshot,
+    trace: WorkloadTrace,
+    options: PlayOptions,
+    /// As it went.
+    recorded: Vec<PlayedJob>,
+    /// Names of domains, projects and users.
+    names: &'n BTreeMap<Uuid, String>,
+}
+
+impl<'n> RehearsedTime<'n> {
+    fn new(
+        world: ClusterSnapshot,
+        half_life_hours: u32,
+        recorded: &[RecordedSession],
+        names: &'n BTreeMap<Uuid, String>,
+    ) -> Self {
+        let queued = |one: &RecordedSession| {
+            let before = i64::try_from(one.queued_before).unwrap_or(i64::MAX);
+            Timestamp::from_millis(one.queued_at.as_millis().saturating_sub(before))
+        };
+        let start = recorded.iter().map(queued).min().unwrap_or_default();
+        let mut rows: Vec<(Timestamp, &RecordedSession)> =
+            recorded.iter().map(|one| (queued(one), one)).collect();
+        rows.sort_by_key(|(queued, _)| *queued);
+        let mut users: Vec<TraceUser> = Vec::new();
+        let mut known: BTreeMap<FairLeaf, usize> = BTreeMap::new();
+        let mut jobs = Vec::new();
+        let mut went = Vec::new();
+        for (queued, one) in rows {
+            let user = *known.entry(one.leaf).or_insert_with(|| {
+                users.push(TraceUser {
+                    name: names.get(&one.leaf.user.0).cloned().unwrap_or_default(),
+                    leaf: one.leaf,
+                });
+                users.len() - 1
+            });
+            jobs.push(TraceJob {
+                submit: queued.seconds_since(start),
+                user,
+                demand: one.demand,
+                group: one.group,
+                limit: one.limit,
+                run: one.ended_at.seconds_since(one.scheduled_at).max(1),
+            });
+            let at = one.scheduled_at.seconds_since(start);
+            went.push(PlayedJob {
+                start: Some(JobStart {
+                    at,
+                    node: None,
+                    devices: Vec::new(),
+                }),
+                told: None,
+            });
+        }
+        Self {
+            world,
+            trace: WorkloadTrace { users, jobs },
+            options: PlayOptions {
+                start,
+                half_life_hours: u64::from(half_life_hours),
+                forecasts: false,
+            },
+            recorded: went,
+            names,
+        }
+    }
+
+    /// Both sets of rules and what they mean for each user; None where one of them took too long.
+    fn compared(&self, tried: TriedRules) -> Option<QueueRehearsal> {
+        let (order, backfill) = (self.world.policy.order, self.world.policy.backfill);
+        let present = self.played(order, backfill)?;
+        let others = (
+            tried.order.unwrap_or(order),
+            tried.backfill.unwrap_or(backfill),
+        );
+        let other = match others == (order, backfill) {
+            true => present.clone(),
+            false => self.played(others.0, others.1)?,
+        };
+        Some(QueueRehearsal {
+            from: self.options.start,
+            until: self.options.start,
+            sessions: self.trace.jobs.len() as u64,
+            complete: true,
+            recorded: self.figures(&self.recorded),
+            present: RehearsedRules {
+                order,
+                backfill,
+                figures: self.figures(&present),
+            },
+            tried: RehearsedRules {
+                order: others.0,
+                backfill: others.1,
+                figures: self.figures(&other),
+            },
+            items: self.users(&present, &other),
+        })
+    }
+
+    fn played(&self, order: QueueOrder, backfill: BackfillMode) -> Option<Vec<PlayedJob>> {
+        let mut world = self.world.clone();
+        world.policy.order = order;
+        world.policy.backfill = backfill;
+        let began = Instant::now();
+        let mut is_late = false;
+        let mut scheduler = |world: &ClusterSnapshot, now: Timestamp| {
+            is_late = is_late || began.elapsed() > REHEARSAL_TIMEOUT;
+            match is_late {
+                true => Vec::new(),
+                false => placement::decide(world, now),
+            }
+        };
+        let all = play(world, &self.trace, self.options, &mut scheduler);
+        (!is_late).then_some(all)
+    }
+
+    /// From the first arrival to the last, in seconds.
+    fn span(&self) -> (u64, u64) {
+        (0, self.trace.jobs.last().map_or(0, |job| job.submit))
+    }
+
+    fn figures(&self, played: &[PlayedJob]) -> RehearsalFigures {
+        let waited = waits(&self.trace, played, |_| true);
+        let slow = slowdowns(&self.trace, played, |_| true);
+        let held = card_seconds(&self.trace, played, self.span(), |_| true);
+        let nodes = self.world.nodes.iter();
+        let cards: u64 = nodes.map(|node| node.capacity.devices.len() as u64).sum();
+        let started = played.iter().filter(|one| one.start.is_some()).count();
+        RehearsalFigures {
+            waited_p50_seconds: waited.p50,
+            waited_p95_seconds: waited.p95,
+            waited_max_seconds: waited.max,
+            slowdown_mean: slow.mean as f64 / 100.0,
+            slowdown_p95: slow.p95 as f64 / 100.0,
+            busy: part(held, 100 * cards * self.span().1),
+            not_started: (played.len() - started) as u64,
+        }
+    }
+
+    fn users(&self, present: &[PlayedJob], tried: &[PlayedJob]) -> Vec<RehearsedUser> {
+        let held = |played: &[PlayedJob], user: Option<usize>| {
+            let wanted = |job: &TraceJob| user.is_none_or(|user| job.user == user);
+            card_seconds(&self.trace, played, self.span(), wanted)
+        };
+        let (all_present, all_tried) = (held(present, None), held(tried, None));
+        let name = |id: Uuid| self.names.get(&id).cloned().unwrap_or_default();
+        let users = self.trace.users.iter().enumerate();
+        let mut items: Vec<RehearsedUser> = users
+            .map(|(number, user)| {
+                let own = |job: &TraceJob| job.user == number;
+                let before = waits(&self.trace, present, own).mean;
+                let after = waits(&self.trace, tried, own).mean;
+                let signed = |seconds: u64| i64::try_from(seconds).unwrap_or(i64::MAX);
+                RehearsedUser {
+                    domain: name(user.leaf.domain.0),
+                    project: name(user.leaf.project.0),
+                    user: user.name.clone(),
+                    sessions: self.trace.jobs.iter().filter(|job| own(job)).count() as u64,
+                    present_share: part(held(present, Some(number)), all_present),
+                    tried_share: part(held(tried, Some(number)), all_tried),
+                    present_waited_seconds: before,
+                    tried_waited_seconds: after,
+                    change_seconds: signed(after) - signed(before),
+                }
+            })
+            .collect();
+        items.sort_by_key(|item| std::cmp::Reverse(item.change_seconds));
+        items
+    }
+}
+
+/// A part of a whole; none of nothing.
+fn part(some: u64, whole: u64) -> f64 {
+    match whole {
+        0 => 0.0,
+        whole => some as f64 / whole as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests;
