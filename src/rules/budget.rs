@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::messages::PREEMPTION_GRACE_SECONDS;
 use crate::names::{BudgetId, UserId};
 use crate::refusal::Refusal;
 use crate::refusals;
@@ -245,6 +246,12 @@ pub fn beyond_launch() -> i64 {
     millis(BEYOND_RUN_SECONDS)
 }
 
+/// What a session that is preempted may hold its GPUs for beside the limit of its next run, in milliseconds: its stop has a
+/// longer grace.
+pub fn beyond_preemption() -> i64 {
+    millis(BEYOND_RUN_SECONDS + PREEMPTION_GRACE_SECONDS + STOP_SECONDS)
+}
+
 /// Milliseconds for which a session may hold its GPUs beside its limit, less those for which it has held them: negative
 /// once it ran for long. `held`: milliseconds of its present start that the ledger has counted. Where its start took longer
 /// than was set aside, its stop is set aside still. Asks no clock that can be set.
@@ -254,7 +261,10 @@ pub fn beyond_limit(session: &Session, held: u64) -> i64 {
         return beyond;
     };
     if session.restart {
-        return beyond + stop;
+        return match session.is_preempted() {
+            true => beyond_preemption(),
+            false => beyond + stop,
+        };
     }
     let held = i64::try_from(held).unwrap_or(i64::MAX / 4);
     let start = session.started_at().map_or(held, |started| {
@@ -525,6 +535,9 @@ mod tests {
         let mut again = running(3_600, 10);
         again.restart = true;
         assert_eq!(left(&again, 3_000), Some(3_750));
+        let mut preempted = running(3_600, 10);
+        assert!(preempted.preempt(Timestamp::from_millis(3_000_000)));
+        assert_eq!(left(&preempted, 3_000), Some(3_870));
         // It never runs: no other has to leave for it.
         let mut refused = waiting(3_600);
         refused.place(

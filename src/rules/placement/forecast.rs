@@ -43,7 +43,9 @@ pub struct QueueForecast {
     pub(super) some_limit: bool,
     /// It was counted to the end: a start that is not among them depends on something without a limit.
     pub(super) complete: bool,
-    /// The last two of each resource group, where there are several.
+    /// Sessions of several priorities wait: starts of the highest one alone are counted.
+    pub(super) by_priority: bool,
+    /// The last three of each resource group, where there are several.
     pub(super) by_group: BTreeMap<ResourceGroupId, ForecastReach>,
 }
 
@@ -52,6 +54,7 @@ pub struct QueueForecast {
 pub(super) struct ForecastReach {
     pub(super) some_limit: bool,
     pub(super) complete: bool,
+    pub(super) by_priority: bool,
 }
 
 impl QueueForecast {
@@ -61,6 +64,7 @@ impl QueueForecast {
         known.unwrap_or(ForecastReach {
             some_limit: self.some_limit,
             complete: self.complete,
+            by_priority: self.by_priority,
         })
     }
 
@@ -116,6 +120,7 @@ pub fn forecast(world: &ClusterSnapshot, now: Timestamp) -> QueueForecast {
         all.by_group.insert(group, reach);
         all.some_limit |= reach.some_limit;
         all.complete &= reach.complete;
+        all.by_priority |= reach.by_priority;
         unnumbered.extend(own.order.split_off(own.numbered));
         all.order.extend(own.order);
         all.numbered += own.numbered;
@@ -194,9 +199,19 @@ fn counted<'w>(
             QueueStep::End(..) => {}
         }
     }
-    // This walk goes on in turns or by time: whose priority is higher it does not look at.
-    if !left.is_empty() && order::has_priorities(queue) {
-        return known;
+    let later = queue.places[queue.numbered..].iter();
+    let mut joining: Vec<(Timestamp, &Session)> = later
+        .filter_map(|place| Some((order::joins_at(world, place.session, now)?, place.session)))
+        .collect();
+    // This walk goes on in turns or by time. Where priorities differ it looks at those of the highest one alone, whom none
+    // of the others delays; one that waits for a limit of its own may be delayed by others under that limit.
+    let waiting = left.iter().chain(joining.iter().map(|(_, one)| one));
+    let priorities: BTreeSet<u32> = waiting.map(|one| one.precedence.priority).collect();
+    known.by_priority = priorities.len() > 1;
+    if known.by_priority {
+        let is_highest = |one: &Session| priorities.last() == Some(&one.precedence.priority);
+        left.retain(|one| is_highest(one) && kept.contains(&one.id));
+        joining.retain(|(_, one)| is_highest(one));
     }
     // One that is about to start reaches its limit as if it started now.
     let end = |s: &Session| match s.state() {
@@ -224,15 +239,13 @@ fn counted<'w>(
     });
     let mut coming: Moments<'_> = running.chain(started).collect();
     known.some_limit = !coming.is_empty();
-    for place in &queue.places[queue.numbered..] {
-        if let Some(at) = order::joins_at(world, place.session, now) {
-            let key = (at, place.session.id);
-            coming.insert(key, Moment::Joins(place.session));
-        }
+    for (at, session) in joining {
+        coming.insert((at, session.id), Moment::Joins(session));
     }
     if range == ForecastRange::Front
         && !order.goes_by_share()
         && let Some((front, at, after)) = line.front()
+        && left.iter().any(|one| one.id == front.id)
         && until.is_none_or(|until| at < until)
     {
         let until = front.spec.limit();

@@ -5,7 +5,8 @@
 //! and a user who just got a place stands behind all who wait. So a user with one session waits for at
 //! most one of each other person, however many they queued. An administrator may choose another order instead: by
 //! fair share, by dominant shares, by time, or the newest first; for a resource group by itself too. In each of them
-//! sessions of a higher priority come before all of a lower one.
+//! sessions of a higher priority come before all of a lower one; users take turns within each priority, so that what one
+//! queues at a low priority costs none of their other turns.
 
 pub(super) mod fair_share;
 
@@ -58,7 +59,10 @@ impl QueueHold<'_> {
     }
 }
 
-/// One person's turns.
+/// Of whom turns are counted: a user's sessions of one priority.
+type TurnKey = (UserId, u32);
+
+/// One person's turns at one priority.
 #[derive(Debug, Clone, Copy, Default)]
 struct UserTurns {
     /// Sessions of theirs that wait for nothing but room.
@@ -99,7 +103,7 @@ pub(super) struct WaitingByGroup<'w> {
 /// A place in the queue.
 pub(super) struct QueuePlace<'w> {
     pub(super) session: &'w Session,
-    /// How many of its owner's sessions stand in front of it; 0 where users take no turns.
+    /// How many of its owner's sessions of the same priority stand in front of it; 0 where users take no turns.
     pub(super) round: u32,
 }
 
@@ -185,15 +189,18 @@ impl<'w> WaitingByGroup<'w> {
             return self.numbered_in_order(group, new, behind_all);
         }
         let (mut keyed, turns) = self.keyed(self.of(group));
-        let mut users = turns.values().filter(|turns| turns.waiting > 0).count();
+        let taken = turns.iter().filter(|(_, turns)| turns.waiting > 0);
+        let mut owners: BTreeSet<UserId> = taken.map(|((owner, _), _)| *owner).collect();
         if let Some(first) = new.first() {
-            let own = turns.get(&first.owner).copied().unwrap_or_default();
+            let own = turns.get(&turn_key(first)).copied().unwrap_or_default();
             let since = own.since.unwrap_or(now);
             let begin = match behind_all {
                 true => u32::MAX - new.len() as u32,
                 false => own.waiting,
             };
-            users += usize::from(!behind_all && own.waiting == 0);
+            if !behind_all {
+                owners.insert(first.owner);
+            }
             let rounds = begin..;
             keyed.extend(
                 rounds
@@ -217,7 +224,7 @@ impl<'w> WaitingByGroup<'w> {
         NumberedQueue {
             places,
             numbered,
-            users,
+            users: owners.len(),
         }
     }
 
@@ -277,11 +284,11 @@ impl<'w> WaitingByGroup<'w> {
     fn keyed(
         &self,
         waiting: Vec<&'w Session>,
-    ) -> (Vec<(QueueKey, &'w Session)>, BTreeMap<UserId, UserTurns>) {
+    ) -> (Vec<(QueueKey, &'w Session)>, BTreeMap<TurnKey, UserTurns>) {
         let (world, now) = (self.world, self.now);
-        let mut users: BTreeMap<UserId, UserTurns> = BTreeMap::new();
+        let mut users: BTreeMap<TurnKey, UserTurns> = BTreeMap::new();
         let keyed = waiting.into_iter().map(|session| {
-            let turns = users.entry(session.owner).or_insert_with(|| UserTurns {
+            let turns = users.entry(turn_key(session)).or_insert_with(|| UserTurns {
                 served: self.served.get(&session.owner).copied().unwrap_or_default(),
                 ..UserTurns::default()
             });
@@ -309,11 +316,8 @@ impl<'w> WaitingByGroup<'w> {
     }
 }
 
-/// Whether some of a queue have a higher priority than others.
-pub(super) fn has_priorities(queue: &NumberedQueue<'_>) -> bool {
-    let mut all = queue.places.iter();
-    let first = all.next().map(|place| place.session.precedence.priority);
-    all.any(|place| Some(place.session.precedence.priority) != first)
+fn turn_key(session: &Session) -> TurnKey {
+    (session.owner, session.precedence.priority)
 }
 
 /// When the owners of these last got a place. Of those who wait for nothing it is not asked.

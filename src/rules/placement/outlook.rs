@@ -94,7 +94,7 @@ pub(super) fn waiting(
         () if blockers.iter().any(own) => reasons::start_own_first(),
         () if !some_node(world, session, now) => reasons::start_no_node(),
         () if !some_open(world, session, now) => reasons::start_cordoned(),
-        () if has_priorities(world, session) => reasons::start_by_priority(),
+        () if reach.by_priority => reasons::start_by_priority(),
         () if !reach.complete => match world.groups.next_change(group, now) {
             Some(at) => reasons::start_window_changes(at),
             None => reasons::start_too_long(),
@@ -103,14 +103,6 @@ pub(super) fn waiting(
         () => reasons::start_no_limits(),
     };
     (unknown, None)
-}
-
-/// Whether another priority waits in its resource group too.
-fn has_priorities(world: &ClusterSnapshot, session: &Session) -> bool {
-    let group = |one: &Session| world.groups.of_session(one.id);
-    let own = group(session);
-    let mut waiting = world.sessions.iter().filter(|one| one.is_pending());
-    waiting.any(|one| one.precedence.priority != session.precedence.priority && group(one) == own)
 }
 
 /// Whether a node that takes new sessions could hold it, were it empty.

@@ -4,7 +4,7 @@
 //! Only a strictly higher priority preempts, and who is preempted keeps its own, so sessions never preempt one another in
 //! a circle. Room that is on its way already is counted as free: for it no second session is stopped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::cluster_state::{ClusterState, FoundPlace};
 use super::fit;
@@ -25,6 +25,11 @@ pub const SETTLED_SECONDS: u64 = 600;
 /// that makes way after a busy day.
 pub const MAX_PREEMPTIONS: u32 = 3;
 
+/// Seconds after which the room of a session that is being stopped is not waited for any more: it hangs. Higher: one that
+/// cannot be killed holds back urgent ones for longer. Lower: others are stopped for room that comes after all; more than
+/// the longest grace.
+const STUCK_SECONDS: u64 = 300;
+
 /// One session that makes way for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preemption {
@@ -39,19 +44,32 @@ pub struct Preemption {
 /// Sessions that may be preempted, by their node: those that lose least first.
 type Yielding<'w> = BTreeMap<NodeId, Vec<&'w Session>>;
 
+/// What sessions on one node lose together, the least first: the highest priority among them, how long they ran, and how
+/// many they are.
+type Loss = (u32, u64, usize);
+
 /// Names those who make way; empty where no group preempts, where no session yields, or where all that wait find room
 /// without. In each resource group one waiting session preempts at a time, the first that has to: the next one once that
 /// has its place, so that none takes the room that was made for another. Is asked after places were given. Costs as a
 /// scheduling pass where some session could be preempted, and for each size that waits a look at those that yield; else one
-/// visit a session.
-pub fn preempt(world: &ClusterSnapshot, now: Timestamp) -> Vec<Preemption> {
-    let yielding = yielding(world, now);
-    if !some_waits_above(world, &yielding) {
+/// visit a session. `spared`: those that could not be queued again.
+pub fn preempt(
+    world: &ClusterSnapshot,
+    spared: &BTreeSet<SessionId>,
+    now: Timestamp,
+) -> Vec<Preemption> {
+    let yielding = yielding(world, spared, now);
+    let all = yielding.values().flatten();
+    let Some(lowest) = all.map(|one| one.precedence.priority).min() else {
+        return Vec::new();
+    };
+    let is_above = |one: &Session| one.is_pending() && one.precedence.priority > lowest;
+    if !world.sessions.iter().any(is_above) {
         return Vec::new();
     }
     let waiting = WaitingByGroup::new(world, now);
     let mut ground = ClusterState::new(world, now);
-    let leaves = |one: &&Session| one.gives_up_place() || ends_soon(one, now);
+    let leaves = |one: &&Session| is_leaving(one, now) || ends_soon(one, now);
     for session in world.sessions.iter().filter(leaves) {
         ground.give_back(session);
     }
@@ -64,6 +82,10 @@ pub fn preempt(world: &ClusterSnapshot, now: Timestamp) -> Vec<Preemption> {
             let is_bound = session.device_affinity.is_some();
             if !is_wanted || !is_open || is_bound || ground.is_bounded(session) {
                 continue;
+            }
+            // None makes way for it, nor for those behind it.
+            if session.precedence.priority <= lowest {
+                break;
             }
             // What it waits for is on its way.
             if let Some(place) = fit::place(&ground, session) {
@@ -132,16 +154,6 @@ fn some_group_preempts(world: &ClusterSnapshot) -> bool {
     groups.any(|group| group.preemption == PreemptionMode::Priority)
 }
 
-/// Whether some session waits that is above one of these.
-fn some_waits_above(world: &ClusterSnapshot, yielding: &Yielding<'_>) -> bool {
-    let all = yielding.values().flatten();
-    let Some(lowest) = all.map(|one| one.precedence.priority).min() else {
-        return false;
-    };
-    let mut pending = world.sessions.iter().filter(|one| one.is_pending());
-    pending.any(|one| one.precedence.priority > lowest)
-}
-
 /// Whether it may be preempted once it has run for long enough: its own launch said so.
 fn yields(world: &ClusterSnapshot, session: &Session) -> bool {
     session.precedence.yields
@@ -151,6 +163,12 @@ fn yields(world: &ClusterSnapshot, session: &Session) -> bool {
         && session.device_affinity.is_none()
         && session.state() == SessionState::Running
         && preempts(world, world.groups.of_session(session.id))
+}
+
+/// Whether it is being stopped, and others may count on its room.
+fn is_leaving(session: &Session, now: Timestamp) -> bool {
+    let since = session.stopping_at();
+    session.gives_up_place() && since.is_none_or(|at| now.seconds_since(at) < STUCK_SECONDS)
 }
 
 /// Whether its own time limit ends it no later than a preemption would: none is needed then, nor would its budget have room
@@ -174,7 +192,11 @@ fn loss(session: &Session, now: Timestamp) -> (u32, u64) {
     (session.precedence.priority, ran)
 }
 
-fn yielding(world: &ClusterSnapshot, now: Timestamp) -> Yielding<'_> {
+fn yielding<'w>(
+    world: &'w ClusterSnapshot,
+    spared: &BTreeSet<SessionId>,
+    now: Timestamp,
+) -> Yielding<'w> {
     let mut by_node = Yielding::new();
     if !some_group_preempts(world) {
         return by_node;
@@ -183,10 +205,11 @@ fn yielding(world: &ClusterSnapshot, now: Timestamp) -> Yielding<'_> {
         let Some(node) = session.node() else {
             continue;
         };
+        let is_spared = spared.contains(&session.id);
         let is_settled = settled_at(session).is_some_and(|at| at <= now);
         let on_one_node = session.live_containers().all(|one| one.node == node);
         let is_own = world.groups.of_node(node) == world.groups.of_session(session.id);
-        if is_settled && on_one_node && is_own && !ends_soon(session, now) {
+        if is_settled && on_one_node && is_own && !is_spared && !ends_soon(session, now) {
             by_node.entry(node).or_default().push(session);
         }
     }
@@ -210,7 +233,7 @@ fn make_room<'w>(
     if ground.kept().is_vain(demand, host) {
         return None;
     }
-    let mut best: Option<((u32, u64, usize), usize, Vec<&'w Session>)> = None;
+    let mut best: Option<(Loss, usize, Vec<&'w Session>)> = None;
     for (node, here) in yielding {
         let below = |one: &&&Session| one.precedence.priority < session.precedence.priority;
         let here: Vec<&'w Session> = here.iter().filter(below).copied().collect();

@@ -316,14 +316,18 @@ impl Session {
 
 impl Session {
     /// Sets the desired state: what has no place yet ends at once, what has one starts to stop. A second
-    /// call with a stronger one only strengthens it. Returns whether anything changed.
+    /// call with a stronger one only strengthens it. One that makes way, and is not to be queued again any more, gets the
+    /// new reason. Returns whether anything changed.
     pub fn stop(&mut self, desired: DesiredState, because: Reason, now: Timestamp) -> bool {
-        if self.state() == SessionState::Ended
-            || desired == DesiredState::Run
-            || self.desired == DesiredState::Kill
-            || self.desired == desired
-        {
+        if self.state() == SessionState::Ended || desired == DesiredState::Run {
             return false;
+        }
+        let ends_for_good = self.is_preempted() && !self.restart;
+        if ends_for_good {
+            self.reason = Some(because.clone());
+        }
+        if self.desired == DesiredState::Kill || self.desired == desired {
+            return ends_for_good;
         }
         // It may be stopping already, because of a container that ended.
         if self.desired == DesiredState::Run && self.state() != SessionState::Stopping {

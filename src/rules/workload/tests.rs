@@ -113,6 +113,23 @@ fn who_makes_way_for_a_reservation_keeps_the_time_that_it_waited() {
     assert_eq!(other.queued_at, at(60));
 }
 
+#[test]
+fn who_is_stopped_while_it_makes_way_ends_for_good_and_says_why() {
+    let by = UserName::parse("kim").expect("a name");
+    let mut session = session();
+    assert!(session.preempt(at(50)));
+    let again = session.clone();
+    let mut twice = again.clone();
+    assert!(!twice.stop(DesiredState::Stop, reasons::session_reserved(), at(51)));
+    assert_eq!(twice, again, "it is queued again");
+    session.restart = false;
+    assert!(session.stop(DesiredState::Stop, reasons::session_stopped_by(&by), at(52)));
+    assert_eq!(session.reason, Some(reasons::session_stopped_by(&by)));
+    assert!(!session.is_preempted() && session.gives_up_place());
+    session.end(Outcome::Stopped, None, at(60));
+    assert_eq!(session.state(), SessionState::Ended);
+}
+
 fn started() -> Reason {
     Reason::from_parts("placement.room".into(), "Room.".into())
 }

@@ -1,6 +1,7 @@
 //! Rows of budgets, and what the ledger has of their use. Decides nothing; `rules::budget` does.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::observe::Uptime;
 use rules::budget::{self, BUDGET_WARNINGS, Budget, BudgetState, BudgetSubject, GpuHours};
@@ -8,8 +9,9 @@ use rules::metering::{self, Allocated};
 use rules::names::{BudgetId, SessionId, UserId};
 use rules::permissions::Reach;
 use rules::placement;
+use rules::policy::PreemptionMode;
 use rules::refusals;
-use rules::session::{Session, SessionSpec};
+use rules::session::{Session, SessionSpec, SessionState};
 use rules::tenancy::{DomainId, ProjectId};
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
@@ -81,6 +83,8 @@ pub(crate) struct BeyondBudgets {
     pub(crate) waiting: Vec<SessionId>,
     /// They have a place, and take longer to start than was set aside.
     pub(crate) starting: Vec<SessionId>,
+    /// They run and yield, and could not be queued again: there is no room for their whole run once more.
+    pub(crate) requeued: BTreeSet<SessionId>,
 }
 
 /// What the live sessions use and may still use, read once for several budgets.
@@ -411,10 +415,11 @@ impl ReadTransaction<'_> {
     /// that start slowly the last ones, until the others fit. Costs one look-up where there is no such session.
     pub(super) fn beyond_budgets(
         &self,
-        sessions: &[Session],
+        world: &ClusterSnapshot,
         now: Timestamp,
         uptime: Uptime,
     ) -> Result<BeyondBudgets, Failure> {
+        let sessions: &[Session] = &world.sessions;
         let mut rows =
             self.budgets_where("is_hard and began <= ?1 and ends > ?1", [now.as_millis()])?;
         let may_leave = |budget: &Budget, one: &Session| {
@@ -424,7 +429,10 @@ impl ReadTransaction<'_> {
                 && budget.counts(one.domain, one.project, one.owner)
         };
         rows.retain(|row| sessions.iter().any(|one| may_leave(&row.budget, one)));
-        let mut found = BeyondBudgets::default();
+        let mut found = BeyondBudgets {
+            requeued: self.beyond_requeue(world, now, uptime)?,
+            ..BeyondBudgets::default()
+        };
         if rows.is_empty() {
             return Ok(found);
         }
@@ -457,6 +465,76 @@ impl ReadTransaction<'_> {
                     true => found.waiting.push(id),
                     false => found.starting.push(id),
                 }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Of the sessions that may be preempted, those for which a hard budget has no room for their whole run once more. Those
+    /// that would be preempted first are asked about first, and reserve it for those behind them: several may make way in
+    /// one pass. Costs one visit a session where none yields; else what `live_use` costs, and a look at each hard budget.
+    fn beyond_requeue(
+        &self,
+        world: &ClusterSnapshot,
+        now: Timestamp,
+        uptime: Uptime,
+    ) -> Result<BTreeSet<SessionId>, Failure> {
+        let may_yield = |one: &&Session| {
+            one.precedence.yields
+                && one.state() == SessionState::Running
+                && one.spec.demand.wants_device()
+                && world.groups.preemption(world.groups.of_session(one.id))
+                    == PreemptionMode::Priority
+        };
+        let mut yielding: Vec<&Session> = world.sessions.iter().filter(may_yield).collect();
+        let mut found = BTreeSet::new();
+        if yielding.is_empty() {
+            return Ok(found);
+        }
+        let rows = self.budgets_where("is_hard and ends > ?1", [now.as_millis()])?;
+        if rows.is_empty() {
+            return Ok(found);
+        }
+        yielding.sort_by_key(|one| (one.precedence.priority, Reverse(one.started_at()), one.id));
+        let (last, _) = self.ledger_clock()?;
+        let live = self.use_of(&world.sessions, uptime.since(last))?;
+        let live_of: BTreeMap<SessionId, &LiveSession> =
+            live.sessions.iter().map(|one| (one.id, one)).collect();
+        let mut states = Vec::new();
+        for row in rows {
+            let state = self.budget_state(&row.budget, &live, now, None)?;
+            states.push((row.budget, state));
+        }
+        let beyond = budget::beyond_preemption();
+        let mut machines = None;
+        for session in yielding {
+            let gpu = self.asked_gpu(&session.spec, &mut machines)?;
+            let limit = session.spec.limit().map(|(seconds, _)| seconds);
+            let holds = limit.unwrap_or(0).saturating_mul(1_000);
+            let holds = holds.saturating_add(beyond.unsigned_abs());
+            let mut after = Vec::new();
+            let mut fits = true;
+            for (at, (budget, state)) in states.iter().enumerate() {
+                if !budget.counts(session.domain, session.project, session.owner) {
+                    continue;
+                }
+                let own = live_of.get(&session.id);
+                let own = own.and_then(|one| one.reserves(budget, now));
+                let without = BudgetState {
+                    reserved: state.reserved.saturating_sub(own.unwrap_or(0)),
+                    ..*state
+                };
+                let admitted = budget.admit("", without, gpu, limit, (beyond, now));
+                fits = fits && admitted.is_ok();
+                let again = gpu.saturating_mul(budget.part(now, holds).unwrap_or(0));
+                after.push((at, without.reserved.saturating_add(again)));
+            }
+            if !fits {
+                found.insert(session.id);
+                continue;
+            }
+            for (at, reserved) in after {
+                states[at].1.reserved = reserved;
             }
         }
         Ok(found)

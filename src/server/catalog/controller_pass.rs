@@ -94,7 +94,7 @@ impl ReadTransaction<'_> {
         Ok(PassSnapshot {
             simulated_partitions: nodes::simulated_partitions(&said, &world.nodes),
             partition_specs: nodes::partition_specs(&said, &world.nodes),
-            beyond_budgets: self.beyond_budgets(&world.sessions, now, uptime)?,
+            beyond_budgets: self.beyond_budgets(&world, now, uptime)?,
             world,
             assigned,
             digests: rows.collect::<Result<_, _>>()?,
@@ -152,9 +152,11 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// A session as a step left it; one that it queues again ends where a hard budget has no room for its whole run.
+    /// A session as a step left it; one that it queues again ends where a hard budget has no room for its whole run. One that
+    /// is preempted was asked about before (`beyond_requeue`): it never ends because of a budget that was nearly used since.
     fn within_budgets<'s>(&self, session: &'s Session) -> Result<Cow<'s, Session>, Failure> {
         let begins_again = session.restart
+            && !session.is_preempted()
             && self
                 .session(session.id)?
                 .is_some_and(|before| !before.restart);

@@ -10,14 +10,13 @@ use crate::controller::pass::ControllerPass;
 /// Carries out what the catalog found. What runs is left alone.
 pub(crate) fn hold_and_stop(pass: &mut ControllerPass) {
     let now = pass.now;
-    let beyond = std::mem::take(&mut pass.beyond_budgets);
-    for id in beyond.waiting {
+    for id in std::mem::take(&mut pass.beyond_budgets.waiting) {
         pass.change(id, BUDGETS, |session| match UserName::parse(BUDGETS) {
             Ok(by) => session.hold(by, now),
             Err(_) => false,
         });
     }
-    for id in beyond.starting {
+    for id in std::mem::take(&mut pass.beyond_budgets.starting) {
         pass.change(id, BUDGETS, |session| {
             let started = session.started_at().is_some();
             !started && session.stop(DesiredState::Stop, reasons::session_budget_start(), now)

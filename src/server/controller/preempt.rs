@@ -10,10 +10,12 @@ use rules::world::ClusterSnapshot;
 use crate::controller::pass::ControllerPass;
 
 /// Who is named is stopped, with the longer grace of those who are preempted. Comes after places were given: for one that
-/// found room nobody makes way.
+/// found room nobody makes way. Nor does one whose hard budget has no room for its whole run once more: it could not be
+/// queued again.
 pub(crate) fn preempt(pass: &mut ControllerPass) {
     let now = pass.now;
-    for step in placement::preempt(&pass.world, now) {
+    let spared = std::mem::take(&mut pass.beyond_budgets.requeued);
+    for step in placement::preempt(&pass.world, &spared, now) {
         pass.change(step.victim, "scheduler", |session| {
             session.generation == step.seen && session.preempt(now)
         });

@@ -167,7 +167,7 @@ impl PreemptionRun {
             }
             Some(PreemptionFault::OneMore) | None => {}
         }
-        let mut steps = preempt(&seen, now);
+        let mut steps = preempt(&seen, &BTreeSet::new(), now);
         if self.planted == Some(PreemptionFault::OneMore)
             && let Some(first) = steps.first().copied()
         {

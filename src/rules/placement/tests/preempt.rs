@@ -1,5 +1,7 @@
 //! Who makes way for a session of higher priority, and who does not.
 
+use std::collections::BTreeSet;
+
 use super::groups::group;
 use super::*;
 use crate::codes;
@@ -52,8 +54,12 @@ fn waits(world: &mut ClusterSnapshot, at: usize, priority: u32) {
 }
 
 fn victims(world: &ClusterSnapshot) -> Vec<String> {
+    victims_but(world, &BTreeSet::new())
+}
+
+fn victims_but(world: &ClusterSnapshot, spared: &BTreeSet<SessionId>) -> Vec<String> {
     let name = |step: &Preemption| world.session(step.victim).unwrap().name.to_string();
-    preempt(world, NOW).iter().map(name).collect()
+    preempt(world, spared, NOW).iter().map(name).collect()
 }
 
 /// Three that run on a device each, and one that waits for so many devices.
@@ -136,9 +142,16 @@ fn none_makes_way_that_is_not_needed() {
 }
 
 #[test]
+fn who_could_not_be_queued_again_is_spared() {
+    let world = three("1");
+    let low = BTreeSet::from([world.sessions[0].id]);
+    assert_eq!(victims_but(&world, &low), ["short"]);
+}
+
+#[test]
 fn for_room_that_is_on_its_way_no_second_one_is_stopped() {
     let mut world = three("1");
-    let steps = preempt(&world, NOW);
+    let steps = preempt(&world, &BTreeSet::new(), NOW);
     let [step] = &steps[..] else {
         panic!("{steps:?}");
     };
@@ -150,6 +163,13 @@ fn for_room_that_is_on_its_way_no_second_one_is_stopped() {
     let told = explain_session(&world, &world.sessions[3], NOW);
     let first = told.blockers.first().map(|blocker| blocker.code.as_str());
     assert_eq!(first, Some(codes::QUEUE_PREEMPTING), "{told:?}");
+    // One that cannot be stopped is waited for no longer.
+    for node in &mut world.nodes {
+        node.seen_at = NOW.plus_seconds(300);
+    }
+    let later = preempt(&world, &BTreeSet::new(), NOW.plus_seconds(300));
+    assert_eq!(later.len(), 1);
+    assert_ne!(later[0].victim, step.victim);
     // A session that its owner restarts keeps its place.
     let mut world = three("1");
     let low = &mut world.sessions[0];
@@ -182,6 +202,22 @@ fn who_made_way_waits_again_as_long_as_before_and_behind_the_other() {
         panic!("{placed:?}");
     };
     assert_eq!(*session, world.sessions[3].id);
+}
+
+#[test]
+fn starts_are_known_of_the_highest_priority_that_waits_alone() {
+    let mut world = preempting("node a 16 64g 1|runs 1 1g 1|urgent 1 1g 1|usual 1 1g 1");
+    runs(&mut world, 0, 0, 30, 50);
+    world.sessions[0].spec.max_runtime_seconds = Some(3_600);
+    waits(&mut world, 1, 50);
+    waits(&mut world, 2, 10);
+    let known = forecast(&world, NOW);
+    let start = |at: usize| known.starts.get(&world.sessions[at].id).map(|one| one.at);
+    assert_eq!(start(1), Some(NOW.plus_seconds(1_800)));
+    assert_eq!(start(2), None);
+    let told = explain_session(&world, &world.sessions[2], NOW);
+    let outlook = told.outlook.as_ref().map(|reason| reason.code.as_str());
+    assert_eq!(outlook, Some(codes::START_BY_PRIORITY));
 }
 
 #[test]

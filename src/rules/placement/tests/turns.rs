@@ -65,6 +65,23 @@ fn one_session_waits_for_one_of_each_other_however_many_they_queued() {
     assert_eq!(order, [kim, jo, lee, kim, jo]);
 }
 
+#[test]
+fn what_a_user_queues_at_a_low_priority_costs_none_of_their_other_turns() {
+    let (kim, lee) = (user(1), user(2));
+    let mut world = one_core();
+    for n in 0..20 {
+        let mut low = queued(kim, n, at(0));
+        low.precedence.priority = 0;
+        world.sessions.push(low);
+    }
+    for n in 20..23 {
+        world.sessions.push(queued(lee, n, at(1)));
+    }
+    world.sessions.push(queued(kim, 30, at(2)));
+    let owners: Vec<UserId> = queue(&world, at(3)).iter().map(|s| s.owner).collect();
+    assert_eq!(owners[..5], [lee, kim, lee, lee, kim]);
+}
+
 /// Seed 2014 of the simulation: another user's second session got the place.
 ///
 /// Proves too: `one_session_waits_for_one_of_each_other_however_many_they_queued`

@@ -7,7 +7,7 @@ use rules::quota::{LimitKey, PolicyLevel, TenantLevel};
 use rules::units::{GpuShare, Timestamp};
 use rules::users::Role;
 
-use super::super::{policies, users};
+use super::super::{policies, sessions, users};
 use super::*;
 use crate::access::{set_up, setup_link, sign_in};
 use crate::code;
@@ -102,6 +102,30 @@ async fn an_allowance_raises_a_limit_until_its_end_and_then_the_policy_holds_aga
         limit(&server, &mina).await,
         (100, PolicyLevel::Member, None)
     );
+}
+
+#[tokio::test]
+async fn an_allowance_raises_the_usual_priority_where_no_policy_names_one() {
+    let (server, boss, mina) = a_server().await;
+    let launched = async |priority| {
+        let request = api::sessions::LaunchRequest {
+            priority: Some(priority),
+            ..api::sessions::LaunchRequest::default()
+        };
+        code(sessions::launch(&server, &mina, request, None).await)
+    };
+    assert_eq!(launched(50).await, "priority.not-allowed");
+    let limits = LimitsBody {
+        priority: Some(50),
+        ..LimitsBody::default()
+    };
+    let of = NewAllowanceBody {
+        limits: Object(limits),
+        ..asked(&server, TenantLevel::User, "mina", 3_600)
+    };
+    create(&server, &boss, of).await.unwrap();
+    assert_eq!(launched(50).await, "done");
+    assert_eq!(launched(51).await, "priority.not-allowed");
 }
 
 #[tokio::test]

@@ -5,7 +5,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use api::sessions::{LaunchRequest, Resources};
 use rules::codes;
 use rules::grants::GrantRole;
+use rules::policy::PreemptionMode;
 use rules::reasons;
+use rules::resource_group::ResourceGroup;
 use rules::resources::{Capacity, Device, DeviceShare};
 use rules::session::DesiredState;
 use rules::units::{Bytes, CpuShare, GpuShare};
@@ -300,12 +302,19 @@ async fn a_resize_reserves_only_what_is_still_to_run() {
 
 /// A pass takes the GPUs of a batch session for others, and queues it again; gives it as it is then.
 fn displaced(server: &Server, id: SessionId) -> Session {
+    let now = server.clock().now();
+    passed(server, id, |session| {
+        session.restart = true;
+        session.stop(DesiredState::Stop, reasons::session_reserved(), now);
+    })
+}
+
+/// The session as it is once a pass wrote that change of it.
+fn passed(server: &Server, id: SessionId, change: impl FnOnce(&mut Session)) -> Session {
     let catalog = server.catalog();
     let read = || catalog.read_now("read", move |view| view.session(id));
     let mut session = read().unwrap().expect("a session");
-    let now = server.clock().now();
-    session.restart = true;
-    session.stop(DesiredState::Stop, reasons::session_reserved(), now);
+    change(&mut session);
     let writes = PassChanges {
         sessions: vec![session],
         nodes: Vec::new(),
@@ -334,6 +343,43 @@ async fn what_is_queued_again_asks_the_hard_budget_for_its_whole_run() {
     assert!(!ends.restart && ends.desired == DesiredState::Stop);
     let reason = ends.reason.expect("a reason");
     assert_eq!(reason.code, codes::SESSION_BUDGET_SPENT);
+}
+
+#[tokio::test]
+async fn who_could_not_run_once_more_is_not_preempted_and_ends_for_no_other() {
+    let (server, boss, mina) = site().await;
+    put_gpu(&server);
+    two_hours(&server, &boss).await;
+    let id = running(&server, &mina, 5_400).await;
+    let yields = server
+        .catalog()
+        .write_now(Lane::Loops, "yield", move |rows| {
+            for group in rows.resource_groups()? {
+                rows.put_resource_group(&ResourceGroup {
+                    preemption: PreemptionMode::Priority,
+                    ..group
+                })?;
+            }
+            rows.change_session(id, None, "test", None, |session| {
+                session.precedence.yields = true;
+                true
+            })
+        });
+    yields.unwrap();
+    let is_spared = || {
+        let (now, uptime) = (server.clock().now(), server.clock().uptime());
+        let sight = server
+            .catalog()
+            .read_now("look", move |view| view.sight(now, uptime));
+        sight.unwrap().beyond_budgets.requeued.contains(&id)
+    };
+    assert!(!is_spared(), "it has used nothing yet");
+    server.clock().set(server.clock().now().plus_seconds(3_600));
+    assert!(is_spared(), "an hour is left, and it wants one and a half");
+    // The budget was filled after the pass had looked: it waits again all the same.
+    let now = server.clock().now();
+    let victim = passed(&server, id, |session| assert!(session.preempt(now)));
+    assert!(victim.restart && victim.is_preempted());
 }
 
 #[tokio::test]

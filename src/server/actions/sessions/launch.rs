@@ -10,7 +10,8 @@ use rules::permissions::{Permission, Reach, Subject, may, own};
 use rules::placement::{self, Explanation};
 use rules::preset::{Preset, in_order};
 use rules::quota::{
-    self, AttachedPolicy, EffectiveLimit, LimitKey, PolicyLevel, PolicyLimits, UsageByLevel,
+    self, Allowance, AttachedPolicy, EffectiveLimit, LimitKey, PolicyLevel, PolicyLimits,
+    TenantLevel, UsageByLevel,
 };
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -307,9 +308,20 @@ fn limits_of(
             raised: Vec::new(),
         }),
     }
-    for allowance in rows.allowances_of(subjects)? {
+    let allowances = rows.allowances_of(subjects)?;
+    // Where no policy names a priority, an allowance of the user raises the usual one.
+    let raises = |one: &Allowance| one.level == TenantLevel::User && one.limits.priority.is_some();
+    let names = |policy: &AttachedPolicy| policy.limits.priority.is_some();
+    if allowances.iter().any(raises) && !attached.iter().any(names) {
         for policy in &mut attached {
-            policy.raise(&allowance);
+            if policy.level == PolicyLevel::Site {
+                policy.limits.priority = Some(u64::from(USUAL_PRIORITY));
+            }
+        }
+    }
+    for allowance in &allowances {
+        for policy in &mut attached {
+            policy.raise(allowance);
         }
     }
     let limited = |level: PolicyLevel| {
@@ -486,8 +498,10 @@ fn keep_priority(limits: &[EffectiveLimit], precedence: &mut Precedence) -> Resu
         return Ok(());
     }
     let refusal = match limit {
-        Some(limit) => refusals::limit_each(&limit.policy, most, limit.key.word(), asked),
-        None => refusals::priority_not_allowed(most),
+        Some(limit) if !limit.policy.is_empty() => {
+            refusals::limit_each(&limit.policy, most, limit.key.word(), asked)
+        }
+        Some(_) | None => refusals::priority_not_allowed(most),
     };
     Err(refusal.at("/priority"))
 }
