@@ -35,7 +35,10 @@ impl<T: DeserializeOwned> FromRequest<ApiContext> for JsonBody<T> {
             .await
             .map_err(|_| too_large())?;
         prove_again(api, &parts).await?;
-        let value = read(&bytes)?;
+        let value = match parts.method == Method::PUT {
+            true => read_whole(&bytes)?,
+            false => read(&bytes)?,
+        };
         let key = key(&parts.method, &parts.uri, &parts.headers, &bytes);
         Ok(Self { value, key })
     }
@@ -56,6 +59,11 @@ fn must_be_json(headers: &HeaderMap) -> Result<(), Refusal> {
 /// Reads JSON; an empty body counts as `{}`.
 pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     let bytes = if bytes.is_empty() { b"{}" } else { bytes };
+    read_whole(bytes)
+}
+
+/// Reads JSON that has to be there. A PUT resets what it leaves out, and a body that was lost on the way would reset all.
+fn read_whole<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let Object(value) = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         // A text that stops in the middle is no JSON. Of a null in the place of a word the reader says the
@@ -194,6 +202,8 @@ mod tests {
             assert_eq!(found, pointer, "{body}");
         }
         assert!(read::<LaunchRequest>(b"").is_ok());
+        let lost = read_whole::<LaunchRequest>(b"").expect_err("no body");
+        assert_eq!(lost.code, "body.malformed");
         let refusal =
             read::<LaunchRequest>(b"{\"resources\": {\"mig\": \"\"}}").expect_err("no profile");
         assert!(refusal.text.ends_with("profile."), "{}", refusal.text);

@@ -384,6 +384,7 @@ async fn wrong_questions_and_wrong_changes_are_refused() {
             json!({}),
             "405 method.not-allowed",
         ),
+        ("PUT", "/api/v1/me/mail", Value::Null, "400 body.malformed"),
         (
             "GET",
             "/api/v1/sessions/first/attach",

@@ -4,7 +4,7 @@
 
 use rules::announcement::MAX_ANNOUNCEMENT_LENGTH;
 use rules::branding::{HUES, MAX_BRAND_NAME, MAX_FOOTER_LENGTH, MAX_LOGO_BYTES, MAX_SIGN_IN_TEXT};
-use rules::idleness::MAX_EXEMPT_LENGTH;
+use rules::idleness::{EXTEND_SECONDS, MAX_EXEMPT_LENGTH};
 use rules::image::MAX_REFERENCE_LENGTH;
 use rules::permissions::Permission;
 use rules::preset::MAX_PRESET_TITLE;
@@ -37,6 +37,32 @@ const TOPICS: &str = "^ *((session|image|user|project|node|gpu|operation|system)
 const EMAIL: &str = r"^(|[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*)$";
 /// A PNG file of 1 to 2,048 pixels a side in base64: the sides stand behind the beginning that all have.
 const PNG: &str = r"^iVBORw0KGgoAAAANSUhEUgAA((A[B-Za-z0-9+/][AEIMQUYcgkosw048]|AA[EIMQUYcgkosw048]|B[A-Za-z0-9+/][AEIMQUYcgkosw048])A|CAAA)AA(A[B-Za-z0-9+/]|[B-Za-f][A-Za-z0-9+/]|gA)([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
+/// A day, or a time of one: local, or with `Z` or an offset.
+const TYPED_TIME: &str = r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,9})?)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$";
+/// A month, or nothing.
+const MONTH: &str = "^(|(19[7-9][0-9]|[2-8][0-9]{3})-(0[1-9]|1[0-2]))$";
+/// An address over TLS. Neither programs of this machine, which may go without, nor hosts that are an IP address are said
+/// here: generated requests would name machines of strangers.
+const WEBHOOK: &str = r"^https://([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?|([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)(:([1-9][0-9]{0,3}|[1-5][0-9]{4}))?([/?][!$%&'()*+,./0-9:;=?@A-Z\[\]_a-z~-]*)?$";
+/// A price of nothing.
+const FREE: &str = "^(0{1,7}([.]0{1,6})?)?$";
+/// The fields of `Limits`.
+const LIMITS: [&str; 12] = [
+    "waiting",
+    "waiting_bytes",
+    "sessions",
+    "gpu",
+    "cpu",
+    "memory",
+    "gpu_each",
+    "cpu_each",
+    "memory_each",
+    "runtime_seconds",
+    "priority",
+    "sign_ins",
+];
+/// The fields of `IdleThresholds`.
+const THRESHOLDS: [&str; 4] = ["gpu_percent", "cpu", "terminals", "keys"];
 /// Shares have two decimals and seven digits before them.
 const MAX_SHARE: f64 = 9_999_999.99;
 /// About what a program's context takes of its slice of a device.
@@ -69,11 +95,30 @@ fn password() -> Value {
     json!({"pattern": NO_NUL, "minLength": 10, "maxLength": 1024})
 }
 
-/// An address over TLS; one of a program on this machine may go without, which is not said here.
 fn webhook_address() -> Value {
-    let pattern =
-        r"^https://[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(:[1-9][0-9]{0,3})?(/[A-Za-z0-9._~/-]*)?$";
-    json!({"pattern": pattern, "maxLength": MAX_WEBHOOK_ADDRESS})
+    json!({"pattern": WEBHOOK, "maxLength": MAX_WEBHOOK_ADDRESS})
+}
+
+fn typed_time() -> Value {
+    json!({"pattern": TYPED_TIME})
+}
+
+/// A day, a moment, or nothing.
+fn day_or_moment() -> Value {
+    json!({"anyOf": [{"format": "date"}, {"format": "date-time"}, {"maxLength": 0}]})
+}
+
+/// Letters of the names of time zones.
+fn time_zone() -> Value {
+    json!({"pattern": "^[A-Za-z0-9_+/-]*$", "maxLength": 64, "examples": ["Asia/Seoul"]})
+}
+
+/// At least one of these numbers is given. Field by field: generators of requests seldom meet what a `not` leaves.
+fn given(numbers: &[&str]) -> Value {
+    numbers
+        .iter()
+        .map(|name| json!({"required": [name], "properties": {(*name): {"type": "number"}}}))
+        .collect()
 }
 
 fn webhook_kinds() -> Value {
@@ -161,6 +206,40 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/NewIdleRule/properties/exempt", text(MAX_EXEMPT_LENGTH)),
         ("/IdleRulePatch/properties/exempt", text(MAX_EXEMPT_LENGTH)),
         ("/IdleThresholds/properties/cpu", share()),
+        (
+            // A rule has a threshold. The site has no name. What may be kept is kept for 20 minutes at least.
+            "/NewIdleRule",
+            json!({
+                "required": ["below"],
+                "properties": {
+                    "below": {"anyOf": given(&THRESHOLDS)},
+                    "extend_seconds": {"maximum": EXTEND_SECONDS.end()},
+                },
+                "if": {"properties": {"level": {"const": "site"}}},
+                "then": {"properties": {"subject": {"enum": ["", null]}}},
+                "else": {
+                    "required": ["subject"],
+                    "properties": {"subject": {"type": "string", "minLength": 1}},
+                },
+                "dependentSchemas": {
+                    "extend_seconds": {
+                        "if": {"required": ["extend_times"], "properties": {"extend_times": {"const": 0}}},
+                        "else": {"properties": {"extend_seconds": {"minimum": EXTEND_SECONDS.start()}}},
+                    },
+                },
+            }),
+        ),
+        (
+            "/IdleRulePatch/properties/below",
+            json!({"anyOf": [{"type": "null"}, {"anyOf": given(&THRESHOLDS)}]}),
+        ),
+        (
+            "/IdleRulePatch/properties/extend_seconds",
+            json!({"maximum": EXTEND_SECONDS.end()}),
+        ),
+        ("/NewBudget/properties/month", json!({"pattern": MONTH})),
+        ("/NewBudget/properties/from", day_or_moment()),
+        ("/NewBudget/properties/until", day_or_moment()),
         ("/NewBudget/properties/gpu_hours", json!({"maxLength": 12})),
         (
             "/BudgetPatch/properties/gpu_hours",
@@ -179,6 +258,38 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/PresetPatch/properties/max_runtime_seconds", seconds()),
         ("/NewCourse/properties/max_runtime_seconds", seconds()),
         ("/CoursePatch/properties/max_runtime_seconds", seconds()),
+        ("/NewCourse/properties/from", typed_time()),
+        ("/NewCourse/properties/to", typed_time()),
+        ("/NewCourse/properties/time_zone", time_zone()),
+        ("/CoursePatch/properties/from", typed_time()),
+        ("/CoursePatch/properties/to", typed_time()),
+        ("/CoursePatch/properties/time_zone", time_zone()),
+        ("/NewReservation/properties/from", typed_time()),
+        ("/NewReservation/properties/to", typed_time()),
+        ("/NewReservation/properties/time_zone", time_zone()),
+        ("/ReservationPatch/properties/from", typed_time()),
+        ("/ReservationPatch/properties/to", typed_time()),
+        ("/ReservationPatch/properties/time_zone", time_zone()),
+        (
+            // Whole devices.
+            "/ReservedResources/properties/gpu",
+            json!({"minimum": 0, "maximum": 9_999_999, "multipleOf": 1}),
+        ),
+        ("/ReservedResources/properties/cpu", amount()),
+        ("/ResourceGroupWindows/properties/time_zone", time_zone()),
+        ("/NewClosedMonth/properties/time_zone", time_zone()),
+        (
+            // What costs something costs it in a currency.
+            "/NewPrices",
+            json!({
+                "if": {"required": ["currency"], "properties": {"currency": {"minLength": 1}}},
+                "else": {"properties": {
+                    "gpu_hour": {"pattern": FREE},
+                    "core_hour": {"pattern": FREE},
+                    "gib_hour": {"pattern": FREE},
+                }},
+            }),
+        ),
         ("/NewCourse/properties/image", image()),
         ("/CoursePatch/properties/image", image()),
         (
@@ -285,7 +396,7 @@ fn all() -> Vec<(&'static str, Value)> {
         ),
         (
             "/NewAllowance/properties/limits",
-            json!({"minProperties": 1, "not": {"additionalProperties": {"type": "null"}}}),
+            json!({"anyOf": given(&LIMITS)}),
         ),
         ("/NewDomain/properties/title", text(100)),
         ("/DomainPatch/properties/title", text(100)),
@@ -338,10 +449,7 @@ fn all() -> Vec<(&'static str, Value)> {
             "/Preferences/properties/theme",
             json!({"enum": ["light", "dark", "system", null]}),
         ),
-        (
-            "/Preferences/properties/time_zone",
-            json!({"pattern": "^[A-Za-z0-9_+/-]*$", "maxLength": 64, "examples": ["Asia/Seoul"]}),
-        ),
+        ("/Preferences/properties/time_zone", time_zone()),
         ("/NewToken/properties/name", json!({"pattern": named()})),
         ("/NewToken/properties/scopes/items", json!({"enum": scopes})),
         ("/Limits/properties/gpu", amount()),
@@ -464,13 +572,12 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         "limit" => json!({"type": "integer", "minimum": 1, "maximum": 500}),
         "patience" => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
         // An empty word is one that was left out.
-        "month" => {
-            json!({"type": "string", "pattern": "^(|(19[7-9][0-9]|[2-8][0-9]{3})-(0[1-9]|1[0-2]))$"})
+        "month" => json!({"type": "string", "pattern": MONTH}),
+        "from" | "until" if path.ends_with("/usage") => {
+            let mut schema = day_or_moment();
+            schema["type"] = "string".into();
+            schema
         }
-        "from" | "until" if path.ends_with("/usage") => json!({
-            "type": "string",
-            "anyOf": [{"format": "date"}, {"format": "date-time"}, {"maxLength": 0}],
-        }),
         "id" if path.contains("/allowances/") || path.contains("/announcements/") => {
             json!({"type": "string", "format": "uuid"})
         }
@@ -515,7 +622,11 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         }
         "since" | "Upload-Offset" => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
         "Idempotency-Key" => json!({"type": "string", "pattern": "^[!-~]{1,200}$"}),
-        "If-Match" => json!({"type": "string", "pattern": r#"^(\*|"[0-9]{1,18}")$"#}),
+        // The star by itself: of a pattern that has quotes in it generators of requests make no header.
+        "If-Match" => json!({
+            "type": "string",
+            "anyOf": [{"enum": ["*"]}, {"pattern": r#"^"[0-9]{1,18}"$"#}],
+        }),
         "Tus-Resumable" => json!({"type": "string", "enum": ["1.0.0"]}),
         "Upload-Length" => json!({"type": "integer", "minimum": 1, "maximum": 512_u64 << 30}),
         "topics" => json!({"type": "string", "pattern": TOPICS}),
@@ -529,13 +640,28 @@ mod tests {
     use rules::devices::MigProfile;
     use rules::image::parse_reference;
     use rules::names::{EmailAddress, SessionName};
+    use rules::reservation::moment;
     use rules::session::hidden;
+    use rules::webhook::check_address;
 
     #[test]
     fn every_limit_belongs_to_a_schema() {
         let schemas = &super::super::document()["components"]["schemas"];
         for (at, _) in all() {
             assert!(schemas.pointer(at).is_some(), "no schema {at}");
+        }
+    }
+
+    #[test]
+    fn one_number_of_all_is_given() {
+        let schemas = &super::super::document()["components"]["schemas"];
+        for (name, numbers) in [("Limits", &LIMITS[..]), ("IdleThresholds", &THRESHOLDS[..])] {
+            let fields = schemas[name]["properties"].as_object().expect(name);
+            let mut fields: Vec<&str> = fields.keys().map(String::as_str).collect();
+            let mut numbers = numbers.to_vec();
+            fields.sort_unstable();
+            numbers.sort_unstable();
+            assert_eq!(fields, numbers, "{name}");
         }
     }
 
@@ -632,6 +758,34 @@ mod tests {
         ] {
             let taken = MigProfile::parse(profile).is_ok();
             assert_eq!(takes(PROFILE, profile), taken, "{profile}");
+        }
+        for address in [
+            "https://hooks.lab/x?y=z",
+            "https://o:7/1S*",
+            "https://hooks.lab:8443?y=[1]",
+            "https://o/#x",
+            "https://o/a b",
+            "https://",
+            "https://o:0/",
+            "ftp://o",
+        ] {
+            let taken = check_address(address, |_| false).is_ok();
+            assert_eq!(takes(WEBHOOK, address), taken, "{address}");
+        }
+        let utc = jiff::tz::TimeZone::UTC;
+        for time in [
+            "2026-11-30T09:00",
+            "2026-11-30",
+            "2026-11-30T09:00:00.5Z",
+            "2026-11-30T09:00+09:00",
+            "",
+            "noon",
+            "2026-13-01",
+            "2026-11-30T25:00",
+            "09:00",
+        ] {
+            let taken = moment(time, &utc, "/from").is_ok();
+            assert_eq!(takes(TYPED_TIME, time), taken, "{time}");
         }
         for (name, taken) in [
             ("A", true),
