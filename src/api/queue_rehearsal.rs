@@ -36,6 +36,8 @@ pub struct RehearsedRules {
     pub order: QueueOrder,
     #[schema(value_type = BackfillModeShape)]
     pub backfill: BackfillMode,
+    /// After so many hours use counts half, where the order is fair.
+    pub half_life_hours: u64,
     pub figures: RehearsalFigures,
 }
 

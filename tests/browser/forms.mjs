@@ -406,6 +406,9 @@ test("a weight of nobody and out of range has both faults at their fields", asyn
   await page.click("button:has-text('Try on the last month')");
   await page.locator("#tried", { hasText: "last 30 days" }).waitFor();
   assert.equal(await page.inputValue("#order"), "fair");
+  await page.fill("#half_life_hours", "0");
+  await page.click("button:has-text('Try on the last month')");
+  await page.locator("#fault-half_life_hours", { hasText: "between 1 and" }).waitFor();
   await page.goto(`${house.origin}/fair-share/try`);
   assert.equal(page.url(), `${house.origin}/fair-share`);
   await context.close();

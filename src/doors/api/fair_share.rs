@@ -24,6 +24,7 @@ pub(super) struct RehearsalQuery {
     until: String,
     order: String,
     backfill: String,
+    half_life_hours: String,
 }
 
 pub(super) async fn show(
@@ -77,7 +78,16 @@ pub(super) async fn rehearse(
         from: query.from,
         until: query.until,
     };
-    let tried = TriedRules { order, backfill };
+    // What is no number is refused as zero is.
+    let half_life_hours = match query.half_life_hours.as_str() {
+        "" => None,
+        word => Some(word.parse().unwrap_or(0)),
+    };
+    let tried = TriedRules {
+        order,
+        backfill,
+        half_life_hours,
+    };
     let found = rehearsal::rehearse(&api.server, &caller, &time, tried).await?;
     responses::whole(&headers, &found)
 }

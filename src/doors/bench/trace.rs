@@ -183,7 +183,7 @@ fn run(trace: &WorkloadTrace, order: QueueOrder, backfill: BackfillMode) -> Valu
         decisions += 1;
         took += passed;
         slowest = slowest.max(passed);
-        decided
+        Some(decided)
     };
     let world = common_cluster(order, backfill);
     let played = play(world, trace, options, &mut scheduler);

@@ -933,6 +933,9 @@ pub struct RehearseHistory {
     /// The backfill to try; the present one when left out
     #[arg(long, value_name = "MODE", value_parser = ["strict", "timed"])]
     pub backfill: Option<String>,
+    /// The half-life to try, in whole hours, such as 7d; the present one when left out
+    #[arg(long, value_name = "TIME")]
+    pub half_life: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -14,12 +14,17 @@ pub(super) async fn history(
     request: &RehearseHistory,
 ) -> Result<u8, CliError> {
     let said = |text: &Option<String>| text.clone().unwrap_or_default();
+    let half_life = match &request.half_life {
+        Some(time) => (values::seconds(time)? / 3_600).to_string(),
+        None => String::new(),
+    };
     let query = values::query(&[
         ("month", said(&request.month)),
         ("from", said(&request.from)),
         ("until", said(&request.until)),
         ("order", said(&request.order)),
         ("backfill", said(&request.backfill)),
+        ("half_life_hours", half_life),
     ]);
     let path = format!("/api/v1/fair-share/rehearsal{query}");
     let body = client.get(&path).await?;
@@ -47,7 +52,7 @@ fn summary(body: &Value) -> String {
         let time = |field: &str| span(figures[field].as_u64().unwrap_or_default());
         let number = |field: &str| figures[field].as_f64().unwrap_or_default();
         let mut line = format!(
-            "{name:<15} waited {} (95 %: {}, most: {}), slowdown {:.1} (95 %: {:.1}), GPUs busy {:.1}%",
+            "{name:<17} waited {} (95 %: {}, most: {}), slowdown {:.1} (95 %: {:.1}), GPUs busy {:.1}%",
             time("waited_p50_seconds"),
             time("waited_p95_seconds"),
             time("waited_max_seconds"),
@@ -63,7 +68,11 @@ fn summary(body: &Value) -> String {
     };
     let rules = |played: &Value| {
         let word = |field: &str| played[field].as_str().unwrap_or_default().to_owned();
-        format!("{} {}", word("order"), word("backfill"))
+        let rules = format!("{} {}", word("order"), word("backfill"));
+        match word("order").as_str() {
+            "fair" => format!("{rules} {} h", played["half_life_hours"]),
+            _ => rules,
+        }
     };
     let (present, tried) = (&body["present"], &body["tried"]);
     [
@@ -90,13 +99,16 @@ mod tests {
         let body = json!({
             "sessions": 7, "recorded": figures,
             "present": {"order": "fifo", "backfill": "strict", "figures": figures},
-            "tried": {"order": "fair", "backfill": "timed", "figures": left},
+            "tried": {
+                "order": "fair", "backfill": "timed", "half_life_hours": 24, "figures": left,
+            },
         });
         let text = summary(&body);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 4, "{text}");
         assert!(lines[2].starts_with("fifo strict"), "{text}");
         assert!(lines[2].contains("waited 1m30s (95 %: 1h00m"), "{text}");
+        assert!(lines[3].starts_with("fair timed 24 h"), "{text}");
         assert!(lines[3].ends_with("3 never started"), "{text}");
     }
 }

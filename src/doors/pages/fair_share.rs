@@ -1,7 +1,7 @@
 //! `/fair-share`: in which order the queue is served, its backfill, weights, and where domains, projects and users stand.
 
 use api::fair_share::{FairShareItem, FairSharePatchBody, FairShareView, FairWeightBody};
-use api::queue_rehearsal::{QueueRehearsal, RehearsalFigures, RehearsedUser};
+use api::queue_rehearsal::{QueueRehearsal, RehearsalFigures, RehearsedRules, RehearsedUser};
 use askama::Template;
 use axum::Router;
 use axum::extract::{Form, Query, State};
@@ -67,8 +67,8 @@ pub struct FairSharePage {
 /// What the rules in the form would have done.
 pub struct TriedQueue {
     pub lead: String,
-    /// More sessions ended than were played.
-    pub more: &'static str,
+    /// Which sessions the figures leave out.
+    pub more: String,
     pub lines: Vec<TriedLine>,
     pub users: Vec<TriedUser>,
 }
@@ -384,11 +384,20 @@ async fn try_rules(
     let rules = TriedRules {
         order: QueueOrder::parse(&sent.order),
         backfill: BackfillMode::parse(&sent.backfill),
+        half_life_hours: match sent.half_life_hours.trim() {
+            "" => None,
+            typed => Some(typed.parse().unwrap_or(0)),
+        },
     };
     let run = match rehearsal::rehearse(&console.server, &caller, &time, rules).await {
         Ok(run) => tried(visit.text, &run),
         Err(Failure::Refusal(refusal)) => {
-            let form = RefusedForm::new(visit.text, PATH, &refusal).at("order");
+            let form = RefusedForm::new(visit.text, PATH, &refusal);
+            // The form has no field for the time.
+            let form = match refusal.pointer.as_deref() {
+                Some("/half_life_hours") => form,
+                _ => form.at("order"),
+            };
             let visit = visit.refusing(form);
             return refused(&console, visit, &caller, &headers, &sent, &refusal).await;
         }
@@ -404,7 +413,7 @@ fn tried(t: Text, run: &QueueRehearsal) -> TriedQueue {
     if run.sessions == 0 {
         return TriedQueue {
             lead: t.fair_tried_none().to_owned(),
-            more: "",
+            more: String::new(),
             lines: Vec::new(),
             users: Vec::new(),
         };
@@ -416,25 +425,39 @@ fn tried(t: Text, run: &QueueRehearsal) -> TriedQueue {
         slowdown: format!("{:.1}", figures.slowdown_mean),
         busy: format!("{:.1}%", figures.busy * 100.0),
     };
-    let words = |order, backfill| {
-        let (order, backfill) = (order_name(t, order), backfill_name(t, backfill));
-        format!("{order} · {backfill}")
+    let words = |rules: &RehearsedRules| {
+        let order = order_name(t, rules.order);
+        let backfill = backfill_name(t, rules.backfill);
+        match rules.order {
+            QueueOrder::Fair => {
+                let half_life = components::span(t, rules.half_life_hours * 3_600);
+                format!("{order} · {backfill} · {half_life}")
+            }
+            QueueOrder::Turns | QueueOrder::Fifo | QueueOrder::Lifo => {
+                format!("{order} · {backfill}")
+            }
+        }
     };
     let (present, others) = (&run.present, &run.tried);
+    let more = match run.complete {
+        true => "",
+        false => t.fair_tried_more(),
+    };
+    let left = match others.figures.not_started {
+        0 => String::new(),
+        some => t.fair_tried_left(some),
+    };
     // The harmed ones come first, the helped ones last.
     let helped = run.items.len().saturating_sub(TRIED_USERS).max(TRIED_USERS);
     let ends = run.items.iter().enumerate();
     let ends = ends.filter(|(at, _)| *at < TRIED_USERS || *at >= helped);
     TriedQueue {
         lead: t.fair_tried_of(run.sessions),
-        more: match run.complete {
-            true => "",
-            false => t.fair_tried_more(),
-        },
+        more: format!("{more} {left}").trim().to_owned(),
         lines: vec![
             line(t.fair_tried_recorded().to_owned(), &run.recorded),
-            line(words(present.order, present.backfill), &present.figures),
-            line(words(others.order, others.backfill), &others.figures),
+            line(words(present), &present.figures),
+            line(words(others), &others.figures),
         ],
         users: ends.map(|(_, item)| tried_user(t, item)).collect(),
     }

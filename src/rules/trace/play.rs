@@ -56,8 +56,9 @@ pub struct PlayOptions {
     pub forecasts: bool,
 }
 
-/// What decides at one moment: the scheduler, or the scheduler with a watch beside it.
-pub type TraceScheduler<'s> = &'s mut dyn FnMut(&ClusterSnapshot, Timestamp) -> Vec<Decision>;
+/// What decides at one moment: the scheduler, or the scheduler with a watch beside it. None ends the play.
+pub type TraceScheduler<'s> =
+    &'s mut dyn FnMut(&ClusterSnapshot, Timestamp) -> Option<Vec<Decision>>;
 
 /// Plays all jobs on the machines of `world`, under its rules, and gives what became of each in their order. `world` has no
 /// sessions, and no use of the past but what the trace brings. A job that no machine can ever hold gets no start.
@@ -98,7 +99,9 @@ pub fn play(
         if at == tick {
             stage.sum_past(at);
         }
-        stage.decide(at, scheduler);
+        if !stage.decide(at, scheduler) {
+            return stage.played;
+        }
         if at == tick {
             tick += TICK_INTERVAL;
             if options.forecasts {
@@ -210,16 +213,18 @@ impl TraceStage<'_> {
         self.world.sessions.push(session);
     }
 
-    /// Decides until nothing more moves, as the controller does after each of its commits.
-    fn decide(&mut self, at: u64, scheduler: TraceScheduler<'_>) {
+    /// Decides until nothing more moves, as the controller does after each of its commits. False where the play ends here.
+    fn decide(&mut self, at: u64, scheduler: TraceScheduler<'_>) -> bool {
         let now = self.time(at);
         for node in &mut self.world.nodes {
             node.seen_at = now;
         }
         loop {
-            let decisions = scheduler(&self.world, now);
+            let Some(decisions) = scheduler(&self.world, now) else {
+                return false;
+            };
             if decisions.is_empty() {
-                return;
+                return true;
             }
             for decision in decisions {
                 match decision {

@@ -9,9 +9,10 @@ use super::figures::{ValueSpread, card_seconds, forecasts, slowdown, slowdowns, 
 use super::play::{PlayOptions, PlayedJob, play};
 use super::*;
 use crate::fair_share::QueueOrder;
-use crate::placement::decide;
+use crate::placement::{Decision, decide};
 use crate::policy::BackfillMode;
 use crate::units::Timestamp;
+use crate::world::ClusterSnapshot;
 
 /// Rules under which traces are played here.
 const RULES: [(QueueOrder, BackfillMode); 5] = [
@@ -44,7 +45,11 @@ fn small_trace(seed: u64) -> WorkloadTrace {
 fn played(trace: &WorkloadTrace, (order, backfill): (QueueOrder, BackfillMode)) -> Vec<PlayedJob> {
     let mut world = common_cluster(order, backfill);
     world.nodes.truncate(1);
-    play(world, trace, options(), &mut decide)
+    play(world, trace, options(), &mut decided)
+}
+
+fn decided(world: &ClusterSnapshot, now: Timestamp) -> Option<Vec<Decision>> {
+    Some(decide(world, now))
 }
 
 #[test]
@@ -162,6 +167,21 @@ fn what_fits_no_machine_never_starts_and_holds_no_end_back() {
 }
 
 #[test]
+fn a_scheduler_that_gives_up_is_not_asked_again() {
+    let trace = small_trace(2);
+    let mut asked = 0;
+    let mut scheduler = |world: &ClusterSnapshot, now: Timestamp| {
+        asked += 1;
+        (asked < 10).then(|| decide(world, now))
+    };
+    let world = common_cluster(QueueOrder::Fair, BackfillMode::Strict);
+    let all = play(world, &trace, options(), &mut scheduler);
+    assert_eq!(all.len(), trace.jobs.len());
+    assert!(all.iter().any(|one| one.start.is_none()));
+    assert_eq!(asked, 10);
+}
+
+#[test]
 fn forecasts_of_a_settled_queue_are_kept() {
     let trace = small_trace(COMMON_SEED);
     let mut world = common_cluster(QueueOrder::Fifo, BackfillMode::Strict);
@@ -170,7 +190,7 @@ fn forecasts_of_a_settled_queue_are_kept() {
         forecasts: true,
         ..options()
     };
-    let all = play(world, &trace, options, &mut decide);
+    let all = play(world, &trace, options, &mut decided);
     let record = forecasts(&all);
     assert!(record.count > 10, "{record:?}");
     assert!(record.kept >= 80, "{record:?}");

@@ -45,12 +45,7 @@ pub async fn change(
     if_match: Option<u64>,
 ) -> Result<FairShareView, Failure> {
     may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
-    if let Some(hours) = patch.half_life_hours
-        && !(1..=MAX_HALF_LIFE).contains(&hours)
-    {
-        let refusal = refusals::fair_share_half_life_out_of_range(MAX_HALF_LIFE);
-        return Err(refusal.at("/half_life_hours").into());
-    }
+    check_half_life(patch.half_life_hours)?;
     let actor = caller.name.clone();
     server
         .catalog()
@@ -83,6 +78,17 @@ pub async fn change(
             },
         )
         .await
+}
+
+/// Errors: `fair-share.half-life-out-of-range`.
+pub(super) fn check_half_life(hours: Option<u32>) -> Result<(), Refusal> {
+    match hours.is_none_or(|hours| (1..=MAX_HALF_LIFE).contains(&hours)) {
+        true => Ok(()),
+        false => {
+            let refusal = refusals::fair_share_half_life_out_of_range(MAX_HALF_LIFE);
+            Err(refusal.at("/half_life_hours"))
+        }
+    }
 }
 
 /// Sets the weight of a domain, a project or a user.

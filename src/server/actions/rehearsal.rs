@@ -2,7 +2,7 @@
 //! through the scheduler on the machines of today. Changes nothing, and no session is told.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use api::queue_rehearsal::{QueueRehearsal, RehearsalFigures, RehearsedRules, RehearsedUser};
@@ -17,8 +17,10 @@ use rules::trace::play::{JobStart, PlayOptions, PlayedJob, play};
 use rules::trace::{TraceJob, TraceUser, WorkloadTrace};
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
+use tokio::sync::{Semaphore, oneshot};
 use uuid::Uuid;
 
+use super::fair_share::check_half_life;
 use super::usage::{UsageTime, window};
 use crate::access::Caller;
 use crate::catalog::recorded::RecordedSession;
@@ -30,20 +32,26 @@ const MAX_REHEARSED: usize = 5_000;
 /// Time that one set of rules may take. Higher: rules that never place anything hold a core for longer. Lower: a long queue
 /// cannot be tried.
 const REHEARSAL_TIMEOUT: Duration = Duration::from_secs(20);
-/// Rehearsals wait for one another: each takes a whole core.
-static UNDER_WAY: Mutex<()> = Mutex::new(());
+/// Rehearsals wait for one another: each takes a whole core. They wait before they read, and on no thread.
+static UNDER_WAY: Semaphore = Semaphore::const_new(1);
+/// How much nicer a rehearsal is than the threads that answer. Higher: on a busy machine it runs out of its time. Lower: it
+/// takes time from sessions, and from all who wait for a page.
+const NICER: i32 = 15;
+/// What is under way, for a fault of ours.
+const WORK: &str = "rehearse the queue";
 
 /// Rules to be tried; what is left out is as it is now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TriedRules {
     pub order: Option<QueueOrder>,
     pub backfill: Option<BackfillMode>,
+    pub half_life_hours: Option<u32>,
 }
 
 /// Plays the sessions that ended in a time under the present rules and under others.
 ///
-/// Errors: `usage.month-invalid`, `usage.time-invalid` and `usage.too-long` at their fields; `rehearsal.too-long` where the
-/// queue of that time is too long to be played.
+/// Errors: `usage.month-invalid`, `usage.time-invalid`, `usage.too-long` and `fair-share.half-life-out-of-range` at their
+/// fields; `rehearsal.too-long` where the queue of that time is too long to be played.
 pub async fn rehearse(
     server: &Server,
     caller: &Caller,
@@ -51,8 +59,11 @@ pub async fn rehearse(
     tried: TriedRules,
 ) -> Result<QueueRehearsal, Failure> {
     may(&caller.subject, Permission::SystemRead, &Scope::SITE)?;
+    check_half_life(tried.half_life_hours)?;
     let now = server.clock().now();
     let (from, until) = window(asked, &caller.time_zone, now)?;
+    let turn = UNDER_WAY.acquire().await;
+    let turn = turn.map_err(|closed| ServerFault::new(WORK, closed))?;
     let (world, half_life_hours, mut recorded, names) = server
         .catalog()
         .read("read what was recorded", move |view| {
@@ -72,17 +83,22 @@ pub async fn rehearse(
         .await?;
     let complete = recorded.len() <= MAX_REHEARSED;
     recorded.truncate(MAX_REHEARSED);
-    let work = move || {
-        let stage = RehearsedTime::new(emptied(world), half_life_hours, &recorded, &names);
-        stage.compared(tried)
-    };
-    let compared = tokio::task::spawn_blocking(move || {
-        let _one = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
-        work()
-    });
-    let compared = compared
+    let (told, answer) = oneshot::channel();
+    // A thread of its own: those of the runtime run before sessions, and cannot be nicer for a while.
+    let begun = thread::Builder::new()
+        .name("rehearsal".to_owned())
+        .spawn(move || {
+            let _one = turn;
+            let _ = rustix::process::nice(NICER);
+            let world = emptied(world);
+            let stage = RehearsedTime::new(world, half_life_hours, &recorded, from, &names);
+            // Who asked may be gone.
+            let _ = told.send(stage.compared(tried));
+        });
+    begun.map_err(|error| ServerFault::new(WORK, error))?;
+    let compared = answer
         .await
-        .map_err(|ended| ServerFault::new("rehearse the queue", ended))?;
+        .map_err(|ended| ServerFault::new(WORK, ended))?;
     let Some(rehearsed) = compared else {
         let seconds = REHEARSAL_TIMEOUT.as_secs();
         return Err(refusals::rehearsal_too_long(seconds).at("/from").into());
@@ -122,6 +138,8 @@ struct RehearsedTime<'n> {
     options: PlayOptions,
     /// As it went.
     recorded: Vec<PlayedJob>,
+    /// Where the time that is asked for begins, in seconds of the trace: what ended in it may have begun long before.
+    opens: u64,
     /// Names of domains, projects and users.
     names: &'n BTreeMap<Uuid, String>,
 }
@@ -131,16 +149,15 @@ impl<'n> RehearsedTime<'n> {
         world: ClusterSnapshot,
         half_life_hours: u32,
         recorded: &[RecordedSession],
+        from: Timestamp,
         names: &'n BTreeMap<Uuid, String>,
     ) -> Self {
-        let queued = |one: &RecordedSession| {
-            let before = i64::try_from(one.queued_before).unwrap_or(i64::MAX);
-            Timestamp::from_millis(one.queued_at.as_millis().saturating_sub(before))
-        };
-        let start = recorded.iter().map(queued).min().unwrap_or_default();
-        let mut rows: Vec<(Timestamp, &RecordedSession)> =
-            recorded.iter().map(|one| (queued(one), one)).collect();
+        let mut rows: Vec<(Timestamp, &RecordedSession)> = recorded
+            .iter()
+            .map(|one| (one.waited_since(), one))
+            .collect();
         rows.sort_by_key(|(queued, _)| *queued);
+        let start = rows.first().map_or(from, |(queued, _)| *queued);
         let mut users: Vec<TraceUser> = Vec::new();
         let mut known: BTreeMap<FairLeaf, usize> = BTreeMap::new();
         let mut jobs = Vec::new();
@@ -180,6 +197,7 @@ impl<'n> RehearsedTime<'n> {
                 forecasts: false,
             },
             recorded: went,
+            opens: from.seconds_since(start),
             names,
         }
     }
@@ -187,14 +205,16 @@ impl<'n> RehearsedTime<'n> {
     /// Both sets of rules and what they mean for each user; None where one of them took too long.
     fn compared(&self, tried: TriedRules) -> Option<QueueRehearsal> {
         let (order, backfill) = (self.world.policy.order, self.world.policy.backfill);
-        let present = self.played(order, backfill)?;
+        let half_life = self.options.half_life_hours;
+        let present = self.played(order, backfill, half_life)?;
         let others = (
             tried.order.unwrap_or(order),
             tried.backfill.unwrap_or(backfill),
+            tried.half_life_hours.map_or(half_life, u64::from),
         );
-        let other = match others == (order, backfill) {
+        let other = match others == (order, backfill, half_life) {
             true => present.clone(),
-            false => self.played(others.0, others.1)?,
+            false => self.played(others.0, others.1, others.2)?,
         };
         Some(QueueRehearsal {
             from: self.options.start,
@@ -205,18 +225,29 @@ impl<'n> RehearsedTime<'n> {
             present: RehearsedRules {
                 order,
                 backfill,
+                half_life_hours: half_life,
                 figures: self.figures(&present),
             },
             tried: RehearsedRules {
                 order: others.0,
                 backfill: others.1,
+                half_life_hours: others.2,
                 figures: self.figures(&other),
             },
             items: self.users(&present, &other),
         })
     }
 
-    fn played(&self, order: QueueOrder, backfill: BackfillMode) -> Option<Vec<PlayedJob>> {
+    fn played(
+        &self,
+        order: QueueOrder,
+        backfill: BackfillMode,
+        half_life_hours: u64,
+    ) -> Option<Vec<PlayedJob>> {
+        let options = PlayOptions {
+            half_life_hours,
+            ..self.options
+        };
         let mut world = self.world.clone();
         world.policy.order = order;
         world.policy.backfill = backfill;
@@ -225,23 +256,27 @@ impl<'n> RehearsedTime<'n> {
         let mut scheduler = |world: &ClusterSnapshot, now: Timestamp| {
             is_late = is_late || began.elapsed() > REHEARSAL_TIMEOUT;
             match is_late {
-                true => Vec::new(),
-                false => placement::decide(world, now),
+                true => None,
+                false => Some(placement::decide(world, now)),
             }
         };
-        let all = play(world, &self.trace, self.options, &mut scheduler);
+        let all = play(world, &self.trace, options, &mut scheduler);
         (!is_late).then_some(all)
     }
 
-    /// From the first arrival to the last, in seconds.
+    /// From the beginning of the time that is asked for to the last arrival, in seconds; from the first arrival where that
+    /// is no time.
     fn span(&self) -> (u64, u64) {
-        (0, self.trace.jobs.last().map_or(0, |job| job.submit))
+        let last = self.trace.jobs.last().map_or(0, |job| job.submit);
+        let first = Some(self.opens).filter(|opens| *opens < last);
+        (first.unwrap_or(0), last)
     }
 
     fn figures(&self, played: &[PlayedJob]) -> RehearsalFigures {
         let waited = waits(&self.trace, played, |_| true);
         let slow = slowdowns(&self.trace, played, |_| true);
-        let held = card_seconds(&self.trace, played, self.span(), |_| true);
+        let (first, last) = self.span();
+        let held = card_seconds(&self.trace, played, (first, last), |_| true);
         let nodes = self.world.nodes.iter();
         let cards: u64 = nodes.map(|node| node.capacity.devices.len() as u64).sum();
         let started = played.iter().filter(|one| one.start.is_some()).count();
@@ -251,7 +286,7 @@ impl<'n> RehearsedTime<'n> {
             waited_max_seconds: waited.max,
             slowdown_mean: slow.mean as f64 / 100.0,
             slowdown_p95: slow.p95 as f64 / 100.0,
-            busy: part(held, 100 * cards * self.span().1),
+            busy: part(held, 100 * cards * (last - first)),
             not_started: (played.len() - started) as u64,
         }
     }

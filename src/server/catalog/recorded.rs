@@ -3,11 +3,11 @@
 
 use rules::devices::MigProfile;
 use rules::fair_share::FairLeaf;
-use rules::names::{ResourceGroupId, UserId};
+use rules::names::{ResourceGroupId, SessionId, UserId};
 use rules::resources::Demand;
 use rules::tenancy::{DomainId, ProjectId};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
-use rusqlite::Row;
+use rusqlite::{OptionalExtension as _, Row};
 
 use super::reader::ReadTransaction;
 use super::value;
@@ -24,15 +24,29 @@ pub(crate) struct RecordedSession {
     pub(crate) queued_at: Timestamp,
     /// Milliseconds that it waited before, for the same start.
     pub(crate) queued_before: u64,
+    /// Its start time, or the end of the last session that it depends on; None where it waited for neither.
+    pub(crate) ready_at: Option<Timestamp>,
     pub(crate) scheduled_at: Timestamp,
     pub(crate) ended_at: Timestamp,
 }
 
-fn recorded(row: &Row<'_>) -> rusqlite::Result<RecordedSession> {
+impl RecordedSession {
+    /// Since when it waited for a place and for nothing else.
+    pub(crate) fn waited_since(&self) -> Timestamp {
+        let before = i64::try_from(self.queued_before).unwrap_or(i64::MAX);
+        let queued = self.queued_at.as_millis().saturating_sub(before);
+        let since = Timestamp::from_millis(queued).max(self.ready_at.unwrap_or_default());
+        // A clock that was set back is no wait.
+        since.min(self.scheduled_at)
+    }
+}
+
+/// A session, and those that it depends on.
+fn recorded(row: &Row<'_>) -> rusqlite::Result<(RecordedSession, Vec<SessionId>)> {
     let is_batch = value::word(row, "kind", |word| Some(word == "batch"))?;
     let timeout = value::unsigned_or_none(row, "timeout_seconds")?.filter(|_| is_batch);
     let max_runtime = value::unsigned_or_none(row, "max_runtime_seconds")?;
-    Ok(RecordedSession {
+    let session = RecordedSession {
         leaf: FairLeaf {
             domain: DomainId(value::id(row, "domain")?),
             project: ProjectId(value::id(row, "project")?),
@@ -51,14 +65,17 @@ fn recorded(row: &Row<'_>) -> rusqlite::Result<RecordedSession> {
         limit: [timeout, max_runtime].into_iter().flatten().min(),
         queued_at: value::time(row, "queued_at")?,
         queued_before: value::unsigned(row, "queued_before")?,
+        ready_at: value::time_or_none(row, "start_at")?,
         scheduled_at: value::time(row, "scheduled_at")?,
         ended_at: value::time(row, "ended_at")?,
-    })
+    };
+    Ok((session, value::json(row, "depends_on")?))
 }
 
 impl ReadTransaction<'_> {
     /// Sessions that had a place and ended in that time, the earliest end first, `limit` of them at most; those that were
-    /// bound to one device are left out. Costs a visit to each that ended in it, up to that many.
+    /// bound to one device are left out. Costs a visit to each that ended in it, up to that many, and
+    /// to each that one of them depends on.
     pub(crate) fn recorded_sessions(
         &self,
         from: Timestamp,
@@ -68,7 +85,7 @@ impl ReadTransaction<'_> {
         let mut statement = self.connection.prepare_cached(
             "select owner, domain, project, kind, cpu, memory, shm, gpu, gpu_memory, mig,
                     timeout_seconds, max_runtime_seconds, resource_group, queued_at, queued_before,
-                    scheduled_at, ended_at
+                    start_at, depends_on, scheduled_at, ended_at
              from session
              where state = 'ended' and ended_at >= ?1 and ended_at < ?2
                  and scheduled_at is not null and device_affinity is null
@@ -83,6 +100,20 @@ impl ReadTransaction<'_> {
             ),
             recorded,
         )?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        let mut end = self
+            .connection
+            .prepare_cached("select ended_at from session where id = ?1 and state = 'ended'")?;
+        let mut all = Vec::new();
+        for row in rows {
+            let (mut session, depends_on) = row?;
+            for id in depends_on {
+                let ended = end
+                    .query_row([id.0.as_bytes()], |row| value::time(row, "ended_at"))
+                    .optional()?;
+                session.ready_at = session.ready_at.max(ended);
+            }
+            all.push(session);
+        }
+        Ok(all)
     }
 }

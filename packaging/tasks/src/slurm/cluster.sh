@@ -1,6 +1,8 @@
 #!/bin/bash
 # Inside the namespaces of day.sh: address, users, munge and MariaDB, which keep the real clock; the rest runs in clock.sh.
 set -eu
+# It writes users and addresses, so it is for the overlay and the namespaces of day.sh alone.
+[ -d /slurm-day ] || { echo "day.sh runs this" >&2; exit 2; }
 mode=$1 speed=$2
 export TZ=UTC LC_ALL=C
 hostname slurm-day

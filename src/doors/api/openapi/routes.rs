@@ -1291,6 +1291,10 @@ pub const ROUTES: &[DocumentedRoute] = &[
                 "turns, fair, fifo or lifo; the present one when left out",
             ),
             ("backfill", "strict or timed; the present one when left out"),
+            (
+                "half_life_hours",
+                "of fair share, 1 to 8760; the present one when left out",
+            ),
         ],
         answer: SuccessReply::Schema("QueueRehearsal"),
         refusals: &[422],

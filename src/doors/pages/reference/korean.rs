@@ -572,6 +572,11 @@ const QUERIES: &[(&str, &str, &str)] = &[
         "strict 또는 timed. 없으면 지금의 백필",
     ),
     (
+        "rehearseQueue",
+        "half_life_hours",
+        "공정 배분의 반감기(시간). 1에서 8760까지이며 없으면 지금의 반감기",
+    ),
+    (
         "getUsage",
         "month",
         "2026-11 같은 달. 내 시간대 기준이며 없으면 이번 달",
