@@ -294,8 +294,8 @@ fn overcommit(hundredths: u32) -> CpuOvercommit {
     CpuOvercommit::new(hundredths, "/cpu_overcommit").expect("in range")
 }
 
-/// Promise (Queue and scheduler): Sessions never hold more cores of a node than the factor of its resource group
-/// allows, and none of them more than the node has.
+/// Sessions never hold more cores of a node than the factor of its resource group allows, and none of them more than the
+/// node has.
 #[test]
 fn no_pass_gives_more_cores_than_the_factor_of_a_group_says() {
     let mut beyond = 0;

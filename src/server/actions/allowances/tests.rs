@@ -125,7 +125,7 @@ async fn an_allowance_raises_the_usual_priority_where_no_policy_names_one() {
     };
     create(&server, &boss, of).await.unwrap();
     assert_eq!(launched(50).await, "done");
-    assert_eq!(launched(51).await, "priority.not-allowed");
+    assert_eq!(launched(51).await, "limit.each");
 }
 
 #[tokio::test]
