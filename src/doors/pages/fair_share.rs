@@ -433,7 +433,7 @@ fn tried(t: Text, run: &QueueRehearsal) -> TriedQueue {
                 let half_life = components::span(t, rules.half_life_hours * 3_600);
                 format!("{order} · {backfill} · {half_life}")
             }
-            QueueOrder::Turns | QueueOrder::Fifo | QueueOrder::Lifo => {
+            QueueOrder::Turns | QueueOrder::Fifo | QueueOrder::Lifo | QueueOrder::Drf => {
                 format!("{order} · {backfill}")
             }
         }

@@ -91,7 +91,8 @@ const ENDING: &str = "select id, name, started_at + max_runtime_seconds * 1000 a
 
 /// Nodes in maintenance that concern a user: containers of theirs are there, or a session of theirs waits. The events
 /// tell since when, with which message last, and by whom.
-const MAINTENANCE: &str = "select node.name, node.note, node.resource_group, began.at as since, last.sequence as told,
+const MAINTENANCE: &str =
+    "select node.name, node.note, node.resource_group, began.at as since, last.sequence as told,
             coalesce(last.actor = (select name from user where id = ?1), 0) as own,
             (select count(distinct session.id)
              from container indexed by container_node

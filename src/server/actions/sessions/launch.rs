@@ -613,7 +613,9 @@ impl LaunchForMembers {
                     .collect();
                 if !impossible.is_empty() && impossible.len() == groups.len() {
                     // Of machines of a group that they may not use the caller learns nothing.
-                    let own = asked.choose(&machines.groups, place, caller.subject.user).ok();
+                    let own = asked
+                        .choose(&machines.groups, place, caller.subject.user)
+                        .ok();
                     let own = own.and_then(|group| impossible.get(&group).cloned());
                     let large = || refusals::resources_too_large().at("/resources");
                     return Err(own.unwrap_or_else(large).into());

@@ -346,7 +346,10 @@ async fn refused_mail_of_one_user_has_its_own_bound() {
     let mina = user(&server, "mina");
     gather(&server).await.unwrap();
     refuse(&server, vec![mina.subject.user], MAX_WAITING_OF_USER + 5);
-    assert_eq!((failed(&server).count, lost(&server)), (MAX_WAITING_OF_USER, 5));
+    assert_eq!(
+        (failed(&server).count, lost(&server)),
+        (MAX_WAITING_OF_USER, 5)
+    );
     let new = NewMailNotice {
         user: mina.subject.user,
         key: "new".to_owned(),
