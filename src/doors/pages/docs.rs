@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 36] = [
+const MANUAL: [ManualChapter; 37] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -108,6 +108,7 @@ const MANUAL: [ManualChapter; 36] = [
     chapter!("reservation-requests", Administer),
     chapter!("resource-groups", Administer),
     chapter!("group-rules", Administer),
+    chapter!("preemption", Administer),
     chapter!("usage", Administer),
     chapter!("statements", Administer),
     chapter!("audit", Administer),
