@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 37] = [
+const MANUAL: [ManualChapter; 38] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -110,6 +110,7 @@ const MANUAL: [ManualChapter; 37] = [
     chapter!("group-rules", Administer),
     chapter!("preemption", Administer),
     chapter!("usage", Administer),
+    chapter!("rehearsal", Administer),
     chapter!("statements", Administer),
     chapter!("audit", Administer),
     chapter!("hand-over", Administer),
