@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 36] = [
+const MANUAL: [ManualChapter; 38] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -108,7 +108,9 @@ const MANUAL: [ManualChapter; 36] = [
     chapter!("reservation-requests", Administer),
     chapter!("resource-groups", Administer),
     chapter!("group-rules", Administer),
+    chapter!("preemption", Administer),
     chapter!("usage", Administer),
+    chapter!("rehearsal", Administer),
     chapter!("statements", Administer),
     chapter!("audit", Administer),
     chapter!("hand-over", Administer),
