@@ -87,6 +87,11 @@ impl Server {
         let log = fs::File::create(folder.join("log")).map_err(fault)?;
         let data = state.map_or_else(|| folder.join("data"), Path::to_path_buf);
         let run = state.map_or_else(|| folder.join("run"), |_| "/run/fardel".into());
+        // Those of a package are its own; else never the machine's.
+        let program = match state {
+            Some(_) => program,
+            None => program.variable("FARDEL_CONFIG", folder.join("fardel.toml")),
+        };
         let mut command = program
             .words("serve")
             .variable("FARDEL_DATA", data)

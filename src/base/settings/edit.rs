@@ -15,8 +15,9 @@ use super::{
 
 /// Keys that only the machine's own file may set: addresses that would lock the administrator out, and places that
 /// the server writes to as root, files that it reads as root with where it sends what stands in them, and attributes of a
-/// directory, which the console would show: one of them could be a secret.
-const FILE_ONLY: [&str; 30] = [
+/// directory, which the console would show: one of them could be a secret. And simulated GPUs: with a model that is none
+/// the server does not start.
+const FILE_ONLY: [&str; 31] = [
     "data",
     "run",
     "listen",
@@ -24,6 +25,7 @@ const FILE_ONLY: [&str; 30] = [
     "listen_apps",
     "tls",
     "host_environment",
+    "simulate_gpus",
     "driver_root",
     "backup_dir",
     "backup_passphrase_file",

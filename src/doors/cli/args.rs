@@ -928,7 +928,7 @@ pub struct RehearseHistory {
     #[arg(long, visible_alias = "to", value_name = "TIME", requires = "from")]
     pub until: Option<String>,
     /// The order to try; the present one when left out
-    #[arg(long, value_name = "ORDER", value_parser = ["turns", "fair", "fifo", "lifo"])]
+    #[arg(long, value_name = "ORDER", value_parser = ["turns", "fair", "drf", "fifo", "lifo"])]
     pub order: Option<String>,
     /// The backfill to try; the present one when left out
     #[arg(long, value_name = "MODE", value_parser = ["strict", "timed"])]
