@@ -359,6 +359,17 @@ impl<'w> ClusterState<'w> {
         self.some_unshut = unshut;
     }
 
+    /// Whether one more of a size that waits is only counted by `keep`: no policy bounds sums, and nothing is reserved.
+    pub(super) fn keeps_by_count(&self) -> bool {
+        self.bounds.is_empty() && self.reserved.is_empty()
+    }
+
+    /// As `keep` for one more of a size that waits, where that is only counted. Never looks at the session.
+    pub(super) fn keep_again(&mut self, owner: UserId, size: usize) {
+        let asked = self.asked(&self.kept.sizes[size].demand);
+        self.kept.add_again(owner, size, asked);
+    }
+
     /// Gives a place away.
     pub(super) fn take(&mut self, found: &FoundPlace, session: &Session) {
         self.hold(found.spot, &found.devices, session, true);
