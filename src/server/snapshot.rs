@@ -9,7 +9,7 @@ use rules::findings::{InvariantFinding, findings};
 use rules::messages::{DeviceUse, PartitionFailure};
 use rules::names::{NodeId, SessionId, TenantName, UserId, UserName};
 use rules::permissions::Reach;
-use rules::placement::{self, Explanation, QueueForecast};
+use rules::placement::{self, ExpectedStart, Explanation, QueueForecast};
 use rules::session::Session;
 use rules::tenancy::ProjectId;
 use rules::units::Timestamp;
@@ -43,18 +43,20 @@ pub(crate) struct Snapshot {
     /// The launch of each live session that was launched together with others.
     launches: BTreeMap<SessionId, SessionId>,
     findings: OnceLock<Vec<InvariantFinding>>,
-    queue: Mutex<Option<(Timestamp, Arc<WaitingQueue>)>>,
+    queue: Mutex<Option<Arc<WaitingQueue>>>,
     explained: Mutex<BTreeMap<SessionId, (Timestamp, Explanation)>>,
 }
 
 /// All that wait, as every page and answer shows them.
 #[derive(Debug)]
 pub(crate) struct WaitingQueue {
+    /// The moment that the forecast is of, and every explanation by it.
+    pub(crate) at: Timestamp,
     pub(crate) forecast: QueueForecast,
     /// Places in `world.sessions`, in the order of the forecast.
     pub(crate) order: Vec<usize>,
-    /// The same by launch, each where its first one stands.
-    pub(crate) groups: Vec<WaitingGroup>,
+    groups: OnceLock<Vec<WaitingGroup>>,
+    starts: OnceLock<Vec<(ExpectedStart, usize)>>,
 }
 
 /// Copies of one launch that wait, as places in `world.sessions`.
@@ -177,15 +179,22 @@ impl Snapshot {
             .filter_map(|(session, told)| told.is_none().then_some(*session))
             .collect();
         if !missing.is_empty() {
-            let queue = self.queue(now);
-            let mut fresh =
-                placement::explain_queue(&self.world, &queue.forecast, &missing, now).into_iter();
+            // What does not wait needs no forecast.
+            let waits = missing.iter().any(|session| session.is_pending());
+            let queue = waits.then(|| self.queue(now));
+            let nothing = QueueForecast::default();
+            let (known, at) = match &queue {
+                Some(queue) => (&queue.forecast, queue.at),
+                None => (&nothing, now),
+            };
+            let fresh = placement::explain_queue(&self.world, known, &missing, at);
+            let mut fresh = fresh.into_iter();
             for (session, told) in sessions.iter().zip(&mut told) {
                 if told.is_none() {
                     *told = fresh.next();
                     let explanation = told.iter().cloned();
                     for explanation in explanation {
-                        keep(&mut locked(&self.explained), session.id, (now, explanation));
+                        keep(&mut locked(&self.explained), session.id, (at, explanation));
                     }
                 }
             }
@@ -198,35 +207,61 @@ impl Snapshot {
     pub(crate) fn queue(&self, now: Timestamp) -> Arc<WaitingQueue> {
         // Held meanwhile: who comes takes the same.
         let mut queue = locked(&self.queue);
-        if let Some((at, known)) = queue.as_ref()
-            && *at <= now
-            && now.millis_since(*at) < EXPLAINED_FOR
+        if let Some(known) = queue.as_ref()
+            && known.at <= now
+            && now.millis_since(known.at) < EXPLAINED_FOR
         {
             return Arc::clone(known);
         }
-        let read = Arc::new(WaitingQueue::read(&self.world, &self.launches, now));
-        *queue = Some((now, Arc::clone(&read)));
+        let read = Arc::new(WaitingQueue::read(&self.world, now));
+        *queue = Some(Arc::clone(&read));
         read
     }
 }
 
 impl WaitingQueue {
-    fn read(
+    fn read(world: &ClusterSnapshot, now: Timestamp) -> Self {
+        let forecast = placement::forecast(world, now);
+        Self {
+            at: now,
+            order: forecast.places(),
+            forecast,
+            groups: OnceLock::new(),
+            starts: OnceLock::new(),
+        }
+    }
+
+    /// All that wait by launch, each launch where its first one stands. `snapshot` is the one that the queue is of. Costs a
+    /// look at each session once.
+    pub(crate) fn groups(&self, snapshot: &Snapshot) -> &[WaitingGroup] {
+        self.groups
+            .get_or_init(|| self.grouped(&snapshot.world, &snapshot.launches))
+    }
+
+    /// Every start that is known, the first one first, with the place of its session in `world.sessions`. Costs a look at
+    /// each session once, and nothing where no start is known.
+    pub(crate) fn starts(&self, world: &ClusterSnapshot) -> &[(ExpectedStart, usize)] {
+        self.starts.get_or_init(|| {
+            let known = &self.forecast.starts;
+            if known.is_empty() {
+                return Vec::new();
+            }
+            let places = self.order.iter();
+            let places = places.filter_map(|at| Some((*known.get(&world.sessions[*at].id)?, *at)));
+            let mut starts: Vec<(ExpectedStart, usize)> = places.collect();
+            starts.sort_by_key(|(start, _)| start.at);
+            starts
+        })
+    }
+
+    fn grouped(
+        &self,
         world: &ClusterSnapshot,
         launches: &BTreeMap<SessionId, SessionId>,
-        now: Timestamp,
-    ) -> Self {
-        let forecast = placement::forecast(world, now);
-        let places = world.sessions.iter().enumerate();
-        let places: HashMap<SessionId, usize> = places.map(|(at, s)| (s.id, at)).collect();
-        let order: Vec<usize> = forecast
-            .order
-            .iter()
-            .filter_map(|id| places.get(id).copied())
-            .collect();
+    ) -> Vec<WaitingGroup> {
         let mut groups: Vec<WaitingGroup> = Vec::new();
         let mut known: HashMap<(UserId, Timestamp, SessionId, &str, bool), usize> = HashMap::new();
-        for at in &order {
+        for at in &self.order {
             let session = &world.sessions[*at];
             // Copies are of one launch, queued in one moment, under one name with a number behind it.
             let name = session.name.as_str();
@@ -251,11 +286,7 @@ impl WaitingQueue {
                 }),
             }
         }
-        Self {
-            forecast,
-            order,
-            groups,
-        }
+        groups
     }
 }
 

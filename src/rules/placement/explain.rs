@@ -395,6 +395,54 @@ impl<'w> BareGround<'w> {
     }
 }
 
+/// For what a session waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WaitCause {
+    /// It can never start: its verdict is `Verdict::Never`.
+    Never,
+    /// For a time, another session, a user or a group, as the first blocker of its explanation says.
+    Held(PlacementBlocker),
+    /// For nothing but room, in its turn; it may have it already.
+    Room,
+}
+
+/// The cause of each session that waits, as `explain_queue` gives it, without a walk of the queue: what is free does not
+/// matter. Costs about a look at each, and at the machines once for each size.
+pub struct QueueCauses<'w> {
+    world: &'w ClusterSnapshot,
+    now: Timestamp,
+    /// Whether some machine could hold a size, were it empty.
+    possible: BTreeMap<(ResourceGroupId, Demand, bool), bool>,
+}
+
+impl<'w> QueueCauses<'w> {
+    pub fn new(world: &'w ClusterSnapshot, now: Timestamp) -> Self {
+        Self {
+            world,
+            now,
+            possible: BTreeMap::new(),
+        }
+    }
+
+    pub fn of(&mut self, session: &Session) -> WaitCause {
+        let (world, environment) = (self.world, &session.spec.environment);
+        let group = world.groups.of_session(session.id);
+        let host = *environment == SessionEnvironment::Host;
+        let demand = session.spec.demand;
+        let possible = self.possible.entry((group, demand, host));
+        let possible =
+            possible.or_insert_with(|| fit::possible(world, group, &demand, environment).is_ok());
+        if !*possible {
+            return WaitCause::Never;
+        }
+        match order::gate(world, session, self.now) {
+            order::QueueGate::Never(_) => WaitCause::Never,
+            order::QueueGate::Held(hold) => WaitCause::Held(hold.blocker()),
+            order::QueueGate::Open => WaitCause::Room,
+        }
+    }
+}
+
 struct WaitingRequest<'a> {
     session: &'a Session,
     /// None asks nothing about what one person may hold.

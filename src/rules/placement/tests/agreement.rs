@@ -162,8 +162,17 @@ fn every_answer_about_the_queue_is_the_same_answer() {
         let mut after = world.clone();
         let placed = pass(&mut after, NOW);
         let mut positions = Vec::new();
+        let mut causes = QueueCauses::new(&world, NOW);
         for (session, told) in rows.iter().zip(&queue) {
             let context = format!("world {round}, {}: {told:?}", session.name);
+            let cause = causes.of(session);
+            let is_never = cause == WaitCause::Never;
+            assert_eq!(is_never, told.verdict == Verdict::Never, "{context}");
+            if let WaitCause::Held(blocker) = &cause {
+                assert_eq!(told.blockers.first(), Some(blocker), "{context}");
+            }
+            let asks_for_room = cause == WaitCause::Room;
+            assert_eq!(asks_for_room, told.queue_position.is_some(), "{context}");
             let why = explain_session(&world, session, NOW);
             assert_eq!(&why, told, "why and queue: {context}");
             let starts = placed.contains(&session.id);
