@@ -17,7 +17,9 @@ use rules::world::ClusterSnapshot;
 
 use crate::Failure;
 use crate::catalog::events::EventRow;
+use crate::catalog::listing::SessionFilter;
 use crate::catalog::nodes::DeviceRow;
+use crate::catalog::session_table::{TableCount, TableOrder};
 use crate::catalog::{Catalog, ReadTransaction};
 
 /// Milliseconds for which an explanation stays as it is while no row changes. Longer: the time that a session
@@ -29,6 +31,9 @@ const MAX_EXPLANATIONS_KEPT: usize = 2_000;
 /// Readers whose newest events are kept. Higher: more memory, some 4 KiB for each. Lower: pages of more users
 /// search the journal.
 const MAX_READERS_KEPT: usize = 256;
+/// Pages of the table of sessions that are kept of one revision. Higher: more memory, some 12 KiB for the longest page.
+/// Lower: more of those who look at different pages have them read and counted again.
+const MAX_PAGES_KEPT: usize = 64;
 /// Events of the journal that are looked through for what is new to a reader. Beyond, the newest are read again.
 const MAX_EVENTS_BEHIND: u64 = 1_000;
 
@@ -310,7 +315,18 @@ pub(crate) struct Snapshots {
     /// The newest events each reader may see, of one topic or of all, newest first, and up to which sequence they were
     /// looked for.
     recent: Mutex<BTreeMap<(Reach, Option<&'static str>), NewestEvents>>,
+    tables: Mutex<KeptPages>,
 }
+
+/// Pages of the table of sessions as of one revision, by what was asked for.
+#[derive(Default)]
+struct KeptPages {
+    revision: u64,
+    pages: BTreeMap<String, TableRows>,
+}
+
+/// The first session of each row of a page with how many it stands for, and how many rows there are.
+type TableRows = (Vec<(SessionId, u64)>, TableCount);
 
 /// Up to which sequence events were looked for, and the newest of them.
 type NewestEvents = (u64, Vec<EventRow>);
@@ -339,6 +355,43 @@ impl Snapshots {
             snapshot: Arc::clone(&snapshot),
         });
         Ok(snapshot)
+    }
+
+    /// One page of the table of sessions, and how many rows it has in all, as `ReadTransaction::table_page` reads them. Who
+    /// asks for the same while no row changes is given the same: an open page asks again and again, and counting a long
+    /// history costs milliseconds.
+    pub(crate) fn table_page(
+        &self,
+        view: &ReadTransaction<'_>,
+        reach: &Reach,
+        filter: &SessionFilter,
+        order: &TableOrder,
+    ) -> Result<TableRows, Failure> {
+        let revision = view.revision()?;
+        let asked = format!("{reach:?} {filter:?} {order:?}");
+        {
+            let mut tables = locked(&self.tables);
+            if tables.revision < revision {
+                *tables = KeptPages {
+                    revision,
+                    pages: BTreeMap::new(),
+                };
+            }
+            if tables.revision == revision
+                && let Some(known) = tables.pages.get(&asked)
+            {
+                return Ok(known.clone());
+            }
+        }
+        let read = view.table_page(reach, filter, order)?;
+        let mut tables = locked(&self.tables);
+        if tables.revision == revision {
+            if tables.pages.len() >= MAX_PAGES_KEPT {
+                tables.pages.clear();
+            }
+            tables.pages.insert(asked, read.clone());
+        }
+        Ok(read)
     }
 
     /// The newest `most` events within `reach`, of one topic or of all, newest first; `most` is the same for every call
@@ -534,6 +587,43 @@ mod tests {
             keep(&mut explained, session, (at, explanation.clone()));
             assert!(explained.len() <= MAX_EXPLANATIONS_KEPT);
             assert!(explained.contains_key(&session));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_page_of_the_table_is_kept_until_a_row_changes_and_no_more_than_so_many() {
+        use crate::catalog::session_table::TableSort;
+        let server = Server::for_tests();
+        note(&server, None, "one");
+        let kept = || locked(&server.snapshots().tables).pages.len();
+        let ask = |offset: u64| {
+            let order = TableOrder {
+                sort: TableSort::Standing,
+                descending: false,
+                grouped: true,
+                offset,
+                limit: 50,
+            };
+            let filter = SessionFilter::default();
+            let read = server.catalog().read_now("ask", |view| {
+                let snapshots = server.snapshots();
+                let page = snapshots.table_page(view, &everything(), &filter, &order)?;
+                assert_eq!(page, view.table_page(&everything(), &filter, &order)?);
+                Ok(())
+            });
+            read.unwrap();
+        };
+        ask(0);
+        ask(0);
+        assert_eq!(kept(), 1);
+        ask(50);
+        assert_eq!(kept(), 2);
+        note(&server, None, "two");
+        ask(0);
+        assert_eq!(kept(), 1, "those of an older revision are forgotten");
+        for page in 0..MAX_PAGES_KEPT as u64 + 2 {
+            ask(page * 50);
+            assert!(kept() <= MAX_PAGES_KEPT);
         }
     }
 
