@@ -64,6 +64,8 @@ struct SessionList {
     sessions: Vec<Session>,
     /// By id; made when a place is first asked for, forgotten with each change.
     places: OnceLock<Vec<(SessionId, usize)>>,
+    /// Where those stand that hold room; made and forgotten alike.
+    holding: OnceLock<Vec<usize>>,
 }
 
 impl Clone for SessionList {
@@ -83,6 +85,7 @@ impl From<Vec<Session>> for SessionList {
         Self {
             sessions,
             places: OnceLock::new(),
+            holding: OnceLock::new(),
         }
     }
 }
@@ -106,6 +109,17 @@ impl SharedSessions {
         let at = places.partition_point(|(known, _)| *known < id);
         let (known, place) = places.get(at)?;
         (*known == id).then_some(*place)
+    }
+
+    /// Sessions with a container that may live, in the order of the list: all that hold room. The first call after a change
+    /// costs a visit of each session; the others cost nothing for those that wait.
+    pub fn holding(&self) -> impl Iterator<Item = &Session> {
+        let places = self.0.holding.get_or_init(|| {
+            let sessions = self.0.sessions.iter().enumerate();
+            let holding = sessions.filter(|(_, one)| one.live_containers().next().is_some());
+            holding.map(|(at, _)| at).collect()
+        });
+        places.iter().map(|at| &self.0.sessions[*at])
     }
 }
 
@@ -145,6 +159,7 @@ impl DerefMut for SharedSessions {
     fn deref_mut(&mut self) -> &mut Vec<Session> {
         let list = Arc::make_mut(&mut self.0);
         list.places = OnceLock::new();
+        list.holding = OnceLock::new();
         &mut list.sessions
     }
 }
@@ -243,11 +258,11 @@ impl ClusterSnapshot {
     }
 
     /// What sessions hold on each node, in any state, as long as a container may live.
-    /// Costs one visit a session.
+    /// Costs one visit a session that holds room.
     pub fn used(&self) -> BTreeMap<NodeId, Used> {
         let mut used: BTreeMap<NodeId, Used> =
             self.nodes.iter().map(|n| (n.id, Used::default())).collect();
-        for session in &self.sessions {
+        for session in self.sessions.holding() {
             for container in session.live_containers() {
                 used.entry(container.node)
                     .or_default()

@@ -75,7 +75,7 @@ pub(super) struct ClusterState<'w> {
 }
 
 impl<'w> ClusterState<'w> {
-    /// The world as it stands. Costs one visit a session and a device.
+    /// The world as it stands. Costs one visit a session that holds room, and a device.
     pub(super) fn new(world: &'w ClusterSnapshot, now: Timestamp) -> Self {
         let spots: Vec<NodeState<'w>> = world
             .nodes
@@ -115,7 +115,7 @@ impl<'w> ClusterState<'w> {
             searches: RefCell::default(),
         };
         ground.reserved.shut(&mut ground.spots);
-        for session in &world.sessions {
+        for session in world.sessions.holding() {
             for (number, container) in session.live_containers().enumerate() {
                 let Some(at) = ground.spot(container.node) else {
                     continue;

@@ -155,7 +155,7 @@ pub(in crate::actions) fn summary(
         .map(|node| {
             let held = used.get(&node.id).cloned().unwrap_or_default();
             let here = || {
-                let live = world.sessions.iter();
+                let live = world.sessions.holding();
                 live.flat_map(|s| s.live_on(node.id).map(move |each| (s, each)))
             };
             let rate_of = |(s, container): (&Session, &SessionContainer)| {
@@ -240,11 +240,10 @@ pub(in crate::actions) fn summary(
     let recent = server
         .snapshots()
         .recent_events(view, heard.clone(), None, RECENT)?;
-    let holds = |session: &&Session| session.live_containers().next().is_some();
     Ok(Overview {
         machines,
         counts,
-        holding: world.sessions.iter().filter(holds).count() as u64,
+        holding: world.sessions.holding().count() as u64,
         recent: recent.into_iter().map(event).collect(),
         findings: if heard.is_everything() {
             snapshot.findings().to_vec()
