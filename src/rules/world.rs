@@ -124,8 +124,8 @@ impl SharedSessions {
 }
 
 impl fmt::Debug for SharedSessions {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.debug_list().entries(&self.0.sessions).finish()
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.0.sessions).finish()
     }
 }
 

@@ -47,8 +47,7 @@ pub struct QueueForecast {
     pub(super) by_priority: bool,
     /// The last three of each resource group, where there are several.
     pub(super) by_group: BTreeMap<ResourceGroupId, ForecastReach>,
-    /// The queues as they were sorted and walked, for whoever explains sessions of that moment: one resource group after
-    /// the other.
+    /// The queues as they were sorted and walked, for explanations of that moment: one resource group after the other.
     pub(super) walked: Vec<WalkedQueue>,
 }
 
