@@ -10,8 +10,8 @@ use rules::messages::{DeviceUse, PartitionFailure};
 use rules::names::{NodeId, SessionId, TenantName, UserId, UserName};
 use rules::permissions::Reach;
 use rules::placement::{self, ExpectedStart, Explanation, QueueForecast};
-use rules::session::Session;
-use rules::tenancy::ProjectId;
+use rules::session::{Session, SessionState};
+use rules::tenancy::{ProjectId, Scope};
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
 
@@ -48,8 +48,36 @@ pub(crate) struct Snapshot {
     /// The launch of each live session that was launched together with others.
     launches: BTreeMap<SessionId, SessionId>,
     findings: OnceLock<Vec<InvariantFinding>>,
+    counts: OnceLock<Vec<(Scope, LiveCounts)>>,
     queue: Mutex<Option<Arc<WaitingQueue>>>,
     explained: Mutex<BTreeMap<SessionId, (Timestamp, Explanation)>>,
+}
+
+/// How many live sessions stand in which state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LiveCounts {
+    pub(crate) pending: u64,
+    pub(crate) scheduled: u64,
+    pub(crate) preparing: u64,
+    pub(crate) running: u64,
+    pub(crate) stopping: u64,
+}
+
+impl LiveCounts {
+    pub(crate) fn live(&self) -> u64 {
+        self.pending + self.scheduled + self.preparing + self.running + self.stopping
+    }
+
+    fn add(&mut self, state: SessionState) {
+        match state {
+            SessionState::Pending => self.pending += 1,
+            SessionState::Scheduled => self.scheduled += 1,
+            SessionState::Preparing => self.preparing += 1,
+            SessionState::Running => self.running += 1,
+            SessionState::Stopping => self.stopping += 1,
+            SessionState::Ended => {}
+        }
+    }
 }
 
 /// All that wait, as every page and answer shows them.
@@ -150,6 +178,7 @@ impl Snapshot {
             launches: view.launches()?,
             world,
             findings: OnceLock::new(),
+            counts: OnceLock::new(),
             queue: Mutex::default(),
             explained: Mutex::default(),
         })
@@ -158,6 +187,23 @@ impl Snapshot {
     /// Broken invariants; empty for sound rows. Looked for once.
     pub(crate) fn findings(&self) -> &[InvariantFinding] {
         self.findings.get_or_init(|| findings(&self.world))
+    }
+
+    /// Live sessions of each scope: every page counts those that its reader may see. Costs a look at each session once.
+    pub(crate) fn counts(&self) -> &[(Scope, LiveCounts)] {
+        self.counts.get_or_init(|| {
+            let mut counts: Vec<(Scope, LiveCounts)> = Vec::new();
+            let mut places: HashMap<Scope, usize> = HashMap::new();
+            for session in &self.world.sessions {
+                let scope = session.scope();
+                let at = *places.entry(scope).or_insert(counts.len());
+                if at == counts.len() {
+                    counts.push((scope, LiveCounts::default()));
+                }
+                counts[at].1.add(session.state());
+            }
+            counts
+        })
     }
 
     /// Why `session` is where it is. Costs about one scheduling pass for one that waits, once a second for all
@@ -588,6 +634,28 @@ mod tests {
             assert!(explained.len() <= MAX_EXPLANATIONS_KEPT);
             assert!(explained.contains_key(&session));
         }
+    }
+
+    #[tokio::test]
+    async fn live_sessions_are_counted_by_whose_they_are() {
+        use api::sessions::LaunchRequest;
+        let server = Server::for_tests();
+        server.put_test_node("one");
+        let root = crate::access::local_root(&server);
+        for name in ["a", "b"] {
+            let wanted = LaunchRequest {
+                name: Some(name.into()),
+                ..LaunchRequest::default()
+            };
+            let launched = crate::actions::sessions::launch(&server, &root, wanted, None).await;
+            launched.unwrap();
+        }
+        let snapshot = server.snapshot().await.unwrap();
+        let [(scope, counts)] = snapshot.counts() else {
+            panic!("{:?}", snapshot.counts());
+        };
+        assert_eq!(*scope, snapshot.world.sessions[0].scope());
+        assert_eq!((counts.live(), counts.pending), (2, 2));
     }
 
     #[tokio::test]

@@ -211,28 +211,27 @@ pub(in crate::actions) fn summary(
         .collect();
     let mut counts = StateCounts::default();
     let mut own = OwnUsage::default();
-    for session in &world.sessions {
-        let mine = session.owner == caller.subject.user;
-        if mine {
-            own.live += 1;
-            own.waiting += u64::from(session.state() == SessionState::Pending);
-            own.running += u64::from(session.state() == SessionState::Running);
+    for (scope, there) in snapshot.counts() {
+        if scope.owner == Some(subject.user) {
+            own.live += there.live();
+            own.waiting += there.pending;
+            own.running += there.running;
+        }
+        if visible.covers(scope) {
+            counts.pending += there.pending;
+            counts.scheduled += there.scheduled;
+            counts.preparing += there.preparing;
+            counts.running += there.running;
+            counts.stopping += there.stopping;
+        }
+    }
+    for session in world.sessions.holding() {
+        if session.owner == subject.user {
             for container in session.live_containers() {
                 own.cpu = own.cpu + session.spec.demand.cpu;
                 own.memory = own.memory + session.spec.demand.memory;
                 own.gpu = own.gpu + container.holds().iter().map(|d| d.share).sum();
             }
-        }
-        if !visible.covers(&session.scope()) {
-            continue;
-        }
-        match session.state() {
-            SessionState::Pending => counts.pending += 1,
-            SessionState::Scheduled => counts.scheduled += 1,
-            SessionState::Preparing => counts.preparing += 1,
-            SessionState::Running => counts.running += 1,
-            SessionState::Stopping => counts.stopping += 1,
-            SessionState::Ended => {}
         }
     }
     let day = Timestamp::from_millis(now.as_millis() - 86_400_000);
@@ -267,18 +266,20 @@ pub struct MenuCounts {
     pub waiting: u64,
 }
 
-/// How many live and how many waiting sessions the caller may see. Costs one look at every live session of the
-/// shared snapshot.
+/// How many live and how many waiting sessions the caller may see. Costs one look at each user's share of the shared
+/// snapshot.
 pub async fn menu_counts(server: &Server, caller: &Caller) -> Result<MenuCounts, Failure> {
     allowed(caller, Permission::SessionsRead)?;
     let snapshot = server.snapshot().await?;
     let visible = reach(&caller.subject, Permission::SessionsRead).or_own(&caller.subject);
     let mut counts = MenuCounts::default();
-    for session in &snapshot.world.sessions {
-        if visible.covers(&session.scope()) && session.state() != SessionState::Ended {
-            counts.live += 1;
-            counts.waiting += u64::from(session.state() == SessionState::Pending);
-        }
+    for (_, there) in snapshot
+        .counts()
+        .iter()
+        .filter(|(scope, _)| visible.covers(scope))
+    {
+        counts.live += there.live();
+        counts.waiting += there.pending;
     }
     Ok(counts)
 }
