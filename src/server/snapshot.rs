@@ -25,10 +25,13 @@ use crate::catalog::{Catalog, ReadTransaction};
 /// Milliseconds for which an explanation stays as it is while no row changes. Longer: the time that a session
 /// still has to wait moves in jumps. Shorter: every open page explains the whole queue again.
 const EXPLAINED_FOR: u64 = 1_000;
+/// Milliseconds for which a count of what ended within a day stays as it is while no row changes. Longer: what ended a day
+/// ago counts for longer. Shorter: open pages count a day of a long history again and again.
+const COUNTED_FOR: u64 = 10_000;
 /// Explanations that are kept of one snapshot. Higher: more memory, some 2 KiB for each. Lower: where many users look at
 /// long queues, one session is explained several times a second.
 const MAX_EXPLANATIONS_KEPT: usize = 2_000;
-/// Readers whose newest events are kept. Higher: more memory, some 4 KiB for each. Lower: pages of more users
+/// Readers whose newest events and counts are kept. Higher: more memory, some 4 KiB for each. Lower: pages of more users
 /// search the journal.
 const MAX_READERS_KEPT: usize = 256;
 /// Pages of the table of sessions that are kept of one revision. Higher: more memory, some 12 KiB for the longest page.
@@ -49,6 +52,8 @@ pub(crate) struct Snapshot {
     launches: BTreeMap<SessionId, SessionId>,
     findings: OnceLock<Vec<InvariantFinding>>,
     counts: OnceLock<Vec<(Scope, LiveCounts)>>,
+    /// How many sessions within a reach ended within the day before a moment, and how many of them not well.
+    ended: Mutex<BTreeMap<Reach, (Timestamp, (u64, u64))>>,
     queue: Mutex<Option<Arc<WaitingQueue>>>,
     explained: Mutex<BTreeMap<SessionId, (Timestamp, Explanation)>>,
 }
@@ -179,6 +184,7 @@ impl Snapshot {
             world,
             findings: OnceLock::new(),
             counts: OnceLock::new(),
+            ended: Mutex::default(),
             queue: Mutex::default(),
             explained: Mutex::default(),
         })
@@ -187,6 +193,34 @@ impl Snapshot {
     /// Broken invariants; empty for sound rows. Looked for once.
     pub(crate) fn findings(&self) -> &[InvariantFinding] {
         self.findings.get_or_init(|| findings(&self.world))
+    }
+
+    /// How many sessions within `reach` ended within the last day, and how many of them did not end well. Costs a visit of
+    /// each in an index, once in some seconds for all who reach as far while no row changes.
+    pub(crate) fn ended_lately(
+        &self,
+        view: &ReadTransaction<'_>,
+        reach: &Reach,
+        now: Timestamp,
+    ) -> Result<(u64, u64), Failure> {
+        let known = locked(&self.ended).get(reach).copied();
+        if let Some((at, counts)) = known
+            && at <= now
+            && now.millis_since(at) < COUNTED_FOR
+        {
+            return Ok(counts);
+        }
+        let day = Timestamp::from_millis(now.as_millis() - 86_400_000);
+        let counts = view.count_ended(reach, day)?;
+        // What is newer than this snapshot is not told as its own.
+        if view.revision()? == self.world.revision {
+            let mut ended = locked(&self.ended);
+            if ended.len() >= MAX_READERS_KEPT {
+                ended.clear();
+            }
+            ended.insert(reach.clone(), (now, counts));
+        }
+        Ok(counts)
     }
 
     /// Live sessions of each scope: every page counts those that its reader may see. Costs a look at each session once.
@@ -656,6 +690,24 @@ mod tests {
         };
         assert_eq!(*scope, snapshot.world.sessions[0].scope());
         assert_eq!((counts.live(), counts.pending), (2, 2));
+    }
+
+    #[tokio::test]
+    async fn what_ended_within_a_day_is_counted_once_in_some_seconds() {
+        let server = Server::for_tests();
+        let snapshot = server.snapshot().await.unwrap();
+        let at = |seconds: u64| Timestamp::from_millis(1_000_000).plus_seconds(seconds);
+        let ask = |now: Timestamp| {
+            let read = server.catalog().read_now("count", |view| {
+                snapshot.ended_lately(view, &everything(), now)
+            });
+            assert_eq!(read.unwrap(), (0, 0));
+            locked(&snapshot.ended)[&everything()].0
+        };
+        assert_eq!(ask(at(0)), at(0));
+        assert_eq!(ask(at(9)), at(0));
+        assert_eq!(ask(at(10)), at(10));
+        assert_eq!(ask(at(3)), at(3), "the clock was set back");
     }
 
     #[tokio::test]

@@ -234,8 +234,7 @@ pub(in crate::actions) fn summary(
             }
         }
     }
-    let day = Timestamp::from_millis(now.as_millis() - 86_400_000);
-    (counts.ended, counts.failed) = view.count_ended(&visible, day)?;
+    (counts.ended, counts.failed) = snapshot.ended_lately(view, &visible, now)?;
     let recent = server
         .snapshots()
         .recent_events(view, heard.clone(), None, RECENT)?;
