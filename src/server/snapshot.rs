@@ -49,7 +49,7 @@ pub(crate) struct Snapshot {
     pub(crate) projects: BTreeMap<ProjectId, TenantName>,
     pub(crate) devices: DeviceFacts,
     /// The launch of each live session that was launched together with others.
-    launches: BTreeMap<SessionId, SessionId>,
+    launches: Arc<BTreeMap<SessionId, SessionId>>,
     findings: OnceLock<Vec<InvariantFinding>>,
     counts: OnceLock<Vec<(Scope, LiveCounts)>>,
     /// How many sessions within a reach ended within the day before a moment, and how many of them not well.
@@ -175,16 +175,39 @@ fn names_of_projects(
 impl Snapshot {
     /// Everything live as of the moment of `view`, not shared yet.
     pub(crate) fn read(view: &ReadTransaction<'_>) -> Result<Self, Failure> {
+        Self::read_after(view, None)
+    }
+
+    /// The same. Where no row changed since `before`, as when a node was only heard of, what follows from rows alone is
+    /// taken from there.
+    fn read_after(view: &ReadTransaction<'_>, before: Option<&Self>) -> Result<Self, Failure> {
         let world = view.world()?;
+        let same = before.filter(|before| before.world.revision == world.revision);
+        let (names, projects, launches) = match same {
+            Some(same) => (
+                same.names.clone(),
+                same.projects.clone(),
+                Arc::clone(&same.launches),
+            ),
+            None => (
+                names_of_owners(view, &world)?,
+                names_of_projects(view, &world)?,
+                Arc::new(view.launches()?),
+            ),
+        };
+        let (counts, ended) = match same {
+            Some(same) => (same.counts.clone(), locked(&same.ended).clone()),
+            None => (OnceLock::new(), BTreeMap::new()),
+        };
         Ok(Self {
-            names: names_of_owners(view, &world)?,
-            projects: names_of_projects(view, &world)?,
+            names,
+            projects,
             devices: DeviceFacts::read(view, &world)?,
-            launches: view.launches()?,
+            launches,
             world,
             findings: OnceLock::new(),
-            counts: OnceLock::new(),
-            ended: Mutex::default(),
+            counts,
+            ended: Mutex::new(ended),
             queue: Mutex::default(),
             explained: Mutex::default(),
         })
@@ -428,7 +451,10 @@ impl Snapshots {
         if let Some(known) = newest.as_ref().filter(|known| known.version == version) {
             return Ok(Arc::clone(&known.snapshot));
         }
-        let read = catalog.read("take a snapshot", Snapshot::read);
+        let before = newest.as_ref().map(|known| Arc::clone(&known.snapshot));
+        let read = catalog.read("take a snapshot", move |view| {
+            Snapshot::read_after(view, before.as_deref())
+        });
         let snapshot = Arc::new(read.await?);
         *newest = Some(NewestSnapshot {
             version,
@@ -588,6 +614,11 @@ mod tests {
             .heard(NodeId(uuid::Uuid::nil()), Timestamp::from_millis(1));
         let heard = server.snapshot().await.unwrap();
         assert!(!Arc::ptr_eq(&all[0], &heard));
+        // What follows from rows alone is not read again.
+        assert!(Arc::ptr_eq(&all[0].launches, &heard.launches));
+        note(&server, None, "two");
+        let changed = server.snapshot().await.unwrap();
+        assert!(!Arc::ptr_eq(&changed.launches, &heard.launches));
     }
 
     async fn futures_of(server: &Server) -> Vec<Arc<Snapshot>> {
