@@ -53,10 +53,13 @@ pub(crate) struct Snapshot {
     findings: OnceLock<Vec<InvariantFinding>>,
     counts: OnceLock<Vec<(Scope, LiveCounts)>>,
     /// How many sessions within a reach ended within the day before a moment, and how many of them not well.
-    ended: Mutex<BTreeMap<Reach, (Timestamp, (u64, u64))>>,
+    ended: Mutex<BTreeMap<Reach, EndedCounts>>,
     queue: Mutex<Option<Arc<WaitingQueue>>>,
     explained: Mutex<BTreeMap<SessionId, (Timestamp, Explanation)>>,
 }
+
+/// When sessions were counted that ended, how many did, and how many of them not well.
+type EndedCounts = (Timestamp, (u64, u64));
 
 /// How many live sessions stand in which state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
