@@ -33,6 +33,9 @@ const LAUNCH: &str = "coalesce(launch, id)";
 /// Rows that a total counts. Higher: a page of a long history costs more. Lower: the total of a shorter one is only a
 /// lower bound.
 const MAX_COUNTED: u32 = 10_000;
+/// Sessions that are found first and sorted then, where all of them may stand at the end of the index of the order. Higher:
+/// more are read for a page of few. Lower: to find one in so many, more of a long history is read in that order.
+const FEW: u64 = 1_000;
 
 /// By what the table is sorted; the id breaks ties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,41 +100,74 @@ impl ReadTransaction<'_> {
         filter: &SessionFilter,
         order: &TableOrder,
     ) -> Result<Vec<(SessionId, u64)>, Failure> {
-        let (clauses, mut values) = match order.sort {
+        if filter.reads_all(reach) && order.offset == 0 && order.limit >= MAX_COUNTED {
+            let rows = self.rows_found_first(reach, filter, order)?;
+            let sessions: u64 = rows.iter().map(|(_, replicas)| replicas).sum();
+            // Of more than that the first in the order may be among those that were not looked at.
+            if sessions < MAX_COUNTED.into() {
+                return Ok(rows);
+            }
+        }
+        let (clauses, values) = match order.sort {
             TableSort::Standing => in_standing(reach, filter),
             _ => filter.sql(reach),
         };
+        let filtered = filter_clause(&clauses);
+        self.rows_from(&format!("session {filtered}"), values, order)
+    }
+
+    /// The same of a filter that lets few through, at most 10,000: they are found first and sorted then. Costs no more than
+    /// a visit of each session as it lies in the table.
+    fn rows_found_first(
+        &self,
+        reach: &Reach,
+        filter: &SessionFilter,
+        order: &TableOrder,
+    ) -> Result<Vec<(SessionId, u64)>, Failure> {
+        let (clauses, values) = in_standing(reach, filter);
+        let index = match filter.reads_all(reach) {
+            true => "not indexed",
+            false => "",
+        };
+        let found = format!(
+            "(select id, name, owner, cpu, memory, gpu, state, created_at, ended_at, launch
+              from session {index}
+              {}
+              limit {MAX_COUNTED})",
+            filter_clause(&clauses)
+        );
+        self.rows_from(&found, values, order)
+    }
+
+    fn rows_from(
+        &self,
+        sessions: &str,
+        mut values: Vec<Value>,
+        order: &TableOrder,
+    ) -> Result<Vec<(SessionId, u64)>, Failure> {
         values.push(Value::Integer(order.limit.into()));
         values.push(Value::Integer(
             i64::try_from(order.offset).unwrap_or(i64::MAX),
         ));
-        let filtered = filter_clause(&clauses);
         let direction = if order.descending { "desc" } else { "asc" };
-        let session = match filter.reads_all(reach) && order.sort == TableSort::Standing {
-            true => "session not indexed",
-            false => "session",
-        };
         let grouped = order.grouped && order.sort == TableSort::Standing;
         let query = match (grouped, order.sort) {
             (true, _) => format!(
                 "select min(id) as first, count(*) as n
-                 from {session}
-                 {filtered}
+                 from {sessions}
                  group by {STANDING}, created_at, owner, {BASE}, {LAUNCH}
                  order by {STANDING} desc, created_at desc, owner desc, {BASE} desc, {LAUNCH} desc
                  limit ? offset ?"
             ),
             (false, TableSort::Standing) => format!(
                 "select id as first, 1 as n
-                 from {session}
-                 {filtered}
+                 from {sessions}
                  order by {STANDING} desc, created_at desc, owner desc, {BASE} desc, {LAUNCH} desc, id desc
                  limit ? offset ?"
             ),
             (false, sort) => format!(
                 "select id as first, 1 as n
-                 from session
-                 {filtered}
+                 from {sessions}
                  order by {column} {direction}, id {direction}
                  limit ? offset ?",
                 column = sort.column()
@@ -147,7 +183,8 @@ impl ReadTransaction<'_> {
     /// One page of the table, and how many rows it has in all.
     ///
     /// Where nothing but the reach filters, O(offset + limit) in the index and a count of it. Where a text filters, one
-    /// visit of each session, O(sessions), some 0.4 microseconds each, serves page and count; both end at 10,000 rows.
+    /// visit of each session, O(sessions), some 0.4 microseconds each, serves page and count; both end at 10,000 rows, and
+    /// where so many have the text the visits begin once more, in the order of the page.
     pub(crate) fn table_page(
         &self,
         reach: &Reach,
@@ -157,7 +194,13 @@ impl ReadTransaction<'_> {
         let end = order.offset.saturating_add(order.limit.into());
         if !filter.looks_at_text() || end > MAX_COUNTED.into() {
             let count = self.table_count(reach, filter, order.grouped)?;
-            return Ok((self.table_rows(reach, filter, order)?, count));
+            let narrows = !reach.is_everything() || *filter != SessionFilter::default();
+            let is_rare = narrows && order.sort != TableSort::Standing && count.sessions <= FEW;
+            let rows = match is_rare {
+                true => self.rows_found_first(reach, filter, order)?,
+                false => self.table_rows(reach, filter, order)?,
+            };
+            return Ok((rows, count));
         }
         let all = TableOrder {
             offset: 0,
@@ -306,6 +349,89 @@ mod tests {
             },
             rules::permissions::Permission::SystemRead,
         )
+    }
+
+    /// More sessions of a text than are looked at as they lie, two of another, and two that run.
+    fn many(rows: &crate::catalog::Rows<'_>) -> Result<(), Failure> {
+        rows.connection.execute(
+            "insert into user (id, name, language, theme, time_zone, suspended, password, created_at, generation)
+             values (unhex(format('%032d', 7)), 'abe', '', '', '', 0, '', 0, 1)",
+            [],
+        )?;
+        rows.connection.execute(
+            "with recursive numbers(number) as (
+                 select 1 union all select number + 1 from numbers where number < 10050
+             ), named(number, name, ended) as (
+                 select number,
+                        case when number in (3, 10049) then 'rare'
+                             when number in (5, 9001) then 'live-' || number
+                             else 'many' end,
+                        number not in (5, 9001)
+                 from numbers
+             )
+             insert into session (id, name, owner, labels, kind, image_reference, command, env, cpu, memory,
+                                  shm, gpu, depends_on, state, desired, paused, restart, incarnation,
+                                  generation, created_at, queued_at, ended_at, outcome)
+             select unhex(format('%032d', number)), name, unhex(format('%032d', 7)), '{}', 'batch', 'host', '[]', '{}',
+                    number % 7, 0, 0, 0, '[]', iif(ended, 'ended', 'running'), 'run', 0, 0, 1,
+                    1, number, number, iif(ended, number, null), iif(ended, 'succeeded', null)
+             from named",
+            [],
+        )?;
+        Ok(())
+    }
+
+    /// What is found first and sorted then is what the index of the order gives, also where more are found than are
+    /// looked at.
+    #[test]
+    fn a_page_begins_with_the_first_in_its_order_however_many_a_text_finds() {
+        let server = Server::for_tests();
+        let written = server
+            .catalog()
+            .write_now(crate::catalog::Lane::Requests, "sessions", many);
+        written.unwrap();
+        for (word, states, sort, first, found) in [
+            (
+                "many",
+                vec![],
+                TableSort::Standing,
+                [0x10050, 0x10048],
+                10_000,
+            ),
+            ("many", vec![], TableSort::Cpu, [0x10044, 0x10037], 10_000),
+            ("rare", vec![], TableSort::Standing, [0x10049, 0x3], 2),
+            ("rare", vec![], TableSort::Created, [0x10049, 0x3], 2),
+            (
+                "",
+                vec![SessionState::Running],
+                TableSort::Cpu,
+                [0x9001, 0x5],
+                2,
+            ),
+        ] {
+            let filter = SessionFilter {
+                states,
+                words: word.split_whitespace().map(str::to_owned).collect(),
+                ..SessionFilter::default()
+            };
+            let order = TableOrder {
+                sort,
+                descending: true,
+                grouped: sort == TableSort::Standing,
+                offset: 0,
+                limit: 50,
+            };
+            let read = server.catalog().read_now("a page", |view| {
+                view.table_page(&everything(), &filter, &order)
+            });
+            let (rows, count) = read.unwrap();
+            let ids: Vec<u128> = rows.iter().map(|(id, _)| id.0.as_u128()).collect();
+            assert_eq!(
+                (&ids[..2], count.sessions),
+                (&first[..], found),
+                "{word} {sort:?}"
+            );
+        }
     }
 
     fn plan(view: &ReadTransaction<'_>, query: &str) -> String {
