@@ -9,26 +9,34 @@ use rules::findings::{InvariantFinding, findings};
 use rules::messages::{DeviceUse, PartitionFailure};
 use rules::names::{NodeId, SessionId, TenantName, UserId, UserName};
 use rules::permissions::Reach;
-use rules::placement::{self, Explanation, QueueForecast};
-use rules::session::Session;
-use rules::tenancy::ProjectId;
+use rules::placement::{self, ExpectedStart, Explanation, QueueForecast};
+use rules::session::{Session, SessionState};
+use rules::tenancy::{ProjectId, Scope};
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
 
 use crate::Failure;
 use crate::catalog::events::EventRow;
+use crate::catalog::listing::SessionFilter;
 use crate::catalog::nodes::DeviceRow;
+use crate::catalog::session_table::{TableCount, TableOrder};
 use crate::catalog::{Catalog, ReadTransaction};
 
 /// Milliseconds for which an explanation stays as it is while no row changes. Longer: the time that a session
 /// still has to wait moves in jumps. Shorter: every open page explains the whole queue again.
 const EXPLAINED_FOR: u64 = 1_000;
+/// Milliseconds for which a count of what ended within a day stays as it is while no row changes. Longer: what ended a day
+/// ago counts for longer. Shorter: open pages count a day of a long history again and again.
+const COUNTED_FOR: u64 = 10_000;
 /// Explanations that are kept of one snapshot. Higher: more memory, some 2 KiB for each. Lower: where many users look at
 /// long queues, one session is explained several times a second.
 const MAX_EXPLANATIONS_KEPT: usize = 2_000;
-/// Readers whose newest events are kept. Higher: more memory, some 4 KiB for each. Lower: pages of more users
+/// Readers whose newest events and counts are kept. Higher: more memory, some 4 KiB for each. Lower: pages of more users
 /// search the journal.
 const MAX_READERS_KEPT: usize = 256;
+/// Pages of the table of sessions that are kept of one revision. Higher: more memory, some 12 KiB for the longest page.
+/// Lower: more of those who look at different pages have them read and counted again.
+const MAX_PAGES_KEPT: usize = 64;
 /// Events of the journal that are looked through for what is new to a reader. Beyond, the newest are read again.
 const MAX_EVENTS_BEHIND: u64 = 1_000;
 
@@ -41,20 +49,55 @@ pub(crate) struct Snapshot {
     pub(crate) projects: BTreeMap<ProjectId, TenantName>,
     pub(crate) devices: DeviceFacts,
     /// The launch of each live session that was launched together with others.
-    launches: BTreeMap<SessionId, SessionId>,
+    launches: Arc<BTreeMap<SessionId, SessionId>>,
     findings: OnceLock<Vec<InvariantFinding>>,
-    queue: Mutex<Option<(Timestamp, Arc<WaitingQueue>)>>,
+    counts: OnceLock<Vec<(Scope, LiveCounts)>>,
+    /// How many sessions within a reach ended within the day before a moment, and how many of them not well.
+    ended: Mutex<BTreeMap<Reach, EndedCounts>>,
+    queue: Mutex<Option<Arc<WaitingQueue>>>,
     explained: Mutex<BTreeMap<SessionId, (Timestamp, Explanation)>>,
+}
+
+/// When sessions were counted that ended, how many did, and how many of them not well.
+type EndedCounts = (Timestamp, (u64, u64));
+
+/// How many live sessions stand in which state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LiveCounts {
+    pub(crate) pending: u64,
+    pub(crate) scheduled: u64,
+    pub(crate) preparing: u64,
+    pub(crate) running: u64,
+    pub(crate) stopping: u64,
+}
+
+impl LiveCounts {
+    pub(crate) fn live(&self) -> u64 {
+        self.pending + self.scheduled + self.preparing + self.running + self.stopping
+    }
+
+    fn add(&mut self, state: SessionState) {
+        match state {
+            SessionState::Pending => self.pending += 1,
+            SessionState::Scheduled => self.scheduled += 1,
+            SessionState::Preparing => self.preparing += 1,
+            SessionState::Running => self.running += 1,
+            SessionState::Stopping => self.stopping += 1,
+            SessionState::Ended => {}
+        }
+    }
 }
 
 /// All that wait, as every page and answer shows them.
 #[derive(Debug)]
 pub(crate) struct WaitingQueue {
+    /// The moment that the forecast is of, and every explanation by it.
+    pub(crate) at: Timestamp,
     pub(crate) forecast: QueueForecast,
     /// Places in `world.sessions`, in the order of the forecast.
     pub(crate) order: Vec<usize>,
-    /// The same by launch, each where its first one stands.
-    pub(crate) groups: Vec<WaitingGroup>,
+    groups: OnceLock<Vec<WaitingGroup>>,
+    starts: OnceLock<Vec<(ExpectedStart, usize)>>,
 }
 
 /// Copies of one launch that wait, as places in `world.sessions`.
@@ -135,14 +178,39 @@ fn names_of_projects(
 impl Snapshot {
     /// Everything live as of the moment of `view`, not shared yet.
     pub(crate) fn read(view: &ReadTransaction<'_>) -> Result<Self, Failure> {
+        Self::read_after(view, None)
+    }
+
+    /// The same. Where no row changed since `before`, as when a node was only heard of, what follows from rows alone is
+    /// taken from there.
+    fn read_after(view: &ReadTransaction<'_>, before: Option<&Self>) -> Result<Self, Failure> {
         let world = view.world()?;
+        let same = before.filter(|before| before.world.revision == world.revision);
+        let (names, projects, launches) = match same {
+            Some(same) => (
+                same.names.clone(),
+                same.projects.clone(),
+                Arc::clone(&same.launches),
+            ),
+            None => (
+                names_of_owners(view, &world)?,
+                names_of_projects(view, &world)?,
+                Arc::new(view.launches()?),
+            ),
+        };
+        let (counts, ended) = match same {
+            Some(same) => (same.counts.clone(), locked(&same.ended).clone()),
+            None => (OnceLock::new(), BTreeMap::new()),
+        };
         Ok(Self {
-            names: names_of_owners(view, &world)?,
-            projects: names_of_projects(view, &world)?,
+            names,
+            projects,
             devices: DeviceFacts::read(view, &world)?,
-            launches: view.launches()?,
+            launches,
             world,
             findings: OnceLock::new(),
+            counts,
+            ended: Mutex::new(ended),
             queue: Mutex::default(),
             explained: Mutex::default(),
         })
@@ -151,6 +219,51 @@ impl Snapshot {
     /// Broken invariants; empty for sound rows. Looked for once.
     pub(crate) fn findings(&self) -> &[InvariantFinding] {
         self.findings.get_or_init(|| findings(&self.world))
+    }
+
+    /// How many sessions within `reach` ended within the last day, and how many of them did not end well. Costs a visit of
+    /// each in an index, once in some seconds for all who reach as far while no row changes.
+    pub(crate) fn ended_lately(
+        &self,
+        view: &ReadTransaction<'_>,
+        reach: &Reach,
+        now: Timestamp,
+    ) -> Result<(u64, u64), Failure> {
+        let known = locked(&self.ended).get(reach).copied();
+        if let Some((at, counts)) = known
+            && at <= now
+            && now.millis_since(at) < COUNTED_FOR
+        {
+            return Ok(counts);
+        }
+        let day = Timestamp::from_millis(now.as_millis() - 86_400_000);
+        let counts = view.count_ended(reach, day)?;
+        // What is newer than this snapshot is not told as its own.
+        if view.revision()? == self.world.revision {
+            let mut ended = locked(&self.ended);
+            if ended.len() >= MAX_READERS_KEPT {
+                ended.clear();
+            }
+            ended.insert(reach.clone(), (now, counts));
+        }
+        Ok(counts)
+    }
+
+    /// Live sessions of each scope: every page counts those that its reader may see. Costs a look at each session once.
+    pub(crate) fn counts(&self) -> &[(Scope, LiveCounts)] {
+        self.counts.get_or_init(|| {
+            let mut counts: Vec<(Scope, LiveCounts)> = Vec::new();
+            let mut places: HashMap<Scope, usize> = HashMap::new();
+            for session in &self.world.sessions {
+                let scope = session.scope();
+                let at = *places.entry(scope).or_insert(counts.len());
+                if at == counts.len() {
+                    counts.push((scope, LiveCounts::default()));
+                }
+                counts[at].1.add(session.state());
+            }
+            counts
+        })
     }
 
     /// Why `session` is where it is. Costs about one scheduling pass for one that waits, once a second for all
@@ -177,15 +290,22 @@ impl Snapshot {
             .filter_map(|(session, told)| told.is_none().then_some(*session))
             .collect();
         if !missing.is_empty() {
-            let queue = self.queue(now);
-            let mut fresh =
-                placement::explain_queue(&self.world, &queue.forecast, &missing, now).into_iter();
+            // What does not wait needs no forecast.
+            let waits = missing.iter().any(|session| session.is_pending());
+            let queue = waits.then(|| self.queue(now));
+            let nothing = QueueForecast::default();
+            let (known, at) = match &queue {
+                Some(queue) => (&queue.forecast, queue.at),
+                None => (&nothing, now),
+            };
+            let fresh = placement::explain_queue(&self.world, known, &missing, at);
+            let mut fresh = fresh.into_iter();
             for (session, told) in sessions.iter().zip(&mut told) {
                 if told.is_none() {
                     *told = fresh.next();
                     let explanation = told.iter().cloned();
                     for explanation in explanation {
-                        keep(&mut locked(&self.explained), session.id, (now, explanation));
+                        keep(&mut locked(&self.explained), session.id, (at, explanation));
                     }
                 }
             }
@@ -198,35 +318,61 @@ impl Snapshot {
     pub(crate) fn queue(&self, now: Timestamp) -> Arc<WaitingQueue> {
         // Held meanwhile: who comes takes the same.
         let mut queue = locked(&self.queue);
-        if let Some((at, known)) = queue.as_ref()
-            && *at <= now
-            && now.millis_since(*at) < EXPLAINED_FOR
+        if let Some(known) = queue.as_ref()
+            && known.at <= now
+            && now.millis_since(known.at) < EXPLAINED_FOR
         {
             return Arc::clone(known);
         }
-        let read = Arc::new(WaitingQueue::read(&self.world, &self.launches, now));
-        *queue = Some((now, Arc::clone(&read)));
+        let read = Arc::new(WaitingQueue::read(&self.world, now));
+        *queue = Some(Arc::clone(&read));
         read
     }
 }
 
 impl WaitingQueue {
-    fn read(
+    fn read(world: &ClusterSnapshot, now: Timestamp) -> Self {
+        let forecast = placement::forecast(world, now);
+        Self {
+            at: now,
+            order: forecast.places(),
+            forecast,
+            groups: OnceLock::new(),
+            starts: OnceLock::new(),
+        }
+    }
+
+    /// All that wait by launch, each launch where its first one stands. `snapshot` is the one that the queue is of. Costs a
+    /// look at each session once.
+    pub(crate) fn groups(&self, snapshot: &Snapshot) -> &[WaitingGroup] {
+        self.groups
+            .get_or_init(|| self.grouped(&snapshot.world, &snapshot.launches))
+    }
+
+    /// Every start that is known, the first one first, with the place of its session in `world.sessions`. Costs a look at
+    /// each session once, and nothing where no start is known.
+    pub(crate) fn starts(&self, world: &ClusterSnapshot) -> &[(ExpectedStart, usize)] {
+        self.starts.get_or_init(|| {
+            let known = &self.forecast.starts;
+            if known.is_empty() {
+                return Vec::new();
+            }
+            let places = self.order.iter();
+            let places = places.filter_map(|at| Some((*known.get(&world.sessions[*at].id)?, *at)));
+            let mut starts: Vec<(ExpectedStart, usize)> = places.collect();
+            starts.sort_by_key(|(start, _)| start.at);
+            starts
+        })
+    }
+
+    fn grouped(
+        &self,
         world: &ClusterSnapshot,
         launches: &BTreeMap<SessionId, SessionId>,
-        now: Timestamp,
-    ) -> Self {
-        let forecast = placement::forecast(world, now);
-        let places = world.sessions.iter().enumerate();
-        let places: HashMap<SessionId, usize> = places.map(|(at, s)| (s.id, at)).collect();
-        let order: Vec<usize> = forecast
-            .order
-            .iter()
-            .filter_map(|id| places.get(id).copied())
-            .collect();
+    ) -> Vec<WaitingGroup> {
         let mut groups: Vec<WaitingGroup> = Vec::new();
         let mut known: HashMap<(UserId, Timestamp, SessionId, &str, bool), usize> = HashMap::new();
-        for at in &order {
+        for at in &self.order {
             let session = &world.sessions[*at];
             // Copies are of one launch, queued in one moment, under one name with a number behind it.
             let name = session.name.as_str();
@@ -251,11 +397,7 @@ impl WaitingQueue {
                 }),
             }
         }
-        Self {
-            forecast,
-            order,
-            groups,
-        }
+        groups
     }
 }
 
@@ -279,7 +421,18 @@ pub(crate) struct Snapshots {
     /// The newest events each reader may see, of one topic or of all, newest first, and up to which sequence they were
     /// looked for.
     recent: Mutex<BTreeMap<(Reach, Option<&'static str>), NewestEvents>>,
+    tables: Mutex<KeptPages>,
 }
+
+/// Pages of the table of sessions as of one revision, by what was asked for.
+#[derive(Default)]
+struct KeptPages {
+    revision: u64,
+    pages: BTreeMap<String, TableRows>,
+}
+
+/// The first session of each row of a page with how many it stands for, and how many rows there are.
+type TableRows = (Vec<(SessionId, u64)>, TableCount);
 
 /// Up to which sequence events were looked for, and the newest of them.
 type NewestEvents = (u64, Vec<EventRow>);
@@ -301,13 +454,53 @@ impl Snapshots {
         if let Some(known) = newest.as_ref().filter(|known| known.version == version) {
             return Ok(Arc::clone(&known.snapshot));
         }
-        let read = catalog.read("take a snapshot", Snapshot::read);
+        let before = newest.as_ref().map(|known| Arc::clone(&known.snapshot));
+        let read = catalog.read("take a snapshot", move |view| {
+            Snapshot::read_after(view, before.as_deref())
+        });
         let snapshot = Arc::new(read.await?);
         *newest = Some(NewestSnapshot {
             version,
             snapshot: Arc::clone(&snapshot),
         });
         Ok(snapshot)
+    }
+
+    /// One page of the table of sessions, and how many rows it has in all, as `ReadTransaction::table_page` reads them. Who
+    /// asks for the same while no row changes is given the same: an open page asks again and again, and counting a long
+    /// history costs milliseconds.
+    pub(crate) fn table_page(
+        &self,
+        view: &ReadTransaction<'_>,
+        reach: &Reach,
+        filter: &SessionFilter,
+        order: &TableOrder,
+    ) -> Result<TableRows, Failure> {
+        let revision = view.revision()?;
+        let asked = format!("{reach:?} {filter:?} {order:?}");
+        {
+            let mut tables = locked(&self.tables);
+            if tables.revision < revision {
+                *tables = KeptPages {
+                    revision,
+                    pages: BTreeMap::new(),
+                };
+            }
+            if tables.revision == revision
+                && let Some(known) = tables.pages.get(&asked)
+            {
+                return Ok(known.clone());
+            }
+        }
+        let read = view.table_page(reach, filter, order)?;
+        let mut tables = locked(&self.tables);
+        if tables.revision == revision {
+            if tables.pages.len() >= MAX_PAGES_KEPT {
+                tables.pages.clear();
+            }
+            tables.pages.insert(asked, read.clone());
+        }
+        Ok(read)
     }
 
     /// The newest `most` events within `reach`, of one topic or of all, newest first; `most` is the same for every call
@@ -424,6 +617,11 @@ mod tests {
             .heard(NodeId(uuid::Uuid::nil()), Timestamp::from_millis(1));
         let heard = server.snapshot().await.unwrap();
         assert!(!Arc::ptr_eq(&all[0], &heard));
+        // What follows from rows alone is not read again.
+        assert!(Arc::ptr_eq(&all[0].launches, &heard.launches));
+        note(&server, None, "two");
+        let changed = server.snapshot().await.unwrap();
+        assert!(!Arc::ptr_eq(&changed.launches, &heard.launches));
     }
 
     async fn futures_of(server: &Server) -> Vec<Arc<Snapshot>> {
@@ -503,6 +701,83 @@ mod tests {
             keep(&mut explained, session, (at, explanation.clone()));
             assert!(explained.len() <= MAX_EXPLANATIONS_KEPT);
             assert!(explained.contains_key(&session));
+        }
+    }
+
+    #[tokio::test]
+    async fn live_sessions_are_counted_by_whose_they_are() {
+        use api::sessions::LaunchRequest;
+        let server = Server::for_tests();
+        server.put_test_node("one");
+        let root = crate::access::local_root(&server);
+        for name in ["a", "b"] {
+            let wanted = LaunchRequest {
+                name: Some(name.into()),
+                ..LaunchRequest::default()
+            };
+            let launched = crate::actions::sessions::launch(&server, &root, wanted, None).await;
+            launched.unwrap();
+        }
+        let snapshot = server.snapshot().await.unwrap();
+        let [(scope, counts)] = snapshot.counts() else {
+            panic!("{:?}", snapshot.counts());
+        };
+        assert_eq!(*scope, snapshot.world.sessions[0].scope());
+        assert_eq!((counts.live(), counts.pending), (2, 2));
+    }
+
+    #[tokio::test]
+    async fn what_ended_within_a_day_is_counted_once_in_some_seconds() {
+        let server = Server::for_tests();
+        let snapshot = server.snapshot().await.unwrap();
+        let at = |seconds: u64| Timestamp::from_millis(1_000_000).plus_seconds(seconds);
+        let ask = |now: Timestamp| {
+            let read = server.catalog().read_now("count", |view| {
+                snapshot.ended_lately(view, &everything(), now)
+            });
+            assert_eq!(read.unwrap(), (0, 0));
+            locked(&snapshot.ended)[&everything()].0
+        };
+        assert_eq!(ask(at(0)), at(0));
+        assert_eq!(ask(at(9)), at(0));
+        assert_eq!(ask(at(10)), at(10));
+        assert_eq!(ask(at(3)), at(3), "the clock was set back");
+    }
+
+    #[tokio::test]
+    async fn a_page_of_the_table_is_kept_until_a_row_changes_and_no_more_than_so_many() {
+        use crate::catalog::session_table::TableSort;
+        let server = Server::for_tests();
+        note(&server, None, "one");
+        let kept = || locked(&server.snapshots().tables).pages.len();
+        let ask = |offset: u64| {
+            let order = TableOrder {
+                sort: TableSort::Standing,
+                descending: false,
+                grouped: true,
+                offset,
+                limit: 50,
+            };
+            let filter = SessionFilter::default();
+            let read = server.catalog().read_now("ask", |view| {
+                let snapshots = server.snapshots();
+                let page = snapshots.table_page(view, &everything(), &filter, &order)?;
+                assert_eq!(page, view.table_page(&everything(), &filter, &order)?);
+                Ok(())
+            });
+            read.unwrap();
+        };
+        ask(0);
+        ask(0);
+        assert_eq!(kept(), 1);
+        ask(50);
+        assert_eq!(kept(), 2);
+        note(&server, None, "two");
+        ask(0);
+        assert_eq!(kept(), 1, "those of an older revision are forgotten");
+        for page in 0..MAX_PAGES_KEPT as u64 + 2 {
+            ask(page * 50);
+            assert!(kept() <= MAX_PAGES_KEPT);
         }
     }
 

@@ -44,6 +44,7 @@ pub use overview::{
     HeldSlice, MenuCounts, NodeOverview, Overview, OwnUsage, StateCounts, menu_counts, overview,
     samples,
 };
+pub(super) use queue::cause_word;
 pub use queue::{
     MAX_QUEUE_EXPORTED, PlannedSession, QUEUE_PAGE, QueueFilter, QueueView, WaitingLaunch, queue,
     queue_mark, queue_page, queue_table, wait_word,

@@ -488,13 +488,16 @@ impl EventFilter {
                 .iter()
                 .map(|text| format!("{text} like ? escape '\\'"))
                 .collect();
-            clauses.push(format!(
-                "({} or object in (select value from json_each(?)))",
-                each.join(" or ")
-            ));
             let pattern = Value::Text(value::containing(word));
             values.extend(vec![pattern; texts.len()]);
-            values.push(Value::Text(value::text(sessions)));
+            let named = match sessions.is_empty() {
+                true => "",
+                false => {
+                    values.push(Value::Text(value::text(sessions)));
+                    " or object in (select value from json_each(?))"
+                }
+            };
+            clauses.push(format!("({}{named})", each.join(" or ")));
         }
         (clauses.join(" and "), values)
     }
