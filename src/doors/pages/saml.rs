@@ -11,7 +11,7 @@ use rules::refusals;
 use serde::Deserialize;
 use server::access::{self, SamlPost};
 
-use super::authentication::{self, OptionalPageCaller, PagePeer};
+use super::authentication::{OptionalPageCaller, PagePeer};
 use super::provider::{self, BeginQuery};
 use super::request_context::RequestContext;
 use super::{PagesContext, responses};

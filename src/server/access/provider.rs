@@ -15,7 +15,6 @@ use base::settings::Settings;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use rules::directory::MAX_GROUPS;
-use rules::names::UserId;
 use rules::provider::{WebAddress, configuration_of, encoded, parameters, with_parameters};
 use rules::refusal::Refusal;
 use rules::refusals;
