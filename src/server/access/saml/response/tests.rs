@@ -192,7 +192,7 @@ fn a_response_that_another_implementation_signed_is_believed() {
             let changed = text.replace(old, new);
             let changed = super::read(changed.as_bytes()).unwrap();
             let told = changed.claims(&keys, expected("_request"));
-            assert_eq!(told, Err(SignatureFault::Changed.into()), "{old}");
+            assert_eq!(told, Err(SamlFault::from(SignatureFault::Changed)), "{old}");
         }
     }
 }
@@ -209,7 +209,7 @@ fn the_pinned_key_alone_proves_a_response() {
     assert_eq!(fault(&unsigned), SamlFault::Unsigned);
     // The key that the response brings along is not looked at.
     let foreign = include_str!("signed_by_rsa.xml");
-    assert_eq!(fault(foreign), SignatureFault::Key.into());
+    assert_eq!(fault(foreign), SamlFault::from(SignatureFault::Key));
     let text = honest().response();
     let (before, after) = text.split_once("<ds:SignatureValue>").unwrap();
     let (value, after) = after.split_once('<').unwrap();
@@ -217,10 +217,10 @@ fn the_pinned_key_alone_proves_a_response() {
     value[7] ^= 1;
     let value = STANDARD.encode(value);
     let bent = format!("{before}<ds:SignatureValue>{value}<{after}");
-    assert_eq!(fault(&bent), SignatureFault::Key.into());
+    assert_eq!(fault(&bent), SamlFault::from(SignatureFault::Key));
     // A bad signature is no good beside a good one.
     let half = both.replacen("Destination", "Consent=\"a\" Destination", 1);
-    assert_eq!(fault(&half), SignatureFault::Changed.into());
+    assert_eq!(fault(&half), SamlFault::from(SignatureFault::Changed));
 }
 
 /// Eight ways to put a forged assertion beside the signed one (XSW 1 to 8 of Somorovsky and others, 2012), and a few more:
@@ -300,11 +300,11 @@ fn a_wrapped_signature_proves_nothing_else() {
     assert_eq!(fault(&hidden), SamlFault::Identifier);
     // The signature of the other one, moved over.
     let moved = around("_request", &within(&evil, &proof));
-    assert_eq!(fault(&moved), SignatureFault::Reference.into());
+    assert_eq!(fault(&moved), SamlFault::from(SignatureFault::Reference));
     let renamed = around("_request", &within(&same, &proof));
-    assert_eq!(fault(&renamed), SignatureFault::Changed.into());
+    assert_eq!(fault(&renamed), SamlFault::from(SignatureFault::Changed));
     let nothing = around("_request", &own.replacen("URI=\"#_a\"", "URI=\"\"", 1));
-    assert_eq!(fault(&nothing), SignatureFault::Reference.into());
+    assert_eq!(fault(&nothing), SamlFault::from(SignatureFault::Reference));
 }
 
 #[test]
@@ -350,7 +350,7 @@ fn a_signature_has_one_shape_and_strong_algorithms() {
     }
     // A key of another kind than the algorithm.
     let other = with("ecdsa-sha256", "rsa-sha256");
-    assert_eq!(other, SignatureFault::Key.into());
+    assert_eq!(other, SamlFault::from(SignatureFault::Key));
 }
 
 #[test]
