@@ -97,6 +97,26 @@ impl<T> BegunSignIns<T> {
         (now.seconds_since(begun.at) < BEGUN_SECONDS).then(|| act(begun))
     }
 
+    /// Puts what came back for one that is not over under a state of its own, so that the old state finds nothing; false
+    /// where there is none.
+    pub(super) fn answer(
+        &self,
+        state: &[u8; 32],
+        answered: [u8; 32],
+        now: Timestamp,
+        of: T,
+    ) -> bool {
+        let mut all = self.locked();
+        let Some(begun) = all.remove(state) else {
+            return false;
+        };
+        let in_time = now.seconds_since(begun.at) < BEGUN_SECONDS;
+        if in_time {
+            all.insert(answered, BegunSignIn { of, ..begun });
+        }
+        in_time
+    }
+
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.locked().len()

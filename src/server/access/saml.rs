@@ -1,7 +1,7 @@
 //! Users whom an identity provider proves by SAML 2.0: a request in the address that the browser is led to, a response that
 //! the browser posts back. Off until a provider is set. Asks nobody: what is believed is signed by the key of a certificate
 //! that the settings name. The post comes from another site and so without our cookie; what it proves is kept until the
-//! browser that began fetches it.
+//! browser that posted fetches it, which has to be the one that began.
 
 use std::io::Read as _;
 use std::net::IpAddr;
@@ -131,8 +131,8 @@ pub fn begin_by_saml(
     })
 }
 
-/// Takes a response in, and gives the state under which the browser that began fetches what it proves. A response is taken
-/// once. Each failure counts against its address.
+/// Takes a response in, and gives the browser that posts it a state under which it fetches what the response proves, if it
+/// is the one that began. A response is taken once. Each failure counts against its address.
 ///
 /// Errors: `provider.none`; `provider.response-wrong`; `provider.refused`; `provider.return-unknown` where it answers no
 /// request of ours, or one that was answered; `provider.unreachable` where the certificate cannot be read; `sign-in.busy`.
@@ -178,21 +178,16 @@ async fn take(server: &Server, posted: &SamlPost, source: IpAddr) -> Result<Stri
         now,
     };
     let claims = response.claims(&keys, expected).map_err(wrong)?;
+    // Who began knows the request, and may have handed the way to the provider on to another user: only the browser that
+    // posts learns this state, and only the one that began has the cookie.
+    let fetch = secret::draw("");
     // Of two posts at once the first one is taken.
-    let kept = sign_ins.begun.with(&state, now, |begun| {
-        let first = begun.of.is_none();
-        if first {
-            begun.of = Some(claims);
-        }
-        first
-    });
-    match kept {
-        Some(true) => {
-            attempt.forgiven();
-            Ok(request)
-        }
-        Some(false) | None => Err(refusals::provider_return_unknown().into()),
+    let answered = hash(&fetch);
+    if !sign_ins.begun.answer(&state, answered, now, Some(claims)) {
+        return Err(refusals::provider_return_unknown().into());
     }
+    attempt.forgiven();
+    Ok(fetch.reveal().to_owned())
 }
 
 /// Ends what a browser began and a response answered; `browser` is its cookie.
@@ -230,6 +225,10 @@ async fn finish(
     let begun = sign_ins.begun.take(&state, &browser, now);
     let begun = begun.ok_or_else(unknown)?;
     let claims = begun.of.ok_or_else(unknown)?;
+    // The settings may have changed since the response was taken.
+    if settings.saml_issuer.as_deref().map(str::trim) != Some(claims.issuer.as_str()) {
+        return Err(unknown().into());
+    }
     let attempt = Attempt::of_return(server, from.source);
     let _slowed = attempt.begin().await?;
     let entry = entry(&settings, &claims)?;
@@ -359,12 +358,11 @@ fn entry(settings: &Settings, claims: &SamlClaims) -> Result<ExternalEntry, Refu
         NAME_ID => claims.name_id.clone(),
         attribute => first(attribute),
     };
-    let issuer = settings.saml_issuer.as_deref().unwrap_or_default().trim();
     Ok(ExternalEntry {
         source: UserSource::Saml,
         asked: String::new(),
         // An identifier is of its issuer alone.
-        subject: format!("{issuer} {}", claims.name_id),
+        subject: format!("{} {}", claims.issuer, claims.name_id),
         // Letters that look alike stay what they are: no name of this site has them.
         name: name.to_ascii_lowercase(),
         email: first(&settings.saml_email),

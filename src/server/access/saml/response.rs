@@ -1,7 +1,7 @@
 //! Reads a response of a SAML 2.0 identity provider and says what it proves. One response, one assertion in it, each at its
 //! place; what is read after the check is the very element that was checked. Fetches nothing and admits nobody.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::tls::pinned::PinnedKeys;
 use rules::units::Timestamp;
@@ -49,11 +49,13 @@ pub(super) struct ExpectedResponse<'a> {
 /// What a good response says of a user. The name identifier alone is the identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SamlClaims {
+    /// The provider that says it.
+    pub issuer: String,
     pub name_id: String,
     /// When the user proved to the provider who they are.
     pub proven_at: Timestamp,
-    /// Names of attributes and their texts, in their order.
-    attributes: Vec<(String, Vec<String>)>,
+    /// Names of attributes and their texts, in their order. Some providers say each group in an attribute of its own.
+    attributes: BTreeMap<String, Vec<String>>,
 }
 
 /// Why a response admits nobody.
@@ -102,11 +104,8 @@ pub(super) struct ReadResponse {
 impl SamlClaims {
     /// The texts of an attribute; none where it is not there.
     pub(super) fn attribute(&self, name: &str) -> &[String] {
-        let found = self.attributes.iter().find(|(known, _)| known == name);
-        match found {
-            Some((_, values)) => values,
-            None => &[],
-        }
+        let found = self.attributes.get(name);
+        found.map(Vec::as_slice).unwrap_or_default()
     }
 }
 
@@ -275,6 +274,7 @@ impl ReadResponse {
             proven_at = proven_at.max(Some(at));
         }
         Ok(SamlClaims {
+            issuer: expected.issuer.to_owned(),
             name_id: name_id.to_owned(),
             proven_at: proven_at.ok_or(SamlFault::Shape)?,
             attributes: self.attributes(),
@@ -325,8 +325,8 @@ impl ReadResponse {
     }
 
     /// All attributes; a value that is no text is left out.
-    fn attributes(&self) -> Vec<(String, Vec<String>)> {
-        let mut attributes: Vec<(String, Vec<String>)> = Vec::new();
+    fn attributes(&self) -> BTreeMap<String, Vec<String>> {
+        let mut attributes: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for statement in self.all(self.assertion, OF_ASSERTIONS, "AttributeStatement") {
             for number in self.all(statement, OF_ASSERTIONS, "Attribute") {
                 let name = self.document.element(number).attribute("Name");
@@ -335,7 +335,8 @@ impl ReadResponse {
                     .into_iter()
                     .filter_map(|value| self.document.text(value))
                     .map(|text| text.trim().to_owned());
-                attributes.push((name.unwrap_or_default().to_owned(), texts.collect()));
+                let name = name.unwrap_or_default().to_owned();
+                attributes.entry(name).or_default().extend(texts);
             }
         }
         attributes
@@ -355,10 +356,11 @@ impl ReadResponse {
         }
     }
 
-    /// The whole text of an element that holds nothing else.
+    /// The whole text of an element that holds nothing else. Blanks of other scripts are letters of a name: without them it
+    /// could be another user's.
     fn text(&self, at: usize) -> Result<&str, SamlFault> {
-        let text = self.document.text(at);
-        text.map(str::trim).ok_or(SamlFault::Shape)
+        let text = self.document.text(at).ok_or(SamlFault::Shape)?;
+        Ok(text.trim_matches([' ', '\t', '\n', '\r']))
     }
 }
 

@@ -140,6 +140,23 @@ async fn a_response_admits_the_browser_that_began_once() {
     assert_eq!(code(late), unknown);
 }
 
+/// Who begins a sign-in can hand the way to the provider on. What another user proves there is not for them: the state
+/// under which it is fetched is told to the browser that posts, and not the request that both know.
+#[tokio::test]
+async fn what_another_browser_proved_is_not_for_the_one_that_began() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, _) = asking(folder.path()).await;
+    let (start, request) = begun(&server, None);
+    let state = posted(&server, &TestAssertion::honest(&request)).await;
+    let state = state.unwrap();
+    assert_ne!(state, request);
+    let unknown = rules::codes::PROVIDER_RETURN_UNKNOWN;
+    assert_eq!(code(fetched(&server, &request, &start).await), unknown);
+    let (other, _) = begun(&server, None);
+    assert_eq!(code(fetched(&server, &state, &other).await), unknown);
+    assert_eq!(code(fetched(&server, &state, &start).await), "done");
+}
+
 /// A response that is unsigned, changed, for another site or another sign-in, or over is refused by one code that says no
 /// more; and a local account is never its user's.
 #[tokio::test]
@@ -277,8 +294,7 @@ async fn who_was_removed_here_does_not_come_back_by_saml() {
 /// A group gives its role, and a user has no more groups than are looked at.
 #[test]
 fn groups_of_a_response_are_bounded() {
-    let mut settings = Settings::read(Default::default(), |_| None).unwrap();
-    settings.saml_issuer = Some("id".to_owned());
+    let settings = Settings::read(Default::default(), |_| None).unwrap();
     let told = |count: usize| {
         let assertion = TestAssertion {
             groups: vec!["g"; count],

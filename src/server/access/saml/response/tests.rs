@@ -205,6 +205,19 @@ fn the_pinned_key_alone_proves_a_response() {
     assert_eq!(judged(&whole).unwrap().attribute("groups"), ["staff"]);
     let both = signed(&honest().response());
     assert!(judged(&both).is_ok());
+    // Each group in an attribute of its own, as some providers say them.
+    let end = "</saml:AttributeStatement>";
+    let more = "<saml:Attribute Name=\"groups\"><saml:AttributeValue>lab</saml:AttributeValue></saml:Attribute>";
+    let bare = honest().text("_a").replacen(end, &format!("{more}{end}"), 1);
+    let told = judged(&around("_request", &signed(&bare))).unwrap();
+    assert_eq!(told.attribute("groups"), ["staff", "lab"]);
+    // A blank that is none of XML makes another name.
+    let spaced = TestAssertion {
+        name_id: " id of kim\u{a0} ".to_owned(),
+        ..honest()
+    };
+    let told = judged(&spaced.response()).unwrap();
+    assert_eq!(told.name_id, "id of kim\u{a0}");
     let unsigned = around("_request", &honest().text("_a"));
     assert_eq!(fault(&unsigned), SamlFault::Unsigned);
     // The key that the response brings along is not looked at.
