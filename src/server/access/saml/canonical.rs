@@ -6,22 +6,26 @@ use super::xml::{XmlChild, XmlDocument, XmlElement};
 /// The name of this form in signatures.
 pub(super) const EXCLUSIVE_FORM: &str = "http://www.w3.org/2001/10/xml-exc-c14n#";
 
+/// Bytes of the form of an element, its last tag aside. A namespace is written for each of the elements that use it, so that a
+/// small document can have a form of gigabytes; that of a thousand groups has some 300 KiB.
+const MAX_CANONICAL_BYTES: usize = 1 << 20;
+
 /// An element and all below it, without the element `left_out`. `inclusive` are prefixes whose namespaces are written where
-/// they are in force and not only where they are used; the empty one is the default.
+/// they are in force and not only where they are used; the empty one is the default. None where the form is too large.
 pub(super) fn canonical(
     document: &XmlDocument,
     at: usize,
     left_out: Option<usize>,
     inclusive: &[&str],
-) -> Vec<u8> {
+) -> Option<Vec<u8>> {
     let mut out = String::new();
     let writing = CanonicalWriting {
         document,
         left_out,
         inclusive,
     };
-    writing.element(at, &[], &mut out);
-    out.into_bytes()
+    writing.element(at, &[], &mut out)?;
+    Some(out.into_bytes())
 }
 
 struct CanonicalWriting<'a> {
@@ -31,8 +35,12 @@ struct CanonicalWriting<'a> {
 }
 
 impl<'a> CanonicalWriting<'a> {
-    /// `above` is what the elements around it wrote: prefixes and their namespaces, the innermost last.
-    fn element(&self, at: usize, above: &[(&'a str, &'a str)], out: &mut String) {
+    /// `above` is what the elements around it wrote: prefixes and their namespaces, the innermost last. None where too much
+    /// is written already. Documents bound how deep this goes.
+    fn element(&self, at: usize, above: &[(&'a str, &'a str)], out: &mut String) -> Option<()> {
+        if out.len() > MAX_CANONICAL_BYTES {
+            return None;
+        }
         let element = self.document.element(at);
         let mut written = above.to_vec();
         out.push('<');
@@ -67,13 +75,14 @@ impl<'a> CanonicalWriting<'a> {
         for child in &element.children {
             match child {
                 XmlChild::Element(number) if Some(*number) == self.left_out => {}
-                XmlChild::Element(number) => self.element(*number, &written, out),
+                XmlChild::Element(number) => self.element(*number, &written, out)?,
                 XmlChild::Text(text) => push_text(text, out),
             }
         }
         out.push_str("</");
         push_name(element, out);
         out.push('>');
+        Some(())
     }
 
     /// The declarations that this element needs and nothing around it wrote, by prefix.
@@ -146,7 +155,8 @@ mod tests {
 
     fn form(text: &str, at: usize, left_out: Option<usize>, inclusive: &[&str]) -> String {
         let read = document(text.as_bytes()).unwrap();
-        String::from_utf8(canonical(&read, at, left_out, inclusive)).unwrap()
+        let bytes = canonical(&read, at, left_out, inclusive).unwrap();
+        String::from_utf8(bytes).unwrap()
     }
 
     /// The examples of section 2.2 of Exclusive XML Canonicalization 1.0.
@@ -162,6 +172,19 @@ mod tests {
         let listed = "<n1:elem2 xmlns:n0=\"http://a\" xmlns:n1=\"http://b\" xml:lang=\"en\">\
                       <n3:stuff xmlns:n3=\"ftp://c\"></n3:stuff></n1:elem2>";
         assert_eq!(form(&around, 1, None, &["n0", "gone"]), listed);
+    }
+
+    /// Each of the elements side by side writes the namespace that none around it wrote.
+    #[test]
+    fn a_form_is_bounded_where_its_document_is_small() {
+        let bytes = |count: usize| {
+            let namespace = "n".repeat(8192);
+            let inside = "<p:b/>".repeat(count);
+            let read = document(format!("<a xmlns:p='{namespace}'>{inside}</a>").as_bytes());
+            canonical(&read.unwrap(), 0, None, &[]).map(|form| form.len())
+        };
+        assert!(bytes(100).is_some_and(|bytes| bytes > 100 * 8192));
+        assert_eq!(bytes(1_000), None);
     }
 
     #[test]

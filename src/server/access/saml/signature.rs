@@ -16,6 +16,9 @@ const SHA256: &str = "http://www.w3.org/2001/04/xmlenc#sha256";
 const RSA_SHA256: &str = "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256";
 const ECDSA_SHA256: &str = "http://www.w3.org/2001/04/xmldsig-more#ecdsa-sha256";
 
+/// Prefixes that a signature lists beside those that are used. Each element looks at each of them.
+const MAX_LISTED_PREFIXES: usize = 16;
+
 /// Why a signature proves nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SignatureFault {
@@ -25,6 +28,8 @@ pub(super) enum SignatureFault {
     Algorithm,
     #[error("the signature is of another element than the one around it")]
     Reference,
+    #[error("what was signed is too large in canonical form, or too many prefixes are listed")]
+    Size,
     #[error("what was signed was changed")]
     Changed,
     #[error("no key of the pinned certificates made the signature")]
@@ -79,11 +84,13 @@ pub(super) fn check(
     }
     let prefixes = exclusive(document, written)?;
     let bytes = canonical(document, signed, Some(signature), &prefixes);
+    let bytes = bytes.ok_or(SignatureFault::Size)?;
     let found: [u8; 32] = Sha256::digest(&bytes).into();
     if decoded(document, digest)? != found {
         return Err(SignatureFault::Changed);
     }
     let bytes = canonical(document, information, None, &own_prefixes);
+    let bytes = bytes.ok_or(SignatureFault::Size)?;
     match keys.signed(algorithm, &bytes, &decoded(document, value)?) {
         true => Ok(()),
         false => Err(SignatureFault::Key),
@@ -144,7 +151,12 @@ fn exclusive(document: &XmlDocument, at: usize) -> Result<Vec<&str>, SignatureFa
         return Err(SignatureFault::Shape);
     }
     let prefixes = list.attribute("PrefixList").unwrap_or("");
-    Ok(prefixes.split_ascii_whitespace().map(listed).collect())
+    let prefixes = prefixes.split_ascii_whitespace().map(listed);
+    let first: Vec<&str> = prefixes.take(MAX_LISTED_PREFIXES + 1).collect();
+    match first.len() <= MAX_LISTED_PREFIXES {
+        true => Ok(first),
+        false => Err(SignatureFault::Size),
+    }
 }
 
 /// A prefix as the list of a signature names it.

@@ -9,6 +9,8 @@ const MAX_DOCUMENT_ELEMENTS: usize = 8_192;
 const MAX_NESTED_ELEMENTS: usize = 32;
 /// Attributes and declarations of one element.
 const MAX_ELEMENT_ATTRIBUTES: usize = 32;
+/// Declarations of an element and of all around it: each use of a prefix looks through them. A response has some ten.
+const MAX_DECLARED_PREFIXES: usize = 64;
 
 /// Namespace of the prefix `xml`, which every document has.
 const OF_XML: &str = "http://www.w3.org/XML/1998/namespace";
@@ -182,7 +184,12 @@ pub(super) fn document(bytes: &[u8]) -> Result<XmlDocument, XmlFault> {
         } else if reader.take("<") {
             let (element, empty) = reader.element(open.last().copied())?;
             let number = document.elements.len();
-            if number >= MAX_DOCUMENT_ELEMENTS || open.len() >= MAX_NESTED_ELEMENTS {
+            let around = open.iter().map(|&around| &document.elements[around]);
+            let declared = around.map(|around| around.declared.len()).sum::<usize>();
+            if number >= MAX_DOCUMENT_ELEMENTS
+                || open.len() >= MAX_NESTED_ELEMENTS
+                || declared + element.declared.len() > MAX_DECLARED_PREFIXES
+            {
                 return Err(XmlFault::Size);
             }
             if let Some(&inside) = open.last() {
@@ -536,6 +543,17 @@ mod tests {
         };
         assert_eq!(fault(&attributes(MAX_ELEMENT_ATTRIBUTES)), None);
         let more = attributes(MAX_ELEMENT_ATTRIBUTES + 1);
+        assert_eq!(fault(&more), Some(XmlFault::Size));
+        let declared = |of: &str, count: usize| {
+            let all: String = (0..count)
+                .map(|at| format!(" xmlns:{of}{at}='c'"))
+                .collect();
+            format!("<a{all}>")
+        };
+        let (half, end) = (MAX_DECLARED_PREFIXES / 2, "</a></a>");
+        let full = format!("{}{}", declared("p", half), declared("q", half));
+        assert_eq!(fault(&format!("{full}{end}")), None);
+        let more = format!("{full}<b xmlns:r='c'/>{end}");
         assert_eq!(fault(&more), Some(XmlFault::Size));
     }
 }

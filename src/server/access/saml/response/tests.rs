@@ -113,7 +113,8 @@ fn around(request: &str, inside: &str) -> String {
 fn signature_of(text: &str) -> String {
     let read = document(text.as_bytes()).unwrap();
     let id = read.element(0).attribute("ID").unwrap();
-    let digest = STANDARD.encode(Sha256::digest(canonical(&read, 0, None, &[])));
+    let form = canonical(&read, 0, None, &[]).unwrap();
+    let digest = STANDARD.encode(Sha256::digest(form));
     let information = format!(
         "<ds:SignedInfo><ds:CanonicalizationMethod Algorithm=\"http://www.w3.org/2001/10/xml-exc-c14n#\">\
          </ds:CanonicalizationMethod>\
@@ -208,7 +209,9 @@ fn the_pinned_key_alone_proves_a_response() {
     // Each group in an attribute of its own, as some providers say them.
     let end = "</saml:AttributeStatement>";
     let more = "<saml:Attribute Name=\"groups\"><saml:AttributeValue>lab</saml:AttributeValue></saml:Attribute>";
-    let bare = honest().text("_a").replacen(end, &format!("{more}{end}"), 1);
+    let bare = honest()
+        .text("_a")
+        .replacen(end, &format!("{more}{end}"), 1);
     let told = judged(&around("_request", &signed(&bare))).unwrap();
     assert_eq!(told.attribute("groups"), ["staff", "lab"]);
     // A blank that is none of XML makes another name.
@@ -361,6 +364,19 @@ fn a_signature_has_one_shape_and_strong_algorithms() {
     ] {
         assert_eq!(with(old, new), shape, "{new}");
     }
+    let listed = |count: usize| {
+        let all: Vec<String> = (0..count).map(|at| format!("p{at}")).collect();
+        let form =
+            "<ds:CanonicalizationMethod Algorithm=\"http://www.w3.org/2001/10/xml-exc-c14n#\">";
+        let list = format!(
+            "{form}<e:InclusiveNamespaces xmlns:e=\"http://www.w3.org/2001/10/xml-exc-c14n#\" PrefixList=\"{}\"/>",
+            all.join(" ")
+        );
+        with(form, &list)
+    };
+    let key = SamlFault::from(SignatureFault::Key);
+    assert_eq!(listed(16), key, "what was signed has no list");
+    assert_eq!(listed(17), SamlFault::from(SignatureFault::Size));
     // A key of another kind than the algorithm.
     let other = with("ecdsa-sha256", "rsa-sha256");
     assert_eq!(other, SamlFault::from(SignatureFault::Key));
