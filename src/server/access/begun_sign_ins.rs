@@ -85,16 +85,16 @@ impl<T> BegunSignIns<T> {
         (now.seconds_since(begun.at) < BEGUN_SECONDS).then_some(begun)
     }
 
-    /// What is done with one that is not over, whichever browser began it; None where there is none.
+    /// What is asked of one that is not over, whichever browser began it; None where there is none.
     pub(super) fn with<R>(
         &self,
         state: &[u8; 32],
         now: Timestamp,
-        act: impl FnOnce(&mut BegunSignIn<T>) -> R,
+        ask: impl FnOnce(&BegunSignIn<T>) -> R,
     ) -> Option<R> {
-        let mut all = self.locked();
-        let begun = all.get_mut(state)?;
-        (now.seconds_since(begun.at) < BEGUN_SECONDS).then(|| act(begun))
+        let all = self.locked();
+        let begun = all.get(state)?;
+        (now.seconds_since(begun.at) < BEGUN_SECONDS).then(|| ask(begun))
     }
 
     /// Puts what came back for one that is not over under a state of its own, so that the old state finds nothing; false

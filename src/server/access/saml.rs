@@ -156,7 +156,7 @@ async fn take(server: &Server, posted: &SamlPost, source: IpAddr) -> Result<Stri
     let (sign_ins, now) = (server.saml_sign_ins(), server.clock().now());
     let request = response.request().to_owned();
     let state = hash(&SecretText::from(request.as_str()));
-    let waits = |begun: &mut BegunSignIn<Option<SamlClaims>>| begun.of.is_none();
+    let waits = |begun: &BegunSignIn<Option<SamlClaims>>| begun.of.is_none();
     if sign_ins.begun.with(&state, now, waits) != Some(true) {
         return Err(refusals::provider_return_unknown().into());
     }
