@@ -62,6 +62,7 @@ pub mod resource_groups;
 pub mod responses;
 pub mod role_forms;
 pub mod rosters;
+mod saml;
 pub mod second_factor;
 pub mod self_tests;
 pub mod session;
@@ -288,6 +289,7 @@ pub fn router(
         .merge(me::router())
         .merge(access_keys::router())
         .merge(provider::router())
+        .merge(saml::router())
         .merge(second_factor::router())
         .merge(sign_ins::router())
         .merge(sign_in_links::router())
@@ -309,7 +311,7 @@ fn compression() -> CompressionLayer<impl tower_http::compression::Predicate> {
     CompressionLayer::new().br(false).compress_when(worthwhile)
 }
 
-/// Middleware: names the request, and lets nothing in that another site sent.
+/// Middleware: names the request, and lets nothing in that another site sent, but the answer of a provider.
 async fn guard(State(console): State<PagesContext>, mut request: Request, next: Next) -> Response {
     let id = uuid::Uuid::now_v7().to_string();
     request
@@ -321,7 +323,10 @@ async fn guard(State(console): State<PagesContext>, mut request: Request, next: 
     let act = super::problem::act(&request);
     let nowhere = std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
     let source = request.extensions().get::<Peer>().map(|p| p.address());
-    let checked = origin::check(request.method(), request.headers());
+    let checked = match saml::is_answer(request.method(), request.uri().path()) {
+        true => Ok(()),
+        false => origin::check(request.method(), request.headers()),
+    };
     let mut response = match checked {
         Ok(()) => {
             let answered = async {

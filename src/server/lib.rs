@@ -54,6 +54,7 @@ struct ServerInner {
     repeated_acts: access::repeated::RepeatedActs,
     directory_turns: access::directory::DirectoryTurns,
     provider_sign_ins: access::provider::ProviderSignIns,
+    saml_sign_ins: access::saml::SamlSignIns,
     open_streams: Arc<access::OpenStreams>,
     settings: appliance::settings::EffectiveSettings,
     backups: appliance::backups::BackupState,
@@ -176,6 +177,7 @@ impl Server {
             repeated_acts: access::repeated::RepeatedActs::default(),
             directory_turns: access::directory::DirectoryTurns::default(),
             provider_sign_ins: access::provider::ProviderSignIns::default(),
+            saml_sign_ins: access::saml::SamlSignIns::default(),
             open_streams: Arc::default(),
             settings: appliance::settings::EffectiveSettings::new(reading),
             backups: appliance::backups::BackupState::default(),
@@ -377,6 +379,10 @@ impl Server {
 
     pub(crate) fn provider_sign_ins(&self) -> &access::provider::ProviderSignIns {
         &self.0.provider_sign_ins
+    }
+
+    pub(crate) fn saml_sign_ins(&self) -> &access::saml::SamlSignIns {
+        &self.0.saml_sign_ins
     }
 
     pub(crate) fn repeated_acts(&self) -> &access::repeated::RepeatedActs {

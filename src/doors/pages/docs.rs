@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 38] = [
+const MANUAL: [ManualChapter; 39] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -100,6 +100,7 @@ const MANUAL: [ManualChapter; 38] = [
     chapter!("people", Administer),
     chapter!("directories", Administer),
     chapter!("providers", Administer),
+    chapter!("saml", Administer),
     chapter!("sign-in-links", Administer),
     chapter!("limits", Administer),
     chapter!("idle", Administer),

@@ -731,6 +731,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["user sign-in-link x --revoke"],
     ),
     ("POST /login/link", &[], &[]),
+    ("GET /login/saml", &[], &[]),
     (
         "GET /me/second-factor",
         &["getSecondFactor"],
@@ -931,6 +932,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/events.rs"),
         include_str!("../../../src/doors/pages/me.rs"),
         include_str!("../../../src/doors/pages/second_factor.rs"),
+        include_str!("../../../src/doors/pages/saml.rs"),
         include_str!("../../../src/doors/pages/sign_ins.rs"),
         include_str!("../../../src/doors/pages/sign_in_links.rs"),
         include_str!("../../../src/doors/pages/access_keys.rs"),

@@ -173,7 +173,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         alert: None,
         refused,
         directory: false,
-        provider: None,
+        providers: Vec::new(),
     };
     all.push(("login", bare(false).render()));
     all.push(("login-refused", bare(true).render()));
@@ -1816,7 +1816,7 @@ fn factor_page(t: Text, stage: u8) -> SecondFactorPage {
             2 => vec!["ABCD-EFGH-JKLM-NPQR".into(); 10],
             _ => Vec::new(),
         },
-        provider: false,
+        again: None,
     }
 }
 

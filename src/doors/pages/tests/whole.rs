@@ -6,6 +6,7 @@ mod courses;
 mod many;
 mod outward;
 mod refused;
+mod saml;
 mod sizes;
 
 use std::sync::Arc;
