@@ -462,12 +462,7 @@ impl Shim {
             }
         }
         for (number, mount) in order.mounts.iter().enumerate() {
-            let shown = stage.show(
-                &format!("m{number}"),
-                &mount.from,
-                ids.as_fd(),
-                mount.read_only,
-            )?;
+            let shown = stage.show_mount(&format!("m{number}"), mount, ids.as_fd())?;
             binds.push((shown, mount.at.clone(), mount.read_only));
         }
         let (files, shown) = ProcFiles::lay(

@@ -12,6 +12,7 @@ use super::remarks::Remarks;
 use super::spec::SessionSpec;
 use super::state::{DesiredState, EndedSession, LastPlace, Lifecycle, PlacedSession, SessionState};
 use crate::codes;
+use crate::folder::FolderMount;
 use crate::incident::{EnforcementAction, MemoryIncident};
 use crate::names::{ContainerName, NodeId, SessionId, SessionName, UserId, UserName};
 use crate::reason::Reason;
@@ -36,6 +37,9 @@ pub struct Session {
     #[serde(default)]
     pub precedence: Precedence,
     pub spec: SessionSpec,
+    /// Folders of its owner that are shown inside, outer ones first.
+    #[serde(default)]
+    pub mounts: Vec<FolderMount>,
     /// Where it stands, and the containers it has there.
     pub lifecycle: Lifecycle,
     pub desired: DesiredState,
@@ -130,6 +134,7 @@ impl Session {
             remarks: Remarks::default(),
             precedence: Precedence::default(),
             spec,
+            mounts: Vec::new(),
             lifecycle: Lifecycle::Pending,
             desired: DesiredState::Run,
             paused: false,

@@ -497,6 +497,7 @@ fn two_sessions_share_a_layer_that_neither_can_change() {
         order.root.layers = vec![layer.clone()];
         order.mounts = vec![node::runtime::MountOrder {
             from: shared.clone(),
+            subpath: String::new(),
             at: "/data".into(),
             read_only: false,
         }];
