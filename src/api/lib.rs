@@ -11,6 +11,7 @@ pub mod certificates;
 pub mod courses;
 pub mod events;
 pub mod fair_share;
+pub mod folders;
 pub mod gpus;
 pub mod history;
 pub mod idle_rules;

@@ -9,6 +9,7 @@ use rules::blocker::PlacementBlocker;
 use rules::calendar::WeekDay;
 use rules::course::CourseState;
 use rules::fair_share::QueueOrder;
+use rules::folder::{FolderKind, FolderState};
 use rules::grants::GrantRole;
 use rules::idleness::{IdleAction, IdleLevel, IdleMatch};
 use rules::image::CatalogImage;
@@ -70,6 +71,21 @@ macro_rules! words {
             }
         }
     };
+}
+
+words! {
+    FolderKindShape as FolderKind of FolderKind {
+        General,
+        Home,
+    }
+}
+
+words! {
+    FolderStateShape as FolderState of FolderState {
+        Ready,
+        Trashed,
+        Purging,
+    }
 }
 
 words! {

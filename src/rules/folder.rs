@@ -399,7 +399,19 @@ mod tests {
             assert_eq!(FolderName::parse(good).expect(good).as_str(), good);
         }
         let long = "x".repeat(65);
-        for bad in ["", ".", "..", ".local", "a/b", "a:b", "a\nb", " a", "a ", "a\u{202e}b", &long] {
+        for bad in [
+            "",
+            ".",
+            "..",
+            ".local",
+            "a/b",
+            "a:b",
+            "a\nb",
+            " a",
+            "a ",
+            "a\u{202e}b",
+            &long,
+        ] {
             let refusal = FolderName::parse(bad).expect_err(bad);
             assert_eq!(refusal.code, "folder.name-invalid", "{bad:?}");
         }
@@ -428,8 +440,20 @@ mod tests {
     fn no_folder_covers_what_the_system_needs() {
         let long = format!("/{}", "x".repeat(255));
         for bad in [
-            "/", "/etc", "/etc/ssl", "/proc", "/sys/fs", "/dev/shm", "/run/fardel", "/usr/lib/fardel",
-            "/a/../etc", "/a//b", "/a/", "/./a", "/a\u{0}b", &long,
+            "/",
+            "/etc",
+            "/etc/ssl",
+            "/proc",
+            "/sys/fs",
+            "/dev/shm",
+            "/run/fardel",
+            "/usr/lib/fardel",
+            "/a/../etc",
+            "/a//b",
+            "/a/",
+            "/./a",
+            "/a\u{0}b",
+            &long,
         ] {
             let asked = RequestedMount {
                 at: Some(bad.to_owned()),
@@ -456,7 +480,9 @@ mod tests {
         assert_eq!(places, ["/home/work", "/home/work/data"]);
         let twice = mount_plan(all(&["data:/mnt", "other:/mnt"])).expect_err("one place");
         assert_eq!(twice.code, "mount.target-twice");
-        let names: Vec<String> = (0..=MAX_MOUNTS).map(|number| format!("f{number}")).collect();
+        let names: Vec<String> = (0..=MAX_MOUNTS)
+            .map(|number| format!("f{number}"))
+            .collect();
         let many: Vec<&str> = names.iter().map(String::as_str).collect();
         let refusal = mount_plan(all(&many)).expect_err("too many");
         assert_eq!(refusal.code, "mount.too-many");

@@ -94,7 +94,8 @@ impl FolderStore {
             chown(&data, Some(FIRST_OWNER), Some(FIRST_OWNER))?;
         }
         if !is_home {
-            let set = rustix::fs::setxattr(&data, DEFAULT_ACCESS, &OPEN_TO_ALL, XattrFlags::empty());
+            let set =
+                rustix::fs::setxattr(&data, DEFAULT_ACCESS, &OPEN_TO_ALL, XattrFlags::empty());
             match set {
                 // Modes alone decide on a file system without access lists.
                 Ok(()) | Err(Errno::OPNOTSUPP) => {}
@@ -180,12 +181,18 @@ mod tests {
     fn a_folder_has_a_directory_that_its_id_names() {
         let (data, store) = opened();
         store.create(ID, false).expect("made");
-        store.create(ID, false).expect("made again, and nothing lost");
+        store
+            .create(ID, false)
+            .expect("made again, and nothing lost");
         assert!(store.has(ID));
         let mounted = mounted_directory(data.path(), ID);
         assert!(mounted.ends_with(format!("folders/ab/{ID}/data")));
         assert_eq!(mounted.metadata().expect("there").mode() & 0o777, 0o777);
-        let above = mounted.parent().expect("a parent").metadata().expect("there");
+        let above = mounted
+            .parent()
+            .expect("a parent")
+            .metadata()
+            .expect("there");
         assert_eq!(above.mode() & 0o777, 0o700);
         let all = store.all().expect("a list");
         assert_eq!(all.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [ID]);
@@ -218,7 +225,9 @@ mod tests {
         for good in ["", "a", "a/b"] {
             open_mounted(&mounted, good).expect(good);
         }
-        for bad in ["..", "a/../..", "/", "/etc", "out", "out/etc", "in", "in/b", "file", "none"] {
+        for bad in [
+            "..", "a/../..", "/", "/etc", "out", "out/etc", "in", "in/b", "file", "none",
+        ] {
             assert!(open_mounted(&mounted, bad).is_err(), "{bad}");
         }
     }

@@ -24,6 +24,7 @@ use super::launch::{
 use super::view::NameCache;
 use crate::access::Caller;
 use crate::actions::budgets::{keep_session_within_budgets, seen};
+use crate::actions::folders::refuse_gone;
 use crate::catalog::policies::PolicySubjects;
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server};
@@ -84,6 +85,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
             {
                 return Err(refusals::image_removed(reference).into());
             }
+            refuse_gone(rows, session)?;
             match session.state() {
                 SessionState::Ended => {
                     let subjects = subjects_of(session);
