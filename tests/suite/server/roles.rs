@@ -98,6 +98,8 @@ fn body(route: &DocumentedRoute) -> String {
         Some("ResourceGroupNodes") => json!({"nodes": []}).to_string(),
         Some("NewResourceGroupAccess") => json!({"everybody": true}).to_string(),
         Some("ResourceGroupWindows") => json!({"windows": []}).to_string(),
+        Some("NewFolder") => json!({"name": "new"}).to_string(),
+        Some("FolderPatch") => json!({"name": "newer"}).to_string(),
         Some("NewPreset") => json!({"name": "new", "resources": {"cpu": 1}}).to_string(),
         Some("PresetPatch") => json!({"position": 1}).to_string(),
         Some("NewIdleRule") => json!({"name": "new", "below": {"cpu": 0.1}}).to_string(),
