@@ -161,3 +161,6 @@ async fn off_thread<T: Send + 'static>(
         .await
         .map_err(|error| ServerFault::new("look after folders", error))?
 }
+
+#[cfg(test)]
+mod tests;
