@@ -508,6 +508,7 @@ pub(super) fn object(
             (id.clone(), Some("/reservations".to_owned()))
         }
         "system" if event.code.starts_with("course.") => (id.clone(), Some("/courses".to_owned())),
+        "system" if event.code.starts_with("folder.") => (id.clone(), Some("/folders".to_owned())),
         "system" if event.code.starts_with("preset.") => (id.clone(), Some("/presets".to_owned())),
         "system" if event.code == "audit.rows-lost" => {
             (id.clone(), Some("/audit#targets".to_owned()))

@@ -36,6 +36,15 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<FolderView>, F
     })
 }
 
+/// The caller's own folders, by name, those in the trash last.
+pub async fn own(server: &Server, caller: &Caller) -> Result<Vec<FolderView>, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
+    let user = caller.subject.user;
+    server.catalog().read_now("list own folders", |view| {
+        Ok(view.folders_of(user)?.into_iter().map(show).collect())
+    })
+}
+
 /// One of `list`: by id, or one of the caller's own by name.
 ///
 /// Errors: `folder.not-found`.

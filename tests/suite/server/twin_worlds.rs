@@ -25,7 +25,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 55] = [
+const PAGES: [&str; 56] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -67,6 +67,7 @@ const PAGES: [&str; 55] = [
     "/courses",
     "/courses?q=WORD",
     "/courses/COURSE",
+    "/folders",
     "/presets",
     "/presets?q=WORD",
     "/groups",

@@ -200,7 +200,7 @@ impl PagesFixture {
 }
 
 const PASSWORD: &str = "a long walk by the river 7";
-const PAGES: [&str; 36] = [
+const PAGES: [&str; 37] = [
     "/me/keys",
     "/system/tls",
     "/api/docs",
@@ -218,6 +218,7 @@ const PAGES: [&str; 36] = [
     "/system/support",
     "/images",
     "/images/host",
+    "/folders",
     "/projects",
     "/projects/new",
     "/projects/default",
