@@ -128,6 +128,23 @@ impl From<RequestedMount> for NewMountBody {
     }
 }
 
+impl std::fmt::Display for NewMountBody {
+    /// As `RequestedMount::parse` reads it; a path below a folder is said with the place, which stands after it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.folder)?;
+        if let Some(at) = &self.at {
+            match self.subpath.strip_prefix('/').unwrap_or(&self.subpath) {
+                "" => write!(f, ":{at}")?,
+                subpath => write!(f, ":/{subpath}:{at}")?,
+            }
+        }
+        match self.read_only {
+            true => f.write_str(":ro"),
+            false => Ok(()),
+        }
+    }
+}
+
 /// A folder at a place inside a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Mount)]
@@ -142,6 +159,20 @@ pub struct MountView {
     /// Absolute path inside.
     pub at: String,
     pub read_only: bool,
+}
+
+impl std::fmt::Display for MountView {
+    /// As a launch would ask for it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mount = FolderMount {
+            folder: self.folder,
+            name: self.name.clone(),
+            subpath: self.subpath.clone(),
+            at: self.at.clone(),
+            read_only: self.read_only,
+        };
+        std::fmt::Display::fmt(&mount, f)
+    }
 }
 
 impl From<&FolderMount> for MountView {
@@ -161,7 +192,10 @@ impl From<&FolderMount> for NewMountBody {
     fn from(mount: &FolderMount) -> Self {
         Self {
             folder: mount.name.to_string(),
-            subpath: mount.subpath.clone(),
+            subpath: match mount.subpath.as_str() {
+                "" => String::new(),
+                subpath => format!("/{subpath}"),
+            },
             at: Some(mount.at.clone()),
             read_only: mount.read_only,
         }

@@ -65,6 +65,7 @@ const FORMS = () => [
   ["/sessions/new", "#launch", "shm", "lots"],
   ["/sessions/new", "#launch", "env", "no assignment"],
   ["/sessions/new", "#launch", "labels", "no assignment"],
+  ["/sessions/new", "#launch", "mounts", "data:here"],
   ["/sessions/new", "#launch", "description", "x".repeat(501)],
   ["/me", "[action='/me/password']", "old", "not the old one", { new: "another long walk 8", again: "another long walk 8" }],
   ["/me", "[action='/me/password']", "new", "password1234", { old: PERSON.password, again: "password1234" }],
