@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::folder::FolderMount;
-use crate::messages::{
-    ContainerOrder, MountSpec, PREEMPTION_GRACE_SECONDS, RootFileSystem, Want,
-};
+use crate::messages::{ContainerOrder, MountSpec, PREEMPTION_GRACE_SECONDS, RootFileSystem, Want};
 use crate::names::{ImageId, NodeId, UserId};
 use crate::session::{DesiredState, Session, SessionContainer, SessionEnvironment, SessionState};
 use crate::world::ClusterSnapshot;

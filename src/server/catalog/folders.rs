@@ -96,7 +96,7 @@ impl ReadTransaction<'_> {
         Ok(found.into_iter().next())
     }
 
-    /// Whether there is a row of that folder, whatever its state.
+    /// Whether there is a row of that folder, in any state.
     pub(crate) fn knows_folder(&self, id: FolderId) -> Result<bool, Failure> {
         let found = self
             .connection

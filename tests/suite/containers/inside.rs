@@ -482,6 +482,34 @@ c,_=s.accept(); c.sendall(c.recv(100).upper()); c.close()
     );
 }
 
+/// Promise (Isolation and access): A session sees of a mounted folder what its launch named, and nothing above it: links that
+/// other sessions left there are not followed.
+#[test]
+fn a_mount_below_a_folder_follows_no_link() {
+    let Some(ground) = Ground::lay("a_mount_below_a_folder_follows_no_link") else {
+        return;
+    };
+    let folder = ground.directory.path().join("folder");
+    fs::create_dir_all(folder.join("inner")).expect("made");
+    fs::write(folder.join("inner/file"), "here").expect("written");
+    std::os::unix::fs::symlink("/", folder.join("out")).expect("a link");
+    let order = |subpath: &str| {
+        let mut order = ground.shell("cat /data/file; touch /data/new 2> /dev/null || echo kept");
+        order.mounts = vec![node::runtime::MountOrder {
+            from: folder.clone(),
+            subpath: subpath.to_owned(),
+            at: "/data".into(),
+            read_only: true,
+        }];
+        order
+    };
+    let (record, said) = ground.run(&order("inner"));
+    assert_eq!((record.code, said.as_str()), (0, "herekept\n"));
+    let name = ground.start(&order("out"));
+    let record = ground.ended(&name);
+    assert_eq!((record.code, record.started_at), (125, None));
+}
+
 #[test]
 fn two_sessions_share_a_layer_that_neither_can_change() {
     let Some(ground) = Ground::lay("two_sessions_share_a_layer_that_neither_can_change") else {

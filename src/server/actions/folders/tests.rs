@@ -136,13 +136,16 @@ async fn an_owner_has_so_many_folders() {
     two.server
         .catalog()
         .write_now(Lane::Requests, "folders", move |view| {
-            rows.iter().try_for_each(|folder| view.insert_folder(folder))
+            rows.iter()
+                .try_for_each(|folder| view.insert_folder(folder))
         })
         .unwrap();
     let refused = create(&two.server, &two.abe, new("more"), None).await;
     assert_eq!(code(refused), "folder.too-many");
 }
 
+/// Promise (Isolation and access): The files of a folder are its owner's alone; who may not see its owner's sessions does
+/// not learn that it exists.
 #[tokio::test]
 async fn strangers_learn_of_no_folder_and_administrators_of_the_domain_manage_it() {
     let two = TwoDomains::open().await;
@@ -167,12 +170,18 @@ async fn strangers_learn_of_no_folder_and_administrators_of_the_domain_manage_it
     for manager in [&two.chief, &two.boss] {
         assert_eq!(two.listed(manager).await, ["data"]);
         let launched = sessions::launch(&two.server, manager, mounting("x", &[&id]), None).await;
-        assert_eq!(code(launched), "folder.unknown", "files are the owner's alone");
+        assert_eq!(
+            code(launched),
+            "folder.unknown",
+            "files are the owner's alone"
+        );
         trash(&two.server, manager, &id).await.unwrap();
         restore(&two.server, manager, &id).await.unwrap();
     }
 }
 
+/// Promise (Disk, backup and upgrade): A folder in the trash comes back with its files within 30 days, without an
+/// administrator.
 #[tokio::test]
 async fn a_folder_comes_back_from_the_trash_with_its_files() {
     let two = TwoDomains::open().await;
