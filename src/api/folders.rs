@@ -1,7 +1,8 @@
 //! Folders: directories that outlive sessions, and the places at which sessions mount them.
 
 use rules::folder::{
-    Folder, FolderKind, FolderMount, FolderName, FolderState, MAX_MOUNTS, RequestedMount,
+    Folder, FolderKind, FolderMount, FolderName, FolderState, MAX_MOUNTS, MountAccess,
+    RequestedMount,
 };
 use rules::names::FolderId;
 use rules::refusal::Refusal;
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::sessions::Owner;
-use crate::values::{FolderKindShape, FolderStateShape};
+use crate::values::{FolderKindShape, FolderStateShape, MountAccessShape};
 
 /// One folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -102,8 +103,14 @@ pub struct NewMountBody {
     /// Absolute path inside; left out: `/home/work` for the home folder, `/folders/NAME` for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub read_only: bool,
+    /// `ro` or `rw`; left out: `rw`.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    #[schema(value_type = MountAccessShape)]
+    pub access: MountAccess,
+}
+
+fn is_usual(access: &MountAccess) -> bool {
+    *access == MountAccess::default()
 }
 
 impl From<NewMountBody> for RequestedMount {
@@ -112,7 +119,7 @@ impl From<NewMountBody> for RequestedMount {
             folder: asked.folder,
             subpath: asked.subpath,
             at: asked.at,
-            read_only: asked.read_only,
+            read_only: asked.access.is_read_only(),
         }
     }
 }
@@ -123,7 +130,7 @@ impl From<RequestedMount> for NewMountBody {
             folder: asked.folder,
             subpath: asked.subpath,
             at: asked.at,
-            read_only: asked.read_only,
+            access: MountAccess::of(asked.read_only),
         }
     }
 }
@@ -138,9 +145,9 @@ impl std::fmt::Display for NewMountBody {
                 subpath => write!(f, ":/{subpath}:{at}")?,
             }
         }
-        match self.read_only {
-            true => f.write_str(":ro"),
-            false => Ok(()),
+        match self.access {
+            MountAccess::Ro => f.write_str(":ro"),
+            MountAccess::Rw => Ok(()),
         }
     }
 }
@@ -158,7 +165,8 @@ pub struct MountView {
     pub subpath: String,
     /// Absolute path inside.
     pub at: String,
-    pub read_only: bool,
+    #[schema(value_type = MountAccessShape)]
+    pub access: MountAccess,
 }
 
 impl std::fmt::Display for MountView {
@@ -169,7 +177,7 @@ impl std::fmt::Display for MountView {
             name: self.name.clone(),
             subpath: self.subpath.clone(),
             at: self.at.clone(),
-            read_only: self.read_only,
+            read_only: self.access.is_read_only(),
         };
         std::fmt::Display::fmt(&mount, f)
     }
@@ -182,7 +190,7 @@ impl From<&FolderMount> for MountView {
             name: mount.name.clone(),
             subpath: mount.subpath.clone(),
             at: mount.at.clone(),
-            read_only: mount.read_only,
+            access: MountAccess::of(mount.read_only),
         }
     }
 }
@@ -197,7 +205,7 @@ impl From<&FolderMount> for NewMountBody {
                 subpath => format!("/{subpath}"),
             },
             at: Some(mount.at.clone()),
-            read_only: mount.read_only,
+            access: MountAccess::of(mount.read_only),
         }
     }
 }

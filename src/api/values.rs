@@ -9,7 +9,7 @@ use rules::blocker::PlacementBlocker;
 use rules::calendar::WeekDay;
 use rules::course::CourseState;
 use rules::fair_share::QueueOrder;
-use rules::folder::{FolderKind, FolderState};
+use rules::folder::{FolderKind, FolderState, MountAccess};
 use rules::grants::GrantRole;
 use rules::idleness::{IdleAction, IdleLevel, IdleMatch};
 use rules::image::CatalogImage;
@@ -77,6 +77,13 @@ words! {
     FolderKindShape as FolderKind of FolderKind {
         General,
         Home,
+    }
+}
+
+words! {
+    MountAccessShape as MountAccess of MountAccess {
+        Ro,
+        Rw,
     }
 }
 

@@ -293,6 +293,28 @@ impl RequestedMount {
     }
 }
 
+/// What a session may do with the files of a folder that it mounts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MountAccess {
+    Ro,
+    #[default]
+    Rw,
+}
+
+impl MountAccess {
+    pub fn of(read_only: bool) -> Self {
+        match read_only {
+            true => Self::Ro,
+            false => Self::Rw,
+        }
+    }
+
+    pub fn is_read_only(self) -> bool {
+        self == Self::Ro
+    }
+}
+
 /// A folder at a place inside a session, as the session's row keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FolderMount {

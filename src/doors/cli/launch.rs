@@ -421,7 +421,7 @@ mod tests {
         let body = ordered("run --mount home --mount data:/train:/data:ro host -- x");
         let expected = json!([
             {"folder": "home"},
-            {"folder": "data", "subpath": "/train", "at": "/data", "read_only": true},
+            {"folder": "data", "subpath": "/train", "at": "/data", "access": "ro"},
         ]);
         assert_eq!(body.expect("valid")["mounts"], expected);
         assert!(ordered("run --mount data:here host -- x").is_err());

@@ -81,7 +81,7 @@ pub async fn create(
         })
         .await;
     if !made.as_ref().is_ok_and(|made| made.value.id == id) {
-        discard(server, id);
+        forget_unused(server, Some(id));
     }
     made
 }
@@ -294,9 +294,9 @@ pub(super) fn note_mounts(
     Ok(())
 }
 
-/// Throws away the directory of a home folder whose row was never written.
-pub(super) fn forget_unused(server: &Server, home: Option<FolderId>) {
-    let Some(id) = home else { return };
+/// Throws away the directory of a folder whose row was never written.
+pub(super) fn forget_unused(server: &Server, made: Option<FolderId>) {
+    let Some(id) = made else { return };
     match server
         .catalog()
         .read_now("look for a folder", |view| view.knows_folder(id))

@@ -216,7 +216,7 @@ async fn the_first_launch_that_mounts_home_makes_it_and_the_next_one_finds_it() 
     let shown: Vec<(&str, bool)> = first
         .mounts
         .iter()
-        .map(|mount| (mount.at.as_str(), mount.read_only))
+        .map(|mount| (mount.at.as_str(), mount.access.is_read_only()))
         .collect();
     assert_eq!(shown, [("/data", true), ("/home/work", false)]);
     let home = first.mounts[1].folder;
