@@ -232,14 +232,14 @@ pub(super) async fn first_home(
     Ok(Some(home))
 }
 
-/// What a launch of `subject` mounts. `home`: the id that a home folder has once it is made.
+/// What a launch of `subject` mounts. `home`: the id that a home folder has once this launch has made it.
 ///
 /// Errors: `folder.unknown`, `mount.target`, `mount.subpath`, each at its field; `mount.target-twice`, `mount.too-many`.
 pub(super) fn resolve(
     view: &ReadTransaction<'_>,
     subject: &Subject,
     asked: &[RequestedMount],
-    home: FolderId,
+    home: Option<FolderId>,
 ) -> Result<Vec<FolderMount>, Failure> {
     let mut mounts = Vec::with_capacity(asked.len());
     for (number, mount) in asked.iter().enumerate() {
@@ -251,10 +251,11 @@ pub(super) fn resolve(
         let mine = found.map(|found| found.folder).filter(|folder| {
             folder.state == FolderState::Ready && access(subject, folder) == Ok(FolderAccess::Own)
         });
-        let made = match mine {
-            Some(folder) => mount.of(folder.id, &folder.name),
-            None if typed == HOME => mount.of(home, &FolderName::home()),
-            None => {
+        let home = home.filter(|_| typed == HOME);
+        let made = match (mine, home) {
+            (Some(folder), _) => mount.of(folder.id, &folder.name),
+            (None, Some(home)) => mount.of(home, &FolderName::home()),
+            (None, None) => {
                 let shown: String = typed
                     .chars()
                     .take(80)

@@ -69,7 +69,7 @@ struct CheckedLaunch {
     word: String,
 }
 
-/// Stands for a home folder that is not there yet, where nothing is written.
+/// Stands for a home folder that is not there yet, in a preview.
 const NO_FOLDER: FolderId = FolderId(uuid::Uuid::nil());
 
 /// Made-up names tried before giving up; each has 30 random bits.
@@ -138,8 +138,7 @@ pub async fn launch(
                 let whose = (subjects.project, subjects.user);
                 let wanted = (&draft.spec, draft.replicas);
                 keep_within_budgets(rows, &seen, whose, wanted, rows.now)?;
-                let home_id = made.unwrap_or(NO_FOLDER);
-                draft.mounts = folders::resolve(rows, &subject, &mounts, home_id)?;
+                draft.mounts = folders::resolve(rows, &subject, &mounts, made)?;
                 folders::note_mounts(rows, &by, &draft.mounts, home.as_ref())?;
                 let written = insert(rows, &draft, &subjects, name.as_str())?;
                 let mut names = NameCache::new(rows)?;
@@ -777,7 +776,7 @@ pub async fn preview(
             refuse_mounts_of_others(&mounts, &whose)?;
             let group = asked.find(view, &owner.subject, named, now)?;
             let draft = look_up(view, [owner, &caller], validated, None, group)?;
-            folders::resolve(view, &owner.subject, &mounts, NO_FOLDER)?;
+            folders::resolve(view, &owner.subject, &mounts, Some(NO_FOLDER))?;
             if let Some(name) = &draft.name {
                 for number in 1..=draft.replicas {
                     let name = name.replica(number, draft.replicas)?;
