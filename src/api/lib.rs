@@ -18,6 +18,7 @@ pub mod idle_rules;
 pub mod images;
 pub mod invitations;
 pub mod mail;
+pub mod mounts;
 pub mod nodes;
 pub mod notices;
 pub mod operations;

@@ -19,7 +19,7 @@ use rules::workload::validate::{RequestedLaunch, RequestedResize};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::folders::{MountView, NewMountBody};
+use crate::mounts::{MountView, NewMountBody};
 use crate::values::{
     DesiredStateShape, ExplanationShape, KindShape, OutcomeShape, ReasonShape, ResourcesShape,
     StateShape,

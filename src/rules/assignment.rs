@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::folder::FolderMount;
 use crate::messages::{ContainerOrder, MountSpec, PREEMPTION_GRACE_SECONDS, RootFileSystem, Want};
 use crate::names::{ImageId, NodeId, UserId};
 use crate::session::{DesiredState, Session, SessionContainer, SessionEnvironment, SessionState};
+use crate::workload::mount::FolderMount;
 use crate::world::ClusterSnapshot;
 
 /// Gives every node of the world its complete list; an empty list for a node that should have nothing.

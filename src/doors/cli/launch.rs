@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use api::folders::NewMountBody;
+use api::mounts::NewMountBody;
 use api::sessions::SessionView;
 use hyper::Method;
 use rules::folder::RequestedMount;

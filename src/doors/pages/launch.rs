@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use api::folders::NewMountBody;
 use api::gpus::Gpu;
+use api::mounts::NewMountBody;
 use api::sessions::{LaunchRequest, ListQuery, Resources};
 use api::tenancy::ProjectView;
 use askama::Template;

@@ -6,13 +6,13 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::container::{ContainerProgress, MAIN, SessionContainer};
+use super::mount::FolderMount;
 use super::outcome::Outcome;
 use super::precedence::Precedence;
 use super::remarks::Remarks;
 use super::spec::SessionSpec;
 use super::state::{DesiredState, EndedSession, LastPlace, Lifecycle, PlacedSession, SessionState};
 use crate::codes;
-use crate::folder::FolderMount;
 use crate::incident::{EnforcementAction, MemoryIncident};
 use crate::names::{ContainerName, NodeId, SessionId, SessionName, UserId, UserName};
 use crate::reason::Reason;

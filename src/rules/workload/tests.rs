@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use super::container::{ContainerProgress, MAIN, SessionContainer};
+use super::mount::{FolderName, RequestedMount};
 use super::outcome::Outcome;
 use super::session::{Session, SessionChange, Transition};
 use super::spec::{SessionEnvironment, SessionKind, SessionSpec};
 use super::state::{DesiredState, Lifecycle, PlacedSession, SessionState};
 use crate::assignment;
-use crate::folder::{FolderName, RequestedMount};
 use crate::incident::{EnforcementAction, MemoryIncident};
 use crate::messages::{Assignment, ContainerStatus, ExitRecord, NodeReport, ReportedState, Want};
 use crate::names::{

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use api::folders::NewMountBody;
+use api::mounts::NewMountBody;
 use api::sessions::LaunchRequest;
 use base::settings::SettingsLayer;
 use rules::grants::GrantRole;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use api::folders::NewMountBody;
+use api::mounts::NewMountBody;
 use api::sessions::{LaunchRequest, Resources, SessionView};
 use rules::course::Course;
 use rules::folder::{FolderMount, RequestedMount};
@@ -96,7 +96,7 @@ pub async fn launch(
     let request = with_reservation(server, caller, request, now)?;
     let device_affinity = request.device_affinity.clone();
     let (project, owner) = (request.project.clone(), request.owner.clone());
-    let mounts = api::folders::requested(&request.mounts)?;
+    let mounts = api::mounts::requested(&request.mounts)?;
     let validated = RequestedLaunch::from(request).validate(now)?;
     let (draft, project, subject) = server.catalog().read_now("understand a launch", |view| {
         let whose = for_whom(view, caller, owner.as_deref(), project, now)?;
@@ -762,7 +762,7 @@ pub async fn preview(
     let request = with_preset(server, &caller, request, now)?;
     let request = with_reservation(server, &caller, request, now)?;
     let (project, owner) = (request.project.clone(), request.owner.clone());
-    let mounts = api::folders::requested(&request.mounts)?;
+    let mounts = api::mounts::requested(&request.mounts)?;
     let validated = RequestedLaunch::from(request).validate(now)?;
     refuse_full_queue(server)?;
     let snapshot = server.snapshot().await?;
