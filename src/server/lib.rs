@@ -415,8 +415,8 @@ pub fn forget_logs(
     controller::logs::run(server.catalog().clone(), streams)
 }
 
-/// Does what waits for no caller: backups, the history of use, the audit log and its hand-over, webhooks, mail, folders. Runs until
-/// it is dropped; at most one a server.
+/// Does what waits for no caller: backups, the history of use, the audit log and its hand-over, webhooks, mail, folders. Runs
+/// until it is dropped; at most one a server.
 pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let backups = jobs::backup::keep_making(server.clone());
     let pages = keep_looking(server.clone());
