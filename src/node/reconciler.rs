@@ -430,8 +430,8 @@ impl Reconciler {
         Ok(wanted)
     }
 
-    /// A folder of this machine at its place; a reason where it is not here. Never makes one: an empty folder in the place of
-    /// a lost one would look as if its files were gone.
+    /// A folder of this machine at its place; a reason where it is not here. Never makes one: an empty folder in the place
+    /// of a lost one would look as if its files were gone.
     fn mount_order(&self, mount: &MountSpec) -> Result<runtime::MountOrder, Reason> {
         let from = mounted_directory(&self.data, mount.folder);
         if let Err(error) = open_mounted(&from, &mount.subpath) {

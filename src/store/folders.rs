@@ -74,7 +74,10 @@ impl FolderStore {
     /// Opens the folders of a data directory; the first time makes the place for them.
     pub fn open(data: &Path) -> io::Result<Self> {
         let folders = data.join(FOLDERS);
-        make(&folders)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&folders)?;
         let trash = Trash::open(&folders.join(TRASH))?;
         Ok(Self { folders, trash })
     }

@@ -1,5 +1,5 @@
-//! `/folders`: the folders of the user who looks, a form for a new one, and the question before one goes to the trash. Those
-//! of other users are listed by the API and the command line. Decides nothing.
+//! `/folders`: the folders of the user who looks, a form for a new one, and the question before one goes to the trash.
+//! Those of other users are listed by the API and the command line. Decides nothing.
 
 use api::folders::{FolderView, NewFolderBody};
 use askama::Template;

@@ -114,8 +114,8 @@ impl ReadTransaction<'_> {
         )
     }
 
-    /// The folders whose use is not known as it is now: never counted, launched with since, or mounted by a session that is not
-    /// over. Costs one visit of each folder and each live session.
+    /// The folders whose use is not known as it is now: never counted, launched with since, or mounted by a session that
+    /// is not over. Costs one visit of each folder and each live session.
     pub(crate) fn folders_to_count(&self) -> Result<BTreeSet<FolderId>, Failure> {
         let mut statement = self.connection.prepare_cached(
             "select id
