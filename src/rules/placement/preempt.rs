@@ -21,7 +21,7 @@ use crate::world::ClusterSnapshot;
 /// load for minutes are stopped before they did any work.
 pub const SETTLED_SECONDS: u64 = 600;
 
-/// How often one session is preempted. Higher: a long one may lose its work for days. Lower: urgent sessions find nobody
+/// How often one session is preempted. Higher: a long one may lose its work for days. Lower: urgent sessions find none
 /// that makes way after a busy day.
 pub const MAX_PREEMPTIONS: u32 = 3;
 
@@ -219,8 +219,8 @@ fn yielding<'w>(
     by_node
 }
 
-/// Takes those out of the way who lose least of all that could make room for a session on one node; the place that it
-/// has then, and who they are. Nobody, and the ground as it was, where no node has enough of them.
+/// Takes the sessions out of the way that lose least of all that could make room for one on a node; the place that it
+/// has then, and the victims. None, and the ground as it was, where no node has enough of them.
 fn make_room<'w>(
     ground: &mut ClusterState<'w>,
     session: &Session,

@@ -49,11 +49,7 @@ pub fn waits(
     played: &[PlayedJob],
     wanted: impl Fn(&TraceJob) -> bool,
 ) -> ValueSpread {
-    let all = trace.jobs.iter().zip(played);
-    ValueSpread::of(all.filter(|(job, _)| wanted(job)).filter_map(|(job, one)| {
-        let start = one.start.as_ref()?;
-        Some(start.at.saturating_sub(job.submit))
-    }))
+    of_waits(trace, played, wanted, |_, wait| wait)
 }
 
 /// Slowdown in hundredths: wait and run as a multiple of the run, a run of less than a minute counted as one; at least 100.
@@ -68,10 +64,22 @@ pub fn slowdowns(
     played: &[PlayedJob],
     wanted: impl Fn(&TraceJob) -> bool,
 ) -> ValueSpread {
+    of_waits(trace, played, wanted, |job, wait| {
+        slowdown(wait, job.held())
+    })
+}
+
+/// What `figure` makes of each job that started and is among `wanted`, and of the seconds that it waited.
+fn of_waits(
+    trace: &WorkloadTrace,
+    played: &[PlayedJob],
+    wanted: impl Fn(&TraceJob) -> bool,
+    figure: impl Fn(&TraceJob, u64) -> u64,
+) -> ValueSpread {
     let all = trace.jobs.iter().zip(played);
     ValueSpread::of(all.filter(|(job, _)| wanted(job)).filter_map(|(job, one)| {
         let start = one.start.as_ref()?;
-        Some(slowdown(start.at.saturating_sub(job.submit), job.held()))
+        Some(figure(job, start.at.saturating_sub(job.submit)))
     }))
 }
 

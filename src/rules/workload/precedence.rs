@@ -10,7 +10,7 @@ use crate::refusals;
 /// The priority of a launch that names none, and the highest where no policy allows more.
 pub const USUAL_PRIORITY: u32 = 10;
 
-/// The highest priority there is. Higher: nobody could tell what the numbers mean. Lower: a site with many ranks runs out
+/// The highest priority there is. Higher: no user knows what a number means. Lower: a site with many ranks runs out
 /// of them.
 pub const MAX_PRIORITY: u32 = 100;
 

@@ -9,9 +9,9 @@ use rules::world::ClusterSnapshot;
 
 use crate::controller::pass::ControllerPass;
 
-/// Who is named is stopped, with the longer grace of those who are preempted. Comes after places were given: for one that
-/// found room nobody makes way. Nor does one whose hard budget has no room for its whole run once more: it could not be
-/// queued again.
+/// Stops the sessions that make way, with the longer grace of preemption. Comes after places were given: for one that
+/// found room no session is stopped. One whose hard budget has no room for its whole run once more is spared: it could not
+/// be queued again.
 pub(crate) fn preempt(pass: &mut ControllerPass) {
     let now = pass.now;
     let spared = std::mem::take(&mut pass.beyond_budgets.requeued);

@@ -1,5 +1,5 @@
-//! Preemption through passes of a whole server that dies before commits and after them: whoever is preempted runs again,
-//! each once at a time, and ends by itself in the end.
+//! Preemption through passes of a whole server that dies before commits and after them: a preempted session runs
+//! again, never twice at a time, and ends by itself in the end.
 
 use std::collections::BTreeMap;
 

@@ -575,7 +575,7 @@ async fn who_only_reads_a_project_learns_of_no_group_that_lists_it() {
     assert_eq!(code(get(server, &mina, "lab").await), "group.not-found");
 }
 
-/// Whoever waits in one group learns nothing of the nodes of a group that they may not use.
+/// A user who waits in one group learns nothing of the nodes of a group that they may not use.
 #[tokio::test]
 async fn maintenance_of_a_node_is_told_to_those_who_may_use_its_group() {
     let site = GroupedSite::open().await;
