@@ -18,7 +18,7 @@ async fn a_folder_is_removed_when_its_time_in_the_trash_is_over_and_counted_befo
         ..SettingsLayer::default()
     });
     let setup = setup_link(&server).unwrap();
-    let here = std::net::Ipv4Addr::LOCALHOST.into();
+    let here = std::net::IpAddr::from(std::net::Ipv4Addr::LOCALHOST);
     let boss = set_up(&server, &setup, "boss", "correct horse battery", here).await;
     let boss = boss.unwrap().caller;
     let asked = NewFolderBody {
