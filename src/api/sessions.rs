@@ -112,7 +112,7 @@ pub struct SessionView {
     /// Program and arguments; empty: what the image runs by itself.
     pub command: Vec<String>,
     pub env: BTreeMap<String, String>,
-    /// Folders that it mounts, outer ones first.
+    /// Folders that it mounts, by place.
     #[serde(default)]
     #[schema(required = true)]
     pub mounts: Vec<MountView>,

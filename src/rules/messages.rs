@@ -56,7 +56,7 @@ pub struct ContainerOrder {
     pub env: BTreeMap<String, String>,
     pub demand: Demand,
     pub devices: Vec<DeviceShare>,
-    /// Folders that are shown inside, outer ones first.
+    /// Folders that are shown inside, by place; none lies below another.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<MountSpec>,
     /// Networks that it joins beside its own; none of them today.

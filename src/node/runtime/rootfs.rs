@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use store::folders::open_mounted;
 
@@ -211,6 +212,19 @@ impl RootStage {
             source,
         })?;
         self.put(name, tree.as_fd())
+    }
+
+    /// Whether a path of the finished root leads through a link: what is mounted there would cover another place than its
+    /// order names. What is missing of the path is no link, and is made as directories.
+    pub(super) fn leads_elsewhere(&self, at_path: &str) -> Result<bool> {
+        let root = open_root(&self.root())?;
+        let resolve =
+            ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        // Without `NOFOLLOW`: with it the kernel would open a link at the end of the path itself.
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let name = at_path.trim_start_matches('/');
+        let found = openat2(&root, name, flags, Mode::empty(), resolve);
+        Ok(matches!(found, Err(Errno::LOOP)))
     }
 
     /// Shows a directory of the host on the stage, read-only and with the ids of `nobody`: what belongs to the

@@ -1,5 +1,5 @@
-//! Which folders a session mounts, and where: what is a name of a folder, what is a place inside, and in which order mounts
-//! are made. Never knows who may mount which.
+//! Which folders a session mounts, and where: what is a name of a folder, what is a place inside, and which places go
+//! together. Never knows who may mount which.
 
 use std::fmt;
 
@@ -196,17 +196,26 @@ impl fmt::Display for FolderMount {
     }
 }
 
-/// The mounts in the order in which they are made: what lies below another comes after it.
+/// The mounts by place. None lies below another: what is in a folder, other sessions change at any moment, and a link
+/// that one of them leaves at the inner place would lead the inner folder over a directory that no folder covers.
 ///
-/// Errors: `mount.too-many`; `mount.target-twice`.
+/// Errors: `mount.too-many`; `mount.target-twice`; `mount.target-nested`.
 pub fn mount_plan(mut mounts: Vec<FolderMount>) -> Result<Vec<FolderMount>, Refusal> {
     if mounts.len() > MAX_MOUNTS {
         return Err(refusals::mount_too_many(MAX_MOUNTS));
     }
     mounts.sort_by(|a, b| a.at.cmp(&b.at));
-    let mut pairs = mounts.windows(2);
-    if let Some(pair) = pairs.find(|pair| pair[0].at == pair[1].at) {
-        return Err(refusals::mount_target_twice(&pair[0].at));
+    for (number, outer) in mounts.iter().enumerate() {
+        // A place sorts before all that begin with it.
+        for inner in &mounts[number + 1..] {
+            match inner.at.strip_prefix(&outer.at) {
+                Some("") => return Err(refusals::mount_target_twice(&outer.at)),
+                Some(rest) if rest.starts_with('/') => {
+                    return Err(refusals::mount_target_nested(&inner.at, &outer.at));
+                }
+                _ => {}
+            }
+        }
     }
     Ok(mounts)
 }
@@ -321,13 +330,22 @@ mod tests {
     }
 
     #[test]
-    fn a_place_holds_one_folder_and_outer_ones_come_first() {
+    fn a_place_holds_one_folder_and_none_below_it() {
         let all = |texts: &[&str]| texts.iter().map(|text| mount(text).expect(text)).collect();
-        let plan = mount_plan(all(&["data:/home/work/data", "home"])).expect("a plan");
+        let beside = ["other:/data/b", "data:/data-2", "home", "data:/data/a"];
+        let plan = mount_plan(all(&beside)).expect("a plan");
         let places: Vec<&str> = plan.iter().map(|mount| mount.at.as_str()).collect();
-        assert_eq!(places, ["/home/work", "/home/work/data"]);
-        let twice = mount_plan(all(&["data:/mnt", "other:/mnt"])).expect_err("one place");
-        assert_eq!(twice.code, "mount.target-twice");
+        assert_eq!(places, ["/data-2", "/data/a", "/data/b", "/home/work"]);
+        for (texts, code) in [
+            (["data:/mnt", "other:/mnt"], "mount.target-twice"),
+            (["data:/home/work/data", "home"], "mount.target-nested"),
+            (["data:/a", "other:/a/b/c"], "mount.target-nested"),
+        ] {
+            assert_eq!(mount_plan(all(&texts)).expect_err(code).code, code);
+        }
+        // What sorts between two places does not part them.
+        let between = mount_plan(all(&["data:/a", "home:/a-b", "other:/a/b"])).expect_err("nested");
+        assert_eq!(between.code, "mount.target-nested");
         let names: Vec<String> = (0..=MAX_MOUNTS)
             .map(|number| format!("f{number}"))
             .collect();

@@ -37,7 +37,7 @@ pub struct Session {
     #[serde(default)]
     pub precedence: Precedence,
     pub spec: SessionSpec,
-    /// Folders of its owner that are shown inside, outer ones first.
+    /// Folders of its owner that are shown inside, by place.
     #[serde(default)]
     pub mounts: Vec<FolderMount>,
     /// Where it stands, and the containers it has there.
