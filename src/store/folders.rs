@@ -118,6 +118,20 @@ impl FolderStore {
         directory(&self.folders, id).join(DATA).is_dir()
     }
 
+    /// Removes a folder's directory where nothing lies in it; fine where there is none.
+    ///
+    /// Errors: what the kernel says, `ENOTEMPTY` where something does: then all of it stays.
+    pub fn remove_empty(&self, id: FolderId) -> io::Result<()> {
+        let own = directory(&self.folders, id);
+        for path in [own.join(DATA), own] {
+            match fs::remove_dir(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Takes a folder's directory away: one rename, however much lies in it. `empty` removes it.
     pub fn throw(&self, id: FolderId) -> io::Result<Thrown> {
         self.trash.throw(&directory(&self.folders, id))
@@ -148,8 +162,9 @@ impl FolderStore {
                 let own = own?;
                 let name = own.file_name();
                 let id = name.to_str().and_then(|name| name.parse::<FolderId>().ok());
-                if let Some(id) = id {
-                    all.push((id, own.metadata()?.modified()?));
+                // It may be gone since it was listed.
+                if let (Some(id), Ok(found)) = (id, own.metadata()) {
+                    all.push((id, found.modified()?));
                 }
             }
         }
@@ -199,6 +214,20 @@ mod tests {
         assert_eq!(above.mode() & 0o777, 0o700);
         let all = store.all().expect("a list");
         assert_eq!(all.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [ID]);
+    }
+
+    #[test]
+    fn only_a_folder_without_files_is_removed_at_once() {
+        let (data, store) = opened();
+        store.remove_empty(ID).expect("nothing there");
+        store.create(ID, false).expect("made");
+        let file = mounted_directory(data.path(), ID).join("a");
+        fs::write(&file, "text").expect("written");
+        store.remove_empty(ID).expect_err("not empty");
+        assert!(file.is_file());
+        fs::remove_file(file).expect("removed");
+        store.remove_empty(ID).expect("removed");
+        assert!(store.all().expect("a list").is_empty());
     }
 
     #[test]

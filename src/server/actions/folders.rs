@@ -31,9 +31,12 @@ const MAX_NAMED: usize = 5;
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<FolderView>, Failure> {
     somewhere(caller, Permission::SessionsRead)?;
     let own = reach(&caller.subject, Permission::SessionsRead);
-    server.catalog().read_now("list folders", |view| {
-        Ok(view.folders(&own)?.into_iter().map(show).collect())
-    })
+    server
+        .catalog()
+        .read("list folders", move |view| {
+            Ok(view.folders(&own)?.into_iter().map(show).collect())
+        })
+        .await
 }
 
 /// The caller's own folders, by name, those in the trash last.
@@ -69,6 +72,13 @@ pub async fn create(
     let name = name_of(&asked.name)?;
     let folder = drafted(server, &caller.subject, name, FolderKind::General);
     let id = folder.id;
+    // Each directory that is made in vain costs the disk five writes that are waited for.
+    if key.is_none() {
+        server.catalog().read_now("look for a folder", |view| {
+            refuse_taken(view, &folder)?;
+            refuse_full(view, folder.owner)
+        })?;
+    }
     make_directory(server, &folder).await?;
     let caller = caller.clone();
     let made = server
@@ -125,13 +135,15 @@ pub async fn change(
 
 /// Moves a folder into the trash; its files stay until it is purged.
 ///
-/// Errors: `folder.not-found`, `folder.trashed`, `folder.mounted`, `role.permission-missing`.
+/// Errors: `folder.not-found`, `folder.trashed`, `folder.purging`, `folder.mounted`, `role.permission-missing`.
 pub async fn trash(server: &Server, caller: &Caller, which: &str) -> Result<FolderView, Failure> {
     somewhere(caller, Permission::SessionsWrite)?;
     let state = FolderState::Ready;
     edit(server, caller, which, state, move |rows, folder| {
-        if folder.state != FolderState::Ready {
-            return Err(refusals::folder_trashed(&folder.name).into());
+        match folder.state {
+            FolderState::Ready => {}
+            FolderState::Trashed => return Err(refusals::folder_trashed(&folder.name).into()),
+            FolderState::Purging => return Err(refusals::folder_purging(&folder.name).into()),
         }
         let sessions = rows.sessions_that_mount(folder.id)?;
         if !sessions.is_empty() {
@@ -234,7 +246,8 @@ pub(super) async fn first_home(
 
 /// What a launch of `subject` mounts. `home`: the id that a home folder has once this launch has made it.
 ///
-/// Errors: `folder.unknown`, `mount.target`, `mount.subpath`, each at its field; `mount.target-twice`, `mount.too-many`.
+/// Errors: `folder.unknown`, `mount.target`, `mount.subpath`, each at its field; `mount.target-twice`,
+/// `mount.target-nested`, `mount.too-many`; `token.scope-missing`.
 pub(super) fn resolve(
     view: &ReadTransaction<'_>,
     subject: &Subject,
@@ -249,8 +262,12 @@ pub(super) fn resolve(
             Err(_) => view.ready_folder(subject.user, typed)?,
         };
         let mine = found.map(|found| found.folder).filter(|folder| {
-            folder.state == FolderState::Ready && access(subject, folder) == Ok(FolderAccess::Own)
+            folder.state == FolderState::Ready && folder.owner == subject.user
         });
+        if let Some(folder) = &mine {
+            // A token may lack a scope.
+            check_access(subject, folder, FolderAccess::Own)?;
+        }
         let home = home.filter(|_| typed == HOME);
         let made = match (mine, home) {
             (Some(folder), _) => mount.of(folder.id, &folder.name),
@@ -311,12 +328,15 @@ pub(super) fn forget_unused(server: &Server, made: Option<FolderId>) {
     }
 }
 
-/// Refuses to start a session again whose folders are not all ready.
+/// Refuses to start a session again whose folders are not all ready, and its owner's.
 ///
 /// Errors: `folder.trashed`, `folder.not-found`.
 pub(super) fn refuse_gone(rows: &Rows<'_>, session: &Session) -> Result<(), Failure> {
     for mount in &session.mounts {
         match rows.folder(mount.folder)?.map(|found| found.folder) {
+            Some(folder) if folder.owner != session.owner => {
+                return Err(refusals::folder_not_found().into());
+            }
             Some(folder) if folder.state == FolderState::Ready => {}
             Some(folder) => return Err(refusals::folder_trashed(&folder.name).into()),
             None => return Err(refusals::folder_not_found().into()),
@@ -386,16 +406,16 @@ fn insert(rows: &Rows<'_>, caller: &Caller, folder: &Folder) -> Result<(), Failu
     )
 }
 
-fn refuse_taken(rows: &Rows<'_>, folder: &Folder) -> Result<(), Failure> {
-    let other = rows.ready_folder(folder.owner, folder.name.as_str())?;
+fn refuse_taken(view: &ReadTransaction<'_>, folder: &Folder) -> Result<(), Failure> {
+    let other = view.ready_folder(folder.owner, folder.name.as_str())?;
     match other.is_some_and(|other| other.folder.id != folder.id) {
         true => Err(refusals::folder_name_taken(&folder.name).at("/name").into()),
         false => Ok(()),
     }
 }
 
-fn refuse_full(rows: &Rows<'_>, owner: UserId) -> Result<(), Failure> {
-    match rows.folders_of(owner)?.len() >= MAX_FOLDERS {
+fn refuse_full(view: &ReadTransaction<'_>, owner: UserId) -> Result<(), Failure> {
+    match view.folders_of(owner)?.len() >= MAX_FOLDERS {
         true => Err(refusals::folder_too_many(MAX_FOLDERS).into()),
         false => Ok(()),
     }
@@ -414,12 +434,12 @@ async fn make_directory(server: &Server, folder: &Folder) -> Result<(), Failure>
         .map_err(|error| ServerFault::new("make a folder", error))?
 }
 
-/// Takes the directory of a folder without a row away. What stays is found by the sweep.
+/// Removes the directory of a folder without a row, in which nothing lies yet. What stays is found by the sweep.
 fn discard(server: &Server, id: FolderId) {
-    let thrown = server
+    let removed = server
         .folders()
-        .and_then(|folders| folders.throw(id).map_err(folder_failure));
-    if let Err(failure) = thrown {
+        .and_then(|folders| folders.remove_empty(id).map_err(folder_failure));
+    if let Err(failure) = removed {
         let error = base::observe::chain(&failure);
         tracing::warn!(%error, "an unused folder stays on the disk for a day");
     }

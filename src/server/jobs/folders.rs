@@ -11,6 +11,7 @@ use rules::folder::{FolderState, FolderUse, TRASH_DAYS};
 use rules::names::FolderId;
 use rules::units::Timestamp;
 use store::folders::FolderStore;
+use store::trees::Thrown;
 
 use crate::actions::folders::note;
 use crate::appliance::lazy_stores::folder_failure;
@@ -44,10 +45,16 @@ pub(crate) async fn keep(server: Server) {
 /// One look. `mounted`: what was counted by the last one, since a session that is over by now may have written after it.
 pub(crate) async fn look(server: &Server, mounted: &mut BTreeSet<FolderId>) -> Result<(), Failure> {
     purge(server).await?;
-    count(server, mounted).await?;
+    sweep(server).await?;
+    count(server, mounted).await
+}
+
+/// Removes what was thrown away, and the empty directories of folders that were never made.
+async fn sweep(server: &Server) -> Result<(), Failure> {
     let store = server.folders()?;
     let catalog = server.catalog().clone();
     off_thread(move || {
+        store.empty(|| true).map_err(folder_failure)?;
         let all = store.all().map_err(folder_failure)?;
         let now = SystemTime::now();
         for (id, changed) in all {
@@ -55,17 +62,11 @@ pub(crate) async fn look(server: &Server, mounted: &mut BTreeSet<FolderId>) -> R
             if !is_old || catalog.read_now("look for a folder", |view| view.knows_folder(id))? {
                 continue;
             }
-            let size = store.measure(id, MAX_COUNTED).map_err(folder_failure)?;
-            match size.entries == 0 {
-                true => {
-                    store.throw(id).map_err(folder_failure)?;
-                }
-                false => {
-                    tracing::warn!(folder = %id, "a directory with files belongs to no folder")
-                }
+            if let Err(error) = store.remove_empty(id) {
+                tracing::warn!(folder = %id, %error, "a directory stays that belongs to no folder");
             }
         }
-        store.empty(|| true).map_err(folder_failure)
+        Ok(())
     })
     .await
 }
@@ -81,43 +82,54 @@ async fn purge(server: &Server) -> Result<(), Failure> {
         .read_now("look into the trash", |view| view.folders_to_purge(since))?;
     for found in gone {
         let id = found.folder.id;
-        let began = server
-            .catalog()
-            .write_of_server(Lane::Loops, "begin to purge a folder", move |rows| {
-                // It may have been restored meanwhile.
-                let Some(mut folder) = rows.folder(id)?.map(|found| found.folder) else {
-                    return Ok(false);
-                };
-                let is_due = folder.trashed_at.is_some_and(|at| at <= since);
-                match folder.state {
-                    FolderState::Ready => return Ok(false),
-                    FolderState::Purging => return Ok(true),
-                    FolderState::Trashed if !is_due => return Ok(false),
-                    FolderState::Trashed => {}
-                }
-                folder.state = FolderState::Purging;
-                rows.put_folder(&folder)?;
-                Ok(true)
-            })
-            .await?;
-        if !began {
-            continue;
+        // One that cannot go keeps no other from going.
+        if let Err(failure) = purge_one(server, id, since).await {
+            tracing::error!(folder = %id, error = %chain(&failure), "a folder in the trash stays on the disk");
         }
-        let store = server.folders()?;
-        off_thread(move || store.throw(id).map_err(folder_failure)).await?;
-        server
-            .catalog()
-            .write_of_server(Lane::Loops, "forget a folder", move |rows| {
-                let Some(found) = rows.folder(id)? else {
-                    return Ok(());
-                };
-                rows.forget_folder(id)?;
-                let was = found.folder.state.word();
-                note(rows, ACTOR, &found.folder, "folder.purged", (was, ""))
-            })
-            .await?;
     }
     Ok(())
+}
+
+async fn purge_one(server: &Server, id: FolderId, since: Timestamp) -> Result<(), Failure> {
+    let began = server
+        .catalog()
+        .write_of_server(Lane::Loops, "begin to purge a folder", move |rows| {
+            // It may have been restored meanwhile.
+            let Some(mut folder) = rows.folder(id)?.map(|found| found.folder) else {
+                return Ok(false);
+            };
+            let is_due = folder.trashed_at.is_some_and(|at| at <= since);
+            match folder.state {
+                FolderState::Ready => return Ok(false),
+                FolderState::Purging => return Ok(true),
+                FolderState::Trashed if !is_due => return Ok(false),
+                FolderState::Trashed => {}
+            }
+            folder.state = FolderState::Purging;
+            rows.put_folder(&folder)?;
+            Ok(true)
+        })
+        .await?;
+    if !began {
+        return Ok(());
+    }
+    let store = server.folders()?;
+    let thrown = off_thread(move || store.throw(id).map_err(folder_failure)).await?;
+    if thrown == Thrown::Stays {
+        // It is removed where it lies, which a loss of power may end: its row stays until the next look finds it gone.
+        return Ok(());
+    }
+    server
+        .catalog()
+        .write_of_server(Lane::Loops, "forget a folder", move |rows| {
+            let Some(found) = rows.folder(id)? else {
+                return Ok(());
+            };
+            rows.forget_folder(id)?;
+            let was = found.folder.state.word();
+            note(rows, ACTOR, &found.folder, "folder.purged", (was, ""))
+        })
+        .await
 }
 
 async fn count(server: &Server, mounted: &mut BTreeSet<FolderId>) -> Result<(), Failure> {
@@ -132,10 +144,13 @@ async fn count(server: &Server, mounted: &mut BTreeSet<FolderId>) -> Result<(), 
             if !store.has(id) {
                 return Ok(None);
             }
-            store
-                .measure(id, MAX_COUNTED)
-                .map(Some)
-                .map_err(folder_failure)
+            match store.measure(id, MAX_COUNTED) {
+                Ok(size) => Ok(Some(size)),
+                Err(error) => {
+                    tracing::warn!(folder = %id, %error, "a folder cannot be counted");
+                    Ok(None)
+                }
+            }
         })
         .await?;
         let Some(size) = counted else { continue };

@@ -144,8 +144,9 @@ async fn an_owner_has_so_many_folders() {
     assert_eq!(code(refused), "folder.too-many");
 }
 
-/// Promise (Isolation and access): The files of a folder are its owner's alone; who may not see its owner's sessions does
-/// not learn that it exists.
+/// The files of a folder are its owner's alone; who may not see its owner's sessions does not learn that it exists.
+///
+/// Proves too: `every_act_asks_for_its_capability_first`
 #[tokio::test]
 async fn strangers_learn_of_no_folder_and_administrators_of_the_domain_manage_it() {
     let two = TwoDomains::open().await;
@@ -255,6 +256,33 @@ async fn what_cannot_be_mounted_is_refused_at_its_field() {
     };
     let launched = sessions::launch(&two.server, &two.boss, others, None).await;
     assert_eq!(code(launched), "mount.others");
+}
+
+#[tokio::test]
+async fn a_duplicate_asks_for_the_folders_of_the_caller_alone() {
+    let two = TwoDomains::open().await;
+    let asked = mounting("one", &["home", "home:/again:ro"]);
+    let launched = sessions::launch(&two.server, &two.abe, asked, None).await;
+    let id = launched.unwrap().sessions[0].id.to_string();
+    let own = sessions::duplicate(&two.server, &two.abe, &id).await;
+    assert_eq!(own.unwrap().mounts.len(), 2);
+    let others = sessions::duplicate(&two.server, &two.chief, &id).await;
+    let others = others.unwrap();
+    assert!(others.mounts.is_empty(), "{:?}", others.mounts);
+}
+
+#[tokio::test]
+async fn a_token_that_reads_no_sessions_mounts_no_folder() {
+    let two = TwoDomains::open().await;
+    two.made(&two.abe, "data").await;
+    let mut token = two.abe.clone();
+    let others = Permission::ALL.into_iter();
+    let others = others.filter(|one| *one != Permission::SessionsRead);
+    token.subject.scopes = Some(others.collect());
+    let without = sessions::launch(&two.server, &token, mounting("w", &[]), None).await;
+    assert!(without.is_ok(), "{without:?}");
+    let launched = sessions::launch(&two.server, &token, mounting("x", &["data"]), None).await;
+    assert_eq!(code(launched), "token.scope-missing");
 }
 
 #[tokio::test]

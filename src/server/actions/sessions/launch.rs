@@ -841,7 +841,7 @@ pub(super) fn refuse_document_gone(session: &session::Session) -> Result<(), Ref
     Err(refusals::session_document_gone(&session.name))
 }
 
-/// The request that would launch this session again, under a name that is free.
+/// The request that would launch this session again, under a name that is free; without the folders of another user.
 ///
 /// Errors: `session.not-found`; `session.document-gone`.
 pub async fn duplicate(
@@ -855,6 +855,9 @@ pub async fn duplicate(
         let demand = row.spec.demand;
         let project = view.project(row.project)?.map(|p| p.name.to_string());
         let group = NameCache::new(view)?.show(&row)?.group;
+        // By name they would be folders of the caller, under the command of another user.
+        let is_own = row.owner == caller.subject.user;
+        let mounts = row.mounts.iter().filter(|_| is_own);
         Ok(LaunchRequest {
             project,
             group: group.map(|name| name.to_string()),
@@ -863,7 +866,7 @@ pub async fn duplicate(
             image: row.spec.environment.word().to_owned(),
             command: row.spec.command,
             env: row.spec.env,
-            mounts: row.mounts.iter().map(NewMountBody::from).collect(),
+            mounts: mounts.map(NewMountBody::from).collect(),
             resources: Resources {
                 cpu: Some(demand.cpu),
                 memory: Some(demand.memory),
