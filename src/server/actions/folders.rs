@@ -261,9 +261,9 @@ pub(super) fn resolve(
             Ok(id) => view.folder(id)?,
             Err(_) => view.ready_folder(subject.user, typed)?,
         };
-        let mine = found.map(|found| found.folder).filter(|folder| {
-            folder.state == FolderState::Ready && folder.owner == subject.user
-        });
+        let mine = found
+            .map(|found| found.folder)
+            .filter(|folder| folder.state == FolderState::Ready && folder.owner == subject.user);
         if let Some(folder) = &mine {
             // A token may lack a scope.
             check_access(subject, folder, FolderAccess::Own)?;

@@ -187,10 +187,12 @@ async fn strangers_learn_of_no_folder_and_administrators_of_the_domain_manage_it
 async fn a_folder_comes_back_from_the_trash_with_its_files() {
     let two = TwoDomains::open().await;
     let data = two.made(&two.abe, "data").await;
+    let file = mounted_directory(two.directory.path(), data.id).join("file");
+    std::fs::write(&file, "text").unwrap();
     let trashed = trash(&two.server, &two.abe, "data").await.unwrap();
     assert_eq!(trashed.state, FolderState::Trashed);
     assert!(trashed.purge_at > trashed.trashed_at);
-    assert!(two.has_directory(data.id), "nothing is removed yet");
+    assert!(file.is_file(), "nothing is removed yet");
     let again = trash(&two.server, &two.abe, "data").await;
     assert_eq!(code(again), "folder.trashed");
     let other = two.made(&two.abe, "data").await;
@@ -203,6 +205,7 @@ async fn a_folder_comes_back_from_the_trash_with_its_files() {
     assert_eq!(renamed.unwrap().name.as_str(), "newer");
     let restored = restore(&two.server, &two.abe, "data").await.unwrap();
     assert_eq!((restored.id, restored.state), (data.id, FolderState::Ready));
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "text");
     let again = restore(&two.server, &two.abe, "data").await;
     assert_eq!(code(again), "folder.not-trashed");
 }

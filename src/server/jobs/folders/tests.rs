@@ -10,6 +10,7 @@ use crate::actions::folders;
 
 const DAY_MILLIS: i64 = 86_400_000;
 
+/// Proves too: `a_folder_comes_back_from_the_trash_with_its_files`
 #[tokio::test]
 async fn a_folder_is_removed_when_its_time_in_the_trash_is_over_and_counted_before() {
     let directory = tempfile::tempdir().unwrap();
