@@ -215,6 +215,15 @@ impl Rows<'_> {
         Ok(())
     }
 
+    /// Lets each folder in the trash lie there for its whole time from now on. A catalog that is restored does not know
+    /// which of them came back since it was copied, and its copy holds none of their files.
+    pub(super) fn keep_trash(&self) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("update folder set trashed_at = ?1 where state = 'trashed'")?
+            .execute([self.now.as_millis()])?;
+        Ok(())
+    }
+
     pub(crate) fn forget_folder(&self, id: FolderId) -> Result<(), Failure> {
         self.connection
             .prepare_cached("delete from folder where id = ?1")?
