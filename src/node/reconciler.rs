@@ -433,11 +433,16 @@ impl Reconciler {
     /// A folder of this machine at its place; a reason where it is not here. Never makes one: an empty folder in the place
     /// of a lost one would look as if its files were gone.
     fn mount_order(&self, mount: &MountSpec) -> Result<runtime::MountOrder, Reason> {
-        let from = mounted_directory(&self.data, mount.folder);
-        if let Err(error) = open_mounted(&from, &mount.subpath) {
+        // A shim keeps the mount that a folder lies on by comparing paths: a link of the administrator's would hide it.
+        let found = mounted_directory(&self.data, mount.folder).canonicalize();
+        let opened = found.and_then(|from| {
+            open_mounted(&from, &mount.subpath)?;
+            Ok(from)
+        });
+        let from = opened.map_err(|error| {
             tracing::warn!(folder = %mount.folder, %error, "a folder cannot be opened");
-            return Err(reasons::folder_missing(&mount.at));
-        }
+            reasons::folder_missing(&mount.at)
+        })?;
         Ok(runtime::MountOrder {
             from,
             subpath: mount.subpath.clone(),
