@@ -19,7 +19,8 @@ pub struct NewMountBody {
     /// What of the folder, as a path from its top; left out: all of it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub subpath: String,
-    /// Absolute path inside; left out: `/home/work` for the home folder, `/folders/NAME` for others.
+    /// Absolute path inside, below that of no other mount; left out: `/home/work` for the home folder, `/folders/NAME`
+    /// for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
     /// `ro` or `rw`; left out: `rw`.
