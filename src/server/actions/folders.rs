@@ -135,14 +135,14 @@ pub async fn change(
 
 /// Moves a folder into the trash; its files stay until it is purged.
 ///
-/// Errors: `folder.not-found`, `folder.trashed`, `folder.purging`, `folder.mounted`, `role.permission-missing`.
+/// Errors: `folder.not-found`, `folder.in-trash`, `folder.purging`, `folder.mounted`, `role.permission-missing`.
 pub async fn trash(server: &Server, caller: &Caller, which: &str) -> Result<FolderView, Failure> {
     somewhere(caller, Permission::SessionsWrite)?;
     let state = FolderState::Ready;
     edit(server, caller, which, state, move |rows, folder| {
         match folder.state {
             FolderState::Ready => {}
-            FolderState::Trashed => return Err(refusals::folder_trashed(&folder.name).into()),
+            FolderState::Trashed => return Err(refusals::folder_in_trash(&folder.name).into()),
             FolderState::Purging => return Err(refusals::folder_purging(&folder.name).into()),
         }
         let sessions = rows.sessions_that_mount(folder.id)?;
@@ -330,7 +330,7 @@ pub(super) fn forget_unused(server: &Server, made: Option<FolderId>) {
 
 /// Refuses to start a session again whose folders are not all ready, and its owner's.
 ///
-/// Errors: `folder.trashed`, `folder.not-found`.
+/// Errors: `folder.in-trash`, `folder.not-found`.
 pub(super) fn refuse_gone(rows: &Rows<'_>, session: &Session) -> Result<(), Failure> {
     for mount in &session.mounts {
         match rows.folder(mount.folder)?.map(|found| found.folder) {
@@ -338,7 +338,7 @@ pub(super) fn refuse_gone(rows: &Rows<'_>, session: &Session) -> Result<(), Fail
                 return Err(refusals::folder_not_found().into());
             }
             Some(folder) if folder.state == FolderState::Ready => {}
-            Some(folder) => return Err(refusals::folder_trashed(&folder.name).into()),
+            Some(folder) => return Err(refusals::folder_in_trash(&folder.name).into()),
             None => return Err(refusals::folder_not_found().into()),
         }
     }

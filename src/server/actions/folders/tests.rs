@@ -194,7 +194,7 @@ async fn a_folder_comes_back_from_the_trash_with_its_files() {
     assert!(trashed.purge_at > trashed.trashed_at);
     assert!(file.is_file(), "nothing is removed yet");
     let again = trash(&two.server, &two.abe, "data").await;
-    assert_eq!(code(again), "folder.trashed");
+    assert_eq!(code(again), "folder.in-trash");
     let other = two.made(&two.abe, "data").await;
     let restored = restore(&two.server, &two.abe, &data.id.to_string()).await;
     assert_eq!(code(restored), "folder.name-taken");

@@ -63,7 +63,7 @@ pub async fn stop(
 /// next incarnation, with the order it has now.
 ///
 /// Errors: `session.name-taken` where its name went to another meanwhile, `image.not-found` where its
-/// image is gone, `session.document-gone`, `course.term-over`; `folder.trashed`, `folder.not-found` where a folder that it
+/// image is gone, `session.document-gone`, `course.term-over`; `folder.in-trash`, `folder.not-found` where a folder that it
 /// mounts is not ready.
 pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<SessionView, Failure> {
     let (by, seen) = (caller.name.clone(), seen(caller));
