@@ -25,6 +25,7 @@ mod event_words;
 pub mod events;
 pub mod fair_share;
 pub mod floor_plan;
+pub mod folders;
 pub mod form_faults;
 pub mod gpus;
 mod gpus_failure;
@@ -269,6 +270,7 @@ pub fn router(
         .merge(allowances::router())
         .merge(policies::router())
         .merge(courses::router())
+        .merge(folders::router())
         .merge(presets::router())
         .merge(resource_groups::router())
         .merge(budgets::router())
@@ -533,6 +535,9 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "course-stopped" => t.courses_done_stopped(of),
         "course-extended" => t.courses_done_extended(of),
         "course-told" => t.courses_done_told(of),
+        "folder-added" => t.folders_added_now(of),
+        "folder-trashed" => t.folders_trashed_now(of),
+        "folder-restored" => t.folders_restored_now(of),
         "preset-added" => t.presets_added_now(of),
         "preset-changed" => t.presets_changed_now(of),
         "preset-removed" => t.presets_removed_now().to_owned(),

@@ -297,6 +297,11 @@ impl Server {
         self.0.lazy_stores.uploads(&self.settings().data)
     }
 
+    /// The directories of folders on this machine's disk.
+    pub(crate) fn folders(&self) -> Result<Arc<store::folders::FolderStore>, Failure> {
+        self.0.lazy_stores.folders(&self.settings().data)
+    }
+
     /// What runs the long work of this server.
     pub(crate) fn jobs(&self) -> &jobs::runner::JobRunner {
         &self.0.jobs
@@ -416,8 +421,8 @@ pub fn forget_logs(
     controller::logs::run(server.catalog().clone(), streams)
 }
 
-/// Does what waits for no caller: backups, the history of use, the audit log and its hand-over, webhooks, mail. Runs until
-/// it is dropped; at most one a server.
+/// Does what waits for no caller: backups, the history of use, the audit log and its hand-over, webhooks, mail, folders. Runs
+/// until it is dropped; at most one a server.
 pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let backups = jobs::backup::keep_making(server.clone());
     let pages = keep_looking(server.clone());
@@ -427,9 +432,10 @@ pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let hand_over = hand_over::keep(server.clone());
     let webhooks = hand_over::webhooks::keep(server.clone());
     let mail = jobs::mail::keep(server.clone());
+    let folders = jobs::folders::keep(server.clone());
     async {
         tokio::join!(
-            backups, pages, history, audit, directory, hand_over, webhooks, mail
+            backups, pages, history, audit, directory, hand_over, webhooks, mail, folders
         );
     }
 }

@@ -266,6 +266,9 @@ pub enum Command {
     /// Courses: projects with a term, whose teachers act on all members at once
     #[command(subcommand, visible_alias = "courses")]
     Course(CourseCommand),
+    /// Folders: directories that outlive sessions, and that sessions mount
+    #[command(subcommand, visible_alias = "folders")]
+    Folder(FolderCommand),
     /// Presets: amounts with a name, which launches may ask for
     #[command(subcommand, visible_alias = "presets")]
     Preset(PresetCommand),
@@ -466,6 +469,9 @@ pub struct LaunchArguments {
     /// Variable inside: NAME=VALUE, or NAME to pass on your own
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
+    /// Folder to mount: FOLDER[:/SUBPATH][:/PLACE][:ro]; `home` is your home folder, at /home/work
+    #[arg(long, value_name = "MOUNT")]
+    pub mount: Vec<String>,
     /// Label: NAME=VALUE
     #[arg(short, long, value_name = "NAME=VALUE")]
     pub label: Vec<String>,
@@ -2075,6 +2081,42 @@ pub struct GroupFlags {
     /// Whether batch sessions that yield are stopped for sessions of higher priority [default: off]
     #[arg(long, value_name = "MODE", value_parser = ["off", "priority"])]
     pub preemption: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum FolderCommand {
+    /// List folders: your own, and those of users whose sessions you see
+    Ls,
+    /// Show one
+    Get {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+    },
+    /// Make a folder of your own
+    #[command(after_help = "Example:\n  \
+        fardel folder create data\n  \
+        fardel run -it --mount data:/data --mount home host")]
+    Create {
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+    /// Give a folder another name; sessions that mount it go on
+    Rename {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+    /// Move folders into the trash, where they stay for 30 days
+    Trash {
+        #[arg(value_name = "FOLDER", required = true)]
+        folders: Vec<String>,
+    },
+    /// Take folders out of the trash, with all their files
+    Restore {
+        #[arg(value_name = "FOLDER", required = true)]
+        folders: Vec<String>,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -90,6 +90,7 @@ const MANUAL: [ManualChapter; 39] = [
     chapter!("gpus", Use),
     chapter!("gpu-usage", Use),
     chapter!("images", Use),
+    chapter!("folders", Use),
     chapter!("cli", Use),
     chapter!("rest", Use),
     chapter!("sign-in", Use),

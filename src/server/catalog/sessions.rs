@@ -34,7 +34,7 @@ use crate::Failure;
 
 /// What a row keeps, in this order: as `from_row` reads it, and `columns` writes it. The statements are made from
 /// this list, so a column stands in these three places of this file and nowhere else.
-pub(super) const COLUMNS: [&str; 46] = [
+pub(super) const COLUMNS: [&str; 47] = [
     "id",
     "name",
     "owner",
@@ -81,6 +81,7 @@ pub(super) const COLUMNS: [&str; 46] = [
     "priority",
     "yields",
     "preempted_count",
+    "mounts",
 ];
 
 /// Writes a new row.
@@ -231,6 +232,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
             yields: row.get(next())?,
         },
         preempted_count: row.get(next())?,
+        mounts: value::json(row, next())?,
     })
 }
 
@@ -686,5 +688,6 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(session.precedence.priority),
         Box::new(session.precedence.yields),
         Box::new(session.preempted_count),
+        Box::new(value::text(&session.mounts)),
     ]
 }

@@ -24,6 +24,7 @@ use super::launch::{
 use super::view::NameCache;
 use crate::access::Caller;
 use crate::actions::budgets::{keep_session_within_budgets, seen};
+use crate::actions::folders::refuse_gone;
 use crate::catalog::policies::PolicySubjects;
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server};
@@ -62,7 +63,8 @@ pub async fn stop(
 /// next incarnation, with the order it has now.
 ///
 /// Errors: `session.name-taken` where its name went to another meanwhile, `image.not-found` where its
-/// image is gone, `session.document-gone`, `course.term-over`.
+/// image is gone, `session.document-gone`, `course.term-over`; `folder.in-trash`, `folder.not-found` where a folder that it
+/// mounts is not ready.
 pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<SessionView, Failure> {
     let (by, seen) = (caller.name.clone(), seen(caller));
     change(
@@ -84,6 +86,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
             {
                 return Err(refusals::image_removed(reference).into());
             }
+            refuse_gone(rows, session)?;
             match session.state() {
                 SessionState::Ended => {
                     let subjects = subjects_of(session);

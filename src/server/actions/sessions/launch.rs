@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use api::mounts::NewMountBody;
 use api::sessions::{LaunchRequest, Resources, SessionView};
 use rules::course::Course;
-use rules::names::{ResourceGroupId, SessionId, SessionName, UserId};
+use rules::folder::{FolderMount, RequestedMount};
+use rules::names::{FolderId, ResourceGroupId, SessionId, SessionName, UserId};
 use rules::permissions::{Permission, Reach, Subject, may, own};
 use rules::placement::{self, Explanation};
 use rules::preset::{Preset, in_order};
@@ -32,6 +34,7 @@ use crate::access::Caller;
 use crate::actions::accounts::find as find_user;
 use crate::actions::allowed;
 use crate::actions::budgets::{self, keep_within_budgets};
+use crate::actions::folders;
 use crate::actions::reservations::of_launch;
 use crate::actions::system::refuse_unwell;
 use crate::actions::tenancy::{find_project, project_for_launch};
@@ -59,11 +62,15 @@ struct CheckedLaunch {
     precedence: Precedence,
     spec: session::SessionSpec,
     device_affinity: Option<String>,
+    mounts: Vec<FolderMount>,
     group: ResourceGroupId,
     replicas: u32,
     /// The word a made-up name begins with.
     word: String,
 }
+
+/// Stands for a home folder that is not there yet, in a preview.
+const NO_FOLDER: FolderId = FolderId(uuid::Uuid::nil());
 
 /// Made-up names tried before giving up; each has 30 random bits.
 const NAMES_TRIED: u32 = 8;
@@ -89,17 +96,22 @@ pub async fn launch(
     let request = with_reservation(server, caller, request, now)?;
     let (device_affinity, priority) = (request.device_affinity.clone(), request.priority);
     let (project, owner) = (request.project.clone(), request.owner.clone());
+    let mounts = api::mounts::requested(&request.mounts)?;
     let validated = RequestedLaunch::from(request).validate(now)?;
     let (draft, project, subject) = server.catalog().read_now("understand a launch", |view| {
         let whose = for_whom(view, caller, owner.as_deref(), project, now)?;
         let owner = whose.owner.as_ref().unwrap_or(caller);
         let project = whose.project.as_deref();
         let group = asked.find(view, &owner.subject, project, now)?;
+        refuse_mounts_of_others(&mounts, &whose)?;
         let draft = look_up(view, [owner, caller], validated, device_affinity, group)?;
         Ok((draft, whose.project, owner.subject.clone()))
     })?;
+    let home = folders::first_home(server, &subject, &mounts).await?;
+    let made = home.as_ref().map(|home| home.id);
     let (name, seen) = (caller.name.clone(), budgets::seen(caller));
-    server
+    let by = caller.clone();
+    let launched = server
         .catalog()
         .write(Lane::Requests, "launch sessions", move |rows| {
             let launched = once(rows, key.as_ref(), || {
@@ -126,6 +138,8 @@ pub async fn launch(
                 let whose = (subjects.project, subjects.user);
                 let wanted = (&draft.spec, draft.replicas);
                 keep_within_budgets(rows, &seen, whose, wanted, rows.now)?;
+                draft.mounts = folders::resolve(rows, &subject, &mounts, made)?;
+                folders::note_mounts(rows, &by, &draft.mounts, home.as_ref())?;
                 let written = insert(rows, &draft, &subjects, name.as_str())?;
                 let mut names = NameCache::new(rows)?;
                 written.iter().map(|row| names.show(row)).collect()
@@ -135,7 +149,19 @@ pub async fn launch(
                 replayed: launched.replayed,
             })
         })
-        .await
+        .await;
+    folders::forget_unused(server, made);
+    launched
+}
+
+/// Refuses folders where the session is another user's: they would be the files of one and the commands of the other.
+///
+/// Errors: `mount.others`.
+fn refuse_mounts_of_others(mounts: &[RequestedMount], whose: &LaunchOwner) -> Result<(), Refusal> {
+    match whose.owner.is_some() && !mounts.is_empty() {
+        true => Err(refusals::mount_others().at("/mounts")),
+        false => Ok(()),
+    }
 }
 
 /// The request with the amounts of the preset that it names where it gives none itself, and the preset's name as a label.
@@ -616,6 +642,9 @@ impl LaunchForMembers {
         refuse_full_queue(server)?;
         let now = server.clock().now();
         let place = (course.domain, course.project);
+        if !request.mounts.is_empty() {
+            return Err(refusals::mount_others().at("/mounts").into());
+        }
         let preset = request.preset.take();
         let asked = AskedGroup::of(&request);
         server
@@ -764,6 +793,7 @@ pub async fn preview(
     let request = with_reservation(server, &caller, request, now)?;
     let priority = request.priority;
     let (project, owner) = (request.project.clone(), request.owner.clone());
+    let mounts = api::mounts::requested(&request.mounts)?;
     let validated = RequestedLaunch::from(request).validate(now)?;
     refuse_full_queue(server)?;
     let snapshot = server.snapshot().await?;
@@ -774,8 +804,10 @@ pub async fn preview(
             let whose = for_whom(view, &caller, owner.as_deref(), project, now)?;
             let owner = whose.owner.as_ref().unwrap_or(&caller);
             let named = whose.project.as_deref();
+            refuse_mounts_of_others(&mounts, &whose)?;
             let group = asked.find(view, &owner.subject, named, now)?;
             let draft = look_up(view, [owner, &caller], validated, None, group)?;
+            folders::resolve(view, &owner.subject, &mounts, Some(NO_FOLDER))?;
             if let Some(name) = &draft.name {
                 for number in 1..=draft.replicas {
                     let name = name.replica(number, draft.replicas)?;
@@ -840,7 +872,7 @@ pub(super) fn refuse_document_gone(session: &session::Session) -> Result<(), Ref
     Err(refusals::session_document_gone(&session.name))
 }
 
-/// The request that would launch this session again, under a name that is free.
+/// The request that would launch this session again, under a name that is free; without the folders of another user.
 ///
 /// Errors: `session.not-found`; `session.document-gone`.
 pub async fn duplicate(
@@ -854,6 +886,9 @@ pub async fn duplicate(
         let demand = row.spec.demand;
         let project = view.project(row.project)?.map(|p| p.name.to_string());
         let group = NameCache::new(view)?.show(&row)?.group;
+        // By name they would be folders of the caller, under the command of another user.
+        let is_own = row.owner == caller.subject.user;
+        let mounts = row.mounts.iter().filter(|_| is_own);
         Ok(LaunchRequest {
             project,
             group: group.map(|name| name.to_string()),
@@ -862,6 +897,7 @@ pub async fn duplicate(
             image: row.spec.environment.word().to_owned(),
             command: row.spec.command,
             env: row.spec.env,
+            mounts: mounts.map(NewMountBody::from).collect(),
             resources: Resources {
                 cpu: Some(demand.cpu),
                 memory: Some(demand.memory),
@@ -1052,6 +1088,7 @@ fn named_things(
         precedence: launch.precedence,
         spec,
         device_affinity,
+        mounts: Vec::new(),
         group,
         replicas: launch.replicas,
         word,
@@ -1177,6 +1214,7 @@ fn insert_named(
         row.remarks.clone_from(&draft.remarks);
         row.precedence = draft.precedence;
         row.device_affinity.clone_from(&draft.device_affinity);
+        row.mounts.clone_from(&draft.mounts);
         rows.insert_session(&row, actor)?;
         rows.put_session_group(row.id, draft.group)?;
         written.push(row);
