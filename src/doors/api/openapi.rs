@@ -207,7 +207,8 @@ fn operation(route: &DocumentedRoute) -> Value {
             "application/json"
         };
         operation["requestBody"] = json!({
-            "required": !matches!(
+            // A PATCH without a body changes nothing.
+            "required": route.method != "PATCH" && !matches!(
                 body,
                 "StopRequest"
                     | "CordonRequest"
@@ -215,9 +216,6 @@ fn operation(route: &DocumentedRoute) -> Value {
                     | "TestRequest"
                     | "Preferences"
                     | "LaunchRequest"
-                    | "SessionPatch"
-                    | "ProjectPatch"
-                    | "PolicyPatch"
                     | "NewInvitation"
                     | "NewSignInLink"
                     | "DepartureRequest"
