@@ -38,10 +38,10 @@ const TRICKS: [&str; 6] = ["tree", "execs", "inotify", "flood", "followers", "si
 const TREE: &str = "chdir '/tmp'; for (1..25000) { mkdir 'd'; chdir 'd' or last } sleep 100000";
 /// Ends by itself as soon as it is asked to.
 const OBEYS: &str = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
-/// Programs that somebody tries to hold open in one session, and those that it takes.
+/// Programs that one user tries to hold open in one session, and those that it takes.
 const TRIED: usize = 60;
 const TAKEN: usize = 32;
-/// What nobody has to wait for on a loaded machine, and less than the old way took.
+/// Longer than a loaded machine takes, and less than the old way took.
 const SOON: Duration = Duration::from_secs(20);
 /// Every inotify instance that is to be had.
 const INOTIFY: &str = "for (1..100000) { last if syscall(253) < 0 } sleep 100000";

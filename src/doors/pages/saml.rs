@@ -1,5 +1,5 @@
 //! `/login/saml` leads a browser to the identity provider of SAML, which posts its answer to `/login/saml/return`: the one
-//! post that another site may send. It takes the answer in and signs nobody in; `/login/saml/finish` does, for the browser
+//! post that another site may send. It takes the answer in and signs no user in; `/login/saml/finish` does, for the browser
 //! that began and has its cookie.
 
 use axum::extract::{Query, State};

@@ -136,7 +136,7 @@ async fn answer(
     responses::page(console, visit, status, &page)
 }
 
-/// Where the caller proves anew who they are; None for one with a password.
+/// Where the caller signs in once more; None for one with a password.
 fn again(server: &Server, caller: &Caller) -> Option<&'static str> {
     if access::is_of_provider(server, caller) {
         return Some("/login/provider?again=1");

@@ -27,7 +27,7 @@ pub(super) struct BegunSignIn<T> {
     pub network: Vec<u8>,
     pub next: String,
     pub at: Timestamp,
-    /// Who is signed in and proves anew who they are.
+    /// The signed-in user who signs in once more.
     pub again: Option<(Uuid, UserId)>,
     pub of: T,
 }
@@ -142,7 +142,7 @@ fn fullest_network<T>(all: &HashMap<[u8; 32], BegunSignIn<T>>) -> Option<Vec<u8>
 mod tests {
     use super::*;
 
-    /// Where all room is taken, the network that took most of it makes room, and not whoever came first.
+    /// Where all room is taken, the network that took most of it makes room, and not the oldest sign-in.
     #[test]
     fn the_network_that_began_most_makes_room() {
         let sign_ins = BegunSignIns::default();

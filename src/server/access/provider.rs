@@ -192,7 +192,7 @@ pub fn is_of_provider(server: &Server, caller: &Caller) -> bool {
     user.is_ok_and(|user| user.is_some_and(|user| user.source == UserSource::Provider))
 }
 
-/// Whether a signed-in user of a provider, by whichever protocol, proved anew who they are, in this browser, some minutes
+/// Whether a signed-in user of a provider, by OIDC or SAML, signed in there once more, in this browser, some minutes
 /// ago at most.
 ///
 /// Errors: `provider.again` where they did not.

@@ -1,5 +1,5 @@
 //! Users whom an identity provider proves by SAML 2.0: a request in the address that the browser is led to, a response that
-//! the browser posts back. Off until a provider is set. Asks nobody: what is believed is signed by the key of a certificate
+//! the browser posts back. Off until a provider is set. Asks no server: what is believed is signed by the key of a certificate
 //! that the settings name. The post comes from another site and so without our cookie; what it proves is kept until the
 //! browser that posted fetches it, which has to be the one that began.
 
@@ -193,7 +193,7 @@ async fn take(server: &Server, posted: &SamlPost, source: IpAddr) -> Result<Stri
 /// Ends what a browser began and a response answered; `browser` is its cookie.
 ///
 /// Errors: `provider.return-unknown` for what was not begun in this browser, is over, or has no answer;
-/// `provider.response-wrong` for one that proves nobody anew; `sign-in.busy`; those of a directory's user.
+/// `provider.response-wrong` for one that proves no new sign-in; `sign-in.busy`; those of a directory's user.
 pub async fn finish_by_saml(
     server: &Server,
     state: &str,
@@ -239,7 +239,7 @@ async fn finish(
     if let Some((session, user)) = begun.again {
         let same_user = owner.as_ref().is_some_and(|owner| owner.id == user);
         if !same_user || claims.proven_at.plus_seconds(SKEW_SECONDS) < begun.at {
-            tracing::warn!("a response by SAML proves nobody anew");
+            tracing::warn!("a response by SAML proves no new sign-in");
             return Err(refusals::provider_response_wrong().into());
         }
         attempt.forgiven();
@@ -314,7 +314,7 @@ fn read_posted(posted: &SamlPost) -> Result<ReadResponse, SamlFault> {
     response::read(&bytes)
 }
 
-/// Why a response admits nobody stands in the log: whoever made it up learns nothing from us.
+/// Why a response is refused stands in the log alone: its sender learns nothing.
 fn wrong(fault: SamlFault) -> Refusal {
     tracing::warn!(error = %base::observe::chain(&fault), "a response by SAML was refused");
     match fault {
@@ -323,7 +323,7 @@ fn wrong(fault: SamlFault) -> Refusal {
     }
 }
 
-/// The keys of the provider, read anew for each response.
+/// The keys of the provider, read again for each response.
 async fn pinned(settings: &Arc<Settings>) -> Result<PinnedKeys, String> {
     let Some(path) = settings.saml_certificate_file.clone() else {
         return Err("saml_certificate_file is not set".to_owned());

@@ -1,4 +1,4 @@
-//! What goes with a session that somebody deletes: its log, also where the server dies in between, and no page
+//! What goes with a session that a user deletes: its log, also where the server dies in between, and no page
 //! that is opened meanwhile.
 
 use std::sync::Arc;

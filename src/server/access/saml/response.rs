@@ -1,5 +1,5 @@
 //! Reads a response of a SAML 2.0 identity provider and says what it proves. One response, one assertion in it, each at its
-//! place; what is read after the check is the very element that was checked. Fetches nothing and admits nobody.
+//! place; what is read after the check is the very element that was checked. Fetches nothing and admits no user.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,7 +58,7 @@ pub(super) struct SamlClaims {
     attributes: BTreeMap<String, Vec<String>>,
 }
 
-/// Why a response admits nobody.
+/// Why a response is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SamlFault {
     #[error(transparent)]

@@ -210,7 +210,7 @@ async fn a_response_that_lies_admits_nobody() {
     assert_eq!(code(whole(&server, |_| {}).await), "done");
 }
 
-/// A user of SAML has no password to prove again: they sign in at the provider anew, and it says when that was.
+/// A user of SAML has no password to prove again: they sign in at the provider again, and it says when that was.
 #[tokio::test]
 async fn a_new_proof_by_saml_is_one_that_the_provider_dates() {
     let folder = tempfile::tempdir().unwrap();

@@ -14,7 +14,7 @@ fn by_saml() -> PagesFixture {
     PagesFixture::with(layer, Clock::system())
 }
 
-/// Only the answer of a provider may come from another site; it acts for nobody who is signed in, and is none before a
+/// Only the answer of a provider may come from another site; it acts for no signed-in user, and is none before a
 /// provider is set.
 #[tokio::test]
 async fn the_answer_of_a_provider_alone_may_come_from_another_site() {
@@ -39,7 +39,7 @@ async fn the_answer_of_a_provider_alone_may_come_from_another_site() {
         "{}",
         wrong.body
     );
-    assert!(wrong.cookie.is_empty(), "it signs nobody in");
+    assert!(wrong.cookie.is_empty(), "it signs no user in");
     for path in ["/login/saml", "/login/saml/finish", "/login", "/logout"] {
         let refused = house.ask(Method::POST, path, &foreign, &answer).await;
         assert_eq!(refused.status, StatusCode::FORBIDDEN, "{path}");
