@@ -1,0 +1,338 @@
+//! The decision log: each turn of the controller that decided something leaves what it looked at and what it decided, so that
+//! any of them can be decided again. A thread of its own writes; no turn waits for it. Reading needs the files alone, with
+//! or without a server beside them. Chooses no place; `rules::placement` does.
+//!
+//! A frame has four lines: its head, what changed in the world since the frame before, the decisions, and a hash over
+//! these and the hash before. At least once an hour, and at the begin of each file, a frame has the whole world.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread;
+
+use rules::audit::{AuditHash, NO_HASH, hex};
+use rules::placement::{self, Decision};
+use rules::refusals;
+use rules::units::Timestamp;
+use rules::world::ClusterSnapshot;
+use rules::world_change::WorldChange;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use store::frames::{self, FrameReader, FrameRing};
+
+use crate::Failure;
+
+/// Below the directory of the state.
+const DIRECTORY: &str = "decisions";
+/// Longer: more frames are read to decide one again. Shorter: whole worlds take the room of decisions.
+const WHOLE_AFTER_SECONDS: u64 = 3_600;
+/// Turns that wait for the disk. Higher: more memory beside a slow disk, for a large site megabytes each. Lower: a disk that
+/// is busy for a moment leaves turns out.
+const MAX_UNWRITTEN: usize = 8;
+
+/// One turn that decided something.
+pub(crate) struct DecidedTurn {
+    pub(crate) world: ClusterSnapshot,
+    pub(crate) now: Timestamp,
+    pub(crate) decisions: Vec<Decision>,
+}
+
+/// Where turns are told to. Its thread ends once this is dropped and what was told is written.
+pub(crate) struct DecisionLog(Option<SyncSender<DecidedTurn>>);
+
+impl DecisionLog {
+    /// Keeps a log in this directory of a state; None keeps none.
+    pub(crate) fn open(data: Option<&Path>) -> Self {
+        let Some(data) = data else {
+            return Self(None);
+        };
+        let directory = data.join(DIRECTORY);
+        let (told, turns) = sync_channel(MAX_UNWRITTEN);
+        let begun = thread::Builder::new()
+            .name("decisions".to_owned())
+            .spawn(move || keep(&directory, &turns));
+        match begun {
+            Ok(_) => Self(Some(told)),
+            Err(error) => {
+                tracing::warn!(%error, "no decision log is kept");
+                Self(None)
+            }
+        }
+    }
+
+    pub(crate) fn is_kept(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Writes a turn later. One that finds no room is left out; the next one then says more.
+    pub(crate) fn tell(&self, turn: DecidedTurn) {
+        let Some(told) = &self.0 else {
+            return;
+        };
+        if let Err(TrySendError::Full(_)) = told.try_send(turn) {
+            tracing::warn!("a turn is left out of the decision log: the disk is slow");
+        }
+    }
+}
+
+fn keep(directory: &Path, turns: &Receiver<DecidedTurn>) {
+    let mut writer = match DecisionWriter::open(directory) {
+        Ok(writer) => writer,
+        Err(error) => {
+            tracing::warn!(%error, "the decision log cannot be opened");
+            return;
+        }
+    };
+    let mut is_well = true;
+    while let Ok(turn) = turns.recv() {
+        let written = writer.write(turn);
+        if let Err(error) = &written
+            && is_well
+        {
+            tracing::warn!(%error, "the decision log cannot be written");
+        }
+        is_well = written.is_ok();
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct FrameHead {
+    number: u64,
+    at: Timestamp,
+    /// The change is from an empty world.
+    is_whole: bool,
+}
+
+/// What the newest frame left.
+struct NewestFrame {
+    world: ClusterSnapshot,
+    hash: AuditHash,
+    whole_at: Timestamp,
+}
+
+struct DecisionWriter {
+    ring: FrameRing,
+    next: u64,
+    /// None before the first frame of this process, and after an error.
+    newest: Option<NewestFrame>,
+}
+
+impl DecisionWriter {
+    fn open(directory: &Path) -> io::Result<Self> {
+        let ring = FrameRing::open(directory)?;
+        Ok(Self {
+            next: ring.newest().map_or(1, |number| number + 1),
+            ring,
+            newest: None,
+        })
+    }
+
+    /// Writes one frame and gives its number.
+    fn write(&mut self, turn: DecidedTurn) -> io::Result<u64> {
+        let is_young = |newest: &NewestFrame| {
+            newest.whole_at <= turn.now
+                && turn.now.seconds_since(newest.whole_at) < WHOLE_AFTER_SECONDS
+        };
+        let begins = self.ring.begins_file();
+        let newest = self.newest.take();
+        let newest = newest.filter(|newest| !begins && is_young(newest));
+        let head = FrameHead {
+            number: self.next,
+            at: turn.now,
+            is_whole: newest.is_none(),
+        };
+        let before = newest.unwrap_or_else(|| NewestFrame {
+            world: ClusterSnapshot::default(),
+            hash: NO_HASH,
+            whole_at: turn.now,
+        });
+        let change = WorldChange::between(&before.world, &turn.world);
+        let body = [line(&head)?, line(&change)?, line(&turn.decisions)?].join("\n");
+        let hash = chained(&before.hash, &body);
+        let text = format!("{body}\n{}", hex(&hash));
+        self.ring.push(head.number, text.as_bytes())?;
+        self.next += 1;
+        // A list of its own: the controller would copy one that is shared before it changes a session.
+        let world = ClusterSnapshot {
+            sessions: turn.world.sessions.iter().cloned().collect(),
+            ..turn.world
+        };
+        self.newest = Some(NewestFrame {
+            world,
+            hash,
+            whole_at: before.whole_at,
+        });
+        Ok(head.number)
+    }
+}
+
+fn line<T: Serialize>(value: &T) -> io::Result<String> {
+    serde_json::to_string(value).map_err(io::Error::other)
+}
+
+/// The hash of a frame: of the one before and of its own first three lines.
+fn chained(previous: &AuditHash, body: &str) -> AuditHash {
+    let mut hash = Sha256::new();
+    hash.update(previous);
+    hash.update(body.as_bytes());
+    hash.finalize().into()
+}
+
+/// One decision of the log, as a list has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LoggedDecision {
+    pub number: u64,
+    pub at: Timestamp,
+    /// Sessions that got a place.
+    pub placed: usize,
+    /// Sessions that ended because they could never start.
+    pub ended: usize,
+}
+
+/// A decision that was decided again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ReplayedDecision {
+    pub number: u64,
+    pub at: Timestamp,
+    /// Whether both texts have the same bytes.
+    pub same: bool,
+    /// Decisions as they were written, as JSON.
+    pub recorded: String,
+    pub replayed: String,
+}
+
+/// A frame that was read.
+struct ReadFrame {
+    head: FrameHead,
+    body: String,
+    hash: String,
+}
+
+impl ReadFrame {
+    /// Errors: text that is no frame.
+    fn parse(text: Vec<u8>) -> io::Result<Self> {
+        let text = String::from_utf8(text).map_err(io::Error::other)?;
+        let (body, hash) = text.rsplit_once('\n').ok_or_else(incomplete)?;
+        let head = body.lines().next().unwrap_or_default();
+        Ok(Self {
+            head: serde_json::from_str(head)?,
+            body: body.to_owned(),
+            hash: hash.to_owned(),
+        })
+    }
+
+    fn line(&self, at: usize) -> io::Result<&str> {
+        self.body.split('\n').nth(at).ok_or_else(incomplete)
+    }
+}
+
+fn incomplete() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "a line is missing")
+}
+
+/// The newest decisions in the log of this state, newest last.
+///
+/// Errors: `state.not-yours`, `rehearse.decision-damaged`.
+pub fn newest(data: &Path, most: usize) -> Result<Vec<LoggedDecision>, Failure> {
+    listed(&data.join(DIRECTORY), most).map_err(|error| unreadable(data, &error))
+}
+
+fn listed(directory: &Path, most: usize) -> io::Result<Vec<LoggedDecision>> {
+    let mut read = VecDeque::new();
+    let files = frames::files(directory)?;
+    // The two newest files: after a new one began, the one before has the others.
+    for path in &files[files.len().saturating_sub(2)..] {
+        let mut reader = FrameReader::open(path)?;
+        while let Some(frame) = reader.next()? {
+            if read.len() == most {
+                read.pop_front();
+            }
+            read.push_back(frame);
+        }
+    }
+    let mut listed = Vec::new();
+    for frame in read {
+        let frame = ReadFrame::parse(frame.text()?)?;
+        let decisions: Vec<Decision> = serde_json::from_str(frame.line(2)?)?;
+        let is_placed = |one: &&Decision| matches!(one, Decision::Place { .. });
+        let placed = decisions.iter().filter(is_placed).count();
+        listed.push(LoggedDecision {
+            number: frame.head.number,
+            at: frame.head.at,
+            placed,
+            ended: decisions.len() - placed,
+        });
+    }
+    Ok(listed)
+}
+
+/// Decides again what was decided: the world of that moment is put together from the log, and the rules of this program
+/// are asked.
+///
+/// Errors: `rehearse.decision-unknown`, `rehearse.decision-damaged`, `state.not-yours`.
+pub fn replay(data: &Path, number: u64) -> Result<ReplayedDecision, Failure> {
+    let found = decided_again(&data.join(DIRECTORY), number);
+    let found = found.map_err(|error| unreadable(data, &error))?;
+    found.ok_or_else(|| refusals::rehearse_decision_unknown(number).into())
+}
+
+/// The number of the first frame of a file, by its name.
+fn first_of(path: &Path) -> Option<u64> {
+    path.file_stem()?.to_str()?.parse().ok()
+}
+
+fn decided_again(directory: &Path, number: u64) -> io::Result<Option<ReplayedDecision>> {
+    let files = frames::files(directory)?;
+    let begins_before = |path: &&PathBuf| first_of(path).is_some_and(|first| first <= number);
+    let Some(path) = files.iter().rev().find(begins_before) else {
+        return Ok(None);
+    };
+    // Those since the newest whole world.
+    let mut since: Vec<ReadFrame> = Vec::new();
+    let mut reader = FrameReader::open(path)?;
+    while let Some(frame) = reader.next()? {
+        if frame.number > number {
+            break;
+        }
+        let frame = ReadFrame::parse(frame.text()?)?;
+        if frame.head.is_whole {
+            since.clear();
+        }
+        since.push(frame);
+    }
+    let Some(wanted) = since.last().filter(|frame| frame.head.number == number) else {
+        return Ok(None);
+    };
+    let mut world = ClusterSnapshot::default();
+    let mut hash = NO_HASH;
+    for frame in &since {
+        hash = chained(&hash, &frame.body);
+        if hex(&hash) != frame.hash {
+            let error = format!("frame {} is not as it was written", frame.head.number);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+        }
+        let change: WorldChange = serde_json::from_str(frame.line(1)?)?;
+        change.apply(&mut world);
+    }
+    let recorded = wanted.line(2)?.to_owned();
+    let replayed = line(&placement::decide(&world, wanted.head.at))?;
+    Ok(Some(ReplayedDecision {
+        number,
+        at: wanted.head.at,
+        same: recorded == replayed,
+        recorded,
+        replayed,
+    }))
+}
+
+fn unreadable(data: &Path, error: &io::Error) -> Failure {
+    let shown = data.display();
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => refusals::state_not_yours(shown).into(),
+        _ => refusals::rehearse_decision_damaged(shown, error).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
