@@ -9,6 +9,7 @@ mod copyright;
 mod deb;
 mod debian;
 mod failure;
+mod figures;
 mod first_visit;
 mod lint;
 mod package;
@@ -276,6 +277,9 @@ fn shows(gate: &mut Gate, binary: &Path) {
             .run()
     });
     gate.stage("audit log at its size", || audit::at_size(binary));
+    gate.stage("figures of a large site", || {
+        figures::held(binary, "place site class")
+    });
 }
 
 fn twice_stage(gate: &mut Gate, binary: &Path) {
