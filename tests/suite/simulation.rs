@@ -8,6 +8,7 @@ mod groups;
 mod idle;
 mod idle_lives;
 mod launches;
+mod ledger_week;
 mod nodes;
 mod preemption;
 mod preemption_lives;
