@@ -14,6 +14,7 @@ mod forgotten;
 mod gpus;
 mod hand_over;
 mod journal_api;
+mod journeys;
 mod lan;
 mod leases;
 mod limits;

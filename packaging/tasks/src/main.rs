@@ -267,6 +267,9 @@ const LONG_SIMULATION_MINUTES: &str = "30";
 /// Seeds by which the promises of the queue are held, by the rules alone. Fewer: a fault of one in thousands stays.
 const TEN_THOUSAND: &str = "10000";
 
+/// Students of the class that comes in by CSV. Fewer: the promise is of eighty.
+const EIGHTY: &str = "80";
+
 /// What is promised of a large site; each stage says its figures.
 fn shows(gate: &mut Gate, binary: &Path) {
     gate.stage("ten thousand seeds", || {
@@ -277,6 +280,12 @@ fn shows(gate: &mut Gate, binary: &Path) {
             .run()
     });
     gate.stage("audit log at its size", || audit::at_size(binary));
+    gate.stage("a class of eighty", || {
+        Program::cargo()
+            .words("test --release --locked --test suite j3_a_class -- --nocapture")
+            .variable("FARDEL_STUDENTS", EIGHTY)
+            .run()
+    });
     gate.stage("figures of a large site", || {
         figures::held(binary, "place site class")
     });
