@@ -61,8 +61,8 @@ usage: cargo ci quick | full | release | nightly [--tested]
   twice     the release and its package built again from a clone elsewhere: the same bytes
   requests  generated requests alone, on the release build; FARDEL_REQUESTS_SECONDS and FARDEL_SEED say how long and
             from which seed
-  shows     what is promised of a large site: ten thousand seeds, ten million rows of the audit log, a class of 100, a
-            catalog of 2,000 users while 50 click; on the release build, some two hours
+  shows     what is promised of a large site: ten thousand seeds, ten million rows of the audit log, classes of 80 and
+            100, pages of 500 users, a catalog of 2,000 users while 50 click; on the release build, some two hours
   slurm     a day of 2,000 jobs under Debian's own Slurm and under the release build's scheduler, with the same figures
             of both; some 25 minutes for each order
   deb       the Debian package of the release build; its path is the last line
@@ -286,6 +286,7 @@ fn shows(gate: &mut Gate, binary: &Path) {
             .variable("FARDEL_STUDENTS", EIGHTY)
             .run()
     });
+    gate.stage("browser suite, crowded", || browser::crowded(binary));
     gate.stage("figures of a large site", || {
         figures::held(binary, "place site class")
     });
