@@ -7,6 +7,7 @@ mod callers;
 mod command_line;
 mod courses;
 mod crowd;
+mod decisions;
 mod directory;
 mod edges;
 pub(crate) mod fake_machine;

@@ -3,6 +3,7 @@
 //! letter.
 
 mod backfill;
+mod fair_day;
 mod faults;
 mod groups;
 mod idle;
