@@ -17,9 +17,9 @@ const TURNS: u64 = 150;
 const SECRET: &str = "a-secret-of-one-user-alone";
 
 /// A small generator.
-struct Numbers(u64);
+struct TurnNumbers(u64);
 
-impl Numbers {
+impl TurnNumbers {
     fn below(&mut self, most: u64) -> u64 {
         self.0 = self
             .0
@@ -60,7 +60,7 @@ fn node(number: u64) -> NodeRecord {
     }
 }
 
-fn session(numbers: &mut Numbers, number: u64, now: Timestamp) -> Session {
+fn session(numbers: &mut TurnNumbers, number: u64, now: Timestamp) -> Session {
     let limit = (numbers.below(2) == 0).then(|| 60 * (1 + numbers.below(90)));
     let spec = SessionSpec {
         kind: SessionKind::Batch,
@@ -87,7 +87,7 @@ fn session(numbers: &mut Numbers, number: u64, now: Timestamp) -> Session {
 /// Plays a queue and writes each turn that decided something, by a new process every so many minutes. Gives the numbers.
 fn play(data: &Path, seed: u64, minutes: u64) -> Vec<u64> {
     let directory = data.join(DIRECTORY);
-    let mut numbers = Numbers(seed);
+    let mut numbers = TurnNumbers(seed);
     let mut world = ClusterSnapshot {
         nodes: vec![node(1), node(2)],
         ..ClusterSnapshot::default()
@@ -207,7 +207,7 @@ fn the_log_holds_a_whole_world_an_hour_and_no_value_of_a_variable() {
 fn a_log_that_was_changed_and_rules_that_decide_otherwise_are_seen() {
     let place = tempfile::tempdir().unwrap();
     let directory = place.path().join(DIRECTORY);
-    let mut numbers = Numbers(3);
+    let mut numbers = TurnNumbers(3);
     let mut world = ClusterSnapshot {
         nodes: vec![node(1)],
         ..ClusterSnapshot::default()
@@ -254,7 +254,7 @@ fn turns_are_written_by_a_thread_and_a_state_in_memory_keeps_none() {
     let place = tempfile::tempdir().unwrap();
     let log = DecisionLog::open(Some(place.path()));
     assert!(log.is_kept());
-    let mut numbers = Numbers(5);
+    let mut numbers = TurnNumbers(5);
     let mut world = ClusterSnapshot {
         nodes: vec![node(1)],
         ..ClusterSnapshot::default()
