@@ -150,8 +150,7 @@ fn play(data: &Path, seed: u64, minutes: u64) -> Vec<u64> {
     written
 }
 
-/// Promise (Queue and scheduler): Each decision of the scheduler stays in a log with what it was made of, and is made again
-/// from there to the same bytes.
+/// Each decision stays in the log with what it was made of, and is made again from there to the same bytes.
 #[test]
 fn every_decision_of_the_log_is_decided_again_to_the_same_bytes() {
     for seed in 0..5 {

@@ -34,7 +34,6 @@ async fn say(data: &Path, words: &'static [&'static str]) -> (Option<i32>, Strin
     .expect("the thread ends")
 }
 
-/// Proves too: `every_decision_of_the_log_is_decided_again_to_the_same_bytes`
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_server_decided_is_decided_again_from_its_files() {
     let the_box = TheBox::on_disk().await;

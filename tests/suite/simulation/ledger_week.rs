@@ -328,7 +328,6 @@ fn at_level(place: &Place, by: UsageGrouping) -> Place {
     }
 }
 
-/// Proves too: `a_set_clock_changes_no_sum_and_no_hour_that_is_over`
 #[tokio::test]
 async fn a_week_of_deaths_lost_reports_and_set_clocks_adds_up_at_each_level() {
     for seed in 0..2 {

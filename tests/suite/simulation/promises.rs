@@ -607,8 +607,10 @@ impl PromiseDay {
     }
 }
 
-/// Promise (Queue and scheduler): However users launch, reserve and preempt, no reserved device goes to a stranger, no sum is
-/// beyond a limit, no session preempts in a circle, and each has its turn (simulated, ten thousand seeds in the nightly).
+/// However users launch, reserve and preempt, no reserved device goes to a stranger, no sum is beyond a limit, no session
+/// preempts in a circle, and each has its turn.
+///
+/// Proves too: `reserved_devices_are_their_members_alone`
 #[test]
 fn no_stranger_no_sum_no_circle_and_a_turn_for_each() {
     let seeds = rule_seeds(SEEDS);
