@@ -94,13 +94,13 @@ fn listed(all: &[LoggedDecision], global: &Global) -> String {
     }
     let rows = all.iter().map(|one| {
         format!(
-            "{:>10}  {}  {:>6}  {:>5}\n",
-            one.number, one.at, one.placed, one.ended
+            "{:>10}  {}  {:>6}  {:>5}  {:>8}\n",
+            one.number, one.at, one.placed, one.ended, one.left_out
         )
     });
     let head = format!(
-        "{:>10}  {:<24}  {:>6}  {:>5}\n",
-        "NUMBER", "TIME", "PLACED", "ENDED"
+        "{:>10}  {:<24}  {:>6}  {:>5}  {:>8}\n",
+        "NUMBER", "TIME", "PLACED", "ENDED", "LEFT OUT"
     );
     std::iter::once(head).chain(rows).collect()
 }

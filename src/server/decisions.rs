@@ -3,11 +3,13 @@
 //! or without a server beside them. Chooses no place; `rules::placement` does.
 //!
 //! A frame has four lines: its head, what changed in the world since the frame before, the decisions, and a hash over
-//! these and the hash before. At least once an hour, and at the begin of each file, a frame has the whole world.
+//! these and the hash before. At least once an hour, and at the begin of each file, a frame has the whole world. A turn that
+//! is left out, because the disk is slow or full, is counted in the head of the next frame.
 
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 
@@ -38,45 +40,67 @@ pub(crate) struct DecidedTurn {
     pub(crate) decisions: Vec<Decision>,
 }
 
+/// A turn on its way to the disk, and how many were left out right before it.
+type ToldTurn = (DecidedTurn, u64);
+
 /// Where turns are told to. Its thread ends once this is dropped and what was told is written.
-pub(crate) struct DecisionLog(Option<SyncSender<DecidedTurn>>);
+pub(crate) struct DecisionLog {
+    told: Option<SyncSender<ToldTurn>>,
+    /// Turns that found no room since the last one that did.
+    left_out: AtomicU64,
+}
 
 impl DecisionLog {
     /// Keeps a log in this directory of a state; None keeps none.
     pub(crate) fn open(data: Option<&Path>) -> Self {
-        let Some(data) = data else {
-            return Self(None);
-        };
+        Self {
+            told: data.and_then(Self::begin),
+            left_out: AtomicU64::new(0),
+        }
+    }
+
+    /// Begins the thread that writes.
+    fn begin(data: &Path) -> Option<SyncSender<ToldTurn>> {
         let directory = data.join(DIRECTORY);
         let (told, turns) = sync_channel(MAX_UNWRITTEN);
         let begun = thread::Builder::new()
             .name("decisions".to_owned())
             .spawn(move || keep(&directory, &turns));
         match begun {
-            Ok(_) => Self(Some(told)),
+            Ok(_) => Some(told),
             Err(error) => {
                 tracing::warn!(%error, "no decision log is kept");
-                Self(None)
+                None
             }
         }
     }
 
     pub(crate) fn is_kept(&self) -> bool {
-        self.0.is_some()
+        self.told.is_some()
     }
 
-    /// Writes a turn later. One that finds no room is left out; the next one then says more.
+    /// Writes a turn later; never waits. One that finds no room is left out and counted; the next one then says more.
     pub(crate) fn tell(&self, turn: DecidedTurn) {
-        let Some(told) = &self.0 else {
+        let Some(told) = &self.told else {
             return;
         };
-        if let Err(TrySendError::Full(_)) = told.try_send(turn) {
-            tracing::warn!("a turn is left out of the decision log: the disk is slow");
-        }
+        let left_out = self.left_out.load(Ordering::Relaxed);
+        let left_out = match told.try_send((turn, left_out)) {
+            Ok(()) => 0,
+            Err(TrySendError::Full(_)) => {
+                if left_out == 0 {
+                    tracing::warn!("turns are left out of the decision log: the disk is slow");
+                }
+                left_out + 1
+            }
+            // The thread has said why it ended.
+            Err(TrySendError::Disconnected(_)) => left_out,
+        };
+        self.left_out.store(left_out, Ordering::Relaxed);
     }
 }
 
-fn keep(directory: &Path, turns: &Receiver<DecidedTurn>) {
+fn keep(directory: &Path, turns: &Receiver<ToldTurn>) {
     let mut writer = match DecisionWriter::open(directory) {
         Ok(writer) => writer,
         Err(error) => {
@@ -85,12 +109,14 @@ fn keep(directory: &Path, turns: &Receiver<DecidedTurn>) {
         }
     };
     let mut is_well = true;
-    while let Ok(turn) = turns.recv() {
+    while let Ok((turn, left_out)) = turns.recv() {
+        writer.left_out += left_out;
         let written = writer.write(turn);
-        if let Err(error) = &written
-            && is_well
-        {
-            tracing::warn!(%error, "the decision log cannot be written");
+        if let Err(error) = &written {
+            writer.left_out += 1;
+            if is_well {
+                tracing::warn!(%error, "the decision log cannot be written");
+            }
         }
         is_well = written.is_ok();
     }
@@ -102,6 +128,9 @@ struct FrameHead {
     at: Timestamp,
     /// The change is from an empty world.
     is_whole: bool,
+    /// Turns between the frame before and this one that are not in the log.
+    #[serde(default)]
+    left_out: u64,
 }
 
 /// What the newest frame left.
@@ -116,6 +145,8 @@ struct DecisionWriter {
     next: u64,
     /// None before the first frame of this process, and after an error.
     newest: Option<NewestFrame>,
+    /// Turns since the newest frame that are not in the log.
+    left_out: u64,
 }
 
 impl DecisionWriter {
@@ -125,44 +156,46 @@ impl DecisionWriter {
             next: ring.newest().map_or(1, |number| number + 1),
             ring,
             newest: None,
+            left_out: 0,
         })
     }
 
-    /// Writes one frame and gives its number.
+    /// Writes one frame and gives its number. Costs one comparison a session, and a copy of each that changed.
     fn write(&mut self, turn: DecidedTurn) -> io::Result<u64> {
+        let DecidedTurn {
+            world,
+            now,
+            decisions,
+        } = turn;
         let is_young = |newest: &NewestFrame| {
-            newest.whole_at <= turn.now
-                && turn.now.seconds_since(newest.whole_at) < WHOLE_AFTER_SECONDS
+            newest.whole_at <= now && now.seconds_since(newest.whole_at) < WHOLE_AFTER_SECONDS
         };
         let begins = self.ring.begins_file();
         let newest = self.newest.take();
         let newest = newest.filter(|newest| !begins && is_young(newest));
         let head = FrameHead {
             number: self.next,
-            at: turn.now,
+            at: now,
             is_whole: newest.is_none(),
+            left_out: self.left_out,
         };
-        let before = newest.unwrap_or_else(|| NewestFrame {
+        let mut newest = newest.unwrap_or_else(|| NewestFrame {
             world: ClusterSnapshot::default(),
             hash: NO_HASH,
-            whole_at: turn.now,
+            whole_at: now,
         });
-        let change = WorldChange::between(&before.world, &turn.world);
-        let body = [line(&head)?, line(&change)?, line(&turn.decisions)?].join("\n");
-        let hash = chained(&before.hash, &body);
-        let text = format!("{body}\n{}", hex(&hash));
+        let change = WorldChange::between(&newest.world, &world);
+        let body = [line(&head)?, line(&change)?, line(&decisions)?].join("\n");
+        // Into a list of its own, before anything waits for the disk: the controller copies one that is shared before it
+        // changes a session.
+        change.follow(&mut newest.world, &world);
+        drop(world);
+        newest.hash = chained(&newest.hash, &body);
+        let text = format!("{body}\n{}", hex(&newest.hash));
         self.ring.push(head.number, text.as_bytes())?;
         self.next += 1;
-        // A list of its own: the controller would copy one that is shared before it changes a session.
-        let world = ClusterSnapshot {
-            sessions: turn.world.sessions.iter().cloned().collect(),
-            ..turn.world
-        };
-        self.newest = Some(NewestFrame {
-            world,
-            hash,
-            whole_at: before.whole_at,
-        });
+        self.left_out = 0;
+        self.newest = Some(newest);
         Ok(head.number)
     }
 }
@@ -188,6 +221,8 @@ pub struct LoggedDecision {
     pub placed: usize,
     /// Sessions that ended because they could never start.
     pub ended: usize,
+    /// Turns right before it that are not in the log: the disk was slow or full.
+    pub left_out: u64,
 }
 
 /// A decision that was decided again.
@@ -253,7 +288,10 @@ fn listed(directory: &Path, most: usize) -> io::Result<Vec<LoggedDecision>> {
     }
     let mut listed = Vec::new();
     for frame in read {
-        let frame = ReadFrame::parse(frame.text()?)?;
+        // One that cannot be read keeps no other from the list; asked for, it says so.
+        let Ok(frame) = frame.text().and_then(ReadFrame::parse) else {
+            continue;
+        };
         let decisions: Vec<Decision> = serde_json::from_str(frame.line(2)?)?;
         let is_placed = |one: &&Decision| matches!(one, Decision::Place { .. });
         let placed = decisions.iter().filter(is_placed).count();
@@ -262,6 +300,7 @@ fn listed(directory: &Path, most: usize) -> io::Result<Vec<LoggedDecision>> {
             at: frame.head.at,
             placed,
             ended: decisions.len() - placed,
+            left_out: frame.head.left_out,
         });
     }
     Ok(listed)
@@ -277,31 +316,41 @@ pub fn replay(data: &Path, number: u64) -> Result<ReplayedDecision, Failure> {
     found.ok_or_else(|| refusals::rehearse_decision_unknown(number).into())
 }
 
-/// The number of the first frame of a file, by its name.
-fn first_of(path: &Path) -> Option<u64> {
-    path.file_stem()?.to_str()?.parse().ok()
-}
-
 fn decided_again(directory: &Path, number: u64) -> io::Result<Option<ReplayedDecision>> {
     let files = frames::files(directory)?;
-    let begins_before = |path: &&PathBuf| first_of(path).is_some_and(|first| first <= number);
+    let begins_before =
+        |path: &&PathBuf| frames::first_of(path).is_some_and(|first| first <= number);
     let Some(path) = files.iter().rev().find(begins_before) else {
         return Ok(None);
     };
     // Those since the newest whole world.
     let mut since: Vec<ReadFrame> = Vec::new();
+    // What stands before a whole world is of no use, damaged or not.
+    let mut damage = None;
+    let mut newest = None;
     let mut reader = FrameReader::open(path)?;
-    while let Some(frame) = reader.next()? {
-        if frame.number > number {
-            break;
+    while newest != Some(number)
+        && let Some(frame) = reader.next()?
+    {
+        newest = Some(frame.number);
+        match frame.text().and_then(ReadFrame::parse) {
+            Ok(frame) => {
+                if frame.head.is_whole {
+                    since.clear();
+                    damage = None;
+                }
+                since.push(frame);
+            }
+            Err(error) => damage = Some(error),
         }
-        let frame = ReadFrame::parse(frame.text()?)?;
-        if frame.head.is_whole {
-            since.clear();
-        }
-        since.push(frame);
     }
-    let Some(wanted) = since.last().filter(|frame| frame.head.number == number) else {
+    if newest != Some(number) {
+        return Ok(None);
+    }
+    if let Some(error) = damage {
+        return Err(error);
+    }
+    let Some(wanted) = since.last() else {
         return Ok(None);
     };
     let mut world = ClusterSnapshot::default();

@@ -17,6 +17,9 @@ const MAX_FILES: usize = 4;
 /// Bytes of one compressed text. Higher: a damaged length is believed, and memory is taken for it. Lower: the world of a
 /// large site cannot be written.
 const MAX_FRAME_BYTES: usize = 64 << 20;
+/// Bytes that stay free on the disk, more than are kept there so that running work can be recorded. Higher: a small disk gets
+/// no frames. Lower: a log that nothing needs tonight takes the last room of what everything needs.
+const MIN_FREE_BYTES: u64 = 128 << 20;
 const HEAD: usize = 12;
 const ENDING: &str = "frames";
 /// Speed before size: it is compressed while sessions are started.
@@ -27,6 +30,7 @@ const LEVEL: i32 = 1;
 pub struct FrameRing {
     directory: PathBuf,
     file_bytes: u64,
+    free_bytes: u64,
     /// The file that is written, and its length; None before the first frame.
     open: Option<(File, u64)>,
     newest: Option<u64>,
@@ -46,18 +50,30 @@ impl FrameRing {
         let mut ring = Self {
             directory: directory.to_owned(),
             file_bytes,
+            free_bytes: MIN_FREE_BYTES,
             open: None,
             newest: None,
         };
-        if let Some(path) = files(directory)?.pop() {
-            let mut frames = FrameReader::open(&path)?;
+        for path in files(directory)?.iter().rev() {
+            let mut frames = FrameReader::open(path)?;
             while let Some(frame) = frames.next()? {
                 ring.newest = Some(frame.number);
             }
-            let mut file = OpenOptions::new().write(true).open(&path)?;
+            let mut file = OpenOptions::new().write(true).open(path)?;
+            let bytes = file.metadata()?.len();
+            if bytes > frames.read {
+                let (cut, file) = (bytes - frames.read, path.display());
+                tracing::warn!(%file, cut, "what stood behind the last whole frame of a log is cut off");
+            }
+            if ring.newest.is_none() {
+                // Begun, and cut off in its first frame: the numbers go on behind the file before.
+                fs::remove_file(path)?;
+                continue;
+            }
             file.set_len(frames.read)?;
             file.seek(SeekFrom::Start(frames.read))?;
             ring.open = Some((file, frames.read));
+            break;
         }
         Ok(ring)
     }
@@ -75,12 +91,21 @@ impl FrameRing {
     }
 
     /// Writes one frame behind the others; after an error nothing of it is there. It is on disk when the kernel writes it.
+    /// Numbers of one file follow each other by one: what does not is taken for the end.
+    ///
+    /// Errors: a text that is too long; a disk that is nearly full; what the disk says.
     pub fn push(&mut self, number: u64, text: &[u8]) -> io::Result<()> {
         let packed = packed(text)?;
         let length = u32::try_from(packed.len())
             .ok()
             .filter(|_| packed.len() <= MAX_FRAME_BYTES)
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the text is too long"))?;
+        let disk = rustix::fs::statvfs(&self.directory)?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        if free < self.free_bytes.saturating_add(u64::from(length)) {
+            let error = "the disk is nearly full";
+            return Err(io::Error::new(io::ErrorKind::StorageFull, error));
+        }
         if self.begins_file() {
             self.open = Some((self.begin(number)?, 0));
         }
@@ -92,8 +117,11 @@ impl FrameRing {
         frame.extend(number.to_le_bytes());
         frame.extend(packed);
         if let Err(error) = file.write_all(&frame) {
-            file.set_len(*bytes)?;
-            file.seek(SeekFrom::Start(*bytes))?;
+            let back = file.set_len(*bytes);
+            if back.and_then(|()| file.seek(SeekFrom::Start(*bytes))).is_err() {
+                // What stands there is the end of that file.
+                self.open = None;
+            }
             return Err(error);
         }
         *bytes += frame.len() as u64;
@@ -134,12 +162,18 @@ pub fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in entries {
         let path = entry?.path();
-        if path.extension().is_some_and(|ending| ending == ENDING) {
+        let is_one = path.extension().is_some_and(|ending| ending == ENDING);
+        if is_one && first_of(&path).is_some() {
             paths.push(path);
         }
     }
     paths.sort();
     Ok(paths)
+}
+
+/// The number of the first frame of a file, by its name; None for a file of another name.
+pub fn first_of(path: &Path) -> Option<u64> {
+    path.file_stem()?.to_str()?.parse().ok()
 }
 
 /// One frame, still compressed.
@@ -160,19 +194,24 @@ impl Frame {
 #[derive(Debug)]
 pub struct FrameReader {
     file: BufReader<File>,
+    /// The number of the next frame.
+    next: u64,
     /// Bytes of whole frames so far.
     read: u64,
 }
 
 impl FrameReader {
+    /// Errors: a file whose name has no number; what the disk says.
     pub fn open(path: &Path) -> io::Result<Self> {
+        let unnamed = || io::Error::new(io::ErrorKind::InvalidData, "the name has no number");
         Ok(Self {
             file: BufReader::new(File::open(path)?),
+            next: first_of(path).ok_or_else(unnamed)?,
             read: 0,
         })
     }
 
-    /// The next frame; None at the end, and where the last one was cut off.
+    /// The next frame; None at the end, where the last one was cut off, and where a lost power left something else.
     pub fn next(&mut self) -> io::Result<Option<Frame>> {
         let mut head = [0; HEAD];
         if !self.fill(&mut head)? {
@@ -180,7 +219,8 @@ impl FrameReader {
         }
         let [a, b, c, d, number @ ..] = head;
         let length = u32::from_le_bytes([a, b, c, d]) as usize;
-        if length > MAX_FRAME_BYTES {
+        let number = u64::from_le_bytes(number);
+        if length > MAX_FRAME_BYTES || number != self.next {
             return Ok(None);
         }
         let mut packed = vec![0; length];
@@ -188,10 +228,8 @@ impl FrameReader {
             return Ok(None);
         }
         self.read += (HEAD + length) as u64;
-        Ok(Some(Frame {
-            number: u64::from_le_bytes(number),
-            packed,
-        }))
+        self.next += 1;
+        Ok(Some(Frame { number, packed }))
     }
 
     /// False where the file ends before.
@@ -246,6 +284,51 @@ mod tests {
     }
 
     #[test]
+    fn a_file_without_a_whole_frame_and_what_a_lost_power_left_are_forgotten() {
+        let place = tempfile::tempdir().unwrap();
+        let mut ring = FrameRing::with_files_of(place.path(), 1).unwrap();
+        for number in 1..=2 {
+            ring.push(number, b"text").unwrap();
+        }
+        drop(ring);
+        // A disk that was full, or a death between the two: the file is there and its frame is not.
+        let third = place.path().join(format!("{:020}.{ENDING}", 3));
+        for left in [&b""[..], &b"\x09\0\0"[..], &[0_u8; 40], &[0xff_u8; 40]] {
+            fs::write(&third, left).unwrap();
+            let ring = FrameRing::open(place.path()).unwrap();
+            assert_eq!(ring.newest(), Some(2), "{left:?}");
+            assert!(!third.exists());
+        }
+        // A file grows before its bytes are on disk.
+        let second = files(place.path()).unwrap().pop().unwrap();
+        let mut bytes = fs::read(&second).unwrap();
+        bytes.extend([0; 100]);
+        fs::write(&second, bytes).unwrap();
+        let mut ring = FrameRing::open(place.path()).unwrap();
+        assert_eq!(ring.newest(), Some(2));
+        ring.push(3, b"again").unwrap();
+        let numbers: Vec<u64> = all(place.path()).into_iter().map(|(n, _)| n).collect();
+        assert_eq!(numbers, [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_nearly_full_disk_gets_no_frame_and_files_are_their_owners_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("ring");
+        let mut ring = FrameRing::open(&directory).unwrap();
+        ring.free_bytes = u64::MAX;
+        let refused = ring.push(1, b"text").unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(files(&directory).unwrap(), Vec::<PathBuf>::new());
+        ring.free_bytes = 0;
+        ring.push(1, b"text").unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let file = files(&directory).unwrap().remove(0);
+        assert_eq!((mode(&directory), mode(&file)), (0o700, 0o600));
+    }
+
+    #[test]
     fn a_ring_keeps_so_many_files_and_forgets_the_oldest() {
         let place = tempfile::tempdir().unwrap();
         let mut ring = FrameRing::with_files_of(place.path(), 1).unwrap();
@@ -270,7 +353,6 @@ mod tests {
         bytes[at] ^= 1;
         fs::write(&file, bytes).unwrap();
         let frame = FrameReader::open(&file).unwrap().next().unwrap().unwrap();
-        assert!(frame.text().map_or(true, |read| read != text.as_bytes()));
         assert!(frame.text().is_err());
     }
 }

@@ -184,7 +184,9 @@ async fn take_pass(
             None => true,
         };
         if written {
-            decided.into_iter().for_each(|turn| log.tell(turn));
+            for turn in decided {
+                log.tell(turn);
+            }
             return Ok(pass);
         }
     }

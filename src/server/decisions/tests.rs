@@ -13,7 +13,6 @@ use uuid::Uuid;
 use super::*;
 use crate::code;
 
-const TURNS: u64 = 150;
 const SECRET: &str = "a-secret-of-one-user-alone";
 
 /// A small generator.
@@ -84,8 +83,9 @@ fn session(numbers: &mut TurnNumbers, number: u64, now: Timestamp) -> Session {
     Session::launched(id, name, owner, spec, now)
 }
 
-/// Plays a queue and writes each turn that decided something, by a new process every so many minutes. Gives the numbers.
-fn play(data: &Path, seed: u64, minutes: u64) -> Vec<u64> {
+/// Plays a queue and writes each turn that decided something, for so long and by a new process every so many minutes. Gives the
+/// numbers.
+fn play(data: &Path, seed: u64, end: u64, minutes: u64) -> Vec<u64> {
     let directory = data.join(DIRECTORY);
     let mut numbers = TurnNumbers(seed);
     let mut world = ClusterSnapshot {
@@ -95,7 +95,7 @@ fn play(data: &Path, seed: u64, minutes: u64) -> Vec<u64> {
     world.policy.order = QueueOrder::ALL[seed as usize % QueueOrder::ALL.len()];
     let mut writer = DecisionWriter::open(&directory).unwrap();
     let mut written = Vec::new();
-    for minute in 0..TURNS {
+    for minute in 0..end {
         let now = at(minute);
         if minute % minutes == minutes - 1 {
             writer = DecisionWriter::open(&directory).unwrap();
@@ -155,8 +155,9 @@ fn play(data: &Path, seed: u64, minutes: u64) -> Vec<u64> {
 fn every_decision_of_the_log_is_decided_again_to_the_same_bytes() {
     for seed in 0..5 {
         let place = tempfile::tempdir().unwrap();
-        let written = play(place.path(), seed, 40);
-        assert!(written.len() > 30, "seed {seed}: {} turns", written.len());
+        // Short chains and long ones.
+        let written = play(place.path(), seed, 90, 6 * (seed + 1));
+        assert!(written.len() > 20, "seed {seed}: {} turns", written.len());
         assert_eq!(written, Vec::from_iter(1..=written.len() as u64));
         for number in &written {
             let found = replay(place.path(), *number).unwrap();
@@ -178,7 +179,7 @@ fn every_decision_of_the_log_is_decided_again_to_the_same_bytes() {
 #[test]
 fn the_log_holds_a_whole_world_an_hour_and_no_value_of_a_variable() {
     let place = tempfile::tempdir().unwrap();
-    play(place.path(), 1, u64::MAX);
+    play(place.path(), 1, 150, u64::MAX);
     let mut wholes: Vec<Timestamp> = Vec::new();
     let mut last = Timestamp::default();
     for path in frames::files(&place.path().join(DIRECTORY)).unwrap() {
@@ -214,13 +215,13 @@ fn a_log_that_was_changed_and_rules_that_decide_otherwise_are_seen() {
     for number in 0..8 {
         world.sessions.push(session(&mut numbers, number, at(0)));
     }
-    let mut decisions = placement::decide(&world, at(1));
+    let mut decisions = placement::decide(&world, at(0));
     assert!(decisions.len() > 1);
     decisions.reverse();
     let mut writer = DecisionWriter::open(&directory).unwrap();
     let turn = DecidedTurn {
         world,
-        now: at(1),
+        now: at(0),
         decisions,
     };
     writer.write(turn).unwrap();
@@ -247,24 +248,95 @@ fn a_log_that_was_changed_and_rules_that_decide_otherwise_are_seen() {
     assert_eq!(code(replay(place.path(), 1)), "rehearse.decision-damaged");
 }
 
+/// A turn of a small world.
+fn a_turn(minute: u64) -> DecidedTurn {
+    let mut world = ClusterSnapshot {
+        nodes: vec![node(1)],
+        ..ClusterSnapshot::default()
+    };
+    world.nodes[0].seen_at = at(minute);
+    let mut numbers = TurnNumbers(minute);
+    world
+        .sessions
+        .push(session(&mut numbers, minute, at(minute)));
+    DecidedTurn {
+        decisions: placement::decide(&world, at(minute)),
+        world,
+        now: at(minute),
+    }
+}
+
+#[test]
+fn a_turn_never_waits_for_the_disk_and_one_that_is_left_out_is_counted() {
+    let (told, turns) = sync_channel(1);
+    let log = DecisionLog {
+        told: Some(told),
+        left_out: AtomicU64::new(0),
+    };
+    for minute in 0..4 {
+        log.tell(a_turn(minute));
+    }
+    let received = |turns: &Receiver<ToldTurn>| {
+        let (turn, left_out) = turns.try_recv().unwrap();
+        (turn.now, left_out)
+    };
+    assert_eq!(received(&turns), (at(0), 0));
+    log.tell(a_turn(4));
+    assert_eq!(received(&turns), (at(4), 3));
+    log.tell(a_turn(5));
+    assert_eq!(received(&turns), (at(5), 0));
+
+    let place = tempfile::tempdir().unwrap();
+    let mut writer = DecisionWriter::open(&place.path().join(DIRECTORY)).unwrap();
+    writer.left_out = 3;
+    writer.write(a_turn(0)).unwrap();
+    writer.write(a_turn(1)).unwrap();
+    let listed = newest(place.path(), 5).unwrap();
+    let counts: Vec<u64> = listed.iter().map(|one| one.left_out).collect();
+    assert_eq!(counts, [3, 0]);
+}
+
+#[test]
+fn a_clock_that_is_set_begins_with_the_whole_world_and_damage_ends_at_the_next_one() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = place.path().join(DIRECTORY);
+    let mut writer = DecisionWriter::open(&directory).unwrap();
+    // On, a year ahead, back, and on.
+    for minute in [1_000, 1_001, 600_000, 1_002, 1_003] {
+        writer.write(a_turn(minute)).unwrap();
+    }
+    let file = frames::files(&directory).unwrap().remove(0);
+    let mut wholes = Vec::new();
+    let mut reader = FrameReader::open(&file).unwrap();
+    while let Some(frame) = reader.next().unwrap() {
+        let frame = ReadFrame::parse(frame.text().unwrap()).unwrap();
+        wholes.push(frame.head.is_whole);
+    }
+    assert_eq!(wholes, [true, false, true, true, false]);
+    for number in 1..=5 {
+        assert!(replay(place.path(), number).unwrap().same, "{number}");
+    }
+    // A byte of the first text, behind its length and number.
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[40] ^= 0x10;
+    std::fs::write(&file, bytes).unwrap();
+    for number in 1..=2 {
+        let found = code(replay(place.path(), number));
+        assert_eq!(found, "rehearse.decision-damaged", "{number}");
+    }
+    for number in 3..=5 {
+        assert!(replay(place.path(), number).unwrap().same, "{number}");
+    }
+    assert_eq!(newest(place.path(), 9).unwrap().len(), 4);
+}
+
 #[test]
 fn turns_are_written_by_a_thread_and_a_state_in_memory_keeps_none() {
     assert!(!DecisionLog::open(None).is_kept());
     let place = tempfile::tempdir().unwrap();
     let log = DecisionLog::open(Some(place.path()));
     assert!(log.is_kept());
-    let mut numbers = TurnNumbers(5);
-    let mut world = ClusterSnapshot {
-        nodes: vec![node(1)],
-        ..ClusterSnapshot::default()
-    };
-    world.sessions.push(session(&mut numbers, 1, at(0)));
-    let decisions = placement::decide(&world, at(0));
-    log.tell(DecidedTurn {
-        world,
-        now: at(0),
-        decisions,
-    });
+    log.tell(a_turn(0));
     drop(log);
     let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while newest(place.path(), 5).unwrap().is_empty() {
