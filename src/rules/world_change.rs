@@ -89,12 +89,11 @@ impl WorldChange {
         }
     }
 
-    /// Brings the world before up to `after`, whose change this is, with what no decision reads. Shares no list with `after`;
-    /// copies the sessions that changed.
-    pub fn follow(self, before: &mut ClusterSnapshot, after: &ClusterSnapshot) {
+    /// Copies of the sessions that changed, as the world after has them: with what no decision reads. With these in place of
+    /// its own, a change leads to that world itself.
+    pub fn sessions_of(&self, after: &ClusterSnapshot) -> Vec<Session> {
         let whole = |session: &Session| after.session(session.id).cloned();
-        let sessions = self.sessions.iter().filter_map(whole).collect();
-        Self { sessions, ..self }.apply(before);
+        self.sessions.iter().filter_map(whole).collect()
     }
 
     /// Makes the next world of the one before.
@@ -271,7 +270,11 @@ mod tests {
                     }
                 }
                 let change = WorldChange::between(&before, &world);
-                change.clone().follow(&mut before, &world);
+                let whole = WorldChange {
+                    sessions: change.sessions_of(&world),
+                    ..change.clone()
+                };
+                whole.apply(&mut before);
                 assert_eq!(before, world, "seed {seed}, step {step}");
                 change.apply(&mut kept);
                 assert_eq!(kept, stripped(&world), "seed {seed}, step {step}");

@@ -185,14 +185,19 @@ impl DecisionWriter {
             whole_at: now,
         });
         let change = WorldChange::between(&newest.world, &world);
-        let body = [line(&head)?, line(&change)?, line(&decisions)?].join("\n");
-        // Into a list of its own, before anything waits for the disk: the controller copies one that is shared before it
-        // changes a session.
-        change.follow(&mut newest.world, &world);
+        let sessions = change.sessions_of(&world);
+        // Let go before anything waits: the controller copies a list that is shared before it changes a session of it.
         drop(world);
-        newest.hash = chained(&newest.hash, &body);
-        let text = format!("{body}\n{}", hex(&newest.hash));
+        let mut text = line(&head)?;
+        for part in [line(&change)?, line(&decisions)?] {
+            text.push('\n');
+            text.push_str(&part);
+        }
+        newest.hash = chained(&newest.hash, &text);
+        text.push('\n');
+        text.push_str(&hex(&newest.hash));
         self.ring.push(head.number, text.as_bytes())?;
+        WorldChange { sessions, ..change }.apply(&mut newest.world);
         self.next += 1;
         self.left_out = 0;
         self.newest = Some(newest);
