@@ -118,7 +118,10 @@ impl FrameRing {
         frame.extend(packed);
         if let Err(error) = file.write_all(&frame) {
             let back = file.set_len(*bytes);
-            if back.and_then(|()| file.seek(SeekFrom::Start(*bytes))).is_err() {
+            if back
+                .and_then(|()| file.seek(SeekFrom::Start(*bytes)))
+                .is_err()
+            {
                 // What stands there is the end of that file.
                 self.open = None;
             }
