@@ -61,3 +61,4 @@ pub mod users;
 pub mod webhook;
 pub mod workload;
 pub mod world;
+pub mod world_change;

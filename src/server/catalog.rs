@@ -1,7 +1,7 @@
 //! The only place that knows SQL. Keeps rows true across crashes: one writer, group commit, and an
 //! answer only after the commit. Decides nothing; callers bring decisions of `rules`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -364,6 +364,11 @@ impl Catalog {
 
     pub(crate) fn note_live(&self, sessions: usize) {
         self.0.live.store(sessions, Ordering::Relaxed);
+    }
+
+    /// The directory of the state; None in memory.
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        self.0.data.as_deref()
     }
 
     pub(crate) fn clock(&self) -> &Clock {

@@ -13,6 +13,7 @@ mod appliance;
 pub mod backup;
 mod catalog;
 mod controller;
+pub mod decisions;
 pub mod diagnostics;
 pub mod events;
 mod hand_over;

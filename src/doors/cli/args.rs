@@ -923,6 +923,24 @@ pub enum RehearseCommand {
         fardel rehearse history --order fair\n  \
         fardel rehearse history --from 2026-11-01 --until 2026-11-08 --backfill strict")]
     History(RehearseHistory),
+    /// Decide again what the scheduler decided, from its log
+    ///
+    /// Reads the decision log in the directory of the state, with or without a server. Without a number it lists the newest
+    /// decisions. With one it puts together what the scheduler looked at then, asks the rules of this program, and says
+    /// whether they decide the same bytes.
+    #[command(after_help = "Examples:\n  \
+        fardel rehearse decision\n  \
+        fardel rehearse decision 4711")]
+    Decision(RehearseDecision),
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct RehearseDecision {
+    /// Number of the decision; a list of the newest when left out
+    #[arg(value_name = "NUMBER")]
+    pub number: Option<u64>,
+    #[command(flatten)]
+    pub place: PlaceArguments,
 }
 
 #[derive(Debug, Clone, Args)]

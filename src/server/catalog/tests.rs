@@ -2,6 +2,7 @@
 
 pub(crate) mod audit;
 mod containers;
+pub(crate) mod dump;
 mod edges;
 mod ended;
 mod ledger;

@@ -881,6 +881,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
             "state accept",
             "serve",
             "rehearse x",
+            "rehearse decision 1",
             "bench",
         ],
     ),
