@@ -6,7 +6,7 @@ use super::common_day::{
     COMMON_CARDS, COMMON_SEED, TraceClass, WORKING_HOURS, class, common_cluster, common_trace,
 };
 use super::figures::{ValueSpread, card_seconds, forecasts, slowdown, slowdowns, waits};
-use super::play::{PlayOptions, PlayedJob, play};
+use super::play::{PlayForecasts, PlayOptions, PlayedJob, play};
 use super::*;
 use crate::fair_share::QueueOrder;
 use crate::placement::{Decision, decide};
@@ -23,11 +23,11 @@ const RULES: [(QueueOrder, BackfillMode); 5] = [
     (QueueOrder::Turns, BackfillMode::Timed),
 ];
 
-fn options() -> PlayOptions {
+fn options() -> PlayOptions<'static> {
     PlayOptions {
         start: Timestamp::from_millis(1_764_028_800_000),
         half_life_hours: 168,
-        forecasts: false,
+        forecasts: PlayForecasts::None,
     }
 }
 
@@ -187,7 +187,7 @@ fn forecasts_of_a_settled_queue_are_kept() {
     let mut world = common_cluster(QueueOrder::Fifo, BackfillMode::Strict);
     world.nodes.truncate(1);
     let options = PlayOptions {
-        forecasts: true,
+        forecasts: PlayForecasts::Declared,
         ..options()
     };
     let all = play(world, &trace, options, &mut decided);
