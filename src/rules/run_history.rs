@@ -12,7 +12,7 @@ use crate::units::Timestamp;
 /// Newest runs of each user that count. More: what they run today moves the forecast late. Fewer: one odd run moves it.
 pub const REMEMBERED_RUNS: usize = 32;
 /// Runs of a user below which their sessions are taken to need their whole limit.
-const LEAST_RUNS: usize = 5;
+const MIN_RUNS: usize = 5;
 /// Of a hundred runs so many are over by the late guess.
 const LATE_PERCENT: usize = 85;
 /// A whole limit; parts of it are told in thousandths.
@@ -87,7 +87,7 @@ impl RunHistory {
         let Some(known) = self.parts.get(&owner) else {
             return limit;
         };
-        if known.len() < LEAST_RUNS || limit == 0 {
+        if known.len() < MIN_RUNS || limit == 0 {
             return limit;
         }
         let so_far = ran.saturating_mul(WHOLE_LIMIT) / limit;

@@ -9,7 +9,9 @@ use rules::findings::{InvariantFinding, findings};
 use rules::messages::{DeviceUse, PartitionFailure};
 use rules::names::{NodeId, SessionId, TenantName, UserId, UserName};
 use rules::permissions::Reach;
-use rules::placement::{self, Explanation, QueueForecast};
+use rules::placement::explain::LikelyOutlook;
+use rules::placement::{self, Explanation, LikelyStart, QueueForecast};
+use rules::run_history::RunHistory;
 use rules::session::Session;
 use rules::tenancy::ProjectId;
 use rules::units::Timestamp;
@@ -23,6 +25,11 @@ use crate::catalog::{Catalog, ReadTransaction};
 /// Milliseconds for which an explanation stays as it is while no row changes. Longer: the time that a session
 /// still has to wait moves in jumps. Shorter: every open page explains the whole queue again.
 const EXPLAINED_FOR: u64 = 1_000;
+/// Milliseconds for which likely starts stay as they are, whatever changes. Longer: a new session is told of its start
+/// late. Shorter: a long queue, which takes two walks of some tenths of a second, is walked more often.
+const LIKELY_FOR: u64 = 60_000;
+/// Milliseconds for which what ended is not read again.
+const HISTORY_FOR: u64 = 300_000;
 /// Explanations that are kept of one snapshot. Higher: more memory, some 2 KiB for each. Lower: where many users look at
 /// long queues, one session is explained several times a second.
 const MAX_EXPLANATIONS_KEPT: usize = 2_000;
@@ -43,6 +50,8 @@ pub(crate) struct Snapshot {
     /// The launch of each live session that was launched together with others.
     launches: BTreeMap<SessionId, SessionId>,
     findings: OnceLock<Vec<InvariantFinding>>,
+    /// Shared by all snapshots of a server.
+    likely: Arc<LikelyForecast>,
     queue: Mutex<Option<(Timestamp, Arc<WaitingQueue>)>>,
     explained: Mutex<BTreeMap<SessionId, (Timestamp, Explanation)>>,
 }
@@ -51,10 +60,75 @@ pub(crate) struct Snapshot {
 #[derive(Debug)]
 pub(crate) struct WaitingQueue {
     pub(crate) forecast: QueueForecast,
+    /// Up to a minute old.
+    likely: Arc<LikelyStarts>,
     /// Places in `world.sessions`, in the order of the forecast.
     pub(crate) order: Vec<usize>,
     /// The same by launch, each where its first one stands.
     pub(crate) groups: Vec<WaitingGroup>,
+}
+
+/// Likely starts, which outlast a snapshot: they are guesses for a minute.
+#[derive(Debug, Default)]
+pub(crate) struct LikelyForecast {
+    history: Mutex<Option<(Timestamp, Arc<RunHistory>)>>,
+    starts: Mutex<Option<(Timestamp, Arc<LikelyStarts>)>>,
+    /// Held by whoever makes them.
+    making: Mutex<()>,
+}
+
+/// The likely starts of one moment.
+#[derive(Debug, Default)]
+pub(crate) struct LikelyStarts {
+    starts: BTreeMap<SessionId, LikelyStart>,
+    /// Ended sessions that they rest on.
+    runs: u64,
+}
+
+impl LikelyStarts {
+    fn of(&self, session: SessionId, now: Timestamp) -> Option<LikelyOutlook> {
+        let start = self.starts.get(&session)?;
+        Some(LikelyOutlook::of(*start, self.runs, now))
+    }
+}
+
+impl LikelyForecast {
+    /// Whether what ended has to be read again.
+    fn is_history_due(&self, now: Timestamp) -> bool {
+        let known = locked(&self.history);
+        known.as_ref().is_none_or(|(at, _)| is_old(*at, now, HISTORY_FOR))
+    }
+
+    fn remember(&self, history: RunHistory, now: Timestamp) {
+        *locked(&self.history) = Some((now, Arc::new(history)));
+    }
+
+    /// Likely starts of those who wait, made at most once a minute: who comes meanwhile has none yet. Costs two forecasts;
+    /// none where nothing that ended is known.
+    fn starts(&self, world: &ClusterSnapshot, now: Timestamp) -> Arc<LikelyStarts> {
+        let history = locked(&self.history).as_ref().map(|(_, known)| Arc::clone(known));
+        let Some(history) = history.filter(|known| known.runs() > 0) else {
+            return Arc::default();
+        };
+        let known = locked(&self.starts).clone();
+        let is_fresh = known.as_ref().is_some_and(|(at, _)| !is_old(*at, now, LIKELY_FOR));
+        // Who comes while they are made takes the last ones.
+        let turn = self.making.try_lock();
+        if is_fresh || turn.is_err() {
+            return known.map(|(_, starts)| starts).unwrap_or_default();
+        }
+        let made = Arc::new(LikelyStarts {
+            starts: placement::likely_starts(world, &history, now),
+            runs: history.runs() as u64,
+        });
+        *locked(&self.starts) = Some((now, Arc::clone(&made)));
+        made
+    }
+}
+
+/// Whether something of that moment is older than so many milliseconds, or of a clock that was set back.
+fn is_old(at: Timestamp, now: Timestamp, most: u64) -> bool {
+    at > now || now.millis_since(at) >= most
 }
 
 /// Copies of one launch that wait, as places in `world.sessions`.
@@ -143,6 +217,7 @@ impl Snapshot {
             launches: view.launches()?,
             world,
             findings: OnceLock::new(),
+            likely: Arc::default(),
             queue: Mutex::default(),
             explained: Mutex::default(),
         })
@@ -183,6 +258,11 @@ impl Snapshot {
             for (session, told) in sessions.iter().zip(&mut told) {
                 if told.is_none() {
                     *told = fresh.next();
+                    if let Some(explanation) = told.as_mut()
+                        && explanation.queue_position.is_some()
+                    {
+                        explanation.likely = queue.likely.of(session.id, now);
+                    }
                     let explanation = told.iter().cloned();
                     for explanation in explanation {
                         keep(&mut locked(&self.explained), session.id, (now, explanation));
@@ -204,9 +284,14 @@ impl Snapshot {
         {
             return Arc::clone(known);
         }
-        let read = Arc::new(WaitingQueue::read(&self.world, &self.launches, now));
+        let read = Arc::new(self.read_queue(now));
         *queue = Some((now, Arc::clone(&read)));
         read
+    }
+
+    fn read_queue(&self, now: Timestamp) -> WaitingQueue {
+        let likely = self.likely.starts(&self.world, now);
+        WaitingQueue::read(&self.world, &self.launches, likely, now)
     }
 }
 
@@ -214,6 +299,7 @@ impl WaitingQueue {
     fn read(
         world: &ClusterSnapshot,
         launches: &BTreeMap<SessionId, SessionId>,
+        likely: Arc<LikelyStarts>,
         now: Timestamp,
     ) -> Self {
         let forecast = placement::forecast(world, now);
@@ -253,6 +339,7 @@ impl WaitingQueue {
         }
         Self {
             forecast,
+            likely,
             order,
             groups,
         }
@@ -276,6 +363,7 @@ fn keep(
 pub(crate) struct Snapshots {
     /// Held while a snapshot is read: who comes meanwhile waits for it and takes it.
     newest: tokio::sync::Mutex<Option<NewestSnapshot>>,
+    likely: Arc<LikelyForecast>,
     /// The newest events each reader may see, of one topic or of all, newest first, and up to which sequence they were
     /// looked for.
     recent: Mutex<BTreeMap<(Reach, Option<&'static str>), NewestEvents>>,
@@ -301,7 +389,15 @@ impl Snapshots {
         if let Some(known) = newest.as_ref().filter(|known| known.version == version) {
             return Ok(Arc::clone(&known.snapshot));
         }
-        let read = catalog.read("take a snapshot", Snapshot::read);
+        let now = catalog.clock().now();
+        let likely = Arc::clone(&self.likely);
+        let read = catalog.read("take a snapshot", move |view| {
+            if likely.is_history_due(now) {
+                likely.remember(view.run_history(now)?, now);
+            }
+            let snapshot = Snapshot::read(view)?;
+            Ok(Snapshot { likely, ..snapshot })
+        });
         let snapshot = Arc::new(read.await?);
         *newest = Some(NewestSnapshot {
             version,
@@ -486,6 +582,7 @@ mod tests {
             sentence: String::new(),
             eta: None,
             outlook: None,
+            likely: None,
             replicas: None,
             node: None,
             devices: Vec::new(),

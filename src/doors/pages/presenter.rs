@@ -578,8 +578,40 @@ pub fn gpu_amount(t: Text, share: GpuShare) -> String {
     }
 }
 
-/// When it starts and why then, or why no time is known; none where it does not wait.
+/// When it likely starts, then when it does by time limits, or why no time is known; none where it does not wait.
 pub fn outlook(
+    t: Text,
+    clock: &LocalClock,
+    answer: &Explanation,
+    now: Timestamp,
+) -> Option<String> {
+    let by_limits = outlook_by_limits(t, clock, answer, now);
+    match (likely(t, clock, answer, now), &answer.eta) {
+        (Some(likely), Some(_)) => {
+            let by_limits = by_limits.unwrap_or_default();
+            Some(format!("{likely} {by_limits}"))
+        }
+        (Some(likely), None) => Some(likely),
+        (None, _) => by_limits,
+    }
+}
+
+/// When it likely starts, and what that rests on.
+fn likely(
+    t: Text,
+    clock: &LocalClock,
+    answer: &Explanation,
+    now: Timestamp,
+) -> Option<String> {
+    let likely = answer.likely.as_ref()?;
+    let (when, runs) = (clock.near(likely.at, now), likely.runs);
+    Some(match likely.late {
+        Some(late) => t.queue_likely(when, clock.near(late, now), runs),
+        None => t.queue_likely_open(when, runs),
+    })
+}
+
+fn outlook_by_limits(
     t: Text,
     clock: &LocalClock,
     answer: &Explanation,

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::backfill::{RoomEnd, TimedBackfill, held_until};
 use super::cluster_state::{ClusterState, FoundPlace};
 use super::order::fair_share::FairTree;
+use super::order::due;
 use super::order::{self, NumberedQueue, WaitingByGroup};
 use super::queue::{QueueStep, QueueWalk};
 use super::reservations::MAX_SIZES;
@@ -16,7 +17,7 @@ use crate::policy::BackfillMode;
 use crate::resources::Demand;
 use crate::run_history::{RunGuess, RunHistory};
 use crate::session::{Session, SessionEnvironment, SessionKind, SessionSpec, SessionState};
-use crate::units::Timestamp;
+use crate::units::{GpuShare, Timestamp};
 use crate::world::ClusterSnapshot;
 
 /// Searches for a place that one forecast may cost, times machines, those of all resource groups together; twice that where
@@ -318,7 +319,7 @@ fn counted<'w>(
         joining.retain(|(_, one)| is_highest(one));
     }
     // One that is about to start reaches its limit as if it started now.
-    let end = |s: &Session| match s.state() {
+    let end = |s: &Session, lives: RunLives<'_>| match s.state() {
         SessionState::Running => lives.end(s, s.started_at()?, now),
         SessionState::Scheduled | SessionState::Preparing => lives.end(s, now, now),
         SessionState::Pending | SessionState::Stopping | SessionState::Ended => None,
@@ -333,10 +334,14 @@ fn counted<'w>(
     };
     let running = world.sessions.iter().filter(|s| s.node().is_some());
     let running = running.filter(is_felt);
-    let running = running.filter_map(|s| Some(((end(s)?, s.id), Moment::Runs(s))));
+    let running = running.filter_map(|s| {
+        let limit = end(s, RunLives::Declared)?;
+        Some(((end(s, lives)?, s.id), Moment::Runs(s, limit)))
+    });
     let started = line.placed.iter().filter_map(|(session, found)| {
         let until = known.starts.get(&session.id)?.until?;
-        let end = Moment::Ends(session, found.clone(), now);
+        let limit = RunLives::Declared.end(session, now, now)?;
+        let end = Moment::Ends(session, found.clone(), limit);
         Some(((until, session.id), end))
     });
     let mut coming: Moments<'_> = running.chain(started).collect();
@@ -375,6 +380,16 @@ fn counted<'w>(
         counted: now,
         summed: now,
     });
+    let large = due::large(world, group);
+    let mut holders: BTreeMap<UserId, u32> = BTreeMap::new();
+    let held = world.sessions.iter();
+    let held = held.filter(|one| one.state().holds_resources());
+    let placed = line.placed.iter().map(|(session, _)| *session);
+    for session in held.chain(placed) {
+        if due::is_large(session, large) {
+            *holders.entry(session.owner).or_default() += 1;
+        }
+    }
     let mut future = Future {
         order,
         backfill,
@@ -387,6 +402,8 @@ fn counted<'w>(
         left: BTreeMap::new(),
         joined: BTreeSet::new(),
         served,
+        large,
+        holders,
         search: SEARCH * machines,
         looks,
         lives,
@@ -409,9 +426,9 @@ fn counted<'w>(
 
 /// What is going to happen to a session.
 enum Moment<'w> {
-    /// It runs, and is over then.
-    Runs(&'w Session),
-    /// It does not run yet, and is over then: this is the place it will have had, and since when.
+    /// It runs, and is over then; by its limit at that other time.
+    Runs(&'w Session, Timestamp),
+    /// It does not run yet, and is over then: this is the place it will have had; by its limit at that other time.
     Ends(&'w Session, FoundPlace, Timestamp),
     /// It was scheduled for this time, and joins the queue.
     Joins(&'w Session),
@@ -451,6 +468,9 @@ struct Future<'w> {
     limited: BTreeMap<(Demand, bool), u32>,
     /// When a session of each user last got a place.
     served: BTreeMap<UserId, Timestamp>,
+    /// From how much on a session may be due, and how many such each user holds.
+    large: GpuShare,
+    holders: BTreeMap<UserId, u32>,
     /// What a search costs here, in looks at a session.
     search: usize,
     /// How many more sessions may be looked at.
@@ -501,14 +521,19 @@ impl<'w> Future<'w> {
                     if let Some(fair) = &mut self.fair {
                         fair.hold(session);
                     }
+                    if due::is_large(session, self.large) {
+                        *self.holders.entry(session.owner).or_default() += 1;
+                    }
                     let until = self.lives.end(session, at, at);
                     // What is scheduled has its own time, and no other is promised for it.
                     if !self.joined.contains(&session.id) {
                         let after = Some(after);
                         starts.insert(session.id, ExpectedStart { at, after, until });
                     }
-                    if let Some(until) = until {
-                        coming.insert((until, session.id), Moment::Ends(session, found, at));
+                    let limit = RunLives::Declared.end(session, at, at);
+                    if let Some((until, limit)) = until.zip(limit) {
+                        let end = Moment::Ends(session, found, limit);
+                        coming.insert((until, session.id), end);
                     }
                 }
             }
@@ -534,13 +559,18 @@ impl<'w> Future<'w> {
 
     /// Takes in what happens to a session; its id where it ended.
     fn pass_moment(&mut self, id: SessionId, moment: Moment<'w>) -> Option<SessionId> {
-        if let (Some(fair), Moment::Runs(session) | Moment::Ends(session, ..)) =
+        if let (Some(fair), Moment::Runs(session, _) | Moment::Ends(session, ..)) =
             (&mut self.fair, &moment)
         {
             fair.free(session);
         }
+        if let Moment::Runs(session, _) | Moment::Ends(session, ..) = &moment
+            && due::is_large(session, self.large)
+        {
+            count_down(&mut self.holders, session.owner);
+        }
         match moment {
-            Moment::Runs(session) => self.ground.give_back(session),
+            Moment::Runs(session, _) => self.ground.give_back(session),
             Moment::Ends(session, found, _) => {
                 self.ground.free(&found, session);
             }
@@ -576,7 +606,7 @@ impl<'w> Future<'w> {
             .values()
             .filter_map(|moment| match moment {
                 Moment::Joins(session) => Some(*session),
-                Moment::Runs(_) | Moment::Ends(..) => None,
+                Moment::Runs(..) | Moment::Ends(..) => None,
             })
             .collect();
         // A user with one that joins may have their turn later than it is now.
@@ -591,7 +621,7 @@ impl<'w> Future<'w> {
         };
         let is_alone = self.left.len() == 1 && joining.is_empty();
         let in_turns = self.order == QueueOrder::Turns && !is_alone;
-        let Some(mut walk) = self.walk() else {
+        let Some(mut walk) = self.walk(Timestamp::default()) else {
             return front;
         };
         while front.len() < IN_FRONT
@@ -625,7 +655,7 @@ impl<'w> Future<'w> {
     }
 
     /// The queue as it stands now. None where sorting it takes too long.
-    fn walk(&mut self) -> Option<ForecastWalk<'w>> {
+    fn walk(&mut self, at: Timestamp) -> Option<ForecastWalk<'w>> {
         if self.order == QueueOrder::Turns {
             return Some(ForecastWalk::Turns {
                 round: 0,
@@ -636,7 +666,10 @@ impl<'w> Future<'w> {
         self.looks = self.looks.checked_sub(all.len())?;
         all.sort_by_key(|session| (session.queued_at, session.id));
         match (&self.fair, self.order) {
-            (Some(fair), _) => all = fair.clone().sorted(all),
+            (Some(fair), _) => {
+                let holders = self.holders.keys().copied().collect();
+                all = due::first(fair.clone().sorted(all), self.large, holders, at);
+            }
             (None, QueueOrder::Lifo) => all.reverse(),
             (None, _) => {}
         }
@@ -657,7 +690,7 @@ impl<'w> Future<'w> {
         let mut has_front = self.backfill == BackfillMode::Strict;
         let mut backfill: Option<TimedBackfill<'w>> = None;
         let mut hopeful_by_time: BTreeSet<(Demand, bool)> = BTreeSet::new();
-        let mut walk = self.walk()?;
+        let mut walk = self.walk(at)?;
         while let Some(session) = walk.next(self) {
             let none_fits = hopeful.is_empty() || sizes >= MAX_SIZES;
             if none_fits && hopeful_by_time.is_empty() {
@@ -730,13 +763,12 @@ impl<'w> Future<'w> {
         for moment in coming.values() {
             match moment {
                 // Backfill goes by declared limits, however long they run.
-                Moment::Runs(session) => {
-                    if let Some(at) = held_until(session, now) {
-                        ends.extend(RoomEnd::of_containers(&self.ground, session, at));
-                    }
+                Moment::Runs(session, limit) => {
+                    let at = held_until(session, now).map_or(*limit, |held| held.min(*limit));
+                    ends.extend(RoomEnd::of_containers(&self.ground, session, at));
                 }
-                Moment::Ends(session, found, placed) => {
-                    ends.extend(RoomEnd::of_placed(session, found, *placed));
+                Moment::Ends(session, found, limit) => {
+                    ends.push(RoomEnd::new(*limit, session, found.clone()));
                 }
                 Moment::Joins(_) => {}
             }
@@ -792,11 +824,11 @@ impl<'w> ForecastWalk<'w> {
     }
 }
 
-fn count_down(sizes: &mut BTreeMap<(Demand, bool), u32>, size: (Demand, bool)) {
-    if let Some(count) = sizes.get_mut(&size) {
+fn count_down<K: Ord>(counts: &mut BTreeMap<K, u32>, of: K) {
+    if let Some(count) = counts.get_mut(&of) {
         *count -= 1;
         if *count == 0 {
-            sizes.remove(&size);
+            counts.remove(&of);
         }
     }
 }

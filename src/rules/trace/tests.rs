@@ -196,6 +196,27 @@ fn forecasts_of_a_settled_queue_are_kept() {
     assert!(record.kept >= 80, "{record:?}");
 }
 
+/// Promise (Queue and scheduler): on a day like the day before, a start that is told by what runs took is nearer to the true one than one by
+/// declared limits, and most sessions have started by the later time that is told.
+#[test]
+fn what_runs_took_tells_starts_better_than_limits_do() {
+    let (trace, before) = (small_trace(COMMON_SEED), small_trace(COMMON_SEED + 1));
+    let record = |kind| {
+        let mut world = common_cluster(QueueOrder::Fair, BackfillMode::Timed);
+        world.nodes.truncate(1);
+        let options = PlayOptions {
+            forecasts: kind,
+            ..options()
+        };
+        forecasts(&play(world, &trace, options, &mut decided))
+    };
+    let declared = record(PlayForecasts::Declared);
+    let likely = record(PlayForecasts::Likely(&before));
+    assert!(declared.count > 10 && likely.count > 10, "{declared:?}, {likely:?}");
+    assert!(likely.error_p50 < declared.error_p50, "{declared:?}, {likely:?}");
+    assert!(likely.kept >= 70, "{declared:?}, {likely:?}");
+}
+
 #[test]
 fn figures_count_what_was_held_and_what_was_waited() {
     assert_eq!(slowdown(0, 10), 100);

@@ -319,3 +319,33 @@ fn the_forecast_walks_the_queue_as_the_passes_do() {
         }
     }
 }
+
+/// Promise (Queue and scheduler): By fair share a session that needs half a machine comes first after two hours, one of each user who holds no
+/// large one: so it starts under a stream of small ones, and gets its owner no more than one such place.
+#[test]
+fn a_large_session_is_due_after_two_hours_one_of_each_user() {
+    let mut world = world("node a 24 640g 8");
+    world.policy.order = QueueOrder::Fair;
+    let (mina, jae) = (user(1), user(2));
+    // What mina used puts her behind.
+    world.fair.past = vec![(leaf(mina), 1_000_000), (leaf(jae), 1)];
+    let of = |owner, number, gpu| {
+        let mut session = queued(owner, number, at(0));
+        session.spec.demand.gpu = crate::units::GpuShare(gpu);
+        session
+    };
+    let sessions = [of(mina, 1, 400), of(mina, 2, 400), of(jae, 3, 100), of(jae, 4, 300)];
+    let ids: Vec<SessionId> = sessions.iter().map(|session| session.id).collect();
+    world.sessions = sessions.to_vec().into();
+    let order = |world: &ClusterSnapshot, seconds: u64| -> Vec<SessionId> {
+        queue(world, at(0).plus_seconds(seconds)).iter().map(|one| one.id).collect()
+    };
+    let by_share = vec![ids[2], ids[3], ids[0], ids[1]];
+    assert_eq!(order(&world, 7_199), by_share);
+    assert_eq!(order(&world, 7_200), [ids[0], ids[2], ids[3], ids[1]]);
+    // While one of hers runs her next one is not due.
+    let node = world.nodes[0].id;
+    let because = Reason::new("placement.test", "It is a test.");
+    world.sessions[0].place(node, Vec::new(), because, at(0));
+    assert_eq!(order(&world, 90_000), [ids[2], ids[3], ids[1]]);
+}
