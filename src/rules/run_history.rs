@@ -94,7 +94,8 @@ impl RunHistory {
         let longer = known.iter().copied().filter(|part| *part > so_far);
         let part = match guess {
             RunGuess::Mean => {
-                let (count, sum) = longer.fold((0, 0), |(count, sum), part| (count + 1, sum + part));
+                let (count, sum) =
+                    longer.fold((0, 0), |(count, sum), part| (count + 1, sum + part));
                 if count == 0 {
                     return limit;
                 }

@@ -96,7 +96,9 @@ impl LikelyForecast {
     /// Whether what ended has to be read again.
     fn is_history_due(&self, now: Timestamp) -> bool {
         let known = locked(&self.history);
-        known.as_ref().is_none_or(|(at, _)| is_old(*at, now, HISTORY_FOR))
+        known
+            .as_ref()
+            .is_none_or(|(at, _)| is_old(*at, now, HISTORY_FOR))
     }
 
     fn remember(&self, history: RunHistory, now: Timestamp) {
@@ -106,12 +108,16 @@ impl LikelyForecast {
     /// Likely starts of those who wait, made at most once a minute: who comes meanwhile has none yet. Costs two forecasts;
     /// none where nothing that ended is known.
     fn starts(&self, world: &ClusterSnapshot, now: Timestamp) -> Arc<LikelyStarts> {
-        let history = locked(&self.history).as_ref().map(|(_, known)| Arc::clone(known));
+        let history = locked(&self.history)
+            .as_ref()
+            .map(|(_, known)| Arc::clone(known));
         let Some(history) = history.filter(|known| known.runs() > 0) else {
             return Arc::default();
         };
         let known = locked(&self.starts).clone();
-        let is_fresh = known.as_ref().is_some_and(|(at, _)| !is_old(*at, now, LIKELY_FOR));
+        let is_fresh = known
+            .as_ref()
+            .is_some_and(|(at, _)| !is_old(*at, now, LIKELY_FOR));
         // Who comes while they are made takes the last ones.
         let turn = self.making.try_lock();
         if is_fresh || turn.is_err() {

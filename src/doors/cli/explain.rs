@@ -107,7 +107,9 @@ pub(super) fn text(said: &Explanation, devices: &[GrantView]) -> String {
     }
     if let Some(likely) = &said.likely {
         let when = span(likely.seconds);
-        let late = likely.late_seconds.map(|late| format!(", mostly within {}", span(late)));
+        let late = likely
+            .late_seconds
+            .map(|late| format!(", mostly within {}", span(late)));
         let (late, basis) = (late.unwrap_or_default(), &likely.basis);
         lines.push_str(&format!("\n  likely in {when}{late}: {basis}"));
     }

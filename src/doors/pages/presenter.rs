@@ -597,12 +597,7 @@ pub fn outlook(
 }
 
 /// When it likely starts, and what that rests on.
-fn likely(
-    t: Text,
-    clock: &LocalClock,
-    answer: &Explanation,
-    now: Timestamp,
-) -> Option<String> {
+fn likely(t: Text, clock: &LocalClock, answer: &Explanation, now: Timestamp) -> Option<String> {
     let likely = answer.likely.as_ref()?;
     let (when, runs) = (clock.near(likely.at, now), likely.runs);
     Some(match likely.late {

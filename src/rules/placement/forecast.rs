@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::backfill::{RoomEnd, TimedBackfill, held_until};
 use super::cluster_state::{ClusterState, FoundPlace};
-use super::order::fair_share::FairTree;
 use super::order::due;
+use super::order::fair_share::FairTree;
 use super::order::{self, NumberedQueue, WaitingByGroup};
 use super::queue::{QueueStep, QueueWalk};
 use super::reservations::MAX_SIZES;
@@ -153,7 +153,9 @@ fn with_arrivals(world: &ClusterSnapshot, history: &RunHistory, now: Timestamp) 
     let arrivals = history.arrivals_after(now).iter();
     let arrivals = arrivals.take_while(|one| one.at < until).take(MAX_ARRIVALS);
     for (number, one) in (1_u128..).zip(arrivals) {
-        let id = SessionId(uuid::Uuid::from_u128(u128::MAX - MAX_ARRIVALS as u128 + number));
+        let id = SessionId(uuid::Uuid::from_u128(
+            u128::MAX - MAX_ARRIVALS as u128 + number,
+        ));
         let spec = SessionSpec {
             kind: SessionKind::Batch,
             environment: one.environment.clone(),
@@ -196,7 +198,13 @@ fn walked<'w>(
         let mut again = line.fork();
         let queue = waiting.numbered(group, &[], false);
         let of = (group, &queue);
-        let mut own = counted(world, of, ForecastRange::Whole, (&mut line, looks), (now, lives));
+        let mut own = counted(
+            world,
+            of,
+            ForecastRange::Whole,
+            (&mut line, looks),
+            (now, lives),
+        );
         own.add_front(world, of, (&mut again, looks), (now, lives));
         let reach = own.reach(group);
         all.by_group.insert(group, reach);
@@ -225,7 +233,13 @@ pub(super) fn of_queue<'w>(
     let mut again = line.fork();
     let looks = looks_of_each(waiting, MAX_SEARCHES);
     let of = (group, queue);
-    let mut known = counted(world, of, ForecastRange::Whole, (&mut line, looks), (now, lives));
+    let mut known = counted(
+        world,
+        of,
+        ForecastRange::Whole,
+        (&mut line, looks),
+        (now, lives),
+    );
     known.add_front(world, of, (&mut again, looks), (now, lives));
     known
 }

@@ -212,8 +212,14 @@ fn what_runs_took_tells_starts_better_than_limits_do() {
     };
     let declared = record(PlayForecasts::Declared);
     let likely = record(PlayForecasts::Likely(&before));
-    assert!(declared.count > 10 && likely.count > 10, "{declared:?}, {likely:?}");
-    assert!(likely.error_p50 < declared.error_p50, "{declared:?}, {likely:?}");
+    assert!(
+        declared.count > 10 && likely.count > 10,
+        "{declared:?}, {likely:?}"
+    );
+    assert!(
+        likely.error_p50 < declared.error_p50,
+        "{declared:?}, {likely:?}"
+    );
     assert!(likely.kept >= 70, "{declared:?}, {likely:?}");
 }
 

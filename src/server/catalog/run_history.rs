@@ -118,7 +118,9 @@ fn limit(row: &Row<'_>) -> rusqlite::Result<Option<u64>> {
 fn ran(row: &Row<'_>) -> rusqlite::Result<Option<u64>> {
     let started = value::time_or_none(row, "started_at")?;
     let ended = value::time_or_none(row, "ended_at")?;
-    Ok(started.zip(ended).map(|(started, ended)| ended.seconds_since(started)))
+    Ok(started
+        .zip(ended)
+        .map(|(started, ended)| ended.seconds_since(started)))
 }
 
 /// None where nothing says how long it would run.

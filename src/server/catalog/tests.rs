@@ -5,6 +5,7 @@ mod containers;
 mod edges;
 mod ended;
 mod ledger;
+mod run_history;
 pub(crate) mod statements;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 //! By shares alone a session that needs half a machine waits until the small ones of all others leave so much free, and its
-//! owner falls back meanwhile. After two hours it is due: it comes before all that are not, one of each user who holds no
+//! owner falls back meanwhile. After two and a half hours it is due: it comes before all that are not, one of each user who holds no
 //! large one now. So nobody gets more than one such place beyond their share.
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use crate::units::{GpuShare, Timestamp};
 use crate::world::ClusterSnapshot;
 
 /// Seconds after which a large session is due. Longer: it waits longer. Shorter: shares matter less.
-const DUE_SECONDS: u64 = 7_200;
+const DUE_SECONDS: u64 = 9_000;
 
 /// How much a session asks for at least that may be due: half of the devices of the group's largest machine, and more than
 /// one. Costs one visit a machine.
@@ -54,7 +54,9 @@ pub(in crate::placement) fn first<'w>(
     due.sort_by_key(|session| (since(session), session.id));
     due.retain(|session| holders.insert(session.owner));
     let first: BTreeSet<_> = due.iter().map(|session| session.id).collect();
-    let rest = all.into_iter().filter(|session| !first.contains(&session.id));
+    let rest = all
+        .into_iter()
+        .filter(|session| !first.contains(&session.id));
     due.extend(rest);
     due
 }

@@ -320,10 +320,10 @@ fn the_forecast_walks_the_queue_as_the_passes_do() {
     }
 }
 
-/// Promise (Queue and scheduler): By fair share a session that needs half a machine comes first after two hours, one of each user who holds no
+/// Promise (Queue and scheduler): By fair share a session that needs half a machine comes first after two and a half hours, one of each user who holds no
 /// large one: so it starts under a stream of small ones, and gets its owner no more than one such place.
 #[test]
-fn a_large_session_is_due_after_two_hours_one_of_each_user() {
+fn a_large_session_is_due_after_a_while_one_of_each_user() {
     let mut world = world("node a 24 640g 8");
     world.policy.order = QueueOrder::Fair;
     let (mina, jae) = (user(1), user(2));
@@ -334,15 +334,23 @@ fn a_large_session_is_due_after_two_hours_one_of_each_user() {
         session.spec.demand.gpu = crate::units::GpuShare(gpu);
         session
     };
-    let sessions = [of(mina, 1, 400), of(mina, 2, 400), of(jae, 3, 100), of(jae, 4, 300)];
+    let sessions = [
+        of(mina, 1, 400),
+        of(mina, 2, 400),
+        of(jae, 3, 100),
+        of(jae, 4, 300),
+    ];
     let ids: Vec<SessionId> = sessions.iter().map(|session| session.id).collect();
     world.sessions = sessions.to_vec().into();
     let order = |world: &ClusterSnapshot, seconds: u64| -> Vec<SessionId> {
-        queue(world, at(0).plus_seconds(seconds)).iter().map(|one| one.id).collect()
+        queue(world, at(0).plus_seconds(seconds))
+            .iter()
+            .map(|one| one.id)
+            .collect()
     };
     let by_share = vec![ids[2], ids[3], ids[0], ids[1]];
-    assert_eq!(order(&world, 7_199), by_share);
-    assert_eq!(order(&world, 7_200), [ids[0], ids[2], ids[3], ids[1]]);
+    assert_eq!(order(&world, 8_999), by_share);
+    assert_eq!(order(&world, 9_000), [ids[0], ids[2], ids[3], ids[1]]);
     // While one of hers runs her next one is not due.
     let node = world.nodes[0].id;
     let because = Reason::new("placement.test", "It is a test.");
