@@ -139,7 +139,7 @@ pub struct NoticeView {
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     pub kind: NoticeWord,
-    /// The session's id; null for `maintenance`, `budget-warned`, requests of reservations and messages of courses.
+    /// The session's id; null for `maintenance`, `budget-warned`, reservation requests and messages of courses.
     pub session: Option<String>,
     /// Its name, null once it was deleted; of `maintenance`, the node's; of a request, the reservation's; of a message, the
     /// course's; of `budget-warned`, whose budget it is.

@@ -9,9 +9,9 @@ use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
     allowances, announcements, audit, branding, budgets, certificates, courses, events, fair_share,
-    gpus, history, idle_rules, images, invitations, mail, nodes, notices, operations, policies,
-    presets, problem, queue_rehearsal, reservations, resource_groups, rosters, second_factor,
-    sessions, settings, statements, tenancy, usage, users, webhooks,
+    folders, gpus, history, idle_rules, images, invitations, mail, nodes, notices, operations,
+    policies, presets, problem, queue_rehearsal, reservations, resource_groups, rosters,
+    second_factor, sessions, settings, statements, tenancy, usage, users, webhooks,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -85,6 +85,8 @@ fn named() -> Schemas {
     collect::<fair_share::FairWeightBody>(&mut all);
     collect::<budgets::NewBudgetBody>(&mut all);
     collect::<budgets::BudgetPatchBody>(&mut all);
+    collect::<folders::NewFolderBody>(&mut all);
+    collect::<folders::FolderPatchBody>(&mut all);
     collect::<presets::NewPresetBody>(&mut all);
     collect::<presets::PresetPatchBody>(&mut all);
     collect::<courses::NewCourseBody>(&mut all);
@@ -171,6 +173,7 @@ fn pages(all: &mut Schemas) {
     page::<policies::EffectiveLimitView>(all);
     page::<allowances::AllowanceView>(all);
     page::<budgets::BudgetView>(all);
+    page::<folders::FolderView>(all);
     page::<presets::PresetView>(all);
     page::<courses::CourseView>(all);
     page::<courses::CourseMemberView>(all);

@@ -19,6 +19,7 @@ use rules::workload::validate::{RequestedLaunch, RequestedResize};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::mounts::{MountView, NewMountBody};
 use crate::values::{
     DesiredStateShape, ExplanationShape, KindShape, OutcomeShape, ReasonShape, ResourcesShape,
     StateShape,
@@ -111,6 +112,10 @@ pub struct SessionView {
     /// Program and arguments; empty: what the image runs by itself.
     pub command: Vec<String>,
     pub env: BTreeMap<String, String>,
+    /// Folders that it mounts, by place.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub mounts: Vec<MountView>,
     pub labels: BTreeMap<String, String>,
     /// What it is for, as its launch said; null where nothing was said.
     #[serde(default)]
@@ -213,6 +218,7 @@ impl SessionView {
             image: row.spec.environment.word().to_owned(),
             command: row.spec.command.clone(),
             env: row.spec.env.clone(),
+            mounts: row.mounts.iter().map(MountView::from).collect(),
             labels: row.remarks.labels.clone(),
             description: row.remarks.description.clone(),
             resources: row.spec.demand,
@@ -272,6 +278,10 @@ pub struct LaunchRequest {
     pub command: Vec<String>,
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// Folders of the caller's that it mounts; not where it is launched for another user.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 8)]
+    pub mounts: Vec<NewMountBody>,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// What it is for, in one line.
@@ -350,6 +360,7 @@ impl Default for LaunchRequest {
             image: host(),
             command: Vec::new(),
             env: BTreeMap::new(),
+            mounts: Vec::new(),
             labels: BTreeMap::new(),
             description: None,
             preset: None,
@@ -460,6 +471,9 @@ pub struct SessionPatchBody {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<u64>, minimum = 1)]
     pub max_runtime_seconds: Option<Option<u64>>,
+    /// Changed alone, of a waiting session; more than 10 needs a policy that allows it.
+    #[schema(minimum = 0, maximum = 100)]
+    pub priority: Option<u32>,
 }
 
 /// A value that is there, null or not.

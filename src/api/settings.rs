@@ -79,7 +79,7 @@ pub struct SignInSourceTrials {
 /// One of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SignInSourceTrial {
-    /// `ldap`, `oidc`, `audit-file`, `audit-syslog` or `audit-http`.
+    /// `ldap`, `oidc`, `saml`, `audit-file`, `audit-syslog` or `audit-http`.
     pub source: String,
     /// It answered as it should.
     pub works: bool,

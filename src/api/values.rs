@@ -9,6 +9,7 @@ use rules::blocker::PlacementBlocker;
 use rules::calendar::WeekDay;
 use rules::course::CourseState;
 use rules::fair_share::QueueOrder;
+use rules::folder::{FolderKind, FolderState, MountAccess};
 use rules::grants::GrantRole;
 use rules::idleness::{IdleAction, IdleLevel, IdleMatch};
 use rules::image::CatalogImage;
@@ -70,6 +71,28 @@ macro_rules! words {
             }
         }
     };
+}
+
+words! {
+    FolderKindShape as FolderKind of FolderKind {
+        General,
+        Home,
+    }
+}
+
+words! {
+    MountAccessShape as MountAccess of MountAccess {
+        Ro,
+        Rw,
+    }
+}
+
+words! {
+    FolderStateShape as FolderState of FolderState {
+        Ready,
+        Trashed,
+        Purging,
+    }
 }
 
 words! {

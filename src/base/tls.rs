@@ -8,6 +8,7 @@ mod files;
 pub mod keeper;
 mod make;
 pub mod names;
+pub mod pinned;
 pub mod signature;
 
 use std::sync::Arc;

@@ -13,6 +13,7 @@ mod certificates;
 mod courses;
 mod events;
 mod fair_share;
+mod folders;
 mod followers;
 mod gpus;
 mod history;
@@ -269,6 +270,10 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/courses/{id}/stop", post(courses::stop))
         .route("/courses/{id}/extend", post(courses::extend))
         .route("/courses/{id}/message", post(courses::message))
+        .route("/folders", get(folders::list).post(folders::create))
+        .route("/folders/{id}", get(folders::get).patch(folders::change))
+        .route("/folders/{id}/trash", post(folders::trash))
+        .route("/folders/{id}/restore", post(folders::restore))
         .route("/presets", get(presets::list).post(presets::create))
         .route(
             "/presets/{id}",

@@ -18,6 +18,7 @@ mod error;
 mod events;
 mod explain;
 mod fair_share;
+mod folders;
 mod format;
 mod gpus;
 mod history;
@@ -225,6 +226,7 @@ async fn execute(
         Command::Allowance(request) => allowances::allowance(&client, view, request).await,
         Command::Budget(request) => budgets::budget(&client, view, request).await,
         Command::Course(request) => courses::course(&client, view, request).await,
+        Command::Folder(request) => folders::folder(&client, view, request).await,
         Command::Preset(request) => presets::preset(&client, view, request).await,
         Command::Group(request) => resource_groups::group(&client, view, request).await,
         Command::Reservation(request) => reservations::reservation(&client, view, request).await,

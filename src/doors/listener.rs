@@ -3,11 +3,13 @@
 
 mod bodies;
 mod connections;
+mod strict_lines;
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -36,6 +38,7 @@ use crate::doors::problem::{self, ProblemResponse};
 use crate::doors::text::{Language, Text, codes};
 use bodies::{Bodies, BodyAccount, MeteredBody};
 use connections::{ConnectionHandle, Connections, CountedConnection, REST_KNOWN};
+use strict_lines::StrictLines;
 
 /// Bytes of HTTP/1 that are kept for one connection, so the longest head of a request.
 const HTTP1_BUFFER: usize = 64 << 10;
@@ -128,6 +131,7 @@ pub(crate) async fn serve(
             here,
             purpose: purpose.clone(),
             encrypted: false,
+            upgraded: Arc::default(),
         };
         let (acceptor, leaving, open) = (acceptor.clone(), leaving.clone(), open.clone());
         tokio::spawn(async move {
@@ -150,6 +154,8 @@ struct ConnectionPeer {
     here: IpAddr,
     purpose: Purpose,
     encrypted: bool,
+    /// Set once the connection carries something else than requests.
+    upgraded: Arc<AtomicBool>,
 }
 
 async fn receive(
@@ -194,6 +200,7 @@ async fn speak(
     mut leaving: watch::Receiver<bool>,
 ) {
     let (peer, end) = (caller.peer, caller.line.end());
+    let stream = StrictLines::new(stream, Arc::clone(&caller.upgraded));
     let service = service_fn(move |request: Request<Incoming>| {
         let serving = caller.line.request();
         let caller = caller.clone();
@@ -248,6 +255,7 @@ async fn respond(
     };
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         caller.line.upgraded();
+        caller.upgraded.store(true, Ordering::Release);
     }
     if head {
         // HTTP/2 takes a body behind a HEAD for a broken server.

@@ -81,7 +81,7 @@ struct PauseThresholds {
 /// What one session did since it was measured before.
 #[derive(Clone, Copy, Debug, Default)]
 struct DiskGrowth {
-    /// Of its files, those without a name included.
+    /// Of its files, those without a name and those in its folders included.
     bytes: u64,
     files: u64,
     /// Bytes that its processes wrote anywhere: what was taken and is in no file that was seen.
@@ -150,6 +150,8 @@ struct DiskRecord {
 #[derive(Default)]
 struct DiskWatchState {
     known: BTreeMap<RuntimeName, SessionDiskUse>,
+    /// Folders that sessions may write to, as they were measured last.
+    folders: BTreeMap<PathBuf, Size>,
     /// Room when everybody was measured, when that was and how long it took; None before the first time.
     measured: Option<(FreeSpace, Instant, Duration)>,
     written: DiskRecord,
@@ -285,7 +287,18 @@ impl Inner {
         let began = Instant::now();
         let before = eyes.measured.map(|(room, _, _)| room);
         let mut grown = BTreeMap::new();
+        let mut folders = BTreeMap::new();
         for (name, paused) in running {
+            let mut in_folders = FreeSpace::default();
+            for folder in self.runtime.writable_folders(name) {
+                let then = eyes.folders.get(&folder);
+                let now = folders
+                    .entry(folder)
+                    .or_insert_with_key(|folder| self.measure_folder(folder));
+                let more = more_in_folder(then, now);
+                in_folders.bytes = in_folders.bytes.saturating_add(more.bytes);
+                in_folders.files = in_folders.files.saturating_add(more.files);
+            }
             let size = match trees::measure(&self.runtime.own_files(name), MAX_NAMES) {
                 Ok(size) => size,
                 Err(error) => {
@@ -308,11 +321,28 @@ impl Inner {
             // Who stands still cannot grow; who is told to end goes on until then.
             let still = *paused && self.runtime.stands_still(name);
             if let (Some(then), false) = (then, still) {
-                grown.insert(name.clone(), DiskGrowth::between(&then, &now));
+                let mut growth = DiskGrowth::between(&then, &now);
+                growth.bytes = growth.bytes.saturating_add(in_folders.bytes);
+                growth.files = growth.files.saturating_add(in_folders.files);
+                grown.insert(name.clone(), growth);
             }
         }
+        eyes.folders = folders;
         eyes.measured = Some((room, Instant::now(), began.elapsed()));
         (before.unwrap_or(room).less(room), grown)
+    }
+
+    /// What a folder takes of the disk that is watched; nothing where it lies on another one.
+    fn measure_folder(&self, folder: &Path) -> Size {
+        let device = |path: &Path| rustix::fs::stat(path).map(|found| found.st_dev);
+        match (device(folder), device(&self.runtime.written_to())) {
+            (Ok(there), Ok(here)) if there == here => {}
+            _ => return Size::default(),
+        }
+        trees::measure(folder, MAX_NAMES).unwrap_or_else(|error| {
+            tracing::debug!(folder = %folder.display(), %error, "its files cannot be measured");
+            Size::default()
+        })
     }
 
     /// Pauses one container, and keeps it so.
@@ -433,6 +463,18 @@ impl DiskGrowth {
             beyond: only(!counted, now.size.entries),
             hides: !now.unnamed.whole,
         }
+    }
+}
+
+/// How much a folder grew. One that is seen for the first time did not: what lies in it was there before its session. Each
+/// session that may write to it is said to have done it.
+fn more_in_folder(then: Option<&Size>, now: &Size) -> FreeSpace {
+    match then {
+        Some(then) if then.whole && now.whole => FreeSpace {
+            bytes: now.bytes.saturating_sub(then.bytes),
+            files: now.entries.saturating_sub(then.entries),
+        },
+        _ => FreeSpace::default(),
     }
 }
 

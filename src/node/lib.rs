@@ -219,6 +219,7 @@ impl LocalNode {
             watch,
             disk,
             logs: data.join("logs"),
+            data,
             keep_days: options.keep_days,
         };
         Ok(Self {

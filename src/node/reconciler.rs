@@ -10,8 +10,8 @@ use base::link::NodeEnd;
 use base::observe::{Clock, chain};
 use rules::housekeeping::{ReconcileStep, steps};
 use rules::messages::{
-    Assignment, ContainerOrder, ContainerStatus, NodeReport, ReportedState, RootFileSystem,
-    STOP_GRACE_SECONDS, Want,
+    Assignment, ContainerOrder, ContainerStatus, MountSpec, NodeReport, ReportedState,
+    RootFileSystem, STOP_GRACE_SECONDS, Want,
 };
 use rules::names::{BootId, ContainerName};
 use rules::reason::Reason;
@@ -19,6 +19,7 @@ use rules::reasons;
 use rules::resources::{Capacity, Demand, Device, DeviceShare};
 use rules::session::SessionKind;
 use rules::units::Timestamp;
+use store::folders::{mounted_directory, open_mounted};
 use store::images::digest::Sha256Digest;
 
 use crate::again::{self, Again};
@@ -107,6 +108,8 @@ pub(crate) struct Reconciler {
     pub(crate) watch: Option<Enforcer>,
     /// Pauses the sessions that fill the disk.
     pub(crate) disk: DiskWatch,
+    /// The data directory, where folders lie.
+    pub(crate) data: std::path::PathBuf,
     /// Where the runtime keeps logs, and for how many days after the last line.
     pub(crate) logs: std::path::PathBuf,
     pub(crate) keep_days: u32,
@@ -363,11 +366,11 @@ impl Reconciler {
         }
         let name =
             runtime::RuntimeName::parse(&order.name.to_string()).map_err(reasons::node_name)?;
-        let mounts = order.mounts.iter().map(|mount| runtime::MountOrder {
-            from: mount.from.clone().into(),
-            at: mount.at.clone(),
-            read_only: mount.read_only,
-        });
+        let mounts: Vec<runtime::MountOrder> = order
+            .mounts
+            .iter()
+            .map(|mount| self.mount_order(mount))
+            .collect::<Result<_, Reason>>()?;
         let networks = order.networks.iter().map(|network| runtime::NetworkOrder {
             name: network.name.clone(),
         });
@@ -395,7 +398,7 @@ impl Reconciler {
                 size: IDS_EACH,
             },
             stop_signal: 15,
-            mounts: mounts.collect(),
+            mounts,
             networks: networks.collect(),
             devices: Vec::new(),
             files: Vec::new(),
@@ -425,6 +428,27 @@ impl Reconciler {
             wanted.files = given.files;
         }
         Ok(wanted)
+    }
+
+    /// A folder of this machine at its place; a reason where it is not here. Never makes one: an empty folder in the place
+    /// of a lost one would look as if its files were gone.
+    fn mount_order(&self, mount: &MountSpec) -> Result<runtime::MountOrder, Reason> {
+        // A shim keeps the mount that a folder lies on by comparing paths: a link of the administrator's would hide it.
+        let found = mounted_directory(&self.data, mount.folder).canonicalize();
+        let opened = found.and_then(|from| {
+            open_mounted(&from, &mount.subpath)?;
+            Ok(from)
+        });
+        let from = opened.map_err(|error| {
+            tracing::warn!(folder = %mount.folder, %error, "a folder cannot be opened");
+            reasons::folder_missing(&mount.at)
+        })?;
+        Ok(runtime::MountOrder {
+            from,
+            subpath: mount.subpath.clone(),
+            at: mount.at.clone(),
+            read_only: mount.read_only,
+        })
     }
 
     /// What an image says of itself: its layers, and what the order leaves open.

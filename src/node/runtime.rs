@@ -451,6 +451,15 @@ impl Runtime {
         self.shared.own_directory(name)
     }
 
+    /// Directories outside its own layers that a container may write to, each once. Costs one small read; none where that
+    /// cannot be read.
+    pub fn writable_folders(&self, name: &RuntimeName) -> BTreeSet<PathBuf> {
+        let launch = LaunchFile::read(&self.shared.directory(name));
+        let mounts = launch.map_or_else(|_| Vec::new(), |launch| launch.order.mounts);
+        let written = mounts.into_iter().filter(|mount| !mount.read_only);
+        written.map(|mount| mount.from).collect()
+    }
+
     /// What a container's processes keep of the disk of `written_to` by files without a name. Errors: where the
     /// disk or the machine's control groups cannot be looked at. Costs a look at each open file.
     pub fn unnamed(&self, name: &RuntimeName) -> Result<Unnamed, RuntimeFault> {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::messages::{ContainerOrder, PREEMPTION_GRACE_SECONDS, RootFileSystem, Want};
+use crate::messages::{ContainerOrder, MountSpec, PREEMPTION_GRACE_SECONDS, RootFileSystem, Want};
 use crate::names::{ImageId, NodeId, UserId};
 use crate::session::{DesiredState, Session, SessionContainer, SessionEnvironment, SessionState};
+use crate::workload::mount::FolderMount;
 use crate::world::ClusterSnapshot;
 
 /// Gives every node of the world its complete list; an empty list for a node that should have nothing.
@@ -50,6 +51,15 @@ pub fn for_nodes(
     lists
 }
 
+fn mount(mount: &FolderMount) -> MountSpec {
+    MountSpec {
+        folder: mount.folder,
+        subpath: mount.subpath.clone(),
+        at: mount.at.clone(),
+        read_only: mount.read_only,
+    }
+}
+
 fn order(
     session: &Session,
     container: &SessionContainer,
@@ -70,7 +80,7 @@ fn order(
         env: session.spec.env.clone(),
         demand: session.spec.demand,
         devices: container.devices.clone(),
-        mounts: Vec::new(),
+        mounts: session.mounts.iter().map(mount).collect(),
         networks: Vec::new(),
         want: match (session.desired, session.state()) {
             (DesiredState::Kill, _) => Want::Kill,

@@ -20,6 +20,7 @@ pub mod directory;
 pub mod doctor;
 pub mod fair_share;
 pub mod findings;
+pub mod folder;
 pub mod grants;
 pub mod hand_over;
 pub mod housekeeping;

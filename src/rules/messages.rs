@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::devices::MigProfile;
 use crate::incident::MemoryIncident;
-use crate::names::{BootId, ContainerName, NodeId};
+use crate::names::{BootId, ContainerName, FolderId, NodeId};
 use crate::reason::Reason;
 use crate::resources::{Capacity, Demand, DeviceShare};
 use crate::session::SessionKind;
@@ -56,7 +56,7 @@ pub struct ContainerOrder {
     pub env: BTreeMap<String, String>,
     pub demand: Demand,
     pub devices: Vec<DeviceShare>,
-    /// Directories of its node that are shown inside; none of them today.
+    /// Folders that are shown inside, by place; none lies below another.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<MountSpec>,
     /// Networks that it joins beside its own; none of them today.
@@ -75,11 +75,12 @@ impl ContainerOrder {
     }
 }
 
-/// A directory of a node at a place inside a container.
+/// A folder at a place inside a container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountSpec {
-    /// Absolute path on the node.
-    pub from: String,
+    pub folder: FolderId,
+    /// What of the folder, without a leading slash; empty: all of it.
+    pub subpath: String,
     /// Absolute path inside.
     pub at: String,
     pub read_only: bool,

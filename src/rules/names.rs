@@ -65,6 +65,8 @@ id!(/// One budget: GPU-hours of a project or a user.
     BudgetId, budget_id_invalid);
 id!(/// One preset: amounts with a name.
     PresetId, preset_id_invalid);
+id!(/// One folder: a directory that outlives sessions.
+    FolderId, folder_id_invalid);
 id!(/// One course: a project with a term.
     CourseId, course_id_invalid);
 id!(/// One link by which accounts join a project.

@@ -32,7 +32,8 @@ mod reserved;
 mod restart;
 
 pub use explain::{
-    Explanation, RequestDraft, Verdict, explain_draft, explain_queue, explain_session,
+    Explanation, QueueCauses, RequestDraft, Verdict, WaitCause, explain_draft, explain_queue,
+    explain_session,
 };
 pub use forecast::{ExpectedStart, LikelyStart, QueueForecast, forecast, likely_starts};
 pub use order::fair_share::{FairAccount, accounts as fair_accounts, told as fair_value};

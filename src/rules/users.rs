@@ -60,6 +60,8 @@ pub enum UserSource {
     Directory,
     /// A provider of OpenID Connect; here there is no password.
     Provider,
+    /// A provider by SAML 2.0; here there is no password.
+    Saml,
 }
 
 impl UserSource {
@@ -69,11 +71,12 @@ impl UserSource {
             Self::Local => "local",
             Self::Directory => "ldap",
             Self::Provider => "oidc",
+            Self::Saml => "saml",
         }
     }
 
     pub fn parse(word: &str) -> Option<Self> {
-        [Self::Local, Self::Directory, Self::Provider]
+        [Self::Local, Self::Directory, Self::Provider, Self::Saml]
             .into_iter()
             .find(|source| source.word() == word)
     }

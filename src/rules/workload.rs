@@ -1,6 +1,7 @@
 //! What people launch: the specification, its validation, the state, the session, its containers.
 
 pub mod container;
+pub mod mount;
 pub mod outcome;
 pub mod precedence;
 pub mod remarks;

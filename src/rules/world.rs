@@ -1,9 +1,10 @@
 //! The world: everything a decision may look at, read from the catalog in one transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::slice;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -53,26 +54,90 @@ pub struct ClusterSnapshot {
 
 /// The live sessions of one moment. Clones share one list; whoever changes a list that is shared gets an own one
 /// first, which costs a copy of every session. Empty by default; written and read as a plain list.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Clone, Default, PartialEq, Deserialize)]
 #[serde(from = "Vec<Session>")]
-pub struct SharedSessions(Arc<Vec<Session>>);
+pub struct SharedSessions(Arc<SessionList>);
+
+/// The list, and where each session stands in it.
+#[derive(Default)]
+struct SessionList {
+    sessions: Vec<Session>,
+    /// By id; made when a place is first asked for, forgotten with each change.
+    places: OnceLock<Vec<(SessionId, usize)>>,
+    /// Where those stand that hold room; made and forgotten alike.
+    holding: OnceLock<Vec<usize>>,
+}
+
+impl Clone for SessionList {
+    fn clone(&self) -> Self {
+        Self::from(self.sessions.clone())
+    }
+}
+
+impl PartialEq for SessionList {
+    fn eq(&self, other: &Self) -> bool {
+        self.sessions == other.sessions
+    }
+}
+
+impl From<Vec<Session>> for SessionList {
+    fn from(sessions: Vec<Session>) -> Self {
+        Self {
+            sessions,
+            places: OnceLock::new(),
+            holding: OnceLock::new(),
+        }
+    }
+}
 
 impl SharedSessions {
     /// The list itself: taken where nobody shares it, copied otherwise.
     pub fn into_vec(self) -> Vec<Session> {
-        Arc::unwrap_or_clone(self.0)
+        Arc::unwrap_or_clone(self.0).sessions
+    }
+
+    /// Where a session stands in the list. Costs a binary search; the first call after a change sorts the ids, most of
+    /// which are in order already.
+    pub fn place(&self, id: SessionId) -> Option<usize> {
+        let places = self.0.places.get_or_init(|| {
+            let sessions = self.0.sessions.iter().enumerate();
+            let mut places: Vec<(SessionId, usize)> =
+                sessions.map(|(at, session)| (session.id, at)).collect();
+            places.sort_unstable();
+            places
+        });
+        let at = places.partition_point(|(known, _)| *known < id);
+        let (known, place) = places.get(at)?;
+        (*known == id).then_some(*place)
+    }
+
+    /// Sessions with a container that may live, in the order of the list: all that hold room. The first call after a change
+    /// costs a visit of each session; the others cost nothing for those that wait.
+    pub fn holding(&self) -> impl Iterator<Item = &Session> {
+        let places = self.0.holding.get_or_init(|| {
+            let sessions = self.0.sessions.iter().enumerate();
+            let holding = sessions.filter(|(_, one)| one.live_containers().next().is_some());
+            holding.map(|(at, _)| at).collect()
+        });
+        places.iter().map(|at| &self.0.sessions[*at])
+    }
+}
+
+impl fmt::Debug for SharedSessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.0.sessions).finish()
     }
 }
 
 impl Serialize for SharedSessions {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.as_slice().serialize(serializer)
+        self.0.sessions.as_slice().serialize(serializer)
     }
 }
 
 impl From<Vec<Session>> for SharedSessions {
     fn from(sessions: Vec<Session>) -> Self {
-        Self(Arc::new(sessions))
+        Self(Arc::new(sessions.into()))
     }
 }
 
@@ -86,13 +151,16 @@ impl Deref for SharedSessions {
     type Target = Vec<Session>;
 
     fn deref(&self) -> &Vec<Session> {
-        &self.0
+        &self.0.sessions
     }
 }
 
 impl DerefMut for SharedSessions {
     fn deref_mut(&mut self) -> &mut Vec<Session> {
-        Arc::make_mut(&mut self.0)
+        let list = Arc::make_mut(&mut self.0);
+        list.places = OnceLock::new();
+        list.holding = OnceLock::new();
+        &mut list.sessions
     }
 }
 
@@ -184,16 +252,17 @@ impl ClusterSnapshot {
         self.groups.cpu_overcommit(node.id).of(node.capacity.cpu)
     }
 
+    /// A live session. Costs a binary search.
     pub fn session(&self, id: SessionId) -> Option<&Session> {
-        self.sessions.iter().find(|s| s.id == id)
+        self.sessions.get(self.sessions.place(id)?)
     }
 
     /// What sessions hold on each node, in any state, as long as a container may live.
-    /// Costs one visit a session.
+    /// Costs one visit a session that holds room.
     pub fn used(&self) -> BTreeMap<NodeId, Used> {
         let mut used: BTreeMap<NodeId, Used> =
             self.nodes.iter().map(|n| (n.id, Used::default())).collect();
-        for session in &self.sessions {
+        for session in self.sessions.holding() {
             for container in session.live_containers() {
                 used.entry(container.node)
                     .or_default()

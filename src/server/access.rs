@@ -25,6 +25,7 @@ use crate::{Failure, Server};
 
 mod access_key;
 mod attempts;
+mod begun_sign_ins;
 pub(crate) mod directory;
 pub(crate) mod external_user;
 mod id_token;
@@ -34,6 +35,7 @@ pub(crate) mod networks;
 pub(crate) mod password;
 pub(crate) mod provider;
 pub(crate) mod repeated;
+pub(crate) mod saml;
 pub(crate) mod second_factor;
 pub mod secret;
 mod setup;
@@ -57,6 +59,10 @@ pub use provider::{
     is_of_provider, provider_name,
 };
 pub use repeated::refused;
+pub use saml::{
+    SAML_METADATA, SAML_RETURN, SamlPost, begin_by_saml, finish_by_saml, is_of_saml, saml_metadata,
+    saml_name, take_saml_response,
+};
 pub use second_factor::finish_sign_in;
 pub use setup::{set_up, setup_link, setup_open};
 pub(crate) use sign_in_link::new_code as new_link_code;
@@ -668,7 +674,9 @@ pub(crate) async fn prove_again(
         Some(user) if user.source == UserSource::Directory => {
             directory::proves(server, &user, password, &sent).await
         }
-        Some(user) if user.source == UserSource::Provider => provider::proves(server, caller),
+        Some(user) if matches!(user.source, UserSource::Provider | UserSource::Saml) => {
+            provider::proves(server, caller)
+        }
         Some(_) | None => server.hasher().check(password, stored).await,
     };
     match &checked {

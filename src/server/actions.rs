@@ -25,6 +25,7 @@ pub mod courses;
 mod cursor;
 pub mod diagnostic_check;
 pub mod fair_share;
+pub mod folders;
 pub mod gpus;
 pub mod history;
 pub mod idle_rules;

@@ -31,6 +31,7 @@ pub(crate) mod events;
 pub(crate) mod external_users;
 pub(crate) mod fair_share;
 mod files;
+pub(crate) mod folders;
 pub(crate) mod health;
 pub(crate) mod idempotency;
 pub(crate) mod idle_rules;

@@ -54,6 +54,7 @@ struct ServerInner {
     repeated_acts: access::repeated::RepeatedActs,
     directory_turns: access::directory::DirectoryTurns,
     provider_sign_ins: access::provider::ProviderSignIns,
+    saml_sign_ins: access::saml::SamlSignIns,
     open_streams: Arc<access::OpenStreams>,
     settings: appliance::settings::EffectiveSettings,
     backups: appliance::backups::BackupState,
@@ -176,6 +177,7 @@ impl Server {
             repeated_acts: access::repeated::RepeatedActs::default(),
             directory_turns: access::directory::DirectoryTurns::default(),
             provider_sign_ins: access::provider::ProviderSignIns::default(),
+            saml_sign_ins: access::saml::SamlSignIns::default(),
             open_streams: Arc::default(),
             settings: appliance::settings::EffectiveSettings::new(reading),
             backups: appliance::backups::BackupState::default(),
@@ -295,6 +297,11 @@ impl Server {
         self.0.lazy_stores.uploads(&self.settings().data)
     }
 
+    /// The directories of folders on this machine's disk.
+    pub(crate) fn folders(&self) -> Result<Arc<store::folders::FolderStore>, Failure> {
+        self.0.lazy_stores.folders(&self.settings().data)
+    }
+
     /// What runs the long work of this server.
     pub(crate) fn jobs(&self) -> &jobs::runner::JobRunner {
         &self.0.jobs
@@ -379,6 +386,10 @@ impl Server {
         &self.0.provider_sign_ins
     }
 
+    pub(crate) fn saml_sign_ins(&self) -> &access::saml::SamlSignIns {
+        &self.0.saml_sign_ins
+    }
+
     pub(crate) fn repeated_acts(&self) -> &access::repeated::RepeatedActs {
         &self.0.repeated_acts
     }
@@ -410,8 +421,8 @@ pub fn forget_logs(
     controller::logs::run(server.catalog().clone(), streams)
 }
 
-/// Does what waits for no caller: backups, the history of use, the audit log and its hand-over, webhooks, mail. Runs until
-/// it is dropped; at most one a server.
+/// Does what waits for no caller: backups, the history of use, the audit log and its hand-over, webhooks, mail, folders,
+/// likely starts. Runs until it is dropped; at most one a server.
 pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let backups = jobs::backup::keep_making(server.clone());
     let pages = keep_looking(server.clone());
@@ -421,9 +432,11 @@ pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let hand_over = hand_over::keep(server.clone());
     let webhooks = hand_over::webhooks::keep(server.clone());
     let mail = jobs::mail::keep(server.clone());
+    let folders = jobs::folders::keep(server.clone());
+    let likely = snapshot::likely_starts::keep(server.clone());
     async {
         tokio::join!(
-            backups, pages, history, audit, directory, hand_over, webhooks, mail
+            backups, pages, history, audit, directory, hand_over, webhooks, mail, folders, likely
         );
     }
 }

@@ -2,6 +2,8 @@
 //! cluster, the names of owners, what was said and measured of devices. Permissions are not applied here:
 //! `actions` give each caller their part. Never writes.
 
+pub(crate) mod likely_starts;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -9,33 +11,35 @@ use rules::findings::{InvariantFinding, findings};
 use rules::messages::{DeviceUse, PartitionFailure};
 use rules::names::{NodeId, SessionId, TenantName, UserId, UserName};
 use rules::permissions::Reach;
-use rules::placement::explain::LikelyOutlook;
-use rules::placement::{self, Explanation, LikelyStart, QueueForecast};
-use rules::run_history::RunHistory;
-use rules::session::Session;
-use rules::tenancy::ProjectId;
+use rules::placement::{self, ExpectedStart, Explanation, QueueForecast};
+use rules::session::{Session, SessionState};
+use rules::tenancy::{ProjectId, Scope};
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
 
 use crate::Failure;
 use crate::catalog::events::EventRow;
+use crate::catalog::listing::SessionFilter;
 use crate::catalog::nodes::DeviceRow;
+use crate::catalog::session_table::{TableCount, TableOrder};
 use crate::catalog::{Catalog, ReadTransaction};
+use likely_starts::{LikelyForecast, LikelyStarts};
 
 /// Milliseconds for which an explanation stays as it is while no row changes. Longer: the time that a session
 /// still has to wait moves in jumps. Shorter: every open page explains the whole queue again.
 const EXPLAINED_FOR: u64 = 1_000;
-/// Milliseconds for which likely starts stay as they are, whatever changes. Longer: a new session is told of its start
-/// late. Shorter: a long queue, which takes two walks of some tenths of a second, is walked more often.
-const LIKELY_FOR: u64 = 60_000;
-/// Milliseconds for which what ended is not read again.
-const HISTORY_FOR: u64 = 300_000;
+/// Milliseconds for which a count of what ended within a day stays as it is while no row changes. Longer: what ended a day
+/// ago counts for longer. Shorter: open pages count a day of a long history again and again.
+const COUNTED_FOR: u64 = 10_000;
 /// Explanations that are kept of one snapshot. Higher: more memory, some 2 KiB for each. Lower: where many users look at
 /// long queues, one session is explained several times a second.
 const MAX_EXPLANATIONS_KEPT: usize = 2_000;
-/// Readers whose newest events are kept. Higher: more memory, some 4 KiB for each. Lower: pages of more users
+/// Readers whose newest events and counts are kept. Higher: more memory, some 4 KiB for each. Lower: pages of more users
 /// search the journal.
 const MAX_READERS_KEPT: usize = 256;
+/// Pages of the table of sessions that are kept of one revision. Higher: more memory, some 12 KiB for the longest page.
+/// Lower: more of those who look at different pages have them read and counted again.
+const MAX_PAGES_KEPT: usize = 64;
 /// Events of the journal that are looked through for what is new to a reader. Beyond, the newest are read again.
 const MAX_EVENTS_BEHIND: u64 = 1_000;
 
@@ -48,93 +52,59 @@ pub(crate) struct Snapshot {
     pub(crate) projects: BTreeMap<ProjectId, TenantName>,
     pub(crate) devices: DeviceFacts,
     /// The launch of each live session that was launched together with others.
-    launches: BTreeMap<SessionId, SessionId>,
+    launches: Arc<BTreeMap<SessionId, SessionId>>,
     findings: OnceLock<Vec<InvariantFinding>>,
+    counts: OnceLock<Vec<(Scope, LiveCounts)>>,
+    /// How many sessions within a reach ended within the day before a moment, and how many of them not well.
+    ended: Mutex<BTreeMap<Reach, EndedCounts>>,
     /// Shared by all snapshots of a server.
     likely: Arc<LikelyForecast>,
-    queue: Mutex<Option<(Timestamp, Arc<WaitingQueue>)>>,
+    queue: Mutex<Option<Arc<WaitingQueue>>>,
     explained: Mutex<BTreeMap<SessionId, (Timestamp, Explanation)>>,
+}
+
+/// When sessions were counted that ended, how many did, and how many of them not well.
+type EndedCounts = (Timestamp, (u64, u64));
+
+/// How many live sessions stand in which state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LiveCounts {
+    pub(crate) pending: u64,
+    pub(crate) scheduled: u64,
+    pub(crate) preparing: u64,
+    pub(crate) running: u64,
+    pub(crate) stopping: u64,
+}
+
+impl LiveCounts {
+    pub(crate) fn live(&self) -> u64 {
+        self.pending + self.scheduled + self.preparing + self.running + self.stopping
+    }
+
+    fn add(&mut self, state: SessionState) {
+        match state {
+            SessionState::Pending => self.pending += 1,
+            SessionState::Scheduled => self.scheduled += 1,
+            SessionState::Preparing => self.preparing += 1,
+            SessionState::Running => self.running += 1,
+            SessionState::Stopping => self.stopping += 1,
+            SessionState::Ended => {}
+        }
+    }
 }
 
 /// All that wait, as every page and answer shows them.
 #[derive(Debug)]
 pub(crate) struct WaitingQueue {
+    /// The moment that the forecast is of, and every explanation by it.
+    pub(crate) at: Timestamp,
     pub(crate) forecast: QueueForecast,
-    /// Up to a minute old.
+    /// Guesses, which are some minutes old at most.
     likely: Arc<LikelyStarts>,
     /// Places in `world.sessions`, in the order of the forecast.
     pub(crate) order: Vec<usize>,
-    /// The same by launch, each where its first one stands.
-    pub(crate) groups: Vec<WaitingGroup>,
-}
-
-/// Likely starts, which outlast a snapshot: they are guesses for a minute.
-#[derive(Debug, Default)]
-pub(crate) struct LikelyForecast {
-    history: Mutex<Option<(Timestamp, Arc<RunHistory>)>>,
-    starts: Mutex<Option<(Timestamp, Arc<LikelyStarts>)>>,
-    /// Held by whoever makes them.
-    making: Mutex<()>,
-}
-
-/// The likely starts of one moment.
-#[derive(Debug, Default)]
-pub(crate) struct LikelyStarts {
-    starts: BTreeMap<SessionId, LikelyStart>,
-    /// Ended sessions that they rest on.
-    runs: u64,
-}
-
-impl LikelyStarts {
-    fn of(&self, session: SessionId, now: Timestamp) -> Option<LikelyOutlook> {
-        let start = self.starts.get(&session)?;
-        Some(LikelyOutlook::of(*start, self.runs, now))
-    }
-}
-
-impl LikelyForecast {
-    /// Whether what ended has to be read again.
-    fn is_history_due(&self, now: Timestamp) -> bool {
-        let known = locked(&self.history);
-        known
-            .as_ref()
-            .is_none_or(|(at, _)| is_old(*at, now, HISTORY_FOR))
-    }
-
-    fn remember(&self, history: RunHistory, now: Timestamp) {
-        *locked(&self.history) = Some((now, Arc::new(history)));
-    }
-
-    /// Likely starts of those who wait, made at most once a minute: who comes meanwhile has none yet. Costs two forecasts;
-    /// none where nothing that ended is known.
-    fn starts(&self, world: &ClusterSnapshot, now: Timestamp) -> Arc<LikelyStarts> {
-        let history = locked(&self.history)
-            .as_ref()
-            .map(|(_, known)| Arc::clone(known));
-        let Some(history) = history.filter(|known| known.runs() > 0) else {
-            return Arc::default();
-        };
-        let known = locked(&self.starts).clone();
-        let is_fresh = known
-            .as_ref()
-            .is_some_and(|(at, _)| !is_old(*at, now, LIKELY_FOR));
-        // Who comes while they are made takes the last ones.
-        let turn = self.making.try_lock();
-        if is_fresh || turn.is_err() {
-            return known.map(|(_, starts)| starts).unwrap_or_default();
-        }
-        let made = Arc::new(LikelyStarts {
-            starts: placement::likely_starts(world, &history, now),
-            runs: history.runs() as u64,
-        });
-        *locked(&self.starts) = Some((now, Arc::clone(&made)));
-        made
-    }
-}
-
-/// Whether something of that moment is older than so many milliseconds, or of a clock that was set back.
-fn is_old(at: Timestamp, now: Timestamp, most: u64) -> bool {
-    at > now || now.millis_since(at) >= most
+    groups: OnceLock<Vec<WaitingGroup>>,
+    starts: OnceLock<Vec<(ExpectedStart, usize)>>,
 }
 
 /// Copies of one launch that wait, as places in `world.sessions`.
@@ -215,14 +185,39 @@ fn names_of_projects(
 impl Snapshot {
     /// Everything live as of the moment of `view`, not shared yet.
     pub(crate) fn read(view: &ReadTransaction<'_>) -> Result<Self, Failure> {
+        Self::read_after(view, None)
+    }
+
+    /// The same. Where no row changed since `before`, as when a node was only heard of, what follows from rows alone is
+    /// taken from there.
+    fn read_after(view: &ReadTransaction<'_>, before: Option<&Self>) -> Result<Self, Failure> {
         let world = view.world()?;
+        let same = before.filter(|before| before.world.revision == world.revision);
+        let (names, projects, launches) = match same {
+            Some(same) => (
+                same.names.clone(),
+                same.projects.clone(),
+                Arc::clone(&same.launches),
+            ),
+            None => (
+                names_of_owners(view, &world)?,
+                names_of_projects(view, &world)?,
+                Arc::new(view.launches()?),
+            ),
+        };
+        let (counts, ended) = match same {
+            Some(same) => (same.counts.clone(), locked(&same.ended).clone()),
+            None => (OnceLock::new(), BTreeMap::new()),
+        };
         Ok(Self {
-            names: names_of_owners(view, &world)?,
-            projects: names_of_projects(view, &world)?,
+            names,
+            projects,
             devices: DeviceFacts::read(view, &world)?,
-            launches: view.launches()?,
+            launches,
             world,
             findings: OnceLock::new(),
+            counts,
+            ended: Mutex::new(ended),
             likely: Arc::default(),
             queue: Mutex::default(),
             explained: Mutex::default(),
@@ -232,6 +227,51 @@ impl Snapshot {
     /// Broken invariants; empty for sound rows. Looked for once.
     pub(crate) fn findings(&self) -> &[InvariantFinding] {
         self.findings.get_or_init(|| findings(&self.world))
+    }
+
+    /// How many sessions within `reach` ended within the last day, and how many of them did not end well. Costs a visit of
+    /// each in an index, once in some seconds for all who reach as far while no row changes.
+    pub(crate) fn ended_lately(
+        &self,
+        view: &ReadTransaction<'_>,
+        reach: &Reach,
+        now: Timestamp,
+    ) -> Result<(u64, u64), Failure> {
+        let known = locked(&self.ended).get(reach).copied();
+        if let Some((at, counts)) = known
+            && at <= now
+            && now.millis_since(at) < COUNTED_FOR
+        {
+            return Ok(counts);
+        }
+        let day = Timestamp::from_millis(now.as_millis() - 86_400_000);
+        let counts = view.count_ended(reach, day)?;
+        // What is newer than this snapshot is not told as its own.
+        if view.revision()? == self.world.revision {
+            let mut ended = locked(&self.ended);
+            if ended.len() >= MAX_READERS_KEPT {
+                ended.clear();
+            }
+            ended.insert(reach.clone(), (now, counts));
+        }
+        Ok(counts)
+    }
+
+    /// Live sessions of each scope: every page counts those that its reader may see. Costs a look at each session once.
+    pub(crate) fn counts(&self) -> &[(Scope, LiveCounts)] {
+        self.counts.get_or_init(|| {
+            let mut counts: Vec<(Scope, LiveCounts)> = Vec::new();
+            let mut places: HashMap<Scope, usize> = HashMap::new();
+            for session in &self.world.sessions {
+                let scope = session.scope();
+                let at = *places.entry(scope).or_insert(counts.len());
+                if at == counts.len() {
+                    counts.push((scope, LiveCounts::default()));
+                }
+                counts[at].1.add(session.state());
+            }
+            counts
+        })
     }
 
     /// Why `session` is where it is. Costs about one scheduling pass for one that waits, once a second for all
@@ -258,20 +298,27 @@ impl Snapshot {
             .filter_map(|(session, told)| told.is_none().then_some(*session))
             .collect();
         if !missing.is_empty() {
-            let queue = self.queue(now);
-            let mut fresh =
-                placement::explain_queue(&self.world, &queue.forecast, &missing, now).into_iter();
+            // What does not wait needs no forecast.
+            let waits = missing.iter().any(|session| session.is_pending());
+            let queue = waits.then(|| self.queue(now));
+            let nothing = QueueForecast::default();
+            let (known, at) = match &queue {
+                Some(queue) => (&queue.forecast, queue.at),
+                None => (&nothing, now),
+            };
+            let fresh = placement::explain_queue(&self.world, known, &missing, at);
+            let mut fresh = fresh.into_iter();
             for (session, told) in sessions.iter().zip(&mut told) {
                 if told.is_none() {
                     *told = fresh.next();
-                    if let Some(explanation) = told.as_mut()
+                    if let (Some(explanation), Some(queue)) = (told.as_mut(), &queue)
                         && explanation.queue_position.is_some()
                     {
-                        explanation.likely = queue.likely.of(session.id, now);
+                        explanation.likely = queue.likely.of(session.id, at);
                     }
                     let explanation = told.iter().cloned();
                     for explanation in explanation {
-                        keep(&mut locked(&self.explained), session.id, (now, explanation));
+                        keep(&mut locked(&self.explained), session.id, (at, explanation));
                     }
                 }
             }
@@ -284,41 +331,63 @@ impl Snapshot {
     pub(crate) fn queue(&self, now: Timestamp) -> Arc<WaitingQueue> {
         // Held meanwhile: who comes takes the same.
         let mut queue = locked(&self.queue);
-        if let Some((at, known)) = queue.as_ref()
-            && *at <= now
-            && now.millis_since(*at) < EXPLAINED_FOR
+        if let Some(known) = queue.as_ref()
+            && known.at <= now
+            && now.millis_since(known.at) < EXPLAINED_FOR
         {
             return Arc::clone(known);
         }
-        let read = Arc::new(self.read_queue(now));
-        *queue = Some((now, Arc::clone(&read)));
+        let likely = self.likely.newest(now);
+        let read = Arc::new(WaitingQueue::read(&self.world, likely, now));
+        *queue = Some(Arc::clone(&read));
         read
-    }
-
-    fn read_queue(&self, now: Timestamp) -> WaitingQueue {
-        let likely = self.likely.starts(&self.world, now);
-        WaitingQueue::read(&self.world, &self.launches, likely, now)
     }
 }
 
 impl WaitingQueue {
-    fn read(
+    fn read(world: &ClusterSnapshot, likely: Arc<LikelyStarts>, now: Timestamp) -> Self {
+        let forecast = placement::forecast(world, now);
+        Self {
+            at: now,
+            order: forecast.places(),
+            forecast,
+            likely,
+            groups: OnceLock::new(),
+            starts: OnceLock::new(),
+        }
+    }
+
+    /// All that wait by launch, each launch where its first one stands. `snapshot` is the one that the queue is of. Costs a
+    /// look at each session once.
+    pub(crate) fn groups(&self, snapshot: &Snapshot) -> &[WaitingGroup] {
+        self.groups
+            .get_or_init(|| self.grouped(&snapshot.world, &snapshot.launches))
+    }
+
+    /// Every start that is known, the first one first, with the place of its session in `world.sessions`. Costs a look at
+    /// each session once, and nothing where no start is known.
+    pub(crate) fn starts(&self, world: &ClusterSnapshot) -> &[(ExpectedStart, usize)] {
+        self.starts.get_or_init(|| {
+            let known = &self.forecast.starts;
+            if known.is_empty() {
+                return Vec::new();
+            }
+            let places = self.order.iter();
+            let places = places.filter_map(|at| Some((*known.get(&world.sessions[*at].id)?, *at)));
+            let mut starts: Vec<(ExpectedStart, usize)> = places.collect();
+            starts.sort_by_key(|(start, _)| start.at);
+            starts
+        })
+    }
+
+    fn grouped(
+        &self,
         world: &ClusterSnapshot,
         launches: &BTreeMap<SessionId, SessionId>,
-        likely: Arc<LikelyStarts>,
-        now: Timestamp,
-    ) -> Self {
-        let forecast = placement::forecast(world, now);
-        let places = world.sessions.iter().enumerate();
-        let places: HashMap<SessionId, usize> = places.map(|(at, s)| (s.id, at)).collect();
-        let order: Vec<usize> = forecast
-            .order
-            .iter()
-            .filter_map(|id| places.get(id).copied())
-            .collect();
+    ) -> Vec<WaitingGroup> {
         let mut groups: Vec<WaitingGroup> = Vec::new();
         let mut known: HashMap<(UserId, Timestamp, SessionId, &str, bool), usize> = HashMap::new();
-        for at in &order {
+        for at in &self.order {
             let session = &world.sessions[*at];
             // Copies are of one launch, queued in one moment, under one name with a number behind it.
             let name = session.name.as_str();
@@ -343,12 +412,7 @@ impl WaitingQueue {
                 }),
             }
         }
-        Self {
-            forecast,
-            likely,
-            order,
-            groups,
-        }
+        groups
     }
 }
 
@@ -369,11 +433,22 @@ fn keep(
 pub(crate) struct Snapshots {
     /// Held while a snapshot is read: who comes meanwhile waits for it and takes it.
     newest: tokio::sync::Mutex<Option<NewestSnapshot>>,
-    likely: Arc<LikelyForecast>,
+    pub(crate) likely: Arc<LikelyForecast>,
     /// The newest events each reader may see, of one topic or of all, newest first, and up to which sequence they were
     /// looked for.
     recent: Mutex<BTreeMap<(Reach, Option<&'static str>), NewestEvents>>,
+    tables: Mutex<KeptPages>,
 }
+
+/// Pages of the table of sessions as of one revision, by what was asked for.
+#[derive(Default)]
+struct KeptPages {
+    revision: u64,
+    pages: BTreeMap<String, TableRows>,
+}
+
+/// The first session of each row of a page with how many it stands for, and how many rows there are.
+type TableRows = (Vec<(SessionId, u64)>, TableCount);
 
 /// Up to which sequence events were looked for, and the newest of them.
 type NewestEvents = (u64, Vec<EventRow>);
@@ -395,14 +470,11 @@ impl Snapshots {
         if let Some(known) = newest.as_ref().filter(|known| known.version == version) {
             return Ok(Arc::clone(&known.snapshot));
         }
-        let now = catalog.clock().now();
+        let before = newest.as_ref().map(|known| Arc::clone(&known.snapshot));
         let likely = Arc::clone(&self.likely);
         let read = catalog.read("take a snapshot", move |view| {
-            if likely.is_history_due(now) {
-                likely.remember(view.run_history(now)?, now);
-            }
-            let snapshot = Snapshot::read(view)?;
-            Ok(Snapshot { likely, ..snapshot })
+            let read = Snapshot::read_after(view, before.as_deref())?;
+            Ok(Snapshot { likely, ..read })
         });
         let snapshot = Arc::new(read.await?);
         *newest = Some(NewestSnapshot {
@@ -410,6 +482,43 @@ impl Snapshots {
             snapshot: Arc::clone(&snapshot),
         });
         Ok(snapshot)
+    }
+
+    /// One page of the table of sessions, and how many rows it has in all, as `ReadTransaction::table_page` reads them. Who
+    /// asks for the same while no row changes is given the same: an open page asks again and again, and counting a long
+    /// history costs milliseconds.
+    pub(crate) fn table_page(
+        &self,
+        view: &ReadTransaction<'_>,
+        reach: &Reach,
+        filter: &SessionFilter,
+        order: &TableOrder,
+    ) -> Result<TableRows, Failure> {
+        let revision = view.revision()?;
+        let asked = format!("{reach:?} {filter:?} {order:?}");
+        {
+            let mut tables = locked(&self.tables);
+            if tables.revision < revision {
+                *tables = KeptPages {
+                    revision,
+                    pages: BTreeMap::new(),
+                };
+            }
+            if tables.revision == revision
+                && let Some(known) = tables.pages.get(&asked)
+            {
+                return Ok(known.clone());
+            }
+        }
+        let read = view.table_page(reach, filter, order)?;
+        let mut tables = locked(&self.tables);
+        if tables.revision == revision {
+            if tables.pages.len() >= MAX_PAGES_KEPT {
+                tables.pages.clear();
+            }
+            tables.pages.insert(asked, read.clone());
+        }
+        Ok(read)
     }
 
     /// The newest `most` events within `reach`, of one topic or of all, newest first; `most` is the same for every call
@@ -526,6 +635,11 @@ mod tests {
             .heard(NodeId(uuid::Uuid::nil()), Timestamp::from_millis(1));
         let heard = server.snapshot().await.unwrap();
         assert!(!Arc::ptr_eq(&all[0], &heard));
+        // What follows from rows alone is not read again.
+        assert!(Arc::ptr_eq(&all[0].launches, &heard.launches));
+        note(&server, None, "two");
+        let changed = server.snapshot().await.unwrap();
+        assert!(!Arc::ptr_eq(&changed.launches, &heard.launches));
     }
 
     async fn futures_of(server: &Server) -> Vec<Arc<Snapshot>> {
@@ -606,6 +720,83 @@ mod tests {
             keep(&mut explained, session, (at, explanation.clone()));
             assert!(explained.len() <= MAX_EXPLANATIONS_KEPT);
             assert!(explained.contains_key(&session));
+        }
+    }
+
+    #[tokio::test]
+    async fn live_sessions_are_counted_by_whose_they_are() {
+        use api::sessions::LaunchRequest;
+        let server = Server::for_tests();
+        server.put_test_node("one");
+        let root = crate::access::local_root(&server);
+        for name in ["a", "b"] {
+            let wanted = LaunchRequest {
+                name: Some(name.into()),
+                ..LaunchRequest::default()
+            };
+            let launched = crate::actions::sessions::launch(&server, &root, wanted, None).await;
+            launched.unwrap();
+        }
+        let snapshot = server.snapshot().await.unwrap();
+        let [(scope, counts)] = snapshot.counts() else {
+            panic!("{:?}", snapshot.counts());
+        };
+        assert_eq!(*scope, snapshot.world.sessions[0].scope());
+        assert_eq!((counts.live(), counts.pending), (2, 2));
+    }
+
+    #[tokio::test]
+    async fn what_ended_within_a_day_is_counted_once_in_some_seconds() {
+        let server = Server::for_tests();
+        let snapshot = server.snapshot().await.unwrap();
+        let at = |seconds: u64| Timestamp::from_millis(1_000_000).plus_seconds(seconds);
+        let ask = |now: Timestamp| {
+            let read = server.catalog().read_now("count", |view| {
+                snapshot.ended_lately(view, &everything(), now)
+            });
+            assert_eq!(read.unwrap(), (0, 0));
+            locked(&snapshot.ended)[&everything()].0
+        };
+        assert_eq!(ask(at(0)), at(0));
+        assert_eq!(ask(at(9)), at(0));
+        assert_eq!(ask(at(10)), at(10));
+        assert_eq!(ask(at(3)), at(3), "the clock was set back");
+    }
+
+    #[tokio::test]
+    async fn a_page_of_the_table_is_kept_until_a_row_changes_and_no_more_than_so_many() {
+        use crate::catalog::session_table::TableSort;
+        let server = Server::for_tests();
+        note(&server, None, "one");
+        let kept = || locked(&server.snapshots().tables).pages.len();
+        let ask = |offset: u64| {
+            let order = TableOrder {
+                sort: TableSort::Standing,
+                descending: false,
+                grouped: true,
+                offset,
+                limit: 50,
+            };
+            let filter = SessionFilter::default();
+            let read = server.catalog().read_now("ask", |view| {
+                let snapshots = server.snapshots();
+                let page = snapshots.table_page(view, &everything(), &filter, &order)?;
+                assert_eq!(page, view.table_page(&everything(), &filter, &order)?);
+                Ok(())
+            });
+            read.unwrap();
+        };
+        ask(0);
+        ask(0);
+        assert_eq!(kept(), 1);
+        ask(50);
+        assert_eq!(kept(), 2);
+        note(&server, None, "two");
+        ask(0);
+        assert_eq!(kept(), 1, "those of an older revision are forgotten");
+        for page in 0..MAX_PAGES_KEPT as u64 + 2 {
+            ask(page * 50);
+            assert!(kept() <= MAX_PAGES_KEPT);
         }
     }
 

@@ -65,12 +65,14 @@ const FORMS = () => [
   ["/sessions/new", "#launch", "shm", "lots"],
   ["/sessions/new", "#launch", "env", "no assignment"],
   ["/sessions/new", "#launch", "labels", "no assignment"],
+  ["/sessions/new", "#launch", "mounts", "data:here"],
   ["/sessions/new", "#launch", "description", "x".repeat(501)],
   ["/me", "[action='/me/password']", "old", "not the old one", { new: "another long walk 8", again: "another long walk 8" }],
   ["/me", "[action='/me/password']", "new", "password1234", { old: PERSON.password, again: "password1234" }],
   ["/me", "[action='/me/password']", "again", "something else 9", { old: PERSON.password, new: "another long walk 8" }],
   ["/me", "[action='/me/tokens']", "name", "   "],
   ["/me/keys", "[action='/me/keys']", "name", "   "],
+  ["/folders", "[action='/folders']", "name", "a/b"],
   ["/users/new", "[action='/users/new']", "name", "no such name!", { password: "another long walk 8", again: "another long walk 8" }],
   ["/users/new", "[action='/users/new']", "name", "mina", { password: "another long walk 8", again: "another long walk 8" }],
   ["/users/new", "[action='/users/new']", "password", "password1234", { name: "jae", again: "password1234" }],
@@ -98,6 +100,9 @@ async function send(page, form, field, value, others = {}) {
     }),
   ]);
   await page.waitForLoadState("load");
+  // A browser moves the focus to `autofocus` when it draws the first frame, which may be after `load`. Whether it is at
+  // the right field is asked below.
+  await page.waitForFunction(() => document.activeElement !== document.body, null, { timeout: 5_000 }).catch(() => {});
 }
 
 /// What is wrong about a refused form on the page, in words; empty when all is as it should be.

@@ -77,7 +77,9 @@ test("a resource group is made, changed and removed in the page", async () => {
   const rules = JSON.parse(house.command("group", "get", "lab", "-o", "json"));
   assert.deepEqual([rules.order, rules.cpu_overcommit, rules.time_zone, rules.windows.length], ["fifo", 1.5, "Asia/Seoul", 1]);
   await page.goto(`${house.origin}/groups`);
-  await page.locator("#list tr", { hasText: "lab" }).filter({ hasText: node }).waitFor();
+  const row = page.locator("#list tr", { hasText: "lab" }).filter({ hasText: node });
+  await row.waitFor();
+  for (const said of ["First in, first out", "1 window", "Asia/Seoul", "Off"]) assert.match(await row.innerText(), new RegExp(said), said);
   assert.equal(await overflow(page), 0);
   await page.goto(`${house.origin}/nodes`);
   await page.locator(".head", { hasText: "Resource group lab" }).waitFor();

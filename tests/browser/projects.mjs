@@ -1,7 +1,7 @@
 // Projects with the pages alone: create one, refuse wrong values at their fields, add and remove members, archive and
 // restore, and choose a project at launch; in both languages, and without script.
 //
-// Promise (Installation and console): Projects and their members are looked after with the pages alone.
+// Proves too: `tests/browser/administration.mjs`
 
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";

@@ -122,10 +122,22 @@ test("a waiting request is changed in place, and what is wrong stands at its fie
   complaints.splice(0); // The browser's own line about the status 422.
   await page.reload();
   await page.goto(page.url().replace(/\/change$/, ""));
+  await page.fill("#priority", "101");
+  await page.getByRole("button", { name: "Save the request" }).click();
+  assert.equal(await page.locator("[data-fault=priority]").count(), 1);
+  assert.equal(await page.inputValue("#priority"), "101");
+  complaints.splice(0);
+  await page.goto(page.url().replace(/\/change$/, ""));
+  assert.equal(await page.inputValue("#priority"), "10");
   await page.fill("#max_runtime", "30m");
+  await page.fill("#priority", "5");
   await page.getByRole("button", { name: "Save the request" }).click();
   await page.waitForURL((url) => url.pathname === "/queue");
   assert.match(house.command("session", "get", "open-end", "-o", "json"), /"max_runtime_seconds": ?1800/);
+  assert.match(await row("open-end").innerText(), /priority 5/);
+  house.command("session", "set", "open-end", "--priority", "10");
+  await page.goto(`${house.origin}/queue`);
+  assert.doesNotMatch(await row("open-end").innerText(), /priority/);
 });
 
 test("a session is held, has no number meanwhile, and is released", async () => {

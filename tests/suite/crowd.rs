@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rules::units::Timestamp;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::{self, WebSocket};
@@ -35,6 +36,13 @@ const TRICKS: [&str; 6] = ["tree", "execs", "inotify", "flood", "followers", "si
 
 /// 25,000 directories in each other.
 const TREE: &str = "chdir '/tmp'; for (1..25000) { mkdir 'd'; chdir 'd' or last } sleep 100000";
+/// Ends by itself as soon as it is asked to.
+const OBEYS: &str = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
+/// Programs that somebody tries to hold open in one session, and those that it takes.
+const TRIED: usize = 60;
+const TAKEN: usize = 32;
+/// What nobody has to wait for on a loaded machine, and less than the old way took.
+const SOON: Duration = Duration::from_secs(20);
 /// Every inotify instance that is to be had.
 const INOTIFY: &str = "for (1..100000) { last if syscall(253) < 0 } sleep 100000";
 
@@ -107,6 +115,47 @@ impl Account {
             Err(tungstenite::HandshakeError::Interrupted(_)) => {
                 Err(tungstenite::Error::AlreadyClosed)
             }
+        }
+    }
+
+    /// Launches a session with the whole of a GPU, which ends by itself after so many seconds.
+    fn takes_a_gpu(&self, name: &str, max_runtime_seconds: Option<u64>) -> String {
+        let body = json!({
+            "name": name, "kind": "interactive", "image": "host", "command": ["sh", "-c", OBEYS],
+            "resources": {"cpu": 0.1, "memory": 64 << 20, "shm": 1 << 20, "gpu": 1},
+            "max_runtime_seconds": max_runtime_seconds,
+        });
+        let (status, answer) = self.ask("POST", "/api/v1/sessions", Some(&body));
+        assert!((200..300).contains(&status), "{name}: {status} {answer}");
+        answer["id"].as_str().expect("an id").to_owned()
+    }
+
+    /// As many programs as a session takes, held open.
+    fn holds_open(&self, id: &str) -> Vec<WebSocket<UnixStream>> {
+        let mut held = Vec::new();
+        for _ in 0..TRIED {
+            match self.exec(id, &["sleep", "100000"]) {
+                Ok(socket) => held.push(socket),
+                Err(tungstenite::Error::Http(refused)) => {
+                    assert_eq!(refused.status(), 503, "{} are held", held.len());
+                }
+                Err(error) => panic!("neither a program nor refused: {error}"),
+            }
+        }
+        assert_eq!(held.len(), TAKEN);
+        held
+    }
+
+    /// What a session says of itself once it has ended.
+    fn ended(&self, id: &str) -> Value {
+        let end = Instant::now() + TIMEOUT;
+        loop {
+            let (_, row) = self.ask("GET", &format!("/api/v1/sessions/{id}"), None);
+            if row["state"] == "ended" {
+                return row;
+            }
+            assert!(Instant::now() < end, "{id} does not end: {row}");
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 
@@ -430,4 +479,68 @@ pub(crate) fn end_all(of: &Installation) {
         assert!(Instant::now() < end, "{} remain: {:?}", left(), of.shims());
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// An installation with one GPU that does not exist, or nothing after saying why containers cannot run here.
+fn with_a_gpu(test: &str) -> Option<Installation> {
+    let mut of = Installation::found(test)?;
+    of.settings.push(("FARDEL_SIMULATE_GPUS", "H100:1".into()));
+    of.start();
+    Some(of)
+}
+
+#[test]
+fn programs_held_open_keep_no_time_limit_waiting_and_no_gpu() {
+    // Longer than the programs take to begin on a loaded machine.
+    const LIMIT: u64 = 8;
+    let test = "programs_held_open_keep_no_time_limit_waiting_and_no_gpu";
+    let Some(of) = with_a_gpu(test) else {
+        return;
+    };
+    let mallory = user(&of.socket(), "mallory");
+    let limited = mallory.takes_a_gpu("limited", Some(LIMIT));
+    mallory.wait(&limited, "running");
+    let held = mallory.holds_open(&limited);
+    let next = mallory.takes_a_gpu("next", None);
+    let row = mallory.ended(&limited);
+    assert_eq!(row["reason"]["code"], "session.max-runtime", "{row}");
+    let at = |field: &str| {
+        let text = row[field].as_str().unwrap_or_default();
+        Timestamp::parse(text).expect("a time")
+    };
+    let ran = at("ended_at").seconds_since(at("started_at"));
+    assert!(ran < LIMIT + SOON.as_secs(), "it ran for {ran} s");
+    // What it had is free: the next one has it.
+    mallory.wait(&next, "running");
+    drop(held);
+    end_all(&of);
+}
+
+#[test]
+fn programs_held_open_keep_no_drain_waiting_and_no_gpu() {
+    let test = "programs_held_open_keep_no_drain_waiting_and_no_gpu";
+    let Some(of) = with_a_gpu(test) else {
+        return;
+    };
+    let socket = of.socket();
+    let mallory = user(&socket, "mallory");
+    let drained = mallory.takes_a_gpu("drained", None);
+    mallory.wait(&drained, "running");
+    let held = mallory.holds_open(&drained);
+    let next = mallory.takes_a_gpu("next", None);
+    let begin = Instant::now();
+    let path = "/api/v1/gpus/0/drain";
+    let answer = ask(&socket, None, "POST", path, Some(&json!({})));
+    let (status, answer) = answer.expect("an answer");
+    assert_eq!((status, &answer["ends"]), (200, &json!(["drained"])));
+    let row = mallory.ended(&drained);
+    assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+    assert_eq!(row["reason"]["code"], "session.device-drained", "{row}");
+    // What it had is free: the next one has it as soon as the GPU takes sessions again.
+    let path = "/api/v1/gpus/0/uncordon";
+    let (status, answer) = ask(&socket, None, "POST", path, None).expect("an answer");
+    assert_eq!(status, 200, "{answer}");
+    mallory.wait(&next, "running");
+    drop(held);
+    end_all(&of);
 }

@@ -1,14 +1,21 @@
-//! The real product over a state that is not what it should be: an older copy of the catalog, and a record
-//! that the machine cannot write. It says so by code, ends nothing, and goes on when it is put right.
+//! The real product over a state that is not what it should be: an older copy of the catalog, a damaged one,
+//! a disk that fails, and a record that the machine cannot write. It says so by code, ends nothing, and goes
+//! on when it is put right.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use base::observe::Clock;
 use serde_json::{Value, json};
 
 use crate::crash::http::{self, Answer};
 use crate::crash::installation::Installation;
+use crate::crowd::{PASSWORD, ask, free_address};
+use crate::programs::install;
+use crate::steady::cookie;
 
 /// Longer than anything here takes on a loaded machine; only a hang reaches it.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -220,4 +227,142 @@ fn a_record_that_cannot_be_written_is_named_and_new_work_refused() {
     }
     until("the second runs", || state_of(&of, "second") == "running");
     until("readiness is well again", || ready(&of).0 == 200);
+}
+
+/// Has the next servers listen at this address, for browsers.
+fn listen(of: &mut Installation) -> SocketAddr {
+    let console = free_address();
+    let address = console.to_string().into();
+    of.settings.push(("FARDEL_LISTEN", address));
+    console
+}
+
+/// Makes an administrator and gives the cookie of their browser.
+fn administrator(of: &Installation, console: SocketAddr) -> String {
+    let body = json!({"name": "ada", "role": "administrator", "password": PASSWORD});
+    let made = ask(&of.socket(), None, "POST", "/api/v1/users", Some(&body));
+    let (status, answer) = made.expect("an answer");
+    assert!((200..300).contains(&status), "{status} {answer}");
+    cookie(console, "ada")
+}
+
+/// The overview in a browser: its status and its text.
+fn overview(console: SocketAddr, cookie: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(console).expect("it listens");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+    let head = format!("GET / HTTP/1.0\r\nhost: {console}\r\ncookie: {cookie}\r\n\r\n");
+    stream.write_all(head.as_bytes()).expect("taken");
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).expect("an answer");
+    let text = String::from_utf8_lossy(&all).into_owned();
+    let status = text.split(' ').nth(1).and_then(|code| code.parse().ok());
+    (status.unwrap_or(0), text)
+}
+
+/// Status and code of a refusal.
+fn refusal(answer: &Answer) -> (u16, Value) {
+    (answer.status, answer.json()["code"].clone())
+}
+
+#[test]
+fn a_damaged_catalog_is_told_by_readiness_api_and_page() {
+    let test = "a_damaged_catalog_is_told_by_readiness_api_and_page";
+    let Some(mut of) = Installation::found(test) else {
+        return;
+    };
+    let console = listen(&mut of);
+    of.start();
+    let cookie = administrator(&of, console);
+    // Only the rows of sessions hold a command. They wait, so that none of them runs.
+    let mark = b"mark-of-damage";
+    let body = json!({
+        "name": "waits", "kind": "batch", "image": "host", "replicas": 40,
+        "command": ["echo", String::from_utf8_lossy(mark)],
+        "resources": {"cpu": 0.1, "memory": 64 << 20, "shm": 1 << 20},
+        "start_at": Clock::system().now().plus_seconds(86_400),
+    });
+    let path = "/api/v1/sessions";
+    let launched = http::call(&of.socket(), "POST", path, None, Some(&body)).expect("an answer");
+    assert!(launched.is_good(), "{}", launched.json());
+    assert!(of.term().success());
+    let log = of.data().join("catalog.sqlite-wal");
+    assert!(!log.exists(), "a clean end leaves one file");
+    let catalog = of.data().join("catalog.sqlite");
+    let mut bytes = fs::read(&catalog).expect("the catalog");
+    let mut hit = 0;
+    for page in bytes.chunks_mut(4096).skip(1) {
+        if page.windows(mark.len()).any(|part| part == mark) {
+            page.fill(0x5a);
+            hit += 1;
+        }
+    }
+    assert!(hit > 0, "no page holds a session");
+    fs::write(&catalog, bytes).expect("written");
+    // It serves all the same, to say so.
+    of.start_until(|of| of.get("/readyz").is_ok());
+    until("readiness names it", || {
+        ready(&of) == (503, vec!["state.damaged".to_owned()])
+    });
+    let damaged = (503, json!("state.damaged"));
+    assert_eq!(refusal(&launch(&of, "new")), damaged);
+    for path in ["/api/v1/sessions", "/api/v1/queue", "/api/v1/overview"] {
+        let answer = of.get(path).expect("an answer");
+        assert_eq!(refusal(&answer), damaged, "{path}");
+    }
+    let (status, page) = overview(console, &cookie);
+    assert_eq!(status, 503, "{page}");
+    assert!(page.contains("The catalog is damaged"), "{page}");
+}
+
+/// Lets no file of a process grow beyond so many bytes, which it sees as a disk that fails; None: any size.
+fn limit_files(pid: u32, bytes: Option<u64>) {
+    let limit = libc::rlimit {
+        rlim_cur: bytes.unwrap_or(libc::RLIM_INFINITY),
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    let (pid, kept) = (pid.cast_signed(), std::ptr::null_mut());
+    // SAFETY: the limit lives longer than the call, and the one before it is not asked for.
+    let set = unsafe { libc::prlimit(pid, libc::RLIMIT_FSIZE, &raw const limit, kept) };
+    assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn a_disk_that_fails_is_told_by_readiness_api_and_page_until_it_works_again() {
+    let test = "a_disk_that_fails_is_told_by_readiness_api_and_page_until_it_works_again";
+    let Some(mut of) = Installation::found(test) else {
+        return;
+    };
+    // What grows too far is killed, unless it was told to go on; and its own log must be no file.
+    let folder = tempfile::tempdir().expect("a directory");
+    let (program, pipe) = (folder.path().join("fardel"), folder.path().join("log"));
+    let script = format!(
+        "#!/bin/sh\ntrap '' XFSZ\nmkfifo {pipe}\ncat {pipe} &\nexec {binary} \"$@\" >{pipe} 2>&1\n",
+        pipe = pipe.display(),
+        binary = env!("CARGO_BIN_EXE_fardel"),
+    );
+    install(&program, script.as_bytes());
+    of.program = Some(program);
+    let console = listen(&mut of);
+    of.start();
+    let cookie = administrator(&of, console);
+    let told = || {
+        let (status, page) = overview(console, &cookie);
+        assert_eq!(status, 200, "{page}");
+        page.contains("The disk that holds this machine")
+    };
+    let pid = of.server_pid().expect("a server");
+    limit_files(pid, Some(4096));
+    let refused = launch(&of, "first");
+    assert_eq!(refusal(&refused), (503, json!("state.disk")));
+    until("readiness names it", || {
+        let (status, codes) = ready(&of);
+        status == 503 && codes.contains(&"state.disk".to_owned())
+    });
+    until("the overview says it", told);
+    let listed = of.get("/api/v1/sessions").expect("an answer");
+    assert!(listed.is_good(), "what is there is not shown: {listed:?}");
+    limit_files(pid, None);
+    until("new work is taken", || launch(&of, "second").is_good());
+    until("readiness is well again", || ready(&of).0 == 200);
+    until("the overview is well again", || !told());
 }

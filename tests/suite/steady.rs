@@ -119,7 +119,7 @@ fn browse(at: SocketAddr, head: &str, body: &str) -> std::io::Result<(u16, Strin
 }
 
 /// The cookie of a new sign-in by the form of the page.
-fn cookie(at: SocketAddr, name: &str) -> String {
+pub(crate) fn cookie(at: SocketAddr, name: &str) -> String {
     let origin = format!("http://{at}");
     let head = format!(
         "POST /login HTTP/1.0\r\norigin: {origin}\r\nsec-fetch-site: same-origin\r\n\

@@ -11,6 +11,8 @@ use crate::addresses::is_own_host;
 
 /// Letters of what a button calls a provider.
 const LETTERS_OF_NAME: usize = 60;
+/// Letters of an entity identifier and of an attribute, the most that SAML allows.
+const LETTERS_OF_ENTITY: usize = 1_024;
 
 /// Errors: `setting.ldap-invalid` for a value that says nothing, `setting.ldap-plain` for a directory elsewhere without
 /// TLS, `setting.missing` for a directory without a base.
@@ -55,7 +57,8 @@ pub(super) fn check(layer: &SettingsLayer, from: &dyn Fn(&str) -> String) -> Res
     if TenantName::parse(&domain).is_err() {
         return Err(wrong("ldap_domain", &domain));
     }
-    provider(layer, from)
+    provider(layer, from)?;
+    saml(layer, from)
 }
 
 /// Errors: `setting.oidc-invalid` for a value that says nothing, and for an address without TLS that is elsewhere;
@@ -100,11 +103,77 @@ fn provider(layer: &SettingsLayer, from: &dyn Fn(&str) -> String) -> Result<(), 
         }
     }
     let name = text(&layer.oidc_name);
-    if name.is_empty()
-        || name.chars().count() > LETTERS_OF_NAME
-        || name.chars().any(char::is_control)
-    {
+    if !names_provider(&name) {
         return Err(wrong("oidc_name", &name));
+    }
+    Ok(())
+}
+
+/// Whether a button may call a provider so.
+fn names_provider(name: &str) -> bool {
+    !name.is_empty()
+        && name.chars().count() <= LETTERS_OF_NAME
+        && !name.chars().any(char::is_control)
+}
+
+/// Errors: `setting.saml-invalid` for a value that says nothing, and for an address without TLS that is elsewhere;
+/// `setting.missing` for a provider without an address, a certificate or a return address.
+fn saml(layer: &SettingsLayer, from: &dyn Fn(&str) -> String) -> Result<(), Refusal> {
+    let wrong = |key: &str, value: &str| {
+        refusals::setting_saml_invalid(from(key), key, format_args!("{value:?}"))
+    };
+    let text = |value: &Option<String>| value.clone().unwrap_or_default().trim().to_owned();
+    let word = |text: &str| {
+        !text.is_empty()
+            && text.len() <= LETTERS_OF_ENTITY
+            && text.chars().all(|c| c.is_ascii_graphic())
+    };
+    let issuer = text(&layer.saml_issuer);
+    if !issuer.is_empty() {
+        if !word(&issuer) {
+            return Err(wrong("saml_issuer", &issuer));
+        }
+        let protected = |text: &str| {
+            WebAddress::parse(text).filter(|parsed| parsed.encrypted || is_own_host(&parsed.host))
+        };
+        let place = text(&layer.saml_sso_url);
+        if place.is_empty() {
+            return Err(refusals::setting_missing("saml_sso_url"));
+        }
+        if protected(&place).is_none() {
+            return Err(wrong("saml_sso_url", &place));
+        }
+        let origin = text(&layer.saml_origin);
+        if origin.is_empty() {
+            return Err(refusals::setting_missing("saml_origin"));
+        }
+        let plain = origin.strip_suffix('/').unwrap_or(&origin);
+        if protected(&origin).is_none_or(|parsed| parsed.origin() != plain) {
+            return Err(wrong("saml_origin", &origin));
+        }
+        if layer.saml_certificate_file.is_none() {
+            return Err(refusals::setting_missing("saml_certificate_file"));
+        }
+    }
+    let entity = text(&layer.saml_entity_id);
+    if !entity.is_empty() && !word(&entity) {
+        return Err(wrong("saml_entity_id", &entity));
+    }
+    let attributes = [
+        ("saml_user", &layer.saml_user),
+        ("saml_email", &layer.saml_email),
+        ("saml_full_name", &layer.saml_full_name),
+        ("saml_groups", &layer.saml_groups),
+    ];
+    for (key, value) in attributes {
+        let value = text(value);
+        if !word(&value) {
+            return Err(wrong(key, &value));
+        }
+    }
+    let name = text(&layer.saml_name);
+    if !names_provider(&name) {
+        return Err(wrong("saml_name", &name));
     }
     Ok(())
 }

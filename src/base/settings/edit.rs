@@ -17,7 +17,7 @@ use super::{
 /// the server writes to as root, files that it reads as root with where it sends what stands in them, and attributes of a
 /// directory, which the console would show: one of them could be a secret. And simulated GPUs: with a model that is none
 /// the server does not start.
-const FILE_ONLY: [&str; 31] = [
+const FILE_ONLY: [&str; 34] = [
     "data",
     "run",
     "listen",
@@ -39,6 +39,9 @@ const FILE_ONLY: [&str; 31] = [
     "oidc_issuer",
     "oidc_ca_file",
     "oidc_secret_file",
+    "saml_issuer",
+    "saml_sso_url",
+    "saml_certificate_file",
     "audit_to_file",
     "audit_to_syslog",
     "audit_to_http",

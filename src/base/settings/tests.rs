@@ -333,6 +333,57 @@ fn an_identity_provider_is_asked_over_tls_and_its_return_address_is_a_setting() 
 }
 
 #[test]
+fn a_provider_of_saml_is_whole_and_led_to_over_tls() {
+    let code = |text: &str| {
+        let (_folder, sources) = given(text);
+        sources.read().map(|_| ()).map_err(|refusal| refusal.code)
+    };
+    let whole = |issuer: &str, place: &str, origin: &str| {
+        code(&format!(
+            "saml_issuer = '{issuer}'\nsaml_sso_url = '{place}'\nsaml_origin = '{origin}'\n\
+             saml_certificate_file = '/etc/fardel/saml.pem'"
+        ))
+    };
+    let invalid = Err("setting.saml-invalid".to_owned());
+    assert_eq!(
+        whole("urn:id", "https://id/sso?a=b", "https://box/"),
+        Ok(())
+    );
+    assert_eq!(whole("id", "http://127.0.0.1:9", "https://box"), Ok(()));
+    for (issuer, place, origin) in [
+        ("an id", "https://id", "https://box"),
+        ("id", "http://id", "https://box"),
+        ("id", "id", "https://box"),
+        ("id", "https://id", "http://box"),
+        ("id", "https://id", "https://box/login"),
+    ] {
+        assert_eq!(
+            whole(issuer, place, origin),
+            invalid,
+            "{issuer} {place} {origin}"
+        );
+    }
+    let missing = Err("setting.missing".to_owned());
+    let parts = [
+        "saml_issuer = 'id'",
+        "saml_sso_url = 'https://id'",
+        "saml_origin = 'https://box'",
+    ];
+    for count in 1..=parts.len() {
+        assert_eq!(code(&parts[..count].join("\n")), missing, "{count}");
+    }
+    assert_eq!(code("saml_sso_url = 'https://id'"), Ok(()), "it is off");
+    for bad in [
+        "saml_user = 'a b'",
+        "saml_groups = 'a b'",
+        "saml_entity_id = 'a b'",
+        "saml_name = 'a\tb'",
+    ] {
+        assert_eq!(code(bad), invalid, "{bad}");
+    }
+}
+
+#[test]
 fn the_audit_log_is_handed_over_to_addresses_and_a_token_goes_over_tls() {
     let code = |text: &str| {
         let (_folder, sources) = given(text);

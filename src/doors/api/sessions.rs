@@ -161,12 +161,15 @@ pub(super) async fn patch(
         labels,
         resources,
         max_runtime_seconds,
+        priority,
     } = sent.value;
-    let limited = max_runtime_seconds.is_some();
-    if limited && (resources.is_some() || name.is_some() || labels.is_some()) {
-        return Err(refusals::patch_too_much().into());
-    }
-    if resources.is_some() && (name.is_some() || labels.is_some()) {
+    let limits = [
+        resources.is_some(),
+        max_runtime_seconds.is_some(),
+        priority.is_some(),
+    ];
+    let limits = limits.into_iter().filter(|said| *said).count();
+    if limits > 1 || limits == 1 && (name.is_some() || labels.is_some()) {
         return Err(refusals::patch_too_much().into());
     }
     // Everything that can be wrong with a label is found before the name is written.
@@ -187,6 +190,9 @@ pub(super) async fn patch(
     }
     if let Some(limit) = max_runtime_seconds {
         session = sessions::set_time_limit(&api.server, &caller, &id, limit, seen).await?;
+    }
+    if let Some(priority) = priority {
+        session = sessions::set_priority(&api.server, &caller, &id, priority, seen).await?;
     }
     if let Some(name) = name {
         session = sessions::rename(&api.server, &caller, &id, &name, seen).await?;

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
 use crate::doors::launch_texts::LaunchTexts;
 
@@ -266,6 +266,9 @@ pub enum Command {
     /// Courses: projects with a term, whose teachers act on all members at once
     #[command(subcommand, visible_alias = "courses")]
     Course(CourseCommand),
+    /// Folders: directories that outlive sessions, and that sessions mount
+    #[command(subcommand, visible_alias = "folders")]
+    Folder(FolderCommand),
     /// Presets: amounts with a name, which launches may ask for
     #[command(subcommand, visible_alias = "presets")]
     Preset(PresetCommand),
@@ -466,6 +469,9 @@ pub struct LaunchArguments {
     /// Variable inside: NAME=VALUE, or NAME to pass on your own
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
+    /// Folder to mount: FOLDER[:/SUBPATH][:/PLACE][:ro]; `home` is your home folder, at /home/work
+    #[arg(long, value_name = "MOUNT")]
+    pub mount: Vec<String>,
     /// Label: NAME=VALUE
     #[arg(short, long, value_name = "NAME=VALUE")]
     pub label: Vec<String>,
@@ -621,7 +627,7 @@ pub enum SessionCommand {
         #[arg(long, value_name = "GENERATION")]
         if_match: Option<u64>,
     },
-    /// Change limits and labels of a session while it runs
+    /// Change limits and labels of a session while it runs, and the priority of one that waits
     Set {
         #[command(flatten)]
         session: Named,
@@ -640,6 +646,9 @@ pub enum SessionCommand {
         /// Time limit of a waiting session: 30m, 4h; none removes it
         #[arg(long, value_name = "TIME")]
         max_runtime: Option<String>,
+        /// How urgent a waiting session is, 0 to 100; more than 10 needs a policy that allows it
+        #[arg(long, value_name = "NUMBER")]
+        priority: Option<u32>,
         /// Label: NAME=VALUE sets it, NAME= removes it
         #[arg(short, long, value_name = "NAME=VALUE")]
         label: Vec<String>,
@@ -1975,6 +1984,9 @@ pub enum GroupCommand {
         name: Option<String>,
         #[command(flatten)]
         flags: GroupFlags,
+        /// Only when the group is still at this generation
+        #[arg(long, value_name = "GENERATION")]
+        if_match: Option<u64>,
     },
     /// Say which nodes a resource group has; the others that it had go to the first group
     #[command(after_help = "Example:\n  \
@@ -1984,6 +1996,9 @@ pub enum GroupCommand {
         group: String,
         #[arg(value_name = "NODE")]
         nodes: Vec<String>,
+        /// Only when the group is still at this generation
+        #[arg(long, value_name = "GENERATION")]
+        if_match: Option<u64>,
     },
     /// Say who may use a resource group
     #[command(after_help = "Examples:\n  \
@@ -2004,20 +2019,29 @@ pub enum GroupCommand {
         /// This user
         #[arg(long, value_name = "USER")]
         user: Vec<String>,
+        /// Only when the group is still at this generation
+        #[arg(long, value_name = "GENERATION")]
+        if_match: Option<u64>,
     },
-    /// Say when other rules hold for a resource group; without windows: never
+    /// Say when other rules hold for a resource group
     ///
     /// A window is one word with quotes: days, times, then kinds=, order=, backfill= and limit= as far as they are other
-    /// than the group's. Sessions that run go on.
-    #[command(after_help = "Examples:\n  \
-        fardel group windows lab \"mon-fri 18:00-08:00 kinds=batch order=fifo\" \"sat,sun 00:00-24:00 kinds=batch\"\n  \
-        fardel group windows lab \"mon-fri 09:00-18:00 limit=4h\" --time-zone Asia/Seoul\n  \
-        fardel group windows lab")]
+    /// than the group's. They replace the windows that it has. Sessions that run go on.
+    #[command(
+        group(ArgGroup::new("which").required(true).args(["windows", "none"])),
+        after_help = "Examples:\n  \
+            fardel group windows lab \"mon-fri 18:00-08:00 kinds=batch order=fifo\" \"sat,sun 00:00-24:00 kinds=batch\"\n  \
+            fardel group windows lab \"mon-fri 09:00-18:00 limit=4h\" --time-zone Asia/Seoul\n  \
+            fardel group windows lab --none"
+    )]
     Windows {
         #[arg(value_name = "GROUP")]
         group: String,
         #[arg(value_name = "WINDOW")]
         windows: Vec<String>,
+        /// Take all windows away: the group's own rules always hold
+        #[arg(long)]
+        none: bool,
         /// Zone of their times; your own when left out
         #[arg(long, value_name = "ZONE")]
         time_zone: Option<String>,
@@ -2057,6 +2081,42 @@ pub struct GroupFlags {
     /// Whether batch sessions that yield are stopped for sessions of higher priority [default: off]
     #[arg(long, value_name = "MODE", value_parser = ["off", "priority"])]
     pub preemption: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum FolderCommand {
+    /// List folders: your own, and those of users whose sessions you see
+    Ls,
+    /// Show one
+    Get {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+    },
+    /// Make a folder of your own
+    #[command(after_help = "Example:\n  \
+        fardel folder create data\n  \
+        fardel run -it --mount data:/data --mount home host")]
+    Create {
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+    /// Give a folder another name; sessions that mount it go on
+    Rename {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+    /// Move folders into the trash, where they stay for 30 days
+    Trash {
+        #[arg(value_name = "FOLDER", required = true)]
+        folders: Vec<String>,
+    },
+    /// Take folders out of the trash, with all their files
+    Restore {
+        #[arg(value_name = "FOLDER", required = true)]
+        folders: Vec<String>,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -10,6 +10,7 @@ use api::budgets::BudgetView;
 use api::courses::{AttendanceView, CourseMemberView, CourseView};
 use api::events::EventView;
 use api::fair_share::FairShareItem;
+use api::folders::FolderView;
 use api::gpus::Gpu;
 use api::history::HistoryPoint;
 use api::idle_rules::{IdleDryEndView, IdleRuleView};
@@ -37,6 +38,7 @@ use rules::image::CatalogImage;
 use rules::placement::MAX_PREEMPTIONS;
 use rules::quota::PolicyLimits;
 use rules::session::{SessionKind, SessionState};
+use rules::units::Bytes;
 use rules::users::User;
 
 use super::format;
@@ -368,7 +370,7 @@ fn told(notice: &NoticeView) -> String {
         },
         (NoticeWord::ReservationApproved, _) => "your reservation was approved".to_owned(),
         (NoticeWord::ReservationRefused, _) => "your reservation was refused".to_owned(),
-        (NoticeWord::ReservationExpired, _) => "your request of a reservation expired".to_owned(),
+        (NoticeWord::ReservationExpired, _) => "your reservation request expired".to_owned(),
         (NoticeWord::CourseWarned, _) => match &notice.message {
             Some(ends) => format!("is stopped when the term of its course ends at {ends}"),
             None => "is stopped when the term of its course ends".to_owned(),
@@ -501,6 +503,20 @@ pub(super) const BUDGETS: &[Column<BudgetView>] = &[
     column("RUNS OUT FROM", 3, |r, _| maybe(r.used_earliest.as_ref())),
     column("RUNS OUT BY", 9, |r, _| maybe(r.used_latest.as_ref())),
     column("ID", 0, |r, _| r.id.to_string()),
+];
+
+pub(super) const FOLDERS: &[Column<FolderView>] = &[
+    column("NAME", 0, |r, _| r.name.to_string()),
+    column("OWNER", 1, |r, _| r.owner.name.to_string()),
+    column("STATE", 0, |r, _| r.state.word().to_owned()),
+    column("SIZE", 0, |r, _| bytes(r.bytes.map(Bytes))),
+    column("FILES", 1, |r, _| maybe(r.entries)),
+    column("COUNTED", 2, |r, _| maybe(r.counted_at.as_ref())),
+    column("USED", 2, |r, _| maybe(r.used_at.as_ref())),
+    column("PURGED", 1, |r, _| maybe(r.purge_at.as_ref())),
+    column("KIND", 3, |r, _| r.kind.word().to_owned()),
+    column("CREATED", 3, |r, _| r.created_at.to_string()),
+    column("ID", 2, |r, _| r.id.to_string()),
 ];
 
 pub(super) const PRESETS: &[Column<PresetView>] = &[

@@ -19,7 +19,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "끝난 세션을 다시, 실행 중인 세션을 새로 시작합니다",
     ),
     ("session rename", "세션 이름을 바꿉니다"),
-    ("session set", "실행 중인 세션의 한도와 레이블을 바꿉니다"),
+    (
+        "session set",
+        "실행 중인 세션의 한도와 레이블, 대기 중인 세션의 우선순위를 바꿉니다",
+    ),
     ("session hold", "대기 중인 세션을 보류합니다"),
     (
         "session release",
@@ -389,6 +392,22 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("course stop", "구성원의 세션을 중지합니다"),
     ("course extend", "구성원의 세션 시간을 늘립니다"),
     ("course message", "구성원에게 메시지를 보냅니다"),
+    ("folder", "세션이 끝나도 남고 세션이 마운트하는 폴더"),
+    (
+        "folder ls",
+        "자기 폴더와 볼 수 있는 사용자의 폴더를 나열합니다",
+    ),
+    ("folder get", "폴더 하나를 보여 줍니다"),
+    ("folder create", "자기 폴더를 만듭니다"),
+    (
+        "folder rename",
+        "폴더의 이름을 바꿉니다. 마운트한 세션은 계속됩니다",
+    ),
+    (
+        "folder trash",
+        "폴더를 휴지통으로 옮깁니다. 30일 동안 남습니다",
+    ),
+    ("folder restore", "휴지통의 폴더를 파일과 함께 되돌립니다"),
     ("preset", "세션을 시작할 때 고르는 이름 붙은 크기"),
     ("preset ls", "프리셋을 나열합니다"),
     ("preset get", "프리셋 하나를 보여 줍니다"),
@@ -419,7 +438,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("group access", "누가 자원 그룹을 쓸 수 있는지 정합니다"),
     (
         "group windows",
-        "자원 그룹에 다른 규칙을 적용할 시간 구간을 정합니다. 적지 않으면 모두 없앱니다",
+        "자원 그룹에 다른 규칙을 적용할 시간 구간을 정합니다. --none을 주면 모두 없앱니다",
     ),
     (
         "group rm",

@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
+use api::mounts::NewMountBody;
 use api::sessions::SessionView;
 use hyper::Method;
+use rules::folder::RequestedMount;
 use rules::placement::{Explanation, Verdict};
 use rules::session::{Outcome, SessionState};
 use serde_json::{Map, Value, json};
@@ -315,6 +317,13 @@ pub(super) fn body(
     body.insert("image".into(), order.image.clone().into());
     body.insert("command".into(), json!(order.command));
     body.insert("env".into(), pairs(&order.env, Some(around), "env")?);
+    if !order.mount.is_empty() {
+        let mut mounts = Vec::new();
+        for text in &order.mount {
+            mounts.push(json!(NewMountBody::from(RequestedMount::parse(text)?)));
+        }
+        body.insert("mounts".into(), Value::Array(mounts));
+    }
     body.insert("labels".into(), pairs(&order.label, None, "label")?);
     body.insert("replicas".into(), order.replicas.into());
     if let Some(name) = &order.name {
@@ -405,6 +414,17 @@ mod tests {
                 "timeout_seconds": 5400, "depends_on": ["a", "b"],
             })
         );
+    }
+
+    #[test]
+    fn folders_to_mount_become_parts_of_the_body() {
+        let body = ordered("run --mount home --mount data:/train:/data:ro host -- x");
+        let expected = json!([
+            {"folder": "home"},
+            {"folder": "data", "subpath": "/train", "at": "/data", "access": "ro"},
+        ]);
+        assert_eq!(body.expect("valid")["mounts"], expected);
+        assert!(ordered("run --mount data:here host -- x").is_err());
     }
 
     #[test]

@@ -34,24 +34,31 @@ pub(super) async fn group(
                 .await?;
             print(&view.said(&made.body, made.read.name.as_str())?);
         }
-        GroupCommand::Edit { group, name, flags } => {
+        GroupCommand::Edit {
+            group,
+            name,
+            flags,
+            if_match,
+        } => {
             let path = path(&group);
-            let tag = version(client, &path).await?;
             let mut patch = said(&flags);
             if let Some(name) = name {
                 patch.insert("name".to_owned(), name.into());
             }
             let body = Value::Object(patch);
-            let mut extra = Extra::json(&body).header("If-Match", tag);
+            let mut extra = Extra::json(&body).header("If-Match", version(if_match));
             extra.content_type = Some("application/merge-patch+json");
             let changed = client.call(Method::PATCH, &path, extra).await?;
             print(&view.one(&changed.json()?, columns::RESOURCE_GROUPS)?);
         }
-        GroupCommand::Nodes { group, nodes } => {
-            let group = path(&group);
-            let (path, tag) = (format!("{group}/nodes"), version(client, &group).await?);
+        GroupCommand::Nodes {
+            group,
+            nodes,
+            if_match,
+        } => {
+            let path = format!("{}/nodes", path(&group));
             let body = json!({ "nodes": nodes });
-            let extra = Extra::json(&body).header("If-Match", tag);
+            let extra = Extra::json(&body).header("If-Match", version(if_match));
             let changed = client.call(Method::PUT, &path, extra).await?;
             print(&view.one(&changed.json()?, columns::RESOURCE_GROUPS)?);
         }
@@ -61,19 +68,21 @@ pub(super) async fn group(
             domain,
             project,
             user,
+            if_match,
         } => {
-            let group = path(&group);
-            let (path, tag) = (format!("{group}/access"), version(client, &group).await?);
+            let path = format!("{}/access", path(&group));
             let body = json!({
                 "everybody": everybody, "domains": domain, "projects": project, "users": user,
             });
-            let extra = Extra::json(&body).header("If-Match", tag);
+            let extra = Extra::json(&body).header("If-Match", version(if_match));
             let changed = client.call(Method::PUT, &path, extra).await?;
             print(&view.one(&changed.json()?, columns::RESOURCE_GROUPS)?);
         }
         GroupCommand::Windows {
             group,
             windows,
+            // Then there are no windows, which the parser sees to.
+            none: _,
             time_zone,
         } => {
             let path = format!("{}/windows", path(&group));
@@ -93,10 +102,10 @@ pub(super) async fn group(
     Ok(0)
 }
 
-/// The version of a group as it is now.
-async fn version(client: &HttpClient, path: &str) -> Result<String, CliError> {
-    let now = client.call(Method::GET, path, Extra::default()).await?;
-    Ok(now.header("etag").unwrap_or("*").to_owned())
+/// The version that a change is for: any, where the user named none. One that is read just before it is written would
+/// find no change of another user.
+fn version(if_match: Option<u64>) -> String {
+    if_match.map_or_else(|| "*".to_owned(), |generation| format!("\"{generation}\""))
 }
 
 fn path(group: &str) -> String {
@@ -150,7 +159,43 @@ fn said(flags: &GroupFlags) -> Map<String, Value> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+    use clap::error::ErrorKind;
+
     use super::*;
+    use crate::doors::cli::args::CommandLine;
+
+    #[test]
+    fn windows_are_taken_away_by_their_own_word_alone() {
+        let parse = |words: &[&str]| {
+            let command = ["fardel", "group", "windows", "lab"].into_iter();
+            CommandLine::try_parse_from(command.chain(words.iter().copied())).map(drop)
+        };
+        for good in [&["--none"][..], &["daily 09:00-18:00"][..]] {
+            assert!(parse(good).is_ok(), "{good:?}");
+        }
+        let wiped = parse(&[]).expect_err("no windows by mistake");
+        assert_eq!(wiped.kind(), ErrorKind::MissingRequiredArgument);
+        assert!(wiped.to_string().contains("--none"), "{wiped}");
+        let both = parse(&["daily 09:00-18:00", "--none"]).expect_err("windows and none");
+        assert_eq!(both.kind(), ErrorKind::ArgumentConflict);
+    }
+
+    #[test]
+    fn a_change_is_for_the_version_that_was_named_or_for_any() {
+        assert_eq!(version(None), "*");
+        assert_eq!(version(Some(7)), "\"7\"");
+        for words in [
+            &["edit", "lab", "--title", "Lab"][..],
+            &["nodes", "lab", "gpu-3"][..],
+            &["access", "lab", "--everybody"][..],
+        ] {
+            let command = ["fardel", "group"].into_iter();
+            let command = command.chain(words.iter().copied());
+            let parsed = CommandLine::try_parse_from(command.chain(["--if-match", "7"]));
+            assert!(parsed.is_ok(), "{words:?}");
+        }
+    }
 
     #[test]
     fn flags_become_the_body_of_a_group() {

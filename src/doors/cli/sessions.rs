@@ -61,6 +61,7 @@ pub(super) async fn session(
             gpu,
             gpu_mem,
             max_runtime,
+            priority,
             label,
         } => {
             let devices = values::GpuArguments {
@@ -77,16 +78,22 @@ pub(super) async fn session(
                 }
             }
             let name = &session.session;
+            // Each is refused by itself.
+            let mut alone = Vec::new();
             if let Some(limit) = max_runtime {
                 let seconds = match limit.as_str() {
                     "none" => Value::Null,
                     limit => values::seconds(limit)?.into(),
                 };
-                let body = json!({"max_runtime_seconds": seconds});
-                let limited = patched(client, name, &body, None).await?;
-                if resources.is_empty() && label.is_empty() {
-                    return shown(view, &limited);
-                }
+                alone.push(json!({"max_runtime_seconds": seconds}));
+            }
+            alone.extend(priority.map(|priority| json!({"priority": priority})));
+            let mut limited = None;
+            for body in &alone {
+                limited = Some(patched(client, name, body, None).await?);
+            }
+            if let (Some(limited), true, true) = (limited, resources.is_empty(), label.is_empty()) {
+                return shown(view, &limited);
             }
             if resources.is_empty() && label.is_empty() {
                 return Err(CliError::usage("There is nothing to change.")

@@ -545,8 +545,17 @@ pub(super) fn detail(visit: &RequestContext, act: &AuditEntryView) -> String {
         // The one request that often changes rows without an act of its own.
         ("", "set preferences") => t.me_preferences().to_owned(),
         ("", _) => events::detail(visit, &audit::as_event(act)),
-        (reason, "") => reason.to_owned(),
-        (reason, times) => format!("{reason} · {}", t.audit_more(times)),
+        (reason, "") => because(t, reason),
+        (reason, times) => format!("{} · {}", because(t, reason), t.audit_more(times)),
+    }
+}
+
+/// Why an act was refused: its code, or words where only the status of the answer is known.
+fn because(t: Text, reason: &str) -> String {
+    match reason.strip_prefix("http.") {
+        Some(status) if status.starts_with('5') => t.audit_status_failed(status),
+        Some(status) => t.audit_status_refused(status),
+        None => reason.to_owned(),
     }
 }
 
@@ -634,6 +643,23 @@ mod tests {
             assert_eq!(row.tone, tone);
             assert_eq!(row.lost.is_empty(), lost == 0);
         }
+    }
+
+    #[test]
+    fn a_status_without_a_code_is_told_in_words() {
+        let visit = RequestContext::of(&HeaderMap::new(), &Extensions::new(), PATH.into());
+        let told = |reason: &str, after: &str| {
+            let act = AuditEntryView {
+                reason: reason.into(),
+                after: after.into(),
+                ..entry("request.refused")
+            };
+            detail(&visit, &act)
+        };
+        assert_eq!(told("http.422", ""), "refused with status 422");
+        assert_eq!(told("http.500", ""), "failed with status 500");
+        assert_eq!(told("user.stale", ""), "user.stale");
+        assert!(told("http.404", "3").starts_with("refused with status 404 · 3"));
     }
 
     #[test]

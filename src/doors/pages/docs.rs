@@ -83,13 +83,14 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 38] = [
+const MANUAL: [ManualChapter; 40] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
     chapter!("gpus", Use),
     chapter!("gpu-usage", Use),
     chapter!("images", Use),
+    chapter!("folders", Use),
     chapter!("cli", Use),
     chapter!("rest", Use),
     chapter!("sign-in", Use),
@@ -100,6 +101,7 @@ const MANUAL: [ManualChapter; 38] = [
     chapter!("people", Administer),
     chapter!("directories", Administer),
     chapter!("providers", Administer),
+    chapter!("saml", Administer),
     chapter!("sign-in-links", Administer),
     chapter!("limits", Administer),
     chapter!("idle", Administer),

@@ -508,6 +508,7 @@ pub(super) fn object(
             (id.clone(), Some("/reservations".to_owned()))
         }
         "system" if event.code.starts_with("course.") => (id.clone(), Some("/courses".to_owned())),
+        "system" if event.code.starts_with("folder.") => (id.clone(), Some("/folders".to_owned())),
         "system" if event.code.starts_with("preset.") => (id.clone(), Some("/presets".to_owned())),
         "system" if event.code == "audit.rows-lost" => {
             (id.clone(), Some("/audit#targets".to_owned()))
@@ -636,6 +637,11 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "group.nodes" => t.events_group_nodes(),
         "group.access" => t.events_group_access(),
         "group.windows" => t.events_group_windows(),
+        "folder.added" => t.events_folder_added(),
+        "folder.renamed" => t.events_folder_renamed(),
+        "folder.trashed" => t.events_folder_trashed(),
+        "folder.restored" => t.events_folder_restored(),
+        "folder.purged" => t.events_folder_purged(),
         "preset.added" => t.events_preset_added(),
         "preset.changed" => t.events_preset_changed(),
         "preset.removed" => t.events_preset_removed(),

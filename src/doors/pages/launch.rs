@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use api::gpus::Gpu;
+use api::mounts::NewMountBody;
 use api::sessions::{LaunchRequest, ListQuery, Resources};
 use api::tenancy::ProjectView;
 use askama::Template;
@@ -16,6 +17,7 @@ use axum::extract::{Form, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use rules::devices::{MigProfile, WHOLE};
+use rules::folder::RequestedMount;
 use rules::grants::GrantRole;
 use rules::placement::Explanation;
 use rules::policy::SharePolicy;
@@ -101,6 +103,8 @@ pub struct LaunchFields {
     pub shm: String,
     pub start_at: String,
     pub after: String,
+    /// A folder and its place on each line.
+    pub mounts: String,
     pub env: String,
     pub labels: String,
     /// Whether the folded part holds anything.
@@ -179,6 +183,7 @@ pub struct LaunchForm {
     shm: String,
     start_at: String,
     after: String,
+    mounts: String,
     env: String,
     labels: String,
     #[serde(flatten)]
@@ -606,6 +611,7 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
             .to_owned(),
         command,
         env: lines(&sent.env, refusals::env_line_invalid, "/env")?,
+        mounts: mounts(&sent.mounts)?,
         labels: lines(&sent.labels, refusals::label_line_invalid, "/labels")?,
         resources: Resources {
             cpu: Some(
@@ -748,6 +754,19 @@ fn lines(
         .collect()
 }
 
+/// Folders to mount, one on a line.
+///
+/// Errors: `mount.syntax`.
+fn mounts(typed: &str) -> Result<Vec<NewMountBody>, Refusal> {
+    typed
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .map(|line| RequestedMount::parse(line).map(NewMountBody::from))
+        .collect::<Result<_, _>>()
+        .map_err(|refusal: Refusal| refusal.at("/mounts"))
+}
+
 /// A request as the form would have sent it.
 fn again(request: &LaunchRequest) -> LaunchForm {
     let listed = |map: &BTreeMap<String, String>| {
@@ -812,6 +831,12 @@ fn again(request: &LaunchRequest) -> LaunchForm {
             .filter(|shm| *shm != Demand::default().shm)
             .map(|shm| format!("{}b", shm.0))
             .unwrap_or_default(),
+        mounts: request
+            .mounts
+            .iter()
+            .map(NewMountBody::to_string)
+            .collect::<Vec<_>>()
+            .join("\n"),
         env: listed(&request.env),
         labels: listed(&request.labels),
         texts: LaunchTexts::of(request),
@@ -908,6 +933,7 @@ async fn page(
         &sent.shm,
         &sent.start_at,
         &sent.after,
+        &sent.mounts,
         &sent.env,
         &sent.labels,
     ];
@@ -992,6 +1018,7 @@ async fn page(
             shm: sent.shm,
             start_at: sent.start_at,
             after: sent.after,
+            mounts: sent.mounts,
             env: sent.env,
             labels: sent.labels,
             gpu: sent.gpu,
@@ -1255,6 +1282,7 @@ fn field_of(pointer: &str) -> String {
     match pointer.rsplit('/').next().unwrap_or_default() {
         "max_runtime_seconds" | "timeout_seconds" => "max_runtime",
         "depends_on" => "after",
+        "folder" | "subpath" | "at" => "mounts",
         field => field,
     }
     .to_owned()
@@ -1427,6 +1455,7 @@ mod tests {
             cpu: "0.5".into(),
             memory: "1.5".into(),
             replicas: "3".into(),
+            mounts: "home\ndata:/train:/data:ro".into(),
             env: "A=1\nB=x=y".into(),
             max_runtime: "3600s".into(),
             texts: LaunchTexts::of(&LaunchRequest {

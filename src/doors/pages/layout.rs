@@ -21,6 +21,7 @@ pub enum Nav {
     History,
     Usage,
     Images,
+    Folders,
     Users,
     Projects,
     Policies,

@@ -20,18 +20,27 @@ use crate::doors::origin;
 use crate::doors::peer::Encrypted;
 use crate::doors::text::{Text, codes};
 
-/// The link of sign-in pages to the provider.
+/// The link of sign-in pages to a provider.
 pub struct ProviderLink {
     pub name: String,
     pub href: String,
 }
 
 impl ProviderLink {
-    /// None where no provider is set. Asks no provider, so that a dead one keeps no page back.
-    pub(super) fn to(server: &Server, next: &str) -> Option<Self> {
-        let name = access::provider_name(server)?;
-        let href = format!("/login/provider?next={}", responses::encoded(next));
-        Some(Self { name, href })
+    /// Empty where no provider is set. Asks no provider, so that a dead one keeps no page back.
+    pub(super) fn to(server: &Server, next: &str) -> Vec<Self> {
+        let doors = [
+            ("/login/provider", access::provider_name(server)),
+            ("/login/saml", access::saml_name(server)),
+        ];
+        let next = responses::encoded(next);
+        doors
+            .into_iter()
+            .filter_map(|(door, name)| {
+                let href = format!("{door}?next={next}");
+                name.map(|name| Self { name, href })
+            })
+            .collect()
     }
 }
 
@@ -48,7 +57,7 @@ pub struct LoginPage {
     pub refused: bool,
     /// Users of a directory sign in here too.
     pub directory: bool,
-    pub provider: Option<ProviderLink>,
+    pub providers: Vec<ProviderLink>,
 }
 
 impl LoginPage {
@@ -88,7 +97,7 @@ pub async fn show(
         t: visit.text,
         f: guest(&console, &visit),
         name: String::new(),
-        provider: ProviderLink::to(&console.server, &asked.next),
+        providers: ProviderLink::to(&console.server, &asked.next),
         next: asked.next,
         refused: false,
         directory: access::asks_directory(&console.server),
@@ -129,7 +138,7 @@ pub async fn submit(
             t,
             f: guest(&console, &visit),
             name: typed.name,
-            provider: ProviderLink::to(&console.server, &typed.next),
+            providers: ProviderLink::to(&console.server, &typed.next),
             next: typed.next,
             alert,
             refused,
@@ -260,7 +269,7 @@ pub async fn submit_code(
             t,
             f: guest(&console, &visit),
             name: String::new(),
-            provider: ProviderLink::to(&console.server, &typed.next),
+            providers: ProviderLink::to(&console.server, &typed.next),
             next: typed.next,
             alert,
             refused: false,

@@ -120,6 +120,12 @@ fn places(t: Text) -> Vec<Place> {
             "courses class students term",
         ),
         place(
+            "/folders",
+            "folder",
+            t.folders_title(),
+            "folders files data home volumes",
+        ),
+        place(
             "/presets",
             "boxes",
             t.presets_title(),

@@ -684,6 +684,7 @@ pub fn happening(t: Text, code: &str) -> Option<(&'static str, &'static str)> {
         "session.released" => ("", t.timeline_released()),
         "session.renamed" => ("i", t.timeline_renamed()),
         "session.resized" => ("i", t.timeline_limits()),
+        "session.priority-set" => ("i", t.timeline_priority()),
         "session.share-confirmed" => ("i", t.gpu_confirmed()),
         "session.gpu-warned" => ("w", t.gpu_over_warned()),
         "session.reservation-warned" => ("w", t.reservations_timeline_warned()),

@@ -1,6 +1,8 @@
 //! `/login/provider` leads a browser to the identity provider, and `/login/return` takes it back. Nothing of the request
 //! but its peer and its cookies says where to: the addresses stand in the settings.
 
+use std::net::IpAddr;
+
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
@@ -9,7 +11,9 @@ use axum::{Extension, Router};
 use rules::refusal::Refusal;
 use serde::Deserialize;
 use server::Failure;
-use server::access::{self, ProviderOutcome, ProviderReturn, SignInFrom, SignInStep};
+use server::access::{
+    self, ProviderOutcome, ProviderReturn, ProviderStart, SignInFrom, SignInStep,
+};
 
 use super::authentication::{self, OptionalPageCaller, PagePeer};
 use super::components::Alert;
@@ -28,10 +32,10 @@ pub(super) fn router() -> Router<PagesContext> {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct BeginQuery {
-    next: String,
+pub(super) struct BeginQuery {
+    pub next: String,
     /// Not empty: who is signed in proves anew who they are.
-    again: String,
+    pub again: String,
 }
 
 async fn begin(
@@ -48,14 +52,17 @@ async fn begin(
     let next = responses::own_place(&asked.next).to_owned();
     let begun = access::begin_by_provider(&console.server, peer.address(), &next, again).await;
     match begun {
-        Ok(start) => {
-            let mut response = responses::see(&start.to);
-            let cookie = authentication::return_cookie(&visit, &start.browser);
-            response.headers_mut().append(header::SET_COOKIE, cookie);
-            response
-        }
+        Ok(start) => led(&visit, &start),
         Err(failure) => refused(&console, &visit, next, &failure),
     }
+}
+
+/// Leads a browser to a provider, with the cookie by which it is known when it comes back.
+pub(super) fn led(visit: &RequestContext, start: &ProviderStart) -> Response {
+    let mut response = responses::see(&start.to);
+    let cookie = authentication::return_cookie(visit, &start.browser);
+    response.headers_mut().append(header::SET_COOKIE, cookie);
+    response
 }
 
 async fn finish(
@@ -67,41 +74,59 @@ async fn finish(
     Query(returned): Query<ProviderReturn>,
 ) -> Response {
     let encrypted = encrypted.map(|Extension(encrypted)| encrypted);
-    let from = SignInFrom {
-        device: origin::device(&headers, encrypted),
-        agent: origin::agent(&headers),
-        ..peer.address().into()
-    };
-    let browser = origin::begun(&headers, encrypted);
+    let (from, browser) = returning(&headers, encrypted, peer.address());
     let finished = access::finish_by_provider(&console.server, returned, browser, from).await;
+    ended(&console, &visit, finished)
+}
+
+/// Where a browser comes back from, and the cookie by which it is known.
+pub(super) fn returning(
+    headers: &HeaderMap,
+    encrypted: Option<Encrypted>,
+    source: IpAddr,
+) -> (SignInFrom<'_>, Option<&str>) {
+    let from = SignInFrom {
+        device: origin::device(headers, encrypted),
+        agent: origin::agent(headers),
+        ..source.into()
+    };
+    (from, origin::begun(headers, encrypted))
+}
+
+/// The answer to a browser that came back, with its cookie taken away.
+pub(super) fn ended(
+    console: &PagesContext,
+    visit: &RequestContext,
+    finished: Result<ProviderOutcome, Failure>,
+) -> Response {
     let mut response = match finished {
         Ok(ProviderOutcome::ProvenAgain) => responses::see("/me/second-factor"),
         Ok(ProviderOutcome::SignedIn { step, next }) => match step {
             SignInStep::Done(signed_in) => {
                 let response = responses::see(responses::own_place(&next));
-                authentication::with_sign_in(&console, &visit, response, &signed_in)
+                authentication::with_sign_in(console, visit, response, &signed_in)
             }
             SignInStep::CodeNeeded(ticket) => {
                 let page = LoginCodePage {
                     t: visit.text,
-                    f: guest(&console, &visit),
+                    f: guest(console, visit),
                     ticket,
                     next,
                     alert: None,
                     refused: false,
                 };
-                responses::page(&console, &visit, StatusCode::OK, &page)
+                responses::page(console, visit, StatusCode::OK, &page)
             }
         },
-        Err(failure) => refused(&console, &visit, "/".to_owned(), &failure),
+        Err(failure) => refused(console, visit, "/".to_owned(), &failure),
     };
-    let cookie = authentication::no_return_cookie(&visit);
+    let cookie = authentication::no_return_cookie(visit);
     response.headers_mut().append(header::SET_COOKIE, cookie);
     response
 }
 
 /// The sign-in page, with why the provider admitted nobody.
-fn refused(
+pub(super) fn refused(
     console: &PagesContext,
     visit: &RequestContext,
     next: String,
@@ -115,7 +140,7 @@ fn refused(
         t: visit.text,
         f: guest(console, visit),
         name: String::new(),
-        provider: ProviderLink::to(&console.server, &next),
+        providers: ProviderLink::to(&console.server, &next),
         next,
         refused: false,
         directory: access::asks_directory(&console.server),

@@ -15,6 +15,7 @@ use rules::placement::explain::Explanation;
 use rules::policy::SharePolicy;
 use rules::session::SessionState;
 use rules::units::Timestamp;
+use rules::workload::precedence::USUAL_PRIORITY;
 use server::Failure;
 use server::access::Caller;
 use server::actions::gpus as devices;
@@ -536,10 +537,11 @@ fn waiting(
         facts: {
             let asked = presenter::asked(t, &session.resources, policy);
             let facts = t.queue_asks(session.owner.name.as_str(), asked);
-            match &session.group {
-                Some(group) => format!("{facts} · {group}"),
-                None => facts,
-            }
+            let group = session.group.as_ref().map(ToString::to_string);
+            let priority = session.priority != USUAL_PRIORITY;
+            let priority = priority.then(|| t.queue_priority(session.priority));
+            let all = [Some(facts), group, priority].into_iter().flatten();
+            all.collect::<Vec<_>>().join(" · ")
         },
         hint: presenter::outlook(t, &visit.clock, answer, now),
         instead: presenter::smaller(t, answer, session.resources.gpu, policy)

@@ -42,7 +42,7 @@ use super::table_answer::{ListPage, answer, shorter};
 use super::table_choices::{FilterWords, filter_bar};
 use super::typed::point;
 use super::{PagesContext, launch, layout, presenter, responses};
-use crate::doors::text::{Language, Text};
+use crate::doors::text::{Language, Text, codes};
 
 const PATH: &str = "/reservations";
 const FILTERS: [&str; 1] = ["q"];
@@ -59,6 +59,8 @@ pub struct ReservationsPage {
     pub f: PageLayout,
     /// None for those who only look.
     pub form: Option<ReservationForm>,
+    /// That there are as many as there may be, instead of the form; empty: there is room.
+    pub full: String,
     /// There is nothing to list yet, or the form was refused.
     pub is_form_open: bool,
     /// Those that the reader decides, the first of them.
@@ -293,6 +295,11 @@ async fn listed(
             ("state:booked", t.reservations_help_state()),
         ],
     };
+    // What was typed and refused is shown again.
+    let full = match may_write && refused.is_none() {
+        true => reservations::no_room(&console.server, caller).await?,
+        false => None,
+    };
     let form = match may_write {
         true => Some(new_form(console, visit, caller, refused.clone()).await?),
         false => None,
@@ -301,6 +308,7 @@ async fn listed(
         t,
         f: layout(console, visit, caller, Nav::Reservations),
         is_form_open: none || refused.is_some(),
+        full: full.map_or_else(String::new, |refusal| codes::refusal(t, &refusal)),
         form,
         requests,
         more_requests,

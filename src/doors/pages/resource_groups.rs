@@ -226,6 +226,9 @@ fn columns(t: Text) -> Vec<TableColumn> {
         TableColumn::new("nodes", t.groups_nodes()).class("why"),
         TableColumn::new("access", t.groups_access()).class("below"),
         TableColumn::new("kinds", t.groups_kinds()).class("below"),
+        TableColumn::new("order", t.fair_order()).class("below"),
+        TableColumn::new("windows", t.groups_windows()).class("below"),
+        TableColumn::new("preemption", t.groups_preemption()).class("below"),
     ]
 }
 
@@ -258,6 +261,22 @@ fn cell(t: Text, key: &str, group: &ResourceGroupView, may_write: bool) -> Table
             });
             TableCell::text(kinds.collect::<Vec<_>>().join(", "))
         }
+        "order" => TableCell::Text {
+            text: match group.order {
+                Some(order) => order_name(t, order).to_owned(),
+                None => t.groups_by_site().to_owned(),
+            },
+            note: match group.backfill {
+                Some(mode) => backfill_name(t, mode).to_owned(),
+                None => String::new(),
+            },
+        },
+        "windows" if group.windows.is_empty() => TableCell::Empty,
+        "windows" => TableCell::Text {
+            text: t.groups_windows_count(group.windows.len() as u64),
+            note: group.time_zone.clone(),
+        },
+        "preemption" => TableCell::text(preemption(t, group.preemption)),
         _ => TableCell::Empty,
     }
 }

@@ -10,9 +10,9 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use rules::refusals;
 use serde::Deserialize;
-use server::Failure;
 use server::access::{self, Caller};
 use server::actions::users::second_factor;
+use server::{Failure, Server};
 
 use super::authentication::PageCaller;
 use super::components::Alert;
@@ -42,8 +42,8 @@ pub struct SecondFactorPage {
     pub offer: Option<OfferedKey>,
     /// New recovery codes, shown this once.
     pub codes: Vec<String>,
-    /// The user has no password, and proves at the identity provider who they are.
-    pub provider: bool,
+    /// Where a user who has no password proves at the identity provider who they are.
+    pub again: Option<&'static str>,
 }
 
 pub struct OfferedKey {
@@ -131,9 +131,17 @@ async fn answer(
             until: visit.clock.minute(offer.ends_at),
         }),
         codes: shown.codes,
-        provider: access::is_of_provider(&console.server, caller),
+        again: again(&console.server, caller),
     };
     responses::page(console, visit, status, &page)
+}
+
+/// Where the caller proves anew who they are; None for one with a password.
+fn again(server: &Server, caller: &Caller) -> Option<&'static str> {
+    if access::is_of_provider(server, caller) {
+        return Some("/login/provider?again=1");
+    }
+    access::is_of_saml(server, caller).then_some("/login/saml?again=1")
 }
 
 /// `ABCD EFGH …`; apps leave the blanks out.

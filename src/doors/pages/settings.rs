@@ -5,6 +5,7 @@ use askama::Template;
 use axum::extract::{Form, Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use rules::permissions::Permission;
 use rules::refusal::Refusal;
 use serde::Deserialize;
 use server::Failure;
@@ -30,6 +31,8 @@ pub struct SettingsPage {
     pub groups: Vec<SettingGroup>,
     /// Notices that the mail server refused for good: a form below the trial sends them again.
     pub refused_mail: u64,
+    /// The reader may send a trial and send again; auditors only look.
+    pub may_send_mail: bool,
     pub waiting: usize,
     pub faults: Vec<FormFieldError>,
     /// The settings file in use, which Save changes.
@@ -151,6 +154,16 @@ const GROUPS: [(&str, &[&str]); 11] = [
             "oidc_scope",
             "oidc_user",
             "oidc_groups",
+            "saml_issuer",
+            "saml_name",
+            "saml_sso_url",
+            "saml_certificate_file",
+            "saml_origin",
+            "saml_entity_id",
+            "saml_user",
+            "saml_email",
+            "saml_full_name",
+            "saml_groups",
         ],
     ),
     (
@@ -311,6 +324,7 @@ async fn shown(
     );
     let page = SettingsPage {
         refused_mail,
+        may_send_mail: caller.subject.can(Permission::SystemWrite),
         ..page
     };
     let status = refused.map_or(StatusCode::OK, |(_, _, refusal)| responses::status(refusal));
@@ -379,6 +393,7 @@ pub fn page(
         only_changed,
         groups,
         refused_mail: 0,
+        may_send_mail: true,
         waiting: all
             .iter()
             .filter(|standing| standing.waiting.is_some())
@@ -520,6 +535,16 @@ fn name(t: Text, key: &str) -> &'static str {
         "oidc_scope" => t.setting_name_oidc_scope(),
         "oidc_user" => t.setting_name_oidc_user(),
         "oidc_groups" => t.setting_name_oidc_groups(),
+        "saml_issuer" => t.setting_name_saml_issuer(),
+        "saml_name" => t.setting_name_saml_name(),
+        "saml_sso_url" => t.setting_name_saml_sso_url(),
+        "saml_certificate_file" => t.setting_name_saml_certificate_file(),
+        "saml_origin" => t.setting_name_saml_origin(),
+        "saml_entity_id" => t.setting_name_saml_entity_id(),
+        "saml_user" => t.setting_name_saml_user(),
+        "saml_email" => t.setting_name_saml_email(),
+        "saml_full_name" => t.setting_name_saml_full_name(),
+        "saml_groups" => t.setting_name_saml_groups(),
         "reservation_notice_hours" => t.setting_name_reservation_notice_hours(),
         "keep_days" => t.setting_name_keep_days(),
         "audit_keep_days" => t.setting_name_audit_keep_days(),
@@ -604,6 +629,16 @@ fn about(t: Text, key: &str) -> &'static str {
         "oidc_scope" => t.setting_oidc_scope(),
         "oidc_user" => t.setting_oidc_user(),
         "oidc_groups" => t.setting_oidc_groups(),
+        "saml_issuer" => t.setting_saml_issuer(),
+        "saml_name" => t.setting_saml_name(),
+        "saml_sso_url" => t.setting_saml_sso_url(),
+        "saml_certificate_file" => t.setting_saml_certificate_file(),
+        "saml_origin" => t.setting_saml_origin(),
+        "saml_entity_id" => t.setting_saml_entity_id(),
+        "saml_user" => t.setting_saml_user(),
+        "saml_email" => t.setting_saml_email(),
+        "saml_full_name" => t.setting_saml_full_name(),
+        "saml_groups" => t.setting_saml_groups(),
         "reservation_notice_hours" => t.setting_reservation_notice_hours(),
         "keep_days" => t.setting_keep_days(),
         "audit_keep_days" => t.setting_audit_keep_days(),

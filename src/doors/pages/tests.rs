@@ -53,6 +53,23 @@ fn a_fragment_is_exactly_what_the_page_contains() {
 }
 
 #[test]
+fn who_only_reads_settings_has_no_button_that_sends_mail() {
+    let mut page = sample::settings_page(Text::default());
+    page.groups[0].tries_mail = true;
+    page.refused_mail = 2;
+    for may in [true, false] {
+        page.may_send_mail = may;
+        let html = page.render().expect("sample renders");
+        for action in ["mail-test", "mail-retry"] {
+            let form = format!("/system/settings/{action}");
+            assert_eq!(html.contains(&form), may, "{action}");
+        }
+        // That mail was refused is for all who may look.
+        assert!(html.contains(&page.t.mail_refused(2_u64)), "{may}");
+    }
+}
+
+#[test]
 fn korean_pages_speak_korean() {
     for (name, html) in sample::pages(Text::new(Language::Korean)) {
         assert!(html.contains("<html lang=\"ko\""), "{name}");

@@ -304,7 +304,7 @@ fn facts(
             match user.source {
                 UserSource::Local => t.users_origin_local().to_owned(),
                 UserSource::Directory => t.users_origin_directory().to_owned(),
-                UserSource::Provider => t.users_origin_provider().to_owned(),
+                UserSource::Provider | UserSource::Saml => t.users_origin_provider().to_owned(),
             },
         ),
         (t.users_created(), visit.clock.day(user.created_at)),

@@ -8,9 +8,11 @@ use axum::extract::{Form, Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::resources::Demand;
 use rules::session::SessionState;
 use rules::units::{CpuShare, GpuShare};
+use rules::workload::precedence::{MAX_PRIORITY, USUAL_PRIORITY};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
@@ -56,6 +58,8 @@ pub struct RequestForm {
     pub gpu: String,
     /// None leaves the limit as it is.
     pub max_runtime: Option<String>,
+    /// None leaves it as it is; blank is the usual one.
+    pub priority: Option<String>,
     /// Where hold and release lead back to; the queue where it is empty.
     pub back: String,
     /// Not empty: all that wait of its launch.
@@ -70,6 +74,7 @@ impl RequestForm {
             memory: launch::typed_memory(demand.memory),
             gpu: demand.gpu.to_string(),
             max_runtime: Some(session.max_runtime_seconds.map(limit).unwrap_or_default()),
+            priority: Some(session.priority.to_string()),
             ..Self::default()
         }
     }
@@ -77,6 +82,11 @@ impl RequestForm {
     /// The time limit that was typed, for the box.
     pub fn limit(&self) -> &str {
         self.max_runtime.as_deref().unwrap_or_default()
+    }
+
+    /// The priority that was typed, for the box.
+    pub fn rank(&self) -> &str {
+        self.priority.as_deref().unwrap_or_default()
     }
 }
 
@@ -189,7 +199,7 @@ async fn done(
             "cancel",
         ),
         "change" => (change(console, caller, id, sent).await?, "limits"),
-        _ => return Err(rules::refusals::page_unknown().into()),
+        _ => return Err(refusals::page_unknown().into()),
     })
 }
 
@@ -202,12 +212,19 @@ async fn change(
     let server = &console.server;
     let session = sessions::get(server, caller, id).await?;
     if session.state != SessionState::Pending {
-        return Err(rules::refusals::session_not_waiting(session.state.word()).into());
+        return Err(refusals::session_not_waiting(session.state.word()).into());
     }
-    let (wanted, limit) = understood(&session, sent)?;
+    let UnderstoodRequest {
+        wanted,
+        limit,
+        priority,
+    } = understood(&session, sent)?;
     let mut changed = session;
     if let Some(seconds) = limit.filter(|seconds| *seconds != changed.max_runtime_seconds) {
         changed = sessions::set_time_limit(server, caller, id, seconds, None).await?;
+    }
+    if let Some(priority) = priority {
+        changed = sessions::set_priority(server, caller, id, priority, None).await?;
     }
     let before = &changed.resources;
     let same = wanted.cpu == Some(before.cpu) && wanted.memory == Some(before.memory);
@@ -217,11 +234,16 @@ async fn change(
     Ok(changed)
 }
 
-/// What was typed, as a change of the session's request and of its time limit.
-fn understood(
-    session: &SessionView,
-    sent: &RequestForm,
-) -> Result<(Resize, Option<Option<u64>>), Refusal> {
+/// A change of a session that waits; what is None stays.
+struct UnderstoodRequest {
+    wanted: Resize,
+    limit: Option<Option<u64>>,
+    /// Only where it is another.
+    priority: Option<u32>,
+}
+
+/// What was typed, as a change of the session's request, of its time limit and of its priority.
+fn understood(session: &SessionView, sent: &RequestForm) -> Result<UnderstoodRequest, Refusal> {
     let share = match sent.gpu.trim() {
         _ if session.resources.mig.is_some() => None,
         "" => Some(GpuShare::ZERO),
@@ -246,7 +268,19 @@ fn understood(
             Some(read.map_err(|refusal| refusal.at("/max_runtime_seconds"))?)
         }
     };
-    Ok((wanted, limit))
+    let priority = match sent.priority.as_deref().map(str::trim) {
+        None => None,
+        Some("") => Some(USUAL_PRIORITY),
+        Some(typed) => {
+            let wrong = || refusals::priority_out_of_range(MAX_PRIORITY).at("/priority");
+            Some(typed.parse().map_err(|_| wrong())?)
+        }
+    };
+    Ok(UnderstoodRequest {
+        wanted,
+        limit,
+        priority: priority.filter(|priority| *priority != session.priority),
+    })
 }
 
 /// What the scheduler says of the request as it is typed, drawn as the launch page draws it.
@@ -266,7 +300,11 @@ async fn previewed(
         devices: &devices.items,
     };
     let told = match understood(session, typed) {
-        Ok((wanted, limit)) => {
+        Ok(UnderstoodRequest {
+            wanted,
+            limit,
+            priority,
+        }) => {
             let id = session.id.to_string();
             let demand = Demand {
                 cpu: wanted.cpu.unwrap_or(session.resources.cpu),
@@ -274,7 +312,7 @@ async fn previewed(
                 gpu: wanted.gpu.unwrap_or(session.resources.gpu),
                 ..session.resources
             };
-            sessions::preview_change(&console.server, caller, &id, wanted, limit)
+            sessions::preview_change(&console.server, caller, &id, wanted, limit, priority)
                 .await
                 .map(|told| (told, demand))
         }
@@ -366,7 +404,7 @@ async fn read(
         None => RequestForm::of(&session),
     };
     let preview = previewed(console, visit, caller, &session, &typed, &devices).await?;
-    let at_a_field = ["cpu", "memory", "gpu", "max_runtime"];
+    let at_a_field = ["cpu", "memory", "gpu", "max_runtime", "priority"];
     let named = faults
         .iter()
         .any(|fault| at_a_field.contains(&fault.field.as_str()));

@@ -93,6 +93,30 @@ fn what_was_too_much_to_count_is_no_growth() {
 }
 
 #[test]
+fn a_folder_grows_from_when_it_is_seen_first() {
+    let size = |bytes, entries, whole| Size {
+        bytes,
+        entries,
+        whole,
+    };
+    let (small, large) = (size(10, 1, true), size(30, 5, true));
+    let grown = FreeSpace {
+        bytes: 20,
+        files: 4,
+    };
+    assert_eq!(more_in_folder(Some(&small), &large), grown);
+    for (then, now) in [
+        (None, large),
+        (Some(large), small),
+        (Some(small), size(30, 5, false)),
+        (Some(size(10, 1, false)), large),
+    ] {
+        let more = more_in_folder(then.as_ref(), &now);
+        assert_eq!(more, FreeSpace::default(), "{then:?} {now:?}");
+    }
+}
+
+#[test]
 fn files_without_a_name_are_growth_and_losing_the_name_is_none() {
     let known = |named, unnamed, whole| SessionDiskUse {
         size: Size {

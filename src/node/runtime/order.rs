@@ -112,6 +112,9 @@ pub struct RootOrder {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountOrder {
     pub from: PathBuf,
+    /// What of it, without a leading slash; empty: all of it.
+    #[serde(default)]
+    pub subpath: String,
     pub at: String,
     pub read_only: bool,
 }

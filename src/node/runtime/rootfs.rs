@@ -15,10 +15,12 @@ use std::path::{Path, PathBuf};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
+use store::folders::open_mounted;
 
 use super::mounts::{let_go, mount_points};
-use super::order::{ContainerSpec, IdRange};
+use super::order::{ContainerSpec, IdRange, MountOrder};
 use crate::gpu::{DeviceOrder, FileUse};
 
 /// A step of laying the ground that did not work.
@@ -189,6 +191,42 @@ impl RootStage {
         })
     }
 
+    /// Shows what a mount of an order names on the stage, with the session's ids as `show` does. A path below it is resolved
+    /// by the kernel from the directory that is open, so no link that another session makes meanwhile leads out of it.
+    pub(super) fn show_mount(
+        &self,
+        name: &str,
+        mount: &MountOrder,
+        ids: BorrowedFd<'_>,
+    ) -> Result<PathBuf> {
+        let from = &mount.from;
+        let opened = open_mounted(from, &mount.subpath).map_err(at("open", from))?;
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_EMPTY_PATH;
+        let tree = open_tree(&opened, "", flags)
+            .map_err(io::Error::from)
+            .map_err(at("open", from))?;
+        map_ids(tree.as_fd(), ids, mount.read_only).map_err(|source| GroundError::NoIdMap {
+            path: from.clone(),
+            source,
+        })?;
+        self.put(name, tree.as_fd())
+    }
+
+    /// Whether a path of the finished root leads through a link: what is mounted there would cover another place than its
+    /// order names. What is missing of the path is no link, and is made as directories.
+    pub(super) fn leads_elsewhere(&self, at_path: &str) -> Result<bool> {
+        let root = open_root(&self.root())?;
+        let resolve =
+            ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        // Without `NOFOLLOW`: with it the kernel would open a link at the end of the path itself.
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let name = at_path.trim_start_matches('/');
+        let found = openat2(&root, name, flags, Mode::empty(), resolve);
+        Ok(matches!(found, Err(Errno::LOOP)))
+    }
+
     /// Shows a directory of the host on the stage, read-only and with the ids of `nobody`: what belongs to the
     /// machine's own users belongs inside to `nobody`, and root inside may there what all users may.
     pub(super) fn show_as_nobodys(&self, name: &str, from: &Path) -> Result<PathBuf> {
@@ -204,14 +242,19 @@ impl RootStage {
         from: &Path,
         change: impl FnOnce(BorrowedFd<'_>) -> Result<()>,
     ) -> Result<PathBuf> {
-        let place = self.directory(name)?;
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let tree = open_tree(CWD, from, flags)
             .map_err(io::Error::from)
             .map_err(at("open", from))?;
         change(tree.as_fd())?;
+        self.put(name, tree.as_fd())
+    }
+
+    /// Mounts a tree that is open on the stage.
+    fn put(&self, name: &str, tree: BorrowedFd<'_>) -> Result<PathBuf> {
+        let place = self.directory(name)?;
         move_mount(
-            tree.as_fd(),
+            tree,
             "",
             CWD,
             &place,

@@ -462,12 +462,14 @@ impl Shim {
             }
         }
         for (number, mount) in order.mounts.iter().enumerate() {
-            let shown = stage.show(
-                &format!("m{number}"),
-                &mount.from,
-                ids.as_fd(),
-                mount.read_only,
-            )?;
+            if stage.leads_elsewhere(&mount.at)? {
+                return Err(format!(
+                    "no folder is mounted at {}: a link is in this path of the image",
+                    mount.at
+                )
+                .into());
+            }
+            let shown = stage.show_mount(&format!("m{number}"), mount, ids.as_fd())?;
             binds.push((shown, mount.at.clone(), mount.read_only));
         }
         let (files, shown) = ProcFiles::lay(

@@ -75,7 +75,7 @@ pub(super) struct ClusterState<'w> {
 }
 
 impl<'w> ClusterState<'w> {
-    /// The world as it stands. Costs one visit a session and a device.
+    /// The world as it stands. Costs one visit a session that holds room, and a device.
     pub(super) fn new(world: &'w ClusterSnapshot, now: Timestamp) -> Self {
         let spots: Vec<NodeState<'w>> = world
             .nodes
@@ -115,7 +115,7 @@ impl<'w> ClusterState<'w> {
             searches: RefCell::default(),
         };
         ground.reserved.shut(&mut ground.spots);
-        for session in &world.sessions {
+        for session in world.sessions.holding() {
             for (number, container) in session.live_containers().enumerate() {
                 let Some(at) = ground.spot(container.node) else {
                     continue;
@@ -357,6 +357,17 @@ impl<'w> ClusterState<'w> {
                 });
         }
         self.some_unshut = unshut;
+    }
+
+    /// Whether one more of a size that waits is only counted by `keep`: no policy bounds sums, and nothing is reserved.
+    pub(super) fn keeps_by_count(&self) -> bool {
+        self.bounds.is_empty() && self.reserved.is_empty()
+    }
+
+    /// As `keep` for one more of a size that waits, where that is only counted. Never looks at the session.
+    pub(super) fn keep_again(&mut self, owner: UserId, size: usize) {
+        let asked = self.asked(&self.kept.sizes[size].demand);
+        self.kept.add_again(owner, size, asked);
     }
 
     /// Gives a place away.

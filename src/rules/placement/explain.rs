@@ -219,7 +219,7 @@ fn explain_drafted(
         return impossible(&line, &waiting, refusal);
     }
     let new = |session: &Session| session.id >= replicas[0].id;
-    let mut known = None;
+    let (mut known, mut bare) = (None, BareGround::default());
     let (mut first, mut starts) = (None::<Explanation>, 0);
     for (at, place) in queue.places.iter().enumerate() {
         if new(place.session) {
@@ -235,23 +235,23 @@ fn explain_drafted(
                 let known = known.get_or_insert_with(|| {
                     forecast::of_queue(&in_queue, world, (group, &queue), now)
                 });
-                let waits = explain(&line, &waiting, known, now);
+                let waits = explain(&line, &waiting, known, &mut bare, now);
                 return some_start(first, waits, starts, draft.replicas);
             }
             if first.is_none() {
                 let known = QueueForecast::default();
-                first = Some(explain(&line, &waiting, &known, now));
+                first = Some(explain(&line, &waiting, &known, &mut bare, now));
             }
             starts += 1;
         }
         if starts == replicas.len() as u32 {
             break;
         }
-        line.step(place.session);
+        line.step_noted(place.session);
     }
     let first = first.unwrap_or_else(|| {
         let waiting = WaitingRequest::new(&replicas[0], draft.owner);
-        explain(&line, &waiting, &QueueForecast::default(), now)
+        explain(&line, &waiting, &QueueForecast::default(), &mut bare, now)
     });
     Explanation {
         replicas: (draft.replicas > 1).then_some(ReplicaStarts {
@@ -336,43 +336,24 @@ pub fn explain_session(world: &ClusterSnapshot, session: &Session, now: Timestam
     told.pop().unwrap_or_else(|| settled(world, session, now))
 }
 
-/// Answers for sessions of the queue that `known` is of, in their order, with one walk for all of them. A session
-/// that does not wait is told where it is.
+/// Answers for sessions of the queue that `known` is of, at the moment that it is of, in their order, with one walk for
+/// all of them. A session that does not wait is told where it is. The walk is that of the forecast: it sorts nothing, and
+/// looks only at sessions for whom it searches.
 pub fn explain_queue(
     world: &ClusterSnapshot,
     known: &QueueForecast,
     wanted: &[&Session],
     now: Timestamp,
 ) -> Vec<Explanation> {
-    let in_queue = order::WaitingByGroup::new(world, now);
-    let mut told: BTreeMap<SessionId, Explanation> = BTreeMap::new();
     let waits = |s: &&&Session| s.state() == SessionState::Pending;
-    let asked: BTreeSet<SessionId> = wanted.iter().filter(waits).map(|s| s.id).collect();
-    let mut line = QueueWalk::new(world, now);
-    for group in in_queue.groups() {
-        if told.len() == asked.len() {
-            break;
-        }
-        line.enter(group);
-        let queue = in_queue.numbered(group, &[], false);
-        for (at, place) in queue.places.iter().enumerate() {
-            if told.len() == asked.len() {
-                break;
-            }
-            let session = place.session;
-            if asked.contains(&session.id) {
-                let waiting = WaitingRequest {
-                    number: (at < queue.numbered).then_some(at as u32 + 1),
-                    own_in_front: if queue.users > 1 { place.round } else { 0 },
-                    ..WaitingRequest::new(session, Some(session.owner))
-                };
-                told.insert(session.id, explain(&line, &waiting, known, now));
-            }
-            if at < queue.numbered {
-                line.step(session);
-            }
-        }
-    }
+    let asked = wanted.iter().filter(waits);
+    let asked: BTreeSet<usize> = asked
+        .filter_map(|session| world.sessions.place(session.id))
+        .collect();
+    let told = match asked.is_empty() {
+        true => BTreeMap::new(),
+        false => explain_asked(world, known, &asked, now),
+    };
     wanted
         .iter()
         .map(|session| match told.get(&session.id) {
@@ -380,6 +361,120 @@ pub fn explain_queue(
             None => settled(world, session, now),
         })
         .collect()
+}
+
+/// The answers for sessions that wait, by their places in `world.sessions`.
+fn explain_asked(
+    world: &ClusterSnapshot,
+    known: &QueueForecast,
+    asked: &BTreeSet<usize>,
+    now: Timestamp,
+) -> BTreeMap<SessionId, Explanation> {
+    let mut told = BTreeMap::new();
+    let mut line = QueueWalk::new(world, now);
+    for queue in &known.walked {
+        line.enter(queue.group);
+        let mut bare = BareGround::default();
+        for (number, place) in (1..).zip(&queue.numbered) {
+            if told.len() == asked.len() {
+                return told;
+            }
+            let session = &world.sessions[place.at];
+            if asked.contains(&place.at) {
+                let waiting = WaitingRequest {
+                    number: Some(number),
+                    own_in_front: if queue.users > 1 { place.round } else { 0 },
+                    ..WaitingRequest::new(session, Some(session.owner))
+                };
+                let answer = explain(&line, &waiting, known, &mut bare, now);
+                told.insert(session.id, answer);
+            }
+            match place.again {
+                Some(wait) => line.repeat(session, wait),
+                None => {
+                    line.step(session);
+                }
+            }
+        }
+        for at in queue.unnumbered.iter().filter(|at| asked.contains(*at)) {
+            let session = &world.sessions[*at];
+            let waiting = WaitingRequest::new(session, Some(session.owner));
+            let answer = explain(&line, &waiting, known, &mut bare, now);
+            told.insert(session.id, answer);
+        }
+    }
+    told
+}
+
+/// What is free without what is kept for those who wait. Changes only where a session gets a place, so that answers for
+/// sessions between two such places share it.
+#[derive(Default)]
+struct BareGround<'w> {
+    /// How many had got a place, and what was free then.
+    known: Option<(usize, ClusterState<'w>)>,
+}
+
+impl<'w> BareGround<'w> {
+    fn of(&mut self, line: &QueueWalk<'w>) -> &ClusterState<'w> {
+        let placed = line.placed.len();
+        if self
+            .known
+            .as_ref()
+            .is_some_and(|(known, _)| *known != placed)
+        {
+            self.known = None;
+        }
+        let make = || (placed, line.ground.bare());
+        &self.known.get_or_insert_with(make).1
+    }
+}
+
+/// For what a session waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WaitCause {
+    /// It can never start: its verdict is `Verdict::Never`.
+    Never,
+    /// For a time, another session, a user or a group, as the first blocker of its explanation says.
+    Held(PlacementBlocker),
+    /// For nothing but room, in its turn; it may have it already.
+    Room,
+}
+
+/// The cause of each session that waits, as `explain_queue` gives it, without a walk of the queue: what is free does not
+/// matter. Costs about a look at each, and at the machines once for each size.
+pub struct QueueCauses<'w> {
+    world: &'w ClusterSnapshot,
+    now: Timestamp,
+    /// Whether some machine could hold a size, were it empty.
+    possible: BTreeMap<(ResourceGroupId, Demand, bool), bool>,
+}
+
+impl<'w> QueueCauses<'w> {
+    pub fn new(world: &'w ClusterSnapshot, now: Timestamp) -> Self {
+        Self {
+            world,
+            now,
+            possible: BTreeMap::new(),
+        }
+    }
+
+    pub fn of(&mut self, session: &Session) -> WaitCause {
+        let (world, environment) = (self.world, &session.spec.environment);
+        let group = world.groups.of_session(session.id);
+        let host = *environment == SessionEnvironment::Host;
+        let demand = session.spec.demand;
+        let possible = self.possible.entry((group, demand, host));
+        let possible =
+            possible.or_insert_with(|| fit::possible(world, group, &demand, environment).is_ok());
+        if !*possible {
+            return WaitCause::Never;
+        }
+        match order::gate(world, session, self.now) {
+            order::QueueGate::Never(_) => WaitCause::Never,
+            order::QueueGate::Held(hold) => WaitCause::Held(hold.blocker()),
+            order::QueueGate::Open => WaitCause::Room,
+        }
+    }
 }
 
 struct WaitingRequest<'a> {
@@ -456,10 +551,11 @@ fn unexplained(ground: &ClusterState<'_>) -> Explanation {
 
 /// Answers for the session that is next in `line`: all in front of it have taken their room, as `decide` gives it
 /// to them.
-fn explain(
-    line: &QueueWalk<'_>,
+fn explain<'w>(
+    line: &QueueWalk<'w>,
     waiting: &WaitingRequest<'_>,
     known: &QueueForecast,
+    bare: &mut BareGround<'w>,
     now: Timestamp,
 ) -> Explanation {
     let ground = &line.ground;
@@ -520,14 +616,14 @@ fn explain(
         answer.node = Some(name);
         return answer;
     }
-    let bare = ground.bare();
-    let front = in_front(line, &bare, waiting);
-    if front.is_none() && preempt::is_under_way(world, &bare, waiting.session) {
+    let bare = bare.of(line);
+    let front = in_front(line, bare, waiting);
+    if front.is_none() && preempt::is_under_way(world, bare, waiting.session) {
         answer.blockers.push(blockers::queue_preempting());
     }
     answer.blockers.extend(front);
     answer.blockers.extend(fit::blockers(
-        &bare,
+        bare,
         waiting.demand(),
         waiting.environment(),
         waiting.owner,

@@ -9,7 +9,7 @@ use super::cluster_state::{ClusterState, FoundPlace};
 use super::order::due;
 use super::order::fair_share::FairTree;
 use super::order::{self, NumberedQueue, WaitingByGroup};
-use super::queue::{QueueStep, QueueWalk};
+use super::queue::{QueueStep, QueueWalk, RepeatedWait};
 use super::reservations::MAX_SIZES;
 use crate::fair_share::{FairLeaf, QueueOrder};
 use crate::names::{ResourceGroupId, SessionId, SessionName, UserId};
@@ -58,6 +58,58 @@ pub struct QueueForecast {
     pub(super) by_priority: bool,
     /// The last three of each resource group, where there are several.
     pub(super) by_group: BTreeMap<ResourceGroupId, ForecastReach>,
+    /// The queues as they were sorted and walked, for explanations of that moment: one resource group after the other.
+    pub(super) walked: Vec<WalkedQueue>,
+}
+
+/// The queue of one resource group, sorted, and what its walk found. Some 40 bytes for each session.
+#[derive(Debug, Clone)]
+pub(super) struct WalkedQueue {
+    pub(super) group: ResourceGroupId,
+    /// Those that wait for room, in order.
+    pub(super) numbered: Vec<WalkedPlace>,
+    /// Places in `world.sessions` of those without a number, in order.
+    pub(super) unnumbered: Vec<usize>,
+    /// Users with a session that is numbered.
+    pub(super) users: usize,
+}
+
+/// A session that waits for room.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WalkedPlace {
+    /// Its place in `world.sessions`.
+    pub(super) at: usize,
+    /// As `QueuePlace` has it.
+    pub(super) round: u32,
+    /// Its step, where another walk may repeat it without a look.
+    pub(super) again: Option<RepeatedWait>,
+}
+
+impl WalkedQueue {
+    /// Costs a binary search for each session.
+    fn new(
+        world: &ClusterSnapshot,
+        (group, queue): (ResourceGroupId, &NumberedQueue<'_>),
+        steps: &[Option<RepeatedWait>],
+    ) -> Self {
+        let (numbered, unnumbered) = queue.places.split_at(queue.numbered);
+        let numbered = numbered.iter().zip(steps).filter_map(|(place, again)| {
+            Some(WalkedPlace {
+                at: world.sessions.place(place.session.id)?,
+                round: place.round,
+                again: *again,
+            })
+        });
+        let unnumbered = unnumbered.iter();
+        Self {
+            group,
+            numbered: numbered.collect(),
+            unnumbered: unnumbered
+                .filter_map(|place| world.sessions.place(place.session.id))
+                .collect(),
+            users: queue.users,
+        }
+    }
 }
 
 /// How far the forecast of one queue goes.
@@ -69,6 +121,14 @@ pub(super) struct ForecastReach {
 }
 
 impl QueueForecast {
+    /// Places of the sessions in `world.sessions`, in the order of `order`.
+    pub fn places(&self) -> Vec<usize> {
+        let numbered = self.walked.iter().flat_map(|queue| &queue.numbered);
+        let unnumbered = self.walked.iter().flat_map(|queue| &queue.unnumbered);
+        let numbered = numbered.map(|place| place.at);
+        numbered.chain(unnumbered.copied()).collect()
+    }
+
     /// How far the forecast of that group's queue goes.
     pub(super) fn reach(&self, group: ResourceGroupId) -> ForecastReach {
         let known = self.by_group.get(&group).copied();
@@ -90,7 +150,7 @@ impl QueueForecast {
         if self.complete || matches!(lives, RunLives::Guessed(..)) {
             return;
         }
-        let front = counted(world, of, ForecastRange::Front, entered, (now, lives));
+        let (front, _) = counted(world, of, ForecastRange::Front, entered, (now, lives));
         for (id, start) in front.starts {
             self.starts.entry(id).or_insert(start);
         }
@@ -198,13 +258,14 @@ fn walked<'w>(
         let mut again = line.fork();
         let queue = waiting.numbered(group, &[], false);
         let of = (group, &queue);
-        let mut own = counted(
+        let (mut own, steps) = counted(
             world,
             of,
             ForecastRange::Whole,
             (&mut line, looks),
             (now, lives),
         );
+        all.walked.push(WalkedQueue::new(world, of, &steps));
         own.add_front(world, of, (&mut again, looks), (now, lives));
         let reach = own.reach(group);
         all.by_group.insert(group, reach);
@@ -233,7 +294,7 @@ pub(super) fn of_queue<'w>(
     let mut again = line.fork();
     let looks = looks_of_each(waiting, MAX_SEARCHES);
     let of = (group, queue);
-    let mut known = counted(
+    let (mut known, _) = counted(
         world,
         of,
         ForecastRange::Whole,
@@ -282,14 +343,15 @@ enum ForecastRange {
     Front,
 }
 
-/// The forecast of the queue of one group, which `line` has just entered, for so many looks.
+/// The forecast of the queue of one group, which `line` has just entered, for so many looks; and which steps of those with a
+/// number another walk may repeat. Where nothing is known to end it costs the walk alone.
 fn counted<'w>(
     world: &'w ClusterSnapshot,
     (group, queue): (ResourceGroupId, &NumberedQueue<'w>),
     range: ForecastRange,
     (line, looks): (&mut QueueWalk<'w>, usize),
     (now, lives): (Timestamp, RunLives<'w>),
-) -> QueueForecast {
+) -> (QueueForecast, Vec<Option<RepeatedWait>>) {
     let (order, backfill) = (world.order(group, now), world.backfill(group, now));
     let until = world.groups.next_change(group, now);
     let mut known = QueueForecast {
@@ -298,14 +360,14 @@ fn counted<'w>(
         ..QueueForecast::default()
     };
     let mut left = Vec::new();
-    // Those for whom room is kept: neither beyond a limit nor bound to a device.
-    let mut kept = BTreeSet::new();
+    // Those for whom no room is kept: beyond a limit, or bound to a device. Few, so they are listed and not the others.
+    let mut unkept = BTreeSet::new();
+    let mut steps = Vec::with_capacity(queue.numbered);
     for place in &queue.places[..queue.numbered] {
-        let session = place.session;
-        if session.device_affinity.is_none() && !line.ground.is_bounded(session) {
-            kept.insert(session.id);
-        }
-        match line.step(session) {
+        let (session, before) = (place.session, line.waiting.len());
+        let (step, again) = line.step_noted(session);
+        steps.push(again);
+        match step {
             QueueStep::Place(_) => {
                 let start = ExpectedStart {
                     at: now,
@@ -314,7 +376,12 @@ fn counted<'w>(
                 };
                 known.starts.insert(session.id, start);
             }
-            QueueStep::Waits => left.push(session),
+            QueueStep::Waits => {
+                left.push(session);
+                if line.waiting.len() == before {
+                    unkept.insert(session.id);
+                }
+            }
             QueueStep::End(..) => {}
         }
     }
@@ -329,7 +396,7 @@ fn counted<'w>(
     known.by_priority = priorities.len() > 1;
     if known.by_priority {
         let is_highest = |one: &Session| priorities.last() == Some(&one.precedence.priority);
-        left.retain(|one| is_highest(one) && kept.contains(&one.id));
+        left.retain(|one| is_highest(one) && !unkept.contains(&one.id));
         joining.retain(|(_, one)| is_highest(one));
     }
     // One that is about to start reaches its limit as if it started now.
@@ -362,6 +429,10 @@ fn counted<'w>(
     known.some_limit = !coming.is_empty();
     for (at, session) in joining {
         coming.insert((at, session.id), Moment::Joins(session));
+    }
+    if coming.is_empty() {
+        known.complete = true;
+        return (known, steps);
     }
     if range == ForecastRange::Front
         && !order.goes_by_share()
@@ -426,7 +497,7 @@ fn counted<'w>(
         future.join(session);
     }
     if range == ForecastRange::Front {
-        let front = future.front(&kept, &coming);
+        let front = future.front(&unkept, &coming);
         future.left.clear();
         future.sizes.clear();
         future.limited.clear();
@@ -435,7 +506,7 @@ fn counted<'w>(
         }
     }
     known.complete = future.count(&mut coming, &mut known.starts).is_some();
-    known
+    (known, steps)
 }
 
 /// What is going to happen to a session.
@@ -611,7 +682,7 @@ impl<'w> Future<'w> {
 
     /// The first ones of the queue for whom room is kept, as long as no session behind them may come before them: by
     /// shares, and with timed backfill, that is not known of any. In turns it holds for the first of each user.
-    fn front(&mut self, kept: &BTreeSet<SessionId>, coming: &Moments<'w>) -> Vec<&'w Session> {
+    fn front(&mut self, unkept: &BTreeSet<SessionId>, coming: &Moments<'w>) -> Vec<&'w Session> {
         let mut front: Vec<&'w Session> = Vec::new();
         if self.order.goes_by_share() || self.backfill != BackfillMode::Strict {
             return front;
@@ -643,7 +714,7 @@ impl<'w> Future<'w> {
         {
             let has_turned = || front.iter().any(|one| one.owner == session.owner);
             let is_later = in_turns && (joining.contains(&session.owner) || has_turned());
-            if is_later || is_behind_one(session) || !kept.contains(&session.id) {
+            if is_later || is_behind_one(session) || unkept.contains(&session.id) {
                 break;
             }
             front.push(session);

@@ -74,9 +74,17 @@ struct UserTurns {
     served: Timestamp,
 }
 
-/// Round, since when its owner's first one is that, when it was queued, and its id, which is time-ordered and
-/// breaks ties.
-type QueueKey = (u32, Timestamp, Timestamp, SessionId);
+/// The priority, round, since when its owner's first one is that, when it was queued, and its id, which is time-ordered
+/// and breaks ties. Whole, so that sorting never looks at a session.
+type QueueKey = (Reverse<u32>, u32, Timestamp, Timestamp, SessionId);
+
+/// A session that waits for its turn.
+struct KeyedSession<'w> {
+    key: QueueKey,
+    session: &'w Session,
+    /// It waits for something else than room.
+    held: bool,
+}
 
 /// Waiting sessions in the order in which they are looked at, one resource group after the other; each person's own
 /// first come first. Costs sorting them twice.
@@ -173,8 +181,8 @@ impl<'w> WaitingByGroup<'w> {
             return self.ordered(group, self.of(group));
         }
         let mut keyed = self.keyed(self.of(group)).0;
-        keyed.sort_by_key(|(key, session)| (Reverse(session.precedence.priority), *key));
-        keyed.into_iter().map(|(_, session)| session).collect()
+        keyed.sort_unstable_by_key(|one| one.key);
+        keyed.into_iter().map(|one| one.session).collect()
     }
 
     /// The queue of one group as it is once `new`, all of one owner and equal, are launched in it now. `behind_all`: the
@@ -202,23 +210,22 @@ impl<'w> WaitingByGroup<'w> {
             if !behind_all {
                 owners.insert(first.owner);
             }
-            let rounds = begin..;
-            keyed.extend(
-                rounds
-                    .zip(new)
-                    .map(|(round, session)| ((round, since, now, session.id), session)),
-            );
+            let held = |session| !matches!(gate(world, session, now), QueueGate::Open);
+            let (priority, rounds) = (Reverse(first.precedence.priority), begin..);
+            keyed.extend(rounds.zip(new).map(|(round, session)| KeyedSession {
+                key: (priority, round, since, now, session.id),
+                session,
+                held: held(session),
+            }));
         }
-        keyed.sort_by_key(|(key, session)| (Reverse(session.precedence.priority), *key));
-        let place = |(key, session): (QueueKey, &'w Session)| QueuePlace {
-            session,
-            round: key.0,
+        keyed.sort_unstable_by_key(|one| one.key);
+        let (held, open): (Vec<_>, Vec<_>) = keyed.into_iter().partition(|one| one.held);
+        let place = |one: KeyedSession<'w>| QueuePlace {
+            session: one.session,
+            round: one.key.1,
         };
-        let open = |session: &Session| matches!(gate(world, session, now), QueueGate::Open);
-        let (mut places, mut held): (Vec<_>, Vec<_>) = keyed
-            .into_iter()
-            .map(place)
-            .partition(|place| open(place.session));
+        let mut places: Vec<QueuePlace<'w>> = open.into_iter().map(place).collect();
+        let mut held: Vec<QueuePlace<'w>> = held.into_iter().map(place).collect();
         held.sort_by_key(|place| (place.session.spec.start_at, place.session.queued_at));
         let numbered = places.len();
         places.extend(held);
@@ -289,7 +296,7 @@ impl<'w> WaitingByGroup<'w> {
     fn keyed(
         &self,
         waiting: Vec<&'w Session>,
-    ) -> (Vec<(QueueKey, &'w Session)>, BTreeMap<TurnKey, UserTurns>) {
+    ) -> (Vec<KeyedSession<'w>>, BTreeMap<TurnKey, UserTurns>) {
         let (world, now) = (self.world, self.now);
         let mut users: BTreeMap<TurnKey, UserTurns> = BTreeMap::new();
         let keyed = waiting.into_iter().map(|session| {
@@ -315,7 +322,12 @@ impl<'w> WaitingByGroup<'w> {
                 turns.waiting += 1;
                 *turns.since.get_or_insert(since)
             };
-            ((round, since, session.queued_at, session.id), session)
+            let priority = Reverse(session.precedence.priority);
+            KeyedSession {
+                key: (priority, round, since, session.queued_at, session.id),
+                session,
+                held,
+            }
         });
         (keyed.collect(), users)
     }

@@ -6,11 +6,11 @@ use super::cluster_state::{ClusterState, FoundPlace};
 use super::fit::{self, FitPlace};
 use super::order::{self, QueueGate, WaitingByGroup};
 use super::reservations::MAX_SIZES;
-use crate::names::{ResourceGroupId, SessionId};
+use crate::names::{ResourceGroupId, SessionId, UserId};
 use crate::policy::BackfillMode;
 use crate::reason::Reason;
 use crate::reasons;
-use crate::session::{DesiredState, Outcome, Session};
+use crate::session::{DesiredState, Outcome, Session, SessionEnvironment};
 use crate::units::Timestamp;
 use crate::world::ClusterSnapshot;
 
@@ -37,6 +37,15 @@ pub(super) enum QueueStep {
     End(Outcome, Reason),
     /// It has no place now.
     Waits,
+}
+
+/// The step of a session that waits for room as others of its size do already: all that it changes. Another walk of the
+/// same queue takes it without a look at the session.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RepeatedWait {
+    owner: UserId,
+    /// Which of the sizes that wait it has; None where so many wait that it is not counted.
+    size: Option<usize>,
 }
 
 impl<'w> QueueWalk<'w> {
@@ -121,6 +130,47 @@ impl<'w> QueueWalk<'w> {
             self.wait(session);
         }
         QueueStep::Waits
+    }
+
+    /// The same, and how another walk of the same queue may repeat it; None where that has to look again. In a long queue of
+    /// few sizes nearly all steps are repeated.
+    pub(super) fn step_noted(&mut self, session: &'w Session) -> (QueueStep, Option<RepeatedWait>) {
+        match self.repeated(session) {
+            Some(wait) => {
+                self.repeat(session, wait);
+                (QueueStep::Waits, Some(wait))
+            }
+            None => (self.step(session), None),
+        }
+    }
+
+    /// Repeats a step that another walk noted here.
+    pub(super) fn repeat(&mut self, session: &'w Session, wait: RepeatedWait) {
+        self.waiting.push(session);
+        if let Some(size) = wait.size {
+            self.ground.keep_again(wait.owner, size);
+        }
+    }
+
+    /// What `step` would do with a session where it needs no search: none of its size found a place.
+    fn repeated(&self, session: &Session) -> Option<RepeatedWait> {
+        let host = session.spec.environment == SessionEnvironment::Host;
+        let kept = self.ground.kept();
+        let size = match self.full {
+            true => None,
+            false => Some(kept.size_of(&session.spec.demand, host)?),
+        };
+        let timed = self.backfill.as_ref();
+        let is_repeated = session.device_affinity.is_none()
+            && session.desired == DesiredState::Run
+            && self.ground.keeps_by_count()
+            && !self.ground.is_bounded(session)
+            && timed.is_none_or(|timed| !timed.is_hopeful(session))
+            && matches!(order::gate(self.world, session, self.now), QueueGate::Open);
+        is_repeated.then_some(RepeatedWait {
+            owner: session.owner,
+            size,
+        })
     }
 
     /// The place that a session would have were it next; None where it has none.

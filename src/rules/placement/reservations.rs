@@ -91,6 +91,20 @@ impl<'w> Reservations<'w> {
         new
     }
 
+    /// Which of the sizes that wait a session has; None where none of that size does.
+    pub(super) fn size_of(&self, demand: &Demand, host: bool) -> Option<usize> {
+        self.known.get(&(*demand, host)).copied()
+    }
+
+    /// As `add` for one more of a size that waits.
+    pub(super) fn add_again(&mut self, owner: UserId, size: usize, asked: GpuShare) {
+        *self.owed.entry(owner).or_default() += asked.0;
+        self.sizes[size].count += 1;
+        if self.sizes[size].demand.wants_device() {
+            self.version += 1;
+        }
+    }
+
     /// Whether all who wait in front and could be on this machine would still have processor time and memory
     /// there beside what runs and this demand, whichever of them come or end.
     pub(super) fn leaves_room(&self, spot: &NodeState<'_>, demand: &Demand) -> bool {

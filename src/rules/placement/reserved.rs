@@ -106,6 +106,11 @@ impl<'w> ReservedRoom<'w> {
         }
     }
 
+    /// Nothing is kept for anybody.
+    pub(super) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
     /// Where a session may have what is kept; empty for most. Costs one visit a part.
     pub(super) fn standing(&self, session: &Session) -> Standing {
         let parts = self.parts.iter().enumerate();

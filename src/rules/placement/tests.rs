@@ -200,6 +200,42 @@ fn beyond(world: &ClusterSnapshot) -> Vec<String> {
     broken
 }
 
+/// A list that changes forgets where its sessions stood, and a clone that does not change keeps what it knew.
+#[test]
+fn a_live_session_is_found_in_whatever_order_the_list_stands() {
+    let mut world = world("node a 16 64g 4 | kim 1 1g 1 | lee 1 1g 1 | jo 1 1g 1");
+    let before = world.clone();
+    let ids: Vec<SessionId> = world.sessions.iter().map(|session| session.id).collect();
+    let places = |world: &ClusterSnapshot| -> Vec<Option<usize>> {
+        ids.iter().map(|id| world.sessions.place(*id)).collect()
+    };
+    assert_eq!(places(&world), [Some(0), Some(1), Some(2)]);
+    world.sessions.reverse();
+    assert_eq!(places(&world), [Some(2), Some(1), Some(0)]);
+    world.sessions.retain(|session| session.id != ids[1]);
+    assert_eq!(places(&world), [Some(1), None, Some(0)]);
+    for id in &ids {
+        let found = world.session(*id).map(|session| session.id);
+        assert_eq!(found, (*id != ids[1]).then_some(*id));
+    }
+    assert_eq!(places(&before), [Some(0), Some(1), Some(2)]);
+}
+
+/// A pass over what holds room visits nothing that waits, and sees each change.
+#[test]
+fn those_that_hold_room_are_known_and_followed() {
+    let mut world = world("node a 16 64g 4 | kim 1 1g 1 | lee 1 1g 1 | jo 1 1g 1");
+    let now = Timestamp::from_millis(1000);
+    assert_eq!(world.sessions.holding().count(), 0);
+    let placed = agreement::pass(&mut world, now);
+    assert_eq!(placed.len(), 3);
+    assert_eq!(world.sessions.holding().count(), 3);
+    world.sessions.remove(1);
+    let holding: Vec<SessionId> = world.sessions.holding().map(|one| one.id).collect();
+    let left: Vec<SessionId> = world.sessions.iter().map(|one| one.id).collect();
+    assert_eq!(holding, left);
+}
+
 #[test]
 fn a_limit_of_a_project_holds_for_all_of_its_members_and_says_so() {
     let mut world = world("node a 16 64g 4 | kim 1 1g 1 | lee 1 1g 1 | jo 1 1g 1");

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::container::{ContainerProgress, MAIN, SessionContainer};
+use super::mount::FolderMount;
 use super::outcome::Outcome;
 use super::precedence::Precedence;
 use super::remarks::Remarks;
@@ -36,6 +37,9 @@ pub struct Session {
     #[serde(default)]
     pub precedence: Precedence,
     pub spec: SessionSpec,
+    /// Folders of its owner that are shown inside, by place.
+    #[serde(default)]
+    pub mounts: Vec<FolderMount>,
     /// Where it stands, and the containers it has there.
     pub lifecycle: Lifecycle,
     pub desired: DesiredState,
@@ -130,6 +134,7 @@ impl Session {
             remarks: Remarks::default(),
             precedence: Precedence::default(),
             spec,
+            mounts: Vec::new(),
             lifecycle: Lifecycle::Pending,
             desired: DesiredState::Run,
             paused: false,

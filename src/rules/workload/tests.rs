@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::container::{ContainerProgress, MAIN, SessionContainer};
+use super::mount::{FolderName, RequestedMount};
 use super::outcome::Outcome;
 use super::session::{Session, SessionChange, Transition};
 use super::spec::{SessionEnvironment, SessionKind, SessionSpec};
@@ -11,7 +12,9 @@ use super::state::{DesiredState, Lifecycle, PlacedSession, SessionState};
 use crate::assignment;
 use crate::incident::{EnforcementAction, MemoryIncident};
 use crate::messages::{Assignment, ContainerStatus, ExitRecord, NodeReport, ReportedState, Want};
-use crate::names::{BootId, IncidentId, NodeId, SessionId, SessionName, UserId, UserName};
+use crate::names::{
+    BootId, FolderId, IncidentId, NodeId, SessionId, SessionName, UserId, UserName,
+};
 use crate::placement;
 use crate::progress;
 use crate::reason::Reason;
@@ -495,4 +498,27 @@ fn what_an_ended_container_held_is_given_away() {
     let placed = decide(&first);
     let on_two = |decision: &placement::Decision| matches!(decision, placement::Decision::Place { node, .. } if *node == TWO);
     assert!(matches!(&placed[..], [one] if on_two(one)), "{placed:?}");
+}
+
+#[test]
+fn each_container_of_a_session_mounts_its_folders() {
+    let mut session = session();
+    let asked = RequestedMount::parse("data:/train:/data:ro").expect("a mount");
+    let name = FolderName::parse("data").expect("a name");
+    let id = FolderId(uuid::Uuid::from_u128(9));
+    session.mounts = vec![asked.of(id, &name).expect("a place")];
+    let lists = assignment::for_nodes(&world(session), |_| None);
+    let mut orders = lists.values().flatten().peekable();
+    assert!(orders.peek().is_some());
+    for order in orders {
+        let told: Vec<_> = order
+            .mounts
+            .iter()
+            .map(|mount| {
+                let paths = (mount.subpath.as_str(), mount.at.as_str());
+                (mount.folder, paths, mount.read_only)
+            })
+            .collect();
+        assert_eq!(told, [(id, ("train", "/data"), true)]);
+    }
 }

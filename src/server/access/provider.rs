@@ -15,7 +15,6 @@ use base::settings::Settings;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use rules::directory::MAX_GROUPS;
-use rules::names::UserId;
 use rules::provider::{WebAddress, configuration_of, encoded, parameters, with_parameters};
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -28,12 +27,13 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::attempts::{Attempt, network};
+use super::begun_sign_ins::{BegunSignIn, BegunSignIns, kept_next};
 use super::external_user::{ExternalEntry, ExternalRules, take_up};
 use super::id_token::{
     ExpectedToken, IdTokenClaims, IdTokenFault, ProviderKey, SKEW_SECONDS, check, provider_keys,
 };
 use super::password::PasswordCheck;
-use super::secret::{self, hash, same};
+use super::secret::{self, hash};
 use super::{Caller, SignInFrom, SignInStep, Via, enter, from_own_network, repeated};
 use crate::catalog::external_users::EntryOwner;
 use crate::catalog::users::NO_PASSWORD;
@@ -48,13 +48,6 @@ use http::{PostedForm, ProviderFault, ProviderRoute, ask};
 const MAX_STEP: Duration = Duration::from_secs(2);
 /// Steps that ask at once. More: a dead provider holds more of them for two seconds each.
 const MAX_STEPS_AT_ONCE: usize = 16;
-/// Sign-ins that were begun and have not come back, of all browsers. The oldest of the network that
-/// began most goes first.
-const MAX_BEGUN: usize = 4_096;
-/// The same of one address. Fewer: a class behind one address is told that its sign-ins are over.
-const MAX_BEGUN_OF_ADDRESS: usize = 128;
-/// Seconds from the beginning to the return. Shorter: who looks for their phone at the provider begins again.
-const BEGUN_SECONDS: u64 = 600;
 /// Seconds that a browser's new proof at the provider is good for.
 const PROVEN_SECONDS: u64 = 300;
 /// Seconds after which the configuration of a provider is read again.
@@ -67,30 +60,17 @@ const RETRY_SECONDS: u64 = 10;
 const MAX_FILE_BYTES: u64 = 128 << 10;
 /// Letters of a code that a browser brings back.
 const MAX_CODE: usize = 4_096;
-/// Letters of the place that a user wanted to go to.
-const MAX_NEXT: usize = 2_000;
 
 /// What is begun, and what is known of the provider.
 pub(crate) struct ProviderSignIns {
-    /// By the hash of their state.
-    begun: Mutex<HashMap<[u8; 32], BegunSignIn>>,
+    /// Each with the hash of what was drawn for it and its token has to name.
+    begun: BegunSignIns<[u8; 32]>,
     known: Mutex<Option<KnownProvider>>,
     /// Sign-ins of browsers that proved anew who they are, and when.
     proven: Mutex<HashMap<Uuid, Timestamp>>,
     turns: Semaphore,
     /// Of this process: makes nonce and verifier out of a state, so that neither is kept.
     key: ring::hmac::Key,
-}
-
-struct BegunSignIn {
-    nonce: [u8; 32],
-    /// Hash of the cookie of the browser that began.
-    browser: [u8; 32],
-    network: Vec<u8>,
-    next: String,
-    at: Timestamp,
-    /// Who is signed in and proves anew who they are.
-    again: Option<(Uuid, UserId)>,
 }
 
 /// What a provider says of itself.
@@ -170,7 +150,7 @@ impl Default for ProviderSignIns {
     fn default() -> Self {
         let key = base::observe::random::<32>();
         Self {
-            begun: Mutex::default(),
+            begun: BegunSignIns::default(),
             known: Mutex::default(),
             proven: Mutex::default(),
             turns: Semaphore::new(MAX_STEPS_AT_ONCE),
@@ -186,55 +166,11 @@ impl ProviderSignIns {
         URL_SAFE_NO_PAD.encode(tag.as_ref())
     }
 
-    fn begin(&self, state: [u8; 32], begun: BegunSignIn) {
-        let mut all = locked(&self.begun);
-        let now = begun.at;
-        all.retain(|_, other| now.seconds_since(other.at) < BEGUN_SECONDS);
-        let here = all.values().filter(|other| other.network == begun.network);
-        let crowded = here.count() >= MAX_BEGUN_OF_ADDRESS;
-        if crowded || all.len() >= MAX_BEGUN {
-            let full = match crowded {
-                true => begun.network.clone(),
-                false => fullest_network(&all).unwrap_or_default(),
-            };
-            let oldest = all
-                .iter()
-                .filter(|(_, other)| other.network == full)
-                .min_by_key(|(_, other)| other.at)
-                .map(|(state, _)| *state);
-            if let Some(oldest) = oldest {
-                all.remove(&oldest);
-            }
-        }
-        all.insert(state, begun);
-    }
-
-    /// What was begun by this browser under this state; a second return finds nothing.
-    fn take(&self, state: &[u8; 32], browser: &[u8; 32], now: Timestamp) -> Option<BegunSignIn> {
-        let mut all = locked(&self.begun);
-        let begun = all.get(state)?;
-        if !same(&begun.browser, browser) {
-            return None;
-        }
-        let begun = all.remove(state)?;
-        (now.seconds_since(begun.at) < BEGUN_SECONDS).then_some(begun)
-    }
-
-    fn note_proven(&self, browser: Uuid, now: Timestamp) {
+    pub(super) fn note_proven(&self, browser: Uuid, now: Timestamp) {
         let mut all = locked(&self.proven);
         all.retain(|_, at| now.seconds_since(*at) < PROVEN_SECONDS);
         all.insert(browser, now);
     }
-}
-
-/// The network that began most: what it makes room for costs no other network a sign-in.
-fn fullest_network(all: &HashMap<[u8; 32], BegunSignIn>) -> Option<Vec<u8>> {
-    let mut counts: HashMap<&[u8], usize> = HashMap::new();
-    for begun in all.values() {
-        *counts.entry(&begun.network).or_default() += 1;
-    }
-    let fullest = counts.into_iter().max_by_key(|(_, count)| *count);
-    fullest.map(|(network, _)| network.to_vec())
 }
 
 fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -256,7 +192,8 @@ pub fn is_of_provider(server: &Server, caller: &Caller) -> bool {
     user.is_ok_and(|user| user.is_some_and(|user| user.source == UserSource::Provider))
 }
 
-/// Whether a signed-in user of a provider proved anew who they are, in this browser, some minutes ago at most.
+/// Whether a signed-in user of a provider, by whichever protocol, proved anew who they are, in this browser, some minutes
+/// ago at most.
 ///
 /// Errors: `provider.again` where they did not.
 pub(super) fn proves(server: &Server, caller: &Caller) -> Result<PasswordCheck, Failure> {
@@ -311,14 +248,14 @@ pub async fn begin_by_provider(
     }
     let to = with_parameters(&known.authorize, &pairs);
     let begun = BegunSignIn {
-        nonce: hash(&SecretText::from(nonce.as_str())),
         browser: hash(&browser),
         network: network(source),
-        next: next.chars().take(MAX_NEXT).collect(),
+        next: kept_next(next),
         at: now,
         again,
+        of: hash(&SecretText::from(nonce.as_str())),
     };
-    sign_ins.begin(hash(&state), begun);
+    sign_ins.begun.begin(hash(&state), begun);
     Ok(ProviderStart {
         to,
         browser: browser.reveal().to_owned(),
@@ -351,7 +288,9 @@ async fn finish(
     let (sign_ins, now) = (server.provider_sign_ins(), server.clock().now());
     let state = returned.state.as_str();
     let browser = hash(&SecretText::from(browser.unwrap_or_default()));
-    let begun = sign_ins.take(&hash(&SecretText::from(state)), &browser, now);
+    let begun = sign_ins
+        .begun
+        .take(&hash(&SecretText::from(state)), &browser, now);
     let begun = begun.ok_or_else(refusals::provider_return_unknown)?;
     if !returned.error.is_empty() {
         let word = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
@@ -606,7 +545,7 @@ async fn exchange(
     server: &Server,
     settings: &Arc<Settings>,
     returned: &ProviderReturn,
-    begun: &BegunSignIn,
+    begun: &BegunSignIn<[u8; 32]>,
     now: Timestamp,
 ) -> Result<IdTokenClaims, StepFault> {
     let route = route(settings).await?;
@@ -632,7 +571,7 @@ async fn exchange(
     let expected = ExpectedToken {
         issuer: &issuer,
         audience: client,
-        nonce: &begun.nonce,
+        nonce: &begun.of,
         now,
     };
     let mut checked = check(&answer.id_token, &known.keys, expected);

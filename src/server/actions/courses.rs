@@ -18,7 +18,7 @@ use rules::course::{
 use rules::grants::GrantRole;
 use rules::names::{CourseId, ResourceGroupId, SessionId, TenantName, UserId};
 use rules::permissions::{Permission, Subject, may, reach};
-use rules::placement::{self, Decision};
+use rules::placement::{self, Decision, QueueCauses};
 use rules::reason::Reason;
 use rules::reasons;
 use rules::refusal::Refusal;
@@ -31,7 +31,7 @@ use rules::world::ClusterSnapshot;
 
 use super::budgets;
 use super::notices::MAX_SHOWN;
-use super::sessions::{LaunchForMembers, extend_row, wait_word};
+use super::sessions::{LaunchForMembers, cause_word, extend_row};
 use super::tenancy::find_project;
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
 use crate::access::Caller;
@@ -813,11 +813,10 @@ fn standings(
         .filter_map(|member| newest.get(&member.user).copied())
         .filter(is_waiting)
         .collect();
-    let told = snapshot.explain_all(&queued, now);
+    let mut causes = QueueCauses::new(&snapshot.world, now);
     let why: BTreeMap<SessionId, &'static str> = queued
         .iter()
-        .zip(&told)
-        .map(|(session, told)| (session.id, wait_word(told)))
+        .map(|session| (session.id, cause_word(&causes.of(session))))
         .collect();
     let mut all = Vec::with_capacity(members.len());
     for member in members {

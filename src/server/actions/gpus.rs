@@ -479,7 +479,7 @@ fn shown(
                     Some((false, _)) => SelfTestStatus::Failed,
                 };
             }
-            let live = world.sessions.iter();
+            let live = world.sessions.holding();
             let here = live.flat_map(|s| s.live_on(node.id).map(move |container| (s, container)));
             for (session, container) in here {
                 let held = container.holds();

@@ -1,5 +1,5 @@
 //! What a user should know of their own sessions: started, ended, failed, soon to be ended by their time
-//! limit, and nodes in maintenance that they run on or may wait for; what became of their requests of reservations, and
+//! limit, and nodes in maintenance that they run on or may wait for; what became of their reservation requests, and
 //! those that they decide. Read up to a moment that the server keeps for each user. Sends nothing anywhere.
 
 use std::collections::BTreeSet;

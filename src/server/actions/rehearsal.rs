@@ -17,7 +17,7 @@ use rules::trace::play::{JobStart, PlayForecasts, PlayOptions, PlayedJob, play};
 use rules::trace::{TraceJob, TraceUser, WorkloadTrace};
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use uuid::Uuid;
 
 use super::fair_share::check_half_life;
@@ -32,8 +32,10 @@ const MAX_REHEARSED: usize = 5_000;
 /// Time that one set of rules may take. Higher: rules that never place anything hold a core for longer. Lower: a long queue
 /// cannot be tried.
 const REHEARSAL_TIMEOUT: Duration = Duration::from_secs(20);
-/// Rehearsals wait for one another: each takes a whole core. They wait before they read, and on no thread.
-static UNDER_WAY: Semaphore = Semaphore::const_new(1);
+/// Rehearsals under way: one runs, the others wait. Higher: the last of them waits longer than a page does. Lower: two
+/// administrators who compare rules are told to come back.
+const MAX_REHEARSALS: usize = 4;
+static TURNS: RehearsalTurns = RehearsalTurns::new();
 /// How much nicer a rehearsal is than the threads that answer. Higher: on a busy machine it runs out of its time. Lower: it
 /// takes time from sessions, and from all who wait for a page.
 const NICER: i32 = 15;
@@ -48,10 +50,38 @@ pub struct TriedRules {
     pub half_life_hours: Option<u32>,
 }
 
+/// Rehearsals wait for one another: each takes a whole core. They wait before they read, and on no thread.
+struct RehearsalTurns {
+    places: Semaphore,
+    running: Semaphore,
+}
+
+impl RehearsalTurns {
+    const fn new() -> Self {
+        Self {
+            places: Semaphore::const_new(MAX_REHEARSALS),
+            running: Semaphore::const_new(1),
+        }
+    }
+
+    /// Leave to run, once it is its turn, and its place among those under way.
+    ///
+    /// Errors: `rehearsal.too-many`.
+    async fn turn(&'static self) -> Result<[SemaphorePermit<'static>; 2], Failure> {
+        let place = self.places.try_acquire().map_err(|_| {
+            let seconds = REHEARSAL_TIMEOUT.as_secs();
+            refusals::rehearsal_too_many(MAX_REHEARSALS).retry_after(seconds)
+        })?;
+        let turn = self.running.acquire().await;
+        let turn = turn.map_err(|closed| ServerFault::new(WORK, closed))?;
+        Ok([place, turn])
+    }
+}
+
 /// Plays the sessions that ended in a time under the present rules and under others.
 ///
 /// Errors: `usage.month-invalid`, `usage.time-invalid`, `usage.too-long` and `fair-share.half-life-out-of-range` at their
-/// fields; `rehearsal.too-long` where the queue of that time is too long to be played.
+/// fields; `rehearsal.too-long` where the queue of that time is too long to be played; `rehearsal.too-many`.
 pub async fn rehearse(
     server: &Server,
     caller: &Caller,
@@ -62,8 +92,7 @@ pub async fn rehearse(
     check_half_life(tried.half_life_hours)?;
     let now = server.clock().now();
     let (from, until) = window(asked, &caller.time_zone, now)?;
-    let turn = UNDER_WAY.acquire().await;
-    let turn = turn.map_err(|closed| ServerFault::new(WORK, closed))?;
+    let turn = TURNS.turn().await?;
     let (world, half_life_hours, mut recorded, names) = server
         .catalog()
         .read("read what was recorded", move |view| {

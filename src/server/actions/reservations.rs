@@ -483,6 +483,56 @@ pub async fn lead_quotas(server: &Server, caller: &Caller) -> Result<Vec<ListedQ
         .await
 }
 
+/// Why the caller can neither book nor ask for anything now; None where some booking may be taken. Costs a visit of each
+/// project in reach, up to the first with room.
+pub async fn no_room(server: &Server, caller: &Caller) -> Result<Option<Refusal>, Failure> {
+    let reach = reach(&caller.subject, Permission::ProjectsWrite);
+    if *reach.extent() == Extent::Nothing {
+        return Ok(None);
+    }
+    server
+        .catalog()
+        .read("look for room for reservations", move |view| {
+            if view.count_live_reservations()? >= MAX_RESERVED_TIMES {
+                return Ok(Some(refusals::reservation_too_many(MAX_RESERVED_TIMES)));
+            }
+            let mut why = None;
+            if reach.is_everything() {
+                return Ok(why);
+            }
+            for row in view.projects(&reach)? {
+                if row.project.state != TenantState::Active {
+                    continue;
+                }
+                let Some(refusal) = full(view, row.project.id)? else {
+                    return Ok(None);
+                };
+                why = why.or(Some(refusal));
+            }
+            Ok(why)
+        })
+        .await
+}
+
+/// Why a project gets nothing more from its leads.
+fn full(view: &ReadTransaction<'_>, project: ProjectId) -> Result<Option<Refusal>, Failure> {
+    if view.open_times_of_project(project)? >= MAX_TIMES_OF_PROJECT {
+        let limit = MAX_TIMES_OF_PROJECT;
+        return Ok(Some(refusals::reservation_too_many_of_project(limit)));
+    }
+    // What is within a quota is no request.
+    if view.reservation_quota(project)? > GpuHours::default() {
+        return Ok(None);
+    }
+    if view.count_asked_of_project(project)? >= MAX_REQUESTS_OF_PROJECT {
+        let limit = MAX_REQUESTS_OF_PROJECT;
+        let refusal = refusals::reservation_too_many_requests_of_project(limit);
+        return Ok(Some(refusal));
+    }
+    let is_full = view.count_asked_reservations()? >= MAX_REQUESTS;
+    Ok(is_full.then(|| refusals::reservation_too_many_requests(MAX_REQUESTS)))
+}
+
 /// Sets what the leads of a project book without asking, in GPU-hours in any 30 days. What is booked stays.
 ///
 /// Errors: `reservation.quota-invalid`, `project.not-found`, `project.ambiguous`, `role.administrator-needed`,

@@ -36,7 +36,7 @@ pub(super) mod view;
 pub(crate) use change::extend_row;
 pub use change::{
     delete, hold, pause, preview_change, release, rename, resize, restart, resume, set_labels,
-    set_time_limit, stop,
+    set_priority, set_time_limit, stop,
 };
 pub(crate) use launch::{LaunchForMembers, effective_limits, limits_of_user, project_of_launch};
 pub use launch::{Launched, duplicate, launch, preview};
@@ -44,6 +44,7 @@ pub use overview::{
     HeldSlice, MenuCounts, NodeOverview, Overview, OwnUsage, StateCounts, menu_counts, overview,
     samples,
 };
+pub(super) use queue::cause_word;
 pub use queue::{
     MAX_QUEUE_EXPORTED, PlannedSession, QUEUE_PAGE, QueueFilter, QueueView, WaitingLaunch, queue,
     queue_mark, queue_page, queue_table, wait_word,

@@ -263,9 +263,10 @@ pub async fn try_sign_in_sources(
     caller: &Caller,
 ) -> Result<SignInSourceTrials, Failure> {
     allowed(caller, Permission::SystemWrite)?;
-    let (directory, provider, targets) = tokio::join!(
+    let (directory, provider, saml, targets) = tokio::join!(
         access::directory::tried(server, caller.name.as_str()),
         access::provider::tried(server),
+        access::saml::tried(server),
         hand_over::tried(server),
     );
     let trial = |source: String, tried: Result<String, String>| SignInSourceTrial {
@@ -277,6 +278,7 @@ pub async fn try_sign_in_sources(
     let sources = [
         (UserSource::Directory, directory),
         (UserSource::Provider, provider),
+        (UserSource::Saml, saml),
     ];
     let sources = sources.into_iter().filter_map(|(source, tried)| {
         let tried = tried?.map(|()| String::new());

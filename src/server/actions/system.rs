@@ -356,7 +356,7 @@ fn slices(
     now: Timestamp,
 ) -> Vec<SliceMetrics> {
     let mut slices = Vec::new();
-    let live = world.sessions.iter();
+    let live = world.sessions.holding();
     let here = live.flat_map(|s| s.live_on(node).map(move |container| (s, container)));
     for (session, container) in here {
         let Some(rate) = rates.get(&session.container_name(container.index)) else {

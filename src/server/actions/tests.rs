@@ -149,6 +149,9 @@ async fn every_act_asks_for_its_capability_first() {
         (SessionsWrite, "sessions.set_time_limit", |s, c| {
             sessions::set_time_limit(s, c, "x", None, None)
         }),
+        (SessionsWrite, "sessions.set_priority", |s, c| {
+            sessions::set_priority(s, c, "x", 5, None)
+        }),
         (SessionsRead, "sessions.queue_mark", |s, c| {
             sessions::queue_mark(s, c)
         }),

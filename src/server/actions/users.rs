@@ -269,6 +269,8 @@ pub async fn set_role(
 /// Changes an account's role, full name, address or networks; what is None stays. All of it in one commit, or nothing.
 ///
 /// Errors: `user.last-administrator`, `user.full-name-invalid`, `user.email-invalid`, `user.email-taken`;
+/// `token.scope-missing` for another address by a token that may less than the user: who reads mail there, or comes from a
+/// provider with it, may become the user;
 /// `network.invalid`, `network.too-many`, `network.own-address` where the caller would lock themselves out; `user.stale`
 /// where `if_match` is not their version.
 pub async fn patch(
@@ -290,6 +292,7 @@ pub async fn patch(
     };
     let networks = patch.networks.as_deref().map(networks::parse).transpose()?;
     let (own, source) = (caller.subject.user, caller.source);
+    let by = caller.clone();
     change(
         server,
         caller,
@@ -316,6 +319,9 @@ pub async fn patch(
                 email: email.unwrap_or_else(|| user.email.clone()),
                 ..user.clone()
             };
+            if changed.email != user.email {
+                may_open(&by, user)?;
+            }
             let role = patch.role.filter(|role| *role != user.role);
             if let Some(role) = role {
                 put_role(rows, user, role)?;

@@ -1,6 +1,7 @@
-//! The bytes beside the rows: the image store, the uploads and the certificates, opened once and shared,
+//! The bytes beside the rows: the image store, the uploads, the folders and the certificates, opened once and shared,
 //! because each keeps in memory what its files cannot say.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,6 +10,8 @@ use base::tls::TlsError;
 use base::tls::keeper::Keeper;
 use base::tls::names::HostNames;
 use rules::refusal::Refusal;
+use rules::refusals;
+use store::folders::FolderStore;
 use store::images::ImageStore;
 use store::images::failure::ImageError;
 use store::images::limits::ImportLimits;
@@ -21,6 +24,7 @@ use crate::{Failure, ServerFault};
 pub(crate) struct LazyStores {
     images: Mutex<Option<Arc<ImageStore>>>,
     uploads: Mutex<Option<Arc<UploadStore>>>,
+    folders: Mutex<Option<Arc<FolderStore>>>,
     certificates: Mutex<Option<Arc<Keeper>>>,
 }
 
@@ -44,6 +48,16 @@ impl LazyStores {
         let uploads = UploadStore::open(&data.join("uploads"), UploadLimits::default())
             .map_err(upload_failure)?;
         Ok(Arc::clone(opened.insert(Arc::new(uploads))))
+    }
+
+    /// The directories of folders. Opening makes the place for them.
+    pub(crate) fn folders(&self, data: &Path) -> Result<Arc<FolderStore>, Failure> {
+        let mut opened = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(folders) = &*opened {
+            return Ok(Arc::clone(folders));
+        }
+        let folders = FolderStore::open(data).map_err(folder_failure)?;
+        Ok(Arc::clone(opened.insert(Arc::new(folders))))
     }
 
     /// The certificates. Opening makes what is missing.
@@ -84,6 +98,14 @@ pub(crate) fn upload_failure(error: UploadError) -> Failure {
     match error {
         UploadError::Refused(refusal) => Failure::Refusal(renamed(*refusal)),
         fault @ UploadError::Fault { .. } => ServerFault::new("keep an upload", fault).into(),
+    }
+}
+
+pub(crate) fn folder_failure(error: io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => refusals::disk_full().into(),
+        io::ErrorKind::ReadOnlyFilesystem => refusals::disk_read_only().into(),
+        _ => ServerFault::new("keep a folder", error).into(),
     }
 }
 

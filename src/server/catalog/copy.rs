@@ -214,7 +214,8 @@ pub(crate) fn inspect(data: &Path) -> Result<Inspection, Failure> {
 
 /// Ends, as lost, every session that has a place and whose container is not among those that the machine
 /// knows which takes this copy up: it ran elsewhere, and must not begin a second time. Those that may
-/// start again by themselves do. Gives how many there were. For copies only.
+/// start again by themselves do. Gives how many there were. What lies in the trash stays there for its whole time from now
+/// on. For copies only.
 ///
 /// Errors: as opening.
 pub(crate) fn end_elsewhere(data: &Path, known: &BTreeSet<ContainerName>) -> Result<u64, Failure> {
@@ -234,6 +235,7 @@ pub(crate) fn end_elsewhere(data: &Path, known: &BTreeSet<ContainerName>) -> Res
     catalog.write_now(Lane::Loops, WHAT, move |rows| {
         let now = rows.now;
         rows.stop_ledger()?;
+        rows.keep_trash()?;
         for id in gone {
             rows.change_session(id, None, "restore", None, |session| {
                 session.reason = Some(reasons::session_container_gone());

@@ -35,17 +35,26 @@ macro_rules! own_act {
     };
 }
 
-/// Events of which a user is told, newest first; the words of the code are those of the index `event_told`.
+/// Whether an event is one of which its owner is told: the words of the index `event_told`.
+macro_rules! told_event {
+    () => {
+        "code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned',
+                  'session.idle', 'session.reservation-warned', 'reservation.approved',
+                  'reservation.refused', 'reservation.expired', 'session.course-warned',
+                  'course.message', 'session.preempted')"
+    };
+}
+
+/// Events of which a user is told, newest first.
 const NOTICES: &str = concat!(
     "select sequence, at, actor, topic, object, owner, code, before, after, ",
     own_act!(),
     " as own
      from event
      where owner = ?1
-     and code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned',
-                    'session.idle', 'session.reservation-warned', 'reservation.approved',
-                    'reservation.refused', 'reservation.expired', 'session.course-warned',
-                    'course.message', 'session.preempted')
+     and ",
+    told_event!(),
+    "
      order by sequence desc
      limit ?2"
 );
@@ -55,29 +64,29 @@ const UNREAD: &str = concat!(
            from event
            where owner = ?1
            and sequence > ?2
-           and code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned',
-                    'session.idle', 'session.reservation-warned', 'reservation.approved',
-                    'reservation.refused', 'reservation.expired', 'session.course-warned',
-                    'course.message', 'session.preempted')
+           and ",
+    told_event!(),
+    "
            and not ",
     own_act!(),
     "
            limit ?3)"
 );
 /// Messages of teachers of one project among the newest notices of a user.
-const MESSAGES: &str = "select count(*) as n
+const MESSAGES: &str = concat!(
+    "select count(*) as n
      from (select code, object, at
            from event
            where owner = ?1
-           and code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned',
-                    'session.idle', 'session.reservation-warned', 'reservation.approved',
-                    'reservation.refused', 'reservation.expired', 'session.course-warned',
-                    'course.message', 'session.preempted')
+           and ",
+    told_event!(),
+    "
            order by sequence desc
            limit ?4)
      where code = 'course.message'
      and object in (select name from course where project = ?2)
-     and at > ?3";
+     and at > ?3"
+);
 /// Running sessions with a time limit, which the index `session_limited` holds.
 const ENDING: &str = "select id, name, started_at + max_runtime_seconds * 1000 as ends_at
      from session
@@ -479,13 +488,16 @@ impl EventFilter {
                 .iter()
                 .map(|text| format!("{text} like ? escape '\\'"))
                 .collect();
-            clauses.push(format!(
-                "({} or object in (select value from json_each(?)))",
-                each.join(" or ")
-            ));
             let pattern = Value::Text(value::containing(word));
             values.extend(vec![pattern; texts.len()]);
-            values.push(Value::Text(value::text(sessions)));
+            let named = match sessions.is_empty() {
+                true => "",
+                false => {
+                    values.push(Value::Text(value::text(sessions)));
+                    " or object in (select value from json_each(?))"
+                }
+            };
+            clauses.push(format!("({}{named})", each.join(" or ")));
         }
         (clauses.join(" and "), values)
     }

@@ -301,6 +301,16 @@ impl SessionFilter {
         (clauses, values)
     }
 
+    /// Whether it reads texts of every session there is: then the table is read in its own order, for an index would
+    /// only lead to each row from another place of the file.
+    pub(super) fn reads_all(&self, reach: &Reach) -> bool {
+        let narrows = [&self.owners, &self.projects, &self.groups];
+        let narrows = narrows.iter().any(|names| !names.is_empty())
+            || !self.replicas.is_empty()
+            || !self.states.is_empty();
+        self.looks_at_text() && reach.is_everything() && !narrows
+    }
+
     /// Whether it reads texts of each session, so that no index finds what it lets through.
     pub(super) fn looks_at_text(&self) -> bool {
         let parts = [&self.images, &self.names, &self.words];

@@ -34,7 +34,7 @@ use crate::Failure;
 
 /// What a row keeps, in this order: as `from_row` reads it, and `columns` writes it. The statements are made from
 /// this list, so a column stands in these three places of this file and nowhere else.
-pub(super) const COLUMNS: [&str; 46] = [
+pub(super) const COLUMNS: [&str; 47] = [
     "id",
     "name",
     "owner",
@@ -81,6 +81,7 @@ pub(super) const COLUMNS: [&str; 46] = [
     "priority",
     "yields",
     "preempted_count",
+    "mounts",
 ];
 
 /// Writes a new row.
@@ -231,6 +232,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
             yields: row.get(next())?,
         },
         preempted_count: row.get(next())?,
+        mounts: value::json(row, next())?,
     })
 }
 
@@ -578,7 +580,7 @@ impl Rows<'_> {
     }
 }
 
-/// What the journal says a change was: of a name or a request both values, else the states and the reason for the new
+/// What the journal says a change was: of a name, a request or a priority both values, else the states and the reason for the new
 /// one; nothing where neither changed.
 fn change_told(before: Option<&Session>, after: &Session) -> (String, String) {
     if let Some(before) = before {
@@ -587,6 +589,10 @@ fn change_told(before: Option<&Session>, after: &Session) -> (String, String) {
         }
         if before.spec.demand != after.spec.demand {
             return (before.spec.demand.figures(), after.spec.demand.figures());
+        }
+        let [was, is] = [before, after].map(|one| one.precedence.priority);
+        if was != is && before.state() == after.state() {
+            return (was.to_string(), is.to_string());
         }
     }
     let state = before.map_or("", |before| before.state().word());
@@ -682,5 +688,6 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(session.precedence.priority),
         Box::new(session.precedence.yields),
         Box::new(session.preempted_count),
+        Box::new(value::text(&session.mounts)),
     ]
 }

@@ -618,6 +618,7 @@ impl Rows<'_> {
         self.forget_allowances_of(id.0)?;
         self.forget_budgets_of(id)?;
         self.forget_mail_of(id)?;
+        self.trash_folders_of(id)?;
         self.connection
             .prepare_cached(
                 "update user

@@ -41,10 +41,14 @@ pub(crate) fn schedule(pass: &mut ControllerPass, decide: Decide<'_>) {
         for (owner, _) in starting(&pass.world, pass.now) {
             *starts.entry(owner).or_default() += 1;
         }
-        for decision in decisions {
-            if let Decision::Place { session, .. } = &decision
-                && let Some(owner) = pass.world.session(*session).map(|s| s.owner)
-            {
+        // Before the first change: each one forgets where sessions stand in the list.
+        let owner_of = |decision: &Decision| match decision {
+            Decision::Place { session, .. } => pass.world.session(*session).map(|s| s.owner),
+            Decision::End { .. } => None,
+        };
+        let owners: Vec<Option<UserId>> = decisions.iter().map(owner_of).collect();
+        for (decision, owner) in decisions.into_iter().zip(owners) {
+            if let Some(owner) = owner {
                 let own = starts.entry(owner).or_default();
                 if *own >= most {
                     continue;

@@ -266,6 +266,7 @@ fn what_libcontainer_refuses_is_told_in_the_reason_and_in_the_shims_log() {
     let mut order = ground.shell("true");
     order.mounts = vec![node::runtime::MountOrder {
         from: folder,
+        subpath: String::new(),
         at: "/proc/no/such/place".into(),
         read_only: false,
     }];

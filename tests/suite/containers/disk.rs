@@ -290,6 +290,45 @@ fn a_session_that_makes_files_without_end_is_paused() {
     assert_eq!(ground.ended(&greedy).code, 137);
 }
 
+/// What lies in a folder is in none of a session's own layers, and reserved space is in no byte that was written.
+///
+/// Proves too: `a_session_that_fills_the_disk_is_paused_and_goes_on_when_there_is_room`
+#[test]
+fn a_session_that_fills_the_disk_by_a_folder_is_paused() {
+    const NAME: &str = "a_session_that_fills_the_disk_by_a_folder_is_paused";
+    for takes in [
+        "i=0; while :; do i=$((i+1)); fallocate -l 2M /data/$i; sleep 0.1; done",
+        "i=0; while :; do i=$((i+1)); : > /data/$i; [ $((i%20)) = 0 ] && sleep 0.02; done",
+    ] {
+        let Some(disk) = SmallDisk::make(NAME, 256, 8000) else {
+            return;
+        };
+        let Some(ground) = Ground::lay_in(NAME, &disk.at()) else {
+            return;
+        };
+        let folder = ground.directory.path().join("folder");
+        fs::create_dir(&folder).expect("made");
+        let watch = watch(&ground);
+        let quiet = session(&ground, 1, "while :; do sleep 0.1; done");
+        let mut order = ground.shell(takes);
+        order.name = RuntimeName::parse(&format!("{:032x}-1", 2)).expect("a plain name");
+        order.mounts = vec![node::runtime::MountOrder {
+            from: folder,
+            subpath: String::new(),
+            at: "/data".into(),
+            read_only: false,
+        }];
+        let greedy = ground.start(&order);
+        ground.running(&quiet);
+        ground.running(&greedy);
+        until("it is paused", || is_paused(&ground, &greedy));
+        until("it is told", || !watch.incidents().is_empty());
+        assert!(watch.holds(&greedy) && !watch.holds(&quiet), "{takes}");
+        ground.runtime.kill(&greedy).expect("it lives");
+        assert_eq!(ground.ended(&greedy).code, 137);
+    }
+}
+
 /// No name, no byte that is counted as written: space that is only reserved, and space that was written by
 /// processes whose end was never asked for.
 #[test]

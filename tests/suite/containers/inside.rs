@@ -482,6 +482,70 @@ c,_=s.accept(); c.sendall(c.recv(100).upper()); c.close()
     );
 }
 
+/// A session sees of a mounted folder what its launch named, and nothing above it: links that other sessions left there
+/// are not followed.
+///
+/// Proves too: `nothing_of_the_machine_is_told_inside`
+#[test]
+fn a_mount_below_a_folder_follows_no_link() {
+    let Some(ground) = Ground::lay("a_mount_below_a_folder_follows_no_link") else {
+        return;
+    };
+    let folder = ground.directory.path().join("folder");
+    fs::create_dir_all(folder.join("inner")).expect("made");
+    fs::write(folder.join("inner/file"), "here").expect("written");
+    std::os::unix::fs::symlink("/", folder.join("out")).expect("a link");
+    let order = |subpath: &str| {
+        let mut order = ground.shell("cat /data/file; touch /data/new 2> /dev/null || echo kept");
+        order.mounts = vec![node::runtime::MountOrder {
+            from: folder.clone(),
+            subpath: subpath.to_owned(),
+            at: "/data".into(),
+            read_only: true,
+        }];
+        order
+    };
+    let (record, said) = ground.run(&order("inner"));
+    assert_eq!((record.code, said.as_str()), (0, "herekept\n"));
+    let name = ground.start(&order("out"));
+    let record = ground.ended(&name);
+    assert_eq!((record.code, record.started_at), (125, None));
+}
+
+/// A link would lead the folder over a directory of the system, such as the one that holds a session to its share of a GPU.
+#[test]
+fn no_folder_is_mounted_through_a_link_of_the_image() {
+    let Some(ground) = Ground::lay("no_folder_is_mounted_through_a_link_of_the_image") else {
+        return;
+    };
+    let layer = ground.directory.path().join("layer");
+    fs::create_dir_all(layer.join("plain")).expect("made");
+    std::os::unix::fs::symlink("/etc", layer.join("link")).expect("a link");
+    std::os::unix::fs::symlink("/nowhere", layer.join("plain/dangling")).expect("a link");
+    let folder = ground.directory.path().join("folder");
+    fs::create_dir(&folder).expect("made");
+    let order = |at: &str| {
+        let mut order = ground.shell(&format!("ls -d {at}"));
+        order.root.layers = vec![layer.clone()];
+        order.mounts = vec![node::runtime::MountOrder {
+            from: folder.clone(),
+            subpath: String::new(),
+            at: at.to_owned(),
+            read_only: false,
+        }];
+        order
+    };
+    for at in ["/link", "/link/ssl", "/plain/dangling"] {
+        let name = ground.start(&order(at));
+        let record = ground.ended(&name);
+        assert_eq!((record.code, record.started_at), (125, None), "{at}");
+    }
+    for at in ["/plain", "/plain/new/one"] {
+        let (record, said) = ground.run(&order(at));
+        assert_eq!((record.code, said), (0, format!("{at}\n")));
+    }
+}
+
 #[test]
 fn two_sessions_share_a_layer_that_neither_can_change() {
     let Some(ground) = Ground::lay("two_sessions_share_a_layer_that_neither_can_change") else {
@@ -497,6 +561,7 @@ fn two_sessions_share_a_layer_that_neither_can_change() {
         order.root.layers = vec![layer.clone()];
         order.mounts = vec![node::runtime::MountOrder {
             from: shared.clone(),
+            subpath: String::new(),
             at: "/data".into(),
             read_only: false,
         }];

@@ -155,6 +155,7 @@ fn on_version_two_a_container_without_its_fence_does_not_start() {
     let mut order = ground.shell("touch /mark/ran");
     order.mounts = vec![node::runtime::MountOrder {
         from: mark.clone(),
+        subpath: String::new(),
         at: "/mark".into(),
         read_only: false,
     }];

@@ -104,6 +104,14 @@ impl Installation {
 
     /// Starts a server and waits until it answers; gives how long that took.
     pub(crate) fn start(&mut self) -> Duration {
+        self.start_until(|of| {
+            let listed = of.get("/api/v1/sessions?limit=1");
+            listed.is_ok_and(|answer| answer.is_good())
+        })
+    }
+
+    /// The same where a server may answer that it is not well: waits until this holds.
+    pub(crate) fn start_until(&mut self, serves: impl Fn(&Self) -> bool) -> Duration {
         assert!(self.server.is_none(), "one server at a time");
         let log = fs::OpenOptions::new()
             .create(true)
@@ -120,10 +128,7 @@ impl Installation {
             .spawn()
             .expect("the server starts");
         self.server = Some(child);
-        while !self
-            .get("/api/v1/sessions?limit=1")
-            .is_ok_and(|a| a.is_good())
-        {
+        while !serves(self) {
             let ended = self
                 .server
                 .as_mut()

@@ -138,6 +138,69 @@ fn a_server_that_is_told_to_leave_ends_no_session() {
     wait_until(TIMEOUT, || show(&installation, &id)["state"] == "ended").expect("it can be ended");
 }
 
+#[test]
+fn supervisors_that_do_not_answer_are_named_until_they_answer_or_their_session_ends() {
+    let name = "supervisors_that_do_not_answer_are_named_until_they_answer_or_their_session_ends";
+    let Some(mut installation) = Installation::found(name) else {
+        return;
+    };
+    installation.start();
+    let answers = launch(&installation, "answers", "batch", &["sleep", "5000"]);
+    let ends = launch(&installation, "ends", "batch", &["sleep", "5000"]);
+    wait_for_running(&installation, 2);
+    assert_eq!(silent(&installation), "");
+    let shims = installation.shims();
+    assert_eq!(shims.len(), 2);
+    let signal = |of: &str, number: i32| {
+        for (container, pid) in &shims {
+            if session_of(container) == of {
+                // SAFETY: seen a moment ago to be a supervisor of this installation.
+                unsafe { libc::kill(*pid, number) };
+            }
+        }
+    };
+    signal(&answers, libc::SIGSTOP);
+    signal(&ends, libc::SIGSTOP);
+    installation.kill();
+    installation.start();
+    let told = |what: &str| {
+        wait_until(TIMEOUT, || silent(&installation).contains(what)).unwrap_or_else(|()| {
+            panic!("{what:?} is not told: {:?}", silent(&installation));
+        });
+    };
+    told("of 2 sessions");
+    for id in [&answers, &ends] {
+        assert_eq!(show(&installation, id)["state"], "running");
+    }
+    signal(&answers, libc::SIGCONT);
+    told("of 1 sessions");
+    let kill = |id: &str| {
+        let path = format!("/api/v1/sessions/{id}/kill");
+        let answer = http::call(&installation.socket(), "POST", &path, None, None);
+        let answer = answer.expect("an answer");
+        assert!(answer.is_good(), "{}", answer.json());
+        wait_until(TIMEOUT, || show(&installation, id)["state"] == "ended")
+            .unwrap_or_else(|()| panic!("{id} does not end"));
+    };
+    kill(&ends);
+    wait_until(TIMEOUT, || silent(&installation).is_empty())
+        .unwrap_or_else(|()| panic!("still told: {:?}", silent(&installation)));
+    assert_eq!(show(&installation, &answers)["state"], "running");
+    kill(&answers);
+}
+
+/// What the node says of supervisors that do not answer; empty where it says nothing of them.
+fn silent(installation: &Installation) -> String {
+    let nodes = installation.get("/api/v1/nodes").expect("an answer").json();
+    let problems = nodes["items"][0]["problems"].as_array().cloned();
+    let problems = problems.unwrap_or_else(|| panic!("no node: {nodes}"));
+    let mut named = problems.iter();
+    let named = named.find(|problem| problem["code"] == "node.supervisor-silent");
+    named.map_or_else(String::new, |problem| {
+        problem["text"].as_str().unwrap_or_default().to_owned()
+    })
+}
+
 fn launch(installation: &Installation, name: &str, kind: &str, command: &[&str]) -> String {
     let body = json!({
         "name": name, "kind": kind, "image": "host", "command": command,

@@ -648,6 +648,7 @@ fn with_packages(order: &mut ContainerSpec, python: &std::path::Path) {
     let (from, version) = told.rsplit_once(' ').expect("two words");
     order.mounts.push(MountOrder {
         from: from.into(),
+        subpath: String::new(),
         at: format!("/usr/local/lib/python3.{version}/dist-packages"),
         read_only: true,
     });

@@ -61,6 +61,7 @@ async fn every_acting_route_leaves_a_row_done_or_refused() {
             session: &session,
             project: "default",
             user: "jae",
+            folder: "no-such-folder",
         };
         // A user has room for fifty kinds of refusals in a minute; an export writes down what was counted and makes room.
         export(&the_box, &the_box.admin).await;

@@ -1,5 +1,5 @@
-//! Fourteen callers at every route: a session and a project of one user, asked for by everybody who stands near or far
-//! of them. What a caller may not know is hidden, what they may not do is denied, and everything else is done.
+//! Fourteen callers at every route: a session, a folder and a project of one user, asked for by everybody who stands
+//! near or far of them. What a caller may not know is hidden, what they may not do is denied, and everything else is done.
 //!
 //! Promise (Isolation and access): Each route does, denies or hides what the table of roles says, for fourteen kinds of callers.
 
@@ -74,7 +74,8 @@ fn came(status: u16, code: &str) -> Came {
         (403, _) => Came::Denied,
         (
             404,
-            "session.not-found" | "project.not-found" | "domain.not-found" | "user.not-found",
+            "session.not-found" | "project.not-found" | "domain.not-found" | "user.not-found"
+            | "folder.not-found",
         ) => Came::Hidden,
         _ => Came::Through,
     }
@@ -115,6 +116,23 @@ fn expected(caller: Caller, route: &DocumentedRoute) -> Option<Came> {
         Permission::SessionsEnter if at("/sessions/{id}") => {
             among(caller, &[Owner, Administrator], &sees_session)
         }
+        // A folder is of no project.
+        Permission::SessionsRead if at("/folders/{id}") => among(
+            caller,
+            &[
+                Owner,
+                DomainAuditor,
+                SiteAuditor,
+                DomainAdministrator,
+                Administrator,
+            ],
+            &[],
+        ),
+        Permission::SessionsWrite if at("/folders/{id}") => among(
+            caller,
+            &[Owner, DomainAdministrator, Administrator],
+            &[DomainAuditor, SiteAuditor],
+        ),
         Permission::ProjectsRead if at("/projects/{id}") => among(
             caller,
             &[&sees_session[..], &[Owner, Fellow, Guest, Administrator]].concat(),
@@ -313,6 +331,9 @@ async fn end(the_box: &TheBox, session: &str) {
 async fn every_route_answers_fourteen_callers_as_the_table_of_roles_says() {
     let the_box = TheBox::open().await;
     let all = everybody(&the_box).await;
+    let folder = json!({"name": "own"});
+    let folder = the_box.post(&the_box.mina, "/api/v1/folders", folder).await;
+    let folder = folder.json()["id"].as_str().expect("an id").to_owned();
     let (mut asked, mut wrong) = (0, Vec::new());
     let mut accounts = 0;
     let mut user = target(&the_box, accounts).await;
@@ -326,6 +347,7 @@ async fn every_route_answers_fourteen_callers_as_the_table_of_roles_says() {
                 session: &fresh,
                 project: "vision",
                 user: &user,
+                folder: &folder,
             };
             let (status, code) = ask(&the_box, who, route, &things).await;
             // Nothing but headers answers a HEAD.

@@ -343,4 +343,13 @@ fn a_request_names_one_host_on_every_port() {
     ] {
         assert!(ask(head).contains(" 200 OK"), "{head}");
     }
+    // A proxy in front may see other lines than the HTTP library.
+    for head in [
+        "GET /healthz HTTP/1.1\nHost: box\r\n",
+        "GET /healthz HTTP/1.1\r\nHost: box\nX: y\r\n",
+        "GET /healthz HTTP/1.1\r\nHost: box\r\n\r\nGET /readyz HTTP/1.1\r\nHost: box\n",
+    ] {
+        let said = ask(head);
+        assert!(said.contains("HTTP/1.1 400"), "{head}: {said}");
+    }
 }

@@ -17,6 +17,7 @@ pub(super) struct Things<'a> {
     pub(super) session: &'a str,
     pub(super) project: &'a str,
     pub(super) user: &'a str,
+    pub(super) folder: &'a str,
 }
 
 /// A path of the table with its parameters filled in for a session of mina's.
@@ -25,6 +26,7 @@ fn filled(route: &DocumentedRoute, things: &Things<'_>) -> String {
         session,
         project,
         user,
+        folder,
     } = things;
     route
         .path
@@ -35,6 +37,7 @@ fn filled(route: &DocumentedRoute, things: &Things<'_>) -> String {
         .replace("{sign_in}", "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")
         .replace("{invitation}", "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")
         .replace("/users/{id}", &format!("/users/{user}"))
+        .replace("/folders/{id}", &format!("/folders/{folder}"))
         .replace("/tokens/{id}", "/tokens/no-such-token")
         .replace("{port}", "8080")
         .replace("{id}", "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")
@@ -98,6 +101,8 @@ fn body(route: &DocumentedRoute) -> String {
         Some("ResourceGroupNodes") => json!({"nodes": []}).to_string(),
         Some("NewResourceGroupAccess") => json!({"everybody": true}).to_string(),
         Some("ResourceGroupWindows") => json!({"windows": []}).to_string(),
+        Some("NewFolder") => json!({"name": "new"}).to_string(),
+        Some("FolderPatch") => json!({"name": "newer"}).to_string(),
         Some("NewPreset") => json!({"name": "new", "resources": {"cpu": 1}}).to_string(),
         Some("PresetPatch") => json!({"position": 1}).to_string(),
         Some("NewIdleRule") => json!({"name": "new", "below": {"cpu": 0.1}}).to_string(),
@@ -339,6 +344,7 @@ async fn every_route_answers_each_role_as_the_table_says() {
             session: &session,
             project: "default",
             user: "nobody",
+            folder: "no-such-folder",
         };
         for caller in CALLERS {
             let expected = caller.expects(route);

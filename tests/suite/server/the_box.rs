@@ -1,4 +1,4 @@
-//! One box for a test: server in memory, controller, fake machine, and the router, reached directly or
+//! One box for a test: server in memory or on disk, controller, fake machine, and the router, reached directly or
 //! over real sockets. Holds people to call as.
 
 use std::path::PathBuf;
@@ -8,16 +8,16 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use base::observe::Clock;
-use base::settings::{SettingsLayer, SettingsSources};
+use base::settings::{LoadedSettings, SettingsLayer, SettingsSources};
 use fardel::doors;
 use fardel::doors::peer::Peer;
 use http_body_util::BodyExt;
 use rules::permissions::Permission;
 use rules::units::Timestamp;
 use serde_json::{Value, json};
-use server::Server;
 use server::access;
 use server::actions::users::tokens;
+use server::{Failure, Server};
 use tower::ServiceExt;
 
 use super::fake_machine::{FakeMachine, FakeStreams};
@@ -139,6 +139,20 @@ impl TheBox {
         more: &'static [(&'static str, &'static str)],
         devices: Vec<rules::resources::Device>,
     ) -> Self {
+        Self::around(Server::in_memory, clock, more, devices).await
+    }
+
+    /// A box whose rows are in files, which several readers read at once.
+    pub(crate) async fn on_disk() -> Self {
+        Self::around(Server::start, Clock::system(), &[], Vec::new()).await
+    }
+
+    async fn around(
+        start: fn(LoadedSettings, Clock) -> Result<Server, Failure>,
+        clock: Clock,
+        more: &'static [(&'static str, &'static str)],
+        devices: Vec<rules::resources::Device>,
+    ) -> Self {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let data = folder.path().join("data").display().to_string();
         let file = folder.path().join("fardel.toml").display().to_string();
@@ -156,7 +170,7 @@ impl TheBox {
         });
         let reading = sources.read().expect("valid settings");
         std::fs::create_dir_all(reading.settings.data.join("run")).expect("a directory");
-        let server = Server::in_memory(reading, clock.clone()).expect("a server in memory");
+        let server = start(reading, clock.clone()).expect("a server");
         let streams = FakeStreams::default();
         let router = doors::router(server.clone(), Arc::new(streams.clone()));
 

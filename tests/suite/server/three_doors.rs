@@ -104,6 +104,25 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["changeSession"],
         &["session rename x y", "session set x --cpu 2"],
     ),
+    ("GET /folders", &["listFolders"], &["folder ls"]),
+    ("", &["getFolder"], &["folder get x"]),
+    ("POST /folders", &["createFolder"], &["folder create x"]),
+    ("", &["changeFolder"], &["folder rename x y"]),
+    (
+        "POST /folders/{id}/trash",
+        &["trashFolder"],
+        &["folder trash x"],
+    ),
+    (
+        "POST /folders/{id}/restore",
+        &["restoreFolder"],
+        &["folder restore x"],
+    ),
+    (
+        "POST /sessions/new",
+        &["launch"],
+        &["run --mount home --mount x:/data:ro host -- true"],
+    ),
     ("GET /gpus", &["listGpus"], &["gpu ls"]),
     ("GET /gpus/{id}", &["getGpu"], &["gpu show 0"]),
     ("GET /history", &["getHistory"], &["history"]),
@@ -222,7 +241,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     (
         "POST /groups/{id}/windows",
         &["setResourceGroupWindows"],
-        &["group windows x"],
+        &["group windows x --none"],
     ),
     (
         "POST /groups/{id}/remove",
@@ -731,6 +750,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["user sign-in-link x --revoke"],
     ),
     ("POST /login/link", &[], &[]),
+    ("GET /login/saml", &[], &[]),
     (
         "GET /me/second-factor",
         &["getSecondFactor"],
@@ -931,6 +951,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/events.rs"),
         include_str!("../../../src/doors/pages/me.rs"),
         include_str!("../../../src/doors/pages/second_factor.rs"),
+        include_str!("../../../src/doors/pages/saml.rs"),
         include_str!("../../../src/doors/pages/sign_ins.rs"),
         include_str!("../../../src/doors/pages/sign_in_links.rs"),
         include_str!("../../../src/doors/pages/access_keys.rs"),
@@ -941,6 +962,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/allowances.rs"),
         include_str!("../../../src/doors/pages/policies.rs"),
         include_str!("../../../src/doors/pages/courses.rs"),
+        include_str!("../../../src/doors/pages/folders.rs"),
         include_str!("../../../src/doors/pages/presets.rs"),
         include_str!("../../../src/doors/pages/resource_groups.rs"),
         include_str!("../../../src/doors/pages/budgets.rs"),

@@ -25,7 +25,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 55] = [
+const PAGES: [&str; 56] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -67,6 +67,7 @@ const PAGES: [&str; 55] = [
     "/courses",
     "/courses?q=WORD",
     "/courses/COURSE",
+    "/folders",
     "/presets",
     "/presets?q=WORD",
     "/groups",
@@ -198,6 +199,10 @@ impl World {
         });
         world.made("/api/v1/idle-rules", idle).await;
         let caller = world.the_box.token(&user, &Permission::ALL, None).await;
+        world.let_time_pass();
+        let folder = json!({"name": word});
+        let folder = world.the_box.post(&caller, "/api/v1/folders", folder).await;
+        assert!(folder.status.is_success(), "{}", folder.short());
         let launch = |name: &str, after: Vec<String>| {
             json!({
                 "name": format!("{word}-{name}"),
@@ -609,7 +614,7 @@ async fn an_answer_without_its_filter_differs_between_twin_worlds() {
 }
 
 /// Answers that hold rows of one domain, so that each shows a missing filter.
-const LEAKING: [&str; 53] = [
+const LEAKING: [&str; 54] = [
     "GET /api/v1/sessions",
     "GET /api/v1/sessions/{id}",
     "GET /api/v1/sessions/{id}/events",
@@ -628,6 +633,7 @@ const LEAKING: [&str; 53] = [
     "GET /api/v1/courses",
     "/courses",
     "/courses/COURSE",
+    "GET /api/v1/folders",
     "GET /api/v1/presets",
     "/presets",
     "GET /api/v1/resource-groups",

@@ -340,10 +340,17 @@ fn all() -> Vec<(&'static str, Value)> {
                 "if": {"required": ["max_runtime_seconds"]},
                 "then": {"properties": {
                     "name": {"type": "null"}, "labels": {"type": "null"}, "resources": {"type": "null"},
+                    "priority": {"type": "null"},
                 }},
                 "else": {
                     "if": {"required": ["resources"], "properties": {"resources": {"type": "object"}}},
-                    "then": {"properties": {"name": {"type": "null"}, "labels": {"type": "null"}}},
+                    "then": {"properties": {
+                        "name": {"type": "null"}, "labels": {"type": "null"}, "priority": {"type": "null"},
+                    }},
+                    "else": {
+                        "if": {"required": ["priority"], "properties": {"priority": {"type": "integer"}}},
+                        "then": {"properties": {"name": {"type": "null"}, "labels": {"type": "null"}}},
+                    },
                 },
             }),
         ),

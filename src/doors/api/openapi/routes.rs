@@ -92,7 +92,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         method: "PATCH",
         path: "/api/v1/sessions/{id}",
         operation: "changeSession",
-        summary: "Change name, labels or limits",
+        summary: "Change name, labels, limits or priority",
         needs: WRITE,
         body: Some("SessionPatch"),
         answer: SESSION,
@@ -1297,7 +1297,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
             ),
         ],
         answer: SuccessReply::Schema("QueueRehearsal"),
-        refusals: &[422],
+        refusals: &[422, 429],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1478,6 +1478,72 @@ pub const ROUTES: &[DocumentedRoute] = &[
         body: Some("CourseMessage"),
         answer: SuccessReply::Schema("CourseAct"),
         refusals: &[400, 404, 409, 422, 429],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/folders",
+        operation: "listFolders",
+        tag: "folders",
+        summary: "List folders: your own, and those of users whose sessions you see",
+        needs: READ,
+        answer: SuccessReply::Schema("FolderPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folders",
+        operation: "createFolder",
+        tag: "folders",
+        summary: "Make a folder of your own",
+        needs: WRITE,
+        body: Some("NewFolder"),
+        status: 201,
+        answer: SuccessReply::Schema("Folder"),
+        refusals: &[400, 409, 422, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/folders/{id}",
+        operation: "getFolder",
+        tag: "folders",
+        summary: "Show a folder, by id, or one of your own by name",
+        needs: READ,
+        answer: SuccessReply::Schema("Folder"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PATCH",
+        path: "/api/v1/folders/{id}",
+        operation: "changeFolder",
+        tag: "folders",
+        summary: "Rename a folder; sessions that mount it go on",
+        needs: WRITE,
+        body: Some("FolderPatch"),
+        answer: SuccessReply::Schema("Folder"),
+        refusals: &[400, 404, 409, 412, 422, 428],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folders/{id}/trash",
+        operation: "trashFolder",
+        tag: "folders",
+        summary: "Move a folder into the trash, where it stays for 30 days",
+        needs: WRITE,
+        answer: SuccessReply::Schema("Folder"),
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folders/{id}/restore",
+        operation: "restoreFolder",
+        tag: "folders",
+        summary: "Take a folder out of the trash, with all its files",
+        needs: WRITE,
+        answer: SuccessReply::Schema("Folder"),
+        refusals: &[404, 409],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1718,7 +1784,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/reservations/{id}/withdraw",
         operation: "withdrawReservation",
         tag: "tenancy",
-        summary: "Withdraw your request of a reservation",
+        summary: "Withdraw your reservation request",
         needs: PROJECTS_WRITE,
         answer: SuccessReply::Schema("Reservation"),
         refusals: &[404, 409],

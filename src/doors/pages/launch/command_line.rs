@@ -55,7 +55,11 @@ pub(super) fn line(visit: &RequestContext, sent: &LaunchForm) -> String {
     for id in sent.after.split([',', ' ']).filter(|id| !id.is_empty()) {
         put("--after", id.to_owned());
     }
-    for (name, text) in [("-e", &sent.env), ("-l", &sent.labels)] {
+    for (name, text) in [
+        ("--mount", &sent.mounts),
+        ("-e", &sent.env),
+        ("-l", &sent.labels),
+    ] {
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
             put(name, line.to_owned());
         }
@@ -137,6 +141,7 @@ mod tests {
             shm: "2048m".into(),
             start_at: "2026-11-23T21:00".into(),
             after: "first".into(),
+            mounts: "data:/data:ro\n home ".into(),
             env: "A=1 2\n\nB=3".into(),
             labels: "team=x".into(),
             ..LaunchForm::default()
@@ -151,6 +156,7 @@ mod tests {
             "--max-runtime 4h",
             "--start-at 2026-11-23T21:00:00",
             "--after first",
+            "--mount data:/data:ro --mount home",
             "-e 'A=1 2' -e B=3",
             "-l team=x",
             "host -- sh -c 'echo a b'",

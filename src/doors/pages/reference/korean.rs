@@ -6,7 +6,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("listSessions", "세션 목록"),
     ("launch", "세션 하나 또는 여러 사본을 실행합니다"),
     ("getSession", "세션 하나를 보여 줍니다"),
-    ("changeSession", "이름, 레이블, 한도를 바꿉니다"),
+    ("changeSession", "이름, 레이블, 한도, 우선순위를 바꿉니다"),
     ("deleteSession", "끝난 세션과 로그를 지웁니다"),
     (
         "stopSession",
@@ -95,6 +95,24 @@ const SUMMARIES: &[(&str, &str)] = &[
         "tellCourseMembers",
         "강좌 구성원의 알림으로 메시지를 보냅니다",
     ),
+    (
+        "listFolders",
+        "자기 폴더와 세션을 볼 수 있는 사용자의 폴더를 나열합니다",
+    ),
+    ("createFolder", "자기 폴더를 만듭니다"),
+    (
+        "getFolder",
+        "ID로, 자기 것은 이름으로도 폴더 하나를 보여 줍니다",
+    ),
+    (
+        "changeFolder",
+        "폴더의 이름을 바꿉니다. 마운트한 세션은 계속됩니다",
+    ),
+    (
+        "trashFolder",
+        "폴더를 휴지통으로 옮깁니다. 30일 동안 남습니다",
+    ),
+    ("restoreFolder", "휴지통의 폴더를 파일과 함께 되돌립니다"),
     (
         "listPresets",
         "볼 수 있는 프리셋, 또는 한 프로젝트에서 시작할 때 고를 수 있는 프리셋",

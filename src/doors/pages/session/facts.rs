@@ -346,6 +346,8 @@ pub(super) fn settings(t: Text, session: &SessionView) -> Vec<(String, String)> 
             .collect();
         all.push((t.settings_command().to_owned(), line.join(" ")));
     }
+    let mounts = session.mounts.iter();
+    all.extend(mounts.map(|mount| (t.settings_mount().to_owned(), mount.to_string())));
     all.extend(
         session
             .env

@@ -19,6 +19,7 @@ use super::super::components::{
 };
 use super::super::dialog::{DialogForm, DialogLink, DialogPage};
 use super::super::docs::DocsPage;
+use super::super::folders::{FoldersPage, OwnFolderRow};
 use super::super::gpus::{self, GpuPage, GpusPage};
 use super::super::history;
 use super::super::hues;
@@ -173,7 +174,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         alert: None,
         refused,
         directory: false,
-        provider: None,
+        providers: Vec::new(),
     };
     all.push(("login", bare(false).render()));
     all.push(("login-refused", bare(true).render()));
@@ -232,6 +233,30 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             name: String::new(),
             scopes: vec![components::Choice::new("all", t.me_scope_all(), true)],
             lifetimes: vec![components::Choice::new("90", t.me_days_n(90_u64), true)],
+        };
+        all.push((name, page.render()));
+    }
+    for (name, is_empty) in [("folders", false), ("folders-none", true)] {
+        let one = |name: &str, purged: &str| OwnFolderRow {
+            id: "0199f0a3-6c1e-7d40".into(),
+            name: name.into(),
+            note: String::new(),
+            size: "1.2 GiB".into(),
+            entries: "1024".into(),
+            counted: t.common_ago("3 min"),
+            used: t.common_ago("3 min"),
+            purged: purged.into(),
+            is_back: !purged.is_empty(),
+        };
+        let page = FoldersPage {
+            t,
+            f: layout(t, Nav::Folders, false),
+            folders: (!is_empty).then(|| one("data", "")).into_iter().collect(),
+            trash: (!is_empty)
+                .then(|| one("old", "28 Feb 10:00"))
+                .into_iter()
+                .collect(),
+            name: String::new(),
         };
         all.push((name, page.render()));
     }
@@ -1816,7 +1841,7 @@ fn factor_page(t: Text, stage: u8) -> SecondFactorPage {
             2 => vec!["ABCD-EFGH-JKLM-NPQR".into(); 10],
             _ => Vec::new(),
         },
-        provider: false,
+        again: None,
     }
 }
 
@@ -2191,7 +2216,7 @@ fn signed_in(t: Text) -> Vec<SignInRow> {
     vec![row(true), row(false)]
 }
 
-fn settings_page(t: Text) -> settings::SettingsPage {
+pub(super) fn settings_page(t: Text) -> settings::SettingsPage {
     let standing = |key, value: &str, waiting: Option<&str>| SettingStanding {
         key,
         variable: "FARDEL_X",

@@ -6,6 +6,7 @@ mod courses;
 mod many;
 mod outward;
 mod refused;
+mod saml;
 mod sizes;
 
 use std::sync::Arc;
@@ -200,7 +201,7 @@ impl PagesFixture {
 }
 
 const PASSWORD: &str = "a long walk by the river 7";
-const PAGES: [&str; 36] = [
+const PAGES: [&str; 37] = [
     "/me/keys",
     "/system/tls",
     "/api/docs",
@@ -218,6 +219,7 @@ const PAGES: [&str; 36] = [
     "/system/support",
     "/images",
     "/images/host",
+    "/folders",
     "/projects",
     "/projects/new",
     "/projects/default",
@@ -752,6 +754,36 @@ async fn tokens_are_shown_once() {
         .post(&cookie, &format!("/me/tokens/{id}/revoke"), &[])
         .await;
     assert!(!house.get(&cookie, "/me").await.body.contains("/revoke\""));
+}
+
+#[tokio::test]
+async fn a_folder_is_made_trashed_and_restored_by_forms_alone() {
+    let house = PagesFixture::open();
+    let cookie = house.set_up().await;
+    let empty = house.get(&cookie, "/folders").await.body;
+    assert!(empty.contains("No folders yet."), "{empty}");
+    let refused = house.post(&cookie, "/folders", &[("name", "a/b")]).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(refused.body.contains("value=\"a/b\""), "{}", refused.body);
+    let made = house.post(&cookie, "/folders", &[("name", "data")]).await;
+    assert_eq!(made.status, StatusCode::SEE_OTHER, "{}", made.body);
+    let shown = house.get(&cookie, "/folders").await.body;
+    let after = shown.split("/folders/").nth(1).expect("a link");
+    let id = after.split('/').next().unwrap_or_default();
+    let place = format!("/folders/{id}/trash");
+    let question = house.get(&cookie, &place).await.body;
+    assert!(question.contains("Move data to the trash?"), "{question}");
+    let trashed = house.post(&cookie, &place, &[]).await;
+    assert_eq!(trashed.status, StatusCode::SEE_OTHER, "{}", trashed.body);
+    let shown = house.get(&cookie, "/folders").await.body;
+    let back = format!("/folders/{id}/restore");
+    assert!(shown.contains(&back), "{shown}");
+    let faults = lint::page(&shown);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    let restored = house.post(&cookie, &back, &[]).await;
+    assert_eq!(restored.status, StatusCode::SEE_OTHER, "{}", restored.body);
+    let shown = house.get(&cookie, "/folders").await.body;
+    assert!(shown.contains(&place) && !shown.contains(&back), "{shown}");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::codes;
+use crate::fair_share::QueueOrder;
 use crate::placement::{explain_queue, forecast};
 use crate::policy::BackfillMode;
 
@@ -161,8 +162,17 @@ fn every_answer_about_the_queue_is_the_same_answer() {
         let mut after = world.clone();
         let placed = pass(&mut after, NOW);
         let mut positions = Vec::new();
+        let mut causes = QueueCauses::new(&world, NOW);
         for (session, told) in rows.iter().zip(&queue) {
             let context = format!("world {round}, {}: {told:?}", session.name);
+            let cause = causes.of(session);
+            let is_never = cause == WaitCause::Never;
+            assert_eq!(is_never, told.verdict == Verdict::Never, "{context}");
+            if let WaitCause::Held(blocker) = &cause {
+                assert_eq!(told.blockers.first(), Some(blocker), "{context}");
+            }
+            let asks_for_room = cause == WaitCause::Room;
+            assert_eq!(asks_for_room, told.queue_position.is_some(), "{context}");
             let why = explain_session(&world, session, NOW);
             assert_eq!(&why, told, "why and queue: {context}");
             let starts = placed.contains(&session.id);
@@ -201,6 +211,65 @@ fn every_answer_about_the_queue_is_the_same_answer() {
         now > 500 && later > 500 && never > 20 && previews > 200,
         "too tame: {now} start, {later} have a time, {never} never, {previews} in part"
     );
+}
+
+/// The answers of a walk that repeats steps of the forecast, those of one that looks at each session, and how many steps were
+/// repeated.
+pub(super) fn walked_twice(
+    world: &ClusterSnapshot,
+    now: Timestamp,
+) -> (Vec<Explanation>, Vec<Explanation>, usize) {
+    let in_queue = order::WaitingByGroup::new(world, now);
+    let known = forecast(world, now);
+    let mut looking = known.clone();
+    let mut repeated = 0;
+    for queue in &mut looking.walked {
+        let sorted = in_queue.numbered(queue.group, &[], false);
+        let places = queue.numbered.iter().map(|place| place.at);
+        let places = places.chain(queue.unnumbered.iter().copied());
+        let ids: Vec<SessionId> = places.map(|at| world.sessions[at].id).collect();
+        let sorted_ids: Vec<SessionId> = sorted.places.iter().map(|one| one.session.id).collect();
+        assert_eq!((ids, queue.users), (sorted_ids, sorted.users));
+        for place in &mut queue.numbered {
+            repeated += usize::from(place.again.take().is_some());
+        }
+    }
+    let rows = waiting(world);
+    let told = explain_queue(world, &known, &rows, now);
+    (told, explain_queue(world, &looking, &rows, now), repeated)
+}
+
+/// What the forecast notes of its walk changes no answer: one that looks for room for every session says the same.
+#[test]
+fn a_walk_that_repeats_steps_says_what_one_says_that_looks_at_each_session() {
+    let mut numbers = Numbers(0x5eed_0914);
+    let mut all = 0;
+    for round in 0..WORLDS / 8 {
+        let mut world = generated(&mut numbers);
+        world.policy.backfill = backfill(round);
+        world.policy.order = match round % 3 {
+            0 => QueueOrder::Turns,
+            1 => QueueOrder::Fifo,
+            _ => QueueOrder::Lifo,
+        };
+        // Many of few sizes.
+        let some: Vec<Session> = world.sessions.iter().cloned().collect();
+        for copy in 1..6 {
+            world.sessions.extend(some.iter().cloned().map(|mut one| {
+                one.id = SessionId(uuid::Uuid::from_u128(one.id.0.as_u128() + copy * 1000));
+                one
+            }));
+        }
+        for _ in 0..numbers.below(3) {
+            pass(&mut world, NOW);
+        }
+        let (told, expected, repeated) = walked_twice(&world, NOW);
+        for (told, expected) in told.iter().zip(&expected) {
+            assert_eq!(told, expected, "world {round}");
+        }
+        all += repeated;
+    }
+    assert!(all > 500, "too tame: {all} steps were repeated");
 }
 
 /// The preview of some replicas says what the scheduler does with them once they are launched. True where some

@@ -339,6 +339,18 @@ fn behind_one_that_joins_later_no_start_is_known_beforehand() {
     }
 }
 
+/// Behind more sizes than are looked at, steps are repeated that count nothing.
+#[test]
+fn behind_too_many_sizes_a_repeated_walk_says_the_same() {
+    for backfill in [BackfillMode::Strict, BackfillMode::Timed] {
+        let mut world = long_queue(3);
+        world.policy.backfill = backfill;
+        let (told, expected, repeated) = super::agreement::walked_twice(&world, NOW);
+        assert_eq!(told, expected);
+        assert!(repeated > 200, "{repeated} of {}", told.len());
+    }
+}
+
 #[test]
 fn in_turns_only_the_first_of_each_user_is_in_front() {
     let known = forecast(&long_queue(2), NOW);

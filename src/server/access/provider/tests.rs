@@ -6,6 +6,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::super::begun_sign_ins::{BEGUN_SECONDS, MAX_BEGUN_OF_ADDRESS};
 use super::super::id_token::tests::TestSigner;
 use super::super::tests::{GOOD, HERE, later, with_settings};
 use super::super::{by_cookie, sign_in};
@@ -400,40 +401,8 @@ async fn sign_ins_that_do_not_come_back_are_bounded_for_each_address() {
     for _ in 0..=MAX_BEGUN_OF_ADDRESS {
         begin_by_provider(&server, HERE, "/", None).await.unwrap();
     }
-    let kept = locked(&server.provider_sign_ins().begun).len();
+    let kept = server.provider_sign_ins().begun.count();
     assert_eq!(kept, MAX_BEGUN_OF_ADDRESS + 1);
-}
-
-/// Where all room is taken, the network that took most of it makes room, and not whoever came first.
-#[test]
-fn the_network_that_began_most_makes_room() {
-    let sign_ins = ProviderSignIns::default();
-    let state = |number: usize| {
-        let mut state = [0; 32];
-        state[..8].copy_from_slice(&number.to_be_bytes());
-        state
-    };
-    let begin = |number: usize, network: usize| {
-        let begun = BegunSignIn {
-            nonce: [0; 32],
-            browser: [0; 32],
-            network: network.to_be_bytes().to_vec(),
-            next: String::new(),
-            at: Timestamp::from_millis(i64::try_from(number).unwrap()),
-            again: None,
-        };
-        sign_ins.begin(state(number), begun);
-    };
-    begin(0, 0);
-    for number in 1..MAX_BEGUN {
-        // A hundred of one network, and at most 64 of each other one.
-        begin(number, if number <= 100 { 1 } else { 2 + number / 64 });
-    }
-    begin(MAX_BEGUN, usize::MAX);
-    let kept = locked(&sign_ins.begun);
-    assert_eq!(kept.len(), MAX_BEGUN);
-    assert!(kept.contains_key(&state(0)));
-    assert!(!kept.contains_key(&state(1)));
 }
 
 /// A provider's user has no password to prove again: they sign in at the provider anew, and it

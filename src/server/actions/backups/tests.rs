@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use rules::units::Timestamp;
 
 use crate::access::{set_up, setup_link};
+use crate::actions::folders;
 use crate::backup::{BackupPaths, Passphrase, create, restore, verify};
 use crate::{Failure, Server, catalog};
 
@@ -165,6 +166,29 @@ async fn a_restored_box_signs_in_and_has_its_keys_and_settings() {
             .iter()
             .all(|name| !name.starts_with(".backup-work-"))
     );
+}
+
+/// It may have been in use since the backup was made, and its files are in no backup.
+#[tokio::test]
+async fn a_folder_in_the_trash_of_a_backup_stays_there_for_its_whole_time() {
+    let house = BackupFixture::furnished().await;
+    let server = serve(&house.places());
+    let mina = crate::access::sign_in(&server, "mina", GOOD, HERE).await;
+    let mina = mina.unwrap().caller;
+    let asked = api::folders::NewFolderBody {
+        name: "data".to_owned(),
+    };
+    folders::create(&server, &mina, asked, None).await.unwrap();
+    let trashed = folders::trash(&server, &mina, "data").await.unwrap();
+    let backup = house.backup();
+    drop(server);
+    let fresh = house.places_of("two");
+    restore(&backup, &passphrase(), &fresh, false, now()).unwrap();
+    let server = serve(&fresh);
+    let found = folders::get(&server, &mina, &trashed.id.to_string()).await;
+    let found = found.unwrap();
+    assert!(found.trashed_at > trashed.trashed_at, "{found:?}");
+    assert_eq!(found.state, trashed.state);
 }
 
 /// Proves too: `a_restored_box_signs_in_and_has_its_keys_and_settings`

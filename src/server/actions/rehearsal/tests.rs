@@ -55,6 +55,30 @@ async fn a_time_without_sessions_has_figures_too_and_users_have_none() {
     assert_eq!(code(refused), "usage.month-invalid");
 }
 
+#[tokio::test]
+async fn one_rehearsal_runs_three_wait_and_a_fifth_is_refused() {
+    static TURNS: RehearsalTurns = RehearsalTurns::new();
+    let first = TURNS.turn().await.unwrap();
+    let waiting: Vec<_> = (1..MAX_REHEARSALS)
+        .map(|_| tokio::spawn(TURNS.turn()))
+        .collect();
+    while TURNS.places.available_permits() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let Err(Failure::Refusal(refused)) = TURNS.turn().await else {
+        panic!("a fifth one was taken");
+    };
+    assert_eq!(refused.code, "rehearsal.too-many");
+    assert!(refused.retry_after_seconds.is_some());
+    assert!(waiting.iter().all(|one| !one.is_finished()));
+    // Each runs when the one before it is over.
+    drop(first);
+    for one in waiting {
+        drop(one.await.unwrap().unwrap());
+    }
+    assert!(TURNS.turn().await.is_ok());
+}
+
 fn user(number: u128) -> FairLeaf {
     FairLeaf {
         domain: DomainId::DEFAULT,

@@ -721,6 +721,16 @@ async fn so_many_requests_wait_for_administrators() {
         site.refused(&other, more("more")).await,
         "reservation.too-many-requests"
     );
+    let room = async |caller: &Caller| {
+        let why = no_room(server, caller).await.unwrap();
+        why.map(|refusal| refusal.code)
+    };
+    // Its form says so before it is filled in; administrators book on.
+    let full = room(&other).await;
+    assert_eq!(full.as_deref(), Some("reservation.too-many-requests"));
+    let full = room(&site.lead).await;
+    assert_eq!(full.as_deref(), Some("reservation.too-many-of-project"));
+    assert_eq!((room(boss).await, room(&site.abe).await), (None, None));
     // Administrators read no more of them than a page holds.
     assert_eq!(site.told(boss).await.len(), 50);
     assert_eq!(
@@ -731,7 +741,11 @@ async fn so_many_requests_wait_for_administrators() {
     set_quota(server, boss, "labs", "24").await.unwrap();
     let within = site.booked(&other, more("within")).await;
     assert_eq!(within.state, ReservationState::Booked);
+    assert_eq!(room(&other).await, None, "it has a quota");
+    set_quota(server, boss, "labs", "0").await.unwrap();
+    assert!(room(&other).await.is_some());
     withdraw(server, &site.lead, "first").await.unwrap();
+    assert_eq!(room(&other).await, None);
     let asked = site.booked(&other, more("more")).await;
     assert_eq!(asked.state, ReservationState::Asked);
 }

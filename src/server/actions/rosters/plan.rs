@@ -365,6 +365,10 @@ impl Planner<'_> {
         if renamed {
             let grants: Vec<Grant> = user.grants.iter().map(|held| held.grant).collect();
             let refused = match writes_users {
+                // Another address may open the account.
+                Ok(()) if self.subject.outranks(&grants) && email != user.email => {
+                    self.subject.may_open(&grants).err()
+                }
                 Ok(()) if self.subject.outranks(&grants) => None,
                 Ok(()) => Some(refusals::user_outranked(&user.name)),
                 Err(refusal) => Some(refusal),

@@ -19,11 +19,12 @@ use rules::workload::validate::{RequestedResize, check_run_seconds};
 use super::discreet;
 use super::find::find;
 use super::launch::{
-    keep_within_limits, lower_priority, refuse_document_gone, refuse_own_full_queue,
+    keep_within_limits, lower_priority, put_priority, refuse_document_gone, refuse_own_full_queue,
 };
 use super::view::NameCache;
 use crate::access::Caller;
 use crate::actions::budgets::{keep_session_within_budgets, seen};
+use crate::actions::folders::refuse_gone;
 use crate::catalog::policies::PolicySubjects;
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server};
@@ -62,7 +63,8 @@ pub async fn stop(
 /// next incarnation, with the order it has now.
 ///
 /// Errors: `session.name-taken` where its name went to another meanwhile, `image.not-found` where its
-/// image is gone, `session.document-gone`, `course.term-over`.
+/// image is gone, `session.document-gone`, `course.term-over`; `folder.in-trash`, `folder.not-found` where a folder that it
+/// mounts is not ready.
 pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<SessionView, Failure> {
     let (by, seen) = (caller.name.clone(), seen(caller));
     change(
@@ -84,6 +86,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
             {
                 return Err(refusals::image_removed(reference).into());
             }
+            refuse_gone(rows, session)?;
             match session.state() {
                 SessionState::Ended => {
                     let subjects = subjects_of(session);
@@ -298,16 +301,48 @@ pub async fn set_time_limit(
     .await
 }
 
-/// What the scheduler would say of a waiting session if its request and its time limit were these. What is None stays.
-/// Changes nothing.
+/// Sets how urgent a waiting session is. It keeps the time since which it waits.
 ///
-/// Errors: those of `resize` and `set_time_limit`.
+/// Errors: `priority.out-of-range`; `limit.each`, `priority.not-allowed` beyond what policies allow its owner;
+/// `session.not-waiting`; `session.stale`.
+pub async fn set_priority(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+    priority: u32,
+    if_match: Option<u64>,
+) -> Result<SessionView, Failure> {
+    let code = Some("session.priority-set");
+    change(
+        server,
+        caller,
+        id,
+        if_match,
+        code,
+        "set a priority",
+        move |rows, session| {
+            if session.state() != SessionState::Pending {
+                return Err(refusals::session_priority_settled(session.state().word()).into());
+            }
+            let before = session.precedence;
+            put_priority(rows, &subjects_of(session), session, priority)?;
+            Ok(session.precedence != before)
+        },
+    )
+    .await
+}
+
+/// What the scheduler would say of a waiting session if its request, its time limit and its priority were these. What is
+/// None stays. Changes nothing.
+///
+/// Errors: those of `resize`, `set_time_limit` and `set_priority`.
 pub async fn preview_change(
     server: &Server,
     caller: &Caller,
     id: &str,
     wanted: Resize,
     limit: Option<Option<u64>>,
+    priority: Option<u32>,
 ) -> Result<Explanation, Failure> {
     if let Some(seconds) = limit {
         check_run_seconds(seconds).map_err(|refusal| refusal.at("/max_runtime_seconds"))?;
@@ -332,6 +367,9 @@ pub async fn preview_change(
             let kept = limit.is_none().then_some(&before);
             keep_within_limits(view, &subjects_of(&row), &mut row.spec, kept)?;
             keep_to_budget(view, &seen(&caller), &row, (&before, &row.spec), now)?;
+            if let Some(priority) = priority {
+                put_priority(view, &subjects_of(&row), &mut row, priority)?;
+            }
             if let Some(waiting) = world.sessions.iter_mut().find(|s| s.id == row.id) {
                 *waiting = row.clone();
             }

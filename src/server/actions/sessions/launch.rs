@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use api::mounts::NewMountBody;
 use api::sessions::{LaunchRequest, Resources, SessionView};
 use rules::course::Course;
-use rules::names::{ResourceGroupId, SessionId, SessionName, UserId};
+use rules::folder::{FolderMount, RequestedMount};
+use rules::names::{FolderId, ResourceGroupId, SessionId, SessionName, UserId};
 use rules::permissions::{Permission, Reach, Subject, may, own};
 use rules::placement::{self, Explanation};
 use rules::preset::{Preset, in_order};
@@ -32,6 +34,7 @@ use crate::access::Caller;
 use crate::actions::accounts::find as find_user;
 use crate::actions::allowed;
 use crate::actions::budgets::{self, keep_within_budgets};
+use crate::actions::folders;
 use crate::actions::reservations::of_launch;
 use crate::actions::system::refuse_unwell;
 use crate::actions::tenancy::{find_project, project_for_launch};
@@ -59,11 +62,15 @@ struct CheckedLaunch {
     precedence: Precedence,
     spec: session::SessionSpec,
     device_affinity: Option<String>,
+    mounts: Vec<FolderMount>,
     group: ResourceGroupId,
     replicas: u32,
     /// The word a made-up name begins with.
     word: String,
 }
+
+/// Stands for a home folder that is not there yet, in a preview.
+const NO_FOLDER: FolderId = FolderId(uuid::Uuid::nil());
 
 /// Made-up names tried before giving up; each has 30 random bits.
 const NAMES_TRIED: u32 = 8;
@@ -87,19 +94,24 @@ pub async fn launch(
     let asked = AskedGroup::of(&request);
     let request = with_preset(server, caller, request, now)?;
     let request = with_reservation(server, caller, request, now)?;
-    let device_affinity = request.device_affinity.clone();
+    let (device_affinity, priority) = (request.device_affinity.clone(), request.priority);
     let (project, owner) = (request.project.clone(), request.owner.clone());
+    let mounts = api::mounts::requested(&request.mounts)?;
     let validated = RequestedLaunch::from(request).validate(now)?;
     let (draft, project, subject) = server.catalog().read_now("understand a launch", |view| {
         let whose = for_whom(view, caller, owner.as_deref(), project, now)?;
         let owner = whose.owner.as_ref().unwrap_or(caller);
         let project = whose.project.as_deref();
         let group = asked.find(view, &owner.subject, project, now)?;
+        refuse_mounts_of_others(&mounts, &whose)?;
         let draft = look_up(view, [owner, caller], validated, device_affinity, group)?;
         Ok((draft, whose.project, owner.subject.clone()))
     })?;
+    let home = folders::first_home(server, &subject, &mounts).await?;
+    let made = home.as_ref().map(|home| home.id);
     let (name, seen) = (caller.name.clone(), budgets::seen(caller));
-    server
+    let by = caller.clone();
+    let launched = server
         .catalog()
         .write(Lane::Requests, "launch sessions", move |rows| {
             let launched = once(rows, key.as_ref(), || {
@@ -113,7 +125,7 @@ pub async fn launch(
                 // It may have gone, or been closed to the owner, since it was looked up.
                 (draft.group, _) = asked.find(rows, &subject, project.as_deref(), rows.now)?;
                 let limits = limits_of(rows, &subjects, CountedUse::QueueBound)?;
-                keep_priority(&limits, &mut draft.precedence)?;
+                keep_priority(&limits, priority, &mut draft.precedence)?;
                 let place = (subjects.domain, subjects.project);
                 let course = rows.course_for_launch(&subject, place, rows.now)?;
                 let limit = course.and_then(|course| course.max_runtime_seconds);
@@ -126,6 +138,8 @@ pub async fn launch(
                 let whose = (subjects.project, subjects.user);
                 let wanted = (&draft.spec, draft.replicas);
                 keep_within_budgets(rows, &seen, whose, wanted, rows.now)?;
+                draft.mounts = folders::resolve(rows, &subject, &mounts, made)?;
+                folders::note_mounts(rows, &by, &draft.mounts, home.as_ref())?;
                 let written = insert(rows, &draft, &subjects, name.as_str())?;
                 let mut names = NameCache::new(rows)?;
                 written.iter().map(|row| names.show(row)).collect()
@@ -135,7 +149,19 @@ pub async fn launch(
                 replayed: launched.replayed,
             })
         })
-        .await
+        .await;
+    folders::forget_unused(server, made);
+    launched
+}
+
+/// Refuses folders where the session is another user's: they would be the files of one and the commands of the other.
+///
+/// Errors: `mount.others`.
+fn refuse_mounts_of_others(mounts: &[RequestedMount], whose: &LaunchOwner) -> Result<(), Refusal> {
+    match whose.owner.is_some() && !mounts.is_empty() {
+        true => Err(refusals::mount_others().at("/mounts")),
+        false => Ok(()),
+    }
 }
 
 /// The request with the amounts of the preset that it names where it gives none itself, and the preset's name as a label.
@@ -480,21 +506,24 @@ fn keep_within_course(
     Ok(())
 }
 
-/// Refuses a priority above that which the policies allow, or above the usual one where none says which. A session of the
-/// usual one gets theirs where that is lower.
+/// Refuses a priority that was asked for above that which the policies allow, or above the usual one where none says which.
+/// Where none was asked for, the usual one is lowered to theirs.
 ///
 /// Errors: `limit.each`, `priority.not-allowed`.
-fn keep_priority(limits: &[EffectiveLimit], precedence: &mut Precedence) -> Result<(), Refusal> {
+fn keep_priority(
+    limits: &[EffectiveLimit],
+    asked: Option<u32>,
+    precedence: &mut Precedence,
+) -> Result<(), Refusal> {
     let limit = limits.iter().find(|limit| limit.key == LimitKey::Priority);
     let most = limit.map_or(USUAL_PRIORITY, |limit| {
         u32::try_from(limit.value).unwrap_or(MAX_PRIORITY)
     });
-    let asked = precedence.priority;
-    if asked <= most {
+    let Some(asked) = asked else {
+        precedence.priority = precedence.priority.min(most);
         return Ok(());
-    }
-    if asked == USUAL_PRIORITY {
-        precedence.priority = most;
+    };
+    if asked <= most {
         return Ok(());
     }
     let refusal = match limit {
@@ -513,10 +542,33 @@ pub(super) fn lower_priority(
     precedence: &mut Precedence,
 ) -> Result<(), Failure> {
     let limits = limits_of(rows, subjects, CountedUse::Nothing)?;
-    if keep_priority(&limits, precedence).is_err() {
+    if keep_priority(&limits, Some(precedence.priority), precedence).is_err() {
         precedence.priority = USUAL_PRIORITY;
-        keep_priority(&limits, precedence)?;
+        keep_priority(&limits, None, precedence)?;
     }
+    Ok(())
+}
+
+/// Gives a session another priority.
+///
+/// Errors: `priority.out-of-range`; `limit.each` and `priority.not-allowed` where the policies allow no such one.
+pub(super) fn put_priority(
+    rows: &ReadTransaction<'_>,
+    subjects: &PolicySubjects,
+    session: &mut session::Session,
+    priority: u32,
+) -> Result<(), Failure> {
+    let wanted = Precedence {
+        priority,
+        ..session.precedence
+    };
+    let mut wanted = wanted.checked(session.spec.kind)?;
+    if wanted == session.precedence {
+        return Ok(());
+    }
+    let limits = limits_of(rows, subjects, CountedUse::Nothing)?;
+    keep_priority(&limits, Some(priority), &mut wanted)?;
+    session.precedence = wanted;
     Ok(())
 }
 
@@ -568,6 +620,8 @@ pub(crate) struct LaunchForMembers {
     asked: AskedGroup,
     place: (DomainId, ProjectId),
     limit: Option<u64>,
+    /// As the request has it; None for the usual one, lowered to what each member's policies allow.
+    priority: Option<u32>,
     /// What is said of each group none of whose machines could ever hold it.
     impossible: BTreeMap<ResourceGroupId, Refusal>,
 }
@@ -588,6 +642,9 @@ impl LaunchForMembers {
         refuse_full_queue(server)?;
         let now = server.clock().now();
         let place = (course.domain, course.project);
+        if !request.mounts.is_empty() {
+            return Err(refusals::mount_others().at("/mounts").into());
+        }
         let preset = request.preset.take();
         let asked = AskedGroup::of(&request);
         server
@@ -596,6 +653,7 @@ impl LaunchForMembers {
                 if let Some(name) = preset {
                     request = under_preset(request, &preset_called(view, place, &name)?);
                 }
+                let priority = request.priority;
                 let validated = RequestedLaunch::from(request).validate(now)?;
                 // Each member has a group of their own, which may be none of the caller's.
                 let founding = ResourceGroupId::DEFAULT;
@@ -625,6 +683,7 @@ impl LaunchForMembers {
                     asked,
                     place,
                     limit: course.max_runtime_seconds,
+                    priority,
                     impossible,
                 })
             })
@@ -657,7 +716,7 @@ impl LaunchForMembers {
             user: owner.user,
         };
         let limits = limits_of(rows, &subjects, CountedUse::QueueBound)?;
-        keep_priority(&limits, &mut draft.precedence)?;
+        keep_priority(&limits, self.priority, &mut draft.precedence)?;
         keep_within_course(self.limit, &mut draft.spec, |spec| {
             keep_within(rows, &limits, spec, None)
         })?;
@@ -732,7 +791,9 @@ pub async fn preview(
     let asked = AskedGroup::of(&request);
     let request = with_preset(server, &caller, request, now)?;
     let request = with_reservation(server, &caller, request, now)?;
+    let priority = request.priority;
     let (project, owner) = (request.project.clone(), request.owner.clone());
+    let mounts = api::mounts::requested(&request.mounts)?;
     let validated = RequestedLaunch::from(request).validate(now)?;
     refuse_full_queue(server)?;
     let snapshot = server.snapshot().await?;
@@ -743,8 +804,10 @@ pub async fn preview(
             let whose = for_whom(view, &caller, owner.as_deref(), project, now)?;
             let owner = whose.owner.as_ref().unwrap_or(&caller);
             let named = whose.project.as_deref();
+            refuse_mounts_of_others(&mounts, &whose)?;
             let group = asked.find(view, &owner.subject, named, now)?;
             let draft = look_up(view, [owner, &caller], validated, None, group)?;
+            folders::resolve(view, &owner.subject, &mounts, Some(NO_FOLDER))?;
             if let Some(name) = &draft.name {
                 for number in 1..=draft.replicas {
                     let name = name.replica(number, draft.replicas)?;
@@ -768,7 +831,7 @@ pub async fn preview(
             let course = view.course_for_launch(&owner.subject, (domain, project), now)?;
             let limit = course.and_then(|course| course.max_runtime_seconds);
             let limits = limits_of(view, &subjects, CountedUse::Nothing)?;
-            keep_priority(&limits, &mut draft.precedence)?;
+            keep_priority(&limits, priority, &mut draft.precedence)?;
             keep_within_course(limit, &mut draft.spec, |spec| {
                 keep_within_limits(view, &subjects, spec, None)
             })?;
@@ -809,7 +872,7 @@ pub(super) fn refuse_document_gone(session: &session::Session) -> Result<(), Ref
     Err(refusals::session_document_gone(&session.name))
 }
 
-/// The request that would launch this session again, under a name that is free.
+/// The request that would launch this session again, under a name that is free; without the folders of another user.
 ///
 /// Errors: `session.not-found`; `session.document-gone`.
 pub async fn duplicate(
@@ -823,6 +886,9 @@ pub async fn duplicate(
         let demand = row.spec.demand;
         let project = view.project(row.project)?.map(|p| p.name.to_string());
         let group = NameCache::new(view)?.show(&row)?.group;
+        // By name they would be folders of the caller, under the command of another user.
+        let is_own = row.owner == caller.subject.user;
+        let mounts = row.mounts.iter().filter(|_| is_own);
         Ok(LaunchRequest {
             project,
             group: group.map(|name| name.to_string()),
@@ -831,6 +897,7 @@ pub async fn duplicate(
             image: row.spec.environment.word().to_owned(),
             command: row.spec.command,
             env: row.spec.env,
+            mounts: mounts.map(NewMountBody::from).collect(),
             resources: Resources {
                 cpu: Some(demand.cpu),
                 memory: Some(demand.memory),
@@ -1021,6 +1088,7 @@ fn named_things(
         precedence: launch.precedence,
         spec,
         device_affinity,
+        mounts: Vec::new(),
         group,
         replicas: launch.replicas,
         word,
@@ -1146,6 +1214,7 @@ fn insert_named(
         row.remarks.clone_from(&draft.remarks);
         row.precedence = draft.precedence;
         row.device_affinity.clone_from(&draft.device_affinity);
+        row.mounts.clone_from(&draft.mounts);
         rows.insert_session(&row, actor)?;
         rows.put_session_group(row.id, draft.group)?;
         written.push(row);

@@ -155,7 +155,7 @@ pub(in crate::actions) fn summary(
         .map(|node| {
             let held = used.get(&node.id).cloned().unwrap_or_default();
             let here = || {
-                let live = world.sessions.iter();
+                let live = world.sessions.holding();
                 live.flat_map(|s| s.live_on(node.id).map(move |each| (s, each)))
             };
             let rate_of = |(s, container): (&Session, &SessionContainer)| {
@@ -211,40 +211,37 @@ pub(in crate::actions) fn summary(
         .collect();
     let mut counts = StateCounts::default();
     let mut own = OwnUsage::default();
-    for session in &world.sessions {
-        let mine = session.owner == caller.subject.user;
-        if mine {
-            own.live += 1;
-            own.waiting += u64::from(session.state() == SessionState::Pending);
-            own.running += u64::from(session.state() == SessionState::Running);
+    for (scope, there) in snapshot.counts() {
+        if scope.owner == Some(subject.user) {
+            own.live += there.live();
+            own.waiting += there.pending;
+            own.running += there.running;
+        }
+        if visible.covers(scope) {
+            counts.pending += there.pending;
+            counts.scheduled += there.scheduled;
+            counts.preparing += there.preparing;
+            counts.running += there.running;
+            counts.stopping += there.stopping;
+        }
+    }
+    for session in world.sessions.holding() {
+        if session.owner == subject.user {
             for container in session.live_containers() {
                 own.cpu = own.cpu + session.spec.demand.cpu;
                 own.memory = own.memory + session.spec.demand.memory;
                 own.gpu = own.gpu + container.holds().iter().map(|d| d.share).sum();
             }
         }
-        if !visible.covers(&session.scope()) {
-            continue;
-        }
-        match session.state() {
-            SessionState::Pending => counts.pending += 1,
-            SessionState::Scheduled => counts.scheduled += 1,
-            SessionState::Preparing => counts.preparing += 1,
-            SessionState::Running => counts.running += 1,
-            SessionState::Stopping => counts.stopping += 1,
-            SessionState::Ended => {}
-        }
     }
-    let day = Timestamp::from_millis(now.as_millis() - 86_400_000);
-    (counts.ended, counts.failed) = view.count_ended(&visible, day)?;
+    (counts.ended, counts.failed) = snapshot.ended_lately(view, &visible, now)?;
     let recent = server
         .snapshots()
         .recent_events(view, heard.clone(), None, RECENT)?;
-    let holds = |session: &&Session| session.live_containers().next().is_some();
     Ok(Overview {
         machines,
         counts,
-        holding: world.sessions.iter().filter(holds).count() as u64,
+        holding: world.sessions.holding().count() as u64,
         recent: recent.into_iter().map(event).collect(),
         findings: if heard.is_everything() {
             snapshot.findings().to_vec()
@@ -268,18 +265,20 @@ pub struct MenuCounts {
     pub waiting: u64,
 }
 
-/// How many live and how many waiting sessions the caller may see. Costs one look at every live session of the
-/// shared snapshot.
+/// How many live and how many waiting sessions the caller may see. Costs one look at each user's share of the shared
+/// snapshot.
 pub async fn menu_counts(server: &Server, caller: &Caller) -> Result<MenuCounts, Failure> {
     allowed(caller, Permission::SessionsRead)?;
     let snapshot = server.snapshot().await?;
     let visible = reach(&caller.subject, Permission::SessionsRead).or_own(&caller.subject);
     let mut counts = MenuCounts::default();
-    for session in &snapshot.world.sessions {
-        if visible.covers(&session.scope()) && session.state() != SessionState::Ended {
-            counts.live += 1;
-            counts.waiting += u64::from(session.state() == SessionState::Pending);
-        }
+    for (_, there) in snapshot
+        .counts()
+        .iter()
+        .filter(|(scope, _)| visible.covers(scope))
+    {
+        counts.live += there.live();
+        counts.waiting += there.pending;
     }
     Ok(counts)
 }

@@ -9,7 +9,7 @@ use rules::codes;
 use rules::fair_share::QueueOrder;
 use rules::names::{ResourceGroupId, SessionId, SessionName};
 use rules::permissions::{Permission, Reach, reach};
-use rules::placement::explain::{Explanation, Verdict};
+use rules::placement::explain::{Explanation, QueueCauses, Verdict, WaitCause};
 use rules::policy::BackfillMode;
 use rules::refusals;
 use rules::session::{Session, SessionState};
@@ -31,10 +31,6 @@ pub const QUEUE_PAGE: usize = 20;
 const MAX_PLANNED_ENDS: usize = 8;
 /// Sessions in the plan that wait, those that start first.
 const MAX_PLANNED_STARTS: usize = 12;
-
-/// Launches whose reason for waiting is looked at when the list is filtered by it, those nearest to their start. Higher:
-/// such a filter walks and explains more. Lower: it finds less of a long queue.
-const MAX_REASONED: usize = 500;
 /// Launches in a file of comma-separated values.
 pub const MAX_QUEUE_EXPORTED: usize = 500;
 
@@ -143,8 +139,7 @@ pub async fn queue_page(
 
 /// One page of so many launches of the queue, at most 500, with the plan; a page behind the last one is the last one.
 ///
-/// O(waiting launches), and a walk of the queue at most once a second for all readers; a filter by reason explains at
-/// most 500 launches.
+/// O(waiting launches), and a walk of the queue at most once a second for all readers.
 pub async fn queue_table(
     server: &Server,
     caller: &Caller,
@@ -160,7 +155,7 @@ pub async fn queue_table(
         let queue = snapshot.queue(now);
         let session = |at: usize| &snapshot.world.sessions[at];
         let mut seen: Vec<&WaitingGroup> = queue
-            .groups
+            .groups(&snapshot)
             .iter()
             .filter(|group| reach.covers(&session(group.first).scope()))
             .collect();
@@ -168,16 +163,8 @@ pub async fn queue_table(
         let typed = filter.q.to_lowercase();
         seen.retain(|group| has_words(&snapshot, session(group.first), &typed));
         if !filter.why.is_empty() {
-            seen.truncate(MAX_REASONED);
-            let firsts: Vec<&Session> = seen.iter().map(|group| session(group.first)).collect();
-            let told = snapshot.explain_all(&firsts, now);
-            let asked = told.iter().map(|told| wait_word(told) == filter.why);
-            let kept: Vec<&WaitingGroup> = seen
-                .iter()
-                .zip(asked)
-                .filter_map(|(group, asked)| asked.then_some(*group))
-                .collect();
-            seen = kept;
+            let mut causes = QueueCauses::new(&snapshot.world, queue.at);
+            seen.retain(|group| cause_word(&causes.of(session(group.first))) == filter.why);
         }
         let limit = limit.clamp(1, MAX_QUEUE_EXPORTED);
         let page = page.clamp(1, seen.len().div_ceil(limit).max(1));
@@ -225,12 +212,28 @@ pub async fn queue_table(
 /// `never` where no node is large enough, else `room`.
 pub fn wait_word(answer: &Explanation) -> &'static str {
     let code = answer.blockers.first().map_or("", |b| b.code.as_str());
-    match (code, answer.verdict) {
-        (codes::START_LATER | codes::WINDOW_CLOSED | codes::WINDOW_NEVER, _) => "scheduled",
-        (codes::DEPENDENCY_WAITING | codes::DEPENDENCY_WAITING_OTHER, _) => "depends",
-        (codes::SESSION_HELD, _) => "held",
-        (_, Verdict::Never) => "never",
-        _ => "room",
+    match (held_word(code), answer.verdict) {
+        (None, Verdict::Never) => "never",
+        (word, _) => word.unwrap_or("room"),
+    }
+}
+
+/// The same of a cause.
+pub(in crate::actions) fn cause_word(cause: &WaitCause) -> &'static str {
+    match cause {
+        WaitCause::Never => "never",
+        WaitCause::Held(blocker) => held_word(&blocker.code).unwrap_or("room"),
+        WaitCause::Room => "room",
+    }
+}
+
+/// The word of a blocker that is no lack of room.
+fn held_word(code: &str) -> Option<&'static str> {
+    match code {
+        codes::START_LATER | codes::WINDOW_CLOSED | codes::WINDOW_NEVER => Some("scheduled"),
+        codes::DEPENDENCY_WAITING | codes::DEPENDENCY_WAITING_OTHER => Some("depends"),
+        codes::SESSION_HELD => Some("held"),
+        _ => None,
     }
 }
 
@@ -357,17 +360,12 @@ fn plan(snapshot: &Snapshot, reach: &Reach, now: Timestamp) -> (Vec<PlannedSessi
         let session = world.session(id)?;
         reach.covers(&session.scope()).then(|| session.name.clone())
     };
-    let mut starts: Vec<_> = queue
-        .order
-        .iter()
-        .map(|at| &world.sessions[*at])
-        .filter(|s| reach.covers(&s.scope()))
-        .filter_map(|s| Some((*queue.forecast.starts.get(&s.id)?, s)))
-        .collect();
-    starts.sort_by_key(|(start, _)| start.at);
-    left += starts.len().saturating_sub(MAX_PLANNED_STARTS);
-    let starts = starts.into_iter().take(MAX_PLANNED_STARTS);
-    let waiting = starts.filter_map(|(start, s)| {
+    let starts = queue.starts(world).iter();
+    let starts = starts.map(|(start, at)| (*start, &world.sessions[*at]));
+    let mut starts = starts.filter(|(_, s)| reach.covers(&s.scope()));
+    let first: Vec<_> = starts.by_ref().take(MAX_PLANNED_STARTS).collect();
+    left += starts.count();
+    let waiting = first.into_iter().filter_map(|(start, s)| {
         let after = start.after.and_then(name);
         planned(s, false, start.at, start.until, after)
     });

@@ -65,7 +65,8 @@ pub struct TablePage {
 /// One page of the sessions that the caller may see.
 ///
 /// Errors: what cannot be read in the query, the order or the scope. O(page), a count in an index of at most 10,000
-/// rows, and some explanations; O(sessions) where a text filters.
+/// rows, and some explanations; O(sessions) where a text filters. Asked again while no row changes it reads the sessions
+/// of the page alone.
 pub async fn table(
     server: &Server,
     caller: &Caller,
@@ -91,10 +92,12 @@ pub async fn table(
     };
     let (caller, now) = (caller.clone(), server.clock().now());
     let snapshot = server.snapshot().await?;
+    let shared = server.clone();
     server
         .catalog()
         .read("show the table of sessions", move |view| {
-            let (rows, count) = view.table_page(&reach, &filter, &order)?;
+            let snapshots = shared.snapshots();
+            let (rows, count) = snapshots.table_page(view, &reach, &filter, &order)?;
             let mut names = NameCache::new(view)?;
             let mut items = Vec::new();
             let mut waiting = Vec::new();

@@ -1208,17 +1208,19 @@ async fn a_change_of_a_waiting_request_is_answered_before_it_is_saved() {
     carry_out(&server, runs.id, None);
     request.name = Some("waits".into());
     one(&server, &mina, request).await.unwrap();
-    let asked = async |cpu: u32| preview_change(&server, &mina, "waits", cores(cpu), None).await;
+    let asked =
+        async |cpu: u32| preview_change(&server, &mina, "waits", cores(cpu), None, None).await;
     assert_eq!(asked(300).await.unwrap().verdict, Verdict::Wait);
     assert_eq!(asked(100).await.unwrap().verdict, Verdict::Now);
     assert!(asked(900).await.is_err(), "no node is that large");
     let waits = get(&server, &mina, "waits").await.unwrap();
     assert_eq!(waits.resources.cpu, CpuShare(300), "nothing was changed");
-    let short = preview_change(&server, &mina, "waits", cores(100), Some(Some(0))).await;
+    let short = preview_change(&server, &mina, "waits", cores(100), Some(Some(0)), None).await;
     assert_eq!(refusal(short).code, "seconds.out-of-range");
-    let running = preview_change(&server, &mina, "runs", cores(100), None).await;
+    let running = preview_change(&server, &mina, "runs", cores(100), None, None).await;
     assert_eq!(refusal(running).code, "session.not-waiting");
-    let foreign = preview_change(&server, &jae, &waits.id.to_string(), cores(100), None).await;
+    let foreign =
+        preview_change(&server, &jae, &waits.id.to_string(), cores(100), None, None).await;
     assert_eq!(refusal(foreign).code, "session.not-found");
 }
 

@@ -206,7 +206,8 @@ fn an_order_of_the_version_before_has_no_mounts_and_no_networks() {
         "{text}"
     );
     order.mounts.push(MountSpec {
-        from: "/srv/data".into(),
+        folder: rules::names::FolderId(uuid::Uuid::from_u128(9)),
+        subpath: "train".into(),
         at: "/data".into(),
         read_only: true,
     });

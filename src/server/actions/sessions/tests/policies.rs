@@ -198,8 +198,75 @@ async fn a_priority_above_the_usual_one_needs_a_policy() {
     attach(&server, "project", project, r#"{"priority":5}"#);
     let session = one(&server, &kim, asks(None)).await.unwrap();
     assert_eq!(session.priority, 5);
-    let refused = refusal(launch(&server, &kim, asks(Some(6)), None).await);
-    assert_eq!(refused.code, "limit.each");
+    // Who asks for the usual one by its number is not given another without a word.
+    for asked in [6, 10] {
+        let refused = refusal(launch(&server, &kim, asks(Some(asked)), None).await);
+        assert_eq!(refused.code, "limit.each", "{asked}");
+        assert_eq!(refused.pointer.as_deref(), Some("/priority"));
+        assert!(refused.text.contains("allows a session 5 at most"));
+        let refused = refusal(preview(&server, &kim, asks(Some(asked))).await);
+        assert_eq!(refused.code, "limit.each", "{asked}");
+    }
+    let session = one(&server, &kim, asks(Some(5))).await.unwrap();
+    assert_eq!(session.priority, 5);
+}
+
+/// A waiting session is set before and behind others of its owner, as far as its policies allow, and keeps its wait.
+#[tokio::test]
+async fn the_priority_of_a_session_that_waits_is_changed_within_its_policies() {
+    let server = server();
+    let kim = user(&server, "kim", Role::User);
+    let mut request = named("runs");
+    request.resources.cpu = Some(CpuShare(300));
+    let runs = one(&server, &kim, request.clone()).await.unwrap();
+    carry_out(&server, runs.id, None);
+    for name in ["first", "second"] {
+        server.clock().set(server.clock().now().plus_seconds(1));
+        request.name = Some(name.to_owned());
+        one(&server, &kim, request.clone()).await.unwrap();
+    }
+    let first = async || {
+        let waiting = queue(&server, &kim, None).await.unwrap().items;
+        waiting[0].session.name.to_string()
+    };
+    assert_eq!(first().await, "first");
+    let before = get(&server, &kim, "first").await.unwrap();
+    let changed = set_priority(&server, &kim, "first", 5, Some(before.generation));
+    let changed = changed.await.unwrap();
+    assert_eq!(changed.priority, 5);
+    assert_eq!(first().await, "second");
+    let stale = set_priority(&server, &kim, "first", 10, Some(before.generation)).await;
+    assert_eq!(refusal(stale).code, "session.stale");
+    let same = set_priority(&server, &kim, "first", 5, None).await.unwrap();
+    assert_eq!(same.generation, changed.generation, "nothing was written");
+    for (asked, code) in [
+        (11, "priority.not-allowed"),
+        (101, "priority.out-of-range"),
+        (u32::MAX, "priority.out-of-range"),
+    ] {
+        let set = refusal(set_priority(&server, &kim, "first", asked, None).await);
+        assert_eq!(
+            (set.code.as_str(), set.pointer.as_deref()),
+            (code, Some("/priority"))
+        );
+        let asks = Resize::default();
+        let told = preview_change(&server, &kim, "first", asks, None, Some(asked)).await;
+        assert_eq!(refusal(told).code, code);
+    }
+    let settled = refusal(set_priority(&server, &kim, "runs", 5, None).await);
+    assert_eq!(settled.code, "session.not-waiting");
+    // The journal has both values.
+    let told = events(&server, &kim, "first").await.unwrap();
+    let told = told
+        .iter()
+        .find(|event| event.code == "session.priority-set");
+    let told = told.expect("an event");
+    assert_eq!((told.before.as_str(), told.after.as_str()), ("10", "5"));
+    // What it waited so far it keeps.
+    set_priority(&server, &kim, "first", 10, None)
+        .await
+        .unwrap();
+    assert_eq!(first().await, "first");
 }
 
 #[tokio::test]

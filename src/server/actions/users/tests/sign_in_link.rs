@@ -1,6 +1,7 @@
 //! Sign-in links as their makers, their users and their finders meet them, with a clock set by hand.
 
 use api::audit::AuditQuery;
+use api::users::UserPatchBody;
 use rules::grants::GrantRole;
 use rules::permissions::Permission;
 use rules::users::Role;
@@ -11,7 +12,7 @@ use crate::access::totp::shown_at;
 use crate::access::*;
 use crate::actions::users::sign_in_link::{self as links, revoke};
 use crate::actions::users::{self, TokensAfterReset, second_factor};
-use crate::actions::{audit, tenancy};
+use crate::actions::{audit, rosters, tenancy};
 use crate::catalog::Lane;
 use crate::{Server, code};
 
@@ -244,6 +245,45 @@ async fn nobody_makes_a_link_beyond_their_own_rights() {
         let made = links::make(&server, &mina, "kim", Some(minutes)).await;
         assert_eq!(code(made), "done", "{minutes}");
     }
+}
+
+/// Who reads mail at the address of an account, or comes from a provider with it, may become its user.
+#[tokio::test]
+async fn a_token_that_may_less_than_a_user_sets_no_address_of_theirs() {
+    let (server, mina) = with_users().await;
+    let readdress = async |by: &Caller, email: &str| {
+        let patch = UserPatchBody {
+            email: Some(email.to_owned()),
+            ..UserPatchBody::default()
+        };
+        code(users::patch(&server, by, "kim", patch, None).await)
+    };
+    let roster = async |by: &Caller, email: &str| {
+        let text = format!("name,email\nkim,{email}\n");
+        let plan = rosters::plan(&server, by, text.as_bytes(), None).await;
+        let faults = plan.unwrap().rows.remove(0).faults;
+        let codes: Vec<String> = faults.into_iter().map(|one| one.refusal.code).collect();
+        codes.join(" ")
+    };
+    let token = narrowed(&server, &mina, &[Permission::SessionsEnter]).await;
+    for email in ["kim@lab.example", ""] {
+        assert_eq!(readdress(&mina, "kim@office.example").await, "done");
+        assert_eq!(readdress(&token, email).await, "token.scope-missing");
+    }
+    let refused = roster(&token, "kim@lab.example").await;
+    assert_eq!(refused, "token.scope-missing");
+    // What the token says of the address that they have, and of their name, opens nothing.
+    assert_eq!(readdress(&token, "kim@office.example").await, "done");
+    assert_eq!(roster(&token, "kim@office.example").await, "");
+    let named = UserPatchBody {
+        full_name: Some("Kim Lee".to_owned()),
+        ..UserPatchBody::default()
+    };
+    let named = users::patch(&server, &token, "kim", named, None).await;
+    assert_eq!(code(named), "done");
+    let wide = narrowed(&server, &mina, &[Permission::SystemWrite]).await;
+    assert_eq!(readdress(&wide, "kim@lab.example").await, "done");
+    assert_eq!(roster(&mina, "kim@office.example").await, "");
 }
 
 #[tokio::test]

@@ -1,0 +1,212 @@
+//! `/folders`: the folders of the user who looks, a form for a new one, and the question before one goes to the trash.
+//! Those of other users are listed by the API and the command line. Decides nothing.
+
+use api::folders::{FolderView, NewFolderBody};
+use askama::Template;
+use axum::Router;
+use axum::extract::{Form, Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::{get, post};
+use rules::folder::{FolderKind, FolderState};
+use rules::units::Timestamp;
+use serde::Deserialize;
+use server::Failure;
+use server::access::Caller;
+use server::actions::folders;
+
+use super::authentication::PageCaller;
+use super::components;
+use super::dialog::{self, DialogForm, DialogPage};
+use super::form_faults::RefusedForm;
+use super::layout::{Nav, PageLayout};
+use super::request_context::RequestContext;
+use super::{PagesContext, layout, responses};
+use crate::doors::text::Text;
+
+const PATH: &str = "/folders";
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/folders.html")]
+pub struct FoldersPage {
+    pub t: Text,
+    pub f: PageLayout,
+    pub folders: Vec<OwnFolderRow>,
+    pub trash: Vec<OwnFolderRow>,
+    /// As it was typed.
+    pub name: String,
+}
+
+pub struct OwnFolderRow {
+    pub id: String,
+    pub name: String,
+    /// Below the name: what it is, where that is not plain.
+    pub note: String,
+    pub size: String,
+    pub entries: String,
+    /// When it was counted, in words.
+    pub counted: String,
+    pub used: String,
+    /// When its files are removed; empty for one that is ready.
+    pub purged: String,
+    /// It can be restored.
+    pub is_back: bool,
+}
+
+pub(super) fn router() -> Router<PagesContext> {
+    Router::new()
+        .route("/folders", get(show).post(create))
+        .route("/folders/{id}/trash", get(ask).post(trash))
+        .route("/folders/{id}/restore", post(restore))
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct NewFolderForm {
+    name: String,
+}
+
+async fn show(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
+    match read(&console, &visit, &caller, String::new()).await {
+        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+async fn read(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    name: String,
+) -> Result<FoldersPage, Failure> {
+    let now = console.server.clock().now();
+    let own = folders::own(&console.server, caller).await?;
+    let (ready, trash): (Vec<_>, Vec<_>) = own
+        .iter()
+        .partition(|folder| folder.state == FolderState::Ready);
+    let rows = |of: Vec<&FolderView>| -> Vec<OwnFolderRow> {
+        of.into_iter().map(|one| row(visit, one, now)).collect()
+    };
+    Ok(FoldersPage {
+        t: visit.text,
+        f: layout(console, visit, caller, Nav::Folders),
+        folders: rows(ready),
+        trash: rows(trash),
+        name,
+    })
+}
+
+fn row(visit: &RequestContext, folder: &FolderView, now: Timestamp) -> OwnFolderRow {
+    let t = visit.text;
+    let ago = |at: Timestamp| visit.clock.ago(at, now);
+    OwnFolderRow {
+        id: folder.id.to_string(),
+        name: folder.name.to_string(),
+        note: match folder.kind {
+            FolderKind::Home => t.folders_home().to_owned(),
+            FolderKind::General => String::new(),
+        },
+        size: folder.bytes.map_or_else(String::new, components::size),
+        entries: folder
+            .entries
+            .map_or_else(String::new, |count| count.to_string()),
+        counted: folder
+            .counted_at
+            .map_or_else(|| t.folders_not_counted().to_owned(), ago),
+        used: folder
+            .used_at
+            .map_or_else(|| t.common_never().to_owned(), ago),
+        purged: match folder.state {
+            FolderState::Purging => t.folders_purging().to_owned(),
+            _ => folder
+                .purge_at
+                .map_or_else(String::new, |at| visit.clock.date(at)),
+        },
+        is_back: folder.state == FolderState::Trashed,
+    }
+}
+
+fn failed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    failure: &Failure,
+) -> Response {
+    let frame = layout(console, visit, caller, Nav::Folders);
+    responses::failure(console, visit, Some(frame), failure)
+}
+
+async fn create(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Form(sent): Form<NewFolderForm>,
+) -> Response {
+    let asked = NewFolderBody {
+        name: sent.name.clone(),
+    };
+    let refusal = match folders::create(&console.server, &caller, asked, None).await {
+        Ok(made) => return responses::see_with(PATH, "folder-added", made.value.name.as_str()),
+        Err(Failure::Refusal(refusal)) => refusal,
+        Err(fault) => return failed(&console, &visit, &caller, &fault),
+    };
+    let refused = RefusedForm::new(visit.text, PATH, &refusal).otherwise_at("name");
+    let visit = visit.refusing(refused);
+    match read(&console, &visit, &caller, sent.name).await {
+        Ok(page) => responses::page(&console, &visit, responses::status(&refusal), &page),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// `GET /folders/{id}/trash`: what would become of it.
+async fn ask(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    let t = visit.text;
+    let folder = match folders::get(&console.server, &caller, &id).await {
+        Ok(folder) => folder,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let title = t.folders_trash_title(folder.name.as_str());
+    let frame = layout(&console, &visit, &caller, Nav::Folders);
+    let mut page = DialogPage::titled(frame, PATH.to_owned(), title, t.folders_trash_lead());
+    page.form = Some(DialogForm {
+        action: format!("{PATH}/{}/trash", folder.id),
+        fields: Vec::new(),
+        icon: "trash-2",
+        go: t.folders_trash().to_owned(),
+        force: None,
+    });
+    dialog::answer(&console, &visit, Nav::Folders, page)
+}
+
+async fn trash(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    match folders::trash(&console.server, &caller, &id).await {
+        Ok(folder) => responses::see_with(PATH, "folder-trashed", folder.name.as_str()),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+async fn restore(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    match folders::restore(&console.server, &caller, &id).await {
+        Ok(folder) => responses::see_with(PATH, "folder-restored", folder.name.as_str()),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}

@@ -1,0 +1,356 @@
+//! Which folders a session mounts, and where: what is a name of a folder, what is a place inside, and which places go
+//! together. Never knows who may mount which.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::spec::hidden;
+use crate::names::FolderId;
+use crate::refusal::Refusal;
+use crate::refusals;
+
+/// Characters of a folder's name. Higher: a path inside is long. Lower: names of data sets do not fit.
+pub const MAX_FOLDER_NAME: usize = 64;
+/// Folders that one session mounts. Higher: rows of sessions grow, which every pass reads. Lower: a session that works on
+/// several data sets has too few.
+pub const MAX_MOUNTS: usize = 8;
+/// Bytes of a path inside a session, or below a folder. Higher: as `MAX_MOUNTS`. Lower: nested trees cannot be named.
+pub const MAX_MOUNT_PATH: usize = 255;
+/// What every user's home folder is called.
+pub const HOME: &str = "home";
+/// Where a home folder appears inside; in the environment `host` it is the user's home.
+const HOME_TARGET: &str = "/home/work";
+/// Where the others appear when no place is named.
+const FOLDERS_TARGET: &str = "/folders";
+/// Directories at the root of a session's file system that no folder covers: the system's own programs and settings, what
+/// the kernel shows, and what holds a session to its share of a GPU.
+const KEPT_DIRECTORIES: [&str; 14] = [
+    "bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "opt", "proc", "run", "sbin",
+    "sys", "usr",
+];
+
+/// What a folder is called: 1 to 64 characters, no `/`, no `:`, none hidden, and no dot or blank at its begin.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct FolderName(String);
+
+impl FolderName {
+    /// Errors: `folder.name-invalid`.
+    pub fn parse(text: &str) -> Result<Self, Refusal> {
+        let good = (1..=MAX_FOLDER_NAME).contains(&text.chars().count())
+            && !text.starts_with('.')
+            && text.trim() == text
+            && !text.chars().any(|c| hidden(c) || matches!(c, '/' | ':'));
+        match good {
+            true => Ok(Self(text.to_owned())),
+            false => Err(refusals::folder_name_invalid(MAX_FOLDER_NAME).at("/name")),
+        }
+    }
+
+    /// What every user's home folder is called.
+    pub fn home() -> Self {
+        Self(HOME.to_owned())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for FolderName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<'de> Deserialize<'de> for FolderName {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        Self::parse(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+/// A mount as a launch asks for it; nothing of it is checked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RequestedMount {
+    /// Name or id of the folder.
+    pub folder: String,
+    /// What of the folder, as a path that begins with `/`; empty: all of it.
+    pub subpath: String,
+    /// Where inside; None: `/home/work` for the home folder, `/folders/NAME` for others.
+    pub at: Option<String>,
+    pub read_only: bool,
+}
+
+impl RequestedMount {
+    /// Reads `FOLDER[:/SUBPATH][:/PLACE][:ro]`: of two paths the first is below the folder, one alone is the place inside.
+    ///
+    /// Errors: `mount.syntax`.
+    pub fn parse(text: &str) -> Result<Self, Refusal> {
+        let wrong = || refusals::mount_syntax();
+        let mut parts = text.trim().split(':').map(str::trim);
+        let folder = parts.next().filter(|name| !name.is_empty());
+        let mut mount = Self {
+            folder: folder.ok_or_else(wrong)?.to_owned(),
+            ..Self::default()
+        };
+        let mut rest: Vec<&str> = parts.collect();
+        match rest.last() {
+            Some(&"ro") => {
+                mount.read_only = true;
+                rest.pop();
+            }
+            Some(&"rw") => {
+                rest.pop();
+            }
+            _ => {}
+        }
+        if !rest.iter().all(|path| path.starts_with('/')) {
+            return Err(wrong());
+        }
+        match rest[..] {
+            [] => {}
+            [at] => mount.at = Some(at.to_owned()),
+            [subpath, at] => {
+                subpath.clone_into(&mut mount.subpath);
+                mount.at = Some(at.to_owned());
+            }
+            _ => return Err(wrong()),
+        }
+        Ok(mount)
+    }
+
+    /// The same with its paths checked, of the folder that was found for it.
+    ///
+    /// Errors: `mount.subpath`, `mount.target`.
+    pub fn of(&self, folder: FolderId, name: &FolderName) -> Result<FolderMount, Refusal> {
+        let at = match self.at.as_deref().map(str::trim) {
+            Some(at) if !at.is_empty() => at.to_owned(),
+            _ if name.as_str() == HOME => HOME_TARGET.to_owned(),
+            _ => format!("{FOLDERS_TARGET}/{name}"),
+        };
+        check_target(&at)?;
+        let typed = self.subpath.trim();
+        let subpath = typed.strip_prefix('/').unwrap_or(typed);
+        if !subpath.is_empty() && !is_plain_path(subpath) {
+            return Err(refusals::mount_subpath(MAX_MOUNT_PATH));
+        }
+        Ok(FolderMount {
+            folder,
+            name: name.clone(),
+            subpath: subpath.to_owned(),
+            at,
+            read_only: self.read_only,
+        })
+    }
+}
+
+/// What a session may do with the files of a folder that it mounts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MountAccess {
+    Ro,
+    #[default]
+    Rw,
+}
+
+impl MountAccess {
+    pub fn of(read_only: bool) -> Self {
+        match read_only {
+            true => Self::Ro,
+            false => Self::Rw,
+        }
+    }
+
+    pub fn is_read_only(self) -> bool {
+        self == Self::Ro
+    }
+}
+
+/// A folder at a place inside a session, as the session's row keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FolderMount {
+    pub folder: FolderId,
+    /// What the folder was called at the launch.
+    pub name: FolderName,
+    /// What of the folder, without a leading slash; empty: all of it.
+    pub subpath: String,
+    /// Absolute.
+    pub at: String,
+    pub read_only: bool,
+}
+
+impl fmt::Display for FolderMount {
+    /// As `RequestedMount::parse` reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.name)?;
+        if !self.subpath.is_empty() {
+            write!(f, ":/{}", self.subpath)?;
+        }
+        write!(f, ":{}", self.at)?;
+        match self.read_only {
+            true => write!(f, ":ro"),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The mounts by place. None lies below another: what is in a folder, other sessions change at any moment, and a link
+/// that one of them leaves at the inner place would lead the inner folder over a directory that no folder covers.
+///
+/// Errors: `mount.too-many`; `mount.target-twice`; `mount.target-nested`.
+pub fn mount_plan(mut mounts: Vec<FolderMount>) -> Result<Vec<FolderMount>, Refusal> {
+    if mounts.len() > MAX_MOUNTS {
+        return Err(refusals::mount_too_many(MAX_MOUNTS));
+    }
+    mounts.sort_by(|a, b| a.at.cmp(&b.at));
+    for (number, outer) in mounts.iter().enumerate() {
+        // A place sorts before all that begin with it.
+        for inner in &mounts[number + 1..] {
+            match inner.at.strip_prefix(&outer.at) {
+                Some("") => return Err(refusals::mount_target_twice(&outer.at)),
+                Some(rest) if rest.starts_with('/') => {
+                    return Err(refusals::mount_target_nested(&inner.at, &outer.at));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(mounts)
+}
+
+/// Refuses a place inside that is no plain absolute path, or that the system needs.
+fn check_target(at: &str) -> Result<(), Refusal> {
+    let inside = at.strip_prefix('/').filter(|path| is_plain_path(path));
+    let first = inside.and_then(|path| path.split('/').next());
+    match first {
+        Some(first) if !KEPT_DIRECTORIES.contains(&first) => Ok(()),
+        _ => Err(refusals::mount_target(MAX_MOUNT_PATH)),
+    }
+}
+
+/// Whether a relative path names one place alone: no empty part, no `.` and `..`, nothing hidden.
+fn is_plain_path(path: &str) -> bool {
+    let plain = |part: &str| !part.is_empty() && part != "." && part != "..";
+    path.len() < MAX_MOUNT_PATH && !path.chars().any(hidden) && path.split('/').all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    const ID: FolderId = FolderId(Uuid::from_u128(7));
+
+    fn mount(text: &str) -> Result<FolderMount, Refusal> {
+        let asked = RequestedMount::parse(text)?;
+        let name = FolderName::parse(&asked.folder)?;
+        asked.of(ID, &name)
+    }
+
+    #[test]
+    fn what_is_no_name_of_a_folder_is_refused() {
+        for good in ["data", "ImageNet 2012", "자료", "a.b", &"x".repeat(64)] {
+            assert_eq!(FolderName::parse(good).expect(good).as_str(), good);
+        }
+        let long = "x".repeat(65);
+        for bad in [
+            "",
+            ".",
+            "..",
+            ".local",
+            "a/b",
+            "a:b",
+            "a\nb",
+            " a",
+            "a ",
+            "a\u{202e}b",
+            &long,
+        ] {
+            let refusal = FolderName::parse(bad).expect_err(bad);
+            assert_eq!(refusal.code, "folder.name-invalid", "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_mount_is_read_as_it_is_shown() {
+        for (typed, shown) in [
+            ("home", "home:/home/work"),
+            ("data", "data:/folders/data"),
+            ("data:/mnt", "data:/mnt"),
+            ("data:/mnt:ro", "data:/mnt:ro"),
+            ("data:/a/b:/mnt:rw", "data:/a/b:/mnt"),
+            ("data:/a/b:/mnt:ro", "data:/a/b:/mnt:ro"),
+        ] {
+            let read = mount(typed).expect(typed);
+            assert_eq!(read.to_string(), shown);
+            assert_eq!(mount(shown).expect(shown), read);
+        }
+        for bad in ["", ":/mnt", "data:mnt", "data:/a:/b:/c", "data:/mnt:rx"] {
+            assert_eq!(mount(bad).expect_err(bad).code, "mount.syntax", "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn no_folder_covers_what_the_system_needs() {
+        let long = format!("/{}", "x".repeat(255));
+        for bad in [
+            "/",
+            "/etc",
+            "/etc/ssl",
+            "/proc",
+            "/sys/fs",
+            "/dev/shm",
+            "/run/fardel",
+            "/usr/lib/fardel",
+            "/a/../etc",
+            "/a//b",
+            "/a/",
+            "/./a",
+            "/a\u{0}b",
+            &long,
+        ] {
+            let asked = RequestedMount {
+                at: Some(bad.to_owned()),
+                ..RequestedMount::default()
+            };
+            let refusal = asked.of(ID, &FolderName::home()).expect_err(bad);
+            assert_eq!(refusal.code, "mount.target", "{bad:?}");
+        }
+        for bad in ["/..", "/a/../..", "/a//b", "/a/"] {
+            let asked = RequestedMount {
+                subpath: bad.to_owned(),
+                ..RequestedMount::default()
+            };
+            let refusal = asked.of(ID, &FolderName::home()).expect_err(bad);
+            assert_eq!(refusal.code, "mount.subpath", "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_place_holds_one_folder_and_none_below_it() {
+        let all = |texts: &[&str]| texts.iter().map(|text| mount(text).expect(text)).collect();
+        let beside = ["other:/data/b", "data:/data-2", "home", "data:/data/a"];
+        let plan = mount_plan(all(&beside)).expect("a plan");
+        let places: Vec<&str> = plan.iter().map(|mount| mount.at.as_str()).collect();
+        assert_eq!(places, ["/data-2", "/data/a", "/data/b", "/home/work"]);
+        for (texts, code) in [
+            (["data:/mnt", "other:/mnt"], "mount.target-twice"),
+            (["data:/home/work/data", "home"], "mount.target-nested"),
+            (["data:/a", "other:/a/b/c"], "mount.target-nested"),
+        ] {
+            assert_eq!(mount_plan(all(&texts)).expect_err(code).code, code);
+        }
+        // What sorts between two places does not part them.
+        let between = mount_plan(all(&["data:/a", "home:/a-b", "other:/a/b"])).expect_err("nested");
+        assert_eq!(between.code, "mount.target-nested");
+        let names: Vec<String> = (0..=MAX_MOUNTS)
+            .map(|number| format!("f{number}"))
+            .collect();
+        let many: Vec<&str> = names.iter().map(String::as_str).collect();
+        let refusal = mount_plan(all(&many)).expect_err("too many");
+        assert_eq!(refusal.code, "mount.too-many");
+    }
+}

@@ -1,0 +1,233 @@
+//! Rows of folders. Decides nothing; who may do what with one, `rules::folder` says.
+
+use std::collections::BTreeSet;
+
+use rules::folder::{Folder, FolderKind, FolderName, FolderState, FolderUse};
+use rules::names::{FolderId, SessionName, UserId, UserName};
+use rules::permissions::Reach;
+use rules::tenancy::DomainId;
+use rules::units::Timestamp;
+use rusqlite::{OptionalExtension as _, Params, Row};
+
+use super::reach::{ReachedTable, condition};
+use super::reader::ReadTransaction;
+use super::value;
+use super::writer::Rows;
+use crate::Failure;
+
+/// One folder, and the name of its owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FolderRecord {
+    pub(crate) folder: Folder,
+    pub(crate) owner_name: UserName,
+}
+
+const FOLDER: ReachedTable = ReachedTable {
+    owner: "owner",
+    has_domain: false,
+    project: None,
+};
+
+fn folder_row(row: &Row<'_>) -> rusqlite::Result<FolderRecord> {
+    let counted_at = value::time_or_none(row, "counted_at")?;
+    let bytes = value::unsigned_or_none(row, "bytes")?;
+    let entries = value::unsigned_or_none(row, "entries")?;
+    Ok(FolderRecord {
+        folder: Folder {
+            id: FolderId(value::id(row, "id")?),
+            owner: UserId(value::id(row, "owner")?),
+            domain: DomainId(value::id(row, "domain")?),
+            name: value::word(row, "name", |text| FolderName::parse(text).ok())?,
+            kind: value::word(row, "kind", FolderKind::parse)?,
+            state: value::word(row, "state", FolderState::parse)?,
+            created_at: value::time(row, "created_at")?,
+            used_at: value::time_or_none(row, "used_at")?,
+            trashed_at: value::time_or_none(row, "trashed_at")?,
+            counted: match (counted_at, bytes, entries) {
+                (Some(at), Some(bytes), Some(entries)) => Some(FolderUse { bytes, entries, at }),
+                _ => None,
+            },
+            generation: value::unsigned(row, "generation")?,
+        },
+        owner_name: value::word(row, "owner_name", |text| UserName::parse(text).ok())?,
+    })
+}
+
+impl ReadTransaction<'_> {
+    fn folders_where(
+        &self,
+        condition: &str,
+        values: impl Params,
+    ) -> Result<Vec<FolderRecord>, Failure> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select folder.*, user.domain as domain, user.name as owner_name
+             from (select * from folder where {condition}) as folder
+             join user on user.id = folder.owner
+             order by user.name, folder.trashed_at is not null, folder.name, folder.id"
+        ))?;
+        let rows = statement.query_map(values, folder_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// The folders in reach, by owner and name, those in the trash last. O(folders).
+    pub(crate) fn folders(&self, reach: &Reach) -> Result<Vec<FolderRecord>, Failure> {
+        let (reached, value) = condition(reach, FOLDER, "?1");
+        self.folders_where(&reached, [value])
+    }
+
+    /// The folders of one user, those in the trash included. Costs one range of an index.
+    pub(crate) fn folders_of(&self, owner: UserId) -> Result<Vec<FolderRecord>, Failure> {
+        self.folders_where("owner = ?1", [owner.0.as_bytes()])
+    }
+
+    pub(crate) fn folder(&self, id: FolderId) -> Result<Option<FolderRecord>, Failure> {
+        let found = self.folders_where("id = ?1", [id.0.as_bytes()])?;
+        Ok(found.into_iter().next())
+    }
+
+    /// The folder of that name that a user has ready. Costs one look into an index.
+    pub(crate) fn ready_folder(
+        &self,
+        owner: UserId,
+        name: &str,
+    ) -> Result<Option<FolderRecord>, Failure> {
+        let values = (owner.0.as_bytes(), name);
+        let found = self.folders_where("owner = ?1 and name = ?2 and state = 'ready'", values)?;
+        Ok(found.into_iter().next())
+    }
+
+    /// Whether there is a row of that folder, in any state.
+    pub(crate) fn knows_folder(&self, id: FolderId) -> Result<bool, Failure> {
+        let found = self
+            .connection
+            .prepare_cached("select 1 from folder where id = ?1")?
+            .query_row([id.0.as_bytes()], |_| Ok(()))
+            .optional()?;
+        Ok(found.is_some())
+    }
+
+    /// The folders that have to go: those being removed, and those in the trash since before `since`.
+    pub(crate) fn folders_to_purge(&self, since: Timestamp) -> Result<Vec<FolderRecord>, Failure> {
+        self.folders_where(
+            "trashed_at is not null and (trashed_at <= ?1 or state = 'purging')",
+            [since.as_millis()],
+        )
+    }
+
+    /// The folders whose use is not known as it is now: never counted, launched with since, or mounted by a session that
+    /// is not over. Costs one visit of each folder and each live session.
+    pub(crate) fn folders_to_count(&self) -> Result<BTreeSet<FolderId>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select id
+             from folder
+             where state = 'ready' and (counted_at is null or used_at >= counted_at)",
+        )?;
+        let rows = statement.query_map([], |row| Ok(FolderId(value::id(row, 0)?)))?;
+        let mut all: BTreeSet<FolderId> = rows.collect::<Result<_, _>>()?;
+        for session in self.live_sessions()?.iter() {
+            all.extend(session.mounts.iter().map(|mount| mount.folder));
+        }
+        Ok(all)
+    }
+
+    /// The names of sessions that are not over and mount the folder, in order. Costs one visit of each live session.
+    pub(crate) fn sessions_that_mount(&self, id: FolderId) -> Result<Vec<SessionName>, Failure> {
+        let live = self.live_sessions()?;
+        let mounts = live
+            .iter()
+            .filter(|session| session.mounts.iter().any(|mount| mount.folder == id));
+        let mut names: Vec<SessionName> = mounts.map(|session| session.name.clone()).collect();
+        names.sort();
+        Ok(names)
+    }
+}
+
+impl Rows<'_> {
+    pub(crate) fn insert_folder(&self, folder: &Folder) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "insert into folder (id, owner, name, kind, state, created_at, generation)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute((
+                folder.id.0.as_bytes(),
+                folder.owner.0.as_bytes(),
+                folder.name.as_str(),
+                folder.kind.word(),
+                folder.state.word(),
+                folder.created_at.as_millis(),
+                value::signed(folder.generation),
+            ))?;
+        Ok(())
+    }
+
+    /// Writes name and state; raises the generation.
+    pub(crate) fn put_folder(&self, folder: &Folder) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "update folder
+                 set name = ?2, state = ?3, trashed_at = ?4, generation = generation + 1
+                 where id = ?1",
+            )?
+            .execute((
+                folder.id.0.as_bytes(),
+                folder.name.as_str(),
+                folder.state.word(),
+                folder.trashed_at.map(Timestamp::as_millis),
+            ))?;
+        Ok(())
+    }
+
+    /// Keeps that a session was launched that mounts it.
+    pub(crate) fn note_folder_use(&self, id: FolderId) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("update folder set used_at = ?2 where id = ?1")?
+            .execute((id.0.as_bytes(), self.now.as_millis()))?;
+        Ok(())
+    }
+
+    /// Keeps what a folder takes of the disk; its generation stays.
+    pub(crate) fn note_folder_size(&self, id: FolderId, counted: FolderUse) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "update folder
+                 set counted_at = ?2, bytes = ?3, entries = ?4
+                 where id = ?1",
+            )?
+            .execute((
+                id.0.as_bytes(),
+                counted.at.as_millis(),
+                value::signed(counted.bytes),
+                value::signed(counted.entries),
+            ))?;
+        Ok(())
+    }
+
+    /// Moves the folders of a user who is gone into the trash.
+    pub(super) fn trash_folders_of(&self, owner: UserId) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "update folder
+                 set state = 'trashed', trashed_at = ?2, generation = generation + 1
+                 where owner = ?1 and state = 'ready'",
+            )?
+            .execute((owner.0.as_bytes(), self.now.as_millis()))?;
+        Ok(())
+    }
+
+    /// Lets each folder in the trash lie there for its whole time from now on. A catalog that is restored does not know
+    /// which of them came back since it was copied, and its copy holds none of their files.
+    pub(super) fn keep_trash(&self) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("update folder set trashed_at = ?1 where state = 'trashed'")?
+            .execute([self.now.as_millis()])?;
+        Ok(())
+    }
+
+    pub(crate) fn forget_folder(&self, id: FolderId) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("delete from folder where id = ?1")?
+            .execute([id.0.as_bytes()])?;
+        Ok(())
+    }
+}

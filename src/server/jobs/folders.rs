@@ -1,0 +1,181 @@
+//! Removes what lay in the trash for long enough, counts what folders take of the disk, and looks for directories without a
+//! row. A directory that holds files is never removed without its row: after a restore of an older backup it is all that is
+//! left of a folder.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use base::observe::chain;
+use rules::folder::{FolderState, FolderUse, TRASH_DAYS};
+use rules::names::FolderId;
+use rules::units::Timestamp;
+use store::folders::FolderStore;
+use store::trees::Thrown;
+
+use crate::actions::folders::note;
+use crate::appliance::lazy_stores::folder_failure;
+use crate::catalog::Lane;
+use crate::{Failure, Server, ServerFault};
+
+/// Between two looks. Longer: what a page says of a folder's size is older. Shorter: large folders are read over and over.
+const LOOK: Duration = Duration::from_secs(3600);
+/// Before the first one, so that a server that is started often looks too, and one that just started serves first.
+const FIRST_LOOK: Duration = Duration::from_secs(600);
+/// Names of one folder that are counted. Higher: a look takes longer than the time to the next one. Lower: more folders are
+/// shown as smaller than they are.
+const MAX_COUNTED: u64 = 2_000_000;
+/// How long a directory without a row may be that of a folder that is just being made.
+const UNNAMED: Duration = Duration::from_secs(24 * 3600);
+/// Who did it, in the journal.
+const ACTOR: &str = "retention";
+
+/// Looks, until it is dropped.
+pub(crate) async fn keep(server: Server) {
+    let mut mounted = BTreeSet::new();
+    tokio::time::sleep(FIRST_LOOK).await;
+    loop {
+        if let Err(failure) = look(&server, &mut mounted).await {
+            tracing::error!(error = %chain(&failure), "folders were not looked after");
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// One look. `mounted`: what was counted by the last one, since a session that is over by now may have written after it.
+pub(crate) async fn look(server: &Server, mounted: &mut BTreeSet<FolderId>) -> Result<(), Failure> {
+    purge(server).await?;
+    sweep(server).await?;
+    count(server, mounted).await
+}
+
+/// Removes what was thrown away, and the empty directories of folders that were never made.
+async fn sweep(server: &Server) -> Result<(), Failure> {
+    let store = server.folders()?;
+    let catalog = server.catalog().clone();
+    off_thread(move || {
+        store.empty(|| true).map_err(folder_failure)?;
+        let all = store.all().map_err(folder_failure)?;
+        let now = SystemTime::now();
+        for (id, changed) in all {
+            let is_old = now.duration_since(changed).is_ok_and(|age| age >= UNNAMED);
+            if !is_old || catalog.read_now("look for a folder", |view| view.knows_folder(id))? {
+                continue;
+            }
+            if let Err(error) = store.remove_empty(id) {
+                tracing::warn!(folder = %id, %error, "a directory stays that belongs to no folder");
+            }
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Removes the folders whose time in the trash is over: first nothing leads back, then the directory is taken away, then
+/// the row. A loss of power between two of these is made good by the next look.
+async fn purge(server: &Server) -> Result<(), Failure> {
+    let now = server.clock().now();
+    let kept = i64::try_from(TRASH_DAYS * 86_400_000).unwrap_or(i64::MAX);
+    let since = Timestamp::from_millis(now.as_millis().saturating_sub(kept));
+    let gone = server
+        .catalog()
+        .read_now("look into the trash", |view| view.folders_to_purge(since))?;
+    for found in gone {
+        let id = found.folder.id;
+        // One that cannot go keeps no other from going.
+        if let Err(failure) = purge_one(server, id, since).await {
+            tracing::error!(folder = %id, error = %chain(&failure), "a folder in the trash stays on the disk");
+        }
+    }
+    Ok(())
+}
+
+async fn purge_one(server: &Server, id: FolderId, since: Timestamp) -> Result<(), Failure> {
+    let began = server
+        .catalog()
+        .write_of_server(Lane::Loops, "begin to purge a folder", move |rows| {
+            // It may have been restored meanwhile.
+            let Some(mut folder) = rows.folder(id)?.map(|found| found.folder) else {
+                return Ok(false);
+            };
+            let is_due = folder.trashed_at.is_some_and(|at| at <= since);
+            match folder.state {
+                FolderState::Ready => return Ok(false),
+                FolderState::Purging => return Ok(true),
+                FolderState::Trashed if !is_due => return Ok(false),
+                FolderState::Trashed => {}
+            }
+            folder.state = FolderState::Purging;
+            rows.put_folder(&folder)?;
+            Ok(true)
+        })
+        .await?;
+    if !began {
+        return Ok(());
+    }
+    let store = server.folders()?;
+    let thrown = off_thread(move || store.throw(id).map_err(folder_failure)).await?;
+    if thrown == Thrown::Stays {
+        // It is removed where it lies, which a loss of power may end: its row stays until the next look finds it gone.
+        return Ok(());
+    }
+    server
+        .catalog()
+        .write_of_server(Lane::Loops, "forget a folder", move |rows| {
+            let Some(found) = rows.folder(id)? else {
+                return Ok(());
+            };
+            rows.forget_folder(id)?;
+            let was = found.folder.state.word();
+            note(rows, ACTOR, &found.folder, "folder.purged", (was, ""))
+        })
+        .await
+}
+
+async fn count(server: &Server, mounted: &mut BTreeSet<FolderId>) -> Result<(), Failure> {
+    let due = server
+        .catalog()
+        .read_now("look for folders to count", |view| view.folders_to_count())?;
+    let before = std::mem::replace(mounted, due.clone());
+    for id in due.union(&before).copied() {
+        let store: Arc<FolderStore> = server.folders()?;
+        let at = server.clock().now();
+        let counted = off_thread(move || {
+            if !store.has(id) {
+                return Ok(None);
+            }
+            match store.measure(id, MAX_COUNTED) {
+                Ok(size) => Ok(Some(size)),
+                Err(error) => {
+                    tracing::warn!(folder = %id, %error, "a folder cannot be counted");
+                    Ok(None)
+                }
+            }
+        })
+        .await?;
+        let Some(size) = counted else { continue };
+        let counted = FolderUse {
+            bytes: size.bytes,
+            entries: size.entries,
+            at,
+        };
+        server
+            .catalog()
+            .write_of_server(Lane::Loops, "keep the size of a folder", move |rows| {
+                rows.note_folder_size(id, counted)
+            })
+            .await?;
+    }
+    Ok(())
+}
+
+async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| ServerFault::new("look after folders", error))?
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+//! What becomes of folders that lie in the trash, and what is counted of the others.
+
+use api::folders::NewFolderBody;
+use base::settings::SettingsLayer;
+use store::folders::mounted_directory;
+
+use super::*;
+use crate::access::{set_up, setup_link};
+use crate::actions::folders;
+
+const DAY_MILLIS: i64 = 86_400_000;
+
+/// Proves too: `a_folder_comes_back_from_the_trash_with_its_files`
+#[tokio::test]
+async fn a_folder_is_removed_when_its_time_in_the_trash_is_over_and_counted_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::for_tests_with(SettingsLayer {
+        data: Some(directory.path().to_owned()),
+        ..SettingsLayer::default()
+    });
+    let setup = setup_link(&server).unwrap();
+    let here = std::net::IpAddr::from(std::net::Ipv4Addr::LOCALHOST);
+    let boss = set_up(&server, &setup, "boss", "correct horse battery", here).await;
+    let boss = boss.unwrap().caller;
+    let asked = NewFolderBody {
+        name: "data".to_owned(),
+    };
+    let made = folders::create(&server, &boss, asked, None).await.unwrap();
+    let place = mounted_directory(directory.path(), made.value.id);
+    std::fs::write(place.join("a"), vec![1; 100_000]).unwrap();
+    let stray = FolderId::make(server.clock().now(), base::observe::random());
+    let store = server.folders().unwrap();
+    store.create(stray, false).unwrap();
+    let mut mounted = BTreeSet::new();
+    look(&server, &mut mounted).await.unwrap();
+    let seen = folders::get(&server, &boss, "data").await.unwrap();
+    assert!(seen.bytes.is_some_and(|bytes| bytes >= 100_000), "{seen:?}");
+    assert_eq!(seen.entries, Some(1));
+    assert!(store.has(stray), "it may be that of a folder being made");
+    folders::trash(&server, &boss, "data").await.unwrap();
+    let begun = server.clock().now().as_millis();
+    let days = |days: i64| Timestamp::from_millis(begun + days * DAY_MILLIS);
+    server.clock().set(days(29));
+    look(&server, &mut mounted).await.unwrap();
+    assert!(place.is_dir());
+    server.clock().set(days(30));
+    look(&server, &mut mounted).await.unwrap();
+    assert!(!place.exists());
+    let gone = folders::restore(&server, &boss, "data").await;
+    assert_eq!(crate::code(gone), "folder.not-found");
+}
