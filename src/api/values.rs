@@ -276,7 +276,7 @@ structure! {
         /// When it starts and why then, or why no time is known; null where it does not wait.
         #[schema(required = false)]
         outlook: Option<ReasonShape>,
-        /// When it likely starts, by what ended sessions took; null where too little is known. It promises nothing.
+        /// When it likely starts, by what ended sessions of its domain took; null where too little is known. Not guaranteed.
         #[schema(required = false)]
         likely: Option<LikelyOutlookShape>,
         /// Of a request for several replicas: how many start now.
@@ -316,8 +316,6 @@ structure! {
         #[schema(format = DateTime)]
         late: Option<String>,
         late_seconds: Option<u64>,
-        /// Ended sessions that it rests on.
-        runs: u64,
         /// What it rests on, one English sentence.
         basis: String,
     }

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use uuid::Uuid;
+
 use crate::names::{ResourceGroupId, UserId};
 use crate::resources::Demand;
 use crate::session::SessionEnvironment;
@@ -38,6 +40,7 @@ pub struct ExpectedArrival {
     pub group: ResourceGroupId,
     pub demand: Demand,
     pub environment: SessionEnvironment,
+    pub priority: u32,
     /// Seconds that it may run; where it had no limit, those that it ran.
     pub limit: u64,
 }
@@ -45,19 +48,20 @@ pub struct ExpectedArrival {
 /// Runs that are over, by user, and arrivals that are expected.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunHistory {
-    /// Parts of their limits that the newest runs took, in thousandths, the oldest first.
-    parts: BTreeMap<UserId, VecDeque<u64>>,
+    /// Parts of their limits that the newest runs took, in thousandths, the oldest first; of each user in each domain, so
+    /// that forecasts of one domain tell nothing of another.
+    parts: BTreeMap<(DomainId, UserId), VecDeque<u64>>,
     /// In the order in which they are expected.
     arrivals: Vec<ExpectedArrival>,
 }
 
 impl RunHistory {
     /// Notes a run that ended, newer than all that were noted of that user. One without a limit teaches nothing.
-    pub fn note(&mut self, owner: UserId, limit: u64, ran: u64) {
+    pub fn note(&mut self, whose: (DomainId, UserId), limit: u64, ran: u64) {
         if limit == 0 {
             return;
         }
-        let known = self.parts.entry(owner).or_default();
+        let known = self.parts.entry(whose).or_default();
         if known.len() >= REMEMBERED_RUNS {
             known.pop_front();
         }
@@ -76,15 +80,24 @@ impl RunHistory {
         &self.arrivals[begin..]
     }
 
-    /// Runs that count, of all users together.
-    pub fn runs(&self) -> usize {
-        self.parts.values().map(VecDeque::len).sum()
+    /// Whether so many runs of some user of that domain are known that they count.
+    pub fn knows(&self, domain: DomainId) -> bool {
+        let first = (domain, UserId(Uuid::nil()));
+        let behind = self.parts.range(first..);
+        let mut own = behind.take_while(|((of, _), _)| *of == domain);
+        own.any(|(_, known)| known.len() >= MIN_RUNS)
     }
 
     /// Seconds that a session of that user runs, of those that its limit allows, given how long it ran already. The whole
     /// limit where too little is known, or where no run took so long. Costs a look at the user's newest runs.
-    pub fn expected(&self, owner: UserId, limit: u64, ran: u64, guess: RunGuess) -> u64 {
-        let Some(known) = self.parts.get(&owner) else {
+    pub fn expected(
+        &self,
+        whose: (DomainId, UserId),
+        limit: u64,
+        ran: u64,
+        guess: RunGuess,
+    ) -> u64 {
+        let Some(known) = self.parts.get(&whose) else {
             return limit;
         };
         if known.len() < MIN_RUNS || limit == 0 {
@@ -115,11 +128,9 @@ impl RunHistory {
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
 
-    const MINA: UserId = UserId(Uuid::from_u128(1));
+    const MINA: (DomainId, UserId) = (DomainId::DEFAULT, UserId(Uuid::from_u128(1)));
 
     fn history(parts: &[u64]) -> RunHistory {
         let mut history = RunHistory::default();
@@ -136,9 +147,8 @@ mod tests {
         assert_eq!(known.expected(MINA, 3_600, 0, RunGuess::Late), 2_160);
         // What ran for so long already is one of the longer ones.
         assert_eq!(known.expected(MINA, 3_600, 1_440, RunGuess::Mean), 1_980);
-        let other = UserId(Uuid::from_u128(2));
+        let other = (MINA.0, UserId(Uuid::from_u128(2)));
         assert_eq!(known.expected(other, 3_600, 0, RunGuess::Mean), 3_600);
-        assert_eq!(known.runs(), 5);
     }
 
     #[test]
@@ -163,7 +173,16 @@ mod tests {
             known.note(MINA, 100, 10);
         }
         assert_eq!(known.expected(MINA, 1_000, 0, RunGuess::Late), 100);
-        assert_eq!(known.runs(), REMEMBERED_RUNS);
+    }
+
+    #[test]
+    fn what_ended_in_another_domain_is_not_known_here() {
+        let other = DomainId(Uuid::from_u128(77));
+        let known = history(&[200; 5]);
+        assert!(known.knows(MINA.0) && !known.knows(other));
+        assert!(!history(&[200; 4]).knows(MINA.0));
+        let elsewhere = known.expected((other, MINA.1), 60, 0, RunGuess::Mean);
+        assert_eq!(elsewhere, 60);
     }
 
     #[test]
@@ -171,12 +190,13 @@ mod tests {
         let mut known = RunHistory::default();
         let arrival = |seconds: u64| ExpectedArrival {
             at: Timestamp::default().plus_seconds(seconds),
-            owner: MINA,
-            domain: DomainId::DEFAULT,
+            owner: MINA.1,
+            domain: MINA.0,
             project: ProjectId::DEFAULT,
             group: ResourceGroupId::DEFAULT,
             demand: Demand::default(),
             environment: SessionEnvironment::Host,
+            priority: 10,
             limit: 60,
         };
         known.expect(vec![arrival(30), arrival(10), arrival(20)]);

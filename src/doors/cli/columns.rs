@@ -205,7 +205,7 @@ pub(super) const QUEUE: &[Column<WaitingView>] = &[
     column("MEMORY", 3, |r, _| r.session.resources.memory.to_string()),
     column("WAITS", 2, |r, v| age(r.session.created_at, v.now)),
     column("STARTS IN", 5, |r, _| match (&r.why.likely, &r.why.eta) {
-        (Some(likely), _) => span(likely.seconds),
+        (Some(likely), _) => format!("~{}", span(likely.seconds)),
         (None, Some(eta)) => span(eta.p50_seconds),
         (None, None) => "unknown".to_owned(),
     }),

@@ -109,7 +109,7 @@ pub(super) fn text(said: &Explanation, devices: &[GrantView]) -> String {
         let when = span(likely.seconds);
         let late = likely
             .late_seconds
-            .map(|late| format!(", mostly within {}", span(late)));
+            .map(|late| format!(", in most cases within {}", span(late)));
         let (late, basis) = (late.unwrap_or_default(), &likely.basis);
         lines.push_str(&format!("\n  likely in {when}{late}: {basis}"));
     }

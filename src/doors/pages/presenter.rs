@@ -578,31 +578,34 @@ pub fn gpu_amount(t: Text, share: GpuShare) -> String {
     }
 }
 
-/// When it likely starts, then when it does by time limits, or why no time is known; none where it does not wait.
+/// When it likely starts and what time limits alone tell, or, where no likely start is known, when it starts by time limits or
+/// why no time is known; none where it does not wait.
 pub fn outlook(
     t: Text,
     clock: &LocalClock,
     answer: &Explanation,
     now: Timestamp,
 ) -> Option<String> {
-    let by_limits = outlook_by_limits(t, clock, answer, now);
-    match (likely(t, clock, answer, now), &answer.eta) {
-        (Some(likely), Some(_)) => {
-            let by_limits = by_limits.unwrap_or_default();
-            Some(format!("{likely} {by_limits}"))
+    let Some(likely) = likely(t, clock, answer, now) else {
+        return outlook_by_limits(t, clock, answer, now);
+    };
+    // In words of its own: what time limits tell assumes that no session comes before it, so it may be earlier.
+    Some(match &answer.eta {
+        Some(eta) => {
+            let by_limits = t.queue_limits_alone(clock.near(eta.at, now));
+            format!("{likely} {by_limits}")
         }
-        (Some(likely), None) => Some(likely),
-        (None, _) => by_limits,
-    }
+        None => likely,
+    })
 }
 
 /// When it likely starts, and what that rests on.
 fn likely(t: Text, clock: &LocalClock, answer: &Explanation, now: Timestamp) -> Option<String> {
     let likely = answer.likely.as_ref()?;
-    let (when, runs) = (clock.near(likely.at, now), likely.runs);
+    let when = clock.near(likely.at, now);
     Some(match likely.late {
-        Some(late) => t.queue_likely(when, clock.near(late, now), runs),
-        None => t.queue_likely_open(when, runs),
+        Some(late) => t.queue_likely(when, clock.near(late, now)),
+        None => t.queue_likely_open(when),
     })
 }
 

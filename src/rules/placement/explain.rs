@@ -69,15 +69,13 @@ pub struct LikelyOutlook {
     /// By then it mostly has started; None where that is not known.
     pub late: Option<Timestamp>,
     pub late_seconds: Option<u64>,
-    /// Ended sessions that it rests on.
-    pub runs: u64,
     /// What it rests on, one English sentence.
     pub basis: String,
 }
 
 impl LikelyOutlook {
     /// Of a start that was guessed a while ago, in words of now.
-    pub fn of(start: LikelyStart, runs: u64, now: Timestamp) -> Self {
+    pub fn of(start: LikelyStart, now: Timestamp) -> Self {
         let at = start.at.max(now);
         let late = start.late.map(|late| late.max(at));
         Self {
@@ -85,8 +83,7 @@ impl LikelyOutlook {
             seconds: at.seconds_since(now),
             late,
             late_seconds: late.map(|late| late.seconds_since(now)),
-            runs,
-            basis: notices::explain_likely(runs).text,
+            basis: notices::explain_likely().text,
         }
     }
 }

@@ -1,12 +1,13 @@
 //! When does each waiting session start? What runs ends at its time limit, and after each end the queue is walked
 //! as the scheduler walks it. A session that is scheduled for later joins the queue at its time. Page, preview, API and
-//! CLI read this one forecast. Never guesses: what has no limit never ends here.
+//! CLI read this one forecast. It never guesses: what has no limit never ends here. Likely starts are the same walk by what
+//! ended sessions took; they are told beside it, as guesses.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::backfill::{RoomEnd, TimedBackfill, held_until};
 use super::cluster_state::{ClusterState, FoundPlace};
-use super::order::due;
 use super::order::fair_share::FairTree;
 use super::order::{self, NumberedQueue, WaitingByGroup};
 use super::queue::{QueueStep, QueueWalk, RepeatedWait};
@@ -17,7 +18,9 @@ use crate::policy::BackfillMode;
 use crate::resources::Demand;
 use crate::run_history::{RunGuess, RunHistory};
 use crate::session::{Session, SessionEnvironment, SessionKind, SessionSpec, SessionState};
-use crate::units::{GpuShare, Timestamp};
+use crate::tenancy::DomainId;
+use crate::units::Timestamp;
+use crate::workload::precedence::Precedence;
 use crate::world::ClusterSnapshot;
 
 /// Searches for a place that one forecast may cost, times machines, those of all resource groups together; twice that where
@@ -28,10 +31,13 @@ const MAX_SEARCHES: usize = 20_000;
 const SEARCH: usize = 8;
 /// What it costs to find the latest start of the first one that waits, counted in searches.
 const LATEST_START: usize = 4;
-/// The same of each of the two walks of `likely_starts`, which are made once a minute at most.
+/// The same of `likely_starts` for each of its two guesses, those of all domains together; it is made once a minute at most.
 const MAX_LIKELY_SEARCHES: usize = 600_000;
 /// Seconds from now within which users are expected again.
 const ARRIVAL_SECONDS: u64 = 86_400;
+/// Domains whose sessions are told likely starts, those with the most waiting ones. More: each costs two walks of the queue.
+/// Fewer: those of small ones are told none.
+const MAX_DOMAINS: usize = 16;
 /// Sessions that are expected. More: a forecast takes longer. Fewer: those of a busy day end early.
 const MAX_ARRIVALS: usize = 4_000;
 /// Milliseconds after which what was used until then moves users in the order of fair share: between the hour of the server
@@ -186,32 +192,67 @@ pub fn forecast(world: &ClusterSnapshot, now: Timestamp) -> QueueForecast {
 
 /// When those of the queue likely start that wait for room, each where it is known. What runs and what gets a place is over
 /// when runs of its user mostly are, users who came a day or a week before come again, and use counts in fair share as it
-/// comes. It promises nothing: a start by time limits is `forecast`. Costs two forecasts, each of at most 600,000 searches.
+/// comes. A session is told by what ended in its own domain alone: of others time limits count, so that no user learns how
+/// long sessions of a domain run that they may not see. It promises nothing: a start by time limits is `forecast`.
+///
+/// None where nothing that ended is known of the domain. Costs two forecasts for each of at most 16 domains, of at most
+/// 600,000 searches in all for each guess.
 pub fn likely_starts(
     world: &ClusterSnapshot,
     history: &RunHistory,
     now: Timestamp,
 ) -> BTreeMap<SessionId, LikelyStart> {
-    let with = with_arrivals(world, history, now);
-    let walk = |guess| {
-        let lives = RunLives::Guessed(history, guess);
-        walked(&with, (now, lives), MAX_LIKELY_SEARCHES).starts
-    };
-    let (mean, late) = (walk(RunGuess::Mean), walk(RunGuess::Late));
-    let likely = mean.into_iter().filter_map(|(id, start)| {
-        start.after?;
-        let late = late.get(&id).map(|late| late.at.max(start.at));
-        Some((id, LikelyStart { at: start.at, late }))
-    });
-    likely.collect()
+    let domains = likely_domains(world, history);
+    let searches = MAX_LIKELY_SEARCHES / domains.len().max(1);
+    let mut likely = BTreeMap::new();
+    for domain in domains {
+        let with = with_arrivals(world, (history, domain), now);
+        let walk = |guess| {
+            let lives = RunLives::Guessed(history, domain, guess);
+            walked(&with, (now, lives), searches).starts
+        };
+        let (mean, late) = (walk(RunGuess::Mean), walk(RunGuess::Late));
+        let waiting = world.sessions.iter();
+        let own = waiting.filter(|session| session.domain == domain && session.is_pending());
+        for id in own.map(|session| session.id) {
+            if let Some(start) = mean.get(&id).filter(|start| start.after.is_some()) {
+                let late = late.get(&id).map(|late| late.at.max(start.at));
+                likely.insert(id, LikelyStart { at: start.at, late });
+            }
+        }
+    }
+    likely
 }
 
-/// The same world with those who are expected within a day, who wait for their time. Their ids are behind all others.
-fn with_arrivals(world: &ClusterSnapshot, history: &RunHistory, now: Timestamp) -> ClusterSnapshot {
+/// Domains with sessions that wait and runs that ended, those with the most waiting ones first.
+fn likely_domains(world: &ClusterSnapshot, history: &RunHistory) -> Vec<DomainId> {
+    let mut waiting: BTreeMap<DomainId, usize> = BTreeMap::new();
+    for session in world.sessions.iter().filter(|one| one.is_pending()) {
+        *waiting.entry(session.domain).or_default() += 1;
+    }
+    let mut domains: Vec<(Reverse<usize>, DomainId)> = waiting
+        .into_iter()
+        .filter(|(domain, _)| history.knows(*domain))
+        .map(|(domain, count)| (Reverse(count), domain))
+        .collect();
+    domains.sort_unstable();
+    domains.truncate(MAX_DOMAINS);
+    domains.into_iter().map(|(_, domain)| domain).collect()
+}
+
+/// The same world with those of that domain who are expected within a day, who wait for their time. Their ids are behind all
+/// others.
+fn with_arrivals(
+    world: &ClusterSnapshot,
+    (history, domain): (&RunHistory, DomainId),
+    now: Timestamp,
+) -> ClusterSnapshot {
     let mut with = world.clone();
     let until = now.plus_seconds(ARRIVAL_SECONDS);
     let arrivals = history.arrivals_after(now).iter();
-    let arrivals = arrivals.take_while(|one| one.at < until).take(MAX_ARRIVALS);
+    let arrivals = arrivals.take_while(|one| one.at < until);
+    let arrivals = arrivals.filter(|one| one.domain == domain);
+    let arrivals = arrivals.take(MAX_ARRIVALS);
     for (number, one) in (1_u128..).zip(arrivals) {
         let id = SessionId(uuid::Uuid::from_u128(
             u128::MAX - MAX_ARRIVALS as u128 + number,
@@ -231,6 +272,10 @@ fn with_arrivals(world: &ClusterSnapshot, history: &RunHistory, now: Timestamp) 
         with.sessions.push(Session {
             domain: one.domain,
             project: one.project,
+            precedence: Precedence {
+                priority: one.priority,
+                yields: false,
+            },
             ..session
         });
         if one.group != ResourceGroupId::DEFAULT {
@@ -315,8 +360,8 @@ fn looks_of_each(waiting: &WaitingByGroup<'_>, searches: usize) -> usize {
 enum RunLives<'w> {
     /// For as long as they may.
     Declared,
-    /// For as long as their users' last runs did.
-    Guessed(&'w RunHistory, RunGuess),
+    /// Those of one domain for as long as their users' last runs in it did, the others for as long as they may.
+    Guessed(&'w RunHistory, DomainId, RunGuess),
 }
 
 impl RunLives<'_> {
@@ -324,10 +369,11 @@ impl RunLives<'_> {
     fn end(self, session: &Session, since: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let (limit, _) = session.spec.limit()?;
         let seconds = match self {
-            Self::Declared => limit,
-            Self::Guessed(history, guess) => {
-                history.expected(session.owner, limit, now.seconds_since(since), guess)
+            Self::Guessed(history, domain, guess) if session.domain == domain => {
+                let whose = (domain, session.owner);
+                history.expected(whose, limit, now.seconds_since(since), guess)
             }
+            Self::Declared | Self::Guessed(..) => limit,
         };
         Some(since.plus_seconds(seconds).max(now))
     }
@@ -390,14 +436,20 @@ fn counted<'w>(
         .filter_map(|place| Some((order::joins_at(world, place.session, now)?, place.session)))
         .collect();
     // This walk goes on in turns or by time. Where priorities differ it looks at those of the highest one alone, whom none
-    // of the others delays; one that waits for a limit of its own may be delayed by others under that limit.
-    let waiting = left.iter().chain(joining.iter().map(|(_, one)| one));
+    // of the others delays; one that waits for a limit of its own may be delayed by others under that limit. A guess looks at
+    // the highest one of those that wait now: others who come with a higher one are too few to keep it from being made.
+    let is_guess = matches!(lives, RunLives::Guessed(..));
+    let joined = joining.iter().map(|(_, one)| one);
+    let waiting = left.iter().chain(joined.filter(|_| !is_guess));
     let priorities: BTreeSet<u32> = waiting.map(|one| one.precedence.priority).collect();
     known.by_priority = priorities.len() > 1;
     if known.by_priority {
         let is_highest = |one: &Session| priorities.last() == Some(&one.precedence.priority);
         left.retain(|one| is_highest(one) && !unkept.contains(&one.id));
-        joining.retain(|(_, one)| is_highest(one));
+    }
+    if known.by_priority || is_guess {
+        let highest = priorities.last();
+        joining.retain(|(_, one)| highest == Some(&one.precedence.priority));
     }
     // One that is about to start reaches its limit as if it started now.
     let end = |s: &Session, lives: RunLives<'_>| match s.state() {
@@ -465,16 +517,6 @@ fn counted<'w>(
         counted: now,
         summed: now,
     });
-    let large = due::large(world, group);
-    let mut holders: BTreeMap<UserId, u32> = BTreeMap::new();
-    let held = world.sessions.iter();
-    let held = held.filter(|one| one.state().holds_resources());
-    let placed = line.placed.iter().map(|(session, _)| *session);
-    for session in held.chain(placed) {
-        if due::is_large(session, large) {
-            *holders.entry(session.owner).or_default() += 1;
-        }
-    }
     let mut future = Future {
         order,
         backfill,
@@ -487,8 +529,6 @@ fn counted<'w>(
         left: BTreeMap::new(),
         joined: BTreeSet::new(),
         served,
-        large,
-        holders,
         search: SEARCH * machines,
         looks,
         lives,
@@ -553,9 +593,6 @@ struct Future<'w> {
     limited: BTreeMap<(Demand, bool), u32>,
     /// When a session of each user last got a place.
     served: BTreeMap<UserId, Timestamp>,
-    /// From how much on a session may be due, and how many such each user holds.
-    large: GpuShare,
-    holders: BTreeMap<UserId, u32>,
     /// What a search costs here, in looks at a session.
     search: usize,
     /// How many more sessions may be looked at.
@@ -606,9 +643,6 @@ impl<'w> Future<'w> {
                     if let Some(fair) = &mut self.fair {
                         fair.hold(session);
                     }
-                    if due::is_large(session, self.large) {
-                        *self.holders.entry(session.owner).or_default() += 1;
-                    }
                     let until = self.lives.end(session, at, at);
                     // What is scheduled has its own time, and no other is promised for it.
                     if !self.joined.contains(&session.id) {
@@ -648,11 +682,6 @@ impl<'w> Future<'w> {
             (&mut self.fair, &moment)
         {
             fair.free(session);
-        }
-        if let Moment::Runs(session, _) | Moment::Ends(session, ..) = &moment
-            && due::is_large(session, self.large)
-        {
-            count_down(&mut self.holders, session.owner);
         }
         match moment {
             Moment::Runs(session, _) => self.ground.give_back(session),
@@ -706,7 +735,7 @@ impl<'w> Future<'w> {
         };
         let is_alone = self.left.len() == 1 && joining.is_empty();
         let in_turns = self.order == QueueOrder::Turns && !is_alone;
-        let Some(mut walk) = self.walk(Timestamp::default()) else {
+        let Some(mut walk) = self.walk() else {
             return front;
         };
         while front.len() < IN_FRONT
@@ -740,7 +769,7 @@ impl<'w> Future<'w> {
     }
 
     /// The queue as it stands now. None where sorting it takes too long.
-    fn walk(&mut self, at: Timestamp) -> Option<ForecastWalk<'w>> {
+    fn walk(&mut self) -> Option<ForecastWalk<'w>> {
         if self.order == QueueOrder::Turns {
             return Some(ForecastWalk::Turns {
                 round: 0,
@@ -751,10 +780,7 @@ impl<'w> Future<'w> {
         self.looks = self.looks.checked_sub(all.len())?;
         all.sort_by_key(|session| (session.queued_at, session.id));
         match (&self.fair, self.order) {
-            (Some(fair), _) => {
-                let holders = self.holders.keys().copied().collect();
-                all = due::first(fair.clone().sorted(all), self.large, holders, at);
-            }
+            (Some(fair), _) => all = fair.clone().sorted(all),
             (None, QueueOrder::Lifo) => all.reverse(),
             (None, _) => {}
         }
@@ -775,7 +801,7 @@ impl<'w> Future<'w> {
         let mut has_front = self.backfill == BackfillMode::Strict;
         let mut backfill: Option<TimedBackfill<'w>> = None;
         let mut hopeful_by_time: BTreeSet<(Demand, bool)> = BTreeSet::new();
-        let mut walk = self.walk(at)?;
+        let mut walk = self.walk()?;
         while let Some(session) = walk.next(self) {
             let none_fits = hopeful.is_empty() || sizes >= MAX_SIZES;
             if none_fits && hopeful_by_time.is_empty() {
@@ -909,11 +935,11 @@ impl<'w> ForecastWalk<'w> {
     }
 }
 
-fn count_down<K: Ord>(counts: &mut BTreeMap<K, u32>, of: K) {
-    if let Some(count) = counts.get_mut(&of) {
+fn count_down(sizes: &mut BTreeMap<(Demand, bool), u32>, size: (Demand, bool)) {
+    if let Some(count) = sizes.get_mut(&size) {
         *count -= 1;
         if *count == 0 {
-            counts.remove(&of);
+            sizes.remove(&size);
         }
     }
 }

@@ -8,7 +8,6 @@
 //! sessions of a higher priority come before all of a lower one; users take turns within each priority, so that what one
 //! queues at a low priority costs none of their other turns.
 
-pub(super) mod due;
 pub(super) mod fair_share;
 
 use std::cmp::Reverse;
@@ -249,10 +248,6 @@ impl<'w> WaitingByGroup<'w> {
                 // Without a tree none waits yet but the equal ones of one launch.
                 if let Some(fair) = &self.fair {
                     open = fair.clone().by(order).sorted(open);
-                    let large = due::large(world, group);
-                    if open.iter().any(|session| due::is_large(session, large)) {
-                        open = due::first(open, large, due::holders(world, large), now);
-                    }
                 }
             }
             QueueOrder::Turns | QueueOrder::Fifo => {}

@@ -14,6 +14,7 @@ use crate::resources::DeviceShare;
 use crate::run_history::{ExpectedArrival, RunHistory};
 use crate::session::{Session, SessionEnvironment, SessionKind, SessionSpec};
 use crate::units::Timestamp;
+use crate::workload::precedence::USUAL_PRIORITY;
 use crate::world::{ClusterSnapshot, whole_cluster};
 
 /// Seconds between two forecasts, and at most between two sums of the past. Higher: few forecasts are judged. Lower: a day
@@ -192,8 +193,9 @@ impl TraceStage<'_> {
             self.ends.pop_first();
             let job = &self.trace.jobs[number];
             if let Some(limit) = job.limit {
-                let owner = self.trace.users[job.user].leaf.user;
-                self.history.note(owner, limit, job.held());
+                let leaf = self.trace.users[job.user].leaf;
+                let whose = (leaf.domain, leaf.user);
+                self.history.note(whose, limit, job.held());
             }
             over.insert(id(number));
         }
@@ -316,7 +318,8 @@ impl TraceStage<'_> {
         for job in &before.jobs {
             let leaf = before.users[job.user].leaf;
             if let Some(limit) = job.limit {
-                self.history.note(leaf.user, limit, job.held());
+                let whose = (leaf.domain, leaf.user);
+                self.history.note(whose, limit, job.held());
             }
             arrivals.push(ExpectedArrival {
                 at: self.time(job.submit),
@@ -326,6 +329,7 @@ impl TraceStage<'_> {
                 group: job.group,
                 demand: job.demand,
                 environment: SessionEnvironment::Host,
+                priority: USUAL_PRIORITY,
                 limit: job.limit.unwrap_or(job.run),
             });
         }

@@ -320,40 +320,132 @@ fn the_forecast_walks_the_queue_as_the_passes_do() {
     }
 }
 
-/// Promise (Queue and scheduler): By fair share a session that needs half a machine comes first after two and a half hours, one of each user who holds no
-/// large one: so it starts under a stream of small ones, and gets its owner no more than one such place.
+/// Promise (Queue and scheduler): Under fair share, weights hold where one user always asks for half a machine.
 #[test]
-fn a_large_session_is_due_after_a_while_one_of_each_user() {
-    let mut world = world("node a 24 640g 8");
-    world.policy.order = QueueOrder::Fair;
-    let (mina, jae) = (user(1), user(2));
-    // What mina used puts her behind.
-    world.fair.past = vec![(leaf(mina), 1_000_000), (leaf(jae), 1)];
-    let of = |owner, number, gpu| {
-        let mut session = queued(owner, number, at(0));
-        session.spec.demand.gpu = crate::units::GpuShare(gpu);
-        session
-    };
-    let sessions = [
-        of(mina, 1, 400),
-        of(mina, 2, 400),
-        of(jae, 3, 100),
-        of(jae, 4, 300),
-    ];
-    let ids: Vec<SessionId> = sessions.iter().map(|session| session.id).collect();
-    world.sessions = sessions.to_vec().into();
-    let order = |world: &ClusterSnapshot, seconds: u64| -> Vec<SessionId> {
-        queue(world, at(0).plus_seconds(seconds))
-            .iter()
-            .map(|one| one.id)
-            .collect()
-    };
-    let by_share = vec![ids[2], ids[3], ids[0], ids[1]];
-    assert_eq!(order(&world, 8_999), by_share);
-    assert_eq!(order(&world, 9_000), [ids[0], ids[2], ids[3], ids[1]]);
-    // While one of hers runs her next one is not due.
-    let node = world.nodes[0].id;
-    let because = Reason::new("placement.test", "It is a test.");
-    world.sessions[0].place(node, Vec::new(), because, at(0));
-    assert_eq!(order(&world, 90_000), [ids[2], ids[3], ids[1]]);
+fn weights_hold_where_some_sessions_are_large() {
+    for seed in 1..4 {
+        let mut days = GpuDays::new(seed, &[(1, 1, 400), (2, 2, 100), (3, 3, 100)]);
+        days.run();
+        for (id, expected) in [(1, 1_667), (2, 3_333), (3, 5_000)] {
+            let share = days.share(user(id));
+            assert!(
+                share.abs_diff(expected) <= 100,
+                "seed {seed}: user {id} got {share}"
+            );
+        }
+    }
+}
+
+/// Two users who always ask for half of the only machine keep no other user away, however long they wait. One such session
+/// more or less is half the machine, so shares are coarse.
+#[test]
+fn large_sessions_of_two_users_leave_small_ones_their_share() {
+    for seed in 1..4 {
+        let mut days = GpuDays::new(seed, &[(1, 1, 400), (2, 1, 400), (3, 1, 100), (4, 1, 100)]);
+        days.world.nodes.truncate(1);
+        days.run();
+        for id in 1..=4 {
+            let share = days.share(user(id));
+            assert!(
+                share.abs_diff(2_500) <= 300,
+                "seed {seed}: user {id} got {share}"
+            );
+        }
+    }
+}
+
+/// Three days of users who always have sessions of one size waiting, on machines of eight GPUs.
+struct GpuDays {
+    world: ClusterSnapshot,
+    numbers: Numbers,
+    users: Vec<(UserId, u32)>,
+    next: u32,
+    ends: BTreeMap<u64, Vec<SessionId>>,
+    /// Minutes of hundredths of a GPU, by hour and user.
+    used: BTreeMap<(i64, UserId), u64>,
+}
+
+impl GpuDays {
+    /// Users by number, with their weight and the hundredths of a GPU that each of their sessions asks for.
+    fn new(seed: u64, users: &[(u128, u32, u32)]) -> Self {
+        let mut world = world("node a 640 6400g 8|node b 640 6400g 8|node c 640 6400g 8");
+        world.policy.order = QueueOrder::Fair;
+        for node in &mut world.nodes {
+            node.seen_at = at(1_000_000);
+        }
+        let weights = users.iter();
+        world.fair.weights = weights
+            .map(|(id, weight, _)| (TenantLevel::User, user(*id).0, *weight))
+            .collect();
+        Self {
+            world,
+            numbers: Numbers(seed),
+            users: users.iter().map(|(id, _, gpu)| (user(*id), *gpu)).collect(),
+            next: 0,
+            ends: BTreeMap::new(),
+            used: BTreeMap::new(),
+        }
+    }
+
+    fn run(&mut self) {
+        for minute in 0..3 * 24 * 60 {
+            for (owner, gpu) in self.users.clone() {
+                let waits = |one: &&Session| one.owner == owner && one.is_pending();
+                for _ in self.world.sessions.iter().filter(waits).count()..30 {
+                    self.next += 1;
+                    let mut session = queued(owner, self.next, at(minute * 60));
+                    session.spec.demand.gpu = crate::units::GpuShare(gpu);
+                    self.world.sessions.push(session);
+                }
+            }
+            self.pass(minute);
+        }
+    }
+
+    fn pass(&mut self, minute: u64) {
+        if let Some(over) = self.ends.remove(&minute) {
+            self.world.sessions.retain(|one| !over.contains(&one.id));
+        }
+        let (now, hour) = (at(minute * 60), i64::try_from(minute / 60).expect("hours"));
+        if minute.is_multiple_of(60) {
+            let whole = crate::world::whole_cluster(&self.world.nodes);
+            let used = self.used.iter().map(|((hour, owner), minutes)| {
+                let held = Allocated {
+                    gpu: *minutes,
+                    cpu: 0,
+                    memory: 0,
+                };
+                (leaf(*owner), *hour, UsageSum::held(held, 60_000))
+            });
+            self.world.fair.past = fair_share::standing(whole, used, hour, HALF_LIFE);
+        }
+        for decision in decide(&self.world, now) {
+            let Decision::Place {
+                session,
+                node,
+                devices,
+                ..
+            } = decision
+            else {
+                panic!("{decision:?}");
+            };
+            let length = 10 + u64::from(self.numbers.below(50));
+            self.ends.entry(minute + length).or_default().push(session);
+            let place = self.world.sessions.iter_mut().find(|s| s.id == session);
+            let because = Reason::new("test", "Placed.");
+            let session = place.expect("it waits");
+            session.place(node, devices, because, now);
+        }
+        for session in self.world.sessions.iter().filter(|s| !s.is_pending()) {
+            let gpu = u64::from(session.spec.demand.gpu.0);
+            *self.used.entry((hour, session.owner)).or_default() += gpu;
+        }
+    }
+
+    /// What a user got of all, in hundredths of a per cent.
+    fn share(&self, owner: UserId) -> u64 {
+        let all: u64 = self.used.values().sum();
+        let own = self.used.iter().filter(|((_, of), _)| *of == owner);
+        own.map(|(_, minutes)| minutes).sum::<u64>() * 10_000 / all
+    }
 }

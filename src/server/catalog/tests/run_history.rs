@@ -1,6 +1,7 @@
 //! What forecasts are told of ended sessions: parts of limits by user, and who came a day or a week before.
 
 use rules::run_history::RunGuess;
+use rules::tenancy::DomainId;
 
 use super::*;
 
@@ -43,11 +44,13 @@ fn runs_of_those_who_wait_and_who_came_a_day_before_are_read() {
             (begun, begun, begun - 15),
         );
     }
-    assert_eq!(read().runs(), 0, "nothing of hers lives");
+    let domain = DomainId::DEFAULT;
+    assert!(!read().knows(domain), "nothing of hers lives");
     insert(&catalog, &session(owner, "waits")).unwrap();
     let known = read();
-    assert_eq!(known.runs(), 6);
-    assert_eq!(known.expected(owner, 60, 0, RunGuess::Mean), 15);
+    let elsewhere = DomainId(uuid::Uuid::from_u128(77));
+    assert!(known.knows(domain) && !known.knows(elsewhere));
+    assert_eq!(known.expected((domain, owner), 60, 0, RunGuess::Mean), 15);
     let coming = known.arrivals_after(now);
     assert_eq!(coming.len(), 6);
     assert!(
