@@ -211,14 +211,19 @@ pub fn likely_starts(
             let lives = RunLives::Guessed(history, domain, guess);
             walked(&with, (now, lives), searches).starts
         };
-        let (mean, late) = (walk(RunGuess::Mean), walk(RunGuess::Late));
-        let waiting = world.sessions.iter();
-        let own = waiting.filter(|session| session.domain == domain && session.is_pending());
-        for id in own.map(|session| session.id) {
-            if let Some(start) = mean.get(&id).filter(|start| start.after.is_some()) {
-                let late = late.get(&id).map(|late| late.at.max(start.at));
-                likely.insert(id, LikelyStart { at: start.at, late });
-            }
+        let mut mean = walk(RunGuess::Mean);
+        // What waits in other domains was guessed with too little, and those who are expected do not exist.
+        mean.retain(|id, start| {
+            let session = world.session(*id);
+            start.after.is_some() && session.is_some_and(|session| session.domain == domain)
+        });
+        if mean.is_empty() {
+            continue;
+        }
+        let late = walk(RunGuess::Late);
+        for (id, start) in mean {
+            let late = late.get(&id).map(|late| late.at.max(start.at));
+            likely.insert(id, LikelyStart { at: start.at, late });
         }
     }
     likely

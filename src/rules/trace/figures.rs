@@ -120,7 +120,10 @@ pub fn forecasts(played: &[PlayedJob]) -> ForecastRecord {
         Some((one.told?, came))
     });
     let told: Vec<_> = told.collect();
-    let kept = told.iter().filter(|(told, came)| *came <= told.late).count();
+    let kept = told
+        .iter()
+        .filter(|(told, came)| *came <= told.late)
+        .count();
     let errors = told.iter().map(|(told, came)| {
         let left = came.saturating_sub(told.asked).max(1);
         came.abs_diff(told.at) * 100 / left
