@@ -15,7 +15,7 @@ use rules::idleness::{IdleAction, IdleLevel, IdleMatch};
 use rules::image::CatalogImage;
 use rules::messages::DeviceUse;
 use rules::placement::explain::{
-    Alternative, DeviceRoom, Eta, NodeRoom, PlacementCheck, ReplicaStarts,
+    Alternative, DeviceRoom, Eta, LikelyOutlook, NodeRoom, PlacementCheck, ReplicaStarts,
 };
 use rules::placement::{Explanation, Verdict};
 use rules::policy::{BackfillMode, PreemptionMode, SharePolicy, Spreading};
@@ -276,6 +276,9 @@ structure! {
         /// When it starts and why then, or why no time is known; null where it does not wait.
         #[schema(required = false)]
         outlook: Option<ReasonShape>,
+        /// When it likely starts, by what ended sessions of its domain took; null where too little is known. Not guaranteed.
+        #[schema(required = false)]
+        likely: Option<LikelyOutlookShape>,
         /// Of a request for several replicas: how many start now.
         #[schema(required = false)]
         replicas: Option<ReplicaStartsShape>,
@@ -299,6 +302,22 @@ structure! {
     ReplicaStartsShape as ReplicaStarts of ReplicaStarts {
         now: u32,
         wait: u32,
+    }
+}
+
+structure! {
+    /// When a waiting session likely starts, by what ended sessions took.
+    LikelyOutlookShape as LikelyOutlook of LikelyOutlook {
+        /// As often before as after.
+        #[schema(format = DateTime)]
+        at: String,
+        seconds: u64,
+        /// By then it mostly has started; null where that is not known.
+        #[schema(format = DateTime)]
+        late: Option<String>,
+        late_seconds: Option<u64>,
+        /// What it rests on, one English sentence.
+        basis: String,
     }
 }
 

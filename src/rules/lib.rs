@@ -50,6 +50,7 @@ pub mod reservation;
 pub mod reservation_quota;
 pub mod resource_group;
 pub mod resources;
+pub mod run_history;
 pub mod self_test;
 pub mod session;
 pub mod statement;

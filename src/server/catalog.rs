@@ -60,6 +60,7 @@ pub(crate) mod reservations;
 mod reserve;
 pub(crate) mod resource_groups;
 pub(crate) mod rosters;
+mod run_history;
 pub(crate) mod samples;
 pub(crate) mod sealing;
 pub(crate) mod second_factors;

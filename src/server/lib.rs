@@ -422,8 +422,8 @@ pub fn forget_logs(
     controller::logs::run(server.catalog().clone(), streams)
 }
 
-/// Does what waits for no caller: backups, the history of use, the audit log and its hand-over, webhooks, mail, folders. Runs
-/// until it is dropped; at most one a server.
+/// Does what waits for no caller: backups, the history of use, the audit log and its hand-over, webhooks, mail, folders,
+/// likely starts. Runs until it is dropped; at most one a server.
 pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let backups = jobs::backup::keep_making(server.clone());
     let pages = keep_looking(server.clone());
@@ -434,9 +434,10 @@ pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let webhooks = hand_over::webhooks::keep(server.clone());
     let mail = jobs::mail::keep(server.clone());
     let folders = jobs::folders::keep(server.clone());
+    let likely = snapshot::likely_starts::keep(server.clone());
     async {
         tokio::join!(
-            backups, pages, history, audit, directory, hand_over, webhooks, mail, folders
+            backups, pages, history, audit, directory, hand_over, webhooks, mail, folders, likely
         );
     }
 }

@@ -204,9 +204,10 @@ pub(super) const QUEUE: &[Column<WaitingView>] = &[
     column("CPU", 3, |r, _| r.session.resources.cpu.to_string()),
     column("MEMORY", 3, |r, _| r.session.resources.memory.to_string()),
     column("WAITS", 2, |r, v| age(r.session.created_at, v.now)),
-    column("STARTS IN", 5, |r, _| match &r.why.eta {
-        Some(eta) => span(eta.p50_seconds),
-        None => "unknown".to_owned(),
+    column("STARTS IN", 5, |r, _| match (&r.why.likely, &r.why.eta) {
+        (Some(likely), _) => format!("~{}", span(likely.seconds)),
+        (None, Some(eta)) => span(eta.p50_seconds),
+        (None, None) => "unknown".to_owned(),
     }),
     column("WHY", 1, |r, _| dash(&r.why.sentence)),
 ];

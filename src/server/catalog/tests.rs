@@ -6,6 +6,7 @@ pub(crate) mod dump;
 mod edges;
 mod ended;
 mod ledger;
+mod run_history;
 pub(crate) mod statements;
 
 use std::collections::BTreeMap;
