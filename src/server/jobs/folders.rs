@@ -1,6 +1,6 @@
-//! Removes what lay in the trash for long enough, counts what folders take of the disk, and looks for directories without a
-//! row. A directory that holds files is never removed without its row: after a restore of an older backup it is all that is
-//! left of a folder.
+//! Removes what lay in the trash for long enough and uploads that no sender goes on with, counts what folders take of the
+//! disk, and looks for directories without a row. A directory that holds files is never removed without its row: after a
+//! restore of an older backup it is all that is left of a folder.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -53,11 +53,19 @@ pub(crate) async fn look(server: &Server, mounted: &mut BTreeSet<FolderId>) -> R
 async fn sweep(server: &Server) -> Result<(), Failure> {
     let store = server.folders()?;
     let catalog = server.catalog().clone();
+    let uploads_at = server.clock().now();
     off_thread(move || {
         store.empty(|| true).map_err(folder_failure)?;
         let all = store.all().map_err(folder_failure)?;
         let now = SystemTime::now();
         for (id, changed) in all {
+            // Files of one folder that cannot be removed keep no other's.
+            if let Err(error) = store.empty_removed(id) {
+                tracing::warn!(folder = %id, %error, "removed files stay on the disk");
+            }
+            if let Err(error) = store.expire_staged(id, uploads_at) {
+                tracing::warn!(folder = %id, %error, "files that no sender goes on with stay on the disk");
+            }
             let is_old = now.duration_since(changed).is_ok_and(|age| age >= UNNAMED);
             if !is_old || catalog.read_now("look for a folder", |view| view.knows_folder(id))? {
                 continue;

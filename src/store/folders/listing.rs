@@ -1,0 +1,168 @@
+//! Pages of a directory of a folder: directories first, then all else, each in the order of the bytes of their names. Reads
+//! the whole directory for each page and keeps the page alone, so a directory of a million files takes no more memory than
+//! one of ten.
+
+use std::collections::BinaryHeap;
+use std::os::fd::OwnedFd;
+
+use rules::folder_path::{FolderEntryKind, FolderPath};
+use rules::units::Timestamp;
+use rustix::fs::{AtFlags, Dir, FileType, Stat};
+
+use super::beneath::FolderTop;
+use super::failure::{FolderError, failed};
+
+/// Names that are looked at for one page. Higher: a directory takes the disk for longer. Lower: what is behind it is found by
+/// sessions alone.
+pub const MAX_LISTED: u64 = 2_000_000;
+
+/// What has a name in a directory of a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FolderEntry {
+    pub name: Vec<u8>,
+    pub kind: FolderEntryKind,
+    /// Bytes of a file's contents; of anything else, what the file system says.
+    pub size: u64,
+    pub modified_at: Timestamp,
+}
+
+/// Where a page ends: the sort and the name of its last entry.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EntryPosition {
+    /// False for a directory.
+    pub is_behind: bool,
+    pub name: Vec<u8>,
+}
+
+/// Which page of a directory.
+#[derive(Debug, Clone, Default)]
+pub struct EntryQuery {
+    /// Behind which entry; None: from the first one on.
+    pub after: Option<EntryPosition>,
+    /// What the names contain, in small or capital letters; empty: anything.
+    pub words: String,
+    /// Entries of the page.
+    pub limit: usize,
+}
+
+/// One page of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryPage {
+    pub entries: Vec<FolderEntry>,
+    /// Where the next page begins; None: nothing comes behind this one.
+    pub next: Option<EntryPosition>,
+    /// Entries of all pages.
+    pub total: u64,
+    /// False where the directory has more names than are looked at.
+    pub whole: bool,
+}
+
+pub(super) fn list(
+    top: &FolderTop,
+    path: &FolderPath,
+    query: &EntryQuery,
+) -> Result<EntryPage, FolderError> {
+    let directory = top.directory(path)?;
+    let failed = || failed::<rustix::io::Errno>("list a directory of a folder", path);
+    let words = query.words.to_lowercase();
+    let mut names = Dir::read_from(&directory).map_err(failed())?;
+    let mut page: BinaryHeap<EntryPosition> = BinaryHeap::with_capacity(query.limit + 2);
+    let (mut seen, mut total, mut behind, mut whole) = (0, 0, 0_u64, true);
+    while let Some(entry) = names.read() {
+        let entry = entry.map_err(failed())?;
+        let name = entry.file_name().to_bytes();
+        if matches!(name, b"." | b"..") {
+            continue;
+        }
+        if seen == MAX_LISTED {
+            whole = false;
+            break;
+        }
+        seen += 1;
+        if !words.is_empty() && !contains(name, &words) {
+            continue;
+        }
+        total += 1;
+        let is_behind = !is_directory(&directory, entry.file_type(), name);
+        let place = |position: &EntryPosition| {
+            (is_behind, name).cmp(&(position.is_behind, position.name.as_slice()))
+        };
+        if query.after.as_ref().is_some_and(|after| place(after).is_le()) {
+            continue;
+        }
+        behind += 1;
+        let is_full = page.len() == query.limit;
+        if is_full && page.peek().is_none_or(|last| place(last).is_gt()) {
+            continue;
+        }
+        page.push(EntryPosition {
+            is_behind,
+            name: name.to_vec(),
+        });
+        if is_full {
+            page.pop();
+        }
+    }
+    let next = page.peek().filter(|_| behind > page.len() as u64).cloned();
+    let entries = page.into_sorted_vec().into_iter();
+    // What is gone since it was listed is left out.
+    let entries = entries.filter_map(|one| look(&directory, one.name)).collect();
+    Ok(EntryPage {
+        entries,
+        next,
+        total,
+        whole,
+    })
+}
+
+/// What `path` leads to, a link itself.
+pub(super) fn entry(top: &FolderTop, path: &FolderPath) -> Result<FolderEntry, FolderError> {
+    let failed = || failed::<rustix::io::Errno>("look at a file of a folder", path);
+    let stat = match path.is_top() {
+        true => rustix::fs::fstat(top.directory(path)?),
+        false => {
+            let directory = top.directory(&path.parent())?;
+            rustix::fs::statat(&directory, path.name(), AtFlags::SYMLINK_NOFOLLOW)
+        }
+    };
+    Ok(described(path.name().to_vec(), &stat.map_err(failed())?))
+}
+
+fn contains(name: &[u8], words: &str) -> bool {
+    let name = String::from_utf8_lossy(name).to_lowercase();
+    name.contains(words)
+}
+
+fn is_directory(directory: &OwnedFd, told: FileType, name: &[u8]) -> bool {
+    match told {
+        FileType::Unknown => rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
+        told => told == FileType::Directory,
+    }
+}
+
+fn look(directory: &OwnedFd, name: Vec<u8>) -> Option<FolderEntry> {
+    let stat = rustix::fs::statat(directory, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW);
+    Some(described(name, &stat.ok()?))
+}
+
+fn described(name: Vec<u8>, stat: &Stat) -> FolderEntry {
+    FolderEntry {
+        name,
+        kind: match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => FolderEntryKind::Directory,
+            FileType::RegularFile => FolderEntryKind::File,
+            FileType::Symlink => FolderEntryKind::Link,
+            _ => FolderEntryKind::Other,
+        },
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        modified_at: changed_at(stat),
+    }
+}
+
+/// When the contents were changed last.
+pub(super) fn changed_at(stat: &Stat) -> Timestamp {
+    let millis = i64::try_from(stat.st_mtime_nsec).unwrap_or(0) / 1_000_000;
+    let seconds: i64 = stat.st_mtime;
+    Timestamp::from_millis(seconds.saturating_mul(1000).saturating_add(millis))
+}
