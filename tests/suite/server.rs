@@ -10,6 +10,7 @@ mod crowd;
 mod directory;
 mod edges;
 pub(crate) mod fake_machine;
+mod folder_files;
 mod forgotten;
 mod gpus;
 mod hand_over;

@@ -2085,8 +2085,67 @@ pub struct GroupFlags {
 
 #[derive(Debug, Subcommand)]
 pub enum FolderCommand {
-    /// List folders: your own, and those of users whose sessions you see
-    Ls,
+    /// List folders, your own and those of users whose sessions you see; or the files of one of your own
+    #[command(after_help = "Example:\n  \
+        fardel folder ls\n  \
+        fardel folder ls data:/train")]
+    Ls {
+        /// Folder, and a directory in it: FOLDER, FOLDER:/PATH
+        #[arg(value_name = "PLACE")]
+        place: Option<String>,
+    },
+    /// Copy files into a folder of your own, or out of one
+    #[command(after_help = "Example:\n  \
+        fardel folder cp train.csv data:/\n  \
+        fardel folder cp -r images data:/train\n  \
+        fardel folder cp data:/results/model.bin .\n\n\
+        A copy that was broken off goes on where it stopped; files of the same size and time are left out.")]
+    Cp {
+        /// File or directory, here or as FOLDER:/PATH
+        #[arg(value_name = "FROM")]
+        from: String,
+        /// Where it goes: on the other side
+        #[arg(value_name = "TO")]
+        to: String,
+        /// Copy directories with all below them
+        #[arg(short, long)]
+        recursive: bool,
+        /// Take the place of files that are there
+        #[arg(long)]
+        overwrite: bool,
+    },
+    /// Take a directory of a folder as one file
+    #[command(after_help = "Example:\n  \
+        fardel folder archive data:/train --format tar --to train.tar")]
+    Archive {
+        /// Folder, and a directory in it: FOLDER, FOLDER:/PATH
+        #[arg(value_name = "PLACE")]
+        place: String,
+        /// Zip has at most 100,000 files
+        #[arg(long, value_name = "FORMAT", value_parser = ["zip", "tar"], default_value = "zip")]
+        format: String,
+        /// File to write, which is not there yet [default: the directory's name]
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+    },
+    /// Make a directory in a folder of your own
+    Mkdir {
+        #[arg(value_name = "FOLDER:/PATH")]
+        place: String,
+    },
+    /// Give a file or a directory another name or place in its folder
+    Mv {
+        #[arg(value_name = "FOLDER:/PATH")]
+        place: String,
+        /// Its new path in the same folder
+        #[arg(value_name = "PATH")]
+        to: String,
+    },
+    /// Remove files, and directories with all below them, for good
+    Rm {
+        #[arg(value_name = "FOLDER:/PATH", required = true)]
+        places: Vec<String>,
+    },
     /// Show one
     Get {
         #[arg(value_name = "FOLDER")]

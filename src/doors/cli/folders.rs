@@ -7,6 +7,7 @@ use serde_json::json;
 use super::args::FolderCommand;
 use super::client::{Extra, HttpClient, encoded};
 use super::error::CliError;
+use super::folder_files::{self, CopyMode};
 use super::output::OutputStyle;
 use super::{columns, print};
 
@@ -18,8 +19,35 @@ pub(super) async fn folder(
     request: FolderCommand,
 ) -> Result<u8, CliError> {
     match request {
-        FolderCommand::Ls => {
+        FolderCommand::Ls { place: None } => {
             print(&view.list(&client.get(PATH).await?, columns::FOLDERS)?);
+        }
+        FolderCommand::Ls { place: Some(place) } => {
+            return folder_files::list(client, view, &place).await;
+        }
+        FolderCommand::Cp {
+            from,
+            to,
+            recursive,
+            overwrite,
+        } => {
+            let how = CopyMode {
+                recursive,
+                overwrite,
+            };
+            return folder_files::copy(client, view, &from, &to, how).await;
+        }
+        FolderCommand::Archive { place, format, to } => {
+            return folder_files::archive(client, view, &place, &format, to).await;
+        }
+        FolderCommand::Mkdir { place } => {
+            return folder_files::make_directory(client, view, &place).await;
+        }
+        FolderCommand::Mv { place, to } => {
+            return folder_files::move_entry(client, view, &place, &to).await;
+        }
+        FolderCommand::Rm { places } => {
+            return folder_files::remove(client, view, &places).await;
         }
         FolderCommand::Get { folder } => {
             let body = client.get(&path(&folder)).await?;

@@ -751,3 +751,134 @@ fn dos_time(seconds: i64) -> (u16, u16) {
     let date = fit(((year - 1980) << 9) | (month << 5) | day);
     (time, date)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::io::Read as _;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    use rules::names::FolderId;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::folders::{FolderStore, mounted_directory};
+
+    const ID: FolderId = FolderId(Uuid::from_u128(0xab));
+
+    fn opened() -> (tempfile::TempDir, FolderStore, PathBuf) {
+        let data = tempfile::tempdir().expect("a directory");
+        let store = FolderStore::open(data.path()).expect("a store");
+        store.create(ID, false).expect("made");
+        let place = mounted_directory(data.path(), ID);
+        (data, store, place)
+    }
+
+    fn whole(store: &FolderStore, path: &str, format: ArchiveFormat) -> Vec<u8> {
+        let path = FolderPath::parse(path).expect("a path");
+        let mut archive = store.archive(ID, &path, "data", format).expect("an archive");
+        let mut all = Vec::new();
+        while let Some(piece) = archive.next_piece().expect("read") {
+            assert!(piece.len() <= 2 * PIECE, "{} bytes at once", piece.len());
+            all.extend(piece);
+        }
+        all
+    }
+
+    /// Names of a tar with the contents of files and the targets of links.
+    fn members(tar: &[u8]) -> BTreeMap<String, String> {
+        let mut all = BTreeMap::new();
+        let mut archive = tar::Archive::new(tar);
+        for entry in archive.entries().expect("a tar") {
+            let mut entry = entry.expect("a member");
+            let name = entry.path().expect("a path").display().to_string();
+            let mut text = String::new();
+            match entry.link_name().expect("a link or none") {
+                Some(target) => text = target.display().to_string(),
+                None => {
+                    entry.read_to_string(&mut text).expect("text");
+                }
+            }
+            all.insert(name, text);
+        }
+        all
+    }
+
+    #[test]
+    fn a_tar_holds_files_directories_and_links_as_they_are() {
+        let (_data, store, place) = opened();
+        let long = "n".repeat(200);
+        std::fs::create_dir_all(place.join("a/empty")).expect("made");
+        std::fs::write(place.join("a/file"), "text").expect("written");
+        std::fs::write(place.join(&long), "x".repeat(600_000)).expect("written");
+        symlink("/etc/passwd", place.join("link")).expect("a link");
+        let all = members(&whole(&store, "", ArchiveFormat::Tar));
+        assert_eq!(all["data/a/file"], "text");
+        assert_eq!(all["data/link"], "/etc/passwd");
+        assert_eq!(all[&format!("data/{long}")].len(), 600_000);
+        assert!(all.contains_key("data/a/empty/"), "{:?}", all.keys());
+        assert_eq!(all.len(), 6);
+        let one = members(&whole(&store, "a/file", ArchiveFormat::Tar));
+        assert_eq!(one["data"], "text");
+    }
+
+    #[test]
+    fn a_zip_lists_what_it_holds() {
+        let (_data, store, place) = opened();
+        std::fs::create_dir(place.join("a")).expect("made");
+        std::fs::write(place.join("a/file"), "text").expect("written");
+        std::fs::write(place.join("empty"), "").expect("written");
+        let zip = whole(&store, "", ArchiveFormat::Zip);
+        let end = &zip[zip.len() - 22..];
+        assert_eq!(end[..4], 0x0605_4b50_u32.to_le_bytes());
+        assert_eq!(u16::from_le_bytes([end[10], end[11]]), 4);
+        let at = u32::from_le_bytes([end[16], end[17], end[18], end[19]]) as usize;
+        assert_eq!(zip[at..at + 4], 0x0201_4b50_u32.to_le_bytes());
+        let mut crc = Crc::new();
+        crc.update(b"text");
+        let record = zip[at..]
+            .windows(6)
+            .position(|six| six == b"a/file")
+            .map(|found| at + found - 46 + 16 - 5)
+            .expect("listed");
+        assert_eq!(zip[record..record + 4], crc.sum().to_le_bytes());
+    }
+
+    #[test]
+    fn a_tree_deeper_than_an_archive_goes_is_named_at_its_end() {
+        let (_data, store, place) = opened();
+        let deep: PathBuf = (0..MAX_LEVELS + 3).map(|_| "d").collect();
+        std::fs::create_dir_all(place.join(deep)).expect("made");
+        let all = members(&whole(&store, "", ArchiveFormat::Tar));
+        assert!(all[NOTES].contains("lies too deep"), "{}", all[NOTES]);
+        assert_eq!(all.len(), MAX_LEVELS + 1);
+    }
+
+    #[test]
+    fn a_file_that_becomes_shorter_is_filled_and_named() {
+        let (_data, store, place) = opened();
+        std::fs::write(place.join("file"), "x".repeat(1_000_000)).expect("written");
+        let path = FolderPath::default();
+        let tar = ArchiveFormat::Tar;
+        let mut archive = store.archive(ID, &path, "data", tar).expect("an archive");
+        let mut all = archive.next_piece().expect("read").expect("a piece");
+        std::fs::write(place.join("file"), "short").expect("written");
+        while let Some(piece) = archive.next_piece().expect("read") {
+            all.extend(piece);
+        }
+        let all = members(&all);
+        assert_eq!(all["data/file"].len(), 1_000_000);
+        assert!(all[NOTES].contains("data/file"), "{}", all[NOTES]);
+    }
+
+    #[test]
+    fn times_are_those_of_a_zip() {
+        for (seconds, time, date) in [
+            (0, 0, (1 << 5) | 1),
+            (1_709_210_096, (12 << 11) | (34 << 5) | 28, (44 << 9) | (2 << 5) | 29),
+        ] {
+            assert_eq!(dos_time(seconds), (time, date), "{seconds}");
+        }
+    }
+}

@@ -17,13 +17,12 @@ use super::failure::{FolderError, failed, fault};
 pub(super) const FIRST_OWNER: u32 = 1000;
 /// How often a path is walked again that was changed under our feet; then it counts as one that leads elsewhere.
 const WALKS: usize = 8;
+/// That no link is followed is said to the walk; said here, the kernel would tell of no link at the end of a path.
 const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
-    .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
-/// A pipe without a writer makes no one wait, and a terminal becomes no one's.
+/// A pipe without a writer makes no thread wait, and a terminal does not become the server's.
 const FILE: OFlags = OFlags::RDONLY
-    .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
@@ -36,7 +35,8 @@ impl FolderTop {
     /// Errors: `folder.entry-not-found` where the folder has no directory.
     pub(super) fn open(data: &Path) -> Result<Self, FolderError> {
         let path = FolderPath::default();
-        let opened = rustix::fs::openat(CWD, data, DIRECTORY, Mode::empty());
+        let flags = DIRECTORY | OFlags::NOFOLLOW;
+        let opened = rustix::fs::openat(CWD, data, flags, Mode::empty());
         Ok(Self(opened.map_err(failed("open a folder", &path))?))
     }
 

@@ -166,3 +166,97 @@ pub(super) fn changed_at(stat: &Stat) -> Timestamp {
     let seconds: i64 = stat.st_mtime;
     Timestamp::from_millis(seconds.saturating_mul(1000).saturating_add(millis))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use rules::names::FolderId;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::folders::{FolderStore, mounted_directory};
+
+    const ID: FolderId = FolderId(Uuid::from_u128(0xab));
+
+    fn page(store: &FolderStore, after: Option<EntryPosition>, words: &str) -> EntryPage {
+        let query = EntryQuery {
+            after,
+            words: words.to_owned(),
+            limit: 100,
+        };
+        let top = FolderPath::default();
+        store.list(ID, &top, &query).expect("a page")
+    }
+
+    #[test]
+    fn a_directory_comes_in_pages_however_many_names_it_has() {
+        let data = tempfile::tempdir().expect("a directory");
+        let store = FolderStore::open(data.path()).expect("a store");
+        store.create(ID, false).expect("made");
+        let place = mounted_directory(data.path(), ID);
+        let mut expected = Vec::new();
+        for number in 0..30 {
+            std::fs::create_dir(place.join(format!("d{number:03}"))).expect("made");
+            expected.push(format!("d{number:03}"));
+        }
+        for number in 0..320 {
+            std::fs::write(place.join(format!("F{number:03}")), "x").expect("written");
+            expected.push(format!("F{number:03}"));
+        }
+        let (mut found, mut after, mut pages) = (Vec::new(), None, 0);
+        loop {
+            let one = page(&store, after, "");
+            assert_eq!((one.total, one.whole), (350, true));
+            assert!(one.entries.len() <= 100);
+            found.extend(one.entries.into_iter().map(|entry| entry.name));
+            pages += 1;
+            match one.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        let found: Vec<String> = found
+            .into_iter()
+            .map(|name| String::from_utf8(name).expect("text"))
+            .collect();
+        assert_eq!(found, expected);
+        assert_eq!(pages, 4);
+        let some = page(&store, None, "f31");
+        assert_eq!((some.entries.len(), some.total), (10, 10));
+        assert_eq!(some.next, None);
+    }
+
+    #[test]
+    fn a_link_is_listed_and_never_followed() {
+        let data = tempfile::tempdir().expect("a directory");
+        let store = FolderStore::open(data.path()).expect("a store");
+        store.create(ID, false).expect("made");
+        let place = mounted_directory(data.path(), ID);
+        std::fs::create_dir(place.join("inside")).expect("made");
+        symlink("/", place.join("out")).expect("a link");
+        symlink("inside", place.join("in")).expect("a link");
+        let all = page(&store, None, "").entries;
+        let kinds: Vec<FolderEntryKind> = all.iter().map(|entry| entry.kind).collect();
+        assert_eq!(
+            kinds,
+            [
+                FolderEntryKind::Directory,
+                FolderEntryKind::Link,
+                FolderEntryKind::Link
+            ]
+        );
+        for path in ["out", "in", "out/etc", "in/x"] {
+            let path = FolderPath::parse(path).expect("a path");
+            let refused = store.list(ID, &path, &EntryQuery::default());
+            let error = refused.expect_err("a link");
+            assert!(
+                matches!(
+                    error.code(),
+                    Some("folder.entry-link" | "folder.entry-not-found")
+                ),
+                "{path}: {error}"
+            );
+        }
+    }
+}

@@ -494,3 +494,154 @@ fn timestamp(time: SystemTime) -> Timestamp {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+    use crate::folders::mounted_directory;
+
+    const ID: FolderId = FolderId(Uuid::from_u128(0xab));
+    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+    fn opened() -> (tempfile::TempDir, FolderStore, PathBuf) {
+        let data = tempfile::tempdir().expect("a directory");
+        let store = FolderStore::open(data.path()).expect("a store");
+        store.create(ID, false).expect("made");
+        let place = mounted_directory(data.path(), ID);
+        (data, store, place)
+    }
+
+    fn declared(path: &str, bytes: u64) -> DeclaredFile {
+        DeclaredFile {
+            path: path.to_owned(),
+            bytes: Some(bytes),
+            overwrite: false,
+            modified_at: None,
+        }
+    }
+
+    fn begun(store: &FolderStore, path: &str, bytes: u64) -> Uuid {
+        let parsed = FolderPath::parse(path).expect("a path");
+        let staged = store.stage(ID, &parsed, declared(path, bytes), NOW);
+        staged.expect("begun").id
+    }
+
+    fn sent(
+        store: &FolderStore,
+        upload: Uuid,
+        offset: u64,
+        bytes: &[u8],
+        checksum: Option<PieceChecksum>,
+    ) -> Result<u64, FolderError> {
+        let mut writer = store.append(ID, upload, offset, checksum)?;
+        writer.write(bytes)?;
+        writer.finish(true)
+    }
+
+    fn code<T>(done: Result<T, FolderError>) -> String {
+        match done {
+            Ok(_) => "done".to_owned(),
+            Err(error) => error.code().unwrap_or("fault").to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_file_that_broke_off_goes_on_where_it_stopped() {
+        let (data, store, place) = opened();
+        let upload = begun(&store, "a/b/file", 11);
+        let mut writer = store.append(ID, upload, 0, None).expect("begun");
+        let second = code(store.append(ID, upload, 0, None));
+        assert_eq!(second, "upload.busy", "one sender at a time");
+        writer.write(b"hello").expect("written");
+        // The connection broke: nothing is said.
+        drop(writer);
+        drop(store);
+        let store = FolderStore::open(data.path()).expect("a store");
+        assert_eq!(store.staged(ID, upload).expect("there").offset, 5);
+        assert_eq!(code(sent(&store, upload, 0, b"x", None)), "upload.wrong-offset");
+        assert!(!store.place(ID, upload).expect("not whole"));
+        assert!(!place.join("a").exists());
+        assert_eq!(sent(&store, upload, 5, b" world", None).expect("sent"), 11);
+        assert!(store.place(ID, upload).expect("in its place"));
+        let file = place.join("a/b/file");
+        assert_eq!(fs::read_to_string(&file).expect("there"), "hello world");
+        let mode = file.metadata().expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o666);
+        let told = store.staged(ID, upload).expect("still told of");
+        assert_eq!(told.offset, 11);
+        assert_eq!(store.count_staged(ID).expect("counted"), 0);
+        assert_eq!(code(store.unstage(ID, upload)), "upload.not-found");
+    }
+
+    #[test]
+    fn more_or_fewer_bytes_than_declared_are_no_file() {
+        let (_data, store, place) = opened();
+        let upload = begun(&store, "file", 3);
+        assert_eq!(code(sent(&store, upload, 0, b"four", None)), "upload.too-large");
+        assert_eq!(sent(&store, upload, 0, b"ab", None).expect("sent"), 2);
+        assert!(!store.place(ID, upload).expect("not whole"));
+        assert!(!place.join("file").exists());
+        let large = declared("file", MAX_FILE_BYTES + 1);
+        let path = FolderPath::parse("file").expect("a path");
+        assert_eq!(code(store.stage(ID, &path, large, NOW)), "upload.too-large");
+        store.unstage(ID, upload).expect("forgotten");
+        assert_eq!(code(store.staged(ID, upload)), "upload.not-found");
+    }
+
+    #[test]
+    fn a_piece_with_another_checksum_is_taken_back() {
+        let (_data, store, _place) = opened();
+        let upload = begun(&store, "file", 6);
+        sent(&store, upload, 0, b"abc", None).expect("sent");
+        let wrong = Some(PieceChecksum::Crc32(1));
+        let refused = sent(&store, upload, 3, b"def", wrong);
+        assert_eq!(code(refused), "upload.checksum-mismatch");
+        assert_eq!(store.staged(ID, upload).expect("there").offset, 3);
+        let right = PieceChecksum::Sha256(Sha256::digest(b"def").into());
+        assert_eq!(sent(&store, upload, 3, b"def", Some(right)).expect("sent"), 6);
+        assert!(store.place(ID, upload).expect("in its place"));
+    }
+
+    #[test]
+    fn nothing_is_written_over_unless_its_sender_says_so() {
+        let (_data, store, place) = opened();
+        fs::write(place.join("file"), "old").expect("written");
+        let upload = begun(&store, "file", 3);
+        sent(&store, upload, 0, b"new", None).expect("sent");
+        assert_eq!(code(store.place(ID, upload)), "folder.entry-exists");
+        assert_eq!(fs::read_to_string(place.join("file")).expect("there"), "old");
+        let path = FolderPath::parse("file").expect("a path");
+        let over = DeclaredFile {
+            overwrite: true,
+            modified_at: Some(Timestamp::from_millis(1_000_000_000_000)),
+            ..declared("file", 3)
+        };
+        let upload = store.stage(ID, &path, over, NOW).expect("begun").id;
+        sent(&store, upload, 0, b"new", None).expect("sent");
+        assert!(store.place(ID, upload).expect("in its place"));
+        assert_eq!(fs::read_to_string(place.join("file")).expect("there"), "new");
+        let changed = place.join("file").metadata().and_then(|found| found.modified());
+        assert_eq!(timestamp(changed.expect("a time")).as_millis(), 1_000_000_000_000);
+        symlink("/tmp", place.join("out")).expect("a link");
+        let upload = begun(&store, "out/file", 1);
+        sent(&store, upload, 0, b"x", None).expect("sent");
+        assert_eq!(code(store.place(ID, upload)), "folder.entry-link");
+    }
+
+    #[test]
+    fn a_file_that_no_sender_goes_on_with_is_forgotten_after_a_day() {
+        let (_data, store, place) = opened();
+        let upload = begun(&store, "file", 3);
+        sent(&store, upload, 0, b"ab", None).expect("sent");
+        let expires = store.staged(ID, upload).expect("there").expires_at;
+        let before = Timestamp::from_millis(expires.as_millis() - 1);
+        store.expire_staged(ID, before).expect("looked");
+        assert_eq!(store.count_staged(ID).expect("counted"), 1);
+        store.expire_staged(ID, expires).expect("looked");
+        assert_eq!(store.count_staged(ID).expect("counted"), 0);
+        let staging = place.with_file_name("staging");
+        assert_eq!(fs::read_dir(staging).expect("a directory").count(), 0);
+    }
+}
