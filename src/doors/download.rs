@@ -93,7 +93,10 @@ where
 /// What tells a browser to keep a file under a name, whatever is in the name, and never to show it.
 pub fn kept_as(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || " -_.()+,".contains(c);
-    let ascii: String = name.chars().map(|c| if plain(c) { c } else { '_' }).collect();
+    let ascii: String = name
+        .chars()
+        .map(|c| if plain(c) { c } else { '_' })
+        .collect();
     if ascii == name {
         return format!("attachment; filename=\"{name}\"");
     }

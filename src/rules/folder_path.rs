@@ -114,9 +114,8 @@ impl FolderPath {
     ///
     /// Errors: `folder.new-name-invalid`.
     pub fn check_new(&self) -> Result<(), Refusal> {
-        let is_plain = |part: &[u8]| {
-            std::str::from_utf8(part).is_ok_and(|text| !text.chars().any(hidden))
-        };
+        let is_plain =
+            |part: &[u8]| std::str::from_utf8(part).is_ok_and(|text| !text.chars().any(hidden));
         match !self.is_top() && self.parts().all(is_plain) {
             true => Ok(()),
             false => Err(refusals::folder_new_name_invalid()),
@@ -236,7 +235,11 @@ mod tests {
             ("a", "", true),
             ("", "", true),
         ] {
-            assert_eq!(path(inner).is_at_or_below(&path(outer)), below, "{inner} {outer}");
+            assert_eq!(
+                path(inner).is_at_or_below(&path(outer)),
+                below,
+                "{inner} {outer}"
+            );
         }
     }
 }

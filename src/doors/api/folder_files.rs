@@ -176,7 +176,11 @@ fn range_of(headers: &HeaderMap, file: &FileDownload, tag: &str) -> Option<Optio
 }
 
 fn parsed_range(asked: &str, size: u64) -> Option<Option<(u64, u64)>> {
-    let (begin, end) = asked.trim().strip_prefix("bytes=")?.trim().split_once('-')?;
+    let (begin, end) = asked
+        .trim()
+        .strip_prefix("bytes=")?
+        .trim()
+        .split_once('-')?;
     let number = |text: &str| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         // A number beyond all files is behind the end of this one.

@@ -260,7 +260,10 @@ async fn put(
         return Ok(0);
     }
     if !how.recursive {
-        return Err(CliError::usage(format!("{} is a directory.", from.display())).hint("-r copies it with all below it."));
+        return Err(
+            CliError::usage(format!("{} is a directory.", from.display()))
+                .hint("-r copies it with all below it."),
+        );
     }
     let mut failures = 0_u64;
     let mut directories = vec![(from.to_owned(), target)];
@@ -307,9 +310,8 @@ async fn put_file(
     let about = file.metadata().map_err(|error| unreadable(from, &error))?;
     let (size, changed) = (about.len(), millis(about.modified().ok()));
     let known = there.and_then(|there| there.get(&to.path));
-    let is_same = known.is_some_and(|known| {
-        known.size == size && Some(known.modified_at.as_millis()) == changed
-    });
+    let is_same = known
+        .is_some_and(|known| known.size == size && Some(known.modified_at.as_millis()) == changed);
     if is_same {
         return Ok(());
     }
@@ -364,7 +366,9 @@ async fn take(
     };
     if !how.recursive {
         let place = format!("{}:/{}", from.folder, from.path);
-        return Err(CliError::usage(format!("{place} is a directory.")).hint("-r copies it with all below it; `fardel folder archive` makes one file of it."));
+        return Err(CliError::usage(format!("{place} is a directory.")).hint(
+            "-r copies it with all below it; `fardel folder archive` makes one file of it.",
+        ));
     }
     let mut failures = 0_u64;
     let mut directories = vec![(top, target)];
@@ -525,7 +529,9 @@ fn name_of(path: &Path) -> Result<String, CliError> {
     let name = match path.file_name() {
         Some(name) => Some(name.to_owned()),
         // Such as `.`.
-        None => whole.ok().and_then(|whole| Some(whole.file_name()?.to_owned())),
+        None => whole
+            .ok()
+            .and_then(|whole| Some(whole.file_name()?.to_owned())),
     };
     let name = name.and_then(|name| name.into_string().ok());
     name.ok_or_else(|| CliError::usage(format!("{} has no name that is text.", path.display())))
@@ -578,13 +584,18 @@ mod tests {
             (":/a", None),
         ] {
             let place = FolderPlace::parse(text);
-            let found = place.as_ref().map(|place| (place.folder.as_str(), place.path.as_str()));
+            let found = place
+                .as_ref()
+                .map(|place| (place.folder.as_str(), place.path.as_str()));
             assert_eq!(found, expected, "{text}");
         }
         assert_eq!(FolderPlace::parse_any("data").folder, "data");
         assert!(FolderPlace::parse_entry("data:/").is_err());
         let place = FolderPlace::parse("data:/a/b.txt").expect("a place");
         assert_eq!(place.split(), ("a", "b.txt"));
-        assert_eq!(place.query("files"), "/api/v1/folders/data/files?path=a%2Fb.txt");
+        assert_eq!(
+            place.query("files"),
+            "/api/v1/folders/data/files?path=a%2Fb.txt"
+        );
     }
 }

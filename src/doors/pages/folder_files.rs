@@ -247,7 +247,10 @@ fn crumbs(t: Text, id: &str, folder: &str, path: &str) -> Vec<PathCrumb> {
             href: files_address(id, ""),
         },
     ];
-    let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+    let ends = path
+        .match_indices('/')
+        .map(|(at, _)| at)
+        .chain([path.len()]);
     for end in ends.filter(|end| *end > 0) {
         let below = &path[..end];
         all.push(PathCrumb {
@@ -267,7 +270,10 @@ fn entry_address(id: &str, what: &str, path: &str) -> String {
 }
 
 fn download_address(id: &str, path: &str) -> String {
-    format!("/api/v1/folders/{id}/files?path={}", responses::encoded(path))
+    format!(
+        "/api/v1/folders/{id}/files?path={}",
+        responses::encoded(path)
+    )
 }
 
 fn archive_address(id: &str, path: &str, format: &str) -> String {
@@ -376,10 +382,7 @@ async fn read_entry(
         kind(t, entry.kind).to_owned(),
     )];
     if is_file {
-        facts.push((
-            t.folders_size().to_owned(),
-            components::size(entry.size),
-        ));
+        facts.push((t.folders_size().to_owned(), components::size(entry.size)));
     }
     facts.push((
         t.folder_files_modified().to_owned(),

@@ -186,7 +186,10 @@ impl FolderArchive {
         };
         self.writer.close();
         if current.is_cut {
-            self.note(&current.name, "became shorter, or could not be read to its end");
+            self.note(
+                &current.name,
+                "became shorter, or could not be read to its end",
+            );
         }
     }
 
@@ -369,10 +372,7 @@ impl ArchiveWalk {
             if count > limit {
                 break;
             }
-            let is_leaf = !matches!(
-                entry.file_type(),
-                FileType::Directory | FileType::Unknown
-            );
+            let is_leaf = !matches!(entry.file_type(), FileType::Directory | FileType::Unknown);
             if is_leaf || levels.len() >= MAX_LEVELS {
                 continue;
             }
@@ -743,7 +743,11 @@ fn dos_time(seconds: i64) -> (u16, u16) {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     let (hours, minutes, twos) = (rest / 3600, rest / 60 % 60, rest % 60 / 2);
     let fit = |number: i64| u16::try_from(number).unwrap_or(0);
@@ -777,7 +781,9 @@ mod tests {
 
     fn whole(store: &FolderStore, path: &str, format: ArchiveFormat) -> Vec<u8> {
         let path = FolderPath::parse(path).expect("a path");
-        let mut archive = store.archive(ID, &path, "data", format).expect("an archive");
+        let mut archive = store
+            .archive(ID, &path, "data", format)
+            .expect("an archive");
         let mut all = Vec::new();
         while let Some(piece) = archive.next_piece().expect("read") {
             assert!(piece.len() <= 2 * PIECE, "{} bytes at once", piece.len());
@@ -876,7 +882,11 @@ mod tests {
     fn times_are_those_of_a_zip() {
         for (seconds, time, date) in [
             (0, 0, (1 << 5) | 1),
-            (1_709_210_096, (12 << 11) | (34 << 5) | 28, (44 << 9) | (2 << 5) | 29),
+            (
+                1_709_210_096,
+                (12 << 11) | (34 << 5) | 28,
+                (44 << 9) | (2 << 5) | 29,
+            ),
         ] {
             assert_eq!(dos_time(seconds), (time, date), "{seconds}");
         }

@@ -199,12 +199,20 @@ mod tests {
         if rustix::process::geteuid().is_root() {
             assert_eq!((made.uid(), made.gid()), (1000, 1000));
         }
-        assert_eq!(code(store.make_directory(ID, &path("a"))), "folder.entry-exists");
+        assert_eq!(
+            code(store.make_directory(ID, &path("a"))),
+            "folder.entry-exists"
+        );
         let missing = code(store.make_directory(ID, &path("x/y")));
         assert_eq!(missing, "folder.entry-not-found");
         fs::write(place.join("a/file"), "text").expect("written");
-        assert_eq!(code(store.move_entry(ID, &path("a"), &path("a/b"))), "folder.move-inside");
-        store.move_entry(ID, &path("a/file"), &path("b")).expect("moved");
+        assert_eq!(
+            code(store.move_entry(ID, &path("a"), &path("a/b"))),
+            "folder.move-inside"
+        );
+        store
+            .move_entry(ID, &path("a/file"), &path("b"))
+            .expect("moved");
         fs::write(place.join("c"), "other").expect("written");
         let taken = code(store.move_entry(ID, &path("b"), &path("c")));
         assert_eq!(taken, "folder.entry-exists");
@@ -215,12 +223,21 @@ mod tests {
         store.remove_entry(ID, &path("out")).expect("removed");
         assert!(Path::new("/etc").is_dir() && !place.join("out").exists());
         store.remove_entry(ID, &path("a")).expect("removed");
-        assert_eq!(code(store.remove_entry(ID, &path("a"))), "folder.entry-not-found");
-        assert_eq!(code(store.remove_entry(ID, &path(""))), "folder.path-invalid");
+        assert_eq!(
+            code(store.remove_entry(ID, &path("a"))),
+            "folder.entry-not-found"
+        );
+        assert_eq!(
+            code(store.remove_entry(ID, &path(""))),
+            "folder.path-invalid"
+        );
         store.empty_removed(ID).expect("emptied");
         let removed = place.with_file_name("trash");
         assert_eq!(fs::read_dir(removed).expect("a directory").count(), 0);
-        assert_eq!(code(store.make_directory(ID, &path("two%0Alines"))), "folder.new-name-invalid");
+        assert_eq!(
+            code(store.make_directory(ID, &path("two%0Alines"))),
+            "folder.new-name-invalid"
+        );
     }
 
     #[test]

@@ -87,7 +87,11 @@ pub(super) fn list(
         let place = |position: &EntryPosition| {
             (is_behind, name).cmp(&(position.is_behind, position.name.as_slice()))
         };
-        if query.after.as_ref().is_some_and(|after| place(after).is_le()) {
+        if query
+            .after
+            .as_ref()
+            .is_some_and(|after| place(after).is_le())
+        {
             continue;
         }
         behind += 1;
@@ -106,7 +110,9 @@ pub(super) fn list(
     let next = page.peek().filter(|_| behind > page.len() as u64).cloned();
     let entries = page.into_sorted_vec().into_iter();
     // What is gone since it was listed is left out.
-    let entries = entries.filter_map(|one| look(&directory, one.name)).collect();
+    let entries = entries
+        .filter_map(|one| look(&directory, one.name))
+        .collect();
     Ok(EntryPage {
         entries,
         next,

@@ -560,7 +560,10 @@ mod tests {
         drop(store);
         let store = FolderStore::open(data.path()).expect("a store");
         assert_eq!(store.staged(ID, upload).expect("there").offset, 5);
-        assert_eq!(code(sent(&store, upload, 0, b"x", None)), "upload.wrong-offset");
+        assert_eq!(
+            code(sent(&store, upload, 0, b"x", None)),
+            "upload.wrong-offset"
+        );
         assert!(!store.place(ID, upload).expect("not whole"));
         assert!(!place.join("a").exists());
         assert_eq!(sent(&store, upload, 5, b" world", None).expect("sent"), 11);
@@ -579,7 +582,10 @@ mod tests {
     fn more_or_fewer_bytes_than_declared_are_no_file() {
         let (_data, store, place) = opened();
         let upload = begun(&store, "file", 3);
-        assert_eq!(code(sent(&store, upload, 0, b"four", None)), "upload.too-large");
+        assert_eq!(
+            code(sent(&store, upload, 0, b"four", None)),
+            "upload.too-large"
+        );
         assert_eq!(sent(&store, upload, 0, b"ab", None).expect("sent"), 2);
         assert!(!store.place(ID, upload).expect("not whole"));
         assert!(!place.join("file").exists());
@@ -600,7 +606,10 @@ mod tests {
         assert_eq!(code(refused), "upload.checksum-mismatch");
         assert_eq!(store.staged(ID, upload).expect("there").offset, 3);
         let right = PieceChecksum::Sha256(Sha256::digest(b"def").into());
-        assert_eq!(sent(&store, upload, 3, b"def", Some(right)).expect("sent"), 6);
+        assert_eq!(
+            sent(&store, upload, 3, b"def", Some(right)).expect("sent"),
+            6
+        );
         assert!(store.place(ID, upload).expect("in its place"));
     }
 
@@ -611,7 +620,10 @@ mod tests {
         let upload = begun(&store, "file", 3);
         sent(&store, upload, 0, b"new", None).expect("sent");
         assert_eq!(code(store.place(ID, upload)), "folder.entry-exists");
-        assert_eq!(fs::read_to_string(place.join("file")).expect("there"), "old");
+        assert_eq!(
+            fs::read_to_string(place.join("file")).expect("there"),
+            "old"
+        );
         let path = FolderPath::parse("file").expect("a path");
         let over = DeclaredFile {
             overwrite: true,
@@ -621,9 +633,18 @@ mod tests {
         let upload = store.stage(ID, &path, over, NOW).expect("begun").id;
         sent(&store, upload, 0, b"new", None).expect("sent");
         assert!(store.place(ID, upload).expect("in its place"));
-        assert_eq!(fs::read_to_string(place.join("file")).expect("there"), "new");
-        let changed = place.join("file").metadata().and_then(|found| found.modified());
-        assert_eq!(timestamp(changed.expect("a time")).as_millis(), 1_000_000_000_000);
+        assert_eq!(
+            fs::read_to_string(place.join("file")).expect("there"),
+            "new"
+        );
+        let changed = place
+            .join("file")
+            .metadata()
+            .and_then(|found| found.modified());
+        assert_eq!(
+            timestamp(changed.expect("a time")).as_millis(),
+            1_000_000_000_000
+        );
         symlink("/tmp", place.join("out")).expect("a link");
         let upload = begun(&store, "out/file", 1);
         sent(&store, upload, 0, b"x", None).expect("sent");

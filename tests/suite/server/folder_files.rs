@@ -60,7 +60,13 @@ async fn put(the_box: &TheBox, folder: &str, directory: &str, name: &str, bytes:
     let words = format!("filename {},path {}", base64(name), base64(directory));
     let place = begin(the_box, folder, &words, bytes.len()).await;
     if !bytes.is_empty() {
-        let sent = tus(the_box, "PATCH", &place, &[("upload-offset", "0")], bytes.to_vec());
+        let sent = tus(
+            the_box,
+            "PATCH",
+            &place,
+            &[("upload-offset", "0")],
+            bytes.to_vec(),
+        );
         let sent = sent.await;
         assert_eq!(sent.status, 204, "{}", sent.short());
     }
@@ -75,8 +81,6 @@ async fn get(the_box: &TheBox, path: &str, headers: &[(&str, &str)]) -> Answer {
     the_box.send(request).await
 }
 
-/// Promise (Disk, backup and upgrade): A file that is sent into a folder comes back byte by byte, whole and in parts, and an
-/// upload goes on where it broke off.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_comes_back_as_it_was_sent_whole_and_in_parts() {
     let the_box = TheBox::open().await;
@@ -86,7 +90,10 @@ async fn a_file_comes_back_as_it_was_sent_whole_and_in_parts() {
     let place = begin(&the_box, &folder, &words, content.len()).await;
     let half = content[..1_500_000].to_vec();
     let sent = tus(&the_box, "PATCH", &place, &[("upload-offset", "0")], half).await;
-    assert_eq!((sent.status.as_u16(), sent.header("upload-offset")), (204, "1500000"));
+    assert_eq!(
+        (sent.status.as_u16(), sent.header("upload-offset")),
+        (204, "1500000")
+    );
     let other = tus(&the_box, "PATCH", &place, &[("upload-offset", "7")], "x").await;
     assert_eq!(other.short(), "409 upload.wrong-offset");
     let head = tus(&the_box, "HEAD", &place, &[], "").await;
@@ -97,11 +104,18 @@ async fn a_file_comes_back_as_it_was_sent_whole_and_in_parts() {
     use base64::Engine as _;
     let encoded = |bytes: &[u8]| base64::engine::general_purpose::STANDARD.encode(bytes);
     let wrong = format!("sha256 {}", encoded(&[0; 32]));
-    let headers = [("upload-offset", "1500000"), ("upload-checksum", wrong.as_str())];
+    let headers = [
+        ("upload-offset", "1500000"),
+        ("upload-checksum", wrong.as_str()),
+    ];
     let refused = tus(&the_box, "PATCH", &place, &headers, rest.clone()).await;
     assert_eq!(refused.short(), "460 upload.checksum-mismatch");
-    let right = format!("sha256 {}", encoded(&Sha256::digest(&rest)));
-    let headers = [("upload-offset", "1500000"), ("upload-checksum", right.as_str())];
+    let digest: [u8; 32] = Sha256::digest(&rest).into();
+    let right = format!("sha256 {}", encoded(&digest));
+    let headers = [
+        ("upload-offset", "1500000"),
+        ("upload-checksum", right.as_str()),
+    ];
     let sent = tus(&the_box, "PATCH", &place, &headers, rest).await;
     assert_eq!(sent.status, 204, "{}", sent.short());
     let head = tus(&the_box, "HEAD", &place, &[], "").await;
@@ -112,7 +126,10 @@ async fn a_file_comes_back_as_it_was_sent_whole_and_in_parts() {
     assert_eq!(whole.status, 200, "{}", whole.short());
     assert!(whole.bytes == content);
     assert_eq!(whole.header("content-type"), "application/octet-stream");
-    assert_eq!(whole.header("content-disposition"), "attachment; filename=\"a b.bin\"");
+    assert_eq!(
+        whole.header("content-disposition"),
+        "attachment; filename=\"a b.bin\""
+    );
     assert_eq!(whole.header("x-content-type-options"), "nosniff");
     assert!(whole.header("content-security-policy").contains("sandbox"));
     assert_eq!(whole.header("content-length"), "3000000");
@@ -123,9 +140,19 @@ async fn a_file_comes_back_as_it_was_sent_whole_and_in_parts() {
     assert!(part.bytes == content[1000..2000]);
     let tail = get(&the_box, &path, &[("range", "bytes=-5"), ("if-range", tag)]).await;
     assert!(tail.status == 206 && tail.bytes == content[content.len() - 5..]);
-    let dated = get(&the_box, &path, &[("range", "bytes=0-0"), ("if-range", changed)]).await;
+    let dated = get(
+        &the_box,
+        &path,
+        &[("range", "bytes=0-0"), ("if-range", changed)],
+    )
+    .await;
     assert_eq!((dated.status.as_u16(), dated.bytes.len()), (206, 1));
-    let stale = get(&the_box, &path, &[("range", "bytes=-5"), ("if-range", "\"x\"")]).await;
+    let stale = get(
+        &the_box,
+        &path,
+        &[("range", "bytes=-5"), ("if-range", "\"x\"")],
+    )
+    .await;
     assert_eq!((stale.status.as_u16(), stale.bytes.len()), (200, 3_000_000));
     let beyond = get(&the_box, &path, &[("range", "bytes=3000000-")]).await;
     assert_eq!(beyond.short(), "416 folder.range");
@@ -142,15 +169,27 @@ async fn a_file_of_a_user_is_no_page_of_the_console() {
     let the_box = TheBox::open().await;
     let folder = folder(&the_box).await;
     for (name, bytes, kind) in [
-        ("x.html", &b"<script>alert(1)</script>"[..], "application/octet-stream"),
-        ("x.svg", b"<svg onload=\"alert(1)\"/>", "application/octet-stream"),
+        (
+            "x.html",
+            &b"<script>alert(1)</script>"[..],
+            "application/octet-stream",
+        ),
+        (
+            "x.svg",
+            b"<svg onload=\"alert(1)\"/>",
+            "application/octet-stream",
+        ),
         ("x.png", b"<script>", "application/octet-stream"),
         ("x.txt", b"\x89PNG\r\n\x1a\n", "image/png"),
     ] {
         put(&the_box, &folder, "", name, bytes).await;
         let file = get(&the_box, &format!("{folder}/files?path={name}"), &[]).await;
         assert_eq!(file.header("content-type"), kind, "{name}");
-        assert!(file.header("content-disposition").starts_with("attachment;"), "{name}");
+        assert!(
+            file.header("content-disposition")
+                .starts_with("attachment;"),
+            "{name}"
+        );
         assert_eq!(file.header("x-content-type-options"), "nosniff");
         assert!(file.header("content-security-policy").contains("sandbox"));
     }
@@ -162,7 +201,10 @@ async fn what_is_no_path_and_no_file_is_refused_by_name() {
     let folder = folder(&the_box).await;
     put(&the_box, &folder, "", "file", b"text").await;
     for (path, expected) in [
-        ("files?path=../../../../etc/passwd", "422 folder.path-invalid"),
+        (
+            "files?path=../../../../etc/passwd",
+            "422 folder.path-invalid",
+        ),
         ("files?path=%252E%252E/x", "422 folder.path-invalid"),
         ("files?path=a%00b", "422 folder.path-invalid"),
         ("files?path=none", "404 folder.entry-not-found"),
@@ -210,14 +252,34 @@ async fn what_is_no_path_and_no_file_is_refused_by_name() {
     assert_eq!(head.status, 404);
     for (verb, body, expected) in [
         ("mkdir", json!({"path": "file"}), "409 folder.entry-exists"),
-        ("mkdir", json!({"path": "a%0Ab"}), "422 folder.new-name-invalid"),
+        (
+            "mkdir",
+            json!({"path": "a%0Ab"}),
+            "422 folder.new-name-invalid",
+        ),
         ("mkdir", json!({"path": ""}), "422 folder.new-name-invalid"),
-        ("move", json!({"from": "file", "to": "file"}), "409 folder.entry-exists"),
-        ("move", json!({"from": "none", "to": "x"}), "404 folder.entry-not-found"),
-        ("move", json!({"from": "", "to": "x"}), "422 folder.path-invalid"),
+        (
+            "move",
+            json!({"from": "file", "to": "file"}),
+            "409 folder.entry-exists",
+        ),
+        (
+            "move",
+            json!({"from": "none", "to": "x"}),
+            "404 folder.entry-not-found",
+        ),
+        (
+            "move",
+            json!({"from": "", "to": "x"}),
+            "422 folder.path-invalid",
+        ),
         ("remove", json!({"paths": []}), "422 folder.paths"),
         ("remove", json!({"paths": [""]}), "422 folder.path-invalid"),
-        ("remove", json!({"paths": ["none"]}), "404 folder.entry-not-found"),
+        (
+            "remove",
+            json!({"paths": ["none"]}),
+            "404 folder.entry-not-found",
+        ),
     ] {
         let path = format!("{folder}/{verb}");
         let answer = the_box.post(&the_box.mina, &path, body.clone()).await;
@@ -231,9 +293,17 @@ async fn a_directory_comes_as_one_archive() {
     let folder = folder(&the_box).await;
     put(&the_box, &folder, "train", "a.txt", b"text").await;
     put(&the_box, &folder, "train/more", "b.txt", b"more").await;
-    let tar = get(&the_box, &format!("{folder}/archive?path=train&format=tar"), &[]).await;
+    let tar = get(
+        &the_box,
+        &format!("{folder}/archive?path=train&format=tar"),
+        &[],
+    )
+    .await;
     assert_eq!(tar.status, 200, "{}", tar.short());
-    assert_eq!(tar.header("content-disposition"), "attachment; filename=\"train.tar\"");
+    assert_eq!(
+        tar.header("content-disposition"),
+        "attachment; filename=\"train.tar\""
+    );
     assert!(tar.bytes.windows(13).any(|name| name == b"train/a.txt\0\0"));
     let mut names = 0;
     let mut bytes = tar.bytes.as_slice();
@@ -245,7 +315,10 @@ async fn a_directory_comes_as_one_archive() {
     assert_eq!(names, 4);
     let zip = get(&the_box, &format!("{folder}/archive"), &[]).await;
     assert_eq!(zip.header("content-type"), "application/zip");
-    assert_eq!(zip.header("content-disposition"), "attachment; filename=\"data.zip\"");
+    assert_eq!(
+        zip.header("content-disposition"),
+        "attachment; filename=\"data.zip\""
+    );
     assert_eq!(zip.bytes[..4], *b"PK\x03\x04");
 }
 
@@ -258,8 +331,13 @@ async fn a_file_under_way_ends_when_its_token_is_revoked_and_goes_on_with_anothe
     let doomed = the_box.token("mina", &Permission::ALL, None).await;
     let tokens = the_box.get(&the_box.mina, "/api/v1/me/tokens").await.json();
     let tokens = tokens["items"].as_array().expect("a list").clone();
-    let newest = tokens.iter().max_by_key(|one| one["created_at"].to_string());
-    let id = newest.expect("a token")["id"].as_str().expect("an id").to_owned();
+    let newest = tokens
+        .iter()
+        .max_by_key(|one| one["created_at"].to_string());
+    let id = newest.expect("a token")["id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
     let (feed, pieces) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(4);
     feed.send(Ok("abc".into())).await.expect("taken");
     let pieces = futures_util::stream::unfold(pieces, |mut pieces| async move {
@@ -319,5 +397,11 @@ async fn two_senders_of_one_file_take_turns() {
     let file = get(&the_box, &format!("{folder}/files?path=a"), &[]).await;
     assert_eq!(file.bytes, b"abcdef");
     let other = As::Nobody;
-    assert_eq!(the_box.get(&other, &format!("{folder}/files?path=a")).await.status, 401);
+    assert_eq!(
+        the_box
+            .get(&other, &format!("{folder}/files?path=a"))
+            .await
+            .status,
+        401
+    );
 }

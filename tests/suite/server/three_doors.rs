@@ -150,7 +150,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ),
     (
         "POST /folders/{id}/upload",
-        &["createFolderUpload", "appendFolderUpload", "getFolderUpload"],
+        &[
+            "createFolderUpload",
+            "appendFolderUpload",
+            "getFolderUpload",
+        ],
         &["folder cp -r train x:/"],
     ),
     ("", &["abortFolderUpload", "describeFolderUploads"], &[]),

@@ -1553,7 +1553,10 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "List a directory of a folder of yours: directories first, then all else, by name",
         needs: WRITE,
         query: &[
-            ("path", "a directory, from the top of the folder; left out: the top"),
+            (
+                "path",
+                "a directory, from the top of the folder; left out: the top",
+            ),
             ("q", "what names contain"),
             ("limit", "1 to 500, 200 when left out"),
             ("cursor", "from the page before"),
@@ -1580,7 +1583,10 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "Take a directory of a folder of yours as one file",
         needs: WRITE,
         query: &[
-            ("path", "a directory, from the top of the folder; left out: all of it"),
+            (
+                "path",
+                "a directory, from the top of the folder; left out: all of it",
+            ),
             ("format", "zip or tar; zip when left out"),
         ],
         answer: SuccessReply::File("application/zip"),

@@ -125,10 +125,7 @@ const SUMMARIES: &[(&str, &str)] = &[
         "archiveFolder",
         "자기 폴더의 디렉터리를 파일 하나로 내려받습니다",
     ),
-    (
-        "makeFolderDirectory",
-        "자기 폴더에 디렉터리를 만듭니다",
-    ),
+    ("makeFolderDirectory", "자기 폴더에 디렉터리를 만듭니다"),
     (
         "moveFolderEntry",
         "자기 폴더의 파일이나 디렉터리의 이름과 위치를 바꿉니다",
@@ -153,10 +150,7 @@ const SUMMARIES: &[(&str, &str)] = &[
         "appendFolderUpload",
         "파일의 일부를 보냅니다. 마지막까지 오면 제자리에 놓입니다(tus 1.0.0)",
     ),
-    (
-        "abortFolderUpload",
-        "보내던 파일을 취소합니다(tus 1.0.0)",
-    ),
+    ("abortFolderUpload", "보내던 파일을 취소합니다(tus 1.0.0)"),
     (
         "listPresets",
         "볼 수 있는 프리셋, 또는 한 프로젝트에서 시작할 때 고를 수 있는 프리셋",

@@ -19,9 +19,7 @@ use super::super::components::{
 };
 use super::super::dialog::{DialogForm, DialogLink, DialogPage};
 use super::super::docs::DocsPage;
-use super::super::folder_files::{
-    FolderEntryPage, FolderFileRow, FolderFilesPage, PathCrumb,
-};
+use super::super::folder_files::{FolderEntryPage, FolderFileRow, FolderFilesPage, PathCrumb};
 use super::super::folders::{FoldersPage, OwnFolderRow};
 use super::super::gpus::{self, GpuPage, GpusPage};
 use super::super::history;

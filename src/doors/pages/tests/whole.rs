@@ -810,21 +810,31 @@ async fn files_of_a_folder_are_made_moved_and_removed_by_forms_alone() {
         .await;
     assert_eq!(made.status, StatusCode::SEE_OTHER, "{}", made.body);
     let shown = house.get(&cookie, &place).await.body;
-    assert!(shown.contains("train 100%") && shown.contains("path=train%20100%2525"), "{shown}");
+    assert!(
+        shown.contains("train 100%") && shown.contains("path=train%20100%2525"),
+        "{shown}"
+    );
     let faults = lint::page(&shown);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     let entry = format!("/folders/{id}/entry");
-    let form = house.get(&cookie, &format!("{entry}?path=train%20100%2525"));
-    let form = form.await.body;
+    let details = format!("{entry}?path=train%20100%2525");
+    let form = house.get(&cookie, &details).await.body;
     assert!(form.contains("value=\"train 100%25\""), "{form}");
     let faults = lint::page(&form);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     let moved = house
-        .post(&cookie, &entry, &[("path", "train 100%25"), ("to", "train")])
+        .post(
+            &cookie,
+            &entry,
+            &[("path", "train 100%25"), ("to", "train")],
+        )
         .await;
     assert_eq!(moved.status, StatusCode::SEE_OTHER, "{}", moved.body);
     let removal = format!("/folders/{id}/remove");
-    let question = house.get(&cookie, &format!("{removal}?path=train")).await.body;
+    let question = house
+        .get(&cookie, &format!("{removal}?path=train"))
+        .await
+        .body;
     assert!(question.contains("Delete train?"), "{question}");
     let removed = house.post(&cookie, &removal, &[("path", "train")]).await;
     assert_eq!(removed.status, StatusCode::SEE_OTHER, "{}", removed.body);

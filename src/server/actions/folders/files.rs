@@ -73,10 +73,14 @@ pub async fn list(
     let signing = server.catalog().founding().cursor_key;
     let done = on_files(server, caller, which, move |store, folder| {
         if !(1..=MAX_PAGE_ENTRIES).contains(&limit) {
-            return Err(refusals::limit_out_of_range(MAX_PAGE_ENTRIES).at("/limit").into());
+            return Err(refusals::limit_out_of_range(MAX_PAGE_ENTRIES)
+                .at("/limit")
+                .into());
         }
         if words.len() > MAX_WORDS {
-            return Err(refusals::query_too_long(words.len(), MAX_WORDS).at("/q").into());
+            return Err(refusals::query_too_long(words.len(), MAX_WORDS)
+                .at("/q")
+                .into());
         }
         let path = FolderPath::parse(&path).map_err(|refusal| refusal.at("/path"))?;
         let bound = format!("entries|{}|{path}|{words}", folder.id);
@@ -289,7 +293,9 @@ impl FilePieces {
             None if self.left == 0 => return None,
             None => self.read(),
         };
-        let piece = reading.await.unwrap_or_else(|ended| Err(io::Error::other(ended)));
+        let piece = reading
+            .await
+            .unwrap_or_else(|ended| Err(io::Error::other(ended)));
         match piece.is_ok() {
             true if self.left > 0 => self.ahead = Some(self.read()),
             true => {}
@@ -447,7 +453,9 @@ pub async fn remove(
 ) -> Result<(), Failure> {
     let done = on_files(server, caller, which, move |store, folder| {
         if !(1..=MAX_REMOVED_AT_ONCE).contains(&asked.paths.len()) {
-            return Err(refusals::folder_paths(MAX_REMOVED_AT_ONCE).at("/paths").into());
+            return Err(refusals::folder_paths(MAX_REMOVED_AT_ONCE)
+                .at("/paths")
+                .into());
         }
         let mut paths = Vec::with_capacity(asked.paths.len());
         for (number, text) in asked.paths.iter().enumerate() {

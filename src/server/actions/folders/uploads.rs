@@ -48,11 +48,13 @@ pub async fn create(
 ) -> Result<FolderUploadView, Failure> {
     own_folder(server, caller, which)?;
     let user = caller.subject.user;
-    let others = server.catalog().read_now("list folders of uploads", |view| {
-        let all = view.folders_of(user)?.into_iter();
-        let ready = all.filter(|one| one.folder.state == FolderState::Ready);
-        Ok(ready.map(|one| one.folder.id).collect::<Vec<FolderId>>())
-    })?;
+    let others = server
+        .catalog()
+        .read_now("list folders of uploads", |view| {
+            let all = view.folders_of(user)?.into_iter();
+            let ready = all.filter(|one| one.folder.state == FolderState::Ready);
+            Ok(ready.map(|one| one.folder.id).collect::<Vec<FolderId>>())
+        })?;
     let now = server.clock().now();
     let done = on_files(server, caller, which, move |store, folder| {
         let directory = FolderPath::parse(&asked.directory);

@@ -34,8 +34,9 @@ fn removal(paths: &[&str]) -> FolderRemovalBody {
     }
 }
 
-/// Promise (Isolation and access): The files of a folder are its owner's alone, from outside of sessions too: not its
-/// administrators'.
+/// Administrators manage a folder and do not read it.
+///
+/// Proves too: `every_act_asks_for_its_capability_first`
 #[tokio::test]
 async fn files_are_their_owners_alone_and_a_stranger_learns_of_no_folder() {
     let two = TwoDomains::open().await;
@@ -70,7 +71,10 @@ async fn files_are_their_owners_alone_and_a_stranger_learns_of_no_folder() {
             assert_eq!(answer, expected, "{}", caller.name);
         }
     }
-    assert_eq!(code(list(server, &two.abe, &id, &FolderEntryQuery::default()).await), "done");
+    assert_eq!(
+        code(list(server, &two.abe, &id, &FolderEntryQuery::default()).await),
+        "done"
+    );
     super::super::trash(server, &two.abe, "data").await.unwrap();
     let trashed = list(server, &two.abe, &id, &FolderEntryQuery::default()).await;
     assert_eq!(code(trashed), "folder.in-trash");
@@ -117,7 +121,12 @@ async fn a_page_shows_the_begin_of_a_file() {
     write("a.svg", b"<svg onload=\"x\"/>");
     write("a.csv", b"epoch,loss\n1,\"0,5\"\n2\n");
     write("long.csv", "1,2\n".repeat(MAX_PREVIEW_ROWS + 1).as_bytes());
-    let shown = async |name: &str| show(&two.server, &two.abe, &id, name).await.unwrap().preview;
+    let shown = async |name: &str| {
+        show(&two.server, &two.abe, &id, name)
+            .await
+            .unwrap()
+            .preview
+    };
     let text = |text: &str| FilePreview::Text {
         text: text.to_owned(),
         is_cut: false,
@@ -184,14 +193,19 @@ async fn an_upload_ends_with_the_right_to_its_folder() {
     let (server, id) = (&two.server, data.id.to_string());
     let empty = uploads::create(server, &two.abe, &id, file("empty", 0)).await;
     empty.unwrap();
-    assert!(place(&two, &data).join("empty").is_file(), "nothing of it is to come");
+    assert!(
+        place(&two, &data).join("empty").is_file(),
+        "nothing of it is to come"
+    );
     let taken = uploads::create(server, &two.abe, &id, file("empty", 1)).await;
     assert_eq!(code(taken), "folder.entry-exists");
     for name in ["", "a/b", "..", "two\nlines", &"x".repeat(256)] {
         let refused = uploads::create(server, &two.abe, &id, file(name, 1)).await;
         assert_eq!(code(refused), "folder.new-name-invalid", "{name:?}");
     }
-    let made = uploads::create(server, &two.abe, &id, file("a", 6)).await.unwrap();
+    let made = uploads::create(server, &two.abe, &id, file("a", 6))
+        .await
+        .unwrap();
     let piece = uploads::append(server, &two.abe, &id, made.id, 0, None).await;
     let mut piece = piece.unwrap_or_else(|failure| panic!("{failure}"));
     piece.write("abc".into()).await.unwrap();
@@ -199,7 +213,9 @@ async fn an_upload_ends_with_the_right_to_its_folder() {
     let refused = piece.write("def".into()).await;
     assert_eq!(code(refused), "folder.in-trash");
     assert_eq!(code(piece.finish(true).await), "folder.in-trash");
-    super::super::restore(server, &two.abe, "data").await.unwrap();
+    super::super::restore(server, &two.abe, "data")
+        .await
+        .unwrap();
     let piece = uploads::append(server, &two.abe, &id, made.id, 3, None).await;
     let mut piece = piece.unwrap_or_else(|failure| panic!("{failure}"));
     piece.write("def".into()).await.unwrap();
