@@ -6,6 +6,7 @@ use rules::names::{FolderId, UploadId};
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 use crate::sessions::Owner;
 use crate::values::{FolderEntryKindShape, FolderKindShape, FolderStateShape};
@@ -134,7 +135,7 @@ pub struct FolderMoveBody {
     pub to: String,
 }
 
-/// What is removed from a folder for good.
+/// What is removed from a folder.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[schema(as = FolderRemoval)]
 #[serde(deny_unknown_fields)]
@@ -142,6 +143,38 @@ pub struct FolderRemovalBody {
     /// Files, links and directories with all below them.
     #[schema(min_items = 1, max_items = 1000)]
     pub paths: Vec<String>,
+    /// True: at once. False: into the trash of the folder, for 30 days.
+    #[serde(default)]
+    pub for_good: bool,
+}
+
+/// A file, a directory or a link in the trash of a folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = RemovedEntry)]
+pub struct RemovedEntryView {
+    #[schema(value_type = String, format = Uuid)]
+    pub id: Uuid,
+    /// Where it was, and is put back to, from the top of the folder.
+    pub path: String,
+    #[schema(value_type = FolderEntryKindShape)]
+    pub kind: FolderEntryKind,
+    /// Bytes of its contents, where it is a file.
+    pub size: u64,
+    #[schema(value_type = String, format = DateTime)]
+    pub removed_at: Timestamp,
+    /// When it is removed for good.
+    #[schema(value_type = String, format = DateTime)]
+    pub purge_at: Timestamp,
+}
+
+/// Some of what is in the trash of a folder.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[schema(as = RemovedEntries)]
+#[serde(deny_unknown_fields)]
+pub struct RemovedEntriesBody {
+    /// Ids of items of the trash.
+    #[schema(value_type = Vec<String>, min_items = 1, max_items = 1000)]
+    pub items: Vec<Uuid>,
 }
 
 /// A file on its way into a folder.

@@ -90,6 +90,7 @@ fn named() -> Schemas {
     collect::<folders::NewFolderDirectoryBody>(&mut all);
     collect::<folders::FolderMoveBody>(&mut all);
     collect::<folders::FolderRemovalBody>(&mut all);
+    collect::<folders::RemovedEntriesBody>(&mut all);
     collect::<folders::FolderUploadView>(&mut all);
     collect::<presets::NewPresetBody>(&mut all);
     collect::<presets::PresetPatchBody>(&mut all);
@@ -179,6 +180,7 @@ fn pages(all: &mut Schemas) {
     page::<budgets::BudgetView>(all);
     page::<folders::FolderView>(all);
     page::<folders::FolderEntryView>(all);
+    page::<folders::RemovedEntryView>(all);
     page::<presets::PresetView>(all);
     page::<courses::CourseView>(all);
     page::<courses::CourseMemberView>(all);

@@ -283,6 +283,18 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/folders/{id}/move", post(folder_files::move_entry))
         .route("/folders/{id}/remove", post(folder_files::remove))
         .route(
+            "/folders/{id}/removed",
+            get(folder_files::list_removed).delete(folder_files::empty_trash),
+        )
+        .route(
+            "/folders/{id}/removed/restore",
+            post(folder_files::restore_removed),
+        )
+        .route(
+            "/folders/{id}/removed/purge",
+            post(folder_files::purge_removed),
+        )
+        .route(
             "/folders/{id}/uploads",
             post(folder_uploads::create).options(folder_uploads::options),
         )

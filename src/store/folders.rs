@@ -12,8 +12,10 @@ use std::time::SystemTime;
 use rules::folder_path::{FolderPath, MAX_FOLDER_PATH};
 use rules::names::FolderId;
 use rules::refusals;
+use rules::units::Timestamp;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, XattrFlags, openat2};
 use rustix::io::Errno;
+use uuid::Uuid;
 
 use crate::trees::{self, Size, Thrown, Trash};
 use archive::{ArchiveFormat, FolderArchive};
@@ -21,12 +23,14 @@ use beneath::{FIRST_OWNER, FolderTop};
 use failure::FolderError;
 use files::FolderFile;
 use listing::{EntryPage, EntryQuery, FolderEntry};
+use removed::RemovedEntry;
 
 pub mod archive;
 mod beneath;
 pub mod failure;
 pub mod files;
 pub mod listing;
+pub mod removed;
 pub mod staging;
 
 /// The default access list of a folder, as the kernel keeps it: all users inside may read and write a new file of any of
@@ -229,20 +233,83 @@ impl FolderStore {
         files::move_entry(&self.top(id)?, from, to)
     }
 
-    /// Takes a file, a link, or a directory with all below it away, for good: one rename. `empty_removed` gives the room
-    /// back.
+    /// Moves a file, a link, or a directory with all below it into the folder's trash: one rename. On a full disk it is
+    /// removed for good.
     ///
     /// Errors: as `list`.
-    pub fn remove_entry(&self, id: FolderId, path: &FolderPath) -> Result<(), FolderError> {
+    pub fn remove_entry(
+        &self,
+        id: FolderId,
+        path: &FolderPath,
+        now: Timestamp,
+    ) -> Result<(), FolderError> {
         refuse_top(path)?;
-        let removed = directory(&self.folders, id).join(REMOVED);
-        make(&removed).map_err(failure::fault("make room for what is removed"))?;
-        files::remove(&self.top(id)?, path, &removed)
+        let trash = self.made_trash(id)?;
+        removed::take(&self.top(id)?, path, &trash, now)
     }
 
-    /// Gives the room of what was removed from a folder back. May take long.
+    /// Takes a file, a link, or a directory with all below it away for good: one rename. `empty_removed` gives the room back.
+    ///
+    /// Errors: as `list`.
+    pub fn remove_for_good(&self, id: FolderId, path: &FolderPath) -> Result<(), FolderError> {
+        refuse_top(path)?;
+        let trash = self.made_trash(id)?;
+        removed::take_for_good(&self.top(id)?, path, &trash)
+    }
+
+    /// What lies in the folder's trash, newest first.
+    pub fn removed(&self, id: FolderId) -> Result<Vec<RemovedEntry>, FolderError> {
+        removed::list(&self.own_trash(id))
+    }
+
+    /// Puts one of `removed` back where it was, with the directories above it, and gives its path. Never over another one.
+    ///
+    /// Errors: `folder.removed-not-found`, `folder.entry-exists`, `folder.entry-link`.
+    pub fn restore_entry(&self, id: FolderId, item: Uuid) -> Result<FolderPath, FolderError> {
+        removed::restore(&self.top(id)?, &self.own_trash(id), item)
+    }
+
+    /// Takes some of `removed` out of the trash for good, or all where `items` is None. `empty_removed` gives the room back.
+    ///
+    /// Errors: `folder.removed-not-found`.
+    pub fn purge_removed(
+        &self,
+        id: FolderId,
+        items: Option<&[Uuid]>,
+        now: Timestamp,
+    ) -> Result<(), FolderError> {
+        let trash = self.own_trash(id);
+        match items {
+            Some(items) => items
+                .iter()
+                .try_for_each(|item| removed::purge(&trash, *item)),
+            None => removed::purge_before(&trash, None, now),
+        }
+    }
+
+    /// Takes out of the trash for good what lies there since before `since`, and what a crash left.
+    pub fn expire_removed(
+        &self,
+        id: FolderId,
+        since: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), FolderError> {
+        removed::purge_before(&self.own_trash(id), Some(since), now)
+    }
+
+    /// Gives the room of what was removed from a folder for good back. May take long.
     pub fn empty_removed(&self, id: FolderId) -> io::Result<()> {
-        files::empty(&directory(&self.folders, id).join(REMOVED))
+        removed::empty(&self.own_trash(id))
+    }
+
+    fn own_trash(&self, id: FolderId) -> PathBuf {
+        directory(&self.folders, id).join(REMOVED)
+    }
+
+    fn made_trash(&self, id: FolderId) -> Result<PathBuf, FolderError> {
+        let trash = self.own_trash(id);
+        make(&trash).map_err(failure::fault("make room for what is removed"))?;
+        Ok(trash)
     }
 
     /// An archive of a directory, or of one file; `name` is the name of its top.
@@ -301,8 +368,6 @@ fn make(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{MetadataExt, symlink};
-
-    use uuid::Uuid;
 
     use super::*;
 

@@ -114,8 +114,14 @@ test("directories are made, files dropped, looked at, renamed and deleted", asyn
   await page.locator("dialog.question[open]").waitFor();
   assert.deepEqual(await violations(page), []);
   await page.click("dialog form button");
-  await page.locator("[role=status]", { hasText: "was deleted" }).first().waitFor();
+  await page.locator("[role=status]", { hasText: "is in the trash" }).first().waitFor();
   await page.locator(".none", { hasText: "Nothing is in this directory" }).waitFor();
+  await page.locator(".head a[href$='/removed']").click();
+  assert.deepEqual(await violations(page), []);
+  await page.locator("tr", { hasText: "renamed.csv" }).locator("button").click();
+  await page.locator("[role=status]", { hasText: "back in its place" }).first().waitFor();
+  await page.goto(`${place}?path=${encodeURIComponent("train 100%25")}`);
+  await page.locator("td a.nm", { hasText: "renamed.csv" }).waitFor();
   assert.deepEqual(complaints.filter((line) => !/422|404/.test(line)), []);
   await context.close();
 });

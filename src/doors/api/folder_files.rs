@@ -1,7 +1,9 @@
 //! The files of folders over REST: pages of a directory, one file or a part of it, a directory as an archive, and what an owner
 //! makes, moves and removes. What users wrote is never shown by a browser as a page of this console.
 
-use api::folders::{FolderEntryQuery, FolderMoveBody, FolderRemovalBody, NewFolderDirectoryBody};
+use api::folders::{
+    FolderEntryQuery, FolderMoveBody, FolderRemovalBody, NewFolderDirectoryBody, RemovedEntriesBody,
+};
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
@@ -138,6 +140,45 @@ pub(super) async fn remove(
     sent: JsonBody<FolderRemovalBody>,
 ) -> ApiResult {
     files::remove(&api.server, &caller, &id, sent.value).await?;
+    responses::nothing()
+}
+
+pub(super) async fn list_removed(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> ApiResult {
+    let (_, removed) = files::removed(&api.server, &caller, &id).await?;
+    responses::all(&headers, removed)
+}
+
+pub(super) async fn restore_removed(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    sent: JsonBody<RemovedEntriesBody>,
+) -> ApiResult {
+    files::restore_removed(&api.server, &caller, &id, sent.value).await?;
+    responses::nothing()
+}
+
+pub(super) async fn purge_removed(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    sent: JsonBody<RemovedEntriesBody>,
+) -> ApiResult {
+    files::purge_removed(&api.server, &caller, &id, sent.value).await?;
+    responses::nothing()
+}
+
+pub(super) async fn empty_trash(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+) -> ApiResult {
+    files::empty_trash(&api.server, &caller, &id).await?;
     responses::nothing()
 }
 

@@ -2141,10 +2141,44 @@ pub enum FolderCommand {
         #[arg(value_name = "PATH")]
         to: String,
     },
-    /// Remove files, and directories with all below them, for good
+    /// Remove files, and directories with all below them, into the folder's own trash
     Rm {
         #[arg(value_name = "FOLDER:/PATH", required = true)]
         places: Vec<String>,
+        /// At once, and not into the trash
+        #[arg(long)]
+        for_good: bool,
+    },
+    /// List what was removed from a folder of your own in the last 30 days
+    Removed {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+    },
+    /// Put removed files back where they were, over no other ones
+    #[command(after_help = "Example:\n  \
+        fardel folder removed data\n  \
+        fardel folder undelete data 019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")]
+    Undelete {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        /// Ids of `fardel folder removed`
+        #[arg(value_name = "ITEM", required = true)]
+        items: Vec<String>,
+    },
+    /// Remove what is in a folder's own trash for good
+    Empty {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        /// Ids of `fardel folder removed`
+        #[arg(
+            value_name = "ITEM",
+            required_unless_present = "all",
+            conflicts_with = "all"
+        )]
+        items: Vec<String>,
+        /// All of it
+        #[arg(long)]
+        all: bool,
     },
     /// Show one
     Get {

@@ -160,13 +160,14 @@ pub(super) async fn remove(
     client: &HttpClient,
     view: &OutputStyle,
     places: &[String],
+    for_good: bool,
 ) -> Result<u8, CliError> {
     let places: Vec<FolderPlace> = places
         .iter()
         .map(|place| FolderPlace::parse_entry(place))
         .collect::<Result<_, _>>()?;
     for place in places {
-        let body = json!({"paths": [place.path]});
+        let body = json!({"paths": [place.path], "for_good": for_good});
         client.post(&place.address("remove"), &body).await?;
         let said = format!("{}:/{}  removed", place.folder, place.path);
         print(&view.said(&json!({"path": place.path}), &said)?);

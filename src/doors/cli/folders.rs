@@ -46,8 +46,32 @@ pub(super) async fn folder(
         FolderCommand::Mv { place, to } => {
             return folder_files::move_entry(client, view, &place, &to).await;
         }
-        FolderCommand::Rm { places } => {
-            return folder_files::remove(client, view, &places).await;
+        FolderCommand::Rm { places, for_good } => {
+            return folder_files::remove(client, view, &places, for_good).await;
+        }
+        FolderCommand::Removed { folder } => {
+            let path = format!("{}/removed", path(&folder));
+            print(&view.list(&client.get(&path).await?, columns::REMOVED_ENTRIES)?);
+        }
+        FolderCommand::Undelete { folder, items } => {
+            let path = format!("{}/removed/restore", path(&folder));
+            client.post(&path, &json!({"items": items})).await?;
+            let said = format!("{folder}  files restored: {}", items.len());
+            print(&view.said(&json!({"name": folder, "items": items}), &said)?);
+        }
+        FolderCommand::Empty { folder, items, all } => {
+            let path = format!("{}/removed", path(&folder));
+            match all {
+                true => {
+                    client.call(Method::DELETE, &path, Extra::default()).await?;
+                }
+                false => {
+                    let path = format!("{path}/purge");
+                    client.post(&path, &json!({"items": items})).await?;
+                }
+            }
+            let said = format!("{folder}  removed for good");
+            print(&view.said(&json!({"name": folder}), &said)?);
         }
         FolderCommand::Get { folder } => {
             let body = client.get(&path(&folder)).await?;

@@ -3,6 +3,7 @@
 
 use api::folders::{
     FolderEntryQuery, FolderEntryView, FolderMoveBody, FolderRemovalBody, NewFolderDirectoryBody,
+    RemovedEntriesBody, RemovedEntryView,
 };
 use askama::Template;
 use axum::Router;
@@ -102,12 +103,39 @@ pub struct FolderEntryPage {
     pub to: String,
 }
 
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/folder_removed.html")]
+pub struct FolderRemovedPage {
+    pub t: Text,
+    pub f: PageLayout,
+    pub id: String,
+    pub crumbs: Vec<PathCrumb>,
+    pub rows: Vec<RemovedFileRow>,
+}
+
+pub struct RemovedFileRow {
+    pub id: String,
+    pub path: String,
+    pub icon: &'static str,
+    pub kind: String,
+    pub size: String,
+    pub removed: String,
+    /// When it is removed for good.
+    pub purged: String,
+}
+
 pub(super) fn router() -> Router<PagesContext> {
     Router::new()
         .route("/folders/{id}/files", get(show))
         .route("/folders/{id}/entry", get(show_entry).post(move_entry))
         .route("/folders/{id}/mkdir", post(make_directory))
         .route("/folders/{id}/remove", get(ask).post(remove))
+        .route("/folders/{id}/removed", get(show_removed))
+        .route("/folders/{id}/removed/restore", post(restore_removed))
+        .route(
+            "/folders/{id}/removed/empty",
+            get(ask_empty).post(empty_trash),
+        )
         .route(
             "/folders/{id}/upload",
             post(upload).layer(DefaultBodyLimit::max(MAX_FORM_FILES)),
@@ -119,6 +147,20 @@ pub(super) fn router() -> Router<PagesContext> {
 #[serde(default)]
 struct EntryForm {
     path: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct EntryRemovalForm {
+    path: String,
+    /// Not empty: not into the trash.
+    force: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct RemovedEntryForm {
+    item: String,
 }
 
 #[derive(Deserialize, Default)]
@@ -493,7 +535,7 @@ async fn ask(
         fields: vec![("path", found.entry.path)],
         icon: "trash-2",
         go: t.folder_files_remove().to_owned(),
-        force: None,
+        force: Some(t.folder_files_remove_for_good().to_owned()),
     });
     dialog::answer(&console, &visit, Nav::Folders, page)
 }
@@ -503,18 +545,131 @@ async fn remove(
     visit: RequestContext,
     PageCaller(caller): PageCaller,
     Path(id): Path<String>,
-    Form(sent): Form<EntryForm>,
+    Form(sent): Form<EntryRemovalForm>,
 ) -> Response {
     let path = sent.path;
+    let for_good = !sent.force.is_empty();
     let (directory, name) = path.rsplit_once('/').unwrap_or(("", &path));
     let asked = FolderRemovalBody {
         paths: vec![path.clone()],
+        for_good,
     };
     match files::remove(&console.server, &caller, &id, asked).await {
         Ok(()) => {
             let place = files_address(&id, directory);
-            responses::see_with(&place, "folder-removed", name)
+            let notice = match for_good {
+                true => "folder-gone",
+                false => "folder-removed",
+            };
+            responses::see_with(&place, notice, name)
         }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+async fn show_removed(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    match read_removed(&console, &visit, &caller, &id).await {
+        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+async fn read_removed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    id: &str,
+) -> Result<FolderRemovedPage, Failure> {
+    let t = visit.text;
+    let (folder, removed) = files::removed(&console.server, caller, id).await?;
+    let id = folder.id.to_string();
+    let row = |one: RemovedEntryView| RemovedFileRow {
+        id: one.id.to_string(),
+        icon: match one.kind {
+            FolderEntryKind::Directory => "folder",
+            FolderEntryKind::File => "scroll-text",
+            FolderEntryKind::Link => "link",
+            FolderEntryKind::Other => "circle-help",
+        },
+        kind: kind(t, one.kind).to_owned(),
+        size: match one.kind {
+            FolderEntryKind::File => components::size(one.size),
+            _ => String::new(),
+        },
+        removed: visit.clock.date(one.removed_at),
+        purged: visit.clock.date(one.purge_at),
+        path: one.path,
+    };
+    Ok(FolderRemovedPage {
+        t,
+        f: layout(console, visit, caller, Nav::Folders),
+        crumbs: crumbs(t, &id, folder.name.as_str(), ""),
+        rows: removed.into_iter().map(row).collect(),
+        id,
+    })
+}
+
+async fn restore_removed(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(sent): Form<RemovedEntryForm>,
+) -> Response {
+    // What is no id names nothing.
+    let Ok(item) = sent.item.parse() else {
+        let refusal = refusals::folder_removed_not_found().into();
+        return failed(&console, &visit, &caller, &refusal);
+    };
+    let asked = RemovedEntriesBody { items: vec![item] };
+    match files::restore_removed(&console.server, &caller, &id, asked).await {
+        Ok(()) => responses::see(&format!("/folders/{id}/removed?notice=folder-back")),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// `GET /folders/{id}/removed/empty`: what would become of it.
+async fn ask_empty(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    let t = visit.text;
+    let (folder, removed) = match files::removed(&console.server, &caller, &id).await {
+        Ok(found) => found,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let place = format!("/folders/{}/removed", folder.id);
+    let title = t.folder_files_empty_title(folder.name.as_str());
+    let frame = layout(&console, &visit, &caller, Nav::Folders);
+    let lead = t.folder_files_empty_lead();
+    let mut page = DialogPage::titled(frame, place.clone(), title, lead);
+    let named = removed.iter().take(dialog::MAX_NAMED);
+    page.items = named.map(|one| one.path.clone()).collect();
+    page.form = Some(DialogForm {
+        action: format!("{place}/empty"),
+        fields: Vec::new(),
+        icon: "trash-2",
+        go: t.folder_files_empty().to_owned(),
+        force: None,
+    });
+    dialog::answer(&console, &visit, Nav::Folders, page)
+}
+
+async fn empty_trash(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    match files::empty_trash(&console.server, &caller, &id).await {
+        Ok(()) => responses::see(&format!("/folders/{id}/removed?notice=folder-emptied")),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
 }

@@ -54,12 +54,16 @@ async fn sweep(server: &Server) -> Result<(), Failure> {
     let store = server.folders()?;
     let catalog = server.catalog().clone();
     let uploads_at = server.clock().now();
+    let removed_since = trashed_before(uploads_at);
     off_thread(move || {
         store.empty(|| true).map_err(folder_failure)?;
         let all = store.all().map_err(folder_failure)?;
         let now = SystemTime::now();
         for (id, changed) in all {
             // Files of one folder that cannot be removed keep no other's.
+            if let Err(error) = store.expire_removed(id, removed_since, uploads_at) {
+                tracing::warn!(folder = %id, %error, "removed files stay in the trash of a folder");
+            }
             if let Err(error) = store.empty_removed(id) {
                 tracing::warn!(folder = %id, %error, "removed files stay on the disk");
             }
@@ -82,9 +86,7 @@ async fn sweep(server: &Server) -> Result<(), Failure> {
 /// Removes the folders whose time in the trash is over: first nothing leads back, then the directory is taken away, then
 /// the row. A loss of power between two of these is made good by the next look.
 async fn purge(server: &Server) -> Result<(), Failure> {
-    let now = server.clock().now();
-    let kept = i64::try_from(TRASH_DAYS * 86_400_000).unwrap_or(i64::MAX);
-    let since = Timestamp::from_millis(now.as_millis().saturating_sub(kept));
+    let since = trashed_before(server.clock().now());
     let gone = server
         .catalog()
         .read_now("look into the trash", |view| view.folders_to_purge(since))?;
@@ -96,6 +98,12 @@ async fn purge(server: &Server) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// What went to a trash by then has lain there for long enough.
+fn trashed_before(now: Timestamp) -> Timestamp {
+    let kept = i64::try_from(TRASH_DAYS * 86_400_000).unwrap_or(i64::MAX);
+    Timestamp::from_millis(now.as_millis().saturating_sub(kept))
 }
 
 async fn purge_one(server: &Server, id: FolderId, since: Timestamp) -> Result<(), Failure> {

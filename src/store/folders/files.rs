@@ -1,18 +1,14 @@
-//! Single files and directories of a folder: opens one to be read, makes, moves and removes. What is removed is out of the
-//! way at once, however large; `FolderStore::empty_removed` gives its room back.
+//! Single files and directories of a folder: opens one to be read, makes and moves.
 
-use std::fs::{self, File};
-use std::io;
+use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 use rules::folder_path::FolderPath;
 use rules::refusals;
 use rules::units::Timestamp;
-use rustix::fs::{CWD, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{FileType, Mode, RenameFlags};
 use rustix::io::Errno;
-use uuid::Uuid;
 
 use super::beneath::{FolderTop, give, sync};
 use super::failure::{FolderError, failed, fault, named};
@@ -117,54 +113,16 @@ pub(super) fn move_entry(
     sync(above.as_fd()).map_err(fault(doing))
 }
 
-/// Takes a file, a directory with all below it, or a link away: one rename into `removed`.
-pub(super) fn remove(
-    top: &FolderTop,
-    path: &FolderPath,
-    removed: &Path,
-) -> Result<(), FolderError> {
-    let doing = "remove a file of a folder";
-    let parent = top.directory(&path.parent())?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let into = rustix::fs::openat(CWD, removed, flags, Mode::empty());
-    let into = into.map_err(|error| fault(doing)(error.into()))?;
-    let name = Uuid::now_v7().simple().to_string();
-    match rustix::fs::renameat(&parent, path.name(), &into, name.as_str()) {
-        // On a full disk there may be no room for one more name, and what is to go is what fills it.
-        Err(Errno::NOSPC | Errno::DQUOT) => {
-            let flags = rustix::fs::AtFlags::empty();
-            rustix::fs::unlinkat(&parent, path.name(), flags).map_err(failed(doing, path))?;
-        }
-        taken => taken.map_err(failed(doing, path))?,
-    }
-    sync(parent.as_fd()).map_err(fault(doing))
-}
-
-/// Gives the room of everything back that was removed into a directory, and says of what stays why, in the log alone.
-pub(super) fn empty(removed: &Path) -> io::Result<()> {
-    let all = match fs::read_dir(removed) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        all => all?,
-    };
-    for entry in all.flatten() {
-        let path = entry.path();
-        match crate::trees::remove(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(path = %path.display(), %error, "a removed file stays on the disk");
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use rules::names::FolderId;
+    use rustix::fs::CWD;
+    use uuid::Uuid;
 
     use super::*;
     use crate::folders::{FolderStore, mounted_directory};
@@ -220,15 +178,15 @@ mod tests {
         symlink("/etc", place.join("out")).expect("a link");
         let through = code(store.make_directory(ID, &path("out/x")));
         assert_eq!(through, "folder.entry-link");
-        store.remove_entry(ID, &path("out")).expect("removed");
+        store.remove_for_good(ID, &path("out")).expect("removed");
         assert!(Path::new("/etc").is_dir() && !place.join("out").exists());
-        store.remove_entry(ID, &path("a")).expect("removed");
+        store.remove_for_good(ID, &path("a")).expect("removed");
         assert_eq!(
-            code(store.remove_entry(ID, &path("a"))),
+            code(store.remove_for_good(ID, &path("a"))),
             "folder.entry-not-found"
         );
         assert_eq!(
-            code(store.remove_entry(ID, &path(""))),
+            code(store.remove_for_good(ID, &path(""))),
             "folder.path-invalid"
         );
         store.empty_removed(ID).expect("emptied");
@@ -296,7 +254,7 @@ mod tests {
                     read.insert(text[..length].to_vec());
                 }
                 let _ = store.make_directory(ID, &path(&format!("d/n{number}")));
-                let _ = store.remove_entry(ID, &path(&format!("d/n{number}")));
+                let _ = store.remove_for_good(ID, &path(&format!("d/n{number}")));
             }
             over.store(true, Ordering::Relaxed);
         });

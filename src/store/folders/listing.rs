@@ -152,7 +152,7 @@ fn look(directory: &OwnedFd, name: Vec<u8>) -> Option<FolderEntry> {
     Some(described(name, &stat.ok()?))
 }
 
-fn described(name: Vec<u8>, stat: &Stat) -> FolderEntry {
+pub(super) fn described(name: Vec<u8>, stat: &Stat) -> FolderEntry {
     FolderEntry {
         name,
         kind: match FileType::from_raw_mode(stat.st_mode) {

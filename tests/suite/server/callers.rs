@@ -227,7 +227,7 @@ fn of_folder_files(path: &str) -> bool {
     let first = below.and_then(|below| below.split('/').next());
     first.is_some_and(|first| {
         [
-            "entries", "files", "archive", "mkdir", "move", "remove", "uploads",
+            "entries", "files", "archive", "mkdir", "move", "remove", "removed", "uploads",
         ]
         .contains(&first)
     })

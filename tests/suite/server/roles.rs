@@ -107,6 +107,9 @@ fn body(route: &DocumentedRoute) -> String {
         Some("NewFolderDirectory") => json!({"path": "new"}).to_string(),
         Some("FolderMove") => json!({"from": "new", "to": "newer"}).to_string(),
         Some("FolderRemoval") => json!({"paths": ["newer"]}).to_string(),
+        Some("RemovedEntries") => {
+            json!({"items": ["019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f"]}).to_string()
+        }
         Some("NewPreset") => json!({"name": "new", "resources": {"cpu": 1}}).to_string(),
         Some("PresetPatch") => json!({"position": 1}).to_string(),
         Some("NewIdleRule") => json!({"name": "new", "below": {"cpu": 0.1}}).to_string(),

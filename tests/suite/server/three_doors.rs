@@ -146,7 +146,22 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     (
         "POST /folders/{id}/remove",
         &["removeFolderEntries"],
-        &["folder rm x:/a.txt"],
+        &["folder rm --for-good x:/a.txt"],
+    ),
+    (
+        "GET /folders/{id}/removed",
+        &["listRemovedEntries"],
+        &["folder removed x"],
+    ),
+    (
+        "POST /folders/{id}/removed/restore",
+        &["restoreRemovedEntries"],
+        &["folder undelete x 019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f"],
+    ),
+    (
+        "POST /folders/{id}/removed/empty",
+        &["emptyRemovedEntries", "purgeRemovedEntries"],
+        &["folder empty x --all"],
     ),
     (
         "POST /folders/{id}/upload",

@@ -25,7 +25,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 59] = [
+const PAGES: [&str; 60] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -69,6 +69,7 @@ const PAGES: [&str; 59] = [
     "/courses/COURSE",
     "/folders",
     "/folders/FOLDER/files",
+    "/folders/FOLDER/removed",
     "/folders/FOLDER/entry?path=WORD",
     "/folders/FOLDER/remove?path=WORD",
     "/presets",

@@ -132,7 +132,23 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     (
         "removeFolderEntries",
-        "자기 폴더의 파일과 디렉터리를 완전히 지웁니다",
+        "자기 폴더의 파일과 디렉터리를 폴더의 휴지통으로 옮기거나 완전히 지웁니다",
+    ),
+    (
+        "listRemovedEntries",
+        "자기 폴더의 휴지통을 최근 것부터 1,000개까지 나열합니다",
+    ),
+    (
+        "emptyRemovedEntries",
+        "자기 폴더의 휴지통에 있는 것을 모두 완전히 지웁니다",
+    ),
+    (
+        "restoreRemovedEntries",
+        "파일과 디렉터리를 원래 자리로 되돌립니다. 다른 것 위에는 놓지 않습니다",
+    ),
+    (
+        "purgeRemovedEntries",
+        "자기 폴더의 휴지통에 있는 것 가운데 일부를 완전히 지웁니다",
     ),
     (
         "describeFolderUploads",

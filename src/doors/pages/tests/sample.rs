@@ -19,7 +19,9 @@ use super::super::components::{
 };
 use super::super::dialog::{DialogForm, DialogLink, DialogPage};
 use super::super::docs::DocsPage;
-use super::super::folder_files::{FolderEntryPage, FolderFileRow, FolderFilesPage, PathCrumb};
+use super::super::folder_files::{
+    FolderEntryPage, FolderFileRow, FolderFilesPage, FolderRemovedPage, PathCrumb, RemovedFileRow,
+};
 use super::super::folders::{FoldersPage, OwnFolderRow};
 use super::super::gpus::{self, GpuPage, GpusPage};
 use super::super::history;
@@ -310,6 +312,25 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             zip: "/api/v1/folders/0199f0a3-6c1e-7d40/archive?format=zip".into(),
             tar: "/api/v1/folders/0199f0a3-6c1e-7d40/archive?format=tar".into(),
             directory: String::new(),
+        };
+        all.push((name, page.render()));
+    }
+    for (name, is_empty) in [("folder-removed", false), ("folder-removed-none", true)] {
+        let row = RemovedFileRow {
+            id: "0199f0a3-6c1e-7d40".into(),
+            path: "train/a.csv".into(),
+            icon: "scroll-text",
+            kind: t.folder_files_file().into(),
+            size: "1.2 GiB".into(),
+            removed: "28 Feb 10:00".into(),
+            purged: "30 Mar 10:00".into(),
+        };
+        let page = FolderRemovedPage {
+            t,
+            f: layout(t, Nav::Folders, false),
+            id: "0199f0a3-6c1e-7d40".into(),
+            crumbs: crumbs(&[t.folders_title(), "data"]),
+            rows: (!is_empty).then_some(row).into_iter().collect(),
         };
         all.push((name, page.render()));
     }

@@ -840,6 +840,38 @@ async fn files_of_a_folder_are_made_moved_and_removed_by_forms_alone() {
     assert_eq!(removed.status, StatusCode::SEE_OTHER, "{}", removed.body);
     let shown = house.get(&cookie, &place).await.body;
     assert!(shown.contains("Nothing is in this directory."), "{shown}");
+    let trash = format!("/folders/{id}/removed");
+    let shown = house.get(&cookie, &trash).await.body;
+    let item = shown
+        .split("name=\"item\" value=\"")
+        .nth(1)
+        .expect("an item");
+    let item = item.split('"').next().unwrap_or_default().to_owned();
+    let faults = lint::page(&shown);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    let back = format!("{trash}/restore");
+    let restored = house.post(&cookie, &back, &[("item", &item)]).await;
+    assert_eq!(restored.status, StatusCode::SEE_OTHER, "{}", restored.body);
+    let again = house.post(&cookie, &back, &[("item", &item)]).await;
+    assert_eq!(again.status, StatusCode::NOT_FOUND);
+    let shown = house.get(&cookie, &place).await.body;
+    assert!(shown.contains("?path=train\""), "{shown}");
+    let form = [("path", "train"), ("force", "1")];
+    let removed = house.post(&cookie, &removal, &form).await;
+    assert_eq!(removed.status, StatusCode::SEE_OTHER, "{}", removed.body);
+    let empty = format!("{trash}/empty");
+    let question = house.get(&cookie, &empty).await.body;
+    assert!(
+        question.contains("Delete all that is in the trash of data?"),
+        "{question}"
+    );
+    let emptied = house.post(&cookie, &empty, &[]).await;
+    assert_eq!(emptied.status, StatusCode::SEE_OTHER, "{}", emptied.body);
+    let shown = house.get(&cookie, &trash).await.body;
+    assert!(
+        shown.contains("Nothing is in the trash of this folder."),
+        "{shown}"
+    );
 }
 
 #[tokio::test]

@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use api::folders::{
     FolderEntryQuery, FolderEntryView, FolderMoveBody, FolderRemovalBody, NewFolderDirectoryBody,
+    RemovedEntriesBody, RemovedEntryView,
 };
 use api::page::ListPage;
 use base::observe::chain;
 use bytes::Bytes;
-use rules::folder::{Folder, FolderState, check_files};
+use rules::folder::{Folder, FolderState, TRASH_DAYS, check_files};
 use rules::folder_path::{FolderEntryKind, FolderPath};
+use rules::names::FolderId;
 use rules::permissions::Permission;
 use rules::refusals;
 use rules::units::Timestamp;
@@ -442,7 +444,8 @@ pub async fn move_entry(
     Ok(moved)
 }
 
-/// Removes files, links, and directories with all below them, for good. All are looked for before the first is removed.
+/// Removes files, links, and directories with all below them: into the trash of the folder, or for good where that is asked
+/// for. All are looked for before the first is removed.
 ///
 /// Errors: as `list`; `folder.paths`.
 pub async fn remove(
@@ -451,12 +454,9 @@ pub async fn remove(
     which: &str,
     asked: FolderRemovalBody,
 ) -> Result<(), Failure> {
+    let now = server.clock().now();
     let done = on_files(server, caller, which, move |store, folder| {
-        if !(1..=MAX_REMOVED_AT_ONCE).contains(&asked.paths.len()) {
-            return Err(refusals::folder_paths(MAX_REMOVED_AT_ONCE)
-                .at("/paths")
-                .into());
-        }
+        refuse_many(asked.paths.len(), "/paths")?;
         let mut paths = Vec::with_capacity(asked.paths.len());
         for (number, text) in asked.paths.iter().enumerate() {
             let field = format!("/paths/{number}");
@@ -464,20 +464,111 @@ pub async fn remove(
             store.entry(folder.id, &path)?;
             paths.push(path);
         }
-        paths
-            .iter()
-            .try_for_each(|path| store.remove_entry(folder.id, path))
+        paths.iter().try_for_each(|path| match asked.for_good {
+            true => store.remove_for_good(folder.id, path),
+            false => store.remove_entry(folder.id, path, now),
+        })
     });
     let (folder, ()) = done.await?;
-    let (store, id) = (server.folders()?, folder.id);
-    // Gives the room back, which the caller need not wait for. What is not removed now is by the next look.
+    give_back(server, folder.id)?;
+    changed(server, caller, folder, "remove").await;
+    Ok(())
+}
+
+/// Gives the room of what was removed for good back, which no caller waits for. What is not removed now is by the next look.
+fn give_back(server: &Server, id: FolderId) -> Result<(), Failure> {
+    let store = server.folders()?;
     tokio::task::spawn_blocking(move || {
         if let Err(error) = store.empty_removed(id) {
             tracing::warn!(folder = %id, %error, "removed files stay on the disk");
         }
     });
-    changed(server, caller, folder, "remove").await;
     Ok(())
+}
+
+/// What lies in the trash of a folder, newest first, with the folder.
+///
+/// Errors: `folder.not-found`, `folder.files-own`, `folder.in-trash`, `folder.purging`.
+pub async fn removed(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+) -> Result<(Folder, Vec<RemovedEntryView>), Failure> {
+    let done = on_files(server, caller, which, |store, folder| {
+        let all = store.removed(folder.id)?.into_iter();
+        let shown = all.map(|one| RemovedEntryView {
+            id: one.id,
+            path: one.path,
+            kind: one.kind,
+            size: one.size,
+            removed_at: one.removed_at,
+            purge_at: one.removed_at.plus_seconds(TRASH_DAYS * 86_400),
+        });
+        Ok(shown.collect())
+    });
+    done.await
+}
+
+/// Puts some of `removed` back where they were; never over another file. The first that cannot be ends it.
+///
+/// Errors: as `removed`; `folder.paths`, `folder.removed-not-found`, `folder.entry-exists`, `folder.entry-link`.
+pub async fn restore_removed(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    asked: RemovedEntriesBody,
+) -> Result<(), Failure> {
+    let done = on_files(server, caller, which, move |store, folder| {
+        refuse_many(asked.items.len(), "/items")?;
+        for item in asked.items {
+            store.restore_entry(folder.id, item)?;
+        }
+        Ok(())
+    });
+    let (folder, ()) = done.await?;
+    changed(server, caller, folder, "restore").await;
+    Ok(())
+}
+
+/// Takes some of `removed` out of the trash for good.
+///
+/// Errors: as `removed`; `folder.paths`, `folder.removed-not-found`.
+pub async fn purge_removed(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    asked: RemovedEntriesBody,
+) -> Result<(), Failure> {
+    let now = server.clock().now();
+    let done = on_files(server, caller, which, move |store, folder| {
+        refuse_many(asked.items.len(), "/items")?;
+        store.purge_removed(folder.id, Some(&asked.items), now)
+    });
+    let (folder, ()) = done.await?;
+    give_back(server, folder.id)?;
+    changed(server, caller, folder, "purge").await;
+    Ok(())
+}
+
+/// Takes all out of the trash of a folder for good.
+///
+/// Errors: as `removed`.
+pub async fn empty_trash(server: &Server, caller: &Caller, which: &str) -> Result<(), Failure> {
+    let now = server.clock().now();
+    let done = on_files(server, caller, which, move |store, folder| {
+        store.purge_removed(folder.id, None, now)
+    });
+    let (folder, ()) = done.await?;
+    give_back(server, folder.id)?;
+    changed(server, caller, folder, "purge").await;
+    Ok(())
+}
+
+fn refuse_many(count: usize, field: &str) -> Result<(), FolderError> {
+    match (1..=MAX_REMOVED_AT_ONCE).contains(&count) {
+        true => Ok(()),
+        false => Err(refusals::folder_paths(MAX_REMOVED_AT_ONCE).at(field).into()),
+    }
 }
 
 /// The folder whose files the caller asks for, where they are the caller's and it is ready.

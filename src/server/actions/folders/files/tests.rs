@@ -31,6 +31,13 @@ fn directory(path: &str) -> NewFolderDirectoryBody {
 fn removal(paths: &[&str]) -> FolderRemovalBody {
     FolderRemovalBody {
         paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+        for_good: false,
+    }
+}
+
+fn items() -> RemovedEntriesBody {
+    RemovedEntriesBody {
+        items: vec![uuid::Uuid::from_u128(1)],
     }
 }
 
@@ -63,6 +70,10 @@ async fn files_are_their_owners_alone_and_a_stranger_learns_of_no_folder() {
             code(make_directory(server, caller, &id, directory("x")).await),
             code(move_entry(server, caller, &id, moved).await),
             code(remove(server, caller, &id, removal(&["a"])).await),
+            code(removed(server, caller, &id).await),
+            code(restore_removed(server, caller, &id, items()).await),
+            code(purge_removed(server, caller, &id, items()).await),
+            code(empty_trash(server, caller, &id).await),
             code(uploads::create(server, caller, &id, file("x", 1)).await),
             code(uploads::head(server, caller, &id, upload).await),
             code(uploads::append(server, caller, &id, upload, 0, None).await),
@@ -103,6 +114,44 @@ async fn what_is_removed_is_looked_for_first() {
     assert_eq!((left.items.len(), left.estimated_total), (1, 1));
     let folder = super::super::get(server, &two.abe, "data").await.unwrap();
     assert!(folder.used_at.is_some(), "it is counted again");
+}
+
+#[tokio::test]
+async fn what_is_removed_comes_back_until_the_trash_is_emptied() {
+    let two = TwoDomains::open().await;
+    let data = two.made(&two.abe, "data").await;
+    let (server, id) = (&two.server, data.id.to_string());
+    for name in ["a", "b"] {
+        std::fs::write(place(&two, &data).join(name), "text").unwrap();
+        remove(server, &two.abe, &id, removal(&[name]))
+            .await
+            .unwrap();
+    }
+    let all = removed(server, &two.abe, &id).await.unwrap().1;
+    let paths: Vec<&str> = all.iter().map(|one| one.path.as_str()).collect();
+    assert_eq!(paths, ["b", "a"]);
+    assert!(all[0].purge_at > all[0].removed_at);
+    let back = RemovedEntriesBody {
+        items: vec![all[1].id],
+    };
+    restore_removed(server, &two.abe, &id, back.clone())
+        .await
+        .unwrap();
+    assert!(place(&two, &data).join("a").is_file());
+    let again = restore_removed(server, &two.abe, &id, back.clone()).await;
+    assert_eq!(code(again), "folder.removed-not-found");
+    assert_eq!(
+        code(purge_removed(server, &two.abe, &id, back).await),
+        "folder.removed-not-found"
+    );
+    empty_trash(server, &two.abe, &id).await.unwrap();
+    assert_eq!(removed(server, &two.abe, &id).await.unwrap().1, []);
+    let for_good = FolderRemovalBody {
+        for_good: true,
+        ..removal(&["a"])
+    };
+    remove(server, &two.abe, &id, for_good).await.unwrap();
+    assert_eq!(removed(server, &two.abe, &id).await.unwrap().1, []);
 }
 
 #[tokio::test]
