@@ -48,6 +48,8 @@ pub struct FolderFilesPage {
     pub here: String,
     pub words: String,
     pub total: String,
+    /// What the folder takes of the disk, and since when that is known.
+    pub usage: String,
     /// That not all of the directory was looked at; empty where it was.
     pub cut: String,
     pub rows: Vec<FolderFileRow>,
@@ -198,6 +200,7 @@ async fn read(
     asked: FolderEntryQuery,
 ) -> Result<FolderFilesPage, Failure> {
     let t = visit.text;
+    let now = console.server.clock().now();
     // How many there are on a page is ours.
     let asked = FolderEntryQuery {
         limit: None,
@@ -218,6 +221,14 @@ async fn read(
         folder: found.folder.name.to_string(),
         crumbs: crumbs(t, &id, found.folder.name.as_str(), &found.path),
         total: t.folder_files_total(found.page.estimated_total),
+        usage: match found.folder.counted {
+            Some(counted) => t.folder_files_usage(
+                components::size(counted.bytes),
+                counted.entries,
+                visit.clock.ago(counted.at, now),
+            ),
+            None => t.folders_not_counted().to_owned(),
+        },
         cut: match found.whole {
             true => String::new(),
             false => t.folder_files_cut().to_owned(),

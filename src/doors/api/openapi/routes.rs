@@ -1562,7 +1562,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
             ("cursor", "from the page before"),
         ],
         answer: SuccessReply::Schema("FolderEntryPage"),
-        refusals: &[400, 404, 409, 422, 503],
+        refusals: &[400, 404, 409, 422, 429, 503],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1573,7 +1573,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: WRITE,
         query: &[("path", "the file, from the top of the folder")],
         answer: SuccessReply::File("application/octet-stream"),
-        refusals: &[400, 404, 409, 416, 422, 503],
+        refusals: &[400, 404, 409, 416, 422, 429, 503],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1590,7 +1590,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
             ("format", "zip or tar; zip when left out"),
         ],
         answer: SuccessReply::File("application/zip"),
-        refusals: &[400, 404, 409, 422, 503],
+        refusals: &[400, 404, 409, 422, 429, 503],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1603,7 +1603,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         body: Some("NewFolderDirectory"),
         status: 201,
         answer: SuccessReply::Schema("FolderEntry"),
-        refusals: &[400, 404, 409, 422, 503],
+        refusals: &[400, 404, 409, 422, 429, 503],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1615,7 +1615,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: WRITE,
         body: Some("FolderMove"),
         answer: SuccessReply::Schema("FolderEntry"),
-        refusals: &[400, 404, 409, 422, 503],
+        refusals: &[400, 404, 409, 422, 429, 503],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1628,7 +1628,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         body: Some("FolderRemoval"),
         status: 204,
         answer: SuccessReply::Nothing,
-        refusals: &[400, 404, 409, 422, 503],
+        refusals: &[400, 404, 409, 422, 429, 503],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1638,7 +1638,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "List the trash of a folder of yours, newest first, at most 1,000",
         needs: WRITE,
         answer: SuccessReply::Schema("RemovedEntryPage"),
-        refusals: &[404, 409],
+        refusals: &[404, 409, 429],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1650,7 +1650,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: WRITE,
         status: 204,
         answer: SuccessReply::Nothing,
-        refusals: &[404, 409],
+        refusals: &[404, 409, 429],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1663,7 +1663,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         body: Some("RemovedEntries"),
         status: 204,
         answer: SuccessReply::Nothing,
-        refusals: &[400, 404, 409, 422, 503],
+        refusals: &[400, 404, 409, 422, 429, 503],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1676,7 +1676,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         body: Some("RemovedEntries"),
         status: 204,
         answer: SuccessReply::Nothing,
-        refusals: &[400, 404, 409, 422, 503],
+        refusals: &[400, 404, 409, 422, 429, 503],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1710,7 +1710,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "How far a file is (tus 1.0.0)",
         needs: WRITE,
         answer: SuccessReply::Nothing,
-        refusals: &[404, 409, 412],
+        refusals: &[404, 409, 412, 429],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1722,7 +1722,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: WRITE,
         status: 204,
         answer: SuccessReply::Nothing,
-        refusals: &[400, 404, 409, 412, 413, 415, 422, 460, 503],
+        refusals: &[400, 404, 409, 412, 413, 415, 422, 429, 460, 503],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1734,7 +1734,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: WRITE,
         status: 204,
         answer: SuccessReply::Nothing,
-        refusals: &[404, 409, 412],
+        refusals: &[404, 409, 412, 429],
         ..ROUTE
     },
     DocumentedRoute {

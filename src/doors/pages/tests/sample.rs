@@ -291,6 +291,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             here: "train".into(),
             words: String::new(),
             total: t.folder_files_total(2),
+            usage: t.folder_files_usage("1.2 GiB", 1024, t.common_ago("3 min")),
             cut: match is_empty {
                 true => String::new(),
                 false => t.folder_files_cut().into(),

@@ -591,7 +591,7 @@ pub(super) fn own_folder(server: &Server, caller: &Caller, which: &str) -> Resul
 
 /// Works on the files of the caller's folder on a thread that may wait for the disk; gives the folder, too.
 ///
-/// Errors: as `own_folder`, and those of the work.
+/// Errors: as `own_folder`; `folder.too-many-at-once`; those of the work.
 pub(super) async fn on_files<T: Send + 'static>(
     server: &Server,
     caller: &Caller,
@@ -600,7 +600,10 @@ pub(super) async fn on_files<T: Send + 'static>(
 ) -> Result<(Folder, T), Failure> {
     let folder = own_folder(server, caller, which)?;
     let store = server.folders()?;
+    let turn = server.folder_turns().enter(caller.subject.user).await?;
     let working = tokio::task::spawn_blocking(move || -> Result<(Folder, T), Failure> {
+        // It counts until it is done, also where its request is gone.
+        let _turn = turn;
         let done = work(&store, &folder).map_err(folder_error)?;
         Ok((folder, done))
     });
