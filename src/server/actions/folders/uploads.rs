@@ -5,6 +5,7 @@ use api::folders::FolderUploadView;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use rules::codes::{UPLOAD_BUSY, UPLOAD_NOT_FOUND};
 use rules::folder::FolderState;
 use rules::folder_path::FolderPath;
 use rules::names::{FolderId, UploadId};
@@ -93,7 +94,8 @@ pub async fn create(
     Ok(view(id, staged))
 }
 
-/// How far a file is; one that was finished a while ago, too.
+/// How far a file is; one that was finished a while ago, too. One that is whole and not in its place, since the server ended
+/// right before that, is put there now.
 ///
 /// Errors: as `create`; `upload.not-found`.
 pub async fn head(
@@ -103,10 +105,29 @@ pub async fn head(
     upload: UploadId,
 ) -> Result<FolderUploadView, Failure> {
     let done = on_files(server, caller, which, move |store, folder| {
-        store.staged(folder.id, upload.0)
+        let staged = store.staged(folder.id, upload.0)?;
+        if staged.declared.bytes != Some(staged.offset) {
+            return Ok((staged, false));
+        }
+        match store.place(folder.id, upload.0) {
+            Ok(is_placed) => Ok((staged, is_placed)),
+            // It was finished before, or is being finished now.
+            Err(error)
+                if [UPLOAD_NOT_FOUND, UPLOAD_BUSY]
+                    .map(Some)
+                    .contains(&error.code()) =>
+            {
+                Ok((staged, false))
+            }
+            Err(error) => Err(error),
+        }
     });
-    let (folder, staged) = done.await?;
-    Ok(view(folder.id, staged))
+    let (folder, (staged, is_placed)) = done.await?;
+    let id = folder.id;
+    if is_placed {
+        changed(server, caller, folder, "upload").await;
+    }
+    Ok(view(id, staged))
 }
 
 /// Calls a file on its way off, and forgets its bytes.

@@ -273,3 +273,22 @@ async fn an_upload_ends_with_the_right_to_its_folder() {
     let text = std::fs::read_to_string(place(&two, &data).join("a")).unwrap();
     assert_eq!(text, "abcdef");
 }
+
+#[tokio::test]
+async fn a_file_that_was_whole_when_the_server_ended_is_put_in_its_place_later() {
+    let two = TwoDomains::open().await;
+    let data = two.made(&two.abe, "data").await;
+    let (server, id) = (&two.server, data.id.to_string());
+    let made = uploads::create(server, &two.abe, &id, file("a", 3)).await;
+    let made = made.unwrap();
+    let store = server.folders().unwrap();
+    let mut writer = store.append(data.id, made.id.0, 0, None).unwrap();
+    writer.write(b"abc").unwrap();
+    writer.finish(true).unwrap();
+    assert!(!place(&two, &data).join("a").exists());
+    for _ in 0..2 {
+        let told = uploads::head(server, &two.abe, &id, made.id).await.unwrap();
+        assert_eq!(told.offset, 3);
+        assert!(place(&two, &data).join("a").is_file());
+    }
+}
