@@ -191,6 +191,11 @@ pub struct FolderUploadView {
     pub size: Option<u64>,
     /// Bytes that came. The file is in its place once all came.
     pub offset: u64,
+    /// Whether it takes the place of a file that is there.
+    pub overwrite: bool,
+    /// When its contents were changed last, where its sender said so.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub modified_at: Option<Timestamp>,
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
     /// When it is forgotten unless a byte comes.

@@ -91,7 +91,6 @@ fn named() -> Schemas {
     collect::<folders::FolderMoveBody>(&mut all);
     collect::<folders::FolderRemovalBody>(&mut all);
     collect::<folders::RemovedEntriesBody>(&mut all);
-    collect::<folders::FolderUploadView>(&mut all);
     collect::<presets::NewPresetBody>(&mut all);
     collect::<presets::PresetPatchBody>(&mut all);
     collect::<courses::NewCourseBody>(&mut all);
@@ -181,6 +180,7 @@ fn pages(all: &mut Schemas) {
     page::<folders::FolderView>(all);
     page::<folders::FolderEntryView>(all);
     page::<folders::RemovedEntryView>(all);
+    page::<folders::FolderUploadView>(all);
     page::<presets::PresetView>(all);
     page::<courses::CourseView>(all);
     page::<courses::CourseMemberView>(all);

@@ -296,7 +296,9 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         )
         .route(
             "/folders/{id}/uploads",
-            post(folder_uploads::create).options(folder_uploads::options),
+            get(folder_uploads::list)
+                .post(folder_uploads::create)
+                .options(folder_uploads::options),
         )
         .route(
             "/folders/{id}/uploads/{upload}",

@@ -47,6 +47,16 @@ pub(super) async fn options() -> Response {
     ))
 }
 
+pub(super) async fn list(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> ApiResult {
+    let all = uploads::list(&api.server, &caller, &id).await?;
+    responses::all(&headers, all)
+}
+
 pub(super) async fn create(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,

@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use api::folders::FolderEntryView;
+use api::folders::{FolderEntryView, FolderUploadView};
 use api::page::ListPage;
 use hyper::Method;
 use rules::folder_path::FolderEntryKind;
@@ -20,6 +20,9 @@ use super::images::{ProgressLine, base64, send};
 use super::output::OutputStyle;
 use super::{columns, complain, print};
 
+/// Bytes of a file of which a copy that broke off is looked for. Higher: more is sent twice. Lower: a copy of many small
+/// files asks twice for each.
+const RESUMED: u64 = 4 << 20;
 /// Between two tries to go on with a download.
 const RETRY: Duration = Duration::from_millis(500);
 
@@ -316,6 +319,33 @@ async fn put_file(
     if is_same {
         return Ok(());
     }
+    let begun = unfinished(client, to, size, changed, how).await?;
+    let (place, offset) = match begun {
+        Some(begun) => begun,
+        None => (declare(client, to, size, changed, how).await?, 0),
+    };
+    if size > 0 {
+        let shown = from.display().to_string();
+        send(client, view, &place, &mut file, (offset, size), &shown).await?;
+    }
+    if offset == size && size > 0 {
+        // All of it had come before; asking puts it in its place.
+        let extra = Extra::default().header("Tus-Resumable", "1.0.0");
+        client.call(Method::HEAD, &place, extra).await?;
+    }
+    let said = format!("{}:/{}  sent", to.folder, to.path);
+    print(&view.said(&json!({"path": to.path, "size": size}), &said)?);
+    Ok(())
+}
+
+/// Begins a file, and gives the address of its upload.
+async fn declare(
+    client: &HttpClient,
+    to: &FolderPlace,
+    size: u64,
+    changed: Option<i64>,
+    how: CopyMode,
+) -> Result<String, CliError> {
     let (directory, name) = to.split();
     let mut words = vec![
         format!("filename {}", base64(unescaped(name).as_bytes())),
@@ -330,16 +360,36 @@ async fn put_file(
         .header("Upload-Length", size.to_string())
         .header("Upload-Metadata", words.join(","))
         .header("Idempotency-Key", fresh_key());
-    let made = client.call(Method::POST, &to.address("uploads"), extra);
-    let made = made.await?;
-    let place = made.header("location").unwrap_or_default().to_owned();
-    if size > 0 {
-        let shown = from.display().to_string();
-        send(client, view, &place, &mut file, size, &shown).await?;
+    let path = to.address("uploads");
+    let made = client.call(Method::POST, &path, extra).await?;
+    Ok(made.header("location").unwrap_or_default().to_owned())
+}
+
+/// The upload of the same file that an earlier copy began, and how far it is. Copies of many files ask only for those worth
+/// it.
+async fn unfinished(
+    client: &HttpClient,
+    to: &FolderPlace,
+    size: u64,
+    changed: Option<i64>,
+    how: CopyMode,
+) -> Result<Option<(String, u64)>, CliError> {
+    if size < RESUMED {
+        return Ok(None);
     }
-    let said = format!("{}:/{}  sent", to.folder, to.path);
-    print(&view.said(&json!({"path": to.path, "size": size}), &said)?);
-    Ok(())
+    let path = to.address("uploads");
+    let all = client.read::<ListPage<FolderUploadView>>(&path).await?.read;
+    let is_same = |one: &FolderUploadView| {
+        let at = one.modified_at.map(|at| at.as_millis());
+        let is_file = one.path == to.path && one.size == Some(size) && at == changed;
+        is_file && one.overwrite == how.overwrite
+    };
+    let found = all
+        .items
+        .into_iter()
+        .filter(is_same)
+        .max_by_key(|one| one.offset);
+    Ok(found.map(|one| (format!("{path}/{}", one.id), one.offset)))
 }
 
 /// Takes a file or a directory.

@@ -165,21 +165,21 @@ async fn upload(
         ));
     }
     let path = format!("/api/v1/uploads/{}", encoded(&id));
-    send(client, view, &path, &mut file, size, name).await?;
+    send(client, view, &path, &mut file, (0, size), name).await?;
     Ok(id)
 }
 
-/// Sends the bytes of a file to an upload at `path`; after a broken connection it asks where to go on.
+/// Sends the bytes of a file from an offset to its end to an upload at `path`; after a broken connection it asks where to go
+/// on.
 pub(super) async fn send(
     client: &HttpClient,
     view: &OutputStyle,
     path: &str,
     file: &mut std::fs::File,
-    size: u64,
+    (mut offset, size): (u64, u64),
     name: &str,
 ) -> Result<(), CliError> {
     let progress = ProgressLine::new(view, "sending", true);
-    let mut offset = 0;
     let mut away: Option<std::time::Instant> = None;
     while offset < size {
         let piece = read_piece(file, offset).await?;

@@ -288,6 +288,22 @@ impl FolderStore {
         })
     }
 
+    /// The files of a folder that are on their way, oldest first.
+    pub fn all_staged(&self, id: FolderId) -> Result<Vec<StagedFile>, FolderError> {
+        let all = uploads(&self.staging(id), ".json");
+        let mut staged = Vec::new();
+        for upload in all.map_err(fault("list uploaded files"))? {
+            match self.under_way(id, upload) {
+                Ok(one) => staged.push(one),
+                // It was finished since it was listed.
+                Err(error) if error.code().is_some() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        staged.sort_by_key(|one| (one.begun_at, one.id));
+        Ok(staged)
+    }
+
     /// How many files of a folder are on their way.
     pub fn count_staged(&self, id: FolderId) -> Result<usize, FolderError> {
         let all = uploads(&self.staging(id), ".json");
@@ -565,6 +581,9 @@ mod tests {
             "upload.wrong-offset"
         );
         assert!(!store.place(ID, upload).expect("not whole"));
+        let all = store.all_staged(ID).expect("a list");
+        assert_eq!(all.len(), 1);
+        assert_eq!((all[0].id, all[0].offset), (upload, 5));
         assert!(!place.join("a").exists());
         assert_eq!(sent(&store, upload, 5, b" world", None).expect("sent"), 11);
         assert!(store.place(ID, upload).expect("in its place"));

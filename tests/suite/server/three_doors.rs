@@ -166,6 +166,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     (
         "POST /folders/{id}/upload",
         &[
+            "listFolderUploads",
             "createFolderUpload",
             "appendFolderUpload",
             "getFolderUpload",

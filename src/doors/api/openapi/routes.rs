@@ -1680,6 +1680,16 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/folders/{id}/uploads",
+        operation: "listFolderUploads",
+        tag: "folders",
+        summary: "List the files on their way into a folder of yours",
+        needs: WRITE,
+        answer: SuccessReply::Schema("FolderUploadPage"),
+        refusals: &[404, 409, 429],
+        ..ROUTE
+    },
+    DocumentedRoute {
         method: "OPTIONS",
         path: "/api/v1/folders/{id}/uploads",
         operation: "describeFolderUploads",

@@ -151,6 +151,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "자기 폴더의 휴지통에 있는 것 가운데 일부를 완전히 지웁니다",
     ),
     (
+        "listFolderUploads",
+        "자기 폴더로 보내는 중인 파일을 나열합니다",
+    ),
+    (
         "describeFolderUploads",
         "폴더가 지원하는 tus 기능을 보여 줍니다",
     ),

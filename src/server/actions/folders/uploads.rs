@@ -94,6 +94,21 @@ pub async fn create(
     Ok(view(id, staged))
 }
 
+/// The files on their way into a folder, oldest first.
+///
+/// Errors: `folder.not-found`, `folder.files-own`, `folder.in-trash`, `folder.purging`.
+pub async fn list(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+) -> Result<Vec<FolderUploadView>, Failure> {
+    let done = on_files(server, caller, which, |store, folder| {
+        store.all_staged(folder.id)
+    });
+    let (folder, all) = done.await?;
+    Ok(all.into_iter().map(|one| view(folder.id, one)).collect())
+}
+
 /// How far a file is; one that was finished a while ago, too. One that is whole and not in its place, since the server ended
 /// right before that, is put there now.
 ///
@@ -252,6 +267,8 @@ fn view(folder: FolderId, staged: StagedFile) -> FolderUploadView {
         path: staged.declared.path,
         size: staged.declared.bytes,
         offset: staged.offset,
+        overwrite: staged.declared.overwrite,
+        modified_at: staged.declared.modified_at,
         created_at: staged.begun_at,
         expires_at: staged.expires_at,
     }

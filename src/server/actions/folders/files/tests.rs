@@ -75,6 +75,7 @@ async fn files_are_their_owners_alone_and_a_stranger_learns_of_no_folder() {
             code(purge_removed(server, caller, &id, items()).await),
             code(empty_trash(server, caller, &id).await),
             code(uploads::create(server, caller, &id, file("x", 1)).await),
+            code(uploads::list(server, caller, &id).await),
             code(uploads::head(server, caller, &id, upload).await),
             code(uploads::append(server, caller, &id, upload, 0, None).await),
             code(uploads::abort(server, caller, &id, upload).await),
