@@ -405,3 +405,91 @@ async fn two_senders_of_one_file_take_turns() {
         401
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_command_line_copies_in_both_directions_and_sends_nothing_twice() {
+    let the_box = TheBox::open().await;
+    the_box.serve().await;
+    let place = the_box.folder.path().to_owned();
+    let say = |line: &'static str| {
+        let place = place.clone();
+        async move {
+            tokio::task::spawn_blocking(move || {
+                let output = std::process::Command::new(env!("CARGO_BIN_EXE_fardel"))
+                    .args(line.split(' '))
+                    .current_dir(&place)
+                    .env_clear()
+                    .env("FARDEL_RUN", &place)
+                    .env("FARDEL_CONFIG", "/nonexistent")
+                    .env("HOME", &place)
+                    .env("LANG", "C")
+                    .output()
+                    .expect("the binary of this build starts");
+                let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+                (
+                    output.status.code(),
+                    text(output.stdout),
+                    text(output.stderr),
+                )
+            })
+            .await
+            .expect("the thread ends")
+        }
+    };
+    let done = async |line: &'static str| {
+        let (code, out, err) = say(line).await;
+        assert_eq!(code, Some(0), "{line}: {err}");
+        out
+    };
+    let large = vec![7_u8; 5 << 20];
+    std::fs::create_dir_all(place.join("tree/deep/none")).expect("made");
+    std::fs::write(place.join("tree/a.txt"), "text").expect("written");
+    std::fs::write(place.join("tree/deep/100%.bin"), &large).expect("written");
+    std::fs::write(place.join("tree/empty"), "").expect("written");
+    done("folder create data").await;
+    let refused = say("folder cp tree data:/").await;
+    assert!(
+        refused.0 == Some(2) && refused.2.contains("-r"),
+        "{refused:?}"
+    );
+    let sent = done("folder cp -r tree data:/").await;
+    assert_eq!(sent.lines().count(), 3, "{sent}");
+    let again = done("folder cp -r tree data:/").await;
+    assert_eq!(again, "", "files of the same size and time are left out");
+    let listed = done("folder ls data:/tree").await;
+    assert!(
+        listed.contains("deep/") && listed.contains("a.txt"),
+        "{listed}"
+    );
+    done("folder cp -r data:/tree back").await;
+    assert_eq!(
+        std::fs::read(place.join("back/deep/100%.bin")).expect("there"),
+        large
+    );
+    assert_eq!(
+        std::fs::read(place.join("back/a.txt")).expect("there"),
+        b"text"
+    );
+    assert!(place.join("back/deep/none").is_dir() && place.join("back/empty").is_file());
+    let taken = say("folder cp tree/a.txt data:/tree/deep/a.txt").await;
+    assert_eq!(taken.0, Some(0), "{}", taken.2);
+    std::fs::write(place.join("tree/a.txt"), "another text").expect("written");
+    let taken = say("folder cp tree/a.txt data:/tree/deep/a.txt").await;
+    assert!(
+        taken.0 == Some(5) && taken.2.contains("folder.entry-exists"),
+        "{taken:?}"
+    );
+    done("folder cp --overwrite tree/a.txt data:/tree/deep/a.txt").await;
+    done("folder mv data:/tree/a.txt /tree/b.txt").await;
+    done("folder archive data:/tree --format tar --to tree.tar").await;
+    assert!(place.join("tree.tar").metadata().expect("there").len() > large.len() as u64);
+    done("folder rm data:/tree").await;
+    let removed = done("folder removed data").await;
+    assert!(removed.contains("tree"), "{removed}");
+    done("folder empty data --all").await;
+    let gone = say("folder cp data:/tree/b.txt .").await;
+    assert!(
+        gone.0 == Some(3) && gone.2.contains("folder.entry-not-found"),
+        "{gone:?}"
+    );
+}
