@@ -671,6 +671,19 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_without_room_takes_no_file() {
+        let (_data, store, place) = opened();
+        assert_eq!(code(refuse_full_disk(&place, u64::MAX)), "disk.full");
+        // Said by the kernel in the middle of a file, or of one more name.
+        for errno in [rustix::io::Errno::NOSPC, rustix::io::Errno::DQUOT] {
+            let path = FolderPath::parse("file").expect("a path");
+            let said: FolderError = failed("write", &path)(errno);
+            assert_eq!(said.code(), Some("disk.full"));
+        }
+        assert_eq!(store.count_staged(ID).expect("counted"), 0);
+    }
+
+    #[test]
     fn a_file_that_no_sender_goes_on_with_is_forgotten_after_a_day() {
         let (_data, store, place) = opened();
         let upload = begun(&store, "file", 3);
