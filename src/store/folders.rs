@@ -30,7 +30,9 @@ mod beneath;
 pub mod failure;
 pub mod files;
 pub mod listing;
+pub mod position;
 pub mod removed;
+mod sorted_names;
 pub mod staging;
 
 /// The default access list of a folder, as the kernel keeps it: all users inside may read and write a new file of any of
@@ -90,6 +92,8 @@ pub struct FolderStore {
     /// Uploads that are written to, finished or removed at this moment.
     busy: staging::BusyUploads,
     finished: staging::FinishedUploads,
+    /// Names of large directories that were listed a moment ago.
+    listings: sorted_names::KeptListings,
 }
 
 impl FolderStore {
@@ -106,6 +110,7 @@ impl FolderStore {
             trash,
             busy: staging::BusyUploads::default(),
             finished: staging::FinishedUploads::default(),
+            listings: sorted_names::KeptListings::default(),
         })
     }
 
@@ -194,7 +199,12 @@ impl FolderStore {
         path: &FolderPath,
         query: &EntryQuery,
     ) -> Result<EntryPage, FolderError> {
-        listing::list(&self.top(id)?, path, query)
+        listing::list(&self.top(id)?, path, query, &self.listings)
+    }
+
+    /// Forgets the names of large directories that no page is asked of.
+    pub fn forget_listings(&self) {
+        self.listings.forget_old();
     }
 
     /// What a path leads to; of a link itself.

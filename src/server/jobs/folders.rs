@@ -56,6 +56,7 @@ async fn sweep(server: &Server) -> Result<(), Failure> {
     let uploads_at = server.clock().now();
     let removed_since = trashed_before(uploads_at);
     off_thread(move || {
+        store.forget_listings();
         store.empty(|| true).map_err(folder_failure)?;
         let all = store.all().map_err(folder_failure)?;
         let now = SystemTime::now();

@@ -1,6 +1,6 @@
 //! Pages of a directory of a folder: directories first, then all else, each in the order of the bytes of their names. Reads
-//! the whole directory for each page and keeps the page alone, so a directory of a million files takes no more memory than
-//! one of ten.
+//! the whole directory and keeps the page alone, so a directory of millions of files takes no more memory than one of ten;
+//! the names of a large one are kept for a while besides, as far as there is room for them.
 
 use std::collections::BinaryHeap;
 use std::os::fd::OwnedFd;
@@ -11,6 +11,8 @@ use rustix::fs::{AtFlags, Dir, FileType, Stat};
 
 use super::beneath::FolderTop;
 use super::failure::{FolderError, failed};
+use super::position::EntryPosition;
+use super::sorted_names::{DirectoryVersion, KeptListings};
 
 /// Names that are looked at for one page. Higher: a directory takes the disk for longer. Lower: what is behind it is found by
 /// sessions alone.
@@ -24,14 +26,6 @@ pub struct FolderEntry {
     /// Bytes of a file's contents; of anything else, what the file system says.
     pub size: u64,
     pub modified_at: Timestamp,
-}
-
-/// Where a page ends: the sort and the name of its last entry.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EntryPosition {
-    /// False for a directory.
-    pub is_behind: bool,
-    pub name: Vec<u8>,
 }
 
 /// Which page of a directory.
@@ -61,10 +55,29 @@ pub(super) fn list(
     top: &FolderTop,
     path: &FolderPath,
     query: &EntryQuery,
+    kept: &KeptListings,
 ) -> Result<EntryPage, FolderError> {
     let directory = top.directory(path)?;
     let failed = || failed::<rustix::io::Errno>("list a directory of a folder", path);
     let words = query.words.to_lowercase();
+    let version = DirectoryVersion::of(&rustix::fs::fstat(&directory).map_err(failed())?);
+    if let Some(names) = kept.find(version) {
+        let fits = |name: &[u8]| contains(name, &words);
+        let fits: Option<&dyn Fn(&[u8]) -> bool> = match words.is_empty() {
+            true => None,
+            false => Some(&fits),
+        };
+        let page = names.page(query.after.as_ref(), query.limit, fits);
+        let next = page.names.last().filter(|_| page.has_more).cloned();
+        let names = page.names.into_iter();
+        return Ok(EntryPage {
+            entries: names.filter_map(|one| look(&directory, one.name)).collect(),
+            next,
+            total: page.total,
+            whole: true,
+        });
+    }
+    let mut gathered = kept.gather(version);
     let mut names = Dir::read_from(&directory).map_err(failed())?;
     let mut page: BinaryHeap<EntryPosition> = BinaryHeap::with_capacity(query.limit + 2);
     let (mut seen, mut total, mut behind, mut whole) = (0, 0, 0_u64, true);
@@ -79,11 +92,14 @@ pub(super) fn list(
             break;
         }
         seen += 1;
+        let is_behind = !is_directory(&directory, entry.file_type(), name);
+        if let Some(gathered) = &mut gathered {
+            gathered.add(is_behind, name);
+        }
         if !words.is_empty() && !contains(name, &words) {
             continue;
         }
         total += 1;
-        let is_behind = !is_directory(&directory, entry.file_type(), name);
         let place = |position: &EntryPosition| {
             (is_behind, name).cmp(&(position.is_behind, position.name.as_slice()))
         };
@@ -106,6 +122,9 @@ pub(super) fn list(
         if is_full {
             page.pop();
         }
+    }
+    if let Some(gathered) = gathered.filter(|_| whole) {
+        kept.keep(gathered);
     }
     let next = page.peek().filter(|_| behind > page.len() as u64).cloned();
     let entries = page.into_sorted_vec().into_iter();
@@ -180,6 +199,7 @@ mod tests {
     use rules::names::FolderId;
     use uuid::Uuid;
 
+    use super::super::sorted_names::KEPT_FROM;
     use super::*;
     use crate::folders::{FolderStore, mounted_directory};
 
@@ -231,6 +251,47 @@ mod tests {
         let some = page(&store, None, "f31");
         assert_eq!((some.entries.len(), some.total), (10, 10));
         assert_eq!(some.next, None);
+    }
+
+    #[test]
+    fn a_large_directory_is_kept_and_read_again_once_it_was_changed() {
+        let data = tempfile::tempdir().expect("a directory");
+        let store = FolderStore::open(data.path()).expect("a store");
+        store.create(ID, false).expect("made");
+        let place = mounted_directory(data.path(), ID);
+        for number in 0..20 {
+            std::fs::create_dir(place.join(format!("d{number:04}"))).expect("made");
+        }
+        for number in 0..KEPT_FROM {
+            std::fs::write(place.join(format!("f{number:04}")), "").expect("written");
+        }
+        let through = |words: &str| {
+            let (mut all, mut after) = (Vec::new(), None);
+            loop {
+                let one = page(&store, after, words);
+                let total = usize::try_from(one.total).expect("a number");
+                all.extend(one.entries.into_iter().map(|entry| entry.name));
+                match one.next {
+                    Some(next) => after = Some(next),
+                    None => {
+                        assert_eq!(all.len(), total, "{words}");
+                        return all;
+                    }
+                }
+            }
+        };
+        // Changed a moment ago, it is read each time.
+        let (read, some) = (through(""), through("f00"));
+        assert_eq!((read.len(), some.len()), (KEPT_FROM + 20, 100));
+        let past = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
+        let open = std::fs::File::open(&place).expect("a directory");
+        open.set_modified(past).expect("set back");
+        assert_eq!(through(""), read);
+        // From here on it is kept.
+        assert_eq!(through(""), read);
+        assert_eq!(through("F00"), some);
+        std::fs::write(place.join("f0000a"), "").expect("written");
+        assert_eq!(through("").len(), KEPT_FROM + 21);
     }
 
     #[test]

@@ -21,7 +21,8 @@ use rules::units::Timestamp;
 use store::folders::FolderStore;
 use store::folders::archive::{ArchiveFormat, FolderArchive};
 use store::folders::failure::FolderError;
-use store::folders::listing::{EntryPosition, EntryQuery, FolderEntry};
+use store::folders::listing::{EntryQuery, FolderEntry};
+use store::folders::position::EntryPosition;
 use tokio::task::JoinHandle;
 
 use super::{find, note};
