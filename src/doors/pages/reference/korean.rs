@@ -740,6 +740,25 @@ const QUERIES: &[(&str, &str, &str)] = &[
         "project",
         "이름이나 ID. 그 프로젝트에서 시작할 때 고를 수 있는 프리셋만",
     ),
+    (
+        "listFolderEntries",
+        "path",
+        "폴더의 맨 위에서 시작하는 디렉터리. 없으면 맨 위",
+    ),
+    ("listFolderEntries", "q", "이름에 들어 있는 글자"),
+    ("listFolderEntries", "limit", "1부터 500까지, 없으면 200"),
+    ("listFolderEntries", "cursor", "앞 쪽의 응답에 있는 값"),
+    (
+        "readFolderFile",
+        "path",
+        "폴더의 맨 위에서 시작하는 파일 경로",
+    ),
+    (
+        "archiveFolder",
+        "path",
+        "폴더의 맨 위에서 시작하는 디렉터리. 없으면 전체",
+    ),
+    ("archiveFolder", "format", "zip 또는 tar. 없으면 zip"),
     ("listLimits", "user", "이름이나 ID. 없으면 나"),
     (
         "listLimits",
