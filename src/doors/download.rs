@@ -90,7 +90,7 @@ where
     Body::from_stream(checked.fuse())
 }
 
-/// What tells a browser to keep a file under a name, whatever is in the name, and never to show it.
+/// What tells a browser to keep a file under a name with any letters in it, and never to show it.
 pub fn kept_as(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || " -_.()+,".contains(c);
     let ascii: String = name
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_kept_under_its_name_whatever_is_in_it() {
+    fn a_file_is_kept_under_a_name_with_any_letters() {
         assert_eq!(kept_as("a b.csv"), "attachment; filename=\"a b.csv\"");
         assert_eq!(
             kept_as("x\"; y\r\n.txt"),

@@ -132,7 +132,7 @@ async fn take(
         let bytes = tokio::select! {
             biased;
             refusal = &mut lease => {
-                // What came is told to whoever goes on with it.
+                // What came is told to the next request for it.
                 let _ = piece.finish(false).await;
                 return Err(refusal.into());
             }

@@ -77,7 +77,7 @@ fn named() -> String {
     format!("^[^{HIDDEN}]*[^{HIDDEN}{BLANKS}][^{HIDDEN}]*$")
 }
 
-/// A path below a folder, or none: names that are more than dots, short enough in whatever letters.
+/// A path below a folder, or none: names that are more than dots, short enough in letters of any length.
 fn below_folder() -> String {
     let name = format!("[^/%{HIDDEN}]{{0,20}}[^/%.{HIDDEN}][^/%{HIDDEN}]{{0,20}}");
     format!("^({name}(/{name}){{0,15}})?$")

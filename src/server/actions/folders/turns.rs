@@ -1,4 +1,4 @@
-//! How much work on files of folders runs at once: of one user a little, so that whoever lists large directories keeps no
+//! How much work on files of folders runs at once: of one user a little, so that one who lists large directories keeps no
 //! other user waiting; of all users as much as leaves threads for the rest of the server.
 
 use std::collections::HashMap;
