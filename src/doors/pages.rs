@@ -24,6 +24,7 @@ pub mod error_codes;
 mod event_words;
 pub mod events;
 pub mod fair_share;
+mod file_form;
 pub mod floor_plan;
 pub mod folder_files;
 pub mod folders;

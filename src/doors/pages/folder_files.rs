@@ -7,13 +7,12 @@ use api::folders::{
 };
 use askama::Template;
 use axum::Router;
-use axum::extract::multipart::Field;
-use axum::extract::{DefaultBodyLimit, Form, Multipart, Path, Query, State};
+use axum::extract::{DefaultBodyLimit, Form, Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
 use bytes::BytesMut;
-use rules::folder_path::FolderEntryKind;
+use rules::folder_path::{FolderEntryKind, MAX_FOLDER_PATH};
 use rules::refusal::Refusal;
 use rules::refusals;
 use serde::Deserialize;
@@ -25,6 +24,7 @@ use server::actions::folders::uploads::{self, FolderPiece, NewFolderFile};
 use super::authentication::PageCaller;
 use super::components;
 use super::dialog::{self, DialogForm, DialogPage};
+use super::file_form::{FileField, FileForm};
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
@@ -691,7 +691,7 @@ async fn upload(
     visit: RequestContext,
     PageCaller(caller): PageCaller,
     Path(id): Path<String>,
-    mut form: Multipart,
+    mut form: FileForm,
 ) -> Response {
     let mut directory = String::new();
     let taken = take(&console, &caller, &id, &mut form, &mut directory).await;
@@ -713,26 +713,26 @@ async fn take(
     console: &PagesContext,
     caller: &Caller,
     id: &str,
-    form: &mut Multipart,
+    form: &mut FileForm,
     directory: &mut String,
 ) -> Result<u64, Failure> {
     let server = &console.server;
     let mut lease = lease(server, caller);
-    let broken = |_| refusals::upload_cut();
     let (mut count, mut overwrite) = (0, false);
-    while let Some(field) = form.next_field().await.map_err(broken)? {
+    while let Some(mut field) = form.next_field().await? {
         match field.name() {
-            Some("path") => *directory = field.text().await.map_err(broken)?,
-            Some("overwrite") => overwrite = true,
-            Some("files") => {
-                let name = field.file_name().unwrap_or_default().to_owned();
-                // A field in which no file was chosen.
-                if name.is_empty() {
-                    continue;
-                }
+            // Each byte of a path may be written with three letters.
+            "path" => {
+                let text = field.text(3 * MAX_FOLDER_PATH).await?;
+                let wrong = || refusals::folder_path_invalid(MAX_FOLDER_PATH);
+                *directory = text.ok_or_else(wrong)?;
+            }
+            "overwrite" => overwrite = true,
+            // A field in which no file was chosen has none.
+            "files" if !field.file_name().is_empty() => {
                 let asked = NewFolderFile {
                     directory: directory.clone(),
-                    name,
+                    name: field.file_name().to_owned(),
                     overwrite,
                     ..NewFolderFile::default()
                 };
@@ -745,7 +745,7 @@ async fn take(
                 }
                 count += 1;
             }
-            _ => {}
+            _ => while field.chunk().await?.is_some() {},
         }
     }
     match count {
@@ -756,7 +756,7 @@ async fn take(
 
 async fn receive(
     mut piece: FolderPiece,
-    mut field: Field<'_>,
+    mut field: FileField<'_>,
     lease: &mut Lease,
 ) -> Result<(), Failure> {
     let mut buffer = BytesMut::new();
@@ -764,7 +764,7 @@ async fn receive(
         let bytes = tokio::select! {
             biased;
             refusal = &mut *lease => return Err(refusal.into()),
-            bytes = field.chunk() => bytes.map_err(|_| refusals::upload_cut())?,
+            bytes = field.chunk() => bytes?,
         };
         let Some(bytes) = bytes else { break };
         buffer.extend_from_slice(&bytes);

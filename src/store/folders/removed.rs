@@ -258,7 +258,7 @@ mod tests {
     use crate::folders::{FolderStore, mounted_directory};
 
     const ID: FolderId = FolderId(Uuid::from_u128(0xab));
-    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+    const NOW: Timestamp = Timestamp::from_millis(4_000_000_000_000);
 
     fn opened() -> (tempfile::TempDir, FolderStore, PathBuf) {
         let data = tempfile::tempdir().expect("a directory");

@@ -144,7 +144,8 @@ impl Drop for UploadPermit {
     }
 }
 
-/// Takes one piece of a file as it comes. Dropped before `finish` it leaves what came, of which the next append is told.
+/// Takes one piece of a file as it comes. Dropped before `finish` it leaves what came, of which the next append is told; of a
+/// piece that is to have a checksum, nothing.
 pub struct StagingWriter {
     _permit: UploadPermit,
     part: File,
@@ -188,9 +189,9 @@ impl StagingWriter {
     /// or of which not all came that was to have one, is taken back.
     ///
     /// Errors: `upload.checksum-mismatch`.
-    pub fn finish(self, is_whole: bool) -> Result<u64, FolderError> {
+    pub fn finish(mut self, is_whole: bool) -> Result<u64, FolderError> {
         let doing = "keep an uploaded file";
-        let is_right = match self.checksum {
+        let is_right = match self.checksum.take() {
             None => true,
             Some(_) if !is_whole => false,
             Some((PieceChecksum::Sha256(told), RunningChecksum::Sha256(running))) => {
@@ -210,6 +211,15 @@ impl StagingWriter {
             (true, _) => Ok(self.at),
             (false, false) => Ok(self.begin),
             (false, true) => Err(refusals::upload_checksum().into()),
+        }
+    }
+}
+
+impl Drop for StagingWriter {
+    fn drop(&mut self) {
+        // It is still here where the piece was not finished: nothing says that its bytes are right.
+        if self.checksum.is_some() {
+            let _ = self.part.set_len(self.begin);
         }
     }
 }
@@ -519,7 +529,7 @@ mod tests {
     use crate::folders::mounted_directory;
 
     const ID: FolderId = FolderId(Uuid::from_u128(0xab));
-    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+    const NOW: Timestamp = Timestamp::from_millis(4_000_000_000_000);
 
     fn opened() -> (tempfile::TempDir, FolderStore, PathBuf) {
         let data = tempfile::tempdir().expect("a directory");
@@ -623,6 +633,13 @@ mod tests {
         let wrong = Some(PieceChecksum::Crc32(1));
         let refused = sent(&store, upload, 3, b"def", wrong);
         assert_eq!(code(refused), "upload.checksum-mismatch");
+        assert_eq!(store.staged(ID, upload).expect("there").offset, 3);
+        let mut broken = store
+            .append(ID, upload, 3, Some(PieceChecksum::Crc32(1)))
+            .expect("begun");
+        broken.write(b"de").expect("written");
+        // The connection broke.
+        drop(broken);
         assert_eq!(store.staged(ID, upload).expect("there").offset, 3);
         let right = PieceChecksum::Sha256(Sha256::digest(b"def").into());
         assert_eq!(
