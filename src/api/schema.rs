@@ -87,6 +87,10 @@ fn named() -> Schemas {
     collect::<budgets::BudgetPatchBody>(&mut all);
     collect::<folders::NewFolderBody>(&mut all);
     collect::<folders::FolderPatchBody>(&mut all);
+    collect::<folders::NewFolderDirectoryBody>(&mut all);
+    collect::<folders::FolderMoveBody>(&mut all);
+    collect::<folders::FolderRemovalBody>(&mut all);
+    collect::<folders::RemovedEntriesBody>(&mut all);
     collect::<presets::NewPresetBody>(&mut all);
     collect::<presets::PresetPatchBody>(&mut all);
     collect::<courses::NewCourseBody>(&mut all);
@@ -174,6 +178,9 @@ fn pages(all: &mut Schemas) {
     page::<allowances::AllowanceView>(all);
     page::<budgets::BudgetView>(all);
     page::<folders::FolderView>(all);
+    page::<folders::FolderEntryView>(all);
+    page::<folders::RemovedEntryView>(all);
+    page::<folders::FolderUploadView>(all);
     page::<presets::PresetView>(all);
     page::<courses::CourseView>(all);
     page::<courses::CourseMemberView>(all);

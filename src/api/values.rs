@@ -10,6 +10,7 @@ use rules::calendar::WeekDay;
 use rules::course::CourseState;
 use rules::fair_share::QueueOrder;
 use rules::folder::{FolderKind, FolderState, MountAccess};
+use rules::folder_path::FolderEntryKind;
 use rules::grants::GrantRole;
 use rules::idleness::{IdleAction, IdleLevel, IdleMatch};
 use rules::image::CatalogImage;
@@ -71,6 +72,16 @@ macro_rules! words {
             }
         }
     };
+}
+
+words! {
+    /// What lies below a folder, by sort; `other` is a pipe, a socket or a device.
+    FolderEntryKindShape as FolderEntryKind of FolderEntryKind {
+        Directory,
+        File,
+        Link,
+        Other,
+    }
 }
 
 words! {

@@ -13,6 +13,8 @@ mod certificates;
 mod courses;
 mod events;
 mod fair_share;
+mod folder_files;
+mod folder_uploads;
 mod folders;
 mod followers;
 mod gpus;
@@ -274,6 +276,37 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/folders/{id}", get(folders::get).patch(folders::change))
         .route("/folders/{id}/trash", post(folders::trash))
         .route("/folders/{id}/restore", post(folders::restore))
+        .route("/folders/{id}/entries", get(folder_files::list))
+        .route("/folders/{id}/files", get(folder_files::read))
+        .route("/folders/{id}/archive", get(folder_files::archive))
+        .route("/folders/{id}/mkdir", post(folder_files::make_directory))
+        .route("/folders/{id}/move", post(folder_files::move_entry))
+        .route("/folders/{id}/remove", post(folder_files::remove))
+        .route(
+            "/folders/{id}/removed",
+            get(folder_files::list_removed).delete(folder_files::empty_trash),
+        )
+        .route(
+            "/folders/{id}/removed/restore",
+            post(folder_files::restore_removed),
+        )
+        .route(
+            "/folders/{id}/removed/purge",
+            post(folder_files::purge_removed),
+        )
+        .route(
+            "/folders/{id}/uploads",
+            get(folder_uploads::list)
+                .post(folder_uploads::create)
+                .options(folder_uploads::options),
+        )
+        .route(
+            "/folders/{id}/uploads/{upload}",
+            head(folder_uploads::head)
+                .patch(folder_uploads::append)
+                .delete(folder_uploads::abort)
+                .layer(DefaultBodyLimit::disable()),
+        )
         .route("/presets", get(presets::list).post(presets::create))
         .route(
             "/presets/{id}",

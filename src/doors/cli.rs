@@ -18,6 +18,7 @@ mod error;
 mod events;
 mod explain;
 mod fair_share;
+mod folder_files;
 mod folders;
 mod format;
 mod gpus;

@@ -24,7 +24,9 @@ pub mod error_codes;
 mod event_words;
 pub mod events;
 pub mod fair_share;
+mod file_form;
 pub mod floor_plan;
+pub mod folder_files;
 pub mod folders;
 pub mod form_faults;
 pub mod gpus;
@@ -271,6 +273,7 @@ pub fn router(
         .merge(policies::router())
         .merge(courses::router())
         .merge(folders::router())
+        .merge(folder_files::router())
         .merge(presets::router())
         .merge(resource_groups::router())
         .merge(budgets::router())
@@ -538,6 +541,13 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "folder-added" => t.folders_added_now(of),
         "folder-trashed" => t.folders_trashed_now(of),
         "folder-restored" => t.folders_restored_now(of),
+        "folder-directory" => t.folder_files_made_now(of),
+        "folder-moved" => t.folder_files_moved_now(of),
+        "folder-removed" => t.folder_files_removed_now(of),
+        "folder-gone" => t.folder_files_gone_now(of),
+        "folder-back" => t.folder_files_back_now().to_owned(),
+        "folder-emptied" => t.folder_files_emptied_now().to_owned(),
+        "folder-uploaded" => t.folder_files_done(of),
         "preset-added" => t.presets_added_now(of),
         "preset-changed" => t.presets_changed_now(of),
         "preset-removed" => t.presets_removed_now().to_owned(),

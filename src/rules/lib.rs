@@ -21,6 +21,7 @@ pub mod doctor;
 pub mod fair_share;
 pub mod findings;
 pub mod folder;
+pub mod folder_path;
 pub mod grants;
 pub mod hand_over;
 pub mod housekeeping;

@@ -57,6 +57,7 @@ struct ServerInner {
     provider_sign_ins: access::provider::ProviderSignIns,
     saml_sign_ins: access::saml::SamlSignIns,
     open_streams: Arc<access::OpenStreams>,
+    folder_turns: Arc<actions::folders::FolderTurns>,
     settings: appliance::settings::EffectiveSettings,
     backups: appliance::backups::BackupState,
     diagnostics: diagnostics::Diagnostics,
@@ -180,6 +181,7 @@ impl Server {
             provider_sign_ins: access::provider::ProviderSignIns::default(),
             saml_sign_ins: access::saml::SamlSignIns::default(),
             open_streams: Arc::default(),
+            folder_turns: Arc::default(),
             settings: appliance::settings::EffectiveSettings::new(reading),
             backups: appliance::backups::BackupState::default(),
             diagnostics: diagnostics::Diagnostics::default(),
@@ -397,6 +399,11 @@ impl Server {
 
     pub(crate) fn open_streams(&self) -> &Arc<access::OpenStreams> {
         &self.0.open_streams
+    }
+
+    /// The work on files of folders that is under way.
+    pub(crate) fn folder_turns(&self) -> &Arc<actions::folders::FolderTurns> {
+        &self.0.folder_turns
     }
 
     pub(crate) fn hasher(&self) -> &access::password::Hasher {

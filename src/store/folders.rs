@@ -9,14 +9,32 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use rules::folder_path::{FolderPath, MAX_FOLDER_PATH};
 use rules::names::FolderId;
+use rules::refusals;
+use rules::units::Timestamp;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, XattrFlags, openat2};
 use rustix::io::Errno;
+use uuid::Uuid;
 
 use crate::trees::{self, Size, Thrown, Trash};
+use archive::{ArchiveFormat, FolderArchive};
+use beneath::{FIRST_OWNER, FolderTop};
+use failure::FolderError;
+use files::FolderFile;
+use listing::{EntryPage, EntryQuery, FolderEntry};
+use removed::RemovedEntry;
 
-/// User and group inside sessions to whom a new folder belongs: `work` of the environment `host`.
-const FIRST_OWNER: u32 = 1000;
+pub mod archive;
+mod beneath;
+pub mod failure;
+pub mod files;
+pub mod listing;
+pub mod position;
+pub mod removed;
+mod sorted_names;
+pub mod staging;
+
 /// The default access list of a folder, as the kernel keeps it: all users inside may read and write a new file of any of
 /// them. Rights between people are mounts, never modes.
 const OPEN_TO_ALL: [u8; 28] = [
@@ -31,6 +49,9 @@ const FOLDERS: &str = "folders";
 const TRASH: &str = ".trash";
 /// What of a folder's directory sessions mount.
 const DATA: &str = "data";
+/// What of a folder's directory holds files that are being uploaded, and what was removed of it.
+const STAGING: &str = "staging";
+const REMOVED: &str = "trash";
 
 /// The directory that sessions mount of a folder, whether it is there or not.
 ///
@@ -68,6 +89,11 @@ fn directory(folders: &Path, id: FolderId) -> PathBuf {
 pub struct FolderStore {
     folders: PathBuf,
     trash: Trash,
+    /// Uploads that are written to, finished or removed at this moment.
+    busy: staging::BusyUploads,
+    finished: staging::FinishedUploads,
+    /// Names of large directories that were listed a moment ago.
+    listings: sorted_names::KeptListings,
 }
 
 impl FolderStore {
@@ -79,7 +105,13 @@ impl FolderStore {
             .mode(0o700)
             .create(&folders)?;
         let trash = Trash::open(&folders.join(TRASH))?;
-        Ok(Self { folders, trash })
+        Ok(Self {
+            folders,
+            trash,
+            busy: staging::BusyUploads::default(),
+            finished: staging::FinishedUploads::default(),
+            listings: sorted_names::KeptListings::default(),
+        })
     }
 
     /// Makes the directory of a folder, and keeps it over a loss of power. Does nothing where there is one.
@@ -123,7 +155,7 @@ impl FolderStore {
     /// Errors: what the kernel says, `ENOTEMPTY` where something does: then all of it stays.
     pub fn remove_empty(&self, id: FolderId) -> io::Result<()> {
         let own = directory(&self.folders, id);
-        for path in [own.join(DATA), own] {
+        for path in [own.join(STAGING), own.join(REMOVED), own.join(DATA), own] {
             match fs::remove_dir(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -145,9 +177,166 @@ impl FolderStore {
         Ok(())
     }
 
-    /// Counts what a folder takes of the disk, its own directory included; at most `most` names. Costs a visit of each file.
+    /// Counts what a folder takes of the disk, its own directory and uploads under way included; at most `most` names. Costs
+    /// a visit of each file.
     pub fn measure(&self, id: FolderId, most: u64) -> io::Result<Size> {
-        trees::measure(&directory(&self.folders, id).join(DATA), most)
+        let own = directory(&self.folders, id);
+        let mut size = trees::measure(&own.join(DATA), most)?;
+        for more in [STAGING, REMOVED] {
+            // Names there are not the owner's.
+            let more = trees::measure(&own.join(more), most)?;
+            size.bytes = size.bytes.saturating_add(more.bytes);
+        }
+        Ok(size)
+    }
+
+    /// One page of a directory of a folder.
+    ///
+    /// Errors: `folder.entry-not-found`, `folder.entry-link`.
+    pub fn list(
+        &self,
+        id: FolderId,
+        path: &FolderPath,
+        query: &EntryQuery,
+    ) -> Result<EntryPage, FolderError> {
+        listing::list(&self.top(id)?, path, query, &self.listings)
+    }
+
+    /// Forgets the names of large directories that no page is asked of.
+    pub fn forget_listings(&self) {
+        self.listings.forget_old();
+    }
+
+    /// What a path leads to; of a link itself.
+    ///
+    /// Errors: as `list`.
+    pub fn entry(&self, id: FolderId, path: &FolderPath) -> Result<FolderEntry, FolderError> {
+        listing::entry(&self.top(id)?, path)
+    }
+
+    /// Opens an ordinary file to be read.
+    ///
+    /// Errors: as `list`; `folder.entry-not-file`.
+    pub fn file(&self, id: FolderId, path: &FolderPath) -> Result<FolderFile, FolderError> {
+        files::open(&self.top(id)?, path)
+    }
+
+    /// Makes one directory, in one that is there.
+    ///
+    /// Errors: as `list`; `folder.new-name-invalid`, `folder.entry-exists`, `disk.full`.
+    pub fn make_directory(&self, id: FolderId, path: &FolderPath) -> Result<(), FolderError> {
+        path.check_new()?;
+        files::make_directory(&self.top(id)?, path)
+    }
+
+    /// Gives a file, a directory or a link another name or place in the same folder; never over another one.
+    ///
+    /// Errors: as `make_directory`; `folder.move-inside`.
+    pub fn move_entry(
+        &self,
+        id: FolderId,
+        from: &FolderPath,
+        to: &FolderPath,
+    ) -> Result<(), FolderError> {
+        refuse_top(from)?;
+        to.check_new()?;
+        files::move_entry(&self.top(id)?, from, to)
+    }
+
+    /// Moves a file, a link, or a directory with all below it into the folder's trash: one rename. On a full disk it is
+    /// removed for good.
+    ///
+    /// Errors: as `list`.
+    pub fn remove_entry(
+        &self,
+        id: FolderId,
+        path: &FolderPath,
+        now: Timestamp,
+    ) -> Result<(), FolderError> {
+        refuse_top(path)?;
+        let trash = self.made_trash(id)?;
+        removed::take(&self.top(id)?, path, &trash, now)
+    }
+
+    /// Takes a file, a link, or a directory with all below it away for good: one rename. `empty_removed` gives the room back.
+    ///
+    /// Errors: as `list`.
+    pub fn remove_for_good(&self, id: FolderId, path: &FolderPath) -> Result<(), FolderError> {
+        refuse_top(path)?;
+        let trash = self.made_trash(id)?;
+        removed::take_for_good(&self.top(id)?, path, &trash)
+    }
+
+    /// What lies in the folder's trash, newest first.
+    pub fn removed(&self, id: FolderId) -> Result<Vec<RemovedEntry>, FolderError> {
+        removed::list(&self.own_trash(id))
+    }
+
+    /// Puts one of `removed` back where it was, with the directories above it, and gives its path. Never over another one.
+    ///
+    /// Errors: `folder.removed-not-found`, `folder.entry-exists`, `folder.entry-link`.
+    pub fn restore_entry(&self, id: FolderId, item: Uuid) -> Result<FolderPath, FolderError> {
+        removed::restore(&self.top(id)?, &self.own_trash(id), item)
+    }
+
+    /// Takes some of `removed` out of the trash for good, or all where `items` is None. `empty_removed` gives the room back.
+    ///
+    /// Errors: `folder.removed-not-found`.
+    pub fn purge_removed(
+        &self,
+        id: FolderId,
+        items: Option<&[Uuid]>,
+        now: Timestamp,
+    ) -> Result<(), FolderError> {
+        let trash = self.own_trash(id);
+        match items {
+            Some(items) => items
+                .iter()
+                .try_for_each(|item| removed::purge(&trash, *item)),
+            None => removed::purge_before(&trash, None, now),
+        }
+    }
+
+    /// Takes out of the trash for good what lies there since before `since`, and what a crash left.
+    pub fn expire_removed(
+        &self,
+        id: FolderId,
+        since: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), FolderError> {
+        removed::purge_before(&self.own_trash(id), Some(since), now)
+    }
+
+    /// Gives the room of what was removed from a folder for good back. May take long.
+    pub fn empty_removed(&self, id: FolderId) -> io::Result<()> {
+        removed::empty(&self.own_trash(id))
+    }
+
+    fn own_trash(&self, id: FolderId) -> PathBuf {
+        directory(&self.folders, id).join(REMOVED)
+    }
+
+    fn made_trash(&self, id: FolderId) -> Result<PathBuf, FolderError> {
+        let trash = self.own_trash(id);
+        make(&trash).map_err(failure::fault("make room for what is removed"))?;
+        Ok(trash)
+    }
+
+    /// An archive of a directory, or of one file; `name` is the name of its top.
+    ///
+    /// Errors: as `list`; `folder.archive-too-many` for a zip.
+    pub fn archive(
+        &self,
+        id: FolderId,
+        path: &FolderPath,
+        name: &str,
+        format: ArchiveFormat,
+    ) -> Result<FolderArchive, FolderError> {
+        FolderArchive::open(&self.top(id)?, path, name, format)
+    }
+
+    fn top(&self, id: FolderId) -> Result<FolderTop, FolderError> {
+        FolderTop::open(&directory(&self.folders, id).join(DATA))
     }
 
     /// The folders whose directories are here, each with the time when it was made or changed last.
@@ -172,6 +361,13 @@ impl FolderStore {
     }
 }
 
+fn refuse_top(path: &FolderPath) -> Result<(), FolderError> {
+    match path.is_top() {
+        true => Err(refusals::folder_path_invalid(MAX_FOLDER_PATH).into()),
+        false => Ok(()),
+    }
+}
+
 fn make(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
@@ -182,8 +378,6 @@ fn make(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{MetadataExt, symlink};
-
-    use uuid::Uuid;
 
     use super::*;
 

@@ -11,6 +11,7 @@ mod decisions;
 mod directory;
 mod edges;
 pub(crate) mod fake_machine;
+mod folder_files;
 mod forgotten;
 mod gpus;
 mod hand_over;

@@ -152,7 +152,7 @@ fn operation(route: &DocumentedRoute) -> Value {
         version["description"] = "the ETag of a GET, or * to overwrite".into();
         parameters.push(version);
     }
-    let of_an_upload = route.path.starts_with("/api/v1/uploads");
+    let of_an_upload = route.path.contains("/uploads");
     if route.refusals.contains(&412)
         && !route.refusals.contains(&428)
         && !of_an_upload
@@ -167,7 +167,17 @@ fn operation(route: &DocumentedRoute) -> Value {
     }
     match route.operation {
         "createUpload" => parameters.push(parameter("header", "Upload-Length", true)),
-        "appendUpload" => parameters.push(parameter("header", "Upload-Offset", true)),
+        "createFolderUpload" => {
+            parameters.push(parameter("header", "Upload-Length", true));
+            let mut words = parameter("header", "Upload-Metadata", true);
+            words["description"] = "filename, path (the directory), overwrite and mtime (in \
+                milliseconds), each with its value in base64"
+                .into();
+            parameters.push(words);
+        }
+        "appendUpload" | "appendFolderUpload" => {
+            parameters.push(parameter("header", "Upload-Offset", true));
+        }
         _ => {}
     }
     let mut responses = serde_json::Map::new();
@@ -233,7 +243,7 @@ fn operation(route: &DocumentedRoute) -> Value {
             "content": {"text/csv": {"schema": {"type": "string", "format": "binary"}}},
         });
     }
-    if route.operation == "appendUpload" {
+    if ["appendUpload", "appendFolderUpload"].contains(&route.operation) {
         operation["requestBody"] = json!({
             "required": true,
             "content": {

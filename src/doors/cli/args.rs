@@ -2103,8 +2103,101 @@ pub struct GroupFlags {
 
 #[derive(Debug, Subcommand)]
 pub enum FolderCommand {
-    /// List folders: your own, and those of users whose sessions you see
-    Ls,
+    /// List folders, your own and those of users whose sessions you see; or the files of one of your own
+    #[command(after_help = "Example:\n  \
+        fardel folder ls\n  \
+        fardel folder ls data:/train")]
+    Ls {
+        /// Folder, and a directory in it: FOLDER, FOLDER:/PATH
+        #[arg(value_name = "PLACE")]
+        place: Option<String>,
+    },
+    /// Copy files into a folder of your own, or out of one
+    #[command(after_help = "Example:\n  \
+        fardel folder cp train.csv data:/\n  \
+        fardel folder cp -r images data:/train\n  \
+        fardel folder cp data:/results/model.bin .\n\n\
+        A copy that was broken off goes on where it stopped; files of the same size and time are left out.")]
+    Cp {
+        /// File or directory, here or as FOLDER:/PATH
+        #[arg(value_name = "FROM")]
+        from: String,
+        /// Where it goes: on the other side
+        #[arg(value_name = "TO")]
+        to: String,
+        /// Copy directories with all below them
+        #[arg(short, long)]
+        recursive: bool,
+        /// Take the place of files that are there
+        #[arg(long)]
+        overwrite: bool,
+    },
+    /// Take a directory of a folder as one file
+    #[command(after_help = "Example:\n  \
+        fardel folder archive data:/train --format tar --to train.tar")]
+    Archive {
+        /// Folder, and a directory in it: FOLDER, FOLDER:/PATH
+        #[arg(value_name = "PLACE")]
+        place: String,
+        /// Zip has at most 100,000 files
+        #[arg(long, value_name = "FORMAT", value_parser = ["zip", "tar"], default_value = "zip")]
+        format: String,
+        /// File to write, which is not there yet [default: the directory's name]
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+    },
+    /// Make a directory in a folder of your own
+    Mkdir {
+        #[arg(value_name = "FOLDER:/PATH")]
+        place: String,
+    },
+    /// Give a file or a directory another name or place in its folder
+    Mv {
+        #[arg(value_name = "FOLDER:/PATH")]
+        place: String,
+        /// Its new path in the same folder
+        #[arg(value_name = "PATH")]
+        to: String,
+    },
+    /// Remove files, and directories with all below them, into the folder's own trash
+    Rm {
+        #[arg(value_name = "FOLDER:/PATH", required = true)]
+        places: Vec<String>,
+        /// At once, and not into the trash
+        #[arg(long)]
+        for_good: bool,
+    },
+    /// List what was removed from a folder of your own in the last 30 days
+    Removed {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+    },
+    /// Put removed files back where they were, over no other ones
+    #[command(after_help = "Example:\n  \
+        fardel folder removed data\n  \
+        fardel folder undelete data 019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")]
+    Undelete {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        /// Ids of `fardel folder removed`
+        #[arg(value_name = "ITEM", required = true)]
+        items: Vec<String>,
+    },
+    /// Remove what is in a folder's own trash for good
+    Empty {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        /// Ids of `fardel folder removed`
+        #[arg(
+            value_name = "ITEM",
+            required_unless_present = "all",
+            conflicts_with = "all"
+        )]
+        items: Vec<String>,
+        /// All of it
+        #[arg(long)]
+        all: bool,
+    },
     /// Show one
     Get {
         #[arg(value_name = "FOLDER")]

@@ -10,7 +10,7 @@ use api::budgets::BudgetView;
 use api::courses::{AttendanceView, CourseMemberView, CourseView};
 use api::events::EventView;
 use api::fair_share::FairShareItem;
-use api::folders::FolderView;
+use api::folders::{FolderEntryView, FolderView, RemovedEntryView};
 use api::gpus::Gpu;
 use api::history::HistoryPoint;
 use api::idle_rules::{IdleDryEndView, IdleRuleView};
@@ -32,6 +32,7 @@ use api::tenancy::{DomainView, GrantView, MemberView, ProjectView};
 use api::usage::UsageItem;
 use api::users::{AccessKeyView, DepartureView, SignInView, TokenView};
 use api::webhooks::WebhookView;
+use rules::folder_path::FolderEntryKind;
 use rules::grants::GrantRole;
 use rules::idleness::IdleMatch;
 use rules::image::CatalogImage;
@@ -517,6 +518,29 @@ pub(super) const FOLDERS: &[Column<FolderView>] = &[
     column("KIND", 3, |r, _| r.kind.word().to_owned()),
     column("CREATED", 3, |r, _| r.created_at.to_string()),
     column("ID", 2, |r, _| r.id.to_string()),
+];
+
+pub(super) const FOLDER_ENTRIES: &[Column<FolderEntryView>] = &[
+    column("NAME", 0, |r, _| match r.kind {
+        FolderEntryKind::Directory => format!("{}/", r.name),
+        _ => r.name.clone(),
+    }),
+    column("SIZE", 0, |r, _| match r.kind {
+        FolderEntryKind::File => bytes(Some(Bytes(r.size))),
+        _ => "-".to_owned(),
+    }),
+    column("MODIFIED", 1, |r, _| r.modified_at.to_string()),
+    column("KIND", 1, |r, _| r.kind.word().to_owned()),
+    column("PATH", 9, |r, _| r.path.clone()),
+];
+
+pub(super) const REMOVED_ENTRIES: &[Column<RemovedEntryView>] = &[
+    column("PATH", 0, |r, _| r.path.clone()),
+    column("KIND", 1, |r, _| r.kind.word().to_owned()),
+    column("SIZE", 2, |r, _| bytes(Some(Bytes(r.size)))),
+    column("REMOVED", 1, |r, _| r.removed_at.to_string()),
+    column("PURGED", 2, |r, _| r.purge_at.to_string()),
+    column("ID", 0, |r, _| r.id.to_string()),
 ];
 
 pub(super) const PRESETS: &[Column<PresetView>] = &[

@@ -638,6 +638,7 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "group.access" => t.events_group_access(),
         "group.windows" => t.events_group_windows(),
         "folder.added" => t.events_folder_added(),
+        "folder.files-changed" => t.events_folder_files_changed(),
         "folder.renamed" => t.events_folder_renamed(),
         "folder.trashed" => t.events_folder_trashed(),
         "folder.restored" => t.events_folder_restored(),

@@ -21,6 +21,12 @@ use crate::catalog::folders::FolderRecord;
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server, ServerFault};
 
+pub mod files;
+mod turns;
+pub mod uploads;
+
+pub(crate) use turns::FolderTurns;
+
 /// Folders of one user, those in the trash included. Higher: a list is read by pages that show it whole. Lower: a user with
 /// many data sets has to put them together.
 const MAX_FOLDERS: usize = 200;

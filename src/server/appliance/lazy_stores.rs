@@ -12,6 +12,7 @@ use base::tls::names::HostNames;
 use rules::refusal::Refusal;
 use rules::refusals;
 use store::folders::FolderStore;
+use store::folders::failure::FolderError;
 use store::images::ImageStore;
 use store::images::failure::ImageError;
 use store::images::limits::ImportLimits;
@@ -106,6 +107,13 @@ pub(crate) fn folder_failure(error: io::Error) -> Failure {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => refusals::disk_full().into(),
         io::ErrorKind::ReadOnlyFilesystem => refusals::disk_read_only().into(),
         _ => ServerFault::new("keep a folder", error).into(),
+    }
+}
+
+pub(crate) fn folder_error(error: FolderError) -> Failure {
+    match error {
+        FolderError::Refused(refusal) => (*refusal).into(),
+        FolderError::Fault { what, source } => ServerFault::new(what, source).into(),
     }
 }
 

@@ -1,6 +1,6 @@
-//! Removes what lay in the trash for long enough, counts what folders take of the disk, and looks for directories without a
-//! row. A directory that holds files is never removed without its row: after a restore of an older backup it is all that is
-//! left of a folder.
+//! Removes what lay in the trash for long enough and uploads that no sender goes on with, counts what folders take of the
+//! disk, and looks for directories without a row. A directory that holds files is never removed without its row: after a
+//! restore of an older backup it is all that is left of a folder.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -53,11 +53,24 @@ pub(crate) async fn look(server: &Server, mounted: &mut BTreeSet<FolderId>) -> R
 async fn sweep(server: &Server) -> Result<(), Failure> {
     let store = server.folders()?;
     let catalog = server.catalog().clone();
+    let uploads_at = server.clock().now();
+    let removed_since = trashed_before(uploads_at);
     off_thread(move || {
+        store.forget_listings();
         store.empty(|| true).map_err(folder_failure)?;
         let all = store.all().map_err(folder_failure)?;
         let now = SystemTime::now();
         for (id, changed) in all {
+            // Files of one folder that cannot be removed keep no other's.
+            if let Err(error) = store.expire_removed(id, removed_since, uploads_at) {
+                tracing::warn!(folder = %id, %error, "removed files stay in the trash of a folder");
+            }
+            if let Err(error) = store.empty_removed(id) {
+                tracing::warn!(folder = %id, %error, "removed files stay on the disk");
+            }
+            if let Err(error) = store.expire_staged(id, uploads_at) {
+                tracing::warn!(folder = %id, %error, "files that no sender goes on with stay on the disk");
+            }
             let is_old = now.duration_since(changed).is_ok_and(|age| age >= UNNAMED);
             if !is_old || catalog.read_now("look for a folder", |view| view.knows_folder(id))? {
                 continue;
@@ -74,9 +87,7 @@ async fn sweep(server: &Server) -> Result<(), Failure> {
 /// Removes the folders whose time in the trash is over: first nothing leads back, then the directory is taken away, then
 /// the row. A loss of power between two of these is made good by the next look.
 async fn purge(server: &Server) -> Result<(), Failure> {
-    let now = server.clock().now();
-    let kept = i64::try_from(TRASH_DAYS * 86_400_000).unwrap_or(i64::MAX);
-    let since = Timestamp::from_millis(now.as_millis().saturating_sub(kept));
+    let since = trashed_before(server.clock().now());
     let gone = server
         .catalog()
         .read_now("look into the trash", |view| view.folders_to_purge(since))?;
@@ -88,6 +99,12 @@ async fn purge(server: &Server) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// What went to a trash by then has lain there for long enough.
+fn trashed_before(now: Timestamp) -> Timestamp {
+    let kept = i64::try_from(TRASH_DAYS * 86_400_000).unwrap_or(i64::MAX);
+    Timestamp::from_millis(now.as_millis().saturating_sub(kept))
 }
 
 async fn purge_one(server: &Server, id: FolderId, since: Timestamp) -> Result<(), Failure> {

@@ -38,6 +38,7 @@ fn filled(route: &DocumentedRoute, things: &Things<'_>) -> String {
         .replace("{invitation}", "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")
         .replace("/users/{id}", &format!("/users/{user}"))
         .replace("/folders/{id}", &format!("/folders/{folder}"))
+        .replace("{upload}", "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")
         .replace("/tokens/{id}", "/tokens/no-such-token")
         .replace("{port}", "8080")
         .replace("{id}", "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")
@@ -103,6 +104,12 @@ fn body(route: &DocumentedRoute) -> String {
         Some("ResourceGroupWindows") => json!({"windows": []}).to_string(),
         Some("NewFolder") => json!({"name": "new"}).to_string(),
         Some("FolderPatch") => json!({"name": "newer"}).to_string(),
+        Some("NewFolderDirectory") => json!({"path": "new"}).to_string(),
+        Some("FolderMove") => json!({"from": "new", "to": "newer"}).to_string(),
+        Some("FolderRemoval") => json!({"paths": ["newer"]}).to_string(),
+        Some("RemovedEntries") => {
+            json!({"items": ["019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f"]}).to_string()
+        }
         Some("NewPreset") => json!({"name": "new", "resources": {"cpu": 1}}).to_string(),
         Some("PresetPatch") => json!({"position": 1}).to_string(),
         Some("NewIdleRule") => json!({"name": "new", "below": {"cpu": 0.1}}).to_string(),
@@ -169,11 +176,12 @@ pub(super) async fn ask(
     if route.operation == "applyRoster" {
         request = request.header("content-type", "text/csv");
     }
-    if route.path.starts_with("/api/v1/uploads") {
+    if route.path.contains("/uploads") {
         request = request
             .header("tus-resumable", "1.0.0")
             .header("upload-length", "10")
             .header("upload-offset", "0")
+            .header("upload-metadata", "filename YS50eHQ=")
             .header("content-type", "application/offset+octet-stream");
     }
     let request = request.body(Body::from(body(route))).expect("a request");

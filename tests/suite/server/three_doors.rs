@@ -119,6 +119,62 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["folder restore x"],
     ),
     (
+        "GET /folders/{id}/files",
+        &["listFolderEntries"],
+        &["folder ls x:/train"],
+    ),
+    (
+        "GET /folders/{id}/entry",
+        &["readFolderFile"],
+        &["folder cp x:/a.txt ."],
+    ),
+    (
+        "",
+        &["archiveFolder"],
+        &["folder archive x:/train --format tar"],
+    ),
+    (
+        "POST /folders/{id}/mkdir",
+        &["makeFolderDirectory"],
+        &["folder mkdir x:/train"],
+    ),
+    (
+        "POST /folders/{id}/entry",
+        &["moveFolderEntry"],
+        &["folder mv x:/a.txt /b.txt"],
+    ),
+    (
+        "POST /folders/{id}/remove",
+        &["removeFolderEntries"],
+        &["folder rm --for-good x:/a.txt"],
+    ),
+    (
+        "GET /folders/{id}/removed",
+        &["listRemovedEntries"],
+        &["folder removed x"],
+    ),
+    (
+        "POST /folders/{id}/removed/restore",
+        &["restoreRemovedEntries"],
+        &["folder undelete x 019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f"],
+    ),
+    (
+        "POST /folders/{id}/removed/empty",
+        &["emptyRemovedEntries", "purgeRemovedEntries"],
+        &["folder empty x --all"],
+    ),
+    (
+        "POST /folders/{id}/upload",
+        &[
+            "listFolderUploads",
+            "createFolderUpload",
+            "appendFolderUpload",
+            "getFolderUpload",
+        ],
+        &["folder cp -r train x:/"],
+    ),
+    ("", &["abortFolderUpload", "describeFolderUploads"], &[]),
+    (
         "POST /sessions/new",
         &["launch"],
         &["run --mount home --mount x:/data:ro host -- true"],
@@ -964,6 +1020,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/policies.rs"),
         include_str!("../../../src/doors/pages/courses.rs"),
         include_str!("../../../src/doors/pages/folders.rs"),
+        include_str!("../../../src/doors/pages/folder_files.rs"),
         include_str!("../../../src/doors/pages/presets.rs"),
         include_str!("../../../src/doors/pages/resource_groups.rs"),
         include_str!("../../../src/doors/pages/budgets.rs"),

@@ -77,6 +77,17 @@ fn named() -> String {
     format!("^[^{HIDDEN}]*[^{HIDDEN}{BLANKS}][^{HIDDEN}]*$")
 }
 
+/// A path below a folder, or none: names that are more than dots, short enough in letters of any length.
+fn below_folder() -> String {
+    let name = format!("[^/%{HIDDEN}]{{0,20}}[^/%.{HIDDEN}][^/%{HIDDEN}]{{0,20}}");
+    format!("^({name}(/{name}){{0,15}})?$")
+}
+
+/// The same, and not none.
+fn in_folder() -> Value {
+    json!({"pattern": below_folder(), "minLength": 1})
+}
+
 fn image() -> Value {
     json!({"pattern": IMAGE, "maxLength": MAX_REFERENCE_LENGTH})
 }
@@ -405,6 +416,10 @@ fn all() -> Vec<(&'static str, Value)> {
             "/NewAllowance/properties/limits",
             json!({"anyOf": given(&LIMITS)}),
         ),
+        ("/NewFolderDirectory/properties/path", in_folder()),
+        ("/FolderMove/properties/from", in_folder()),
+        ("/FolderMove/properties/to", in_folder()),
+        ("/FolderRemoval/properties/paths/items", in_folder()),
         ("/NewDomain/properties/title", text(100)),
         ("/DomainPatch/properties/title", text(100)),
         ("/NewProject/properties/title", text(100)),
@@ -635,6 +650,12 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
             "anyOf": [{"enum": ["*"]}, {"pattern": r#"^"[0-9]{1,18}"$"#}],
         }),
         "Tus-Resumable" => json!({"type": "string", "enum": ["1.0.0"]}),
+        "Upload-Length" if path.contains("/folders/") => {
+            json!({"type": "integer", "minimum": 0, "maximum": 1_u64 << 40})
+        }
+        "Upload-Metadata" => json!({"type": "string", "examples": ["filename YS50eHQ="]}),
+        "path" => json!({"type": "string", "pattern": below_folder()}),
+        "format" => json!({"type": "string", "enum": ["", "zip", "tar"]}),
         "Upload-Length" => json!({"type": "integer", "minimum": 1, "maximum": 512_u64 << 30}),
         "topics" => json!({"type": "string", "pattern": TOPICS}),
         _ => json!({"type": "string"}),

@@ -19,6 +19,9 @@ use super::super::components::{
 };
 use super::super::dialog::{DialogForm, DialogLink, DialogPage};
 use super::super::docs::DocsPage;
+use super::super::folder_files::{
+    FolderEntryPage, FolderFileRow, FolderFilesPage, FolderRemovedPage, PathCrumb, RemovedFileRow,
+};
 use super::super::folders::{FoldersPage, OwnFolderRow};
 use super::super::gpus::{self, GpuPage, GpusPage};
 use super::super::history;
@@ -257,6 +260,103 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
                 .into_iter()
                 .collect(),
             name: String::new(),
+        };
+        all.push((name, page.render()));
+    }
+    let crumbs = |names: &[&str]| -> Vec<PathCrumb> {
+        let one = |name: &&str| PathCrumb {
+            name: (*name).into(),
+            href: "/folders/0199f0a3-6c1e-7d40/files?path=train".into(),
+        };
+        names.iter().map(one).collect()
+    };
+    for (name, is_empty) in [("folder-files", false), ("folder-files-none", true)] {
+        let row = |name: &str, icon: &'static str, kind: &str, download: &str| FolderFileRow {
+            name: name.into(),
+            href: "/folders/0199f0a3-6c1e-7d40/files?path=train".into(),
+            icon,
+            kind: kind.into(),
+            size: "1.2 GiB".into(),
+            modified: "28 Feb 10:00".into(),
+            details: "/folders/0199f0a3-6c1e-7d40/entry?path=train".into(),
+            removal: "/folders/0199f0a3-6c1e-7d40/remove?path=train".into(),
+            download: download.into(),
+        };
+        let page = FolderFilesPage {
+            t,
+            f: layout(t, Nav::Folders, false),
+            id: "0199f0a3-6c1e-7d40".into(),
+            folder: "data".into(),
+            crumbs: crumbs(&[t.folders_title(), "data", "train"]),
+            here: "train".into(),
+            words: String::new(),
+            total: t.folder_files_total(2),
+            usage: t.folder_files_usage("1.2 GiB", 1024, t.common_ago("3 min")),
+            cut: match is_empty {
+                true => String::new(),
+                false => t.folder_files_cut().into(),
+            },
+            rows: match is_empty {
+                true => Vec::new(),
+                false => vec![
+                    row("images", "folder", t.folder_files_directory(), ""),
+                    row(
+                        "a.csv",
+                        "scroll-text",
+                        t.folder_files_file(),
+                        "/api/v1/folders/0199f0a3-6c1e-7d40/files?path=a.csv",
+                    ),
+                ],
+            },
+            first: (!is_empty).then(|| "/folders/0199f0a3-6c1e-7d40/files?path=".into()),
+            next: (!is_empty).then(|| "/folders/0199f0a3-6c1e-7d40/files?cursor=x".into()),
+            zip: "/api/v1/folders/0199f0a3-6c1e-7d40/archive?format=zip".into(),
+            tar: "/api/v1/folders/0199f0a3-6c1e-7d40/archive?format=tar".into(),
+            directory: String::new(),
+        };
+        all.push((name, page.render()));
+    }
+    for (name, is_empty) in [("folder-removed", false), ("folder-removed-none", true)] {
+        let row = RemovedFileRow {
+            id: "0199f0a3-6c1e-7d40".into(),
+            path: "train/a.csv".into(),
+            icon: "scroll-text",
+            kind: t.folder_files_file().into(),
+            size: "1.2 GiB".into(),
+            removed: "28 Feb 10:00".into(),
+            purged: "30 Mar 10:00".into(),
+        };
+        let page = FolderRemovedPage {
+            t,
+            f: layout(t, Nav::Folders, false),
+            id: "0199f0a3-6c1e-7d40".into(),
+            crumbs: crumbs(&[t.folders_title(), "data"]),
+            rows: (!is_empty).then_some(row).into_iter().collect(),
+        };
+        all.push((name, page.render()));
+    }
+    for name in ["folder-entry", "folder-entry-table", "folder-entry-image"] {
+        let is_table = name == "folder-entry-table";
+        let is_image = name == "folder-entry-image";
+        let page = FolderEntryPage {
+            t,
+            f: layout(t, Nav::Folders, false),
+            id: "0199f0a3-6c1e-7d40".into(),
+            crumbs: crumbs(&[t.folders_title(), "data"]),
+            name: "a.csv".into(),
+            path: "train/a.csv".into(),
+            facts: vec![(t.folder_files_kind().into(), t.folder_files_file().into())],
+            download: "/api/v1/folders/0199f0a3-6c1e-7d40/files?path=a.csv".into(),
+            zip: String::new(),
+            removal: "/folders/0199f0a3-6c1e-7d40/remove?path=a.csv".into(),
+            text: (!is_table && !is_image).then(|| "one line\n".into()),
+            table: is_table.then(|| vec![vec!["epoch".into(), "loss".into()]]),
+            image: match is_image {
+                true => "/api/v1/folders/0199f0a3-6c1e-7d40/files?path=a.png".into(),
+                false => String::new(),
+            },
+            note: t.folder_files_preview_cut().into(),
+            to: "train/a.csv".into(),
         };
         all.push((name, page.render()));
     }
