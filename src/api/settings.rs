@@ -54,8 +54,19 @@ pub struct EarlierSetting {
 #[serde(deny_unknown_fields)]
 pub struct SettingBody {
     /// A text, a number, true or false, as the setting wants; empty text or null sets its default.
+    #[serde(deserialize_with = "scalar")]
     #[schema(value_type = serde_json::Value)]
     pub value: Value,
+}
+
+/// A list or an object is the value of no setting.
+fn scalar<'de, D: serde::Deserializer<'de>>(reader: D) -> Result<Value, D::Error> {
+    match Value::deserialize(reader)? {
+        Value::Array(_) | Value::Object(_) => Err(serde::de::Error::custom(
+            "this is no text, no number and neither true nor false",
+        )),
+        scalar => Ok(scalar),
+    }
 }
 
 impl SettingBody {
@@ -103,4 +114,23 @@ pub struct SettingChange {
     pub needs_restart: bool,
     /// It was only checked: nothing was written.
     pub dry_run: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SettingBody;
+
+    #[test]
+    fn a_value_is_a_text_a_number_a_truth_or_nothing() {
+        let typed = |json: &str| {
+            let body = serde_json::from_str::<SettingBody>(json);
+            body.map(|body| body.typed())
+        };
+        assert_eq!(typed(r#"{"value": "x"}"#).unwrap(), "x");
+        assert_eq!(typed(r#"{"value": null}"#).unwrap(), "");
+        assert_eq!(typed(r#"{"value": 7}"#).unwrap(), "7");
+        assert!(typed(r#"{"value": [7]}"#).is_err());
+        assert!(typed(r#"{"value": {}}"#).is_err());
+        assert!(typed("{}").is_err());
+    }
 }

@@ -172,13 +172,15 @@ impl GroupWindow {
     }
 
     /// The same with its kinds in order. Errors: `group.window-invalid` where it has no day, a time that no day has, or a
-    /// limit of nothing.
+    /// limit of nothing or of more seconds than a time has.
     pub fn checked(mut self) -> Result<Self, Refusal> {
         let (from, to) = (i64::from(self.from), i64::from(self.to));
         let is_wrong = self.days.is_empty()
             || from >= DAY_MINUTES
             || to > DAY_MINUTES
-            || self.max_runtime_seconds == Some(0);
+            || self
+                .max_runtime_seconds
+                .is_some_and(|seconds| seconds == 0 || i64::try_from(seconds).is_err());
         if is_wrong {
             return Err(refusals::group_window_invalid(quoted(&self.to_string())));
         }

@@ -487,6 +487,10 @@ mod tests {
             Err("course.term-too-long".to_owned())
         );
         assert_eq!(
+            code("0000-01-01", day),
+            Err("reservation.time-invalid".to_owned())
+        );
+        assert_eq!(
             code("soon", day),
             Err("reservation.time-invalid".to_owned())
         );

@@ -332,6 +332,9 @@ pub fn moment(
     TypedTime::read(typed, zone, field)?.instant(0, zone, field)
 }
 
+/// The zone could move the year 0 to where RFC 3339 has no year.
+const FIRST_YEAR: i16 = 1970;
+
 /// A time as it was typed.
 struct TypedTime {
     local: jiff::civil::DateTime,
@@ -342,17 +345,20 @@ struct TypedTime {
 impl TypedTime {
     fn read(text: &str, zone: &jiff::tz::TimeZone, field: &'static str) -> Result<Self, Refusal> {
         let text = text.trim();
+        let read = Self::parse(text, zone).filter(|time| time.local.year() >= FIRST_YEAR);
+        read.ok_or_else(|| refusals::reservation_time_invalid(quoted(text)).at(field))
+    }
+
+    fn parse(text: &str, zone: &jiff::tz::TimeZone) -> Option<Self> {
         // First: a reader of local times passes over an offset.
         if let Ok(exact) = text.parse::<jiff::Timestamp>() {
-            return Ok(Self {
+            return Some(Self {
                 local: exact.to_zoned(zone.clone()).datetime(),
                 exact: Some(Timestamp::from_millis(exact.as_millisecond())),
             });
         }
-        let local = text.parse::<jiff::civil::DateTime>();
-        let local =
-            local.map_err(|_| refusals::reservation_time_invalid(quoted(text)).at(field))?;
-        Ok(Self { local, exact: None })
+        let local = text.parse().ok()?;
+        Some(Self { local, exact: None })
     }
 
     /// The moment so many weeks later.

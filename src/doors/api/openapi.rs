@@ -217,7 +217,8 @@ fn operation(route: &DocumentedRoute) -> Value {
             "application/json"
         };
         operation["requestBody"] = json!({
-            "required": !matches!(
+            // A PATCH without a body changes nothing.
+            "required": route.method != "PATCH" && !matches!(
                 body,
                 "StopRequest"
                     | "CordonRequest"
@@ -225,9 +226,6 @@ fn operation(route: &DocumentedRoute) -> Value {
                     | "TestRequest"
                     | "Preferences"
                     | "LaunchRequest"
-                    | "SessionPatch"
-                    | "ProjectPatch"
-                    | "PolicyPatch"
                     | "NewInvitation"
                     | "NewSignInLink"
                     | "DepartureRequest"

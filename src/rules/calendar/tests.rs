@@ -178,6 +178,7 @@ fn a_window_is_read_as_it_is_written() {
         "mon 09:00-10:00 order=best",
         "mon 09:00-10:00 limit=0h",
         "mon 09:00-10:00 limit=99999999999999999999h",
+        "mon 09:00-10:00 limit=9223372036854775808s",
         "mon 09:00-10:00 colour=red",
         "월 09:00-10:00",
         "mon 09:00-10:00 limit=8시",
