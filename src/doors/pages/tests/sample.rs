@@ -2149,6 +2149,7 @@ fn problem(t: Text) -> ProblemPage {
         hint: None,
         code: "fault.internal".into(),
         request: Some("0199f0a3-6c1e-7d40".into()),
+        back: None,
     }
 }
 
