@@ -52,6 +52,7 @@ pub const IDS: [&str; 54] = [
     "port",
     "port-apps",
     "port-http",
+    "port-ssh",
     "process-numbers",
     "randomness",
     "restart-wanted",

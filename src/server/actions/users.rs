@@ -31,6 +31,7 @@ pub mod departure;
 mod profile;
 pub mod second_factor;
 pub mod sign_in_link;
+pub mod ssh_keys;
 #[cfg(test)]
 mod tests;
 pub mod tokens;
@@ -636,14 +637,14 @@ fn of_the_site(caller: &Caller) -> Result<(), Failure> {
 fn own_browser(caller: &Caller) -> Option<Uuid> {
     match caller.via {
         Via::Browser { session } => Some(session.0),
-        Via::Token { .. } | Via::LocalRoot => None,
+        Via::Token { .. } | Via::SshKey { .. } | Via::LocalRoot => None,
     }
 }
 
 fn own_token(caller: &Caller) -> Option<TokenId> {
     match caller.via {
         Via::Token { id } => Some(id),
-        Via::Browser { .. } | Via::LocalRoot => None,
+        Via::Browser { .. } | Via::SshKey { .. } | Via::LocalRoot => None,
     }
 }
 
