@@ -69,7 +69,7 @@ pub(super) async fn config(
     let answer = client.read::<SshServerView>("/api/v1/ssh").await?;
     let host = match &client.address {
         ServerAddress::Socket(_) => "127.0.0.1",
-        ServerAddress::Tcp { host, .. } => host,
+        ServerAddress::Tcp { host, .. } => host.as_str(),
     };
     let told = block(alias, host, &answer.read);
     print(&view.said(&answer.body, &told)?);
