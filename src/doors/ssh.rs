@@ -17,12 +17,12 @@ use std::time::Duration;
 use base::link::streams::Streams;
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::TcpUserTimeout;
+use rules::refusal::Refusal;
+use rules::refusals;
 use russh::keys::PrivateKey;
 use russh::keys::ssh_key::private::Ed25519Keypair;
 use russh::server::{Config, RunningSession, run_stream};
 use russh::{Disconnect, MethodKind, MethodSet, Preferred, SshId, compression, kex};
-use rules::refusal::Refusal;
-use rules::refusals;
 use server::access::{Caller, SshHostKey, lease};
 use server::{Failure, Server};
 use tokio::net::{TcpListener, TcpStream};
@@ -165,7 +165,12 @@ async fn connection(
     let deadline = Instant::now() + AUTHENTICATES_WITHIN;
     let (prove, mut proven) = watch::channel(None::<Caller>);
     let (end, ending) = watch::channel(false);
-    let handler = SshHandler::new(Arc::clone(&context), peer.ip().to_canonical(), prove, ending);
+    let handler = SshHandler::new(
+        Arc::clone(&context),
+        peer.ip().to_canonical(),
+        prove,
+        ending,
+    );
     let begun = tokio::select! {
         begun = timeout_at(deadline, run_stream(config, stream, handler)) => begun,
         () = place.evicted() => return Ok(()),
@@ -184,9 +189,7 @@ async fn connection(
     };
     let why = match caller {
         None => None,
-        Some(caller) if !place.known() => {
-            Some((caller, refusals::ssh_full(places::MAX_SIGNED_IN)))
-        }
+        Some(caller) if !place.known() => Some((caller, refusals::ssh_full(places::MAX_SIGNED_IN))),
         Some(caller) => {
             let lease = lease(&context.server, &caller);
             let refusal = tokio::select! {
@@ -227,7 +230,10 @@ fn refused(failure: Failure) -> Refusal {
     match failure {
         Failure::Refusal(refusal) => refusal,
         Failure::Fault(fault) => {
-            tracing::error!(error = &fault as &dyn std::error::Error, "a request over SSH failed");
+            tracing::error!(
+                error = &fault as &dyn std::error::Error,
+                "a request over SSH failed"
+            );
             refusals::server_fault_nothing_changed()
         }
     }

@@ -23,7 +23,8 @@ use openings::Openings;
 
 use crate::runtime::wire::{self, FrameKind};
 use crate::runtime::{
-    self, ContainerStream, ExecOrder, GuestProgram, Runtime, RuntimeFault, RuntimePhase, TerminalSize,
+    self, ContainerStream, ExecOrder, GuestProgram, Runtime, RuntimeFault, RuntimePhase,
+    TerminalSize,
 };
 
 pub(crate) mod followers;

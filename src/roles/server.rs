@@ -124,7 +124,8 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     server.bring_streams(Arc::clone(&streams));
     let note = machine_note(&machine);
     let logs = tokio::spawn(server::forget_logs(&server, Arc::clone(&streams)));
-    let app = doors::router(server.clone(), Arc::clone(&streams)).layer(axum::middleware::from_fn(put_peer));
+    let app = doors::router(server.clone(), Arc::clone(&streams))
+        .layer(axum::middleware::from_fn(put_peer));
     let certificates = match settings.encrypted() {
         true => Some(server.certificates()?),
         false => None,
@@ -497,7 +498,10 @@ fn announce(
         lines.push(format!("             how to: {here}/trust"));
     }
     if let (Some(fingerprint), Some(address)) = (ssh, settings.listen_ssh) {
-        lines.push(format!("  ssh        port {}  {fingerprint}", address.port()));
+        lines.push(format!(
+            "  ssh        port {}  {fingerprint}",
+            address.port()
+        ));
     }
     lines.push(format!("  state      {}", settings.data.display()));
     lines.push(format!("  run state  {}", settings.run.display()));

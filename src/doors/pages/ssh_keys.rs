@@ -124,9 +124,14 @@ pub(super) fn command(session: &str, visit: &RequestContext, port: u16) -> Strin
 
 /// The host of an address with a port or without one.
 fn host(authority: &str) -> &str {
-    match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+    match authority
+        .strip_prefix('[')
+        .and_then(|rest| rest.split_once(']'))
+    {
         Some((host, _)) => host,
-        None => authority.rsplit_once(':').map_or(authority, |(host, _)| host),
+        None => authority
+            .rsplit_once(':')
+            .map_or(authority, |(host, _)| host),
     }
 }
 

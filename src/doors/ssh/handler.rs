@@ -176,7 +176,11 @@ impl Handler for SshHandler {
         Ok(())
     }
 
-    async fn channel_close(&mut self, channel: ChannelId, _session: &mut Session) -> Result<(), Error> {
+    async fn channel_close(
+        &mut self,
+        channel: ChannelId,
+        _session: &mut Session,
+    ) -> Result<(), Error> {
         self.started.remove(&channel);
         Ok(())
     }
@@ -211,7 +215,11 @@ impl Handler for SshHandler {
         }
     }
 
-    async fn shell_request(&mut self, channel: ChannelId, session: &mut Session) -> Result<(), Error> {
+    async fn shell_request(
+        &mut self,
+        channel: ChannelId,
+        session: &mut Session,
+    ) -> Result<(), Error> {
         self.start(channel, session)
     }
 

@@ -115,8 +115,8 @@ impl AskedProgram {
                 if command.len() > MAX_COMMAND_BYTES {
                     return Err(refusals::exec_too_large().into());
                 }
-                let command = String::from_utf8(command)
-                    .map_err(|_| refusals::ssh_command_not_text())?;
+                let command =
+                    String::from_utf8(command).map_err(|_| refusals::ssh_command_not_text())?;
                 request.argv = in_shell(&command);
             }
             ProgramKind::Files => {
@@ -199,7 +199,11 @@ async fn start(
 ) -> Result<(TermStream, Inside), Failure> {
     let request = asked.request(kind)?;
     let entered = seat.enter().await?;
-    let stream = seat.context.streams.exec(entered.container, request).await?;
+    let stream = seat
+        .context
+        .streams
+        .exec(entered.container, request)
+        .await?;
     Ok((stream, entered.inside))
 }
 
@@ -366,7 +370,10 @@ mod tests {
         let request = asked.request(ProgramKind::Shell).expect("good");
         assert_eq!(request.tty, Some((200, 50)));
         assert_eq!(request.argv[..2], ["/bin/sh", "-c"]);
-        assert_eq!(request.env[0], ("TERM".to_owned(), "xterm-kitty".to_owned()));
+        assert_eq!(
+            request.env[0],
+            ("TERM".to_owned(), "xterm-kitty".to_owned())
+        );
     }
 
     #[test]

@@ -75,18 +75,18 @@ async fn open(
     match dialled {
         Ok(stream) => Ok((stream, entered)),
         Err(refusal) => {
-            tracing::debug!(code = refusal.code, port, "a port of a session does not answer");
+            tracing::debug!(
+                code = refusal.code,
+                port,
+                "a port of a session does not answer"
+            );
             Err(ChannelOpenFailure::ConnectFailed)
         }
     }
 }
 
 /// Carries both directions, each on its own, until both have ended.
-async fn carry(
-    mut read: ChannelReadHalf,
-    write: &ChannelWriteHalf<Msg>,
-    stream: ByteStream,
-) {
+async fn carry(mut read: ChannelReadHalf, write: &ChannelWriteHalf<Msg>, stream: ByteStream) {
     let (from, to) = tokio::io::split(stream);
     let (behind, mut waiting) = ahead();
     let heard = async {
@@ -161,7 +161,15 @@ mod tests {
     #[test]
     fn a_tunnel_leads_into_its_session_and_nowhere_else() {
         let session = SessionName::parse("train-1").expect("good");
-        for host in ["localhost", "127.0.0.1", "127.8.9.1", "::1", "[::1]", "train-1", "LOCALHOST"] {
+        for host in [
+            "localhost",
+            "127.0.0.1",
+            "127.8.9.1",
+            "::1",
+            "[::1]",
+            "train-1",
+            "LOCALHOST",
+        ] {
             assert!(is_inside(host, &session), "{host}");
         }
         for host in [

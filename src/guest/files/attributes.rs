@@ -45,12 +45,7 @@ struct RawFileSystem {
 }
 
 unsafe extern "C" {
-    fn utimensat(
-        folder: c_int,
-        path: *const c_char,
-        times: *const Moment,
-        flags: c_int,
-    ) -> c_int;
+    fn utimensat(folder: c_int, path: *const c_char, times: *const Moment, flags: c_int) -> c_int;
     fn futimens(file: c_int, times: *const Moment) -> c_int;
     fn statvfs(path: *const c_char, into: *mut RawFileSystem) -> c_int;
     fn fstatvfs(file: c_int, into: *mut RawFileSystem) -> c_int;

@@ -514,7 +514,9 @@ fn real_path(path: &Path) -> Result<PathBuf, Refused> {
     match fs::canonicalize(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let name = path.file_name().ok_or(error)?;
-            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let parent = path
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty());
             Ok(fs::canonicalize(parent.unwrap_or(Path::new(".")))?.join(name))
         }
         resolved => Ok(resolved?),

@@ -29,8 +29,9 @@ impl std::fmt::Debug for SshHostKey {
 
 impl SshHostKey {
     fn of(seed: [u8; 32]) -> Result<Self, Failure> {
-        let pair = Ed25519KeyPair::from_seed_unchecked(&seed)
-            .map_err(|rejected| ServerFault::new("use the host key of SSH", rejected.to_string()))?;
+        let pair = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(|rejected| {
+            ServerFault::new("use the host key of SSH", rejected.to_string())
+        })?;
         let public = <[u8; 32]>::try_from(pair.public_key().as_ref())
             .map_err(|_| ServerFault::new("use the host key of SSH", "it has no 32 bytes"))?;
         Ok(Self { seed, public })
@@ -64,7 +65,10 @@ impl SshHostKey {
 
 /// The host key; drawn and kept at the first call. Costs one row by key after that.
 pub async fn ssh_host_key(server: &Server) -> Result<SshHostKey, Failure> {
-    if let Some(known) = server.catalog().read_now("read the host key of SSH", known)? {
+    if let Some(known) = server
+        .catalog()
+        .read_now("read the host key of SSH", known)?
+    {
         return Ok(known);
     }
     server

@@ -183,11 +183,9 @@ fn number(bytes: &[u8]) -> Option<&[u8]> {
 /// Whether a user has this public key: only then is it worth a signature.
 pub async fn is_ssh_key_known(server: &Server, blob: &[u8]) -> Result<bool, Failure> {
     let digest = digest(blob);
-    server
-        .catalog()
-        .read_now("find an SSH key", |view| {
-            Ok(view.ssh_key_by_digest(&digest)?.is_some())
-        })
+    server.catalog().read_now("find an SSH key", |view| {
+        Ok(view.ssh_key_by_digest(&digest)?.is_some())
+    })
 }
 
 /// Whose public key it is that was proven by a signature just now; None where no user has it.

@@ -68,10 +68,7 @@ impl ReadTransaction<'_> {
     }
 
     /// The public key of this id, and whose it is.
-    pub(crate) fn ssh_key_by_id(
-        &self,
-        id: SshKeyId,
-    ) -> Result<Option<(SshKeyRow, User)>, Failure> {
+    pub(crate) fn ssh_key_by_id(&self, id: SshKeyId) -> Result<Option<(SshKeyRow, User)>, Failure> {
         let found = self
             .connection
             .prepare_cached(&format!(
@@ -149,9 +146,7 @@ impl Rows<'_> {
     pub(crate) fn insert_ssh_host_secret(&self, secret: &SecretText) -> Result<(), Failure> {
         let sealed = self.seal.shut(&SealedRow::SshHostKey, secret.reveal());
         self.connection
-            .prepare_cached(
-                "insert into ssh_host_key (id, secret, created_at) values (1, ?1, ?2)",
-            )?
+            .prepare_cached("insert into ssh_host_key (id, secret, created_at) values (1, ?1, ?2)")?
             .execute((sealed, self.now.as_millis()))?;
         Ok(())
     }

@@ -798,11 +798,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["listSshKeys", "getSshServer"],
         &["ssh-key ls", "ssh-config"],
     ),
-    (
-        "POST /me/ssh-keys",
-        &["addSshKey"],
-        &["ssh-key add x"],
-    ),
+    ("POST /me/ssh-keys", &["addSshKey"], &["ssh-key add x"]),
     (
         "POST /me/ssh-keys/{id}/remove",
         &["removeSshKey"],

@@ -46,8 +46,8 @@ pub async fn add(
         return Err(not_an_account().into());
     }
     let now = server.clock().now();
-    let key = SshPublicKey::parse(&wanted.public_key)
-        .map_err(|refusal| refusal.at("/public_key"))?;
+    let key =
+        SshPublicKey::parse(&wanted.public_key).map_err(|refusal| refusal.at("/public_key"))?;
     let name = name(wanted.name.as_deref(), &key)?;
     if wanted.expires_at.is_some_and(|end| end <= now) {
         return Err(refusals::expires_at_past().at("/expires_at").into());
@@ -136,12 +136,7 @@ fn name(wanted: Option<&str>, key: &SshPublicKey) -> Result<String, Refusal> {
     }
 }
 
-fn note_key(
-    rows: &Rows<'_>,
-    actor: &UserName,
-    row: &SshKeyRow,
-    code: &str,
-) -> Result<(), Failure> {
+fn note_key(rows: &Rows<'_>, actor: &UserName, row: &SshKeyRow, code: &str) -> Result<(), Failure> {
     rows.note(NewEvent {
         actor: actor.as_str(),
         topic: "users",
