@@ -30,13 +30,13 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use handler::SshHandler;
-use places::{ConnectionPlace, ConnectionPlaces};
+use places::{SshPlace, SshPlaces};
 
 use crate::doors::text::{Language, Text, codes};
 
 /// How long a connection may take until a key is proven. Longer: strangers hold places. Shorter: a user who types the
 /// passphrase of a key is cut off.
-const AUTHENTICATES_WITHIN: Duration = Duration::from_secs(30);
+const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Keys and other proofs that one connection may try in vain: as many as OpenSSH lets.
 const MAX_AUTH_TRIES: usize = 6;
 /// How long the answer to one of them takes.
@@ -77,7 +77,7 @@ pub async fn serve(
 ) {
     let config = Arc::new(config(&key));
     let context = Arc::new(SshContext { server, streams });
-    let places = ConnectionPlaces::new();
+    let places = SshPlaces::new();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -151,7 +151,7 @@ async fn connection(
     context: Arc<SshContext>,
     stream: TcpStream,
     peer: SocketAddr,
-    mut place: ConnectionPlace,
+    mut place: SshPlace,
     mut leaving: watch::Receiver<bool>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
@@ -162,7 +162,7 @@ async fn connection(
     // What the connection is closed by, whatever the protocol waits for.
     let line = stream.try_clone()?;
     let stream = TcpStream::from_std(stream)?;
-    let deadline = Instant::now() + AUTHENTICATES_WITHIN;
+    let deadline = Instant::now() + AUTHENTICATION_TIMEOUT;
     let (prove, mut proven) = watch::channel(None::<Caller>);
     let (end, ending) = watch::channel(false);
     let handler = SshHandler::new(

@@ -17,7 +17,7 @@ const MAX_STRANGERS_OF_ADDRESS: usize = 8;
 pub(super) const MAX_SIGNED_IN: usize = 512;
 
 /// The book of connections.
-pub(super) struct ConnectionPlaces(Mutex<PlaceTable>);
+pub(super) struct SshPlaces(Mutex<PlaceTable>);
 
 #[derive(Default)]
 struct PlaceTable {
@@ -34,20 +34,20 @@ struct StrangerEntry {
 }
 
 /// The place of one connection, given back when it is dropped.
-pub(super) struct ConnectionPlace {
-    places: Arc<ConnectionPlaces>,
+pub(super) struct SshPlace {
+    places: Arc<SshPlaces>,
     number: u64,
     end: Arc<Notify>,
     signed_in: bool,
 }
 
-impl ConnectionPlaces {
+impl SshPlaces {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self(Mutex::default()))
     }
 
     /// A place for a stranger; None where their address has as many as it may have.
-    pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionPlace> {
+    pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<SshPlace> {
         let address = counted(peer);
         let mut table = self.table();
         let of_address = |entry: &&StrangerEntry| entry.address == address;
@@ -70,7 +70,7 @@ impl ConnectionPlaces {
         };
         table.strangers.insert(number, entry);
         drop(table);
-        Some(ConnectionPlace {
+        Some(SshPlace {
             places: Arc::clone(self),
             number,
             end,
@@ -84,7 +84,7 @@ impl ConnectionPlaces {
     }
 }
 
-impl ConnectionPlace {
+impl SshPlace {
     /// Waits until another one needs the place.
     pub(super) async fn evicted(&self) {
         self.end.notified().await;
@@ -103,7 +103,7 @@ impl ConnectionPlace {
     }
 }
 
-impl Drop for ConnectionPlace {
+impl Drop for SshPlace {
     fn drop(&mut self) {
         let mut table = self.places.table();
         table.strangers.remove(&self.number);
@@ -133,13 +133,13 @@ mod tests {
         IpAddr::from([192, 0, 2, number])
     }
 
-    fn went(place: &ConnectionPlace) -> bool {
+    fn went(place: &SshPlace) -> bool {
         !place.places.table().strangers.contains_key(&place.number)
     }
 
     #[test]
     fn strangers_are_few_the_oldest_goes_and_an_address_has_its_share() {
-        let places = ConnectionPlaces::new();
+        let places = SshPlaces::new();
         let own: Vec<_> = (0..MAX_STRANGERS_OF_ADDRESS)
             .map(|_| places.enter(address(1)).expect("there is room"))
             .collect();
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn users_have_places_of_their_own() {
-        let places = ConnectionPlaces::new();
+        let places = SshPlaces::new();
         let mut known = Vec::new();
         for _ in 0..MAX_SIGNED_IN {
             let mut place = places.enter(address(1)).expect("there is room");

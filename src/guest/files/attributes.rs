@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use crate::packet::{Cut, Reader, Writer};
+use crate::packet::{CutRequest, ReplyWriter, RequestReader};
 
 const SIZE: u32 = 1;
 const OWNERS: u32 = 2;
@@ -22,7 +22,7 @@ const AT_SYMLINK_NOFOLLOW: c_int = 0x100;
 const PR_SET_NAME: c_int = 15;
 
 #[repr(C)]
-struct Moment {
+struct FileTime {
     seconds: c_long,
     nanoseconds: c_long,
 }
@@ -45,8 +45,9 @@ struct RawFileSystem {
 }
 
 unsafe extern "C" {
-    fn utimensat(folder: c_int, path: *const c_char, times: *const Moment, flags: c_int) -> c_int;
-    fn futimens(file: c_int, times: *const Moment) -> c_int;
+    fn utimensat(folder: c_int, path: *const c_char, times: *const FileTime, flags: c_int)
+    -> c_int;
+    fn futimens(file: c_int, times: *const FileTime) -> c_int;
     fn statvfs(path: *const c_char, into: *mut RawFileSystem) -> c_int;
     fn fstatvfs(file: c_int, into: *mut RawFileSystem) -> c_int;
     fn prctl(option: c_int, ...) -> c_int;
@@ -86,7 +87,7 @@ impl Attributes {
         }
     }
 
-    pub(crate) fn read(request: &mut Reader<'_>) -> Result<Self, Cut> {
+    pub(crate) fn read(request: &mut RequestReader<'_>) -> Result<Self, CutRequest> {
         let flags = request.number()?;
         let mut read = Self::default();
         if flags & SIZE != 0 {
@@ -110,7 +111,7 @@ impl Attributes {
         Ok(read)
     }
 
-    pub(crate) fn write(&self, reply: &mut Writer) {
+    pub(crate) fn write(&self, reply: &mut ReplyWriter) {
         let flag = |given: bool, flag: u32| if given { flag } else { 0 };
         reply.number(
             flag(self.size.is_some(), SIZE)
@@ -139,8 +140,8 @@ impl Attributes {
         self.permissions.map(|bits| bits & 0o7777)
     }
 
-    fn moments(&self) -> Option<[Moment; 2]> {
-        let moment = |seconds: u32| Moment {
+    fn moments(&self) -> Option<[FileTime; 2]> {
+        let moment = |seconds: u32| FileTime {
             seconds: c_long::from(seconds),
             nanoseconds: 0,
         };
@@ -211,11 +212,11 @@ impl FileSystem {
         Ok(Self(raw))
     }
 
-    pub(crate) fn reply(&self, kind: u8, id: u32) -> Writer {
+    pub(crate) fn reply(&self, kind: u8, id: u32) -> ReplyWriter {
         const READ_ONLY: c_ulong = 1;
         const NO_SET_ID: c_ulong = 2;
         let raw = &self.0;
-        let mut reply = Writer::new(kind);
+        let mut reply = ReplyWriter::new(kind);
         reply.number(id);
         for number in [
             raw.block_size,

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use attributes::{Attributes, FileSystem, long_name};
-use packet::{Cut, Reader, Writer};
+use packet::{CutRequest, ReplyWriter, RequestReader};
 
 /// The longest packet. Higher: one request holds more memory. Lower: transfers take more turns.
 const MAX_PACKET: usize = 256 << 10;
@@ -97,20 +97,20 @@ impl From<io::Error> for Refused {
     }
 }
 
-impl From<Cut> for Refused {
-    fn from(_: Cut) -> Self {
+impl From<CutRequest> for Refused {
+    fn from(_: CutRequest) -> Self {
         Self::Bad
     }
 }
 
 /// Something that a client has open.
-enum Opened {
+enum OpenHandle {
     File { file: File, appends: bool },
     Folder { entries: ReadDir, place: PathBuf },
 }
 
 struct FileServer {
-    open: BTreeMap<u32, Opened>,
+    open: BTreeMap<u32, OpenHandle>,
     next: u32,
     answers: Vec<u8>,
 }
@@ -184,9 +184,9 @@ impl FileServer {
     }
 
     fn answer(&mut self, packet: &[u8]) {
-        let mut request = Reader::new(&packet[1..]);
+        let mut request = RequestReader::new(&packet[1..]);
         if packet[0] == INIT {
-            let mut reply = Writer::new(VERSION);
+            let mut reply = ReplyWriter::new(VERSION);
             reply.number(3);
             for (name, version) in EXTENSIONS {
                 reply.string(name.as_bytes());
@@ -209,7 +209,7 @@ impl FileServer {
             Err(Refused::Unsupported) => (UNSUPPORTED, "not supported".to_owned()),
             Err(Refused::Because(words)) => (FAILURE, words.to_owned()),
         };
-        let mut reply = Writer::new(STATUS);
+        let mut reply = ReplyWriter::new(STATUS);
         reply.number(id);
         reply.number(code);
         reply.string(words.as_bytes());
@@ -222,14 +222,15 @@ impl FileServer {
         &mut self,
         kind: u8,
         id: u32,
-        request: &mut Reader<'_>,
-    ) -> Result<Option<Writer>, Refused> {
+        request: &mut RequestReader<'_>,
+    ) -> Result<Option<ReplyWriter>, Refused> {
         match kind {
             OPEN => self.open_file(id, request).map(Some),
             OPENDIR => {
                 let place = path(request)?;
                 let entries = fs::read_dir(&place)?;
-                self.keep(id, Opened::Folder { entries, place }).map(Some)
+                self.keep(id, OpenHandle::Folder { entries, place })
+                    .map(Some)
             }
             CLOSE => {
                 let number = handle(request)?;
@@ -291,7 +292,11 @@ impl FileServer {
         }
     }
 
-    fn extended(&mut self, id: u32, request: &mut Reader<'_>) -> Result<Option<Writer>, Refused> {
+    fn extended(
+        &mut self,
+        id: u32,
+        request: &mut RequestReader<'_>,
+    ) -> Result<Option<ReplyWriter>, Refused> {
         match request.string()? {
             b"posix-rename@openssh.com" => {
                 let (from, to) = (path(request)?, path(request)?);
@@ -320,7 +325,7 @@ impl FileServer {
                 Ok(Some(system.reply(EXTENDED_REPLY, id)))
             }
             b"limits@openssh.com" => {
-                let mut reply = Writer::new(EXTENDED_REPLY);
+                let mut reply = ReplyWriter::new(EXTENDED_REPLY);
                 reply.number(id);
                 for limit in [MAX_PACKET, MAX_PIECE, MAX_PIECE, MAX_HANDLES] {
                     reply.long(limit as u64);
@@ -336,7 +341,11 @@ impl FileServer {
         }
     }
 
-    fn open_file(&mut self, id: u32, request: &mut Reader<'_>) -> Result<Writer, Refused> {
+    fn open_file(
+        &mut self,
+        id: u32,
+        request: &mut RequestReader<'_>,
+    ) -> Result<ReplyWriter, Refused> {
         const READS: u32 = 1;
         const WRITES: u32 = 2;
         const APPENDS: u32 = 4;
@@ -359,10 +368,10 @@ impl FileServer {
             .mode(mode);
         let file = options.open(place)?;
         let appends = has(APPENDS);
-        self.keep(id, Opened::File { file, appends })
+        self.keep(id, OpenHandle::File { file, appends })
     }
 
-    fn keep(&mut self, id: u32, opened: Opened) -> Result<Writer, Refused> {
+    fn keep(&mut self, id: u32, opened: OpenHandle) -> Result<ReplyWriter, Refused> {
         if self.open.len() >= MAX_HANDLES {
             return Err(Refused::Because("too many files are open"));
         }
@@ -373,7 +382,7 @@ impl FileServer {
         let number = self.next;
         self.next = self.next.wrapping_add(1);
         self.open.insert(number, opened);
-        let mut reply = Writer::new(HANDLE);
+        let mut reply = ReplyWriter::new(HANDLE);
         reply.number(id);
         reply.string(&number.to_be_bytes());
         Ok(reply)
@@ -382,12 +391,12 @@ impl FileServer {
     /// An open file, and whether what is written to it goes to its end.
     fn file(&self, number: u32) -> Result<(&File, bool), Refused> {
         match self.open.get(&number) {
-            Some(Opened::File { file, appends }) => Ok((file, *appends)),
+            Some(OpenHandle::File { file, appends }) => Ok((file, *appends)),
             _ => Err(Refused::Because("this handle is no open file")),
         }
     }
 
-    fn read(&mut self, id: u32, request: &mut Reader<'_>) -> Result<Writer, Refused> {
+    fn read(&mut self, id: u32, request: &mut RequestReader<'_>) -> Result<ReplyWriter, Refused> {
         let number = handle(request)?;
         let offset = request.long()?;
         let wanted = (request.number()? as usize).min(MAX_PIECE);
@@ -405,13 +414,13 @@ impl FileServer {
         if filled == 0 && wanted > 0 {
             return Err(Refused::End);
         }
-        let mut reply = Writer::new(DATA);
+        let mut reply = ReplyWriter::new(DATA);
         reply.number(id);
         reply.string(&piece[..filled]);
         Ok(reply)
     }
 
-    fn write(&mut self, request: &mut Reader<'_>) -> Result<(), Refused> {
+    fn write(&mut self, request: &mut RequestReader<'_>) -> Result<(), Refused> {
         let number = handle(request)?;
         let offset = request.long()?;
         let piece = request.string()?;
@@ -423,9 +432,9 @@ impl FileServer {
     }
 
     /// The next entries of a folder. One that vanishes meanwhile is left out.
-    fn list(&mut self, id: u32, request: &mut Reader<'_>) -> Result<Writer, Refused> {
+    fn list(&mut self, id: u32, request: &mut RequestReader<'_>) -> Result<ReplyWriter, Refused> {
         let number = handle(request)?;
-        let Some(Opened::Folder { entries, place }) = self.open.get_mut(&number) else {
+        let Some(OpenHandle::Folder { entries, place }) = self.open.get_mut(&number) else {
             return Err(Refused::Because("this handle is no open folder"));
         };
         let mut found = Vec::new();
@@ -439,7 +448,7 @@ impl FileServer {
         if found.is_empty() {
             return Err(Refused::End);
         }
-        let mut reply = Writer::new(NAME);
+        let mut reply = ReplyWriter::new(NAME);
         reply.number(id);
         reply.number(found.len() as u32);
         for (name, seen) in found {
@@ -451,7 +460,7 @@ impl FileServer {
     }
 
     /// Copies within the session, so that no byte crosses the line.
-    fn copy(&mut self, request: &mut Reader<'_>) -> Result<(), Refused> {
+    fn copy(&mut self, request: &mut RequestReader<'_>) -> Result<(), Refused> {
         let from = handle(request)?;
         let mut read_at = request.long()?;
         let length = request.long()?;
@@ -492,7 +501,7 @@ fn code_of(error: &io::Error) -> u32 {
 }
 
 /// The path of a request; an empty one is the folder that the program began in.
-fn path(request: &mut Reader<'_>) -> Result<PathBuf, Refused> {
+fn path(request: &mut RequestReader<'_>) -> Result<PathBuf, Refused> {
     let bytes = request.string()?;
     match bytes.is_empty() {
         true => Ok(PathBuf::from(".")),
@@ -500,7 +509,7 @@ fn path(request: &mut Reader<'_>) -> Result<PathBuf, Refused> {
     }
 }
 
-fn handle(request: &mut Reader<'_>) -> Result<u32, Refused> {
+fn handle(request: &mut RequestReader<'_>) -> Result<u32, Refused> {
     let bytes = <[u8; 4]>::try_from(request.string()?).map_err(|_| Refused::Bad)?;
     Ok(u32::from_be_bytes(bytes))
 }
@@ -540,16 +549,16 @@ fn expanded(wanted: &[u8]) -> Result<PathBuf, Refused> {
     }
 }
 
-fn attributes_reply(id: u32, seen: &Metadata) -> Writer {
-    let mut reply = Writer::new(ATTRS);
+fn attributes_reply(id: u32, seen: &Metadata) -> ReplyWriter {
+    let mut reply = ReplyWriter::new(ATTRS);
     reply.number(id);
     Attributes::of(seen).write(&mut reply);
     reply
 }
 
-fn name_reply(id: u32, path: &Path) -> Writer {
+fn name_reply(id: u32, path: &Path) -> ReplyWriter {
     let name = path.as_os_str().as_bytes();
-    let mut reply = Writer::new(NAME);
+    let mut reply = ReplyWriter::new(NAME);
     reply.number(id);
     reply.number(1);
     reply.string(name);

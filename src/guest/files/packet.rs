@@ -2,40 +2,40 @@
 
 /// A request that ends before it should.
 #[derive(Debug)]
-pub(crate) struct Cut;
+pub(crate) struct CutRequest;
 
 /// What is left of a request.
-pub(crate) struct Reader<'p>(&'p [u8]);
+pub(crate) struct RequestReader<'p>(&'p [u8]);
 
-impl<'p> Reader<'p> {
+impl<'p> RequestReader<'p> {
     pub(crate) fn new(packet: &'p [u8]) -> Self {
         Self(packet)
     }
 
-    pub(crate) fn number(&mut self) -> Result<u32, Cut> {
-        let (bytes, rest) = self.0.split_first_chunk::<4>().ok_or(Cut)?;
+    pub(crate) fn number(&mut self) -> Result<u32, CutRequest> {
+        let (bytes, rest) = self.0.split_first_chunk::<4>().ok_or(CutRequest)?;
         self.0 = rest;
         Ok(u32::from_be_bytes(*bytes))
     }
 
-    pub(crate) fn long(&mut self) -> Result<u64, Cut> {
-        let (bytes, rest) = self.0.split_first_chunk::<8>().ok_or(Cut)?;
+    pub(crate) fn long(&mut self) -> Result<u64, CutRequest> {
+        let (bytes, rest) = self.0.split_first_chunk::<8>().ok_or(CutRequest)?;
         self.0 = rest;
         Ok(u64::from_be_bytes(*bytes))
     }
 
-    pub(crate) fn string(&mut self) -> Result<&'p [u8], Cut> {
+    pub(crate) fn string(&mut self) -> Result<&'p [u8], CutRequest> {
         let length = self.number()? as usize;
-        let (text, rest) = self.0.split_at_checked(length).ok_or(Cut)?;
+        let (text, rest) = self.0.split_at_checked(length).ok_or(CutRequest)?;
         self.0 = rest;
         Ok(text)
     }
 }
 
 /// An answer that is being written.
-pub(crate) struct Writer(Vec<u8>);
+pub(crate) struct ReplyWriter(Vec<u8>);
 
-impl Writer {
+impl ReplyWriter {
     pub(crate) fn new(kind: u8) -> Self {
         Self(vec![kind])
     }

@@ -19,7 +19,7 @@ use crate::catalog::ssh_keys::SshKeyRow;
 use crate::{Failure, Server};
 
 /// Bits of the shortest RSA key. Lower: keys that a state can factor. Higher: keys of old computers are refused.
-const LEAST_RSA_BITS: u32 = 3072;
+const MIN_RSA_BITS: u32 = 3072;
 /// Bits of the longest. Higher: a check of one takes a processor for longer, and before it is proven whose it is.
 const MAX_RSA_BITS: u32 = 8192;
 /// Characters of a line that are read. The longest key that is taken has 1,400.
@@ -99,8 +99,8 @@ impl SshPublicKey {
                 .map(|()| ("sk-ecdsa-sha2-nistp256@openssh.com", 256)),
             "ssh-rsa" => {
                 let bits = rsa(&mut rest).ok_or_else(unreadable)?;
-                if bits < LEAST_RSA_BITS {
-                    return Err(refusals::ssh_key_rsa_short(bits, LEAST_RSA_BITS));
+                if bits < MIN_RSA_BITS {
+                    return Err(refusals::ssh_key_rsa_short(bits, MIN_RSA_BITS));
                 }
                 if bits > MAX_RSA_BITS {
                     return Err(refusals::ssh_key_rsa_long(bits, MAX_RSA_BITS));

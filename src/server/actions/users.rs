@@ -181,8 +181,8 @@ pub enum TokensAfterReset {
     Kept,
 }
 
-/// Sets the password of another user, ends their sign-ins, revokes their tokens unless they are kept, and lifts a lock
-/// on their name.
+/// Sets the password of another user, ends their sign-ins, revokes their tokens and SSH keys unless they are kept, and
+/// lifts a lock on their name.
 ///
 /// Errors: `user.password-elsewhere` for a user of a directory; `user.self`: whoever has only an open browser of an
 /// administrator must not choose their password; `token.scope-missing` for a token that may not all that the user may: who
@@ -237,6 +237,7 @@ pub async fn set_password(
             let after = match tokens {
                 TokensAfterReset::Revoked => {
                     rows.forget_tokens(user.id, None)?;
+                    rows.forget_ssh_keys(user.id)?;
                     rows.forget_invitations_of(user.id)?;
                     "tokens revoked"
                 }

@@ -142,6 +142,14 @@ impl Rows<'_> {
         Ok(())
     }
 
+    /// Removes every public key of a user.
+    pub(crate) fn forget_ssh_keys(&self, user: UserId) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("delete from ssh_key where user = ?1")?
+            .execute([user.0.as_bytes()])?;
+        Ok(())
+    }
+
     /// Keeps the key by which this box is known; to be called where there is none.
     pub(crate) fn insert_ssh_host_secret(&self, secret: &SecretText) -> Result<(), Failure> {
         let sealed = self.seal.shut(&SealedRow::SshHostKey, secret.reveal());

@@ -150,3 +150,21 @@ async fn a_server_without_ssh_says_so() {
     let none = "x".parse::<SshKeyId>();
     assert!(none.is_err());
 }
+
+#[tokio::test]
+async fn a_key_goes_with_the_other_proofs_of_its_user_and_is_free_again() {
+    let (server, mina, jae) = with_jae().await;
+    add(&server, &jae, wanted(1)).await.unwrap();
+    add(&server, &jae, wanted(2)).await.unwrap();
+    let after = users::TokensAfterReset::Kept;
+    users::set_password(&server, &mina, "jae", "a long walk by the river 8", after)
+        .await
+        .unwrap();
+    assert!(is_ssh_key_known(&server, &blob(1)).await.unwrap());
+    let after = users::TokensAfterReset::Revoked;
+    users::set_password(&server, &mina, "jae", "another walk by the sea 9", after)
+        .await
+        .unwrap();
+    assert!(!is_ssh_key_known(&server, &blob(1)).await.unwrap());
+    assert_eq!(code(add(&server, &mina, wanted(1)).await), "done");
+}
