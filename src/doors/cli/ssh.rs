@@ -5,6 +5,7 @@ use std::path::Path;
 
 use api::ssh::{SshKeyView, SshServerView};
 use hyper::Method;
+use rules::refusals;
 use serde_json::{Map, Value, json};
 
 use super::address::ServerAddress;
@@ -95,24 +96,40 @@ fn block(alias: &str, host: &str, server: &SshServerView) -> String {
     .join("\n")
 }
 
-/// A file, or standard input for `-`.
+/// A file, or standard input for `-`. A private key goes no further.
 fn read(file: &Path) -> Result<String, CliError> {
     let failed = |error: std::io::Error| {
         CliError::usage(format!("{} cannot be read: {error}.", file.display()))
     };
-    if file == Path::new("-") {
+    let text = if file == Path::new("-") {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).map_err(failed)?;
-        return Ok(text);
+        text
+    } else {
+        // Other bytes than text are no key; the server says what would work.
+        let bytes = std::fs::read(file).map_err(failed)?;
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    match text.contains("PRIVATE KEY") {
+        true => Err(refusals::ssh_key_private().into()),
+        false => Ok(text),
     }
-    // Other bytes than text are no key; the server says what would work.
-    let bytes = std::fs::read(file).map_err(failed)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_private_key_leaves_this_computer_never() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let file = folder.path().join("id_ed25519");
+        std::fs::write(&file, "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n").expect("written");
+        assert!(read(&file).is_err());
+        std::fs::write(&file, "ssh-ed25519 AAAA mina@laptop\n").expect("written");
+        let line = read(&file).ok();
+        assert_eq!(line.as_deref(), Some("ssh-ed25519 AAAA mina@laptop\n"));
+    }
 
     #[test]
     fn the_configuration_names_host_port_and_key() {

@@ -80,10 +80,10 @@ impl Drop for StreamPermit {
 
 /// The lease of a stream that `caller` opens: one a stream, kept and asked for as long as it is open.
 ///
-/// Ends with `token.revoked`, `token.expired`, `ssh-key.revoked`, `ssh-key.expired`, `sign-in.ended`, `user.suspended`, `sign-in.address-refused`,
-/// `password.change-needed`, `second-factor.set-up-needed` or `role.changed`, at most a second after the commit; at once
-/// with `stream.too-many` where the user has too many streams open. Costs three rows by key for each commit, at most three
-/// times in two seconds.
+/// Ends with `token.revoked`, `token.expired`, `ssh-key.revoked`, `ssh-key.expired`, `sign-in.ended`, `user.suspended`,
+/// `sign-in.address-refused`, `password.change-needed`, `second-factor.set-up-needed` or `role.changed`, at most a second
+/// after the commit; at once with `stream.too-many` where the user has too many streams open. Costs three rows by key for
+/// each commit, at most three times in two seconds.
 pub fn lease(server: &Server, caller: &Caller) -> Lease {
     let (server, caller) = (server.clone(), caller.clone());
     if caller.via == Via::LocalRoot {

@@ -539,6 +539,8 @@ async fn a_removed_key_ends_its_connections_over_ssh() {
     let open = open.args(["train@127.0.0.1", "echo in; cat"]);
     let mut open = open.stdin(Stdio::piped()).spawn().expect("it runs");
     let mut from = open.stdout.take().expect("piped");
+    // Held open: with its end the program would end by itself.
+    let held = open.stdin.take();
     let mut first = [0; 3];
     let heard = timeout(HANG, from.read_exact(&mut first)).await;
     heard.expect("in time").expect("it runs");
@@ -550,6 +552,7 @@ async fn a_removed_key_ends_its_connections_over_ssh() {
     assert_eq!(gone.status, 204);
     let ended = timeout(SOON, open.wait()).await;
     ended.expect("it goes on without a key").expect("ended");
+    drop(held);
     let again = rig.ssh(&["train@127.0.0.1", "true"]).await;
     assert_eq!(again.status.code(), Some(255));
 }
