@@ -33,7 +33,7 @@ pub fn no_room(known: usize) -> Option<Refusal> {
 
 /// Adds a public key: who has its private part enters the caller's sessions.
 ///
-/// Errors: root has no account; those of reading a key, `ssh-key.name-invalid`, `ssh-key.taken` where any user has it,
+/// Errors: root has no account; `token.scope-missing` for a token that may not do what a key may; those of reading a key, `ssh-key.name-invalid`, `ssh-key.taken` where any user has it,
 /// `ssh-key.too-many`, `expires-at.past`, `expires-at.after-maker`; `sign-in.ended`, `token.revoked` and `user.suspended`
 /// where what the caller asks by has ended meanwhile.
 pub async fn add(
@@ -42,6 +42,9 @@ pub async fn add(
     wanted: NewSshKeyBody,
 ) -> Result<SshKeyView, Failure> {
     allowed(caller, Permission::Me)?;
+    // A key may both: a token that may not makes nothing that may.
+    allowed(caller, Permission::SessionsRead)?;
+    allowed(caller, Permission::SessionsEnter)?;
     if caller.subject.user == ROOT {
         return Err(not_an_account().into());
     }

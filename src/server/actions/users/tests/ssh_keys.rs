@@ -93,6 +93,32 @@ async fn an_ssh_key_enters_sessions_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_token_that_enters_no_session_adds_no_ssh_key() {
+    let (server, _, jae) = with_jae().await;
+    let needed = [
+        Permission::Me,
+        Permission::SessionsRead,
+        Permission::SessionsEnter,
+    ];
+    for missing in [Some(needed[1]), Some(needed[2]), None] {
+        let scopes: Vec<String> = needed
+            .iter()
+            .filter(|one| Some(**one) != missing)
+            .map(|one| one.word().to_owned())
+            .collect();
+        let made = users::tokens::create(&server, &jae, "narrow", &scopes, None).await;
+        let (_, secret) = made.unwrap();
+        let caller = by_token(&server, secret.reveal(), HERE).await.unwrap();
+        let added = add(&server, &caller.unwrap(), wanted(1)).await;
+        let expected = match missing {
+            Some(_) => "token.scope-missing",
+            None => "done",
+        };
+        assert_eq!(code(added), expected, "{scopes:?}");
+    }
+}
+
+#[tokio::test]
 async fn an_ssh_key_ends_in_time_with_its_user_and_when_it_is_removed() {
     let (server, mina, jae) = with_jae().await;
     let end = server.clock().now().plus_seconds(3600);
