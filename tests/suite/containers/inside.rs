@@ -186,7 +186,6 @@ fn exec_gives_output_errors_code_input_and_user() {
     );
 }
 
-/// Promise (Sessions survive failures): A terminal keeps its scrollback across a page reload and a new server.
 /// One packet of SFTP: its kind, then these bytes.
 fn packet(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
     let body = parts.concat();
@@ -266,6 +265,7 @@ fn what_is_no_packet_ends_the_guest_that_serves_files() {
     }
 }
 
+/// Promise (Sessions survive failures): A terminal keeps its scrollback across a page reload and a new server.
 #[test]
 fn a_terminal_keeps_its_scrollback_across_a_new_server_and_takes_input_and_size() {
     let Some(mut ground) =
