@@ -2,6 +2,7 @@
 //! inside that session or leads to its own ports. Never takes a password, and carries nothing to this machine itself.
 
 mod ahead;
+mod both_ways;
 mod handler;
 mod places;
 mod program;
@@ -47,6 +48,9 @@ const WINDOW: u32 = 2 << 20;
 const PACKET: u32 = 32 << 10;
 /// Messages of a connection between its channels and its line.
 const QUEUE: usize = 32;
+/// Messages of one channel, each of at most one packet, that were heard and are not put behind what waits. Higher: a
+/// client that opens every channel takes more memory.
+const CHANNEL_QUEUE: usize = 8;
 /// How often a silent client is asked whether it is there, and how often in vain.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 /// See `KEEPALIVE`.
@@ -129,7 +133,7 @@ fn config(key: &SshHostKey) -> Config {
         keys: vec![PrivateKey::from(Ed25519Keypair::from_seed(key.seed()))],
         window_size: WINDOW,
         maximum_packet_size: PACKET,
-        channel_buffer_size: QUEUE,
+        channel_buffer_size: CHANNEL_QUEUE,
         event_buffer_size: QUEUE,
         preferred: Preferred {
             kex: Cow::Borrowed(EXCHANGES),
@@ -189,13 +193,17 @@ async fn connection(
     };
     let why = match caller {
         None => None,
-        Some(caller) if !place.known() => Some((caller, refusals::ssh_full(places::MAX_SIGNED_IN))),
         Some(caller) => {
-            let lease = lease(&context.server, &caller);
-            let refusal = tokio::select! {
-                _ = &mut running => return Ok(()),
-                refusal = lease => refusal,
-                _ = leaving.wait_for(|leave| *leave) => refusals::server_stopping(),
+            let refusal = match place.known(caller.subject.user) {
+                Err(full) => full,
+                Ok(()) => {
+                    let lease = lease(&context.server, &caller);
+                    tokio::select! {
+                        _ = &mut running => return Ok(()),
+                        refusal = lease => refusal,
+                        _ = leaving.wait_for(|leave| *leave) => refusals::server_stopping(),
+                    }
+                }
             };
             Some((caller, refusal))
         }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use russh::keys::{Algorithm, PublicKey};
 use russh::server::{
@@ -14,6 +15,7 @@ use server::access::{self, Caller};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use uuid::Uuid;
 
+use super::ahead::AheadRoom;
 use super::program::{self, is_variable};
 use super::seat::ChannelSeat;
 use super::{SFTP, SshContext, refused, tunnel};
@@ -21,6 +23,12 @@ use super::{SFTP, SshContext, refused, tunnel};
 /// Programs and tunnels of one connection. Higher: one user takes more of the places in sessions. Lower: an editor with
 /// many tunnels opens another connection.
 const MAX_CHANNELS: usize = 64;
+/// Channels of one connection that its client did not close first, open or over: `russh` keeps some kilobytes of each
+/// until the connection ends. Higher: they take more memory. Lower: a connection that many commands share takes no more of
+/// them sooner.
+const MAX_KEPT_CHANNELS: usize = 4096;
+/// Public keys that are looked up on one connection: one that a user has is no vain try, and any stranger may offer it.
+const MAX_OFFERS: usize = 16;
 /// Bytes of the name of a user, which here is a session's.
 const MAX_NAME_LENGTH: usize = 200;
 
@@ -32,7 +40,10 @@ pub(super) struct SshHandler {
     ending: watch::Receiver<bool>,
     /// None until a key was proven.
     seat: Option<ChannelSeat>,
+    offers: usize,
     room: Arc<Semaphore>,
+    ahead: AheadRoom,
+    kept: Arc<AtomicUsize>,
     /// Channels on which something was started.
     started: BTreeSet<ChannelId>,
 }
@@ -50,7 +61,10 @@ impl SshHandler {
             proven,
             ending,
             seat: None,
+            offers: 0,
             room: Arc::new(Semaphore::new(MAX_CHANNELS)),
+            ahead: AheadRoom::new(),
+            kept: Arc::default(),
             started: BTreeSet::new(),
         }
     }
@@ -58,6 +72,9 @@ impl SshHandler {
     /// The seat and room for one more channel; None where there is none.
     fn admit(&self) -> Option<(ChannelSeat, OwnedSemaphorePermit)> {
         let permit = Arc::clone(&self.room).try_acquire_owned().ok()?;
+        if self.kept.load(Ordering::Relaxed) >= MAX_KEPT_CHANNELS {
+            return None;
+        }
         Some((self.seat.clone()?, permit))
     }
 
@@ -97,7 +114,8 @@ impl Handler for SshHandler {
         _user: &str,
         offer: PublicKeyOffer<'_>,
     ) -> Result<Auth, Error> {
-        if is_weak(offer.algorithm) {
+        self.offers += 1;
+        if self.offers > MAX_OFFERS || is_weak(offer.algorithm) {
             return Ok(Auth::reject());
         }
         let Ok(blob) = offer.public_key.to_bytes() else {
@@ -131,6 +149,8 @@ impl Handler for SshHandler {
             session: user.to_owned(),
             source: self.source,
             ending: self.ending.clone(),
+            ahead: self.ahead.clone(),
+            kept: Arc::clone(&self.kept),
         });
         self.proven.send_replace(Some(caller));
         Ok(Auth::Accept)
@@ -146,7 +166,7 @@ impl Handler for SshHandler {
             reply.reject(ChannelOpenFailure::ResourceShortage).await;
             return Ok(());
         };
-        reply.accept().await;
+        seat.accept(reply).await;
         tokio::spawn(async move {
             program::serve(seat, channel).await;
             drop(permit);
@@ -181,6 +201,8 @@ impl Handler for SshHandler {
         channel: ChannelId,
         _session: &mut Session,
     ) -> Result<(), Error> {
+        // Said of those alone that this side did not close before.
+        self.kept.fetch_sub(1, Ordering::Relaxed);
         self.started.remove(&channel);
         Ok(())
     }

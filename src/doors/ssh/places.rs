@@ -1,10 +1,13 @@
 //! How many connections there are: on which no key was proven yet, of one address, and of users. Closes none itself: it
 //! tells the oldest stranger to go where there are too many.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rules::names::UserId;
+use rules::refusal::Refusal;
+use rules::refusals;
 use tokio::sync::Notify;
 
 /// Connections on which no key was proven. At the edge the oldest one goes for the new one. Higher: a flood takes more
@@ -14,7 +17,10 @@ const MAX_STRANGERS: usize = 64;
 /// every caller by it. Lower: a class behind one router waits to come in.
 const MAX_STRANGERS_OF_ADDRESS: usize = 8;
 /// Connections of users.
-pub(super) const MAX_SIGNED_IN: usize = 512;
+const MAX_SIGNED_IN: usize = 512;
+/// Of these, connections of one user. Higher: a few users take all places, and one more memory. Lower: programs that
+/// connect many times at once are refused.
+const MAX_OF_USER: usize = 32;
 
 /// The book of connections.
 pub(super) struct SshPlaces(Mutex<PlaceTable>);
@@ -25,6 +31,7 @@ struct PlaceTable {
     /// By age, oldest first.
     strangers: BTreeMap<u64, StrangerEntry>,
     signed_in: usize,
+    users: HashMap<UserId, usize>,
 }
 
 struct StrangerEntry {
@@ -38,7 +45,8 @@ pub(super) struct SshPlace {
     places: Arc<SshPlaces>,
     number: u64,
     end: Arc<Notify>,
-    signed_in: bool,
+    /// None until a key was proven.
+    user: Option<UserId>,
 }
 
 impl SshPlaces {
@@ -74,7 +82,7 @@ impl SshPlaces {
             places: Arc::clone(self),
             number,
             end,
-            signed_in: false,
+            user: None,
         })
     }
 
@@ -90,16 +98,23 @@ impl SshPlace {
         self.end.notified().await;
     }
 
-    /// A key was proven on it: it is a user's from now on. False where users have as many as there may be.
-    pub(super) fn known(&mut self) -> bool {
+    /// A key was proven on it: it is this user's from now on. To be called once.
+    ///
+    /// Errors: `ssh.full` and `ssh.too-many` where users, or this one, have as many as they may have.
+    pub(super) fn known(&mut self, user: UserId) -> Result<(), Refusal> {
         let mut table = self.places.table();
         table.strangers.remove(&self.number);
         if table.signed_in >= MAX_SIGNED_IN {
-            return false;
+            return Err(refusals::ssh_full(MAX_SIGNED_IN));
         }
+        let own = table.users.entry(user).or_default();
+        if *own >= MAX_OF_USER {
+            return Err(refusals::ssh_too_many(MAX_OF_USER));
+        }
+        *own += 1;
         table.signed_in += 1;
-        self.signed_in = true;
-        true
+        self.user = Some(user);
+        Ok(())
     }
 }
 
@@ -107,8 +122,15 @@ impl Drop for SshPlace {
     fn drop(&mut self) {
         let mut table = self.places.table();
         table.strangers.remove(&self.number);
-        if self.signed_in {
-            table.signed_in -= 1;
+        let Some(user) = self.user else {
+            return;
+        };
+        table.signed_in -= 1;
+        if let Some(own) = table.users.get_mut(&user) {
+            *own -= 1;
+            if *own == 0 {
+                table.users.remove(&user);
+            }
         }
     }
 }
@@ -164,18 +186,27 @@ mod tests {
     #[test]
     fn users_have_places_of_their_own() {
         let places = SshPlaces::new();
+        let user = |number: usize| UserId(uuid::Uuid::from_u128(number as u128));
+        let ask = |user: UserId| {
+            let mut place = places.enter(address(1)).expect("a stranger has room");
+            match place.known(user) {
+                Ok(()) => Ok(place),
+                Err(refusal) => Err(refusal.code),
+            }
+        };
         let mut known = Vec::new();
-        for _ in 0..MAX_SIGNED_IN {
-            let mut place = places.enter(address(1)).expect("there is room");
-            assert!(place.known());
-            known.push(place);
+        for number in 0..MAX_SIGNED_IN {
+            let place = ask(user(number / MAX_OF_USER));
+            known.push(place.expect("there is room"));
         }
-        let mut more = places.enter(address(1)).expect("a stranger has room");
-        assert!(!more.known());
+        let another = user(MAX_SIGNED_IN);
+        assert_eq!(ask(another).err().as_deref(), Some("ssh.full"));
         known.pop();
-        let mut again = places.enter(address(1)).expect("a stranger has room");
-        assert!(again.known());
-        drop((known, more, again));
-        assert_eq!(places.table().signed_in, 0);
+        assert_eq!(ask(user(0)).err().as_deref(), Some("ssh.too-many"));
+        known.extend(ask(another));
+        assert_eq!(places.table().signed_in, MAX_SIGNED_IN);
+        drop(known);
+        let table = places.table();
+        assert!(table.signed_in == 0 && table.users.is_empty());
     }
 }

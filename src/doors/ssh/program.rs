@@ -11,6 +11,7 @@ use server::Failure;
 use server::actions::idle_rules::{IdleWarnings, Inside};
 
 use super::ahead::{AheadSender, ahead};
+use super::both_ways::BothWays;
 use super::seat::ChannelSeat;
 use super::{SFTP, refused};
 use crate::doors::text::{Text, codes};
@@ -173,21 +174,26 @@ pub(super) async fn serve(seat: ChannelSeat, channel: Channel<Msg>) {
             }
         }
     };
-    let t = seat.text();
     let on_terminal = asked.terminal.is_some() && kind != ProgramKind::Files;
-    match start(&seat, asked, kind).await {
+    let started = tokio::select! {
+        started = start(&seat, asked, kind) => started,
+        () = seat.ended() => return,
+    };
+    match started {
         Ok((stream, inside)) => {
-            let warned_in = on_terminal.then_some(t);
             tokio::select! {
-                () = carry(read, &write, stream, inside, warned_in) => {}
+                () = carry(&seat, read, &write, stream, inside, on_terminal) => {}
                 () = seat.ended() => {}
             }
         }
         Err(failure) => {
-            let sentence = codes::refusal(t, &refused(failure));
-            let line = Bytes::from(format!("fardel: {sentence}\r\n"));
-            let _ = write.extended_data_bytes(STANDARD_ERROR, line).await;
-            end(&write, NOT_STARTED).await;
+            // Nothing of the channel is heard any more: what the client sent ahead must not hold up the line.
+            drop(read);
+            let sentence = codes::refusal(seat.text(), &refused(failure));
+            tokio::select! {
+                () = end_with(&write, &sentence, NOT_STARTED) => {}
+                () = seat.ended() => {}
+            }
         }
     }
 }
@@ -209,15 +215,18 @@ async fn start(
 
 /// Carries a program both ways. The two directions do not wait for each other.
 async fn carry(
+    seat: &ChannelSeat,
     read: ChannelReadHalf,
     write: &ChannelWriteHalf<Msg>,
     stream: TermStream,
     inside: Inside,
-    warned_in: Option<Text>,
+    on_terminal: bool,
 ) {
     let TermStream { input, mut output } = stream;
     let mut warnings = inside.warnings();
-    let (behind, mut waiting) = ahead();
+    let warned_in = on_terminal.then(|| seat.text());
+    let ways = BothWays::default();
+    let (behind, mut waiting) = ahead(&seat.ahead);
     let fed = async {
         let mut over = false;
         while let Some(typed) = waiting.next().await {
@@ -233,18 +242,15 @@ async fn carry(
                 line = warned(&mut warnings, warned_in) => Some(TermOutput::Stdout(line)),
             };
             let sent = match piece {
-                Some(TermOutput::Stdout(bytes)) => write.data_bytes(bytes).await,
+                Some(TermOutput::Stdout(bytes)) => ways.outward(write.data_bytes(bytes)).await,
                 Some(TermOutput::Stderr(bytes)) => {
-                    write.extended_data_bytes(STANDARD_ERROR, bytes).await
+                    let shown = write.extended_data_bytes(STANDARD_ERROR, bytes);
+                    ways.outward(shown).await
                 }
                 Some(TermOutput::Exit(code)) => {
                     return end(write, u32::try_from(code).unwrap_or(BROKEN)).await;
                 }
-                Some(TermOutput::Gone(why)) => {
-                    let line = Bytes::from(format!("fardel: {why}\r\n"));
-                    let _ = write.extended_data_bytes(STANDARD_ERROR, line).await;
-                    return end(write, BROKEN).await;
-                }
+                Some(TermOutput::Gone(why)) => return end_with(write, &why, BROKEN).await,
                 None => return end(write, BROKEN).await,
             };
             if sent.is_err() {
@@ -252,16 +258,28 @@ async fn carry(
             }
         }
     };
-    tokio::select! {
+    let stuck = tokio::select! {
         // Closed by the client: with the stream the program hears that its terminal is gone.
-        () = heard(read, &behind, &inside) => {}
-        () = fed => {}
-        () = shown => {}
+        () = heard(read, &behind, &inside, &ways) => false,
+        () = fed => false,
+        () = shown => false,
+        () = ways.stand_still() => true,
+    };
+    if stuck {
+        // Nothing of the channel is heard any more, so the line goes on and takes the last words.
+        drop((input, output));
+        let sentence = codes::refusal(seat.text(), &refusals::ssh_standstill());
+        end_with(write, &sentence, BROKEN).await;
     }
 }
 
 /// Puts what the client says behind what waits; ends when it closes the channel.
-async fn heard(mut read: ChannelReadHalf, behind: &AheadSender<TermInput>, inside: &Inside) {
+async fn heard(
+    mut read: ChannelReadHalf,
+    behind: &AheadSender<TermInput>,
+    inside: &Inside,
+    ways: &BothWays,
+) {
     while let Some(message) = read.wait().await {
         let (typed, bytes) = match message {
             ChannelMsg::Data { data } => {
@@ -285,8 +303,15 @@ async fn heard(mut read: ChannelReadHalf, behind: &AheadSender<TermInput>, insid
             ChannelMsg::Close => return,
             _ => continue,
         };
-        behind.put(typed, bytes).await;
+        ways.inward(behind.put(typed, bytes)).await;
     }
+}
+
+/// Says why a program is over, and that nothing follows.
+async fn end_with(write: &ChannelWriteHalf<Msg>, sentence: &str, code: u32) {
+    let line = Bytes::from(format!("fardel: {sentence}\r\n"));
+    let _ = write.extended_data_bytes(STANDARD_ERROR, line).await;
+    end(write, code).await;
 }
 
 /// Tells how a program ended, and that nothing follows.

@@ -2,8 +2,10 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rules::names::{ContainerName, SessionName};
+use russh::server::ChannelOpenHandle;
 use server::Failure;
 use server::access::{self, Caller};
 use server::actions::idle_rules::Inside;
@@ -12,6 +14,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::SshContext;
+use super::ahead::AheadRoom;
 use crate::doors::text::Text;
 
 /// A connection as its channels see it.
@@ -24,6 +27,10 @@ pub(super) struct ChannelSeat {
     pub(super) source: IpAddr,
     /// True once the connection ends.
     pub(super) ending: watch::Receiver<bool>,
+    /// Of what is sent ahead on all channels of the connection.
+    pub(super) ahead: AheadRoom,
+    /// How many channels were opened that the client did not close first.
+    pub(super) kept: Arc<AtomicUsize>,
 }
 
 /// A session that was entered.
@@ -49,6 +56,12 @@ impl ChannelSeat {
             inside: Inside::of(server, ticket.container),
             name: ticket.name,
         })
+    }
+
+    /// Opens a channel.
+    pub(super) async fn accept(&self, reply: ChannelOpenHandle) {
+        self.kept.fetch_add(1, Ordering::Relaxed);
+        reply.accept().await;
     }
 
     pub(super) fn text(&self) -> Text {

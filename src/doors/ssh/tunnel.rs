@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use base::link::streams::ByteStream;
 use bytes::{Bytes, BytesMut};
@@ -10,12 +11,18 @@ use rules::names::SessionName;
 use russh::server::{ChannelOpenHandle, Msg};
 use russh::{Channel, ChannelMsg, ChannelOpenFailure, ChannelReadHalf, ChannelWriteHalf};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf};
+use tokio::time::sleep;
 
-use super::ahead::{AheadReceiver, ahead};
+use super::ahead::{AheadReceiver, AheadRoom, ahead};
+use super::both_ways::BothWays;
+use super::refused;
 use super::seat::{ChannelSeat, EnteredSession};
 
 /// The largest piece of a tunnel.
 const PIECE: usize = 32 << 10;
+/// How long the client may take to close a tunnel that both sides have ended. What this side closes first, `russh` keeps
+/// until the connection ends.
+const CLOSING: Duration = Duration::from_secs(5);
 
 /// Whether a client means the session itself by this host.
 fn is_inside(host: &str, session: &SessionName) -> bool {
@@ -45,10 +52,10 @@ pub(super) async fn serve(
         Ok(opened) => opened,
         Err(why) => return reply.reject(why).await,
     };
-    reply.accept().await;
+    seat.accept(reply).await;
     let (read, write) = channel.split();
     tokio::select! {
-        () = carry(read, &write, stream) => {}
+        () = carry(read, &write, stream, &seat.ahead) => {}
         () = seat.ended() => {}
     }
     // Until here its user was inside.
@@ -65,7 +72,8 @@ async fn open(
         .filter(|port| *port > 0)
         .ok_or(ChannelOpenFailure::ConnectFailed)?;
     let entered = seat.enter().await.map_err(|failure| {
-        tracing::debug!(error = %failure, "a tunnel was refused");
+        let code = refused(failure).code;
+        tracing::debug!(code, "a tunnel was refused");
         ChannelOpenFailure::AdministrativelyProhibited
     })?;
     if !is_inside(host, &entered.name) {
@@ -86,15 +94,21 @@ async fn open(
 }
 
 /// Carries both directions, each on its own, until both have ended.
-async fn carry(mut read: ChannelReadHalf, write: &ChannelWriteHalf<Msg>, stream: ByteStream) {
+async fn carry(
+    mut read: ChannelReadHalf,
+    write: &ChannelWriteHalf<Msg>,
+    stream: ByteStream,
+    room: &AheadRoom,
+) {
     let (from, to) = tokio::io::split(stream);
-    let (behind, mut waiting) = ahead();
+    let ways = BothWays::default();
+    let (behind, mut waiting) = ahead(room);
     let heard = async {
         while let Some(message) = read.wait().await {
             match message {
                 ChannelMsg::Data { data } => {
                     let bytes = data.len();
-                    behind.put(Some(data), bytes).await;
+                    ways.inward(behind.put(Some(data), bytes)).await;
                 }
                 ChannelMsg::Eof => behind.put(None, 0).await,
                 ChannelMsg::Close => return,
@@ -109,14 +123,20 @@ async fn carry(mut read: ChannelReadHalf, write: &ChannelWriteHalf<Msg>, stream:
             while waiting.next().await.is_some() {}
         }
     };
-    let shown = show(from, write);
+    let shown = show(from, write, &ways);
     let both = async {
         tokio::join!(fed, shown);
-        let _ = write.close().await;
+        sleep(CLOSING).await;
     };
-    tokio::select! {
-        () = heard => {}
-        () = both => {}
+    let closed = tokio::select! {
+        () = heard => true,
+        () = both => false,
+        () = ways.stand_still() => false,
+    };
+    if !closed {
+        // Nothing of the channel is heard any more, so the line goes on and takes the last word.
+        drop(read);
+        let _ = write.close().await;
     }
 }
 
@@ -135,7 +155,7 @@ async fn feed(
 }
 
 /// Sends what the program says until it has ended its direction.
-async fn show(mut from: ReadHalf<ByteStream>, write: &ChannelWriteHalf<Msg>) {
+async fn show(mut from: ReadHalf<ByteStream>, write: &ChannelWriteHalf<Msg>, ways: &BothWays) {
     let mut buffer = BytesMut::with_capacity(PIECE);
     loop {
         buffer.reserve(PIECE);
@@ -146,7 +166,7 @@ async fn show(mut from: ReadHalf<ByteStream>, write: &ChannelWriteHalf<Msg>) {
             }
             Ok(_) => {
                 let piece: Bytes = buffer.split().freeze();
-                if write.data_bytes(piece).await.is_err() {
+                if ways.outward(write.data_bytes(piece)).await.is_err() {
                     return;
                 }
             }
