@@ -148,10 +148,14 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     });
     let (leave, leaving) = tokio::sync::watch::channel(false);
     let ssh = match sockets.ssh.take() {
-        Some(listener) => {
-            let key = server::access::ssh_host_key(&server).await?;
-            Some((listener, key))
-        }
+        Some(listener) => match server::access::ssh_host_key(&server).await {
+            Ok(key) => Some((listener, key)),
+            Err(failure) => {
+                // A disk that takes no key keeps nobody from the pages that say so.
+                tracing::error!(error = %chain(&failure), "SSH is off: the host key cannot be read or kept");
+                None
+            }
+        },
         None => None,
     };
     let mut doors = open_network(&settings, sockets, certificates.as_deref(), &app, &leaving)?;

@@ -1,5 +1,5 @@
 //! How many connections there are: on which no key was proven yet, of one address, and of users. Closes none itself: it
-//! tells the oldest stranger to go where there are too many.
+//! tells a stranger to go where there are too many.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,8 +10,8 @@ use rules::refusal::Refusal;
 use rules::refusals;
 use tokio::sync::Notify;
 
-/// Connections on which no key was proven. At the edge the oldest one goes for the new one. Higher: a flood takes more
-/// memory and handshakes. Lower: a flood closes a user's before the key was proven.
+/// Connections on which no key was proven. At the edge the oldest of the address that has most goes for the new one.
+/// Higher: a flood takes more memory and handshakes. Lower: a flood closes a user's before the key was proven.
 const MAX_STRANGERS: usize = 64;
 /// Of these, connections of one address (IPv6: one /64); loopback is not counted, since a proxy on this machine brings
 /// every caller by it. Lower: a class behind one router waits to come in.
@@ -64,10 +64,8 @@ impl SshPlaces {
         {
             return None;
         }
-        if table.strangers.len() >= MAX_STRANGERS
-            && let Some((_, oldest)) = table.strangers.pop_first()
-        {
-            oldest.end.notify_one();
+        if table.strangers.len() >= MAX_STRANGERS {
+            table.evict();
         }
         let number = table.next;
         table.next += 1;
@@ -89,6 +87,25 @@ impl SshPlaces {
     fn table(&self) -> MutexGuard<'_, PlaceTable> {
         // The book is whole after every step.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PlaceTable {
+    /// Tells the oldest stranger of the address that has most to go: a flood closes its own before those of others.
+    fn evict(&mut self) {
+        let mut of_address: HashMap<Option<IpAddr>, usize> = HashMap::new();
+        for entry in self.strangers.values() {
+            *of_address.entry(entry.address).or_default() += 1;
+        }
+        let most = of_address.values().copied().max();
+        let first = self
+            .strangers
+            .iter()
+            .find(|(_, entry)| of_address.get(&entry.address).copied() == most)
+            .map(|(number, _)| *number);
+        if let Some(entry) = first.and_then(|number| self.strangers.remove(&number)) {
+            entry.end.notify_one();
+        }
     }
 }
 
@@ -181,6 +198,19 @@ mod tests {
         assert_eq!(places.table().strangers.len(), MAX_STRANGERS);
         drop((own, others, newest, here));
         assert!(places.table().strangers.is_empty());
+    }
+
+    #[test]
+    fn a_flood_of_some_addresses_closes_its_own() {
+        let places = SshPlaces::new();
+        let user = places.enter(address(1)).expect("there is room");
+        let mut flood = Vec::new();
+        for number in 0..4 * MAX_STRANGERS {
+            let number = u8::try_from(number % 32 + 2).expect("few");
+            flood.extend(places.enter(address(number)));
+        }
+        assert_eq!(places.table().strangers.len(), MAX_STRANGERS);
+        assert!(!went(&user));
     }
 
     #[test]

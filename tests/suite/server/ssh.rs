@@ -382,6 +382,18 @@ async fn a_session_that_cannot_be_entered_over_ssh_says_so_in_one_sentence() {
     ] {
         assert_eq!(ask(name).await, unknown, "{name}");
     }
+    // What the client sends meanwhile holds up nothing.
+    let mut loud = rig.client("ssh");
+    let loud = loud.args(["nothing@127.0.0.1", "cat"]);
+    let mut loud = loud.stdin(Stdio::piped()).spawn().expect("it runs");
+    let mut to = loud.stdin.take().expect("piped");
+    tokio::spawn(async move {
+        // It may break off: nothing reads it.
+        let _ = to.write_all(&noise(8 << 20)).await;
+    });
+    let said = timeout(HANG, loud.wait_with_output()).await;
+    let said = said.expect("it hangs").expect("ended");
+    assert_eq!(said.status.code(), Some(1), "{}", text(&said.stderr));
     let own = rig.ssh(&["mina+train@127.0.0.1", "true"]).await;
     assert!(own.status.success(), "{}", text(&own.stderr));
 }
