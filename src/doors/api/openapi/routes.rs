@@ -2623,7 +2623,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "How sessions are reached by SSH, and the fingerprint of the server's key",
         needs: Needs::Nothing,
         answer: SuccessReply::Schema("SshServer"),
-        refusals: &[409],
+        refusals: &[404],
         ..ROUTE
     },
     DocumentedRoute {
