@@ -35,6 +35,7 @@ pub mod second_factor;
 pub mod secret;
 pub mod sessions;
 pub mod settings;
+pub mod ssh;
 pub mod statements;
 pub mod tenancy;
 pub mod usage;

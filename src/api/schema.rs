@@ -11,7 +11,7 @@ use crate::{
     allowances, announcements, audit, branding, budgets, certificates, courses, events, fair_share,
     folders, gpus, history, idle_rules, images, invitations, mail, nodes, notices, operations,
     policies, presets, problem, queue_rehearsal, reservations, resource_groups, rosters,
-    second_factor, sessions, settings, statements, tenancy, usage, users, webhooks,
+    second_factor, sessions, settings, ssh, statements, tenancy, usage, users, webhooks,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -138,6 +138,8 @@ fn named() -> Schemas {
     collect::<invitations::InvitationCodeBody>(&mut all);
     collect::<users::MadeToken>(&mut all);
     collect::<users::MadeAccessKey>(&mut all);
+    collect::<ssh::NewSshKeyBody>(&mut all);
+    collect::<ssh::SshServerView>(&mut all);
     collect::<users::SignInBody>(&mut all);
     collect::<users::SetupBody>(&mut all);
     collect::<users::SignedIn>(&mut all);
@@ -167,6 +169,7 @@ fn pages(all: &mut Schemas) {
     page::<UserShape>(all);
     page::<users::TokenView>(all);
     page::<users::AccessKeyView>(all);
+    page::<ssh::SshKeyView>(all);
     page::<users::SignInView>(all);
     page::<tenancy::DomainView>(all);
     page::<tenancy::ProjectView>(all);

@@ -39,6 +39,7 @@ mod second_factors;
 mod sessions;
 mod settings;
 mod sign_ins;
+mod ssh;
 mod statements;
 mod streams;
 mod system;
@@ -376,6 +377,8 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/me/tokens/{id}", delete(users::revoke_token))
         .route("/me/keys", get(users::list_keys).post(users::create_key))
         .route("/me/keys/{id}", delete(users::revoke_key))
+        .route("/me/ssh-keys", get(ssh::list).post(ssh::add))
+        .route("/me/ssh-keys/{id}", delete(ssh::remove))
         .route("/me/notices", get(notices::list))
         .route("/me/notices/read", post(notices::mark_read))
         .route("/me/mail", get(mail::choices).put(mail::choose))
@@ -422,6 +425,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/diagnostics", get(system::diagnostics))
         .route("/support-bundles", post(system::support_bundle))
         .route("/trust", get(certificates::trust))
+        .route("/ssh", get(ssh::server))
         .route("/tls", get(certificates::show))
         .route("/tls/request", post(certificates::request))
         .route("/tls/certificate", post(certificates::import))

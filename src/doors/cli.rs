@@ -44,6 +44,7 @@ mod rosters;
 mod second_factor;
 mod sessions;
 mod settings;
+mod ssh;
 mod statement_verify;
 mod statements;
 mod system;
@@ -244,6 +245,8 @@ async fn execute(
         Command::Role(request) => tenancy::role(&client, view, request).await,
         Command::Token(request) => users::token(&client, view, request).await,
         Command::Key(request) => users::key(&client, view, request).await,
+        Command::SshKey(request) => ssh::key(&client, view, request).await,
+        Command::SshConfig { alias } => ssh::config(&client, view, &alias).await,
         Command::SignIn(request) => users::sign_in(&client, view, request).await,
         Command::Me(request) => users::me(&client, view, request).await,
         Command::SetupLink => users::setup_link(&client, view).await,

@@ -76,6 +76,7 @@ pub mod settings;
 pub mod setup;
 pub mod sign_in_links;
 pub mod sign_ins;
+pub mod ssh_keys;
 pub mod statements;
 pub mod system;
 pub mod table;
@@ -293,6 +294,7 @@ pub fn router(
         .merge(images::router())
         .merge(me::router())
         .merge(access_keys::router())
+        .merge(ssh_keys::router())
         .merge(provider::router())
         .merge(saml::router())
         .merge(second_factor::router())
@@ -591,6 +593,8 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "factor-off" => t.factor_off_now().to_owned(),
         "factor-reset" => t.factor_reset_now(of),
         "key-gone" => t.access_keys_gone().to_owned(),
+        "ssh-key-added" => t.ssh_keys_added(of),
+        "ssh-key-gone" => t.ssh_keys_gone().to_owned(),
         "token-gone" => t.me_token_gone().to_owned(),
         "settings" => t.notice_settings(settings::titles(t, &of)),
         "backup" => t.notice_backup(of),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::link::streams::{
-    BoxFuture, ByteStream, ContainerProcess, ExecRequest, LogStream, Streams, TermInput,
+    BoxFuture, ByteStream, ContainerProcess, ExecGuest, ExecRequest, LogStream, Streams, TermInput,
     TermOutput, TermStream, WindowSize,
 };
 use base::observe::chain;
@@ -23,7 +23,8 @@ use openings::Openings;
 
 use crate::runtime::wire::{self, FrameKind};
 use crate::runtime::{
-    self, ContainerStream, ExecOrder, Runtime, RuntimeFault, RuntimePhase, TerminalSize,
+    self, ContainerStream, ExecOrder, GuestProgram, Runtime, RuntimeFault, RuntimePhase,
+    TerminalSize,
 };
 
 pub(crate) mod followers;
@@ -52,10 +53,11 @@ impl Streams for Dial {
     }
 
     fn exec(&self, container: ContainerName, request: ExecRequest) -> BoxFuture<TermStream> {
-        let argv = if request.argv.is_empty() {
-            vec!["/bin/sh".to_owned()]
-        } else {
-            request.argv
+        let argv = match (request.guest, request.argv.is_empty()) {
+            // A supervisor of an older version runs the image's own program, where it has one.
+            (Some(ExecGuest::Files), _) => vec!["sftp-server".to_owned()],
+            (None, true) => vec!["/bin/sh".to_owned()],
+            (None, false) => request.argv,
         };
         let order = ExecOrder {
             command: argv,
@@ -63,6 +65,7 @@ impl Streams for Dial {
             directory: request.cwd,
             user: request.user,
             terminal: request.tty.map(terminal),
+            guest: request.guest.map(|ExecGuest::Files| GuestProgram::Files),
         };
         self.open(container, move |runtime, name| runtime.exec(name, &order))
     }
@@ -254,6 +257,9 @@ async fn carry_input(mut to: OwnedWriteHalf, mut typed: mpsc::Receiver<TermInput
                 wire::put(&mut frames, FrameKind::Resize, &size);
             }
             TermInput::CloseInput => wire::put(&mut frames, FrameKind::InputEnd, b""),
+            TermInput::Signal(number) => {
+                wire::put(&mut frames, FrameKind::Signal, &number.to_le_bytes());
+            }
         }
         if to.write_all(&frames).await.is_err() {
             break;

@@ -34,8 +34,8 @@ use wire::{PROTOCOL, ShimReply, ShimRequest};
 pub use launch::ContainerStream;
 pub use logs::{LogPiece, LogReader};
 pub use order::{
-    ContainerSpec, ContainerState, ExecOrder, IdRange, MountOrder, NetworkOrder, RootOrder,
-    RuntimeExit, RuntimeName, RuntimePhase, RuntimeUsage, TerminalSize, UserOrder,
+    ContainerSpec, ContainerState, ExecOrder, GuestProgram, IdRange, MountOrder, NetworkOrder,
+    RootOrder, RuntimeExit, RuntimeName, RuntimePhase, RuntimeUsage, TerminalSize, UserOrder,
 };
 pub use rootfs::HostGround;
 pub use unnamed::Unnamed;
@@ -50,6 +50,7 @@ mod descriptors;
 mod devices;
 mod ending;
 mod exec;
+pub mod files;
 pub mod findings;
 mod fork_server;
 pub mod hold;

@@ -110,7 +110,7 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     // Before any door opens: a client that sees it open may already tell us to stop.
     let mut signals = Signals::listen()?;
     // The port first: a second server on the same address must not touch the state.
-    let sockets = sockets::take(&settings).await?;
+    let mut sockets = sockets::take(&settings).await?;
     folder(&settings.data, "data")?;
     folder(&settings.run, "run")?;
     let clock = Clock::system();
@@ -124,7 +124,8 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     server.bring_streams(Arc::clone(&streams));
     let note = machine_note(&machine);
     let logs = tokio::spawn(server::forget_logs(&server, Arc::clone(&streams)));
-    let app = doors::router(server.clone(), streams).layer(axum::middleware::from_fn(put_peer));
+    let app = doors::router(server.clone(), Arc::clone(&streams))
+        .layer(axum::middleware::from_fn(put_peer));
     let certificates = match settings.encrypted() {
         true => Some(server.certificates()?),
         false => None,
@@ -146,8 +147,25 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
         }
     });
     let (leave, leaving) = tokio::sync::watch::channel(false);
+    let ssh = match sockets.ssh.take() {
+        Some(listener) => match server::access::ssh_host_key(&server).await {
+            Ok(key) => Some((listener, key)),
+            Err(failure) => {
+                // A disk that takes no key keeps nobody from the pages that say so.
+                tracing::error!(error = %chain(&failure), "SSH is off: the host key cannot be read or kept");
+                None
+            }
+        },
+        None => None,
+    };
     let mut doors = open_network(&settings, sockets, certificates.as_deref(), &app, &leaving)?;
     doors.push(tokio::spawn(open_door(unix, app, leaving.clone())));
+    let known_as = ssh.as_ref().map(|(_, key)| key.fingerprint());
+    if let Some((listener, key)) = ssh {
+        let leaving = leaving.clone();
+        let serving = doors::ssh::serve(listener, server.clone(), streams, key, leaving);
+        doors.push(tokio::spawn(serving));
+    }
     if let Some(keeper) = &certificates {
         doors.push(tokio::spawn(look_around(
             Arc::clone(keeper),
@@ -160,6 +178,7 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
         certificates.as_deref(),
         setup_words(&server),
         &note,
+        known_as.as_deref(),
     );
     tell(service::READY);
 
@@ -457,12 +476,13 @@ fn address(settings: &Settings) -> String {
     settings.origins().into_iter().next().unwrap_or_default()
 }
 
-/// Twelve lines at most: where, what, and the one thing to try.
+/// Thirteen lines at most: where, what, and the one thing to try.
 fn announce(
     settings: &Settings,
     certificates: Option<&Keeper>,
     setup: Option<String>,
     machine: &str,
+    ssh: Option<&str>,
 ) {
     let here = address(settings);
     let program = std::env::args()
@@ -480,6 +500,12 @@ fn announce(
         let authority = keeper.authority();
         lines.push(format!("  trust      SHA-256 {}", authority.fingerprint));
         lines.push(format!("             how to: {here}/trust"));
+    }
+    if let (Some(fingerprint), Some(address)) = (ssh, settings.listen_ssh) {
+        lines.push(format!(
+            "  ssh        port {}  {fingerprint}",
+            address.port()
+        ));
     }
     lines.push(format!("  state      {}", settings.data.display()));
     lines.push(format!("  run state  {}", settings.run.display()));

@@ -15,7 +15,7 @@ pub enum CheckState {
 }
 
 /// The ids of all checks there are; each is named in Korean.
-pub const IDS: [&str; 54] = [
+pub const IDS: [&str; 55] = [
     "accelerators",
     "address",
     "architecture",
@@ -52,6 +52,7 @@ pub const IDS: [&str; 54] = [
     "port",
     "port-apps",
     "port-http",
+    "port-ssh",
     "process-numbers",
     "randomness",
     "restart-wanted",

@@ -53,6 +53,8 @@ id!(/// One imported environment image.
     ImageId, image_id_invalid);
 id!(/// One API token.
     TokenId, token_id_invalid);
+id!(/// One public key that a user signs in with over SSH.
+    SshKeyId, ssh_key_id_invalid);
 id!(/// One long-running piece of work, such as an import.
     OperationId, operation_id_invalid);
 id!(/// One roster that was taken in.

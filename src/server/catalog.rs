@@ -68,6 +68,7 @@ pub(crate) mod self_tests;
 pub(crate) mod session_table;
 pub(crate) mod sessions;
 pub(crate) mod sign_in_links;
+pub(crate) mod ssh_keys;
 mod state_checks;
 pub(crate) mod statements;
 pub(crate) mod tenancy;

@@ -72,6 +72,7 @@ const FORMS = () => [
   ["/me", "[action='/me/password']", "again", "something else 9", { old: PERSON.password, new: "another long walk 8" }],
   ["/me", "[action='/me/tokens']", "name", "   "],
   ["/me/keys", "[action='/me/keys']", "name", "   "],
+  ["/me/ssh-keys", "[action='/me/ssh-keys']", "public_key", "ssh-rsa AAAA"],
   ["/folders", "[action='/folders']", "name", "a/b"],
   ["/users/new", "[action='/users/new']", "name", "no such name!", { password: "another long walk 8", again: "another long walk 8" }],
   ["/users/new", "[action='/users/new']", "name", "mina", { password: "another long walk 8", again: "another long walk 8" }],

@@ -29,6 +29,7 @@ mod reach;
 mod reservations;
 mod roles;
 mod service;
+mod ssh;
 mod statements;
 mod support;
 pub(crate) mod the_box;

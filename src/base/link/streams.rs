@@ -56,6 +56,15 @@ pub struct ExecRequest {
     pub user: Option<String>,
     /// A terminal of this size; None means three pipes.
     pub tty: Option<WindowSize>,
+    /// A program that every node brings along, in the place of `argv`.
+    pub guest: Option<ExecGuest>,
+}
+
+/// A program of ours that runs inside, whatever the image has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExecGuest {
+    /// Serves the session's files over SFTP on its standard input and output.
+    Files,
 }
 
 /// A running process' ends. Dropping the input closes it; dropping both detaches.
@@ -71,6 +80,8 @@ pub enum TermInput {
     Resize(WindowSize),
     /// End of input; the process goes on.
     CloseInput,
+    /// This signal for the process and what it started in the foreground; the main process takes none.
+    Signal(i32),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -299,6 +299,17 @@ pub enum Command {
     /// Your access keys, which sign requests
     #[command(subcommand, visible_alias = "keys")]
     Key(KeyCommand),
+    /// Your public keys for SSH
+    #[command(subcommand, visible_alias = "ssh-keys")]
+    SshKey(SshKeyCommand),
+    /// Print what ssh wants to know of this server, for ~/.ssh/config
+    #[command(after_help = "Example:\n  \
+        fardel ssh-config lab >> ~/.ssh/config && ssh my-session@lab")]
+    SshConfig {
+        /// What you call the server
+        #[arg(value_name = "NAME", default_value = "fardel")]
+        alias: String,
+    },
     /// Browsers that are signed in
     #[command(subcommand)]
     SignIn(SignInCommand),
@@ -2774,6 +2785,30 @@ pub enum KeyCommand {
     },
     /// Revoke access keys, by id
     Revoke {
+        #[arg(value_name = "ID", required = true)]
+        keys: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum SshKeyCommand {
+    /// List your public keys
+    Ls,
+    /// Add a public key: the file that ends in .pub, or - for standard input
+    #[command(after_help = "Example:\n  \
+        fardel ssh-key add ~/.ssh/id_ed25519.pub --name laptop")]
+    Add {
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// What it is called; when left out, what stands behind the key
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// Ends after this long: 8h, 30d; when left out, it stays until you remove it
+        #[arg(long, value_name = "TIME")]
+        expires: Option<String>,
+    },
+    /// Remove public keys, by id
+    Rm {
         #[arg(value_name = "ID", required = true)]
         keys: Vec<String>,
     },

@@ -27,6 +27,7 @@ use api::rosters::{RosterRow, RosterSlip, RosterView};
 use api::second_factor::SecondFactorView;
 use api::sessions::{SessionView, UsageSample, WaitingView};
 use api::settings::SettingView;
+use api::ssh::SshKeyView;
 use api::statements::{ClosedMonthView, MonthCheckView, PricesView, StatementItem};
 use api::tenancy::{DomainView, GrantView, MemberView, ProjectView};
 use api::usage::UsageItem;
@@ -982,6 +983,16 @@ pub(super) const ACCESS_KEYS: &[Column<AccessKeyView>] = &[
     column("KEY", 0, |r, _| r.key.clone()),
     column("ID", 0, |r, _| r.id.to_string()),
     column("SCOPES", 3, |r, _| r.scopes.join(" ")),
+    column("EXPIRES", 1, |r, _| maybe(r.expires_at)),
+    column("LAST USED", 2, |r, _| maybe(r.used_at)),
+];
+
+pub(super) const SSH_KEYS: &[Column<SshKeyView>] = &[
+    column("NAME", 0, |r, _| dash(&r.name)),
+    column("FINGERPRINT", 0, |r, _| r.fingerprint.clone()),
+    column("ID", 0, |r, _| r.id.to_string()),
+    column("KIND", 2, |r, _| r.kind.clone()),
+    column("BITS", 3, |r, _| r.bits.to_string()),
     column("EXPIRES", 1, |r, _| maybe(r.expires_at)),
     column("LAST USED", 2, |r, _| maybe(r.used_at)),
 ];

@@ -537,6 +537,17 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     ("key create", "접근 키를 만들고 비밀 값을 한 번 보여 줍니다"),
     ("key revoke", "접근 키를 폐기합니다"),
+    ("ssh-key", "SSH로 로그인하는 내 공개 키"),
+    ("ssh-key ls", "내 공개 키를 나열합니다"),
+    (
+        "ssh-key add",
+        "공개 키를 등록합니다. .pub로 끝나는 파일이나 표준 입력(-)에서 읽습니다",
+    ),
+    ("ssh-key rm", "공개 키를 지웁니다"),
+    (
+        "ssh-config",
+        "ssh가 이 서버에 연결할 때 필요한 설정을 출력합니다(~/.ssh/config)",
+    ),
     ("sign-in", "로그인한 브라우저"),
     (
         "sign-in ls",

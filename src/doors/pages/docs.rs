@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 40] = [
+const MANUAL: [ManualChapter; 41] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -91,6 +91,7 @@ const MANUAL: [ManualChapter; 40] = [
     chapter!("gpu-usage", Use),
     chapter!("images", Use),
     chapter!("folders", Use),
+    chapter!("ssh", Use),
     chapter!("cli", Use),
     chapter!("rest", Use),
     chapter!("sign-in", Use),

@@ -682,6 +682,8 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "token.made" => t.events_token_made(),
         "key.made" => t.events_key_made(),
         "key.revoked" => t.events_key_revoked(),
+        "ssh-key.added" => t.events_ssh_key_added(),
+        "ssh-key.removed" => t.events_ssh_key_removed(),
         rules::codes::TOKEN_REVOKED => t.events_token_revoked(),
         rules::codes::SIGN_IN_LOCKED => t.events_locked(),
         "operation.accepted" => t.events_operation_accepted(),

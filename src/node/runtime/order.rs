@@ -160,6 +160,17 @@ pub struct ExecOrder {
     /// The container's own user when absent.
     pub user: Option<String>,
     pub terminal: Option<TerminalSize>,
+    /// A program of ours in the place of the command, which supervisors of older versions run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest: Option<GuestProgram>,
+}
+
+/// A program of ours that runs inside as the session's user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GuestProgram {
+    /// Serves files over SFTP on its standard input and output.
+    Files,
 }
 
 /// What one container looks like now.

@@ -1021,6 +1021,7 @@ impl Shim {
             terminal: order.terminal,
             open_files: ground.open_files(),
             revealing: self.revealing,
+            guest: order.guest,
         };
         let starting = exec::begin(held.as_fd(), &self.group, &program)?;
         let client = &mut self.clients[number];
@@ -1214,8 +1215,9 @@ impl ShimClient {
                 let known =
                     wire::number_of(&frame.payload).filter(|number| (1..=64).contains(number));
                 if let (Some(pid), None, Some(number)) = (program.pid, program.status, known) {
+                    // The program leads its session: what it started in the foreground hears it too.
                     // SAFETY: no memory is involved. Our own child, not yet waited for.
-                    unsafe { libc::kill(pid, number) };
+                    unsafe { libc::kill(-pid, number) };
                 }
             }
             _ => {}

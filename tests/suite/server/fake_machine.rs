@@ -249,6 +249,10 @@ fn echo(greeting: &'static str, code: i32) -> TermStream {
                     words.send(TermOutput::Stdout(text.into())).await
                 }
                 TermInput::CloseInput => break,
+                TermInput::Signal(number) => {
+                    let text = format!("signal {number}\n");
+                    words.send(TermOutput::Stdout(text.into())).await
+                }
             };
             if sent.is_err() {
                 return;

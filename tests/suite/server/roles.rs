@@ -56,6 +56,7 @@ fn body(route: &DocumentedRoute) -> String {
         Some("UserPatch") => json!({"role": "user"}).to_string(),
         Some("SuspendRequest") => json!({"suspended": false}).to_string(),
         Some("NewToken") => json!({"name": "t", "scopes": ["me"]}).to_string(),
+        Some("NewSshKey") => json!({"public_key": "none"}).to_string(),
         Some("Preferences") => json!({"language": "ko"}).to_string(),
         Some("PasswordChange") => {
             json!({"old": "wrong-password-1", "new": "another-good-one-9"}).to_string()

@@ -88,7 +88,7 @@ const PAGES: [&str; 60] = [
     "/choices/users?user=WORD",
 ];
 /// Pages of administrators, and of one user.
-const ADMINISTRATION: [&str; 11] = [
+const ADMINISTRATION: [&str; 12] = [
     "/users",
     "/users?q=WORD",
     "/users/WORD.user",
@@ -100,6 +100,7 @@ const ADMINISTRATION: [&str; 11] = [
     "/system/branding",
     "/me",
     "/me/keys",
+    "/me/ssh-keys",
 ];
 const STREAMS: [&str; 9] = [
     "/live",

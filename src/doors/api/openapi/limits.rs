@@ -44,6 +44,10 @@ const MONTH: &str = "^(|(19[7-9][0-9]|[2-8][0-9]{3})-(0[1-9]|1[0-2]))$";
 /// An address over TLS. Neither programs of this machine, which may go without, nor hosts that are an IP address are said
 /// here: generated requests would name machines of strangers.
 const WEBHOOK: &str = r"^https://([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?|([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)(:([1-9][0-9]{0,3}|[1-5][0-9]{4}))?([/?][!$%&'()*+,./0-9:;=?@A-Z\[\]_a-z~-]*)?$";
+/// The line of an Ed25519 key. Keys of the other kinds are taken too and not said here: hardly any text that looks like one
+/// is one.
+const SSH_KEY: &str =
+    r"^ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI[A-P][A-Za-z0-9+/]{42}( [!-~]{1,60})?$";
 /// A price of nothing.
 const FREE: &str = "^(0{1,7}([.]0{1,6})?)?$";
 /// The fields of `Limits`.
@@ -108,6 +112,10 @@ fn password() -> Value {
 
 fn webhook_address() -> Value {
     json!({"pattern": WEBHOOK, "maxLength": MAX_WEBHOOK_ADDRESS})
+}
+
+fn ssh_key() -> Value {
+    json!({"pattern": SSH_KEY, "maxLength": 256})
 }
 
 fn typed_time() -> Value {
@@ -472,6 +480,11 @@ fn all() -> Vec<(&'static str, Value)> {
             json!({"enum": ["light", "dark", "system", null]}),
         ),
         ("/Preferences/properties/time_zone", time_zone()),
+        ("/NewSshKey/properties/public_key", ssh_key()),
+        (
+            "/NewSshKey/properties/name",
+            json!({"pattern": named(), "maxLength": 64}),
+        ),
         ("/NewToken/properties/name", json!({"pattern": named()})),
         ("/NewToken/properties/scopes/items", json!({"enum": scopes})),
         ("/Limits/properties/gpu", amount()),

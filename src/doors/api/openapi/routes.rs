@@ -2274,6 +2274,40 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/me/ssh-keys",
+        operation: "listSshKeys",
+        tag: "users",
+        summary: "List your public keys for SSH",
+        needs: ME,
+        answer: SuccessReply::Schema("SshKeyPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/me/ssh-keys",
+        operation: "addSshKey",
+        tag: "users",
+        summary: "Add a public key that you sign in with over SSH",
+        needs: ME,
+        body: Some("NewSshKey"),
+        status: 201,
+        answer: SuccessReply::Schema("SshKey"),
+        refusals: &[400, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/me/ssh-keys/{id}",
+        operation: "removeSshKey",
+        tag: "users",
+        summary: "Remove a public key",
+        needs: ME,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/me/notices",
         operation: "listNotices",
         tag: "users",
@@ -2781,6 +2815,16 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "This machine's own certificate authority, and its fingerprint",
         needs: Needs::Nothing,
         answer: SuccessReply::Schema("Authority"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/ssh",
+        operation: "getSshServer",
+        tag: "system",
+        summary: "How sessions are reached by SSH, and the fingerprint of the server's key",
+        needs: Needs::Nothing,
+        answer: SuccessReply::Schema("SshServer"),
+        refusals: &[404],
         ..ROUTE
     },
     DocumentedRoute {

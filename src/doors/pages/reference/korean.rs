@@ -427,6 +427,13 @@ const SUMMARIES: &[(&str, &str)] = &[
         "요청에 서명하는 키를 만듭니다. 비밀 값은 이 응답에만 있습니다",
     ),
     ("revokeAccessKey", "접근 키를 폐기합니다"),
+    ("listSshKeys", "내 SSH 공개 키 목록"),
+    ("addSshKey", "SSH로 로그인할 공개 키를 등록합니다"),
+    ("removeSshKey", "공개 키를 지웁니다"),
+    (
+        "getSshServer",
+        "SSH로 세션에 연결하는 방법과 서버 키의 지문",
+    ),
     ("signIn", "사용자 이름과 비밀번호로 토큰을 받습니다"),
     ("setUp", "첫 관리자를 한 번 만듭니다"),
     (

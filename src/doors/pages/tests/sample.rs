@@ -48,6 +48,7 @@ use super::super::settings;
 use super::super::setup::SetupPage;
 use super::super::sign_in_links::{LinkedAccount, LoginLinkPage, ShownLink, SignInLinkPage};
 use super::super::sign_ins::SignInRow;
+use super::super::ssh_keys::{OwnSshKeyRow, ReachedBySsh, SshKeysPage};
 use super::super::system::{self, SystemPage};
 use super::super::table::{
     self, DataTable, EmptyTable, FilterBar, FilterExample, FilterPicker, RowAction, RowMark,
@@ -236,6 +237,38 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             name: String::new(),
             scopes: vec![components::Choice::new("all", t.me_scope_all(), true)],
             lifetimes: vec![components::Choice::new("90", t.me_days_n(90_u64), true)],
+        };
+        all.push((name, page.render()));
+    }
+    for (name, many, off) in [
+        ("ssh-keys", false, false),
+        ("ssh-keys-full", true, false),
+        ("ssh-keys-off", false, true),
+    ] {
+        let own = OwnSshKeyRow {
+            id: "0199f0a3-6c1e-7d40".into(),
+            name: "laptop".into(),
+            kind: "ssh-ed25519".into(),
+            fingerprint: "SHA256:NWzrYSgOvAuFvfSw/YsPp1MrDu3JDInpo/A71xW7hG0".into(),
+            ends: t.common_never().into(),
+            used: t.common_ago("3 min"),
+        };
+        let server = ReachedBySsh {
+            line: "ssh train@fardel-01 -p 7822".into(),
+            fingerprint: "SHA256:uNiVztksCsDhcc0u9e8BrqURzdVxNf8sxGhFrq8MT1E".into(),
+        };
+        let page = SshKeysPage {
+            t,
+            f: layout(t, Nav::Me, false),
+            server: (!off).then_some(server),
+            keys: (!off).then_some(own).into_iter().collect(),
+            full: match many {
+                true => t.me_token_oldest("laptop"),
+                false => String::new(),
+            },
+            public_key: String::new(),
+            name: String::new(),
+            lifetimes: vec![components::Choice::new("0", t.ssh_keys_for_good(), true)],
         };
         all.push((name, page.render()));
     }
@@ -2011,6 +2044,7 @@ fn trust_page(t: Text, encrypted: bool) -> TrustPage {
                 .collect(),
             put_aside: true,
         }),
+        ssh: encrypted.then(|| "SHA256:NWzrYSgOvAuFvfSw/YsPp1MrDu3JDInpo/A71xW7hG0".into()),
         systems: trust::systems(t, "fardel-01.lab.internal", "Windows"),
         back: "/login",
     }

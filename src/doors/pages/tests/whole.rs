@@ -201,8 +201,9 @@ impl PagesFixture {
 }
 
 const PASSWORD: &str = "a long walk by the river 7";
-const PAGES: [&str; 37] = [
+const PAGES: [&str; 38] = [
     "/me/keys",
+    "/me/ssh-keys",
     "/system/tls",
     "/api/docs",
     "/",
