@@ -74,6 +74,9 @@ pub struct LimitsBody {
     /// Browsers that each user is signed in with at once.
     #[schema(minimum = 1)]
     pub sign_ins: Option<u64>,
+    /// Bytes of all folders of each user, at least 32 MiB; where no policy says any, 50 GiB.
+    #[schema(value_type = Option<u64>, minimum = 33554432)]
+    pub folder_bytes: Option<Bytes>,
 }
 
 impl From<PolicyLimits> for LimitsBody {
@@ -92,6 +95,7 @@ impl From<PolicyLimits> for LimitsBody {
             runtime_seconds: limits.runtime_seconds,
             priority: limits.priority,
             sign_ins: limits.sign_ins,
+            folder_bytes: limits.folder_bytes.map(Bytes),
         }
     }
 }
@@ -111,6 +115,7 @@ impl From<LimitsBody> for PolicyLimits {
             runtime_seconds: limits.runtime_seconds,
             priority: limits.priority,
             sign_ins: limits.sign_ins,
+            folder_bytes: limits.folder_bytes.map(|bytes| bytes.0),
         }
     }
 }

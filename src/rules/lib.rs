@@ -53,6 +53,7 @@ pub mod resources;
 pub mod self_test;
 pub mod session;
 pub mod statement;
+pub mod storage;
 pub mod tenancy;
 pub mod trace;
 pub mod translations;

@@ -119,6 +119,8 @@ pub enum LimitKey {
     Priority,
     /// Browsers that each user is signed in with.
     SignIns,
+    /// Bytes of all folders of each user.
+    FolderBytes,
 }
 
 /// What a limit bounds.
@@ -135,7 +137,7 @@ pub enum LimitKind {
 }
 
 impl LimitKey {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Waiting,
         Self::WaitingBytes,
         Self::Sessions,
@@ -148,6 +150,7 @@ impl LimitKey {
         Self::RuntimeSeconds,
         Self::Priority,
         Self::SignIns,
+        Self::FolderBytes,
     ];
 
     /// Its name in a policy.
@@ -165,6 +168,7 @@ impl LimitKey {
             Self::RuntimeSeconds => "runtime_seconds",
             Self::Priority => "priority",
             Self::SignIns => "sign_ins",
+            Self::FolderBytes => "folder_bytes",
         }
     }
 
@@ -177,7 +181,7 @@ impl LimitKey {
             | Self::MemoryEach
             | Self::RuntimeSeconds
             | Self::Priority => LimitKind::Each,
-            Self::SignIns => LimitKind::Account,
+            Self::SignIns | Self::FolderBytes => LimitKind::Account,
         }
     }
 
@@ -190,7 +194,9 @@ impl LimitKey {
             }
             Self::Gpu | Self::GpuEach => format!("{} GPU", GpuShare(hundredths())),
             Self::Cpu | Self::CpuEach => format!("{} CPU", CpuShare(hundredths())),
-            Self::Memory | Self::MemoryEach | Self::WaitingBytes => Bytes(amount).to_string(),
+            Self::Memory | Self::MemoryEach | Self::WaitingBytes | Self::FolderBytes => {
+                Bytes(amount).to_string()
+            }
             Self::RuntimeSeconds if amount > 0 && amount.is_multiple_of(3_600) => {
                 format!("{} h", amount / 3_600)
             }
@@ -228,6 +234,8 @@ pub struct PolicyLimits {
     pub priority: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sign_ins: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub folder_bytes: Option<u64>,
 }
 
 impl PolicyLimits {
@@ -245,6 +253,7 @@ impl PolicyLimits {
         runtime_seconds: None,
         priority: None,
         sign_ins: None,
+        folder_bytes: None,
     };
 
     pub fn get(&self, key: LimitKey) -> Option<u64> {
@@ -261,6 +270,7 @@ impl PolicyLimits {
             LimitKey::RuntimeSeconds => self.runtime_seconds,
             LimitKey::Priority => self.priority,
             LimitKey::SignIns => self.sign_ins,
+            LimitKey::FolderBytes => self.folder_bytes,
         }
     }
 
@@ -278,6 +288,7 @@ impl PolicyLimits {
             LimitKey::RuntimeSeconds => &mut self.runtime_seconds,
             LimitKey::Priority => &mut self.priority,
             LimitKey::SignIns => &mut self.sign_ins,
+            LimitKey::FolderBytes => &mut self.folder_bytes,
         };
         *place = value;
     }
@@ -374,7 +385,8 @@ impl LimitUsage {
             | LimitKey::MemoryEach
             | LimitKey::RuntimeSeconds
             | LimitKey::Priority
-            | LimitKey::SignIns => 0,
+            | LimitKey::SignIns
+            | LimitKey::FolderBytes => 0,
         }
     }
 

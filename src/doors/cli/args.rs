@@ -1698,6 +1698,9 @@ pub struct LimitFlags {
     /// Browsers that each user is signed in with at once
     #[arg(long, value_name = "NUMBER")]
     pub sign_ins: Option<String>,
+    /// What the folders of each user take together [default: 50 GiB]
+    #[arg(long, value_name = "SIZE")]
+    pub folder_bytes: Option<String>,
 }
 
 /// What a policy is attached to; the site when nothing is named.

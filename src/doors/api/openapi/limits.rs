@@ -47,7 +47,7 @@ const WEBHOOK: &str = r"^https://([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?|([A-Za-z0-9
 /// A price of nothing.
 const FREE: &str = "^(0{1,7}([.]0{1,6})?)?$";
 /// The fields of `Limits`.
-const LIMITS: [&str; 12] = [
+const LIMITS: [&str; 13] = [
     "waiting",
     "waiting_bytes",
     "sessions",
@@ -60,6 +60,7 @@ const LIMITS: [&str; 12] = [
     "runtime_seconds",
     "priority",
     "sign_ins",
+    "folder_bytes",
 ];
 /// The fields of `IdleThresholds`.
 const THRESHOLDS: [&str; 4] = ["gpu_percent", "cpu", "terminals", "keys"];

@@ -452,7 +452,8 @@ fn keep_within(
             | LimitKey::WaitingBytes
             | LimitKey::RuntimeSeconds
             | LimitKey::Priority
-            | LimitKey::SignIns => 0,
+            | LimitKey::SignIns
+            | LimitKey::FolderBytes => 0,
         })
     };
     for limit in limits {
