@@ -15,7 +15,7 @@ pub enum CheckState {
 }
 
 /// The ids of all checks there are; each is named in Korean.
-pub const IDS: [&str; 54] = [
+pub const IDS: [&str; 55] = [
     "accelerators",
     "address",
     "architecture",
@@ -35,6 +35,7 @@ pub const IDS: [&str; 54] = [
     "fences",
     "file-watches",
     "findings",
+    "folder-limits",
     "gpu",
     "holder",
     "host-name",

@@ -1,0 +1,270 @@
+//! Holds scopes to their limits on this machine: finds out how that can be done, and mounts the file system of each scope for
+//! as long as something needs it. Sessions that mount a folder keep their own mount of it: to let go of one here takes nothing
+//! from them, and to mount it once more finds the device that they still use. Knows no owner's name and no policy.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use base::observe::Clock;
+use rules::storage::{MIN_FOLDER_BYTES, StorageEnforcement};
+use rules::units::Bytes;
+use store::quota::{ScopeKeeper, ScopeLease, ScopePlace, ScopeUse};
+
+mod image;
+mod loop_device;
+
+/// How long a scope that nothing needs stays mounted. Longer: more kernel threads stand idle. Shorter: a user who starts one
+/// session after the other waits for the mount each time.
+pub(crate) const IDLE: Duration = Duration::from_secs(600);
+
+/// The scopes of one data directory.
+#[derive(Debug)]
+pub(crate) struct NodeScopes {
+    data: PathBuf,
+    clock: Clock,
+    enforcement: OnceLock<StorageEnforcement>,
+    known: Mutex<BTreeMap<ScopePlace, Arc<Mutex<KeptScope>>>>,
+    is_closed: AtomicBool,
+}
+
+/// What is known of one scope. Locked for as long as it is made, mounted or let go of.
+#[derive(Debug)]
+struct KeptScope {
+    /// Leases are copies of it.
+    lease: ScopeLease,
+    /// It was mounted, and held to its limit, by this process.
+    is_ready: bool,
+    used_at: Instant,
+}
+
+impl NodeScopes {
+    /// The scopes below a data directory. Looks at nothing yet.
+    pub(crate) fn of(data: PathBuf, clock: Clock) -> Self {
+        Self {
+            data,
+            clock,
+            enforcement: OnceLock::new(),
+            known: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<ScopePlace, Arc<Mutex<KeptScope>>>> {
+        // Only ever added to; a panic elsewhere leaves nothing half done.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kept(&self, scope: &ScopePlace) -> Arc<Mutex<KeptScope>> {
+        let mut known = self.known();
+        if let Some(kept) = known.get(scope) {
+            return Arc::clone(kept);
+        }
+        let kept = Arc::new(Mutex::new(KeptScope {
+            lease: ScopeLease::default(),
+            is_ready: false,
+            used_at: Instant::now(),
+        }));
+        known.insert(scope.clone(), Arc::clone(&kept));
+        kept
+    }
+
+    /// Lets go of scopes that nothing needed for a while. `used`: those that sessions mount.
+    pub(crate) fn release_idle(&self, used: &BTreeSet<ScopePlace>, idle: Duration) {
+        self.adopt();
+        let all: Vec<_> = self
+            .known()
+            .iter()
+            .map(|(scope, kept)| (scope.clone(), Arc::clone(kept)))
+            .collect();
+        for (scope, kept) in all {
+            let mut kept = locked(&kept);
+            let is_idle = kept.used_at.elapsed() >= idle && !kept.lease.is_shared();
+            if !is_idle || used.contains(&scope) || !scope.is_mounted() {
+                continue;
+            }
+            self.keep_use(&scope);
+            kept.is_ready = false;
+            match image::unmount_files(&scope) {
+                Ok(()) => tracing::debug!(scope = %scope.directory().display(), "unmounted"),
+                // Something of this process looks into it; the next look finds it idle.
+                Err(error) => {
+                    tracing::debug!(scope = %scope.directory().display(), %error, "stays mounted");
+                }
+            }
+        }
+    }
+
+    /// Lets go of all scopes but those that sessions are just being started with; nothing is entered any more.
+    pub(crate) fn close(&self, starting: &BTreeSet<ScopePlace>) {
+        self.is_closed.store(true, Ordering::Release);
+        self.release_idle(starting, Duration::ZERO);
+    }
+
+    /// Finds the scopes that an earlier server left mounted.
+    fn adopt(&self) {
+        match ScopePlace::all(&self.data) {
+            Ok(all) => {
+                for (_, scope) in all {
+                    if scope.is_mounted() {
+                        self.kept(&scope);
+                    }
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the scopes of folders cannot be listed"),
+        }
+    }
+
+    /// Makes what is missing of a scope, mounts it and holds it to its limit.
+    fn make_ready(&self, scope: &ScopePlace, new: Option<Bytes>) -> io::Result<()> {
+        if !scope.image().exists() {
+            let limit = new.ok_or(io::ErrorKind::NotFound)?;
+            scope.make()?;
+            scope.keep_limit(limit)?;
+            image::make(scope, limit)?;
+        }
+        let was_mounted = scope.is_mounted();
+        if !was_mounted {
+            image::mount_files(scope)?;
+        }
+        let Some(limit) = scope.limit()?.or(new) else {
+            return Ok(());
+        };
+        let fitted = match image::fit(scope, limit) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !was_mounted => {
+                image::unmount_files(scope)?;
+                let grown = image::grow_unmounted(scope, limit);
+                image::mount_files(scope)?;
+                grown.and_then(|()| image::fit(scope, limit))
+            }
+            fitted => fitted,
+        };
+        // Room of another size than its limit keeps no session from its files.
+        if let Err(error) = fitted {
+            let scope = scope.directory().display();
+            tracing::warn!(%scope, %limit, %error, "a scope has the size that it had before");
+        }
+        Ok(())
+    }
+
+    /// What a mounted scope takes now; kept for the time that it is not.
+    fn keep_use(&self, scope: &ScopePlace) {
+        let kept = self.measured(scope).and_then(|taken| match taken {
+            Some(taken) => scope.keep_use(&taken),
+            None => Ok(()),
+        });
+        if let Err(error) = kept {
+            let scope = scope.directory().display();
+            tracing::warn!(%scope, %error, "what folders take is not kept");
+        }
+    }
+
+    fn measured(&self, scope: &ScopePlace) -> io::Result<Option<ScopeUse>> {
+        if !scope.is_mounted() {
+            return scope.kept_use();
+        }
+        let (used, files, max_files) = image::taken(scope)?;
+        Ok(Some(ScopeUse {
+            used,
+            limit: scope.limit()?.unwrap_or_default(),
+            files,
+            max_files,
+            at: self.clock.now().as_millis(),
+        }))
+    }
+
+    /// Makes a small scope, mounts it, and removes it: what works once works for the next.
+    fn try_out(&self) -> io::Result<()> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(io::Error::other("only root mounts file systems"));
+        }
+        let scope = ScopePlace::trial(&self.data);
+        let clear = || -> io::Result<()> {
+            if scope.is_mounted() {
+                image::unmount_files(&scope)?;
+            }
+            store::trees::remove(scope.directory())
+        };
+        // What an earlier try left, whose process was killed.
+        clear()?;
+        let tried = self.make_ready(&scope, Some(MIN_FOLDER_BYTES));
+        clear()?;
+        tried
+    }
+}
+
+impl ScopeKeeper for NodeScopes {
+    fn enforcement(&self) -> StorageEnforcement {
+        *self.enforcement.get_or_init(|| match self.try_out() {
+            Ok(()) => StorageEnforcement::Image,
+            Err(error) => {
+                tracing::warn!(%error, "no limit of folders can be held here; they are counted");
+                StorageEnforcement::Counted
+            }
+        })
+    }
+
+    fn enter(&self, scope: &ScopePlace, limit: Option<Bytes>) -> io::Result<ScopeLease> {
+        let kept = self.kept(scope);
+        let mut kept = locked(&kept);
+        // Looked at under the lock: what is let go of at the end is not mounted behind that.
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(io::Error::other("the server stops"));
+        }
+        if !kept.is_ready || !scope.is_mounted() {
+            self.make_ready(scope, limit)?;
+            kept.is_ready = true;
+        }
+        kept.used_at = Instant::now();
+        Ok(kept.lease.clone())
+    }
+
+    fn hold_to(&self, scope: &ScopePlace, limit: Bytes) -> io::Result<()> {
+        let kept = self.kept(scope);
+        let _kept = locked(&kept);
+        if scope.limit()? == Some(limit) {
+            return Ok(());
+        }
+        scope.keep_limit(limit)?;
+        if !scope.is_mounted() {
+            return Ok(());
+        }
+        match image::fit(scope, limit) {
+            // It is grown once nothing mounts it any more.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            fitted => fitted,
+        }
+    }
+
+    fn measure(&self, scope: &ScopePlace) -> io::Result<Option<ScopeUse>> {
+        let kept = self.kept(scope);
+        // What is let go of meanwhile would tell the room of the disk below.
+        let _kept = locked(&kept);
+        self.measured(scope)
+    }
+}
+
+fn locked(kept: &Mutex<KeptScope>) -> MutexGuard<'_, KeptScope> {
+    // A panic in between leaves a scope that is mounted or not: both are looked at again.
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether this machine can hold limits, without trying it: what is missing, else nothing. For `doctor`.
+pub(crate) fn missing() -> Vec<&'static str> {
+    let mut missing = Vec::new();
+    if !std::path::Path::new("/dev/loop-control").exists() {
+        missing.push("loop devices");
+    }
+    let directories = ["/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin"];
+    let mut places = directories.iter().map(|one| format!("{one}/mkfs.ext4"));
+    if !places.any(|place| std::path::Path::new(&place).exists()) {
+        missing.push("mkfs.ext4");
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests;

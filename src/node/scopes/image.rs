@@ -1,0 +1,263 @@
+//! The file system of one scope, in a sparse file beside the folders: as large as the limit, made by the machine's own tools,
+//! mounted from a loop device. Takes no more of the disk than what lies in it; what is removed is given back.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use rules::units::Bytes;
+use store::quota::ScopePlace;
+
+use super::loop_device::{LoopDevice, attach, is_attached, name_below};
+use crate::program;
+
+/// The kernel's request to grow a mounted ext4, with the number of blocks.
+const RESIZE: libc::Ioctl = 0x4008_6610;
+const BLOCK: u64 = 4096;
+/// Bytes of a scope for each file that there may be in it. Higher: trees of small files meet their end before the limit.
+/// Lower: more of the disk is tables.
+const BYTES_FOR_A_FILE: u64 = 16 * 1024;
+/// How often a file system is made or grown until its room is what the limit says. Each step is nearer; the second one is
+/// nearly always the last.
+const FITTINGS: u64 = 4;
+/// Blocks that may be too many: the kernel keeps them from everybody.
+const SPARE_BLOCKS: u64 = 64;
+/// Blocks that the kernel keeps for itself of any limit, at least and at most, and a thousandth between. Without them data
+/// that was written, but not yet to the disk, may find no block for its own place in the tree.
+const OWN_BLOCKS: [u64; 2] = [64, 1024];
+/// How long a device may take to let go of its file once nothing is mounted from it: the kernel does that beside, and a
+/// session that begins holds all mounts for a moment.
+const DETACH_TIMEOUT: Duration = Duration::from_secs(2);
+/// What is asked of a mounted scope: freed blocks go back to the disk, the tables that read as nothing stay so, and a fault
+/// of the disk ends writing.
+const OPTIONS: &str = "discard,noinit_itable,errors=remount-ro";
+
+/// MiB of the journal. More: a scope takes more of the disk than what lies in it. Less: many small writes wait for it.
+fn journal(limit: Bytes) -> u64 {
+    match limit {
+        limit if limit < Bytes::gib(1) => 16,
+        limit if limit < Bytes::gib(16) => 32,
+        _ => 64,
+    }
+}
+
+/// About how long a file is whose file system has room for `limit`, rather more than less.
+fn length_for(limit: Bytes) -> u64 {
+    let tables = limit.0 / BYTES_FOR_A_FILE * 256 + limit.0 / 1024;
+    whole_blocks(limit.0 + tables + (journal(limit) << 20) + (4 << 20))
+}
+
+fn whole_blocks(bytes: u64) -> u64 {
+    bytes.next_multiple_of(BLOCK)
+}
+
+/// Makes the file system of a scope, which has none. A loss of power leaves it whole or not there.
+pub(super) fn make(scope: &ScopePlace, limit: Bytes) -> io::Result<()> {
+    let beside = scope.directory().join("image.new");
+    let mut length = length_for(limit);
+    for fitting in 1..=FITTINGS {
+        let file = File::create(&beside)?;
+        file.set_len(length)?;
+        format(&beside, limit)?;
+        let Some(room) = room_of(&beside)? else {
+            break;
+        };
+        let beyond = room.saturating_sub(limit.0);
+        if room >= limit.0 && beyond <= SPARE_BLOCKS * BLOCK {
+            break;
+        }
+        // A last group that is too small for its own tables is left out: then a little more helps.
+        let missing = limit.0.saturating_sub(room);
+        let more = match fitting {
+            1 => 0,
+            _ => limit.0 / 1024 * fitting,
+        };
+        length = whole_blocks((length + missing + more).saturating_sub(beyond));
+    }
+    File::open(&beside)?.sync_all()?;
+    fs::rename(&beside, scope.image())?;
+    File::open(scope.directory())?.sync_all()
+}
+
+fn format(image: &Path, limit: Bytes) -> io::Result<()> {
+    let journal = format!("size={}", journal(limit));
+    let block = BLOCK.to_string();
+    let each = BYTES_FOR_A_FILE.to_string();
+    run(&[
+        "mkfs.ext4",
+        "-q",
+        "-F",
+        "-b",
+        &block,
+        "-I",
+        "256",
+        "-i",
+        &each,
+        "-m",
+        "0",
+        "-J",
+        &journal,
+        "-E",
+        // The file reads as nothing: there is nothing to write where nothing is.
+        "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0",
+        word(image)?,
+    ])
+}
+
+fn word(path: &Path) -> io::Result<&str> {
+    path.to_str()
+        .ok_or_else(|| io::Error::other("the path of the data directory is no text"))
+}
+
+fn run(words: &[&str]) -> io::Result<()> {
+    program::run(words).map(drop).map_err(io::Error::other)
+}
+
+/// Bytes that a new file system says it has for files; None where the tools that made it do not say.
+fn room_of(image: &Path) -> io::Result<Option<u64>> {
+    let mut block = [0u8; 1024];
+    let mut file = File::open(image)?;
+    file.seek(SeekFrom::Start(1024))?;
+    file.read_exact(&mut block)?;
+    let number = |at: usize| {
+        let bytes = [block[at], block[at + 1], block[at + 2], block[at + 3]];
+        u64::from(u32::from_le_bytes(bytes))
+    };
+    let blocks = number(0x4) | (number(0x150) << 32);
+    let overhead = number(0x248);
+    if overhead == 0 {
+        return Ok(None);
+    }
+    Ok(Some(blocks.saturating_sub(overhead) * BLOCK))
+}
+
+/// Mounts the file system of a scope where its folders lie, for root alone to walk.
+pub(super) fn mount_files(scope: &ScopePlace) -> io::Result<()> {
+    let device = attach(&scope.image())?;
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    let files = scope.files();
+    mount(
+        Some(&device.path),
+        &files,
+        Some("ext4"),
+        flags,
+        Some(OPTIONS),
+    )?;
+    fs::set_permissions(files, Permissions::from_mode(0o700))
+}
+
+/// Takes the file system of a scope out of this namespace. Sessions that mount its folders keep what they have.
+///
+/// Errors: `ResourceBusy` while this process has something of it open.
+pub(super) fn unmount_files(scope: &ScopePlace) -> io::Result<()> {
+    Ok(umount2(&scope.files(), MntFlags::UMOUNT_NOFOLLOW)?)
+}
+
+/// What a mounted scope has, in blocks of its own size.
+struct ScopeRoom {
+    block: u64,
+    all: u64,
+    free: u64,
+    files: u64,
+    free_files: u64,
+}
+
+impl ScopeRoom {
+    fn of(root: &File) -> io::Result<Self> {
+        let found = rustix::fs::fstatvfs(root)?;
+        Ok(Self {
+            block: found.f_frsize.max(1),
+            all: found.f_blocks,
+            free: found.f_bfree,
+            files: found.f_files,
+            free_files: found.f_ffree,
+        })
+    }
+}
+
+/// Used bytes, files in it and how many there may be, as a mounted scope says.
+pub(super) fn taken(scope: &ScopePlace) -> io::Result<(Bytes, u64, u64)> {
+    let room = ScopeRoom::of(&File::open(scope.files())?)?;
+    let used = room.all.saturating_sub(room.free) * room.block;
+    let files = room.files.saturating_sub(room.free_files);
+    Ok((Bytes(used), files, room.files))
+}
+
+/// Gives a mounted scope room for its limit, and keeps what it has beyond that from everybody. Never makes it smaller: a lower
+/// limit holds because the kernel gives out no block beyond it.
+///
+/// Errors: `PermissionDenied` where it is too small and the kernel grows no mounted file system for this process.
+pub(super) fn fit(scope: &ScopePlace, limit: Bytes) -> io::Result<()> {
+    let root = File::open(scope.files())?;
+    let mut room = ScopeRoom::of(&root)?;
+    for fitting in 0..FITTINGS {
+        let has = room.all * room.block;
+        if has >= limit.0 {
+            break;
+        }
+        let image = File::options().write(true).open(scope.image())?;
+        let length = image.metadata()?.len();
+        // What an earlier try made longer and did not grow is grown by this one.
+        let wanted = match fitting {
+            0 => length_for(limit).max(length),
+            _ => whole_blocks(length + limit.0 - has),
+        };
+        grow(&root, &image, wanted)?;
+        room = ScopeRoom::of(&root)?;
+    }
+    reserve(&root, &room, limit)
+}
+
+/// Grows a mounted file system to a file of that length. What a loss of power interrupts is grown by the next fitting.
+fn grow(root: &File, image: &File, length: u64) -> io::Result<()> {
+    if image.metadata()?.len() < length {
+        image.set_len(length)?;
+        image.sync_all()?;
+    }
+    LoopDevice::below(root)?.follow_file()?;
+    let blocks = length / BLOCK;
+    // SAFETY: the request takes the address of a number, which lives through the call.
+    let answer = unsafe { libc::ioctl(root.as_raw_fd(), RESIZE, &raw const blocks) };
+    match answer {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Has the kernel keep what a scope has beyond its limit, and a little for itself.
+fn reserve(root: &File, room: &ScopeRoom, limit: Bytes) -> io::Result<()> {
+    let limit = limit.0 / room.block;
+    let own = (limit / 1024).clamp(OWN_BLOCKS[0], OWN_BLOCKS[1]);
+    let kept = room.all.saturating_sub(limit).max(own);
+    let kept = kept.min(room.all.saturating_sub(1));
+    let name = name_below(root)?;
+    let place = Path::new("/sys/fs/ext4")
+        .join(name)
+        .join("reserved_clusters");
+    fs::write(place, kept.to_string())
+}
+
+/// Grows the file system of a scope that was just unmounted to its limit.
+///
+/// Errors: `ResourceBusy` while a session still mounts it, whose mount is in no list of this process.
+pub(super) fn grow_unmounted(scope: &ScopePlace, limit: Bytes) -> io::Result<()> {
+    let path = scope.image();
+    let until = Instant::now() + DETACH_TIMEOUT;
+    while is_attached(&path)? {
+        if Instant::now() >= until {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let image = File::options().write(true).open(&path)?;
+    let length = image.metadata()?.len();
+    image.set_len(length_for(limit).max(length))?;
+    image.sync_all()?;
+    let path = word(&path)?;
+    run(&["e2fsck", "-f", "-p", path])?;
+    run(&["resize2fs", path])
+}

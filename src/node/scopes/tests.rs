@@ -1,0 +1,251 @@
+//! Scopes on real loop devices, in directories of their own. What is mounted is let go of at the end, however a test ends.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+
+use rules::names::UserId;
+use rules::units::Timestamp;
+use rustix::mount::{OpenTreeFlags, open_tree};
+use uuid::Uuid;
+
+use super::*;
+
+const KIM: UserId = UserId(Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_0001));
+const LEE: UserId = UserId(Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_0002));
+const LIMIT: Bytes = Bytes::mib(64);
+
+/// A machine that can hold limits; everything is unmounted when this goes.
+struct Ground {
+    scopes: NodeScopes,
+    directory: tempfile::TempDir,
+}
+
+impl Ground {
+    /// Nothing where this machine cannot, after saying so.
+    fn lay(test: &str) -> Option<Self> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let scopes = server(directory.path());
+        if let Err(error) = scopes.try_out() {
+            skips::skip(test, &error.to_string());
+            return None;
+        }
+        Some(Self { scopes, directory })
+    }
+
+    fn scope(&self, owner: UserId) -> ScopePlace {
+        ScopePlace::of(self.directory.path(), owner)
+    }
+
+    /// Lets go of everything that no lease holds, and forgets all of it, as the end of a server does.
+    fn restart(&mut self) {
+        self.scopes.close(&BTreeSet::new());
+        self.scopes = server(self.directory.path());
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        self.scopes.close(&BTreeSet::new());
+    }
+}
+
+fn server(data: &std::path::Path) -> NodeScopes {
+    let clock = Clock::set_by_hand(Timestamp::from_millis(1_000));
+    NodeScopes::of(data.to_owned(), clock)
+}
+
+/// Writes into a new file until nothing more fits, in pieces that get smaller; gives what was written.
+fn fill(path: &std::path::Path) -> u64 {
+    let mut file = File::create(path).expect("there is room for a name");
+    let mut written = 0;
+    for piece in [1 << 20, 64 << 10, 4 << 10] {
+        let bytes = vec![7; piece];
+        loop {
+            match file.write(&bytes) {
+                Ok(0) => break,
+                Ok(count) => written += count as u64,
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}");
+                    break;
+                }
+            }
+        }
+    }
+    file.sync_all().expect("what was written has a place");
+    written
+}
+
+/// The size that `df` shows, in bytes.
+fn shown_size(scope: &ScopePlace) -> u64 {
+    let room = rustix::fs::statvfs(scope.files()).expect("mounted");
+    room.f_blocks * room.f_frsize
+}
+
+/// On an ordinary disk without any preparation.
+#[test]
+fn a_scope_takes_its_limit_and_no_more_and_its_neighbour_goes_on() {
+    const NAME: &str = "a_scope_takes_its_limit_and_no_more_and_its_neighbour_goes_on";
+    let Some(ground) = Ground::lay(NAME) else {
+        return;
+    };
+    assert_eq!(ground.scopes.enforcement(), StorageEnforcement::Image);
+    let (kim, lee) = (ground.scope(KIM), ground.scope(LEE));
+    let _kim = ground.scopes.enter(&kim, Some(LIMIT)).expect("made");
+    let _lee = ground.scopes.enter(&lee, Some(LIMIT)).expect("made");
+    for scope in [&kim, &lee] {
+        let size = shown_size(scope);
+        assert!(size >= LIMIT.0, "{size}");
+        assert!(size <= LIMIT.0 + (1 << 20), "{size}");
+    }
+    let written = fill(&kim.files().join("all"));
+    assert!(written <= LIMIT.0, "{written}");
+    assert!(written >= LIMIT.0 - LIMIT.0 / 100, "{written}");
+    let taken = ground
+        .scopes
+        .measure(&kim)
+        .expect("mounted")
+        .expect("known");
+    assert_eq!(taken.limit, LIMIT);
+    assert!(taken.used <= LIMIT && taken.used.0 >= written, "{taken:?}");
+    assert_eq!(
+        rules::storage::level(taken.used, LIMIT),
+        rules::storage::StorageLevel::Full
+    );
+    fs::write(lee.files().join("mine"), vec![1; 8 << 20]).expect("the neighbour has room");
+    // Who is at the limit can still make room.
+    fs::rename(kim.files().join("all"), kim.files().join("other")).expect("renamed");
+    fs::remove_file(kim.files().join("other")).expect("removed");
+    fs::write(kim.files().join("next"), "text").expect("there is room again");
+}
+
+/// A limit holds over a restart of the server, and what was written stays.
+#[test]
+fn the_next_server_finds_each_scope_as_it_was() {
+    const NAME: &str = "the_next_server_finds_each_scope_as_it_was";
+    let Some(mut ground) = Ground::lay(NAME) else {
+        return;
+    };
+    let kim = ground.scope(KIM);
+    let lease = ground.scopes.enter(&kim, Some(LIMIT)).expect("made");
+    fs::write(kim.files().join("kept"), vec![3; 5 << 20]).expect("written");
+    // A lease stands for a session that is just being made: it is not let go of.
+    ground.scopes.release_idle(&BTreeSet::new(), Duration::ZERO);
+    assert!(kim.is_mounted());
+    drop(lease);
+    let used = BTreeSet::from([kim.clone()]);
+    ground.scopes.release_idle(&used, Duration::ZERO);
+    assert!(kim.is_mounted(), "a session mounts it");
+    ground.scopes.release_idle(&BTreeSet::new(), IDLE);
+    assert!(kim.is_mounted(), "it was needed a moment ago");
+    ground.restart();
+    assert!(!kim.is_mounted(), "nothing is left behind");
+    let taken = ground.scopes.measure(&kim).expect("kept").expect("known");
+    assert!(taken.used.0 >= 5 << 20, "{taken:?}");
+    assert_eq!((taken.limit, taken.at), (LIMIT, 1_000));
+    let _lease = ground.scopes.enter(&kim, None).expect("it is there");
+    let read = fs::read(kim.files().join("kept")).expect("kept");
+    assert_eq!(read, vec![3; 5 << 20]);
+    // One that was left mounted by a server that was killed is used as it stands.
+    let next = server(ground.directory.path());
+    let _other = next.enter(&kim, None).expect("it is mounted");
+    assert!(kim.files().join("kept").is_file());
+    let missing = next
+        .enter(&ground.scope(LEE), None)
+        .expect_err("never made");
+    assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+    next.close(&BTreeSet::new());
+    let closed = next.enter(&kim, None).expect_err("it stops");
+    assert_eq!(closed.kind(), io::ErrorKind::Other);
+}
+
+#[test]
+fn a_file_has_one_device_however_often_it_is_mounted() {
+    const NAME: &str = "a_file_has_one_device_however_often_it_is_mounted";
+    let Some(ground) = Ground::lay(NAME) else {
+        return;
+    };
+    let kim = ground.scope(KIM);
+    drop(ground.scopes.enter(&kim, Some(LIMIT)).expect("made"));
+    let device = loop_device::attach(&kim.image()).expect("it has one").path;
+    // What a session that still runs holds of it, when the server has let go.
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let session = open_tree(rustix::fs::CWD, kim.files(), flags).expect("a mount");
+    ground.scopes.release_idle(&BTreeSet::new(), Duration::ZERO);
+    assert!(!kim.is_mounted());
+    assert!(loop_device::is_attached(&kim.image()).expect("seen"));
+    let _lease = ground.scopes.enter(&kim, None).expect("mounted again");
+    let again = loop_device::attach(&kim.image()).expect("it has one");
+    assert_eq!(again.path, device);
+    drop(session);
+}
+
+#[test]
+fn a_limit_goes_up_and_down_and_loses_nothing() {
+    const NAME: &str = "a_limit_goes_up_and_down_and_loses_nothing";
+    let Some(ground) = Ground::lay(NAME) else {
+        return;
+    };
+    let kim = ground.scope(KIM);
+    let lease = ground.scopes.enter(&kim, Some(LIMIT)).expect("made");
+    let kept = kim.files().join("kept");
+    fs::write(&kept, vec![5; 40 << 20]).expect("written");
+    let free = || {
+        let room = rustix::fs::statvfs(kim.files()).expect("mounted");
+        room.f_bavail * room.f_frsize
+    };
+    ground.scopes.hold_to(&kim, Bytes::mib(48)).expect("lower");
+    assert!(free() <= 8 << 20, "{}", free());
+    assert!(fill(&kim.files().join("more")) <= 8 << 20);
+    fs::remove_file(kim.files().join("more")).expect("removed");
+    ground
+        .scopes
+        .hold_to(&kim, Bytes::mib(32))
+        .expect("below what is used");
+    let refused = fs::write(kim.files().join("more"), vec![1; 1 << 20]);
+    assert_eq!(
+        refused.expect_err("full").kind(),
+        io::ErrorKind::StorageFull
+    );
+    let wide = Bytes::mib(160);
+    ground.scopes.hold_to(&kim, wide).expect("higher");
+    if shown_size(&kim) < wide.0 {
+        // This process may not grow what is mounted: it grows while nothing needs it.
+        drop(lease);
+        ground.scopes.release_idle(&BTreeSet::new(), Duration::ZERO);
+        drop(ground.scopes.enter(&kim, None).expect("mounted"));
+    }
+    assert!(shown_size(&kim) >= wide.0, "{}", shown_size(&kim));
+    fs::write(kim.files().join("more"), vec![1; 80 << 20]).expect("there is room");
+    assert_eq!(fs::read(&kept).expect("kept"), vec![5; 40 << 20]);
+    let taken = ground
+        .scopes
+        .measure(&kim)
+        .expect("mounted")
+        .expect("known");
+    assert_eq!(taken.limit, wide);
+}
+
+/// What a session removes is given back to the disk: a scope takes what lies in it.
+#[test]
+fn what_is_removed_from_a_scope_is_given_back_to_the_disk() {
+    use std::os::unix::fs::MetadataExt as _;
+    const NAME: &str = "what_is_removed_from_a_scope_is_given_back_to_the_disk";
+    let Some(ground) = Ground::lay(NAME) else {
+        return;
+    };
+    let kim = ground.scope(KIM);
+    drop(ground.scopes.enter(&kim, Some(LIMIT)).expect("made"));
+    let on_disk = || kim.image().metadata().expect("there").blocks() * 512;
+    assert!(on_disk() < 4 << 20, "an empty scope takes {}", on_disk());
+    let file = kim.files().join("large");
+    fs::write(&file, vec![9; 32 << 20]).expect("written");
+    File::open(&file)
+        .expect("there")
+        .sync_all()
+        .expect("written out");
+    assert!(on_disk() >= 32 << 20);
+    fs::remove_file(&file).expect("removed");
+    // It is given back with the journal; the last word is said when it is unmounted.
+    ground.scopes.release_idle(&BTreeSet::new(), Duration::ZERO);
+    assert!(on_disk() < 8 << 20, "{} stay", on_disk());
+}
