@@ -36,6 +36,7 @@ pub mod secret;
 pub mod sessions;
 pub mod settings;
 pub mod statements;
+pub mod storage;
 pub mod tenancy;
 pub mod usage;
 pub mod users;

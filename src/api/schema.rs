@@ -11,7 +11,7 @@ use crate::{
     allowances, announcements, audit, branding, budgets, certificates, courses, events, fair_share,
     folders, gpus, history, idle_rules, images, invitations, mail, nodes, notices, operations,
     policies, presets, problem, queue_rehearsal, reservations, resource_groups, rosters,
-    second_factor, sessions, settings, statements, tenancy, usage, users, webhooks,
+    second_factor, sessions, settings, statements, storage, tenancy, usage, users, webhooks,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -174,6 +174,7 @@ fn pages(all: &mut Schemas) {
     page::<allowances::AllowanceView>(all);
     page::<budgets::BudgetView>(all);
     page::<folders::FolderView>(all);
+    page::<storage::StorageView>(all);
     page::<presets::PresetView>(all);
     page::<courses::CourseView>(all);
     page::<courses::CourseMemberView>(all);

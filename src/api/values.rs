@@ -25,6 +25,7 @@ use rules::reservation::{BeforeReservation, ReservationState};
 use rules::resources::{Demand, DeviceShare};
 use rules::self_test::{Statement, TestFinding};
 use rules::session::{DesiredState, Outcome, SessionKind, SessionState};
+use rules::storage::{StorageEnforcement, StorageLevel};
 use rules::tenancy::TenantState;
 use rules::users::{Role, User};
 use utoipa::ToSchema;
@@ -92,6 +93,23 @@ words! {
         Ready,
         Trashed,
         Purging,
+    }
+}
+
+words! {
+    StorageEnforcementShape as StorageEnforcement of StorageEnforcement {
+        Native,
+        Image,
+        Counted,
+    }
+}
+
+words! {
+    StorageLevelShape as StorageLevel of StorageLevel {
+        Free,
+        Near,
+        Close,
+        Full,
     }
 }
 

@@ -245,6 +245,19 @@ impl ScopeKeeper for NodeScopes {
         let _kept = locked(&kept);
         self.measured(scope)
     }
+
+    fn remove_empty(&self, scope: &ScopePlace) -> io::Result<()> {
+        let lease = self.enter(scope, None)?;
+        let kept = self.kept(scope);
+        let mut kept = locked(&kept);
+        drop(lease);
+        if kept.lease.is_shared() || scope.has_folders()? {
+            return Ok(());
+        }
+        kept.is_ready = false;
+        image::unmount_files(scope)?;
+        store::trees::remove(scope.directory())
+    }
 }
 
 fn locked(kept: &Mutex<KeptScope>) -> MutexGuard<'_, KeptScope> {

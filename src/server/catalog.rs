@@ -69,6 +69,7 @@ pub(crate) mod sessions;
 pub(crate) mod sign_in_links;
 mod state_checks;
 pub(crate) mod statements;
+pub(crate) mod storage;
 pub(crate) mod tenancy;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -442,6 +442,10 @@ mod tests {
         fn measure(&self, _: &ScopePlace) -> io::Result<Option<ScopeUse>> {
             Ok(None)
         }
+
+        fn remove_empty(&self, _: &ScopePlace) -> io::Result<()> {
+            Ok(())
+        }
     }
 
     #[test]

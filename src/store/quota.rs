@@ -113,6 +113,19 @@ impl ScopePlace {
         Ok(())
     }
 
+    /// Whether something lies among the folders that is neither the file system's own nor emptied trash.
+    pub fn has_folders(&self) -> io::Result<bool> {
+        for entry in fs::read_dir(self.files())? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let is_own = name == "lost+found" || name.as_encoded_bytes().starts_with(b".");
+            if !is_own || fs::read_dir(entry.path())?.next().is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Whether a file system is mounted where the folders lie. Costs two looks.
     pub fn is_mounted(&self) -> bool {
         let device = |path: &Path| path.symlink_metadata().map(|found| found.dev());
@@ -184,6 +197,9 @@ pub trait ScopeKeeper: fmt::Debug + Send + Sync {
 
     /// What is used of a scope, now where it can be seen, else as it was when it was seen last; None where it never was.
     fn measure(&self, scope: &ScopePlace) -> io::Result<Option<ScopeUse>>;
+
+    /// Removes a scope in which no folder lies, with everything that was kept of it; leaves every other.
+    fn remove_empty(&self, scope: &ScopePlace) -> io::Result<()>;
 }
 
 /// Holds nothing to anything: every folder is a plain directory, and none lies in a scope.
@@ -212,6 +228,10 @@ impl ScopeKeeper for CountingKeeper {
 
     fn measure(&self, scope: &ScopePlace) -> io::Result<Option<ScopeUse>> {
         scope.kept_use()
+    }
+
+    fn remove_empty(&self, _: &ScopePlace) -> io::Result<()> {
+        Ok(())
     }
 }
 

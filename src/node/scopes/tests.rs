@@ -248,4 +248,15 @@ fn what_is_removed_from_a_scope_is_given_back_to_the_disk() {
     // It is given back with the journal; the last word is said when it is unmounted.
     ground.scopes.release_idle(&BTreeSet::new(), Duration::ZERO);
     assert!(on_disk() < 8 << 20, "{} stay", on_disk());
+    drop(ground.scopes.enter(&kim, None).expect("mounted"));
+    let folder = kim.files().join("folder");
+    fs::create_dir(&folder).expect("made");
+    ground.scopes.remove_empty(&kim).expect("it stays");
+    assert!(folder.is_dir());
+    fs::remove_dir(folder).expect("removed");
+    ground
+        .scopes
+        .remove_empty(&kim)
+        .expect("nothing lies in it");
+    assert!(!kim.directory().exists());
 }

@@ -126,6 +126,7 @@ async fn purge_one(server: &Server, id: FolderId, since: Timestamp) -> Result<()
                 return Ok(());
             };
             rows.forget_folder(id)?;
+            rows.forget_storage()?;
             let was = found.folder.state.word();
             note(rows, ACTOR, &found.folder, "folder.purged", (was, ""))
         })

@@ -30,7 +30,7 @@ async fn a_folder_is_removed_when_its_time_in_the_trash_is_over_and_counted_befo
     std::fs::write(place.join("a"), vec![1; 100_000]).unwrap();
     let stray = FolderId::make(server.clock().now(), base::observe::random());
     let store = server.folders().unwrap();
-    store.create(stray, false).unwrap();
+    store.create(stray, false, None).unwrap();
     let mut mounted = BTreeSet::new();
     look(&server, &mut mounted).await.unwrap();
     let seen = folders::get(&server, &boss, "data").await.unwrap();
