@@ -38,6 +38,7 @@ mod sessions;
 mod settings;
 mod sign_ins;
 mod statements;
+mod storage;
 mod streams;
 mod system;
 mod tenancy;
@@ -274,6 +275,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/folders/{id}", get(folders::get).patch(folders::change))
         .route("/folders/{id}/trash", post(folders::trash))
         .route("/folders/{id}/restore", post(folders::restore))
+        .route("/storage", get(storage::list))
         .route("/presets", get(presets::list).post(presets::create))
         .route(
             "/presets/{id}",

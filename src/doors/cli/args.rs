@@ -2120,6 +2120,8 @@ pub enum FolderCommand {
         #[arg(value_name = "FOLDER", required = true)]
         folders: Vec<String>,
     },
+    /// List what the folders of each user take together, and their limit
+    Usage,
 }
 
 #[derive(Debug, Subcommand)]

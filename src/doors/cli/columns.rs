@@ -28,6 +28,7 @@ use api::second_factor::SecondFactorView;
 use api::sessions::{SessionView, UsageSample, WaitingView};
 use api::settings::SettingView;
 use api::statements::{ClosedMonthView, MonthCheckView, PricesView, StatementItem};
+use api::storage::StorageView;
 use api::tenancy::{DomainView, GrantView, MemberView, ProjectView};
 use api::usage::UsageItem;
 use api::users::{AccessKeyView, DepartureView, SignInView, TokenView};
@@ -516,6 +517,16 @@ pub(super) const FOLDERS: &[Column<FolderView>] = &[
     column("KIND", 3, |r, _| r.kind.word().to_owned()),
     column("CREATED", 3, |r, _| r.created_at.to_string()),
     column("ID", 2, |r, _| r.id.to_string()),
+];
+
+pub(super) const STORAGE: &[Column<StorageView>] = &[
+    column("OWNER", 0, |r, _| r.owner.name.to_string()),
+    column("USED", 0, |r, _| r.used.to_string()),
+    column("LIMIT", 0, |r, _| r.limit.to_string()),
+    column("PERCENT", 1, |r, _| r.percent.to_string()),
+    column("LEVEL", 1, |r, _| r.level.word().to_owned()),
+    column("HELD", 2, |r, _| r.enforcement.word().to_owned()),
+    column("SEEN", 2, |r, _| maybe(r.at.as_ref())),
 ];
 
 pub(super) const PRESETS: &[Column<PresetView>] = &[

@@ -19,7 +19,7 @@ use super::super::components::{
 };
 use super::super::dialog::{DialogForm, DialogLink, DialogPage};
 use super::super::docs::DocsPage;
-use super::super::folders::{FoldersPage, OwnFolderRow};
+use super::super::folders::{FolderSpace, FoldersPage, OwnFolderRow};
 use super::super::gpus::{self, GpuPage, GpusPage};
 use super::super::history;
 use super::super::hues;
@@ -256,6 +256,12 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
                 .then(|| one("old", "28 Feb 10:00"))
                 .into_iter()
                 .collect(),
+            space: FolderSpace {
+                text: t.folders_space_of("41 GiB", "50 GiB"),
+                percent: 82,
+                tone: "w",
+                note: t.folders_space_near(),
+            },
             name: String::new(),
         };
         all.push((name, page.render()));
