@@ -383,6 +383,10 @@ fn told(notice: &NoticeView) -> String {
             Some(used) => format!("budget is used to {used}"),
             None => "budget is nearly used".to_owned(),
         },
+        (NoticeWord::StorageWarned, _) => match &notice.message {
+            Some(used) => format!("your folders take {used} of their limit"),
+            None => "your folders take nearly all of their limit".to_owned(),
+        },
         (NoticeWord::WillEnd, _) => format!("ends at {}", notice.at),
         (NoticeWord::Maintenance, _) => "node in maintenance".to_owned(),
     }
@@ -391,7 +395,11 @@ fn told(notice: &NoticeView) -> String {
 pub(super) const NOTICES: &[Column<NoticeView>] = &[
     column("AT", 1, |r, _| r.at.to_string()),
     column("NAME", 0, |r, _| {
-        r.name.clone().unwrap_or_else(|| "(deleted)".to_owned())
+        let none = match r.kind {
+            NoticeWord::StorageWarned => "folders",
+            _ => "(deleted)",
+        };
+        r.name.clone().unwrap_or_else(|| none.to_owned())
     }),
     column("WHAT", 0, |r, _| told(r)),
     column("WHY", 2, |r, _| {

@@ -64,6 +64,18 @@ fn taken(row: &Row<'_>) -> rusqlite::Result<Option<StorageUse>> {
     })
 }
 
+fn warning(row: &Row<'_>) -> rusqlite::Result<StorageWarning> {
+    Ok(StorageWarning {
+        taken: StorageUse {
+            used: Bytes(value::unsigned(row, "used")?),
+            limit: Bytes(value::unsigned(row, "max_bytes")?),
+            at: value::time(row, "at")?,
+        },
+        level: value::word(row, "level", StorageLevel::parse)?,
+        since: value::time(row, "level_since")?,
+    })
+}
+
 impl ReadTransaction<'_> {
     /// What the folders of each owner in reach take, by their name; those in the trash count. O(folders).
     pub(crate) fn storage(&self, reach: &Reach) -> Result<Vec<OwnerStorage>, Failure> {
@@ -114,6 +126,22 @@ impl ReadTransaction<'_> {
         Ok(all)
     }
 
+    /// The users whose limit came near since a moment, or nearer. Costs one range of an index.
+    pub(crate) fn warned_of_storage(
+        &self,
+        since: Timestamp,
+    ) -> Result<Vec<(UserId, StorageWarning)>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select owner, used, max_bytes, at, level, level_since
+             from storage
+             where level <> 'free' and level_since >= ?1",
+        )?;
+        let rows = statement.query_map([since.as_millis()], |row| {
+            Ok((UserId(value::id(row, "owner")?), warning(row)?))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// How near the limit of one user is, where it is known. Costs one look into an index.
     pub(crate) fn storage_of(&self, owner: UserId) -> Result<Option<StorageWarning>, Failure> {
         let found = self
@@ -123,18 +151,9 @@ impl ReadTransaction<'_> {
                  from storage
                  where owner = ?1",
             )?
-            .query_row([owner.0.as_bytes()], |row| {
-                let level = value::word(row, "level", StorageLevel::parse)?;
-                let since = value::time(row, "level_since")?;
-                let warning = taken(row)?.map(|taken| StorageWarning {
-                    taken,
-                    level,
-                    since,
-                });
-                Ok(warning)
-            })
+            .query_row([owner.0.as_bytes()], warning)
             .optional()?;
-        Ok(found.flatten())
+        Ok(found)
     }
 }
 

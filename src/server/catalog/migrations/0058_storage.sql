@@ -9,3 +9,5 @@ create table storage (
     level text not null check (level in ('free', 'near', 'close', 'full')),
     level_since integer not null
 ) strict, without rowid;
+
+create index storage_warned on storage (level_since) where level <> 'free';

@@ -13,6 +13,7 @@ use store::quota::{ScopeKeeper, ScopeLease, ScopeUse};
 
 use super::*;
 use crate::access::{Caller, set_up, setup_link};
+use crate::actions::notices::{self, NoticeKind};
 use crate::actions::{folders, policies, storage};
 
 /// Says of each scope what it was told to say, and remembers the limits.
@@ -111,6 +112,10 @@ async fn folders_are_held_to_the_policy_and_their_owner_sees_how_near_it_is() {
         assert_eq!((listed[0].used, listed[0].level), (Bytes(used), level));
         assert_eq!(listed[0].limit, Bytes::gib(1));
         assert_eq!(listed[0].enforcement, StorageEnforcement::Image);
+        let notices = notices::list(&server, &boss).await.unwrap();
+        let mut about = notices.iter().map(|notice| &notice.about);
+        let is_told = about.any(|about| matches!(about, NoticeKind::StorageWarned(_)));
+        assert_eq!(is_told, level != StorageLevel::Free, "{level:?}");
     }
     assert_eq!(scope.limit().unwrap(), Some(Bytes::gib(1)));
     let told = keeper.limits.lock().unwrap().clone();
