@@ -24,7 +24,7 @@ const BYTES_FOR_A_FILE: u64 = 16 * 1024;
 /// How often a file system is made or grown until its room is what the limit says. Each step is nearer; the second one is
 /// nearly always the last.
 const FITTINGS: u64 = 4;
-/// Blocks that may be too many: the kernel keeps them from everybody.
+/// Blocks that may be missing: to be exact costs another file system. Those of an eight thousandth of the limit may too.
 const SPARE_BLOCKS: u64 = 64;
 /// Blocks that the kernel keeps for itself of any limit, at least and at most, and a thousandth between. Without them data
 /// that was written, but not yet to the disk, may find no block for its own place in the tree.
@@ -51,6 +51,11 @@ fn length_for(limit: Bytes) -> u64 {
     whole_blocks(limit.0 + tables + (journal(limit) << 20) + (4 << 20))
 }
 
+/// Whether a file system with so much room is as large as its limit.
+fn is_enough(room: u64, limit: Bytes) -> bool {
+    room + (SPARE_BLOCKS * BLOCK).max(limit.0 / 8192) >= limit.0
+}
+
 fn whole_blocks(bytes: u64) -> u64 {
     bytes.next_multiple_of(BLOCK)
 }
@@ -59,24 +64,21 @@ fn whole_blocks(bytes: u64) -> u64 {
 pub(super) fn make(scope: &ScopePlace, limit: Bytes) -> io::Result<()> {
     let beside = scope.directory().join("image.new");
     let mut length = length_for(limit);
-    for fitting in 1..=FITTINGS {
+    let wanted = limit.0 / BLOCK * BLOCK;
+    for _ in 0..FITTINGS {
         let file = File::create(&beside)?;
         file.set_len(length)?;
         format(&beside, limit)?;
         let Some(room) = room_of(&beside)? else {
             break;
         };
-        let beyond = room.saturating_sub(limit.0);
-        if room >= limit.0 && beyond <= SPARE_BLOCKS * BLOCK {
+        if room <= wanted && is_enough(room, limit) {
             break;
         }
-        // A last group that is too small for its own tables is left out: then a little more helps.
-        let missing = limit.0.saturating_sub(room);
-        let more = match fitting {
-            1 => 0,
-            _ => limit.0 / 1024 * fitting,
-        };
-        length = whole_blocks((length + missing + more).saturating_sub(beyond));
+        // What is added has tables too, a sixtieth of it.
+        let missing = wanted.saturating_sub(room);
+        let beyond = room.saturating_sub(wanted);
+        length = whole_blocks(length + missing + missing / 60).saturating_sub(beyond);
     }
     File::open(&beside)?.sync_all()?;
     fs::rename(&beside, scope.image())?;
@@ -196,7 +198,7 @@ pub(super) fn fit(scope: &ScopePlace, limit: Bytes) -> io::Result<()> {
     let mut room = ScopeRoom::of(&root)?;
     for fitting in 0..FITTINGS {
         let has = room.all * room.block;
-        if has >= limit.0 {
+        if is_enough(has, limit) {
             break;
         }
         let image = File::options().write(true).open(scope.image())?;
@@ -204,7 +206,7 @@ pub(super) fn fit(scope: &ScopePlace, limit: Bytes) -> io::Result<()> {
         // What an earlier try made longer and did not grow is grown by this one.
         let wanted = match fitting {
             0 => length_for(limit).max(length),
-            _ => whole_blocks(length + limit.0 - has),
+            _ => whole_blocks(length + limit.0.saturating_sub(has)),
         };
         grow(&root, &image, wanted)?;
         room = ScopeRoom::of(&root)?;

@@ -94,8 +94,8 @@ fn a_scope_takes_its_limit_and_no_more_and_its_neighbour_goes_on() {
     let _lee = ground.scopes.enter(&lee, Some(LIMIT)).expect("made");
     for scope in [&kim, &lee] {
         let size = shown_size(scope);
-        assert!(size >= LIMIT.0, "{size}");
-        assert!(size <= LIMIT.0 + (1 << 20), "{size}");
+        assert!(size <= LIMIT.0, "{size}");
+        assert!(size >= LIMIT.0 - (1 << 20), "{size}");
     }
     let written = fill(&kim.files().join("all"));
     assert!(written <= LIMIT.0, "{written}");
@@ -208,13 +208,14 @@ fn a_limit_goes_up_and_down_and_loses_nothing() {
     );
     let wide = Bytes::mib(160);
     ground.scopes.hold_to(&kim, wide).expect("higher");
-    if shown_size(&kim) < wide.0 {
+    let is_wide = || shown_size(&kim) >= wide.0 - (1 << 20);
+    if !is_wide() {
         // This process may not grow what is mounted: it grows while nothing needs it.
         drop(lease);
         ground.scopes.release_idle(&BTreeSet::new(), Duration::ZERO);
         drop(ground.scopes.enter(&kim, None).expect("mounted"));
     }
-    assert!(shown_size(&kim) >= wide.0, "{}", shown_size(&kim));
+    assert!(is_wide(), "{}", shown_size(&kim));
     fs::write(kim.files().join("more"), vec![1; 80 << 20]).expect("there is room");
     assert_eq!(fs::read(&kept).expect("kept"), vec![5; 40 << 20]);
     let taken = ground
