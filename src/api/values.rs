@@ -186,6 +186,9 @@ structure! {
         cpu: f64,
         memory: u64,
         shm: u64,
+        /// Bytes that it may write outside its folders; absent where nothing bounds that.
+        #[schema(required = false)]
+        disk: Option<u64>,
         /// 2.5 is two whole devices and half of a third.
         gpu: f64,
         /// Bytes; absent where the fraction has the same part of its card's memory.

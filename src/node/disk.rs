@@ -304,12 +304,9 @@ impl Inner {
                 in_folders.bytes = in_folders.bytes.saturating_add(more.bytes);
                 in_folders.files = in_folders.files.saturating_add(more.files);
             }
-            let size = match trees::measure(&self.runtime.own_files(name), MAX_NAMES) {
-                Ok(size) => size,
-                Err(error) => {
-                    tracing::debug!(container = %name, %error, "its files cannot be measured");
-                    Size::default()
-                }
+            let size = match self.runtime.scratch_image(name) {
+                Some(image) => self.measure_folder(&image),
+                None => self.measure_own(name),
             };
             let now = SessionDiskUse {
                 size,
@@ -335,6 +332,14 @@ impl Inner {
         eyes.folders = folders;
         eyes.measured = Some((room, Instant::now(), began.elapsed()));
         (before.unwrap_or(room).less(room), grown)
+    }
+
+    /// What a container's own layers take.
+    fn measure_own(&self, name: &RuntimeName) -> Size {
+        trees::measure(&self.runtime.own_files(name), MAX_NAMES).unwrap_or_else(|error| {
+            tracing::debug!(container = %name, %error, "its files cannot be measured");
+            Size::default()
+        })
     }
 
     /// What a folder takes of the disk that is watched; nothing where it lies on another one.

@@ -119,7 +119,8 @@ fn disks(mountinfo: &str, data: &Path) -> Vec<Value> {
             state = Some((at.len(), (*device).to_owned()));
         }
         let network = kind.starts_with("nfs") || ["cifs", "smb3", "9p", "ceph"].contains(kind);
-        let is_own = ScopePlace::around(Path::new(&at)).is_some();
+        let is_own = ScopePlace::around(Path::new(&at)).is_some()
+            || Path::new(&at).starts_with(place.join("containers"));
         if network || is_own || NO_DISKS.contains(kind) || Path::new(&at).is_file() {
             continue;
         }

@@ -403,6 +403,7 @@ impl Reconciler {
             cpu_hundredths: order.demand.cpu.0,
             memory_bytes: order.demand.memory.0,
             shm_bytes: order.demand.shm.0,
+            disk_bytes: self.disk_bytes(&order.demand),
             pids: PROCESSES,
             ids: runtime::IdRange {
                 base: FIRST_ID + slot * IDS_EACH,
@@ -439,6 +440,15 @@ impl Reconciler {
             wanted.files = given.files;
         }
         Ok(wanted)
+    }
+
+    /// What a session is held to on the disk; None where it asks for no limit, and where this machine holds none.
+    fn disk_bytes(&self, demand: &Demand) -> Option<u64> {
+        let asked = demand.disk?;
+        match self.scopes.enforcement().is_enforced() {
+            true => Some(asked.0),
+            false => None,
+        }
     }
 
     /// A folder of this machine at its place; a reason where it is not here. Never makes one: an empty folder in the place

@@ -20,9 +20,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::link::streams::ContainerProcess;
+use rules::units::Bytes;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use store::quota::ScopePlace;
 
 use crate::network;
+use crate::scopes;
 
 use cgroup::{CgroupError, ControlGroup, Hierarchies};
 use clearing::Clearing;
@@ -334,6 +337,9 @@ impl Runtime {
         if asked.is_err() {
             // No fork server was asked for it and no record names it, so nothing of it may stay: it is tried
             // again under the same name.
+            if let Err(error) = shared.remove_scratch(&order.name) {
+                tracing::warn!(container = %order.name, %error, "its disk stays");
+            }
             for path in [&directory, &launch.own_directory] {
                 let _ = fs::remove_dir_all(path);
             }
@@ -449,6 +455,12 @@ impl Runtime {
     /// Where a container's own layers are.
     pub fn own_files(&self, name: &RuntimeName) -> PathBuf {
         self.shared.own_directory(name)
+    }
+
+    /// The file that what a container writes outside its folders lies in; None where it has no disk of its own.
+    pub fn scratch_image(&self, name: &RuntimeName) -> Option<PathBuf> {
+        let image = self.shared.scratch(name).image();
+        image.is_file().then_some(image)
     }
 
     /// Directories outside its own layers that a container may write to, each once. Costs one small read; none where that
@@ -736,6 +748,11 @@ impl RuntimeState {
                 .create(path)
                 .map_err(file("create", path))?;
         }
+        if let Some(limit) = launch.order.disk_bytes {
+            let scratch = self.scratch(&launch.order.name);
+            scopes::open_scratch(&scratch, Bytes(limit))
+                .map_err(file("make the disk of a session in", scratch.directory()))?;
+        }
         launch
             .write(directory)
             .map_err(file("write the launch in", directory))?;
@@ -768,6 +785,17 @@ impl RuntimeState {
 
     fn own_directory(&self, name: &RuntimeName) -> PathBuf {
         self.places.data.join("containers").join(name.as_str())
+    }
+
+    fn scratch(&self, name: &RuntimeName) -> ScopePlace {
+        ScopePlace::of_session(&self.places.data, name.as_str())
+    }
+
+    /// Removes the disk of a container, where it has one of its own; its own directory stays, empty.
+    fn remove_scratch(&self, name: &RuntimeName) -> io::Result<()> {
+        let scratch = self.scratch(name);
+        scopes::close_scratch(&scratch)?;
+        store::trees::remove(scratch.directory())
     }
 
     fn log_directory(&self, name: &RuntimeName) -> PathBuf {
@@ -807,6 +835,14 @@ impl RuntimeState {
     /// one rename, and a few removals. Errors: `Clearing` where that thread has to remove it where it lies.
     fn clear(&self, name: &RuntimeName) -> Result<(), RuntimeFault> {
         let (own, records) = (self.own_directory(name), self.directory(name));
+        let scratch = self.scratch(name);
+        scopes::close_scratch(&scratch).map_err(file("unmount", &own))?;
+        // Removing a large file takes a while too.
+        let image = scratch.directory();
+        let thrown = self.clearing.throw(image).map_err(file("remove", image))?;
+        if !thrown {
+            return Err(RuntimeFault::Clearing(name.clone()));
+        }
         let thrown = self.clearing.throw(&own);
         if !thrown.map_err(file("remove", &own))? {
             return Err(RuntimeFault::Clearing(name.clone()));
@@ -816,7 +852,9 @@ impl RuntimeState {
 
     /// Removes what is there of a container whose command never ran: a few directories of our own.
     fn clear_unbegun(&self, name: &RuntimeName) -> Result<(), RuntimeFault> {
-        for path in [self.own_directory(name), self.directory(name)] {
+        let own = self.own_directory(name);
+        self.remove_scratch(name).map_err(file("remove", &own))?;
+        for path in [own, self.directory(name)] {
             store::trees::remove(&path).map_err(file("remove", &path))?;
         }
         Ok(())

@@ -17,6 +17,8 @@ use store::quota::{ScopeKeeper, ScopeLease, ScopePlace, ScopeUse};
 mod image;
 mod loop_device;
 
+use image::ImageLife;
+
 /// How long a scope that nothing needs stays mounted. Longer: more kernel threads stand idle. Shorter: a user who starts one
 /// session after the other waits for the mount each time.
 pub(crate) const IDLE: Duration = Duration::from_secs(600);
@@ -124,7 +126,7 @@ impl NodeScopes {
             let limit = new.ok_or(io::ErrorKind::NotFound)?;
             scope.make()?;
             scope.keep_limit(limit)?;
-            image::make(scope, limit)?;
+            image::make(scope, limit, ImageLife::Long)?;
         }
         let was_mounted = scope.is_mounted();
         if !was_mounted {
@@ -257,6 +259,22 @@ impl ScopeKeeper for NodeScopes {
         kept.is_ready = false;
         image::unmount_files(scope)?;
         store::trees::remove(scope.directory())
+    }
+}
+
+/// Makes what one session may write outside its folders, and mounts it. Costs some thirty milliseconds.
+pub(crate) fn open_scratch(scratch: &ScopePlace, limit: Bytes) -> io::Result<()> {
+    scratch.make()?;
+    image::make(scratch, limit, ImageLife::Session)?;
+    image::mount_files(scratch)?;
+    image::fit(scratch, limit)
+}
+
+/// Takes it out of this namespace; fine where it is not mounted. Its file goes with its directory.
+pub(crate) fn close_scratch(scratch: &ScopePlace) -> io::Result<()> {
+    match scratch.is_mounted() {
+        true => image::detach_files(scratch),
+        false => Ok(()),
     }
 }
 

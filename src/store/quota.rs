@@ -25,27 +25,42 @@ const FILES: &str = "files";
 const LIMIT: &str = "limit.json";
 const USE: &str = "use.json";
 
+/// Where what single sessions write lies below a data directory, and their images beside it.
+const SESSIONS: &str = "containers";
+const SCRATCH: &str = ".scratch";
+
 /// Where one scope lies. Its directories belong to root alone, so no session changes a path in it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ScopePlace {
     directory: PathBuf,
+    files: PathBuf,
 }
 
 impl ScopePlace {
     /// That of the folders of a user, whether it is there or not.
     pub fn of(data: &Path, owner: UserId) -> Self {
         let [folders, scopes] = SCOPES;
+        Self::at(data.join(folders).join(scopes).join(owner.to_string()))
+    }
+
+    /// That of what one session writes outside its folders: its files are where the session's own layers are in any case.
+    pub fn of_session(data: &Path, name: &str) -> Self {
+        let sessions = data.join(SESSIONS);
         Self {
-            directory: data.join(folders).join(scopes).join(owner.to_string()),
+            directory: sessions.join(SCRATCH).join(name),
+            files: sessions.join(name),
         }
+    }
+
+    fn at(directory: PathBuf) -> Self {
+        let files = directory.join(FILES);
+        Self { directory, files }
     }
 
     /// One that no user has, to try out what a machine can do.
     pub fn trial(data: &Path) -> Self {
         let [folders, scopes] = SCOPES;
-        Self {
-            directory: data.join(folders).join(scopes).join(TRIAL),
-        }
+        Self::at(data.join(folders).join(scopes).join(TRIAL))
     }
 
     /// The scope that a path leads through; None where it leads through none. Looks at names alone.
@@ -64,7 +79,7 @@ impl ScopePlace {
             owner.as_os_str().to_str()?.parse::<UserId>().ok()?;
             directory.push(owner);
             return match parts.next() {
-                Some(Component::Normal(files)) if files == FILES => Some(Self { directory }),
+                Some(Component::Normal(files)) if files == FILES => Some(Self::at(directory)),
                 _ => None,
             };
         }
@@ -83,14 +98,13 @@ impl ScopePlace {
             let entry = entry?;
             let name = entry.file_name();
             if let Some(owner) = name.to_str().and_then(|name| name.parse::<UserId>().ok()) {
-                let directory = entry.path();
-                all.push((owner, Self { directory }));
+                all.push((owner, Self::at(entry.path())));
             }
         }
         Ok(all)
     }
 
-    /// Everything of the scope lies below it.
+    /// Everything that is kept of the scope lies below it.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -102,12 +116,12 @@ impl ScopePlace {
 
     /// Where the folders of the scope lie.
     pub fn files(&self) -> PathBuf {
-        self.directory.join(FILES)
+        self.files.clone()
     }
 
     /// Makes the directories of the scope; fine where they are.
     pub fn make(&self) -> io::Result<()> {
-        for path in [self.directory.as_path(), &self.files()] {
+        for path in [&self.directory, &self.files] {
             DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         }
         Ok(())
@@ -115,7 +129,7 @@ impl ScopePlace {
 
     /// Whether something lies among the folders that is neither the file system's own nor emptied trash.
     pub fn has_folders(&self) -> io::Result<bool> {
-        for entry in fs::read_dir(self.files())? {
+        for entry in fs::read_dir(&self.files)? {
             let entry = entry?;
             let name = entry.file_name();
             let is_own = name == "lost+found" || name.as_encoded_bytes().starts_with(b".");
@@ -129,7 +143,7 @@ impl ScopePlace {
     /// Whether a file system is mounted where the folders lie. Costs two looks.
     pub fn is_mounted(&self) -> bool {
         let device = |path: &Path| path.symlink_metadata().map(|found| found.dev());
-        match (device(&self.directory), device(&self.files())) {
+        match (device(&self.directory), device(&self.files)) {
             (Ok(outside), Ok(inside)) => outside != inside,
             _ => false,
         }

@@ -457,6 +457,9 @@ pub struct LaunchArguments {
     /// Size of /dev/shm, part of the memory limit [default: 64m]
     #[arg(long, value_name = "SIZE", help_heading = "Resources")]
     pub shm: Option<String>,
+    /// What it may write outside its folders: 20g [default: what there is room for]
+    #[arg(long, value_name = "SIZE", help_heading = "Resources")]
+    pub disk: Option<String>,
     /// Share of a GPU in hundredths (0.35), whole GPUs (2), or both (2.5)
     #[arg(long, value_name = "SHARE", help_heading = "Resources")]
     pub gpu: Option<String>,
@@ -2195,6 +2198,9 @@ pub struct PresetFlags {
     /// Size of /dev/shm
     #[arg(long, value_name = "SIZE", help_heading = "Resources")]
     pub shm: Option<String>,
+    /// What sessions may write outside their folders
+    #[arg(long, value_name = "SIZE", help_heading = "Resources")]
+    pub disk: Option<String>,
     /// Share of a GPU in hundredths
     #[arg(long, value_name = "SHARE", help_heading = "Resources")]
     pub gpu: Option<String>,

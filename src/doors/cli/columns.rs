@@ -142,6 +142,7 @@ pub(super) fn session() -> Vec<Column<SessionView>> {
         column("CPU", 0, |r, _| r.resources.cpu.to_string()),
         column("MEMORY", 0, |r, _| r.resources.memory.to_string()),
         column("SHM", 0, |r, _| r.resources.shm.to_string()),
+        column("DISK", 0, |r, _| maybe(r.resources.disk.as_ref())),
         column("GPU", 0, |r, _| format::asked(&r.resources)),
         column("DEVICES", 0, |r, _| dash(&format::grants(&r.devices))),
         column("NODE", 0, |r, _| maybe(r.node.as_ref())),
@@ -557,6 +558,7 @@ pub(super) const PRESETS: &[Column<PresetView>] = &[
     }),
     column("TITLE", 3, |r, _| dash(&r.title)),
     column("SHM", 9, |r, _| maybe(r.resources.shm.as_ref())),
+    column("DISK", 9, |r, _| maybe(r.resources.disk.as_ref())),
     column("GPU MEMORY", 9, |r, _| {
         maybe(r.resources.gpu_memory.as_ref())
     }),

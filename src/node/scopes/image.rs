@@ -36,6 +36,15 @@ const DETACH_TIMEOUT: Duration = Duration::from_secs(2);
 /// of the disk ends writing.
 const OPTIONS: &str = "discard,noinit_itable,errors=remount-ro";
 
+/// How long what lies in an image has to last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ImageLife {
+    /// Over a loss of power.
+    Long,
+    /// As long as one session.
+    Session,
+}
+
 /// MiB of the journal. More: a scope takes more of the disk than what lies in it. Less: many small writes wait for it.
 fn journal(limit: Bytes) -> u64 {
     match limit {
@@ -61,14 +70,17 @@ fn whole_blocks(bytes: u64) -> u64 {
 }
 
 /// Makes the file system of a scope, which has none. A loss of power leaves it whole or not there.
-pub(super) fn make(scope: &ScopePlace, limit: Bytes) -> io::Result<()> {
+pub(super) fn make(scope: &ScopePlace, limit: Bytes, life: ImageLife) -> io::Result<()> {
     let beside = scope.directory().join("image.new");
-    let mut length = length_for(limit);
+    let mut length = match life {
+        ImageLife::Long => length_for(limit),
+        ImageLife::Session => length_for(limit) - (journal(limit) << 20),
+    };
     let wanted = limit.0 / BLOCK * BLOCK;
     for _ in 0..FITTINGS {
         let file = File::create(&beside)?;
         file.set_len(length)?;
-        format(&beside, limit)?;
+        format(&beside, limit, life)?;
         let Some(room) = room_of(&beside)? else {
             break;
         };
@@ -80,13 +92,22 @@ pub(super) fn make(scope: &ScopePlace, limit: Bytes) -> io::Result<()> {
         let beyond = room.saturating_sub(wanted);
         length = whole_blocks(length + missing + missing / 60).saturating_sub(beyond);
     }
-    File::open(&beside)?.sync_all()?;
+    if life == ImageLife::Long {
+        File::open(&beside)?.sync_all()?;
+    }
     fs::rename(&beside, scope.image())?;
-    File::open(scope.directory())?.sync_all()
+    match life {
+        ImageLife::Long => File::open(scope.directory())?.sync_all(),
+        ImageLife::Session => Ok(()),
+    }
 }
 
-fn format(image: &Path, limit: Bytes) -> io::Result<()> {
-    let journal = format!("size={}", journal(limit));
+fn format(image: &Path, limit: Bytes, life: ImageLife) -> io::Result<()> {
+    let size = format!("size={}", journal(limit));
+    let journal = match life {
+        ImageLife::Long => ["-J", &*size],
+        ImageLife::Session => ["-O", "^has_journal"],
+    };
     let block = BLOCK.to_string();
     let each = BYTES_FOR_A_FILE.to_string();
     run(&[
@@ -101,8 +122,8 @@ fn format(image: &Path, limit: Bytes) -> io::Result<()> {
         &each,
         "-m",
         "0",
-        "-J",
-        &journal,
+        journal[0],
+        journal[1],
         "-E",
         // The file reads as nothing: there is nothing to write where nothing is.
         "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0",
@@ -157,6 +178,12 @@ pub(super) fn mount_files(scope: &ScopePlace) -> io::Result<()> {
 /// Errors: `ResourceBusy` while this process has something of it open.
 pub(super) fn unmount_files(scope: &ScopePlace) -> io::Result<()> {
     Ok(umount2(&scope.files(), MntFlags::UMOUNT_NOFOLLOW)?)
+}
+
+/// The same, at once: whoever of this process still has something of it open keeps that.
+pub(super) fn detach_files(scope: &ScopePlace) -> io::Result<()> {
+    let flags = MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_DETACH;
+    Ok(umount2(&scope.files(), flags)?)
 }
 
 /// What a mounted scope has, in blocks of its own size.

@@ -8,6 +8,7 @@ use rules::idleness::{EXTEND_SECONDS, MAX_EXEMPT_LENGTH};
 use rules::image::MAX_REFERENCE_LENGTH;
 use rules::permissions::Permission;
 use rules::preset::MAX_PRESET_TITLE;
+use rules::resources::{MAX_DISK, MIN_DISK};
 use rules::session::{
     MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS, MAX_DEPENDENCIES, MAX_LABEL_LENGTH, MAX_LABELS,
     MAX_RUN_SECONDS, MAX_VARIABLES,
@@ -306,6 +307,10 @@ fn all() -> Vec<(&'static str, Value)> {
         (
             "/ResourcesPatch/properties/gpu_memory",
             json!({"minimum": MIN_SLICE}),
+        ),
+        (
+            "/LaunchResources/properties/disk",
+            json!({"minimum": MIN_DISK.0, "maximum": MAX_DISK.0}),
         ),
         (
             "/LaunchResources/properties/mig",

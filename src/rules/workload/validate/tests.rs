@@ -75,6 +75,9 @@ const FAULTS: [(&str, &str, Break); 22] = [
     ("shm.too-large", "/resources/shm", |r| {
         r.demand.shm = Bytes(u64::MAX)
     }),
+    ("disk.size", "/resources/disk", |r| {
+        r.demand.disk = Some(Bytes::mib(1));
+    }),
     ("command.too-long", "/command", |r| {
         r.command = vec!["a".into(); MAX_ARGUMENTS + 1];
     }),

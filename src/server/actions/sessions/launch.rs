@@ -903,6 +903,7 @@ pub async fn duplicate(
                 cpu: Some(demand.cpu),
                 memory: Some(demand.memory),
                 shm: Some(demand.shm),
+                disk: demand.disk,
                 gpu: Some(demand.gpu).filter(|gpu| *gpu > GpuShare::ZERO),
                 gpu_memory: demand.gpu_memory,
                 mig: demand.mig,

@@ -11,3 +11,6 @@ create table storage (
 ) strict, without rowid;
 
 create index storage_warned on storage (level_since) where level <> 'free';
+
+-- What a session may write outside its folders.
+alter table session add column disk integer check (disk is null or disk > 0);
