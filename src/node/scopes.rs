@@ -16,6 +16,7 @@ use store::quota::{ScopeKeeper, ScopeLease, ScopePlace, ScopeUse};
 
 mod image;
 mod loop_device;
+mod project;
 
 use image::ImageLife;
 
@@ -30,6 +31,8 @@ pub(crate) struct NodeScopes {
     clock: Clock,
     enforcement: OnceLock<StorageEnforcement>,
     known: Mutex<BTreeMap<ScopePlace, Arc<Mutex<KeptScope>>>>,
+    /// The number that a scope was given last, where the disk counts by numbers.
+    newest: Mutex<Option<u32>>,
     is_closed: AtomicBool,
 }
 
@@ -51,6 +54,7 @@ impl NodeScopes {
             clock,
             enforcement: OnceLock::new(),
             known: Mutex::default(),
+            newest: Mutex::default(),
             is_closed: AtomicBool::new(false),
         }
     }
@@ -120,14 +124,54 @@ impl NodeScopes {
         }
     }
 
-    /// Makes what is missing of a scope, mounts it and holds it to its limit.
+    /// Makes what is missing of a scope, mounts it where it has a file system of its own, and holds it to its limit.
     fn make_ready(&self, scope: &ScopePlace, new: Option<Bytes>) -> io::Result<()> {
+        if let Some(project) = scope.project()? {
+            let limit = scope.limit()?.or(new).unwrap_or_default();
+            return project::hold(scope, project, limit);
+        }
         if !scope.image().exists() {
             let limit = new.ok_or(io::ErrorKind::NotFound)?;
-            scope.make()?;
-            scope.keep_limit(limit)?;
-            image::make(scope, limit, ImageLife::Long)?;
+            match self.enforcement() {
+                StorageEnforcement::Native => return self.make_numbered(scope, limit),
+                StorageEnforcement::Image => Self::make_image(scope, limit)?,
+                StorageEnforcement::Counted => return Err(io::ErrorKind::Unsupported.into()),
+            }
         }
+        Self::mount(scope, new)
+    }
+
+    fn make_image(scope: &ScopePlace, limit: Bytes) -> io::Result<()> {
+        scope.make()?;
+        scope.keep_limit(limit)?;
+        image::make(scope, limit, ImageLife::Long)
+    }
+
+    /// Gives a new scope a number that no other has, and its limit.
+    fn make_numbered(&self, scope: &ScopePlace, limit: Bytes) -> io::Result<()> {
+        // Held until the number is kept: two new scopes at once would take the same.
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let project = match *newest {
+            Some(newest) => newest + 1,
+            None => self.newest_project()?.map_or(project::FIRST, |one| one + 1),
+        };
+        scope.make()?;
+        scope.keep_limit(limit)?;
+        project::make(scope, project, limit)?;
+        *newest = Some(project);
+        Ok(())
+    }
+
+    /// The highest number of a scope. Costs a small read of each.
+    fn newest_project(&self) -> io::Result<Option<u32>> {
+        let mut newest: Option<u32> = None;
+        for (_, scope) in ScopePlace::all(&self.data)? {
+            newest = newest.max(scope.project()?);
+        }
+        Ok(newest)
+    }
+
+    fn mount(scope: &ScopePlace, new: Option<Bytes>) -> io::Result<()> {
         let was_mounted = scope.is_mounted();
         if !was_mounted {
             image::mount_files(scope)?;
@@ -165,10 +209,14 @@ impl NodeScopes {
     }
 
     fn measured(&self, scope: &ScopePlace) -> io::Result<Option<ScopeUse>> {
-        if !scope.is_mounted() {
-            return scope.kept_use();
-        }
-        let (used, files, max_files) = image::taken(scope)?;
+        let (used, files, max_files) = match scope.project()? {
+            Some(project) => {
+                let (used, files) = project::taken(scope, project)?;
+                (used, files, 0)
+            }
+            None if scope.is_mounted() => image::taken(scope)?,
+            None => return scope.kept_use(),
+        };
         Ok(Some(ScopeUse {
             used,
             limit: scope.limit()?.unwrap_or_default(),
@@ -178,10 +226,10 @@ impl NodeScopes {
         }))
     }
 
-    /// Makes a small scope, mounts it, and removes it: what works once works for the next.
-    fn try_out(&self) -> io::Result<()> {
+    /// Makes a small scope, and removes it: what works once works for the next.
+    fn try_out(&self, how: StorageEnforcement) -> io::Result<()> {
         if !rustix::process::geteuid().is_root() {
-            return Err(io::Error::other("only root mounts file systems"));
+            return Err(io::Error::other("only root holds limits of a disk"));
         }
         let scope = ScopePlace::trial(&self.data);
         let clear = || -> io::Result<()> {
@@ -192,19 +240,43 @@ impl NodeScopes {
         };
         // What an earlier try left, whose process was killed.
         clear()?;
-        let tried = self.make_ready(&scope, Some(MIN_FOLDER_BYTES));
+        let tried = match how {
+            StorageEnforcement::Native => Self::try_numbers(&scope),
+            StorageEnforcement::Image => Self::make_image(&scope, MIN_FOLDER_BYTES)
+                .and_then(|()| Self::mount(&scope, Some(MIN_FOLDER_BYTES))),
+            StorageEnforcement::Counted => Ok(()),
+        };
         clear()?;
         tried
+    }
+
+    /// Whether the disk takes a number and a limit. No write beyond it is tried: the kernel lets root do that.
+    fn try_numbers(scope: &ScopePlace) -> io::Result<()> {
+        // One below those of scopes, so that no scope has it.
+        let project = project::FIRST - 1;
+        project::make(scope, project, MIN_FOLDER_BYTES)?;
+        project::taken(scope, project)?;
+        project::hold(scope, project, Bytes::ZERO)
     }
 }
 
 impl ScopeKeeper for NodeScopes {
     fn enforcement(&self) -> StorageEnforcement {
-        *self.enforcement.get_or_init(|| match self.try_out() {
-            Ok(()) => StorageEnforcement::Image,
-            Err(error) => {
-                tracing::warn!(%error, "no limit of folders can be held here; they are counted");
-                StorageEnforcement::Counted
+        *self.enforcement.get_or_init(|| {
+            if project::is_on(&self.data) {
+                match self.try_out(StorageEnforcement::Native) {
+                    Ok(()) => return StorageEnforcement::Native,
+                    Err(error) => {
+                        tracing::warn!(%error, "the disk's own quota cannot be used");
+                    }
+                }
+            }
+            match self.try_out(StorageEnforcement::Image) {
+                Ok(()) => StorageEnforcement::Image,
+                Err(error) => {
+                    tracing::warn!(%error, "no limit of folders can be held here; they are counted");
+                    StorageEnforcement::Counted
+                }
             }
         })
     }
@@ -216,7 +288,7 @@ impl ScopeKeeper for NodeScopes {
         if self.is_closed.load(Ordering::Acquire) {
             return Err(io::Error::other("the server stops"));
         }
-        if !kept.is_ready || !scope.is_mounted() {
+        if !kept.is_ready || !scope.files().is_dir() || !scope.is_reachable() {
             self.make_ready(scope, limit)?;
             kept.is_ready = true;
         }
@@ -231,6 +303,9 @@ impl ScopeKeeper for NodeScopes {
             return Ok(());
         }
         scope.keep_limit(limit)?;
+        if let Some(project) = scope.project()? {
+            return project::hold(scope, project, limit);
+        }
         if !scope.is_mounted() {
             return Ok(());
         }
@@ -257,7 +332,10 @@ impl ScopeKeeper for NodeScopes {
             return Ok(());
         }
         kept.is_ready = false;
-        image::unmount_files(scope)?;
+        match scope.project()? {
+            Some(project) => project::hold(scope, project, Bytes::ZERO)?,
+            None => image::unmount_files(scope)?,
+        }
         store::trees::remove(scope.directory())
     }
 }
@@ -281,6 +359,11 @@ pub(crate) fn close_scratch(scratch: &ScopePlace) -> io::Result<()> {
 fn locked(kept: &Mutex<KeptScope>) -> MutexGuard<'_, KeptScope> {
     // A panic in between leaves a scope that is mounted or not: both are looked at again.
     kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether the disk of a data directory counts by projects itself. For `doctor`.
+pub(crate) fn is_native(data: &std::path::Path) -> bool {
+    project::is_on(data)
 }
 
 /// Whether this machine can hold limits, without trying it: what is missing, else nothing. For `doctor`.

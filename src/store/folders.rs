@@ -283,7 +283,7 @@ impl FolderStore {
             // What is not mounted has nothing new in its trash, but for what a loss of power left there: that goes with
             // the next folder that is thrown away.
             let trash = scope.files().join(TRASH);
-            if !scope.is_mounted() || !trash.is_dir() {
+            if !scope.is_reachable() || !trash.is_dir() {
                 continue;
             }
             match self.keeper.enter(&scope, None) {

@@ -24,6 +24,8 @@ const FILES: &str = "files";
 /// What the scope is to be held to, and what it took when that was asked last.
 const LIMIT: &str = "limit.json";
 const USE: &str = "use.json";
+/// The number of the scope, where the disk itself counts by numbers.
+const PROJECT: &str = "project.json";
 
 /// Where what single sessions write lies below a data directory, and their images beside it.
 const SESSIONS: &str = "containers";
@@ -149,6 +151,11 @@ impl ScopePlace {
         }
     }
 
+    /// Whether its folders can be seen as they are: no file system of its own has to be mounted first.
+    pub fn is_reachable(&self) -> bool {
+        self.is_mounted() || !self.image().exists()
+    }
+
     /// What the scope is to be held to; None where nothing was said.
     pub fn limit(&self) -> io::Result<Option<Bytes>> {
         read(&self.directory.join(LIMIT))
@@ -157,6 +164,16 @@ impl ScopePlace {
     /// Keeps what the scope is to be held to, over a loss of power.
     pub fn keep_limit(&self, limit: Bytes) -> io::Result<()> {
         write(&self.directory, LIMIT, &limit)
+    }
+
+    /// The number that everything in the scope carries; None where it has none.
+    pub fn project(&self) -> io::Result<Option<u32>> {
+        read(&self.directory.join(PROJECT))
+    }
+
+    /// Keeps the number of the scope.
+    pub fn keep_project(&self, project: u32) -> io::Result<()> {
+        write(&self.directory, PROJECT, &project)
     }
 
     /// What the scope took when that was kept last.
@@ -226,7 +243,7 @@ impl ScopeKeeper for CountingKeeper {
     }
 
     fn enter(&self, scope: &ScopePlace, _: Option<Bytes>) -> io::Result<ScopeLease> {
-        match scope.is_mounted() {
+        match scope.files().is_dir() && scope.is_reachable() {
             true => Ok(ScopeLease::default()),
             // A folder that another start of the server put into an image is not lost, only out of reach.
             false => Err(io::Error::new(

@@ -25,7 +25,7 @@ impl Ground {
     fn lay(test: &str) -> Option<Self> {
         let directory = tempfile::tempdir().expect("a directory");
         let scopes = server(directory.path());
-        if let Err(error) = scopes.try_out() {
+        if let Err(error) = scopes.try_out(StorageEnforcement::Image) {
             skips::skip(test, &error.to_string());
             return None;
         }
@@ -51,7 +51,10 @@ impl Drop for Ground {
 
 fn server(data: &std::path::Path) -> NodeScopes {
     let clock = Clock::set_by_hand(Timestamp::from_millis(1_000));
-    NodeScopes::of(data.to_owned(), clock)
+    let scopes = NodeScopes::of(data.to_owned(), clock);
+    // Whatever the disk of this machine can itself.
+    let _ = scopes.enforcement.set(StorageEnforcement::Image);
+    scopes
 }
 
 /// Writes into a new file until nothing more fits, in pieces that get smaller; gives what was written.
@@ -88,7 +91,6 @@ fn a_scope_takes_its_limit_and_no_more_and_its_neighbour_goes_on() {
     let Some(ground) = Ground::lay(NAME) else {
         return;
     };
-    assert_eq!(ground.scopes.enforcement(), StorageEnforcement::Image);
     let (kim, lee) = (ground.scope(KIM), ground.scope(LEE));
     let _kim = ground.scopes.enter(&kim, Some(LIMIT)).expect("made");
     let _lee = ground.scopes.enter(&lee, Some(LIMIT)).expect("made");
@@ -260,4 +262,121 @@ fn what_is_removed_from_a_scope_is_given_back_to_the_disk() {
         .remove_empty(&kim)
         .expect("nothing lies in it");
     assert!(!kim.directory().exists());
+}
+
+/// A disk of its own that counts by projects, unmounted and removed at the end.
+struct NumberedDisk {
+    folder: tempfile::TempDir,
+}
+
+impl NumberedDisk {
+    /// Nothing where this kernel has no project quota, after saying so.
+    fn make(test: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a directory");
+        let image = folder.path().join("image");
+        let file = File::create(&image).expect("made");
+        file.set_len(256 << 20).expect("room");
+        let disk = Self { folder };
+        fs::create_dir(disk.at()).expect("made");
+        let mut format = std::process::Command::new("mkfs.ext4");
+        format.args([
+            "-q",
+            "-F",
+            "-O",
+            "quota,project",
+            "-E",
+            "quotatype=prjquota",
+        ]);
+        let mut mount = std::process::Command::new("mount");
+        mount
+            .args(["-o", "loop,prjquota"])
+            .arg(&image)
+            .arg(disk.at());
+        for (mut step, last) in [(format, Some(&image)), (mount, None)] {
+            let done = step.args(last).output();
+            let said = match done {
+                Ok(done) if done.status.success() => continue,
+                Ok(done) => String::from_utf8_lossy(&done.stderr).trim().to_owned(),
+                Err(error) => error.to_string(),
+            };
+            skips::skip(test, &said);
+            return None;
+        }
+        Some(disk)
+    }
+
+    fn at(&self) -> PathBuf {
+        self.folder.path().join("disk")
+    }
+}
+
+impl Drop for NumberedDisk {
+    fn drop(&mut self) {
+        // Not mounted where it was skipped.
+        let mut unmount = std::process::Command::new("umount");
+        let _ = unmount.arg("-l").arg(self.at()).output();
+    }
+}
+
+/// Writes without the right to pass a limit, which root has; gives whether all of it was written.
+fn write_as_others(file: &std::path::Path, mib: u64) -> bool {
+    let mut write = std::process::Command::new("setpriv");
+    let into = format!("of={}", file.display());
+    let count = format!("count={mib}");
+    write.args([
+        "--bounding-set",
+        "-sys_resource",
+        "dd",
+        "if=/dev/zero",
+        "bs=1M",
+    ]);
+    let done = write
+        .args([&into, &count])
+        .output()
+        .expect("setpriv is here");
+    done.status.success()
+}
+
+#[test]
+fn the_quota_of_the_disk_itself_holds_scopes_where_it_is_switched_on() {
+    use std::os::unix::fs::MetadataExt as _;
+    const NAME: &str = "the_quota_of_the_disk_itself_holds_scopes_where_it_is_switched_on";
+    if !rustix::process::geteuid().is_root() {
+        return skips::skip(NAME, "needs root to mount a file system");
+    }
+    let Some(disk) = NumberedDisk::make(NAME) else {
+        return;
+    };
+    let scopes = NodeScopes::of(disk.at(), Clock::system());
+    assert_eq!(scopes.enforcement(), StorageEnforcement::Native);
+    let scope = |owner| ScopePlace::of(&disk.at(), owner);
+    let (kim, lee) = (scope(KIM), scope(LEE));
+    for one in [&kim, &lee] {
+        drop(scopes.enter(one, Some(LIMIT)).expect("made"));
+        assert!(!one.is_mounted() && !one.image().exists());
+    }
+    let numbers = [&kim, &lee].map(|one| one.project().expect("kept"));
+    assert_eq!(numbers, [Some(project::FIRST), Some(project::FIRST + 1)]);
+    let file = kim.files().join("all");
+    assert!(!write_as_others(&file, 100));
+    assert!(file.metadata().expect("made").blocks() * 512 <= LIMIT.0);
+    let taken = scopes.measure(&kim).expect("seen").expect("known");
+    assert!(
+        taken.used <= LIMIT && taken.used.0 >= LIMIT.0 - (1 << 20),
+        "{taken:?}"
+    );
+    assert!(shown_size(&kim) <= LIMIT.0);
+    assert!(
+        write_as_others(&lee.files().join("mine"), 32),
+        "the neighbour has room"
+    );
+    scopes.hold_to(&kim, Bytes::mib(96)).expect("higher");
+    assert!(write_as_others(&kim.files().join("more"), 16));
+    // The next server gives the next number.
+    let next = NodeScopes::of(disk.at(), Clock::system());
+    let third = scope(UserId(Uuid::from_u128(3)));
+    drop(next.enter(&third, Some(LIMIT)).expect("made"));
+    assert_eq!(third.project().expect("kept"), Some(project::FIRST + 2));
+    next.remove_empty(&third).expect("nothing lies in it");
+    assert!(!third.directory().exists());
 }

@@ -1,4 +1,4 @@
-//! Looks at what the folders of each user take, and holds them to what policies say now. What is mounted is looked at every
+//! Looks at what the folders of each user take, and holds them to what policies say now. What is reachable is looked at every
 //! minute, everything else now and then: nothing of it changes meanwhile but its limit. A row is written only where there is
 //! something new to tell.
 
@@ -41,13 +41,13 @@ pub(crate) async fn keep(server: Server) {
     }
 }
 
-/// One look; at everything, or at what is mounted.
+/// One look; at everything, or at what is reachable.
 pub(crate) async fn look(server: &Server, is_whole: bool) -> Result<(), Failure> {
     let store = server.folders()?;
     let now = server.clock().now();
     let scopes = off_thread({
         let store = Arc::clone(&store);
-        move || mounted(&store, is_whole)
+        move || reachable(&store, is_whole)
     })
     .await?;
     let known = scopes.clone();
@@ -93,10 +93,10 @@ pub(crate) async fn look(server: &Server, is_whole: bool) -> Result<(), Failure>
 }
 
 /// The scopes that are looked at, by their owner.
-fn mounted(store: &FolderStore, is_whole: bool) -> Result<BTreeMap<UserId, ScopePlace>, Failure> {
+fn reachable(store: &FolderStore, is_whole: bool) -> Result<BTreeMap<UserId, ScopePlace>, Failure> {
     let all = store.scopes().map_err(folder_failure)?.into_iter();
     Ok(all
-        .filter(|(_, scope)| is_whole || scope.is_mounted())
+        .filter(|(_, scope)| is_whole || scope.is_reachable())
         .collect())
 }
 
