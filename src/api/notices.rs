@@ -158,8 +158,8 @@ pub struct NoticeView {
     pub reason: Option<Reason>,
     /// What the administrator says of the maintenance; of `idle-warned`, what happens when, such as `stop in 15 min`;
     /// of `reservation-warned`, when it begins; of `course-warned`, when the term ends; of `course-message`, the text; of
-    /// `budget-warned` and `storage-warned`, how much is used, such as `80 %`; of `reservation-asked`, the project; of a request that was approved
-    /// or refused, why; null for every other notice.
+    /// `budget-warned` and `storage-warned`, how much is used, such as `80 %`; of `reservation-asked`, the project; of a
+    /// request that was approved or refused, why; null for every other notice.
     pub message: Option<String>,
     pub unread: bool,
 }

@@ -32,6 +32,7 @@ use clearing::Clearing;
 use fork_server::ForkServer;
 use host_environment::{HostDigest, HostError};
 use launch::{LaunchFile, RunRecord};
+use scratch::Scratches;
 use wire::{PROTOCOL, ShimReply, ShimRequest};
 
 pub use launch::ContainerStream;
@@ -67,6 +68,7 @@ mod proc_files;
 mod processes;
 mod rootfs;
 pub mod run_directory;
+mod scratch;
 mod seccomp;
 pub mod shim;
 mod spec;
@@ -147,6 +149,8 @@ struct RuntimeState {
     fork_server: Mutex<ForkServer>,
     /// Takes what containers wrote once they are forgotten.
     clearing: Clearing,
+    /// Disks of containers that are held to a size.
+    scratches: Scratches,
     /// What is being done beside others, so that nothing is done twice at the same time.
     errands: Mutex<BTreeSet<(RuntimeName, &'static str)>>,
     /// How often those were begun that never came to run.
@@ -215,6 +219,7 @@ impl Runtime {
             .map_err(file("find", &places.run))?;
         let trash = data.join("trash");
         let clearing = Clearing::begin(&trash).map_err(file("open", &trash))?;
+        let scratches = Scratches::of(&data);
         let mut digest = HostDigest::new();
         digest.add(data.as_os_str().as_encoded_bytes());
         let instance_id = format!("{:08x}", digest.0 & 0xffff_ffff);
@@ -240,6 +245,7 @@ impl Runtime {
             host: Mutex::default(),
             fork_server: Mutex::default(),
             clearing,
+            scratches,
             errands: Mutex::default(),
             begun: Mutex::default(),
             spoken: Condvar::new(),
@@ -750,8 +756,8 @@ impl RuntimeState {
         }
         if let Some(limit) = launch.order.disk_bytes {
             let scratch = self.scratch(&launch.order.name);
-            scopes::open_scratch(&scratch, Bytes(limit))
-                .map_err(file("make the disk of a session in", scratch.directory()))?;
+            let opened = self.scratches.open(&scratch, Bytes(limit));
+            opened.map_err(file("make the disk of a session in", scratch.directory()))?;
         }
         launch
             .write(directory)
@@ -788,7 +794,7 @@ impl RuntimeState {
     }
 
     fn scratch(&self, name: &RuntimeName) -> ScopePlace {
-        ScopePlace::of_session(&self.places.data, name.as_str())
+        self.scratches.place(name.as_str())
     }
 
     /// Removes the disk of a container, where it has one of its own; its own directory stays, empty.

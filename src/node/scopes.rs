@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -340,10 +341,17 @@ impl ScopeKeeper for NodeScopes {
     }
 }
 
-/// Makes what one session may write outside its folders, and mounts it. Costs some thirty milliseconds.
-pub(crate) fn open_scratch(scratch: &ScopePlace, limit: Bytes) -> io::Result<()> {
-    scratch.make()?;
-    image::make(scratch, limit, ImageLife::Session)?;
+/// Makes the file system of what one session may write outside its folders. Costs some thirty milliseconds.
+pub(crate) fn make_scratch(scratch: &ScopePlace, limit: Bytes) -> io::Result<()> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(scratch.directory())?;
+    image::make(scratch, limit, ImageLife::Session)
+}
+
+/// Mounts it on the session's own directory, which is there. Costs a few milliseconds.
+pub(crate) fn mount_scratch(scratch: &ScopePlace, limit: Bytes) -> io::Result<()> {
     image::mount_files(scratch)?;
     image::fit(scratch, limit)
 }
