@@ -119,7 +119,7 @@ fn locked(ready: &Mutex<ReadyScratches>) -> MutexGuard<'_, ReadyScratches> {
     ready.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn keep_ready(data: &Path, ready: &Mutex<ReadyScratches>, rung: &Receiver<Bytes>) {
+fn keep_ready(data: &Path, ready: &Arc<Mutex<ReadyScratches>>, rung: &Receiver<Bytes>) {
     // Only slower where that is refused.
     let _ = rustix::process::nice(NICER);
     let mut number = 0_u64;
@@ -128,7 +128,8 @@ fn keep_ready(data: &Path, ready: &Mutex<ReadyScratches>, rung: &Receiver<Bytes>
         for one in unwanted {
             remove(one.directory());
         }
-        while locked(ready).lacks(limit) {
+        let is_wanted = || Arc::strong_count(ready) > 1;
+        while is_wanted() && locked(ready).lacks(limit) {
             number += 1;
             let made = ScopePlace::of_session(data, &format!("{READY_NAME}{number}"));
             if let Err(error) = scopes::make_scratch(&made, limit) {

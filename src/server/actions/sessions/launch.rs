@@ -410,7 +410,17 @@ pub(crate) fn effective_limits(
     view: &ReadTransaction<'_>,
     subjects: &PolicySubjects,
 ) -> Result<Vec<EffectiveLimit>, Failure> {
-    limits_of(view, subjects, CountedUse::All)
+    let mut limits = limits_of(view, subjects, CountedUse::All)?;
+    let of_folders = limits
+        .iter_mut()
+        .find(|limit| limit.key == LimitKey::FolderBytes);
+    if let Some(limit) = of_folders
+        && let Some(known) = view.storage_of(subjects.user)?
+    {
+        limit.used = known.taken.used.0;
+        limit.left = limit.value.saturating_sub(limit.used);
+    }
+    Ok(limits)
 }
 
 /// Refuses a session that is larger or longer than a policy allows one to be, or larger than what all of those that the
