@@ -336,7 +336,9 @@ fn limits(visit: &RequestContext, profile: &UserProfile) -> Vec<(&'static str, S
         .into_iter()
         .collect();
     let by_policy = |key: LimitKey| profile.limits.iter().any(|one| one.key == key);
-    let folders = profile.folders.filter(|_| !by_policy(LimitKey::FolderBytes));
+    let folders = profile
+        .folders
+        .filter(|_| !by_policy(LimitKey::FolderBytes));
     rows.extend(folders.map(|taken| {
         let key = LimitKey::FolderBytes;
         limit(visit, key, [taken.used.0, taken.limit.0], "", None)
