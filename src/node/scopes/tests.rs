@@ -5,6 +5,7 @@ use std::io::Write as _;
 
 use rules::names::UserId;
 use rules::units::Timestamp;
+use rustix::fs::{Mode, OFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 use uuid::Uuid;
 
@@ -175,9 +176,13 @@ fn a_file_has_one_device_however_often_it_is_mounted() {
     ground.scopes.release_idle(&BTreeSet::new(), Duration::ZERO);
     assert!(!kim.is_mounted());
     assert!(loop_device::is_attached(&kim.image()).expect("seen"));
+    let flags = OFlags::CREATE | OFlags::WRONLY;
+    let made = rustix::fs::openat(&session, "later", flags, Mode::from_raw_mode(0o600));
+    made.expect("the session goes on");
     let _lease = ground.scopes.enter(&kim, None).expect("mounted again");
     let again = loop_device::attach(&kim.image()).expect("it has one");
     assert_eq!(again.path, device);
+    assert!(kim.files().join("later").is_file(), "it is one file system");
     drop(session);
 }
 
