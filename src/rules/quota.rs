@@ -113,6 +113,8 @@ pub enum LimitKey {
     CpuEach,
     /// Bytes of memory of one session.
     MemoryEach,
+    /// Bytes that one session writes outside its folders.
+    DiskEach,
     /// Seconds that one session runs.
     RuntimeSeconds,
     /// The priority of one session.
@@ -137,7 +139,7 @@ pub enum LimitKind {
 }
 
 impl LimitKey {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Waiting,
         Self::WaitingBytes,
         Self::Sessions,
@@ -147,6 +149,7 @@ impl LimitKey {
         Self::GpuEach,
         Self::CpuEach,
         Self::MemoryEach,
+        Self::DiskEach,
         Self::RuntimeSeconds,
         Self::Priority,
         Self::SignIns,
@@ -165,6 +168,7 @@ impl LimitKey {
             Self::GpuEach => "gpu_each",
             Self::CpuEach => "cpu_each",
             Self::MemoryEach => "memory_each",
+            Self::DiskEach => "disk_each",
             Self::RuntimeSeconds => "runtime_seconds",
             Self::Priority => "priority",
             Self::SignIns => "sign_ins",
@@ -179,6 +183,7 @@ impl LimitKey {
             Self::GpuEach
             | Self::CpuEach
             | Self::MemoryEach
+            | Self::DiskEach
             | Self::RuntimeSeconds
             | Self::Priority => LimitKind::Each,
             Self::SignIns | Self::FolderBytes => LimitKind::Account,
@@ -194,9 +199,11 @@ impl LimitKey {
             }
             Self::Gpu | Self::GpuEach => format!("{} GPU", GpuShare(hundredths())),
             Self::Cpu | Self::CpuEach => format!("{} CPU", CpuShare(hundredths())),
-            Self::Memory | Self::MemoryEach | Self::WaitingBytes | Self::FolderBytes => {
-                Bytes(amount).to_string()
-            }
+            Self::Memory
+            | Self::MemoryEach
+            | Self::DiskEach
+            | Self::WaitingBytes
+            | Self::FolderBytes => Bytes(amount).to_string(),
             Self::RuntimeSeconds if amount > 0 && amount.is_multiple_of(3_600) => {
                 format!("{} h", amount / 3_600)
             }
@@ -229,6 +236,8 @@ pub struct PolicyLimits {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_each: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_each: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_seconds: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<u64>,
@@ -250,6 +259,7 @@ impl PolicyLimits {
         gpu_each: None,
         cpu_each: None,
         memory_each: None,
+        disk_each: None,
         runtime_seconds: None,
         priority: None,
         sign_ins: None,
@@ -267,6 +277,7 @@ impl PolicyLimits {
             LimitKey::GpuEach => self.gpu_each,
             LimitKey::CpuEach => self.cpu_each,
             LimitKey::MemoryEach => self.memory_each,
+            LimitKey::DiskEach => self.disk_each,
             LimitKey::RuntimeSeconds => self.runtime_seconds,
             LimitKey::Priority => self.priority,
             LimitKey::SignIns => self.sign_ins,
@@ -285,6 +296,7 @@ impl PolicyLimits {
             LimitKey::GpuEach => &mut self.gpu_each,
             LimitKey::CpuEach => &mut self.cpu_each,
             LimitKey::MemoryEach => &mut self.memory_each,
+            LimitKey::DiskEach => &mut self.disk_each,
             LimitKey::RuntimeSeconds => &mut self.runtime_seconds,
             LimitKey::Priority => &mut self.priority,
             LimitKey::SignIns => &mut self.sign_ins,
@@ -383,6 +395,7 @@ impl LimitUsage {
             LimitKey::GpuEach
             | LimitKey::CpuEach
             | LimitKey::MemoryEach
+            | LimitKey::DiskEach
             | LimitKey::RuntimeSeconds
             | LimitKey::Priority
             | LimitKey::SignIns

@@ -1692,6 +1692,9 @@ pub struct LimitFlags {
     /// Memory of one session
     #[arg(long, value_name = "SIZE")]
     pub memory_each: Option<String>,
+    /// What one session writes outside its folders
+    #[arg(long, value_name = "SIZE")]
+    pub disk_each: Option<String>,
     /// How long one session runs
     #[arg(long, value_name = "TIME")]
     pub runtime: Option<String>,

@@ -14,6 +14,7 @@ use rules::permissions::Permission;
 use rules::quota::{LimitKey, LimitKind, PolicyLevel, PolicyLimits};
 use rules::refusal::Refusal;
 use rules::refusals;
+use rules::resources::MIN_DISK;
 use rules::storage::MIN_FOLDER_BYTES;
 use rules::units::{Bytes, CpuShare, GpuShare};
 use rules::workload::precedence::MAX_PRIORITY;
@@ -144,6 +145,7 @@ pub(super) fn key_name(t: Text, key: LimitKey) -> &'static str {
         LimitKey::GpuEach => t.policies_gpu_each(),
         LimitKey::CpuEach => t.policies_cpu_each(),
         LimitKey::MemoryEach => t.policies_memory_each(),
+        LimitKey::DiskEach => t.policies_disk_each(),
         LimitKey::RuntimeSeconds => t.policies_runtime(),
         LimitKey::Priority => t.policies_priority(),
         LimitKey::SignIns => t.policies_sign_ins(),
@@ -157,6 +159,7 @@ pub(super) fn amount(visit: &RequestContext, key: LimitKey, value: u64) -> Strin
         LimitKey::RuntimeSeconds => components::span(visit.text, value),
         LimitKey::Memory
         | LimitKey::MemoryEach
+        | LimitKey::DiskEach
         | LimitKey::WaitingBytes
         | LimitKey::FolderBytes => components::size(value),
         LimitKey::Gpu
@@ -449,6 +452,7 @@ fn written(key: LimitKey, value: u64) -> String {
         LimitKey::Cpu | LimitKey::CpuEach => CpuShare(hundredths).to_string(),
         LimitKey::Memory
         | LimitKey::MemoryEach
+        | LimitKey::DiskEach
         | LimitKey::WaitingBytes
         | LimitKey::FolderBytes => Bytes(value).to_string(),
         LimitKey::RuntimeSeconds if value.is_multiple_of(3_600) => format!("{}h", value / 3_600),
@@ -465,6 +469,7 @@ fn example(key: LimitKey) -> &'static str {
         LimitKey::Cpu | LimitKey::CpuEach => "8",
         LimitKey::Memory | LimitKey::MemoryEach => "32 GiB",
         LimitKey::WaitingBytes => "16 MiB",
+        LimitKey::DiskEach => "20 GiB",
         LimitKey::FolderBytes => "50 GiB",
         LimitKey::RuntimeSeconds => "12h",
         LimitKey::Priority => "50",
@@ -485,6 +490,10 @@ pub(super) fn read(key: LimitKey, text: &str) -> Result<Option<u64>, Refusal> {
         LimitKey::Memory | LimitKey::MemoryEach | LimitKey::WaitingBytes => {
             Bytes::parse(text).ok().map(|bytes| bytes.0)
         }
+        LimitKey::DiskEach => Bytes::parse(text)
+            .ok()
+            .filter(|bytes| *bytes >= MIN_DISK)
+            .map(|bytes| bytes.0),
         LimitKey::FolderBytes => Bytes::parse(text)
             .ok()
             .filter(|bytes| *bytes >= MIN_FOLDER_BYTES)

@@ -48,7 +48,7 @@ const WEBHOOK: &str = r"^https://([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?|([A-Za-z0-9
 /// A price of nothing.
 const FREE: &str = "^(0{1,7}([.]0{1,6})?)?$";
 /// The fields of `Limits`.
-const LIMITS: [&str; 13] = [
+const LIMITS: [&str; 14] = [
     "waiting",
     "waiting_bytes",
     "sessions",
@@ -58,6 +58,7 @@ const LIMITS: [&str; 13] = [
     "gpu_each",
     "cpu_each",
     "memory_each",
+    "disk_each",
     "runtime_seconds",
     "priority",
     "sign_ins",

@@ -19,9 +19,10 @@ use rules::refusal::Refusal;
 use rules::refusals;
 use rules::reservation::ReservationHolder;
 use rules::resource_group::{GroupPlan, ResourceGroup};
+use rules::resources::MAX_DISK;
 use rules::session::{self, Outcome, SessionEnvironment, SessionState};
 use rules::tenancy::{DomainId, ProjectId, Scope};
-use rules::units::{GpuShare, Timestamp};
+use rules::units::{Bytes, GpuShare, Timestamp};
 use rules::workload::precedence::{MAX_PRIORITY, Precedence, USUAL_PRIORITY};
 use rules::workload::remarks::Remarks;
 use rules::workload::validate::{ImageChoice, RequestedLaunch, ValidatedLaunch};
@@ -457,6 +458,7 @@ fn keep_within(
             LimitKey::Gpu | LimitKey::GpuEach => u64::from(demand.gpu.0),
             LimitKey::Cpu | LimitKey::CpuEach => u64::from(demand.cpu.0),
             LimitKey::Memory | LimitKey::MemoryEach => demand.memory.0,
+            LimitKey::DiskEach => demand.disk.map_or(0, |disk| disk.0),
             LimitKey::Sessions => 1,
             LimitKey::Waiting
             | LimitKey::WaitingBytes
@@ -476,6 +478,13 @@ fn keep_within(
                     continue;
                 }
             },
+            LimitKey::DiskEach if spec.demand.disk.is_none() => {
+                // What runs keeps the disk that it began with.
+                if before.is_none() {
+                    spec.demand.disk = Some(Bytes(limit.value).min(MAX_DISK));
+                }
+                continue;
+            }
             key => amount(&spec.demand, key)?,
         };
         let grows = match before {
@@ -491,6 +500,7 @@ fn keep_within(
             LimitKey::RuntimeSeconds => "/max_runtime_seconds",
             LimitKey::Cpu | LimitKey::CpuEach => "/resources/cpu",
             LimitKey::Memory | LimitKey::MemoryEach => "/resources/memory",
+            LimitKey::DiskEach => "/resources/disk",
             LimitKey::Sessions => "/project",
             _ => "/resources/gpu",
         };
