@@ -16,7 +16,7 @@ use rules::units::Bytes;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, XattrFlags, openat2};
 use rustix::io::Errno;
 
-use crate::quota::{CountingKeeper, ScopeKeeper, ScopeLease, ScopePlace};
+use crate::quota::{CountingKeeper, SPARE, ScopeKeeper, ScopeLease, ScopePlace};
 use crate::trees::{self, Size, Thrown, Trash};
 
 /// User and group inside sessions to whom a new folder belongs: `work` of the environment `host`.
@@ -181,7 +181,15 @@ impl FolderStore {
             }
         };
         let own = found.own.as_path();
-        make(own)?;
+        let spare = found.scope.as_ref();
+        let spare = spare.map(|(scope, _)| scope.files().join(SPARE));
+        match (make(own), &spare) {
+            // A full scope keeps no session from its home.
+            (Err(error), Some(spare)) if error.kind() == io::ErrorKind::StorageFull => {
+                fs::rename(spare, own).map_err(|_| error)?;
+            }
+            (made, _) => made?,
+        }
         let data = own.join(DATA);
         make(&data)?;
         let is_root = rustix::process::geteuid().is_root();
@@ -202,6 +210,10 @@ impl FolderStore {
         let above = own.parent().unwrap_or(&self.folders);
         for changed in [data.as_path(), own, above, shard, self.folders.as_path()] {
             File::open(changed)?.sync_all()?;
+        }
+        if let Some(spare) = spare {
+            // Where there is no room for it, there is one the next time.
+            let _ = make(&spare).and_then(|()| make(&spare.join(DATA)));
         }
         Ok(())
     }

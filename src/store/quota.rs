@@ -21,6 +21,8 @@ const TRIAL: &str = ".trial";
 const IMAGE: &str = "image";
 /// Where it is mounted, and where the folders of the scope lie in any case.
 const FILES: &str = "files";
+/// Among the folders, one that no user has: where nothing more fits it becomes the next one.
+pub const SPARE: &str = ".spare";
 /// What the scope is to be held to, and what it took when that was asked last.
 const LIMIT: &str = "limit.json";
 const USE: &str = "use.json";
@@ -134,6 +136,9 @@ impl ScopePlace {
         for entry in fs::read_dir(&self.files)? {
             let entry = entry?;
             let name = entry.file_name();
+            if name == SPARE {
+                continue;
+            }
             let is_own = name == "lost+found" || name.as_encoded_bytes().starts_with(b".");
             if !is_own || fs::read_dir(entry.path())?.next().is_some() {
                 return Ok(true);

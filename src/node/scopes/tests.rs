@@ -3,10 +3,12 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 
-use rules::names::UserId;
+use rules::names::{FolderId, UserId};
 use rules::units::Timestamp;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
+use store::folders::{FolderLimit, FolderStore, mounted_directory};
+use store::trees::Thrown;
 use uuid::Uuid;
 
 use super::*;
@@ -17,7 +19,7 @@ const LIMIT: Bytes = Bytes::mib(64);
 
 /// A machine that can hold limits; everything is unmounted when this goes.
 struct Ground {
-    scopes: NodeScopes,
+    scopes: Arc<NodeScopes>,
     directory: tempfile::TempDir,
 }
 
@@ -50,12 +52,12 @@ impl Drop for Ground {
     }
 }
 
-fn server(data: &std::path::Path) -> NodeScopes {
+fn server(data: &std::path::Path) -> Arc<NodeScopes> {
     let clock = Clock::set_by_hand(Timestamp::from_millis(1_000));
     let scopes = NodeScopes::of(data.to_owned(), clock);
     // Whatever the disk of this machine can itself.
     let _ = scopes.enforcement.set(StorageEnforcement::Image);
-    scopes
+    Arc::new(scopes)
 }
 
 /// Writes into a new file until nothing more fits, in pieces that get smaller; gives what was written.
@@ -231,6 +233,33 @@ fn a_limit_goes_up_and_down_and_loses_nothing() {
         .expect("mounted")
         .expect("known");
     assert_eq!(taken.limit, wide);
+}
+
+/// A user at the limit gets a home folder all the same, and throws away what takes the room.
+#[test]
+fn a_full_scope_takes_one_more_folder_and_throws_one_away() {
+    const NAME: &str = "a_full_scope_takes_one_more_folder_and_throws_one_away";
+    let Some(ground) = Ground::lay(NAME) else {
+        return;
+    };
+    let keeper: Arc<dyn ScopeKeeper> = Arc::clone(&ground.scopes) as _;
+    let folders = FolderStore::limited(ground.directory.path(), keeper).expect("a store");
+    let limit = Some(FolderLimit {
+        owner: KIM,
+        bytes: LIMIT,
+    });
+    let [large, home, more] = [1, 2, 3].map(|number| FolderId(Uuid::from_u128(number)));
+    folders.create(large, false, limit).expect("made");
+    let file = mounted_directory(ground.directory.path(), large).join("all");
+    fill(&file);
+    folders.create(home, true, limit).expect("the spare one");
+    assert!(folders.has(home));
+    let refused = folders.create(more, false, limit).expect_err("no room");
+    assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+    assert_eq!(folders.throw(large).expect("thrown"), Thrown::Away);
+    folders.empty(|| true).expect("emptied");
+    folders.create(more, false, limit).expect("there is room");
+    assert!(folders.has(more) && folders.has(home) && !folders.has(large));
 }
 
 /// What a session removes is given back to the disk: a scope takes what lies in it.
