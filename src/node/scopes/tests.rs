@@ -414,3 +414,32 @@ fn the_quota_of_the_disk_itself_holds_scopes_where_it_is_switched_on() {
     next.remove_empty(&third).expect("nothing lies in it");
     assert!(!third.directory().exists());
 }
+
+/// What a loss of power leaves of a scope that was just being made, and of one that was just being grown.
+#[test]
+fn a_scope_that_was_half_made_or_half_grown_is_made_good() {
+    const NAME: &str = "a_scope_that_was_half_made_or_half_grown_is_made_good";
+    let Some(mut ground) = Ground::lay(NAME) else {
+        return;
+    };
+    let kim = ground.scope(KIM);
+    kim.make().expect("made");
+    kim.keep_limit(LIMIT).expect("kept");
+    fs::write(kim.directory().join("image.new"), "half of it").expect("written");
+    drop(ground.scopes.enter(&kim, Some(LIMIT)).expect("made good"));
+    fs::write(kim.files().join("kept"), "text").expect("written");
+    ground.restart();
+    let image = File::options().write(true).open(kim.image());
+    let image = image.expect("it has a file");
+    let length = image.metadata().expect("there").len();
+    image
+        .set_len(length + (32 << 20))
+        .expect("longer than its file system");
+    drop(ground.scopes.enter(&kim, None).expect("it is mounted"));
+    let size = shown_size(&kim);
+    assert!(size >= LIMIT.0 - (1 << 20), "{size}");
+    let kept = fs::read_to_string(kim.files().join("kept"));
+    assert_eq!(kept.expect("kept"), "text");
+    let before = fill(&kim.files().join("more"));
+    assert!(before <= LIMIT.0, "{before}");
+}
