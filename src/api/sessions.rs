@@ -436,7 +436,7 @@ pub struct Resources {
     #[serde(default)]
     #[schema(value_type = Option<u64>)]
     pub shm: Option<Bytes>,
-    /// Bytes that the session may write outside its folders; left out: whatever there is room for.
+    /// Bytes that the session may write outside its folders; left out: as much as there is room for.
     #[serde(default)]
     #[schema(value_type = Option<u64>)]
     pub disk: Option<Bytes>,

@@ -17,7 +17,7 @@ pub struct Demand {
     pub memory: Bytes,
     /// Size of /dev/shm, bytes; counts against the memory limit.
     pub shm: Bytes,
-    /// What it may write outside its folders, bytes; None: whatever there is room for.
+    /// What it may write outside its folders, bytes; None: as much as there is room for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<Bytes>,
     /// Share of devices, 2.5 being two whole ones and half of a third; 0 where none is wanted.
