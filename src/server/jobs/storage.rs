@@ -50,6 +50,9 @@ pub(crate) async fn look(server: &Server, is_whole: bool) -> Result<(), Failure>
         move || reachable(&store, is_whole)
     })
     .await?;
+    if !is_whole && scopes.is_empty() {
+        return Ok(());
+    }
     let known = scopes.clone();
     let owners = server
         .catalog()
