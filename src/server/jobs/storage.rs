@@ -34,7 +34,7 @@ const CHANGE: u64 = 16 << 20;
 pub(crate) async fn keep(server: Server) {
     tokio::time::sleep(FIRST_LOOK).await;
     for number in 0_u64.. {
-        if let Err(failure) = look(&server, number % WHOLE_LOOKS == 0).await {
+        if let Err(failure) = look(&server, number.is_multiple_of(WHOLE_LOOKS)).await {
             tracing::error!(error = %chain(&failure), "what folders take was not looked at");
         }
         tokio::time::sleep(LOOK).await;
