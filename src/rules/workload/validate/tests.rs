@@ -32,7 +32,7 @@ fn plain_batch() -> RequestedLaunch {
 type Break = fn(&mut RequestedLaunch);
 
 /// One fault each, in the order in which they are refused, with the code and the field that name it.
-const FAULTS: [(&str, &str, Break); 22] = [
+const FAULTS: [(&str, &str, Break); 23] = [
     ("replicas.out-of-range", "/replicas", |r| r.replicas = 0),
     ("session.name-invalid", "/name", |r| {
         r.name = Some("-".into())
