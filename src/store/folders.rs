@@ -185,7 +185,7 @@ impl FolderStore {
         let spare = spare.map(|(scope, _)| scope.files().join(SPARE));
         match (make(own), &spare) {
             // A full scope keeps no session from its home.
-            (Err(error), Some(spare)) if error.kind() == io::ErrorKind::StorageFull => {
+            (Err(error), Some(spare)) if is_full(&error) => {
                 fs::rename(spare, own).map_err(|_| error)?;
             }
             (made, _) => made?,
@@ -338,6 +338,15 @@ impl FolderStore {
         }
         Ok(all)
     }
+}
+
+/// Whether it is for want of room, on the disk or within a limit, that something was not made.
+pub fn is_full(error: &io::Error) -> bool {
+    let kind = error.kind();
+    matches!(
+        kind,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
 /// Removes a link of ours, and keeps that over a loss of power; fine where there is none.

@@ -15,7 +15,7 @@ use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::Session;
 use rules::storage::{StorageLevel, level};
-use store::folders::{FolderLimit, FolderStore};
+use store::folders::{FolderLimit, FolderStore, is_full};
 
 use super::storage::folder_limit;
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
@@ -450,7 +450,7 @@ async fn make_directory(server: &Server, folder: &Folder) -> Result<(), Failure>
 
 /// Why a folder could not be made: where its owner's others leave no room, that is no fault of the disk.
 fn refused(folders: &FolderStore, limit: FolderLimit, error: io::Error) -> Failure {
-    if error.kind() == io::ErrorKind::StorageFull {
+    if is_full(&error) {
         let scope = folders.scope(limit.owner);
         if let Ok(Some(taken)) = folders.keeper().measure(&scope)
             && level(taken.used, taken.limit) == StorageLevel::Full
