@@ -87,10 +87,9 @@ pub(super) fn make(scope: &ScopePlace, limit: Bytes, life: ImageLife) -> io::Res
         if room <= wanted && is_enough(room, limit) {
             break;
         }
-        // What is added has tables too, a sixtieth of it.
         let missing = wanted.saturating_sub(room);
         let beyond = room.saturating_sub(wanted);
-        length = whole_blocks(length + missing + missing / 60).saturating_sub(beyond);
+        length = with_tables(length, missing).saturating_sub(beyond);
     }
     if life == ImageLife::Long {
         File::open(&beside)?.sync_all()?;
@@ -223,38 +222,44 @@ pub(super) fn taken(scope: &ScopePlace) -> io::Result<(Bytes, u64, u64)> {
 pub(super) fn fit(scope: &ScopePlace, limit: Bytes) -> io::Result<()> {
     let root = File::open(scope.files())?;
     let mut room = ScopeRoom::of(&root)?;
-    for fitting in 0..FITTINGS {
+    for _ in 0..FITTINGS {
         let has = room.all * room.block;
         if is_enough(has, limit) {
             break;
         }
         let image = File::options().write(true).open(scope.image())?;
-        let length = image.metadata()?.len();
-        // What an earlier try made longer and did not grow is grown by this one.
-        let wanted = match fitting {
-            0 => length_for(limit).max(length),
-            _ => whole_blocks(length + limit.0.saturating_sub(has)),
-        };
-        grow(&root, &image, wanted)?;
+        grow(&root, &image, limit.0.saturating_sub(has))?;
         room = ScopeRoom::of(&root)?;
     }
     reserve(&root, &room, limit)
 }
 
-/// Grows a mounted file system to a file of that length. What a loss of power interrupts is grown by the next fitting.
-fn grow(root: &File, image: &File, length: u64) -> io::Result<()> {
-    if image.metadata()?.len() < length {
-        image.set_len(length)?;
-        image.sync_all()?;
-    }
-    LoopDevice::below(root)?.follow_file()?;
+/// Grows a mounted file system by so much room. A loss of power in between leaves its file longer than it is, which costs
+/// nothing: the next one that grows has it all.
+fn grow(root: &File, image: &File, missing: u64) -> io::Result<()> {
+    let before = image.metadata()?.len();
+    let length = with_tables(before, missing);
+    image.set_len(length)?;
+    image.sync_all()?;
+    let device = LoopDevice::below(root)?;
+    device.follow_file()?;
     let blocks = length / BLOCK;
     // SAFETY: the request takes the address of a number, which lives through the call.
     let answer = unsafe { libc::ioctl(root.as_raw_fd(), RESIZE, &raw const blocks) };
-    match answer {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+    if answer == 0 {
+        return Ok(());
     }
+    let refused = io::Error::last_os_error();
+    // Else each further try would make it longer.
+    image.set_len(before)?;
+    device.follow_file()?;
+    Err(refused)
+}
+
+/// How long a file is that grows by so much room: what is added has tables too, a hundredth of it or two. Rather a second step
+/// than one too far.
+fn with_tables(length: u64, missing: u64) -> u64 {
+    whole_blocks(length + missing + missing / 128)
 }
 
 /// Has the kernel keep what a scope has beyond its limit, and a little for itself.
@@ -283,10 +288,14 @@ pub(super) fn grow_unmounted(scope: &ScopePlace, limit: Bytes) -> io::Result<()>
         std::thread::sleep(Duration::from_millis(20));
     }
     let image = File::options().write(true).open(&path)?;
-    let length = image.metadata()?.len();
-    image.set_len(length_for(limit).max(length))?;
-    image.sync_all()?;
+    let before = image.metadata()?.len();
+    let length = match room_of(&path)? {
+        Some(room) => with_tables(before, limit.0.saturating_sub(room)),
+        None => length_for(limit).max(before),
+    };
     let path = word(&path)?;
     run(&["e2fsck", "-f", "-p", path])?;
+    image.set_len(length)?;
+    image.sync_all()?;
     run(&["resize2fs", path])
 }

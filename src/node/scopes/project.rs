@@ -13,8 +13,8 @@ use store::quota::ScopePlace;
 pub(super) const FIRST: u32 = 1_000_000_000;
 
 /// Requests of `linux/fs.h` and `linux/quota.h`.
-const GET_ATTRIBUTES: libc::Ioctl = 0x801c_581f;
-const SET_ATTRIBUTES: libc::Ioctl = 0x401c_5820;
+const GET_ATTRIBUTES: libc::Ioctl = 0x801c_581fu32 as libc::Ioctl;
+const SET_ATTRIBUTES: libc::Ioctl = 0x401c_5820u32 as libc::Ioctl;
 const GET_QUOTA: u32 = 0x80_0007;
 const SET_QUOTA: u32 = 0x80_0008;
 /// The kind of quota that counts by project.
