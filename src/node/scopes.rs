@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::observe::Clock;
@@ -34,6 +34,8 @@ pub(crate) struct NodeScopes {
     known: Mutex<BTreeMap<ScopePlace, Arc<Mutex<KeptScope>>>>,
     /// The number that a scope was given last, where the disk counts by numbers.
     newest: Mutex<Option<u32>>,
+    /// Once what an earlier server left mounted is known.
+    adopted: Once,
     is_closed: AtomicBool,
 }
 
@@ -56,6 +58,7 @@ impl NodeScopes {
             enforcement: OnceLock::new(),
             known: Mutex::default(),
             newest: Mutex::default(),
+            adopted: Once::new(),
             is_closed: AtomicBool::new(false),
         }
     }
@@ -81,7 +84,7 @@ impl NodeScopes {
 
     /// Lets go of scopes that nothing needed for a while. `used`: those that sessions mount.
     pub(crate) fn release_idle(&self, used: &BTreeSet<ScopePlace>, idle: Duration) {
-        self.adopt();
+        self.adopted.call_once(|| self.adopt());
         let all: Vec<_> = self
             .known()
             .iter()
