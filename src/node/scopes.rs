@@ -383,9 +383,7 @@ pub(crate) fn missing() -> Vec<&'static str> {
     if !std::path::Path::new("/dev/loop-control").exists() {
         missing.push("loop devices");
     }
-    let directories = ["/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin"];
-    let mut places = directories.iter().map(|one| format!("{one}/mkfs.ext4"));
-    if !places.any(|place| std::path::Path::new(&place).exists()) {
+    if image::tool("mkfs.ext4").is_none() {
         missing.push("mkfs.ext4");
     }
     missing

@@ -36,6 +36,9 @@ const DETACH_TIMEOUT: Duration = Duration::from_secs(2);
 /// of the disk ends writing.
 const OPTIONS: &str = "discard,noinit_itable,errors=remount-ro";
 
+/// Where the tools of file systems are.
+const TOOLS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin"];
+
 /// How long what lies in an image has to last.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ImageLife {
@@ -135,8 +138,22 @@ fn word(path: &Path) -> io::Result<&str> {
         .ok_or_else(|| io::Error::other("the path of the data directory is no text"))
 }
 
+/// Where one of the machine's own tools is, whatever the path of this process says; None where it is not installed.
+pub(super) fn tool(name: &str) -> Option<String> {
+    let mut places = TOOLS.iter().map(|directory| format!("{directory}/{name}"));
+    places.find(|place| Path::new(place).exists())
+}
+
 fn run(words: &[&str]) -> io::Result<()> {
-    program::run(words).map(drop).map_err(io::Error::other)
+    let Some((name, arguments)) = words.split_first() else {
+        return Ok(());
+    };
+    let missing = || io::Error::other(format!("{name} is not installed"));
+    let place = tool(name).ok_or_else(missing)?;
+    let all: Vec<&str> = std::iter::once(&*place)
+        .chain(arguments.iter().copied())
+        .collect();
+    program::run(&all).map(drop).map_err(io::Error::other)
 }
 
 /// Bytes that a new file system says it has for files; None where the tools that made it do not say.
