@@ -339,6 +339,7 @@ mod tests {
         assert_eq!(scope.kept_use().expect("kept"), Some(taken));
         let plain = CountingKeeper;
         assert_eq!(plain.measure(&scope).expect("kept"), Some(taken));
+        fs::write(scope.image(), "a file system").expect("written");
         let error = plain.enter(&scope, Some(Bytes::gib(1))).expect_err("none");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }

@@ -2529,6 +2529,7 @@ pub enum MailCommand {
                 "reservation-warned",
                 "reservation-asked",
                 "budget",
+                "storage",
                 "idle-warned",
                 "course",
                 "reservation-decided",

@@ -207,8 +207,8 @@ async fn begin(server: &Server) -> Result<OutputProgress, Failure> {
         .await
 }
 
-/// What is new for the readers of these events, for owners of sessions that end soon and for those whose folders are full. Costs the notices of each of these
-/// readers who has an address.
+/// What is new for the readers of these events, for owners of sessions that end soon and for those whose folders are nearly
+/// full. Costs the notices of each of these readers who has an address.
 fn news(
     view: &ReadTransaction<'_>,
     progress: &OutputProgress,
