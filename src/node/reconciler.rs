@@ -445,10 +445,9 @@ impl Reconciler {
     /// What a session is held to on the disk; None where it asks for no limit, and where this machine holds none.
     fn disk_bytes(&self, demand: &Demand) -> Option<u64> {
         let asked = demand.disk?;
-        match self.scopes.enforcement().is_enforced() {
-            true => Some(asked.0),
-            false => None,
-        }
+        // A disk that counts by itself holds folders without what the disk of a session is made with.
+        let is_held = self.scopes.enforcement().is_enforced() && scopes::missing().is_empty();
+        is_held.then_some(asked.0)
     }
 
     /// A folder of this machine at its place; a reason where it is not here. Never makes one: an empty folder in the place

@@ -132,9 +132,18 @@ impl NodeScopes {
     fn make_ready(&self, scope: &ScopePlace, new: Option<Bytes>) -> io::Result<()> {
         if let Some(project) = scope.project()? {
             let limit = scope.limit()?.or(new).unwrap_or_default();
-            return project::hold(scope, project, limit);
+            return match project::hold(scope, project, limit) {
+                // Files that were moved to a disk that counts nothing are there all the same.
+                Err(error) if scope.files().is_dir() => {
+                    let scope = scope.directory().display();
+                    tracing::warn!(%scope, %limit, %error, "folders are not held to their limit");
+                    Ok(())
+                }
+                held => held,
+            };
         }
-        if !scope.image().exists() {
+        // A disk that does not say has one: to make another would be the end of its files.
+        if !scope.image().try_exists()? {
             let limit = new.ok_or(io::ErrorKind::NotFound)?;
             match self.enforcement() {
                 StorageEnforcement::Native => return self.make_numbered(scope, limit),
@@ -213,17 +222,18 @@ impl NodeScopes {
     }
 
     fn measured(&self, scope: &ScopePlace) -> io::Result<Option<ScopeUse>> {
+        let limit = scope.limit()?.unwrap_or_default();
         let (used, files, max_files) = match scope.project()? {
             Some(project) => {
                 let (used, files) = project::taken(scope, project)?;
                 (used, files, 0)
             }
-            None if scope.is_mounted() => image::taken(scope)?,
+            None if scope.is_mounted() => image::taken(scope, limit)?,
             None => return scope.kept_use(),
         };
         Ok(Some(ScopeUse {
             used,
-            limit: scope.limit()?.unwrap_or_default(),
+            limit,
             files,
             max_files,
             at: self.clock.now().as_millis(),
@@ -238,7 +248,7 @@ impl NodeScopes {
         let scope = ScopePlace::trial(&self.data);
         let clear = || -> io::Result<()> {
             if scope.is_mounted() {
-                image::unmount_files(&scope)?;
+                image::detach_files(&scope)?;
             }
             store::trees::remove(scope.directory())
         };
@@ -250,7 +260,9 @@ impl NodeScopes {
                 .and_then(|()| Self::mount(&scope, Some(MIN_FOLDER_BYTES))),
             StorageEnforcement::Counted => Ok(()),
         };
-        clear()?;
+        if let Err(error) = clear() {
+            tracing::debug!(%error, "what was made to try it stays until the next time");
+        }
         tried
     }
 
@@ -292,6 +304,15 @@ impl ScopeKeeper for NodeScopes {
         if self.is_closed.load(Ordering::Acquire) {
             return Err(io::Error::other("the server stops"));
         }
+        let has_fault = scope.is_mounted() && image::has_fault(scope).unwrap_or(false);
+        if has_fault && !kept.lease.is_shared() {
+            kept.is_ready = false;
+            // It is mended when it is mounted again, unless a session still has it.
+            if let Err(error) = image::unmount_files(scope) {
+                let scope = scope.directory().display();
+                tracing::warn!(%scope, %error, "a scope with a fault stays mounted");
+            }
+        }
         if !kept.is_ready || !scope.files().is_dir() || !scope.is_reachable() {
             self.make_ready(scope, limit)?;
             kept.is_ready = true;
@@ -306,18 +327,18 @@ impl ScopeKeeper for NodeScopes {
         if scope.limit()? == Some(limit) {
             return Ok(());
         }
-        scope.keep_limit(limit)?;
-        if let Some(project) = scope.project()? {
-            return project::hold(scope, project, limit);
-        }
-        if !scope.is_mounted() {
-            return Ok(());
-        }
-        match image::fit(scope, limit) {
+        let held = match scope.project()? {
+            Some(project) => project::hold(scope, project, limit),
+            None if scope.is_mounted() => image::fit(scope, limit),
+            None => Ok(()),
+        };
+        match held {
             // It is grown once nothing mounts it any more.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-            fitted => fitted,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            held => held?,
         }
+        // Last: what is kept is held, and what could not be held is tried again.
+        scope.keep_limit(limit)
     }
 
     fn measure(&self, scope: &ScopePlace) -> io::Result<Option<ScopeUse>> {

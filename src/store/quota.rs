@@ -123,10 +123,13 @@ impl ScopePlace {
         self.files.clone()
     }
 
-    /// Makes the directories of the scope; fine where they are.
+    /// Makes the directories of the scope, and keeps them over a loss of power; fine where they are.
     pub fn make(&self) -> io::Result<()> {
         for path in [&self.directory, &self.files] {
             DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        }
+        for above in self.directory.ancestors().take(3) {
+            File::open(above)?.sync_all()?;
         }
         Ok(())
     }
@@ -156,9 +159,10 @@ impl ScopePlace {
         }
     }
 
-    /// Whether its folders can be seen as they are: no file system of its own has to be mounted first.
+    /// Whether its folders can be seen as they are: no file system of its own has to be mounted first. Not where the disk does
+    /// not say whether there is one.
     pub fn is_reachable(&self) -> bool {
-        self.is_mounted() || !self.image().exists()
+        self.is_mounted() || self.image().try_exists().is_ok_and(|is_there| !is_there)
     }
 
     /// What the scope is to be held to; None where nothing was said.

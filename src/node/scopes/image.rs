@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use rules::units::Bytes;
 use store::quota::ScopePlace;
@@ -32,6 +33,8 @@ const OWN_BLOCKS: [u64; 2] = [64, 1024];
 /// How long a device may take to let go of its file once nothing is mounted from it: the kernel does that beside, and a
 /// session that begins holds all mounts for a moment.
 const DETACH_TIMEOUT: Duration = Duration::from_secs(2);
+/// The bit of a superblock's state that says that there is something to mend.
+const FAULT: u8 = 2;
 /// What is asked of a mounted scope: freed blocks go back to the disk, the tables that read as nothing stay so, and a fault
 /// of the disk ends writing.
 const OPTIONS: &str = "discard,noinit_itable,errors=remount-ro";
@@ -73,7 +76,12 @@ fn whole_blocks(bytes: u64) -> u64 {
 }
 
 /// Makes the file system of a scope, which has none. A loss of power leaves it whole or not there.
+///
+/// Errors: `AlreadyExists` where one that lasts is there: what lies in it is never written over.
 pub(super) fn make(scope: &ScopePlace, limit: Bytes, life: ImageLife) -> io::Result<()> {
+    if life == ImageLife::Long && scope.image().try_exists()? {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
     let beside = scope.directory().join("image.new");
     let mut length = match life {
         ImageLife::Long => length_for(limit),
@@ -84,7 +92,7 @@ pub(super) fn make(scope: &ScopePlace, limit: Bytes, life: ImageLife) -> io::Res
         let file = File::create(&beside)?;
         file.set_len(length)?;
         format(&beside, limit, life)?;
-        let Some(room) = room_of(&beside)? else {
+        let Some(room) = Superblock::read(&beside)?.room() else {
             break;
         };
         if room <= wanted && is_enough(room, limit) {
@@ -112,16 +120,16 @@ fn format(image: &Path, limit: Bytes, life: ImageLife) -> io::Result<()> {
     };
     let block = BLOCK.to_string();
     let each = BYTES_FOR_A_FILE.to_string();
-    run(&[
+    let words = [
         "mkfs.ext4",
         "-q",
         "-F",
         "-b",
-        &block,
+        &*block,
         "-I",
         "256",
         "-i",
-        &each,
+        &*each,
         "-m",
         "0",
         journal[0],
@@ -130,7 +138,8 @@ fn format(image: &Path, limit: Bytes, life: ImageLife) -> io::Result<()> {
         // The file reads as nothing: there is nothing to write where nothing is.
         "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0",
         word(image)?,
-    ])
+    ];
+    run(&words, &[0])
 }
 
 fn word(path: &Path) -> io::Result<&str> {
@@ -144,7 +153,8 @@ pub(super) fn tool(name: &str) -> Option<String> {
     places.find(|place| Path::new(place).exists())
 }
 
-fn run(words: &[&str]) -> io::Result<()> {
+/// Runs one of these tools, which ends with one of these codes where all is well.
+fn run(words: &[&str], well: &[i32]) -> io::Result<()> {
     let Some((name, arguments)) = words.split_first() else {
         return Ok(());
     };
@@ -153,40 +163,98 @@ fn run(words: &[&str]) -> io::Result<()> {
     let all: Vec<&str> = std::iter::once(&*place)
         .chain(arguments.iter().copied())
         .collect();
-    program::run(&all).map(drop).map_err(io::Error::other)
+    let ended = program::run_ending(&all, well);
+    ended.map(drop).map_err(io::Error::other)
 }
 
-/// Bytes that a new file system says it has for files; None where the tools that made it do not say.
-fn room_of(image: &Path) -> io::Result<Option<u64>> {
-    let mut block = [0u8; 1024];
-    let mut file = File::open(image)?;
-    file.seek(SeekFrom::Start(1024))?;
-    file.read_exact(&mut block)?;
-    let number = |at: usize| {
-        let bytes = [block[at], block[at + 1], block[at + 2], block[at + 3]];
-        u64::from(u32::from_le_bytes(bytes))
-    };
-    let blocks = number(0x4) | (number(0x150) << 32);
-    let overhead = number(0x248);
-    if overhead == 0 {
-        return Ok(None);
+/// What a file system says of itself, in its file or on its device.
+struct Superblock {
+    blocks: u64,
+    /// Blocks of tables; 0 where the tools that made it do not say.
+    tables: u64,
+    /// The kernel, or the tool that grew it, left it with something to mend.
+    has_fault: bool,
+}
+
+impl Superblock {
+    fn read(place: &Path) -> io::Result<Self> {
+        let mut block = [0u8; 1024];
+        let mut file = File::open(place)?;
+        file.seek(SeekFrom::Start(1024))?;
+        file.read_exact(&mut block)?;
+        let number = |at: usize| {
+            let bytes = [block[at], block[at + 1], block[at + 2], block[at + 3]];
+            u64::from(u32::from_le_bytes(bytes))
+        };
+        Ok(Self {
+            blocks: number(0x4) | (number(0x150) << 32),
+            tables: number(0x248),
+            has_fault: block[0x3a] & FAULT != 0,
+        })
     }
-    Ok(Some(blocks.saturating_sub(overhead) * BLOCK))
+
+    /// Bytes that it has for files; None where that is not said.
+    fn room(&self) -> Option<u64> {
+        let blocks = self.blocks.saturating_sub(self.tables);
+        (self.tables > 0).then_some(blocks * BLOCK)
+    }
+}
+
+/// Whether the kernel found a fault in a mounted scope: it writes nothing more to it then.
+pub(super) fn has_fault(scope: &ScopePlace) -> io::Result<bool> {
+    let device = LoopDevice::below(&File::open(scope.files())?)?;
+    Ok(Superblock::read(&device.path)?.has_fault)
+}
+
+/// Has the tool of the file system mend a fault that was found in it, unless a session still has it mounted. A full disk of the
+/// machine leaves one as well as a broken one, and so does a loss of power while it was grown unmounted.
+fn mend(image: &Path) -> io::Result<()> {
+    if !Superblock::read(image)?.has_fault || !is_let_go(image)? {
+        return Ok(());
+    }
+    tracing::warn!(image = %image.display(), "a fault in the file system of a scope is mended");
+    check(image)
+}
+
+fn check(image: &Path) -> io::Result<()> {
+    // It ends with 1 where it mended something.
+    run(&["e2fsck", "-f", "-p", word(image)?], &[0, 1])
+}
+
+/// Whether nothing is mounted from the file of a scope, in any namespace. Waits for a moment while something is.
+fn is_let_go(image: &Path) -> io::Result<bool> {
+    let until = Instant::now() + DETACH_TIMEOUT;
+    while is_attached(image)? {
+        if Instant::now() >= until {
+            return Ok(false);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(true)
 }
 
 /// Mounts the file system of a scope where its folders lie, for root alone to walk.
 pub(super) fn mount_files(scope: &ScopePlace) -> io::Result<()> {
-    let device = attach(&scope.image())?;
+    let image = scope.image();
+    if let Err(error) = mend(&image) {
+        // The kernel decides whether it can be mounted as it is.
+        tracing::error!(image = %image.display(), %error, "the file system of a scope cannot be mended");
+    }
+    let device = attach(&image)?;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     let files = scope.files();
-    mount(
-        Some(&device.path),
-        &files,
-        Some("ext4"),
-        flags,
-        Some(OPTIONS),
-    )?;
-    fs::set_permissions(files, Permissions::from_mode(0o700))
+    let as_told = |flags| {
+        let (device, kind) = (Some(&device.path), Some("ext4"));
+        mount(device, &files, kind, flags, Some(OPTIONS))
+    };
+    match as_told(flags) {
+        // A session has it mounted, and a fault ended writing: reading goes on.
+        Err(Errno::EBUSY) => Ok(as_told(flags | MsFlags::MS_RDONLY)?),
+        mounted => {
+            mounted?;
+            fs::set_permissions(&files, Permissions::from_mode(0o700))
+        }
+    }
 }
 
 /// Takes the file system of a scope out of this namespace. Sessions that mount its folders keep what they have.
@@ -207,6 +275,8 @@ struct ScopeRoom {
     block: u64,
     all: u64,
     free: u64,
+    /// Of the free ones, those that somebody gets.
+    left: u64,
     files: u64,
     free_files: u64,
 }
@@ -218,16 +288,23 @@ impl ScopeRoom {
             block: found.f_frsize.max(1),
             all: found.f_blocks,
             free: found.f_bfree,
+            left: found.f_bavail,
             files: found.f_files,
             free_files: found.f_ffree,
         })
     }
 }
 
-/// Used bytes, files in it and how many there may be, as a mounted scope says.
-pub(super) fn taken(scope: &ScopePlace) -> io::Result<(Bytes, u64, u64)> {
+/// Used bytes, files in it and how many there may be, as a mounted scope says. Where the kernel gives out no block any more, all
+/// of the limit is used: the last ones are its own.
+pub(super) fn taken(scope: &ScopePlace, limit: Bytes) -> io::Result<(Bytes, u64, u64)> {
     let room = ScopeRoom::of(&File::open(scope.files())?)?;
     let used = room.all.saturating_sub(room.free) * room.block;
+    let used = if room.left == 0 {
+        used.max(limit.0)
+    } else {
+        used
+    };
     let files = room.files.saturating_sub(room.free_files);
     Ok((Bytes(used), files, room.files))
 }
@@ -239,38 +316,46 @@ pub(super) fn taken(scope: &ScopePlace) -> io::Result<(Bytes, u64, u64)> {
 pub(super) fn fit(scope: &ScopePlace, limit: Bytes) -> io::Result<()> {
     let root = File::open(scope.files())?;
     let mut room = ScopeRoom::of(&root)?;
+    let mut length = 0;
     for _ in 0..FITTINGS {
         let has = room.all * room.block;
         if is_enough(has, limit) {
             break;
         }
-        let image = File::options().write(true).open(scope.image())?;
-        grow(&root, &image, limit.0.saturating_sub(has))?;
+        length = grow(&root, &scope.image(), length, limit.0.saturating_sub(has))?;
         room = ScopeRoom::of(&root)?;
     }
     reserve(&root, &room, limit)
 }
 
-/// Grows a mounted file system by so much room. A loss of power in between leaves its file longer than it is, which costs
-/// nothing: the next one that grows has it all.
-fn grow(root: &File, image: &File, missing: u64) -> io::Result<()> {
-    let before = image.metadata()?.len();
-    let length = with_tables(before, missing);
-    image.set_len(length)?;
-    image.sync_all()?;
+/// Grows a mounted file system by so much room; gives how long it was asked to be. `before`: the same of the step before.
+///
+/// A refusal, or a loss of power in between, leaves its file longer than it is, which costs nothing. The file is never made
+/// shorter again: the kernel may have grown a part of the way, and what it wrote there would be gone.
+fn grow(root: &File, image: &Path, before: u64, missing: u64) -> io::Result<u64> {
     let device = LoopDevice::below(root)?;
+    let blocks = Superblock::read(&device.path)?.blocks;
+    // By its own size and not by its file's: else each further try would make it longer.
+    let length = with_tables(before.max(blocks * BLOCK), missing);
+    lengthen(image, length)?;
     device.follow_file()?;
     let blocks = length / BLOCK;
     // SAFETY: the request takes the address of a number, which lives through the call.
     let answer = unsafe { libc::ioctl(root.as_raw_fd(), RESIZE, &raw const blocks) };
-    if answer == 0 {
-        return Ok(());
+    match answer {
+        0 => Ok(length),
+        _ => Err(io::Error::last_os_error()),
     }
-    let refused = io::Error::last_os_error();
-    // Else each further try would make it longer.
-    image.set_len(before)?;
-    device.follow_file()?;
-    Err(refused)
+}
+
+/// Makes the file of a scope at least so long, over a loss of power.
+fn lengthen(image: &Path, length: u64) -> io::Result<()> {
+    let image = File::options().write(true).open(image)?;
+    if image.metadata()?.len() < length {
+        image.set_len(length)?;
+        image.sync_all()?;
+    }
+    Ok(())
 }
 
 /// How long a file is that grows by so much room: what is added has tables too, a hundredth of it or two. Rather a second step
@@ -292,27 +377,22 @@ fn reserve(root: &File, room: &ScopeRoom, limit: Bytes) -> io::Result<()> {
     fs::write(place, kept.to_string())
 }
 
-/// Grows the file system of a scope that was just unmounted to its limit.
+/// Grows the file system of a scope that was just unmounted to its limit. A loss of power in between leaves it with a fault
+/// that is mended before it is mounted.
 ///
 /// Errors: `ResourceBusy` while a session still mounts it, whose mount is in no list of this process.
 pub(super) fn grow_unmounted(scope: &ScopePlace, limit: Bytes) -> io::Result<()> {
     let path = scope.image();
-    let until = Instant::now() + DETACH_TIMEOUT;
-    while is_attached(&path)? {
-        if Instant::now() >= until {
-            return Err(io::ErrorKind::ResourceBusy.into());
-        }
-        std::thread::sleep(Duration::from_millis(20));
+    if !is_let_go(&path)? {
+        return Err(io::ErrorKind::ResourceBusy.into());
     }
-    let image = File::options().write(true).open(&path)?;
-    let before = image.metadata()?.len();
-    let length = match room_of(&path)? {
-        Some(room) => with_tables(before, limit.0.saturating_sub(room)),
-        None => length_for(limit).max(before),
+    let found = Superblock::read(&path)?;
+    let length = match found.room() {
+        Some(room) if is_enough(room, limit) => return Ok(()),
+        Some(room) => with_tables(found.blocks * BLOCK, limit.0.saturating_sub(room)),
+        None => length_for(limit),
     };
-    let path = word(&path)?;
-    run(&["e2fsck", "-f", "-p", path])?;
-    image.set_len(length)?;
-    image.sync_all()?;
-    run(&["resize2fs", path])
+    check(&path)?;
+    lengthen(&path, length)?;
+    run(&["resize2fs", word(&path)?], &[0])
 }

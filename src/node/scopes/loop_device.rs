@@ -1,7 +1,7 @@
 //! Loop devices: block devices whose bytes lie in a file. A file never gets two: two file systems that both believe to be the
 //! only one on it would destroy each other.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
@@ -58,13 +58,14 @@ pub(super) struct LoopDevice {
 
 /// The device of a file: the one that it has, else a free one, with direct input and output where the disk can.
 ///
-/// Costs a look at each device that is in use. Errors: what the kernel says; none where there are no loop devices.
+/// Costs a look at each device that is in use. Errors: what the kernel says, also of a device of others that cannot be
+/// looked at, since it may be the one that has the file.
 pub(super) fn attach(image: &Path) -> io::Result<LoopDevice> {
-    let file = open(image)?;
+    let file = open_to_write(image)?;
     if let Some(device) = attached(&file)? {
         return Ok(device);
     }
-    let control = open(Path::new("/dev/loop-control"))?;
+    let control = open_to_write(Path::new("/dev/loop-control"))?;
     for _ in 0..ATTEMPTS {
         // SAFETY: the request takes no argument.
         let number = unsafe { libc::ioctl(control.as_raw_fd(), GET_FREE) };
@@ -72,19 +73,20 @@ pub(super) fn attach(image: &Path) -> io::Result<LoopDevice> {
             return Err(io::Error::last_os_error());
         }
         let path = PathBuf::from(format!("/dev/loop{number}"));
-        let device = LoopDevice {
-            file: open(&path)?,
-            path,
-        };
-        let configured = match device.configure(&file, AUTO_CLEAR | DIRECT_IO) {
-            // A disk with larger blocks than the device, or none that reads past its cache.
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                device.configure(&file, AUTO_CLEAR)
-            }
-            configured => configured,
-        };
+        let configured = open_to_write(&path).and_then(|device| {
+            let configured = match configure(&device, &file, AUTO_CLEAR | DIRECT_IO) {
+                // A disk with larger blocks than the device, or none that reads past its cache.
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                    configure(&device, &file, AUTO_CLEAR)
+                }
+                configured => configured,
+            };
+            // Before the other one is closed, with which the device would let go. A kernel may mount nothing that is open
+            // for writing.
+            configured.and_then(|()| File::open(&path))
+        });
         match configured {
-            Ok(()) => return Ok(device),
+            Ok(file) => return Ok(LoopDevice { path, file }),
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
             Err(error) => return Err(error),
         }
@@ -97,7 +99,7 @@ pub(super) fn attach(image: &Path) -> io::Result<LoopDevice> {
 
 /// Whether a file has a device: something of it is still mounted somewhere. Costs as `attach`.
 pub(super) fn is_attached(image: &Path) -> io::Result<bool> {
-    Ok(attached(&open(image)?)?.is_some())
+    Ok(attached(&File::open(image)?)?.is_some())
 }
 
 /// The device that has this file already, whoever gave it one.
@@ -110,14 +112,24 @@ fn attached(image: &File) -> io::Result<Option<LoopDevice>> {
             continue;
         }
         let path = Path::new("/dev").join(name);
-        // It may have been let go of since.
-        let Ok(file) = open(&path) else { continue };
-        let device = LoopDevice { path, file };
-        let Ok(status) = device.status() else {
-            continue;
-        };
-        if (status.device, status.inode) == (wanted.dev(), wanted.ino()) {
-            return Ok(Some(device));
+        // Only to read: the machine looks once more at what lies on a device each time that one who may write closes it.
+        let looked = File::open(&path).and_then(|file| {
+            let device = LoopDevice { path, file };
+            device.status().map(|status| (device, status))
+        });
+        match looked {
+            Ok((device, status))
+                if (status.device, status.inode) == (wanted.dev(), wanted.ino()) =>
+            {
+                return Ok(Some(device));
+            }
+            Ok(_) => {}
+            // It was let go of since.
+            Err(error)
+                if [libc::ENXIO, libc::ENODEV, libc::ENOENT]
+                    .map(Some)
+                    .contains(&error.raw_os_error()) => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(None)
@@ -128,30 +140,14 @@ impl LoopDevice {
     pub(super) fn below(mounted: &File) -> io::Result<Self> {
         let path = Path::new("/dev").join(name_below(mounted)?);
         Ok(Self {
-            file: open(&path)?,
+            file: File::open(&path)?,
             path,
         })
     }
 
-    fn configure(&self, image: &File, flags: u32) -> io::Result<()> {
-        let configuration = LoopConfiguration {
-            file: image.as_raw_fd().cast_unsigned(),
-            block_size: 0,
-            status: LoopStatus {
-                flags,
-                ..LoopStatus::default()
-            },
-            reserved: [0; 8],
-        };
-        // SAFETY: the structure has the kernel's layout, whose size is checked above, and lives through the call.
-        let answer =
-            unsafe { libc::ioctl(self.file.as_raw_fd(), CONFIGURE, &raw const configuration) };
-        done(answer)
-    }
-
     fn status(&self) -> io::Result<LoopStatus> {
         let mut status = LoopStatus::default();
-        // SAFETY: as in `configure`; the kernel writes into a structure of its own layout.
+        // SAFETY: as in `configure` below; the kernel writes into a structure of its own layout.
         let answer = unsafe { libc::ioctl(self.file.as_raw_fd(), GET_STATUS, &raw mut status) };
         done(answer).map(|()| status)
     }
@@ -172,8 +168,24 @@ pub(super) fn name_below(mounted: &File) -> io::Result<PathBuf> {
     Ok(PathBuf::from(name))
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).open(path)
+/// Gives a free device its file.
+fn configure(device: &File, image: &File, flags: u32) -> io::Result<()> {
+    let configuration = LoopConfiguration {
+        file: image.as_raw_fd().cast_unsigned(),
+        block_size: 0,
+        status: LoopStatus {
+            flags,
+            ..LoopStatus::default()
+        },
+        reserved: [0; 8],
+    };
+    // SAFETY: the structure has the kernel's layout, whose size is checked above, and lives through the call.
+    let answer = unsafe { libc::ioctl(device.as_raw_fd(), CONFIGURE, &raw const configuration) };
+    done(answer)
+}
+
+fn open_to_write(path: &Path) -> io::Result<File> {
+    File::options().read(true).write(true).open(path)
 }
 
 fn done(answer: i32) -> io::Result<()> {

@@ -415,6 +415,36 @@ fn the_quota_of_the_disk_itself_holds_scopes_where_it_is_switched_on() {
     assert!(!third.directory().exists());
 }
 
+/// As a full disk of the machine leaves one, or a broken one.
+#[test]
+fn a_fault_in_a_scope_is_mended_before_it_is_mounted() {
+    const NAME: &str = "a_fault_in_a_scope_is_mended_before_it_is_mounted";
+    let Some(mut ground) = Ground::lay(NAME) else {
+        return;
+    };
+    let kim = ground.scope(KIM);
+    drop(ground.scopes.enter(&kim, Some(LIMIT)).expect("made"));
+    assert!(!image::has_fault(&kim).expect("mounted"));
+    fs::write(kim.files().join("kept"), "text").expect("written");
+    let over = image::make(&kim, LIMIT, ImageLife::Long).expect_err("one is there");
+    assert_eq!(over.kind(), io::ErrorKind::AlreadyExists);
+    ground.restart();
+    let until = Instant::now() + Duration::from_secs(60);
+    while loop_device::is_attached(&kim.image()).expect("seen") {
+        assert!(Instant::now() < until, "something else has it mounted");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let tool = image::tool("debugfs").expect("it comes with mkfs.ext4");
+    let mut note = std::process::Command::new(tool);
+    note.args(["-w", "-R", "set_super_value state 2"]);
+    let noted = note.arg(kim.image()).output().expect("it runs");
+    assert!(noted.status.success(), "{noted:?}");
+    drop(ground.scopes.enter(&kim, None).expect("mended and mounted"));
+    assert!(!image::has_fault(&kim).expect("mounted"));
+    let kept = fs::read_to_string(kim.files().join("kept"));
+    assert_eq!(kept.expect("kept"), "text");
+}
+
 /// What a loss of power leaves of a scope that was just being made, and of one that was just being grown.
 #[test]
 fn a_scope_that_was_half_made_or_half_grown_is_made_good() {

@@ -12,7 +12,6 @@ use uuid::Uuid;
 
 use super::{allowed, somewhere};
 use crate::access::Caller;
-use crate::appliance::lazy_stores::folder_failure;
 use crate::catalog::ReadTransaction;
 use crate::catalog::policies::PolicySubjects;
 use crate::{Failure, Server, ServerFault};
@@ -105,13 +104,17 @@ pub(crate) async fn enforcement(server: &Server) -> Result<StorageEnforcement, F
         .map_err(|error| ServerFault::new("try out limits of folders", error))?
 }
 
-/// What the scope of a user says; None where they have none.
+/// What the scope of a user says; None where they have none, and where it cannot be seen.
 async fn seen(server: &Server, user: UserId) -> Result<Option<StorageUse>, Failure> {
     let server = server.clone();
     let told = tokio::task::spawn_blocking(move || {
         let folders = server.folders()?;
         let scope = folders.scope(user);
-        let taken = folders.keeper().measure(&scope).map_err(folder_failure)?;
+        let taken = folders.keeper().measure(&scope).unwrap_or_else(|error| {
+            let path = scope.directory().display();
+            tracing::warn!(%path, %error, "what folders take cannot be seen");
+            None
+        });
         Ok(taken.map(|taken| StorageUse {
             used: taken.used,
             limit: taken.limit,
