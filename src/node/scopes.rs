@@ -377,7 +377,12 @@ pub(crate) fn make_scratch(scratch: &ScopePlace, limit: Bytes) -> io::Result<()>
 /// Mounts it on the session's own directory, which is there. Costs a few milliseconds.
 pub(crate) fn mount_scratch(scratch: &ScopePlace, limit: Bytes) -> io::Result<()> {
     image::mount_files(scratch)?;
-    image::fit(scratch, limit)
+    // It was made so large; what the kernel keeps of it is no reason to start no session.
+    if let Err(error) = image::fit(scratch, limit) {
+        let scratch = scratch.directory().display();
+        tracing::warn!(%scratch, %limit, %error, "the disk of a session is not exactly its limit");
+    }
+    Ok(())
 }
 
 /// Takes it out of this namespace; fine where it is not mounted. Its file goes with its directory.

@@ -158,17 +158,19 @@ impl ReadTransaction<'_> {
 }
 
 impl Rows<'_> {
-    /// Writes what the folders of a user take. Since when a level holds stays while it gets no nearer.
+    /// Writes what the folders of a user take. Since when a level holds stays while it gets no nearer; else it is `now`, when
+    /// the owner can be told of it, and not when the folders were seen, which may be long ago.
     pub(crate) fn put_storage(
         &self,
         owner: UserId,
         taken: &StorageUse,
         level: StorageLevel,
+        now: Timestamp,
     ) -> Result<(), Failure> {
         let before = self.storage_of(owner)?;
         let since = match before {
             Some(before) if before.level >= level => before.since,
-            _ => taken.at,
+            _ => now,
         };
         self.connection
             .prepare_cached(

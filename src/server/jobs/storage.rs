@@ -84,11 +84,14 @@ pub(crate) async fn look(server: &Server, is_whole: bool) -> Result<(), Failure>
     if news.is_empty() {
         return Ok(());
     }
+    let clock = server.clock().clone();
     server
         .catalog()
         .write_of_server(Lane::Loops, "keep what folders take", move |rows| {
+            // Mail that looked meanwhile looks only for what is newer.
+            let now = clock.now();
             for (owner, taken) in &news {
-                rows.put_storage(*owner, taken, level(taken.used, taken.limit))?;
+                rows.put_storage(*owner, taken, level(taken.used, taken.limit), now)?;
             }
             Ok(())
         })

@@ -2,6 +2,7 @@
 //! and who is at the limit starts a session and makes room.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,19 @@ const NODE: NodeId = NodeId(Uuid::from_u128(1));
 const LIMIT: Bytes = Bytes::mib(64);
 /// How each script ends that found everything as it should be: no failure of a program gives it.
 const WELL: i32 = 77;
+
+/// Lets go of everything that is mounted below a directory, however the test ends.
+struct UnmountedBelow(PathBuf);
+
+impl Drop for UnmountedBelow {
+    fn drop(&mut self) {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let all = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+        for at in all.map(Path::new).filter(|at| at.starts_with(&self.0)) {
+            let _ = nix::mount::umount2(at, nix::mount::MntFlags::MNT_DETACH);
+        }
+    }
+}
 
 fn session(number: u128, folder: FolderId, script: &str) -> ContainerOrder {
     ContainerOrder {
@@ -85,6 +99,8 @@ async fn ended(link: &mut ServerEnd, name: ContainerName) -> Result<i32, String>
 async fn sessions_of_two_users_write_up_to_the_limit_of_their_own_folders() {
     const NAME: &str = "sessions_of_two_users_write_up_to_the_limit_of_their_own_folders";
     let directory = tempfile::tempdir().expect("a directory");
+    let place = directory.path().canonicalize().expect("there");
+    let _mounts = UnmountedBelow(place);
     let at = |name: &str| directory.path().join(name);
     let places = RuntimePaths {
         data: at("data"),
