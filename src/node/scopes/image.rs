@@ -115,7 +115,7 @@ pub(super) fn make(scope: &ScopePlace, limit: Bytes, life: ImageLife) -> io::Res
 fn format(image: &Path, limit: Bytes, life: ImageLife) -> io::Result<()> {
     let size = format!("size={}", journal(limit));
     let journal = match life {
-        ImageLife::Long => ["-J", &*size],
+        ImageLife::Long => ["-J", size.as_str()],
         ImageLife::Session => ["-O", "^has_journal"],
     };
     let block = BLOCK.to_string();
@@ -125,11 +125,11 @@ fn format(image: &Path, limit: Bytes, life: ImageLife) -> io::Result<()> {
         "-q",
         "-F",
         "-b",
-        &*block,
+        block.as_str(),
         "-I",
         "256",
         "-i",
-        &*each,
+        each.as_str(),
         "-m",
         "0",
         journal[0],
@@ -160,7 +160,7 @@ fn run(words: &[&str], well: &[i32]) -> io::Result<()> {
     };
     let missing = || io::Error::other(format!("{name} is not installed"));
     let place = tool(name).ok_or_else(missing)?;
-    let all: Vec<&str> = std::iter::once(&*place)
+    let all: Vec<&str> = std::iter::once(place.as_str())
         .chain(arguments.iter().copied())
         .collect();
     let ended = program::run_ending(&all, well);

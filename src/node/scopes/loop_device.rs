@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Requests of `linux/loop.h`.
 const CONFIGURE: libc::Ioctl = 0x4c0a;
@@ -19,6 +20,9 @@ const DIRECT_IO: u32 = 16;
 /// Another process may take the free device that was found. Higher: a machine without any is asked for longer. Lower: starts
 /// beside each other fail.
 const ATTEMPTS: usize = 32;
+
+/// Held from the look for a file's device until it has one: two threads at once would both find none.
+static ATTACHING: Mutex<()> = Mutex::new(());
 
 /// The kernel's `struct loop_info64`.
 #[repr(C)]
@@ -62,6 +66,7 @@ pub(super) struct LoopDevice {
 /// looked at, since it may be the one that has the file.
 pub(super) fn attach(image: &Path) -> io::Result<LoopDevice> {
     let file = open_to_write(image)?;
+    let _alone = ATTACHING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(device) = attached(&file)? {
         return Ok(device);
     }
