@@ -55,10 +55,10 @@ impl Demand {
 pub const MIN_CPU: CpuShare = CpuShare(1);
 /// Least memory a session may ask for: below 16 MiB a shell does not start.
 pub const MIN_MEMORY: Bytes = Bytes::mib(16);
-/// Least and most that a session may be held to on the disk. Lower: the file system for it is mostly tables. Higher: its tables
-/// take gigabytes.
+/// Least and most that a session may be held to on the disk. Lower: the file system for it is mostly tables. Higher: with its
+/// tables the file for it is longer than one of ext4 may be.
 pub const MIN_DISK: Bytes = Bytes::mib(64);
-pub const MAX_DISK: Bytes = Bytes::gib(16 * 1024);
+pub const MAX_DISK: Bytes = Bytes::gib(15 * 1024);
 
 impl Default for Demand {
     /// One core, 1 GiB, 64 MiB of shared memory, no device.

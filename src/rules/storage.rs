@@ -11,8 +11,8 @@ use crate::units::{Bytes, Timestamp};
 pub const DEFAULT_FOLDER_BYTES: Bytes = Bytes::gib(50);
 /// The lowest limit that is held as it is named: a file system for less is mostly its own tables.
 pub const MIN_FOLDER_BYTES: Bytes = Bytes::mib(32);
-/// The highest one: the tables of a file system that is larger take gigabytes before the first file.
-pub const MAX_FOLDER_BYTES: Bytes = Bytes::gib(16 * 1024);
+/// The highest one. Higher: with its tables the file for it is longer than one of ext4 may be.
+pub const MAX_FOLDER_BYTES: Bytes = Bytes::gib(15 * 1024);
 
 /// Parts of a hundred of a limit from which its owner is told; from the second on it is urgent.
 const NEAR_PERCENT: u64 = 80;

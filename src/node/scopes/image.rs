@@ -75,6 +75,16 @@ fn whole_blocks(bytes: u64) -> u64 {
     bytes.next_multiple_of(BLOCK)
 }
 
+/// How large the file system of a scope is: no larger than the disk below it, where that says how large it is. What the disk
+/// could not hold would cost tables all the same, and seconds to make them.
+pub(super) fn within_disk(scope: &ScopePlace, limit: Bytes) -> io::Result<Bytes> {
+    let disk = rustix::fs::statvfs(scope.directory())?;
+    Ok(match disk.f_blocks.saturating_mul(disk.f_frsize) {
+        0 => limit,
+        all => limit.min(Bytes(all)),
+    })
+}
+
 /// Makes the file system of a scope, which has none. A loss of power leaves it whole or not there.
 ///
 /// Errors: `AlreadyExists` where one that lasts is there: what lies in it is never written over.
@@ -82,6 +92,7 @@ pub(super) fn make(scope: &ScopePlace, limit: Bytes, life: ImageLife) -> io::Res
     if life == ImageLife::Long && scope.image().try_exists()? {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
+    let limit = within_disk(scope, limit)?;
     let beside = scope.directory().join("image.new");
     let mut length = match life {
         ImageLife::Long => length_for(limit),
@@ -314,6 +325,7 @@ pub(super) fn taken(scope: &ScopePlace, limit: Bytes) -> io::Result<(Bytes, u64,
 ///
 /// Errors: `PermissionDenied` where it is too small and the kernel grows no mounted file system for this process.
 pub(super) fn fit(scope: &ScopePlace, limit: Bytes) -> io::Result<()> {
+    let limit = within_disk(scope, limit)?;
     let root = File::open(scope.files())?;
     let mut room = ScopeRoom::of(&root)?;
     let mut length = 0;
@@ -386,6 +398,7 @@ pub(super) fn grow_unmounted(scope: &ScopePlace, limit: Bytes) -> io::Result<()>
     if !is_let_go(&path)? {
         return Err(io::ErrorKind::ResourceBusy.into());
     }
+    let limit = within_disk(scope, limit)?;
     let found = Superblock::read(&path)?;
     let length = match found.room() {
         Some(room) if is_enough(room, limit) => return Ok(()),

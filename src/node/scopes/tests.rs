@@ -415,6 +415,19 @@ fn the_quota_of_the_disk_itself_holds_scopes_where_it_is_switched_on() {
     assert!(!third.directory().exists());
 }
 
+#[test]
+fn no_scope_is_larger_than_the_disk_below_it() {
+    let data = tempfile::tempdir().expect("a directory");
+    let scope = ScopePlace::of(data.path(), KIM);
+    scope.make().expect("made");
+    let size = |limit| image::within_disk(&scope, limit).expect("a disk");
+    assert_eq!(size(Bytes::mib(1)), Bytes::mib(1));
+    let disk = rustix::fs::statvfs(data.path()).expect("a disk");
+    if disk.f_blocks > 0 {
+        assert_eq!(size(Bytes(u64::MAX)), Bytes(disk.f_blocks * disk.f_frsize));
+    }
+}
+
 /// As a full disk of the machine leaves one, or a broken one.
 #[test]
 fn a_fault_in_a_scope_is_mended_before_it_is_mounted() {
