@@ -37,6 +37,7 @@ pub mod sessions;
 pub mod settings;
 pub mod ssh;
 pub mod statements;
+pub mod storage;
 pub mod tenancy;
 pub mod usage;
 pub mod users;

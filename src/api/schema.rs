@@ -11,7 +11,7 @@ use crate::{
     allowances, announcements, audit, branding, budgets, certificates, courses, events, fair_share,
     folders, gpus, history, idle_rules, images, invitations, mail, nodes, notices, operations,
     policies, presets, problem, queue_rehearsal, reservations, resource_groups, rosters,
-    second_factor, sessions, settings, ssh, statements, tenancy, usage, users, webhooks,
+    second_factor, sessions, settings, ssh, statements, storage, tenancy, usage, users, webhooks,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -184,6 +184,7 @@ fn pages(all: &mut Schemas) {
     page::<folders::FolderEntryView>(all);
     page::<folders::RemovedEntryView>(all);
     page::<folders::FolderUploadView>(all);
+    page::<storage::StorageView>(all);
     page::<presets::PresetView>(all);
     page::<courses::CourseView>(all);
     page::<courses::CourseMemberView>(all);

@@ -26,6 +26,7 @@ use rules::reservation::{BeforeReservation, ReservationState};
 use rules::resources::{Demand, DeviceShare};
 use rules::self_test::{Statement, TestFinding};
 use rules::session::{DesiredState, Outcome, SessionKind, SessionState};
+use rules::storage::{StorageEnforcement, StorageLevel};
 use rules::tenancy::TenantState;
 use rules::users::{Role, User};
 use utoipa::ToSchema;
@@ -107,6 +108,23 @@ words! {
 }
 
 words! {
+    StorageEnforcementShape as StorageEnforcement of StorageEnforcement {
+        Native,
+        Image,
+        Counted,
+    }
+}
+
+words! {
+    StorageLevelShape as StorageLevel of StorageLevel {
+        Free,
+        Near,
+        Close,
+        Full,
+    }
+}
+
+words! {
     StateShape as State of SessionState {
         Pending,
         Scheduled,
@@ -179,6 +197,9 @@ structure! {
         cpu: f64,
         memory: u64,
         shm: u64,
+        /// Bytes that it may write outside its folders; absent where nothing bounds that.
+        #[schema(required = false)]
+        disk: Option<u64>,
         /// 2.5 is two whole devices and half of a third.
         gpu: f64,
         /// Bytes; absent where the fraction has the same part of its card's memory.

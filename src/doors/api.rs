@@ -41,6 +41,7 @@ mod settings;
 mod sign_ins;
 mod ssh;
 mod statements;
+mod storage;
 mod streams;
 mod system;
 mod tenancy;
@@ -308,6 +309,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
                 .delete(folder_uploads::abort)
                 .layer(DefaultBodyLimit::disable()),
         )
+        .route("/storage", get(storage::list))
         .route("/presets", get(presets::list).post(presets::create))
         .route(
             "/presets/{id}",

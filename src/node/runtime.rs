@@ -20,15 +20,19 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::link::streams::ContainerProcess;
+use rules::units::Bytes;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use store::quota::ScopePlace;
 
 use crate::network;
+use crate::scopes;
 
 use cgroup::{CgroupError, ControlGroup, Hierarchies};
 use clearing::Clearing;
 use fork_server::ForkServer;
 use host_environment::{HostDigest, HostError};
 use launch::{LaunchFile, RunRecord};
+use scratch::Scratches;
 use wire::{PROTOCOL, ShimReply, ShimRequest};
 
 pub use launch::ContainerStream;
@@ -65,6 +69,7 @@ mod proc_files;
 mod processes;
 mod rootfs;
 pub mod run_directory;
+mod scratch;
 mod seccomp;
 pub mod shim;
 mod spec;
@@ -145,6 +150,8 @@ struct RuntimeState {
     fork_server: Mutex<ForkServer>,
     /// Takes what containers wrote once they are forgotten.
     clearing: Clearing,
+    /// Disks of containers that are held to a size.
+    scratches: Scratches,
     /// What is being done beside others, so that nothing is done twice at the same time.
     errands: Mutex<BTreeSet<(RuntimeName, &'static str)>>,
     /// How often those were begun that never came to run.
@@ -213,6 +220,7 @@ impl Runtime {
             .map_err(file("find", &places.run))?;
         let trash = data.join("trash");
         let clearing = Clearing::begin(&trash).map_err(file("open", &trash))?;
+        let scratches = Scratches::of(&data);
         let mut digest = HostDigest::new();
         digest.add(data.as_os_str().as_encoded_bytes());
         let instance_id = format!("{:08x}", digest.0 & 0xffff_ffff);
@@ -238,6 +246,7 @@ impl Runtime {
             host: Mutex::default(),
             fork_server: Mutex::default(),
             clearing,
+            scratches,
             errands: Mutex::default(),
             begun: Mutex::default(),
             spoken: Condvar::new(),
@@ -335,6 +344,9 @@ impl Runtime {
         if asked.is_err() {
             // No fork server was asked for it and no record names it, so nothing of it may stay: it is tried
             // again under the same name.
+            if let Err(error) = shared.remove_scratch(&order.name) {
+                tracing::warn!(container = %order.name, %error, "its disk stays");
+            }
             for path in [&directory, &launch.own_directory] {
                 let _ = fs::remove_dir_all(path);
             }
@@ -450,6 +462,12 @@ impl Runtime {
     /// Where a container's own layers are.
     pub fn own_files(&self, name: &RuntimeName) -> PathBuf {
         self.shared.own_directory(name)
+    }
+
+    /// The file that what a container writes outside its folders lies in; None where it has no disk of its own.
+    pub fn scratch_image(&self, name: &RuntimeName) -> Option<PathBuf> {
+        let image = self.shared.scratch(name).image();
+        image.is_file().then_some(image)
     }
 
     /// Directories outside its own layers that a container may write to, each once. Costs one small read; none where that
@@ -737,6 +755,11 @@ impl RuntimeState {
                 .create(path)
                 .map_err(file("create", path))?;
         }
+        if let Some(limit) = launch.order.disk_bytes {
+            let scratch = self.scratch(&launch.order.name);
+            let opened = self.scratches.open(&scratch, Bytes(limit));
+            opened.map_err(file("make the disk of a session in", scratch.directory()))?;
+        }
         launch
             .write(directory)
             .map_err(file("write the launch in", directory))?;
@@ -769,6 +792,17 @@ impl RuntimeState {
 
     fn own_directory(&self, name: &RuntimeName) -> PathBuf {
         self.places.data.join("containers").join(name.as_str())
+    }
+
+    fn scratch(&self, name: &RuntimeName) -> ScopePlace {
+        self.scratches.place(name.as_str())
+    }
+
+    /// Removes the disk of a container, where it has one of its own; its own directory stays, empty.
+    fn remove_scratch(&self, name: &RuntimeName) -> io::Result<()> {
+        let scratch = self.scratch(name);
+        scopes::close_scratch(&scratch)?;
+        store::trees::remove(scratch.directory())
     }
 
     fn log_directory(&self, name: &RuntimeName) -> PathBuf {
@@ -808,6 +842,14 @@ impl RuntimeState {
     /// one rename, and a few removals. Errors: `Clearing` where that thread has to remove it where it lies.
     fn clear(&self, name: &RuntimeName) -> Result<(), RuntimeFault> {
         let (own, records) = (self.own_directory(name), self.directory(name));
+        let scratch = self.scratch(name);
+        scopes::close_scratch(&scratch).map_err(file("unmount", &own))?;
+        // Removing a large file takes a while too.
+        let image = scratch.directory();
+        let thrown = self.clearing.throw(image).map_err(file("remove", image))?;
+        if !thrown {
+            return Err(RuntimeFault::Clearing(name.clone()));
+        }
         let thrown = self.clearing.throw(&own);
         if !thrown.map_err(file("remove", &own))? {
             return Err(RuntimeFault::Clearing(name.clone()));
@@ -817,7 +859,9 @@ impl RuntimeState {
 
     /// Removes what is there of a container whose command never ran: a few directories of our own.
     fn clear_unbegun(&self, name: &RuntimeName) -> Result<(), RuntimeFault> {
-        for path in [self.own_directory(name), self.directory(name)] {
+        let own = self.own_directory(name);
+        self.remove_scratch(name).map_err(file("remove", &own))?;
+        for path in [own, self.directory(name)] {
             store::trees::remove(&path).map_err(file("remove", &path))?;
         }
         Ok(())

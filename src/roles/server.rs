@@ -119,6 +119,7 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     let _run = RunDirectory::take(&settings.run, &settings.data, server.node())?;
     server.bring_diagnostics(super::diagnostics::runner(&settings));
     let machine = open_machine(&settings, &server, clock)?;
+    server.bring_scopes(machine.scopes());
     let streams: Arc<dyn Streams> =
         Arc::new(StreamRouter::to(&server, server.node(), machine.streams()));
     server.bring_streams(Arc::clone(&streams));

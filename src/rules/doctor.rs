@@ -15,7 +15,7 @@ pub enum CheckState {
 }
 
 /// The ids of all checks there are; each is named in Korean.
-pub const IDS: [&str; 55] = [
+pub const IDS: [&str; 56] = [
     "accelerators",
     "address",
     "architecture",
@@ -35,6 +35,7 @@ pub const IDS: [&str; 55] = [
     "fences",
     "file-watches",
     "findings",
+    "folder-limits",
     "gpu",
     "holder",
     "host-name",

@@ -55,6 +55,7 @@ pub mod run_history;
 pub mod self_test;
 pub mod session;
 pub mod statement;
+pub mod storage;
 pub mod tenancy;
 pub mod trace;
 pub mod translations;

@@ -49,6 +49,7 @@ pub mod session_detail;
 pub mod sessions;
 pub mod settings;
 pub mod statements;
+pub mod storage;
 pub mod system;
 pub mod tenancy;
 pub mod usage;

@@ -71,6 +71,7 @@ pub(crate) mod sign_in_links;
 pub(crate) mod ssh_keys;
 mod state_checks;
 pub(crate) mod statements;
+pub(crate) mod storage;
 pub(crate) mod tenancy;
 #[cfg(test)]
 pub(crate) mod tests;

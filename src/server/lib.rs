@@ -300,6 +300,11 @@ impl Server {
         self.0.lazy_stores.uploads(&self.settings().data)
     }
 
+    /// Brings what holds folders of this machine to their limits, before any folder is touched.
+    pub fn bring_scopes(&self, keeper: Arc<dyn store::quota::ScopeKeeper>) {
+        self.0.lazy_stores.bring_scopes(keeper);
+    }
+
     /// The directories of folders on this machine's disk.
     pub(crate) fn folders(&self) -> Result<Arc<store::folders::FolderStore>, Failure> {
         self.0.lazy_stores.folders(&self.settings().data)
@@ -429,8 +434,8 @@ pub fn forget_logs(
     controller::logs::run(server.catalog().clone(), streams)
 }
 
-/// Does what waits for no caller: backups, the history of use, the audit log and its hand-over, webhooks, mail, folders,
-/// likely starts. Runs until it is dropped; at most one a server.
+/// Does what waits for no caller: backups, the history of use, the audit log and its hand-over, webhooks, mail, folders
+/// and their limits, likely starts. Runs until it is dropped; at most one a server.
 pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let backups = jobs::backup::keep_making(server.clone());
     let pages = keep_looking(server.clone());
@@ -441,10 +446,12 @@ pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let webhooks = hand_over::webhooks::keep(server.clone());
     let mail = jobs::mail::keep(server.clone());
     let folders = jobs::folders::keep(server.clone());
+    let storage = jobs::storage::keep(server.clone());
     let likely = snapshot::likely_starts::keep(server.clone());
     async {
         tokio::join!(
-            backups, pages, history, audit, directory, hand_over, webhooks, mail, folders, likely
+            backups, pages, history, audit, directory, hand_over, webhooks, mail, folders, storage,
+            likely
         );
     }
 }

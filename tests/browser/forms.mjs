@@ -63,6 +63,7 @@ const FORMS = () => [
   ["/sessions/new", "#launch", "max_runtime", "soon"],
   ["/sessions/new", "#launch", "replicas", "many"],
   ["/sessions/new", "#launch", "shm", "lots"],
+  ["/sessions/new", "#launch", "disk", "lots"],
   ["/sessions/new", "#launch", "env", "no assignment"],
   ["/sessions/new", "#launch", "labels", "no assignment"],
   ["/sessions/new", "#launch", "mounts", "data:here"],

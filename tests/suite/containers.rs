@@ -4,6 +4,7 @@
 mod crash;
 mod disk;
 mod edges;
+mod folder_limits;
 pub(crate) mod ground;
 mod hold;
 mod idle;

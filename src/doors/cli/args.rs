@@ -468,6 +468,9 @@ pub struct LaunchArguments {
     /// Size of /dev/shm, part of the memory limit [default: 64m]
     #[arg(long, value_name = "SIZE", help_heading = "Resources")]
     pub shm: Option<String>,
+    /// What it may write outside its folders: 20g [default: what there is room for]
+    #[arg(long, value_name = "SIZE", help_heading = "Resources")]
+    pub disk: Option<String>,
     /// Share of a GPU in hundredths (0.35), whole GPUs (2), or both (2.5)
     #[arg(long, value_name = "SHARE", help_heading = "Resources")]
     pub gpu: Option<String>,
@@ -1718,6 +1721,9 @@ pub struct LimitFlags {
     /// Memory of one session
     #[arg(long, value_name = "SIZE")]
     pub memory_each: Option<String>,
+    /// What one session writes outside its folders
+    #[arg(long, value_name = "SIZE")]
+    pub disk_each: Option<String>,
     /// How long one session runs
     #[arg(long, value_name = "TIME")]
     pub runtime: Option<String>,
@@ -1727,6 +1733,9 @@ pub struct LimitFlags {
     /// Browsers that each user is signed in with at once
     #[arg(long, value_name = "NUMBER")]
     pub sign_ins: Option<String>,
+    /// What the folders of each user take together [default: 50 GiB]
+    #[arg(long, value_name = "SIZE")]
+    pub folder_bytes: Option<String>,
 }
 
 /// What a policy is attached to; the site when nothing is named.
@@ -2239,6 +2248,8 @@ pub enum FolderCommand {
         #[arg(value_name = "FOLDER", required = true)]
         folders: Vec<String>,
     },
+    /// List what the folders of each user take together, and their limit
+    Usage,
 }
 
 #[derive(Debug, Subcommand)]
@@ -2312,6 +2323,9 @@ pub struct PresetFlags {
     /// Size of /dev/shm
     #[arg(long, value_name = "SIZE", help_heading = "Resources")]
     pub shm: Option<String>,
+    /// What sessions may write outside their folders
+    #[arg(long, value_name = "SIZE", help_heading = "Resources")]
+    pub disk: Option<String>,
     /// Share of a GPU in hundredths
     #[arg(long, value_name = "SHARE", help_heading = "Resources")]
     pub gpu: Option<String>,
@@ -2637,6 +2651,7 @@ pub enum MailCommand {
                 "reservation-warned",
                 "reservation-asked",
                 "budget",
+                "storage",
                 "idle-warned",
                 "course",
                 "reservation-decided",

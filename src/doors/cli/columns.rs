@@ -29,6 +29,7 @@ use api::sessions::{SessionView, UsageSample, WaitingView};
 use api::settings::SettingView;
 use api::ssh::SshKeyView;
 use api::statements::{ClosedMonthView, MonthCheckView, PricesView, StatementItem};
+use api::storage::StorageView;
 use api::tenancy::{DomainView, GrantView, MemberView, ProjectView};
 use api::usage::UsageItem;
 use api::users::{AccessKeyView, DepartureView, SignInView, TokenView};
@@ -143,6 +144,7 @@ pub(super) fn session() -> Vec<Column<SessionView>> {
         column("CPU", 0, |r, _| r.resources.cpu.to_string()),
         column("MEMORY", 0, |r, _| r.resources.memory.to_string()),
         column("SHM", 0, |r, _| r.resources.shm.to_string()),
+        column("DISK", 0, |r, _| maybe(r.resources.disk.as_ref())),
         column("GPU", 0, |r, _| format::asked(&r.resources)),
         column("DEVICES", 0, |r, _| dash(&format::grants(&r.devices))),
         column("NODE", 0, |r, _| maybe(r.node.as_ref())),
@@ -385,6 +387,10 @@ fn told(notice: &NoticeView) -> String {
             Some(used) => format!("budget is used to {used}"),
             None => "budget is nearly used".to_owned(),
         },
+        (NoticeWord::StorageWarned, _) => match &notice.message {
+            Some(used) => format!("your folders take {used} of their limit"),
+            None => "your folders take nearly all of their limit".to_owned(),
+        },
         (NoticeWord::WillEnd, _) => format!("ends at {}", notice.at),
         (NoticeWord::Maintenance, _) => "node in maintenance".to_owned(),
     }
@@ -393,7 +399,11 @@ fn told(notice: &NoticeView) -> String {
 pub(super) const NOTICES: &[Column<NoticeView>] = &[
     column("AT", 1, |r, _| r.at.to_string()),
     column("NAME", 0, |r, _| {
-        r.name.clone().unwrap_or_else(|| "(deleted)".to_owned())
+        let none = match r.kind {
+            NoticeWord::StorageWarned => "folders",
+            _ => "(deleted)",
+        };
+        r.name.clone().unwrap_or_else(|| none.to_owned())
     }),
     column("WHAT", 0, |r, _| told(r)),
     column("WHY", 2, |r, _| {
@@ -544,6 +554,16 @@ pub(super) const REMOVED_ENTRIES: &[Column<RemovedEntryView>] = &[
     column("ID", 0, |r, _| r.id.to_string()),
 ];
 
+pub(super) const STORAGE: &[Column<StorageView>] = &[
+    column("OWNER", 0, |r, _| r.owner.name.to_string()),
+    column("USED", 0, |r, _| r.used.to_string()),
+    column("LIMIT", 0, |r, _| r.limit.to_string()),
+    column("PERCENT", 1, |r, _| r.percent.to_string()),
+    column("LEVEL", 1, |r, _| r.level.word().to_owned()),
+    column("HELD", 2, |r, _| r.enforcement.word().to_owned()),
+    column("SEEN", 2, |r, _| maybe(r.at.as_ref())),
+];
+
 pub(super) const PRESETS: &[Column<PresetView>] = &[
     column("NAME", 0, |r, _| r.name.to_string()),
     column("SCOPE", 1, |r, _| match (&r.domain, &r.project) {
@@ -564,6 +584,7 @@ pub(super) const PRESETS: &[Column<PresetView>] = &[
     }),
     column("TITLE", 3, |r, _| dash(&r.title)),
     column("SHM", 9, |r, _| maybe(r.resources.shm.as_ref())),
+    column("DISK", 9, |r, _| maybe(r.resources.disk.as_ref())),
     column("GPU MEMORY", 9, |r, _| {
         maybe(r.resources.gpu_memory.as_ref())
     }),

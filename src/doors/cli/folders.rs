@@ -12,6 +12,7 @@ use super::output::OutputStyle;
 use super::{columns, print};
 
 const PATH: &str = "/api/v1/folders";
+const STORAGE: &str = "/api/v1/storage";
 
 pub(super) async fn folder(
     client: &HttpClient,
@@ -97,6 +98,9 @@ pub(super) async fn folder(
                 act(client, &folder, "trash").await?;
                 print(&view.said(&json!({"name": folder}), &format!("{folder}  trashed"))?);
             }
+        }
+        FolderCommand::Usage => {
+            print(&view.list(&client.get(STORAGE).await?, columns::STORAGE)?);
         }
         FolderCommand::Restore { folders } => {
             for folder in folders {

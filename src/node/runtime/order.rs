@@ -79,6 +79,9 @@ pub struct ContainerSpec {
     pub cpu_hundredths: u32,
     pub memory_bytes: u64,
     pub shm_bytes: u64,
+    /// What it may write outside its folders; as much as there is room for when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
     /// Processes and threads together.
     pub pids: u32,
     pub ids: IdRange,

@@ -263,6 +263,8 @@ async fn every_act_asks_for_its_capability_first() {
         )),
         (ImagesRead, "images.list", |s, c| images::list(s, c)),
         (SessionsRead, "images.used", |s, c| images::used(s, c)),
+        (SessionsRead, "storage.list", |s, c| storage::list(s, c)),
+        (SessionsRead, "storage.own", |s, c| storage::own(s, c)),
         (ImagesRead, "images.get", |s, c| images::get(s, c, "x")),
         (ImagesRead, "operations.list", |s, c| operations::list(s, c)),
         (ImagesRead, "operations.get", |s, c| operations::get(

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use base::observe::Clock;
 use base::tls::TlsError;
@@ -16,6 +16,7 @@ use store::folders::failure::FolderError;
 use store::images::ImageStore;
 use store::images::failure::ImageError;
 use store::images::limits::ImportLimits;
+use store::quota::{CountingKeeper, ScopeKeeper};
 use store::uploads::{UploadError, UploadLimits, UploadStore};
 
 use crate::{Failure, ServerFault};
@@ -26,6 +27,7 @@ pub(crate) struct LazyStores {
     images: Mutex<Option<Arc<ImageStore>>>,
     uploads: Mutex<Option<Arc<UploadStore>>>,
     folders: Mutex<Option<Arc<FolderStore>>>,
+    scopes: OnceLock<Arc<dyn ScopeKeeper>>,
     certificates: Mutex<Option<Arc<Keeper>>>,
 }
 
@@ -51,13 +53,23 @@ impl LazyStores {
         Ok(Arc::clone(opened.insert(Arc::new(uploads))))
     }
 
+    /// Has folders held to limits from now on; counts from before they are opened.
+    pub(crate) fn bring_scopes(&self, keeper: Arc<dyn ScopeKeeper>) {
+        // A second one would be a second start of the same server, which does not happen.
+        let _ = self.scopes.set(keeper);
+    }
+
     /// The directories of folders. Opening makes the place for them.
     pub(crate) fn folders(&self, data: &Path) -> Result<Arc<FolderStore>, Failure> {
         let mut opened = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(folders) = &*opened {
             return Ok(Arc::clone(folders));
         }
-        let folders = FolderStore::open(data).map_err(folder_failure)?;
+        let keeper: Arc<dyn ScopeKeeper> = match self.scopes.get() {
+            Some(keeper) => Arc::clone(keeper),
+            None => Arc::new(CountingKeeper),
+        };
+        let folders = FolderStore::limited(data, keeper).map_err(folder_failure)?;
         Ok(Arc::clone(opened.insert(Arc::new(folders))))
     }
 

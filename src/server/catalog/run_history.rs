@@ -159,6 +159,7 @@ fn arrival(row: &Row<'_>, days: i64) -> rusqlite::Result<Option<ExpectedArrival>
             cpu: CpuShare(row.get("cpu")?),
             memory: Bytes(value::unsigned(row, "memory")?),
             shm: Bytes(value::unsigned(row, "shm")?),
+            disk: None,
             gpu: GpuShare(row.get("gpu")?),
             gpu_memory: value::unsigned_or_none(row, "gpu_memory")?.map(Bytes),
             mig: None,

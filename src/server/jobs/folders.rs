@@ -61,15 +61,8 @@ async fn sweep(server: &Server) -> Result<(), Failure> {
         let all = store.all().map_err(folder_failure)?;
         let now = SystemTime::now();
         for (id, changed) in all {
-            // Files of one folder that cannot be removed keep no other's.
-            if let Err(error) = store.expire_removed(id, removed_since, uploads_at) {
-                tracing::warn!(folder = %id, %error, "removed files stay in the trash of a folder");
-            }
-            if let Err(error) = store.empty_removed(id) {
-                tracing::warn!(folder = %id, %error, "removed files stay on the disk");
-            }
-            if let Err(error) = store.expire_staged(id, uploads_at) {
-                tracing::warn!(folder = %id, %error, "files that no sender goes on with stay on the disk");
+            if store.is_near(id) || is_turn(id, uploads_at) {
+                tidy(&store, id, removed_since, uploads_at);
             }
             let is_old = now.duration_since(changed).is_ok_and(|age| age >= UNNAMED);
             if !is_old || catalog.read_now("look for a folder", |view| view.knows_folder(id))? {
@@ -82,6 +75,28 @@ async fn sweep(server: &Server) -> Result<(), Failure> {
         Ok(())
     })
     .await
+}
+
+/// Whether it is the hour of a folder that has to be mounted to be looked into. Each has one of 23, so that it is another one
+/// every day, and a machine that is off at night comes to all.
+fn is_turn(id: FolderId, now: Timestamp) -> bool {
+    let hours = u64::try_from(now.as_millis() / 3_600_000).unwrap_or(0);
+    let [.., last] = id.0.into_bytes();
+    (hours + u64::from(last)).is_multiple_of(23)
+}
+
+/// Removes what lay in the trash of one folder for long enough, and its uploads that no sender goes on with. What cannot be
+/// removed keeps nothing of another folder's.
+fn tidy(store: &FolderStore, id: FolderId, since: Timestamp, now: Timestamp) {
+    if let Err(error) = store.expire_removed(id, since, now) {
+        tracing::warn!(folder = %id, %error, "removed files stay in the trash of a folder");
+    }
+    if let Err(error) = store.empty_removed(id) {
+        tracing::warn!(folder = %id, %error, "removed files stay on the disk");
+    }
+    if let Err(error) = store.expire_staged(id, now) {
+        tracing::warn!(folder = %id, %error, "files that no sender goes on with stay on the disk");
+    }
 }
 
 /// Removes the folders whose time in the trash is over: first nothing leads back, then the directory is taken away, then
@@ -143,6 +158,7 @@ async fn purge_one(server: &Server, id: FolderId, since: Timestamp) -> Result<()
                 return Ok(());
             };
             rows.forget_folder(id)?;
+            rows.forget_storage()?;
             let was = found.folder.state.word();
             note(rows, ACTOR, &found.folder, "folder.purged", (was, ""))
         })

@@ -219,7 +219,7 @@ mod tests {
     fn a_directory_comes_in_pages_however_many_names_it_has() {
         let data = tempfile::tempdir().expect("a directory");
         let store = FolderStore::open(data.path()).expect("a store");
-        store.create(ID, false).expect("made");
+        store.create(ID, false, None).expect("made");
         let place = mounted_directory(data.path(), ID);
         let mut expected = Vec::new();
         for number in 0..30 {
@@ -257,7 +257,7 @@ mod tests {
     fn a_large_directory_is_kept_and_read_again_once_it_was_changed() {
         let data = tempfile::tempdir().expect("a directory");
         let store = FolderStore::open(data.path()).expect("a store");
-        store.create(ID, false).expect("made");
+        store.create(ID, false, None).expect("made");
         let place = mounted_directory(data.path(), ID);
         for number in 0..20 {
             std::fs::create_dir(place.join(format!("d{number:04}"))).expect("made");
@@ -298,7 +298,7 @@ mod tests {
     fn a_link_is_listed_and_never_followed() {
         let data = tempfile::tempdir().expect("a directory");
         let store = FolderStore::open(data.path()).expect("a store");
-        store.create(ID, false).expect("made");
+        store.create(ID, false, None).expect("made");
         let place = mounted_directory(data.path(), ID);
         std::fs::create_dir(place.join("inside")).expect("made");
         symlink("/", place.join("out")).expect("a link");

@@ -263,7 +263,7 @@ mod tests {
     fn opened() -> (tempfile::TempDir, FolderStore, PathBuf) {
         let data = tempfile::tempdir().expect("a directory");
         let store = FolderStore::open(data.path()).expect("a store");
-        store.create(ID, false).expect("made");
+        store.create(ID, false, None).expect("made");
         let place = mounted_directory(data.path(), ID);
         (data, store, place)
     }

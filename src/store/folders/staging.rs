@@ -23,9 +23,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use super::beneath::{FolderTop, give, sync};
+use super::beneath::{give, sync};
 use super::failure::{FolderError, failed, fault};
-use super::{DATA, FolderStore, STAGING, directory, make};
+use super::found::FoundFolder;
+use super::{FolderStore, make};
 
 /// Bytes of one file that is uploaded.
 pub const MAX_FILE_BYTES: u64 = 1 << 40;
@@ -153,25 +154,27 @@ pub struct StagingWriter {
     at: u64,
     synced: u64,
     bytes: Option<u64>,
-    place: PathBuf,
+    found: FoundFolder,
+    /// On the disk of the machine.
+    disk: PathBuf,
     checksum: Option<(PieceChecksum, RunningChecksum)>,
 }
 
 impl StagingWriter {
-    /// Errors: `upload.too-large` for more bytes than declared, `disk.full`.
+    /// Errors: `upload.too-large` for more bytes than declared, `quota.exceeded`, `disk.full`.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), FolderError> {
         let more = bytes.len() as u64;
         let limit = self.bytes.unwrap_or(MAX_FILE_BYTES);
         if more > limit.saturating_sub(self.at) {
             return Err(refusals::upload_longer_than_declared(limit).into());
         }
+        self.found.refuse_beyond_limit(more)?;
         if self.at == self.begin || self.at - self.synced >= SYNC_BYTES {
-            refuse_full_disk(&self.place, more)?;
+            refuse_full_disk(&self.disk, more)?;
         }
         let doing = "write an uploaded file";
-        self.part
-            .write_all_at(bytes, self.at)
-            .map_err(fault(doing))?;
+        let written = self.part.write_all_at(bytes, self.at);
+        written.map_err(|error| self.full(doing, error))?;
         match &mut self.checksum {
             Some((_, RunningChecksum::Sha256(running))) => running.update(bytes),
             Some((_, RunningChecksum::Crc32(running))) => running.update(bytes),
@@ -179,7 +182,8 @@ impl StagingWriter {
         }
         self.at += more;
         if self.at - self.synced >= SYNC_BYTES {
-            self.part.sync_data().map_err(fault(doing))?;
+            let synced = self.part.sync_data();
+            synced.map_err(|error| self.full(doing, error))?;
             self.synced = self.at;
         }
         Ok(())
@@ -206,12 +210,17 @@ impl StagingWriter {
         if !is_right {
             self.part.set_len(self.begin).map_err(fault(doing))?;
         }
-        self.part.sync_data().map_err(fault(doing))?;
+        let synced = self.part.sync_data();
+        synced.map_err(|error| self.full(doing, error))?;
         match (is_right, is_whole) {
             (true, _) => Ok(self.at),
             (false, false) => Ok(self.begin),
             (false, true) => Err(refusals::upload_checksum().into()),
         }
+    }
+
+    fn full(&self, doing: &'static str, error: io::Error) -> FolderError {
+        self.found.told(fault(doing)(error))
     }
 }
 
@@ -227,7 +236,7 @@ impl Drop for StagingWriter {
 impl FolderStore {
     /// Begins a file of a folder.
     ///
-    /// Errors: `folder.new-name-invalid`, `upload.too-large`, `disk.full`.
+    /// Errors: `folder.new-name-invalid`, `upload.too-large`, `quota.exceeded`, `disk.full`.
     pub fn stage(
         &self,
         id: FolderId,
@@ -241,9 +250,12 @@ impl FolderStore {
             return Err(refusals::upload_too_large(bytes, MAX_FILE_BYTES).into());
         }
         let doing = "begin an uploaded file";
-        let place = self.staging(id);
-        make(&place).map_err(fault(doing))?;
-        refuse_full_disk(&place, bytes)?;
+        let found = self.place_of(id)?;
+        let full = |error| found.told(fault(doing)(error));
+        let place = found.staging();
+        make(&place).map_err(full)?;
+        found.refuse_beyond_limit(bytes.max(1))?;
+        refuse_full_disk(&self.folders, bytes)?;
         let upload = Uuid::now_v7();
         let note = StagedNote {
             declared,
@@ -251,7 +263,7 @@ impl FolderStore {
         };
         let text = serde_json::to_vec(&note).map_err(|error| fault(doing)(error.into()))?;
         // The note comes last: a part without one is what a crash left, and is removed.
-        new_file(&place.join(part_name(upload))).map_err(fault(doing))?;
+        new_file(&place.join(part_name(upload))).map_err(full)?;
         let begun = place.join(format!("{upload}.new"));
         let written = new_file(&begun).and_then(|mut file| {
             file.write_all(&text)?;
@@ -259,51 +271,27 @@ impl FolderStore {
             fs::rename(&begun, place.join(note_name(upload)))?;
             File::open(&place)?.sync_all()
         });
-        written.map_err(fault(doing))?;
-        self.staged(id, upload)
+        written.map_err(full)?;
+        under_way(&found, upload)
     }
 
     /// How far a file is; one that was finished a while ago, too.
     ///
     /// Errors: `upload.not-found`.
     pub fn staged(&self, id: FolderId, upload: Uuid) -> Result<StagedFile, FolderError> {
-        match self.under_way(id, upload) {
+        match under_way(&self.place_of(id)?, upload) {
             Err(error) if error.code().is_some() => self.finished.find(id, upload).ok_or(error),
             found => found,
         }
     }
 
-    fn under_way(&self, id: FolderId, upload: Uuid) -> Result<StagedFile, FolderError> {
-        let doing = "look at an uploaded file";
-        let place = self.staging(id);
-        let note = read_note(&place.join(note_name(upload))).map_err(fault(doing))?;
-        let note = note.ok_or_else(refusals::upload_not_found)?;
-        let part = match File::open(place.join(part_name(upload))) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(refusals::upload_not_found().into());
-            }
-            part => part.map_err(fault(doing))?,
-        };
-        // What is told of it stays, also where a piece is on its way.
-        part.sync_data().map_err(fault(doing))?;
-        let found = part.metadata().map_err(fault(doing))?;
-        let touched = found.modified().map_or(note.begun_at, timestamp);
-        let last = touched.max(note.begun_at);
-        Ok(StagedFile {
-            id: upload,
-            offset: found.len(),
-            declared: note.declared,
-            begun_at: note.begun_at,
-            expires_at: last.plus_seconds(IDLE_SECONDS),
-        })
-    }
-
     /// The files of a folder that are on their way, oldest first.
     pub fn all_staged(&self, id: FolderId) -> Result<Vec<StagedFile>, FolderError> {
-        let all = uploads(&self.staging(id), ".json");
+        let found = self.place_of(id)?;
+        let all = uploads(&found.staging(), ".json");
         let mut staged = Vec::new();
         for upload in all.map_err(fault("list uploaded files"))? {
-            match self.under_way(id, upload) {
+            match under_way(&found, upload) {
                 Ok(one) => staged.push(one),
                 // It was finished since it was listed.
                 Err(error) if error.code().is_some() => {}
@@ -316,7 +304,7 @@ impl FolderStore {
 
     /// How many files of a folder are on their way.
     pub fn count_staged(&self, id: FolderId) -> Result<usize, FolderError> {
-        let all = uploads(&self.staging(id), ".json");
+        let all = uploads(&self.place_of(id)?.staging(), ".json");
         Ok(all.map_err(fault("list uploaded files"))?.len())
     }
 
@@ -331,17 +319,17 @@ impl FolderStore {
         checksum: Option<PieceChecksum>,
     ) -> Result<StagingWriter, FolderError> {
         let doing = "write an uploaded file";
-        self.under_way(id, upload)?;
+        let found = self.place_of(id)?;
+        under_way(&found, upload)?;
         let permit = self.busy.enter(upload)?;
         // Another request may have written or finished it meanwhile.
-        let staged = self.under_way(id, upload)?;
+        let staged = under_way(&found, upload)?;
         if staged.offset != offset {
             return Err(refusals::upload_wrong_offset(staged.offset, offset).into());
         }
-        let place = self.staging(id);
         let part = OpenOptions::new()
             .write(true)
-            .open(place.join(part_name(upload)));
+            .open(found.staging().join(part_name(upload)));
         let running = |checksum: PieceChecksum| {
             let running = match checksum {
                 PieceChecksum::Sha256(_) => RunningChecksum::Sha256(Sha256::new()),
@@ -356,7 +344,8 @@ impl FolderStore {
             at: offset,
             synced: offset,
             bytes: staged.declared.bytes,
-            place,
+            found,
+            disk: self.folders.clone(),
             checksum: checksum.map(running),
         })
     }
@@ -364,21 +353,22 @@ impl FolderStore {
     /// Puts a file that is whole in its place, with the directories above it, and forgets the upload. Does nothing and gives
     /// false where bytes are still to come.
     ///
-    /// Errors: `upload.not-found`, `upload.busy`; `folder.entry-exists`, `folder.entry-link`, `disk.full`: then the upload
-    /// stays, to be finished once more.
+    /// Errors: `upload.not-found`, `upload.busy`; `folder.entry-exists`, `folder.entry-link`, `quota.exceeded`, `disk.full`: then
+    /// the upload stays, to be finished once more.
     pub fn place(&self, id: FolderId, upload: Uuid) -> Result<bool, FolderError> {
         let doing = "put an uploaded file in its place";
         let _permit = self.busy.enter(upload)?;
-        let staged = self.under_way(id, upload)?;
+        let found = self.place_of(id)?;
+        let full = |error| found.told(error);
+        let staged = under_way(&found, upload)?;
         let declared = &staged.declared;
         if declared.bytes.is_some_and(|bytes| bytes != staged.offset) {
             return Ok(false);
         }
         let path = FolderPath::parse(&declared.path)?;
-        let place = self.staging(id);
+        let place = found.staging();
         let part = place.join(part_name(upload));
-        let top = FolderTop::open(&directory(&self.folders, id).join(DATA))?;
-        let parent = top.made(&path.parent())?;
+        let parent = found.top()?.made(&path.parent()).map_err(full)?;
         let file = OpenOptions::new().write(true).open(&part);
         let file = file.map_err(fault(doing))?;
         give(parent.as_fd(), file.as_fd(), false).map_err(fault(doing))?;
@@ -387,13 +377,13 @@ impl FolderStore {
             // A file system may not know such a time.
             let _ = file.set_modified(UNIX_EPOCH + Duration::from_millis(millis));
         }
-        file.sync_all().map_err(fault(doing))?;
+        file.sync_all().map_err(fault(doing)).map_err(full)?;
         let flags = match declared.overwrite {
             true => RenameFlags::empty(),
             false => RenameFlags::NOREPLACE,
         };
         let moved = rustix::fs::renameat_with(CWD, &part, &parent, path.name(), flags);
-        moved.map_err(failed(doing, &path))?;
+        moved.map_err(failed(doing, &path)).map_err(full)?;
         sync(parent.as_fd()).map_err(fault(doing))?;
         forget(&place, upload).map_err(fault(doing))?;
         self.finished.keep(id, staged);
@@ -404,20 +394,22 @@ impl FolderStore {
     ///
     /// Errors: `upload.not-found`, `upload.busy`.
     pub fn unstage(&self, id: FolderId, upload: Uuid) -> Result<(), FolderError> {
-        self.under_way(id, upload)?;
+        let found = self.place_of(id)?;
+        under_way(&found, upload)?;
         let _permit = self.busy.enter(upload)?;
-        forget(&self.staging(id), upload).map_err(fault("forget an uploaded file"))
+        forget(&found.staging(), upload).map_err(fault("forget an uploaded file"))
     }
 
     /// Forgets files of a folder that had no byte for too long, and what a crash left.
     pub fn expire_staged(&self, id: FolderId, now: Timestamp) -> Result<(), FolderError> {
         let doing = "forget uploaded files";
-        let place = self.staging(id);
+        let found = self.place_of(id)?;
+        let place = found.staging();
         for upload in uploads(&place, ".json").map_err(fault(doing))? {
             let Ok(_permit) = self.busy.enter(upload) else {
                 continue;
             };
-            let is_over = match self.under_way(id, upload) {
+            let is_over = match under_way(&found, upload) {
                 Ok(staged) => staged.expires_at <= now,
                 // What is left of one that was finished right before a loss of power.
                 Err(error) if error.code().is_some() => true,
@@ -443,10 +435,34 @@ impl FolderStore {
         }
         Ok(())
     }
+}
 
-    fn staging(&self, id: FolderId) -> PathBuf {
-        directory(&self.folders, id).join(STAGING)
-    }
+/// How far a file is that was not finished yet.
+///
+/// Errors: `upload.not-found`.
+fn under_way(found: &FoundFolder, upload: Uuid) -> Result<StagedFile, FolderError> {
+    let doing = "look at an uploaded file";
+    let place = found.staging();
+    let note = read_note(&place.join(note_name(upload))).map_err(fault(doing))?;
+    let note = note.ok_or_else(refusals::upload_not_found)?;
+    let part = match File::open(place.join(part_name(upload))) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(refusals::upload_not_found().into());
+        }
+        part => part.map_err(fault(doing))?,
+    };
+    // What is told of it stays, also where a piece is on its way.
+    part.sync_data().map_err(fault(doing))?;
+    let seen = part.metadata().map_err(fault(doing))?;
+    let touched = seen.modified().map_or(note.begun_at, timestamp);
+    let last = touched.max(note.begun_at);
+    Ok(StagedFile {
+        id: upload,
+        offset: seen.len(),
+        declared: note.declared,
+        begun_at: note.begun_at,
+        expires_at: last.plus_seconds(IDLE_SECONDS),
+    })
 }
 
 fn note_name(upload: Uuid) -> String {
@@ -534,7 +550,7 @@ mod tests {
     fn opened() -> (tempfile::TempDir, FolderStore, PathBuf) {
         let data = tempfile::tempdir().expect("a directory");
         let store = FolderStore::open(data.path()).expect("a store");
-        store.create(ID, false).expect("made");
+        store.create(ID, false, None).expect("made");
         let place = mounted_directory(data.path(), ID);
         (data, store, place)
     }

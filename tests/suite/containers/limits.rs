@@ -294,3 +294,40 @@ fn a_pause_stops_the_clock_and_refuses_exec() {
         "a paused session can still be ended"
     );
 }
+
+/// New files and those of the environment that are changed count; what is removed is free again.
+#[test]
+fn a_session_writes_to_its_disk_up_to_its_limit() {
+    const NAME: &str = "a_session_writes_to_its_disk_up_to_its_limit";
+    let Some(ground) = Ground::lay(NAME) else {
+        return;
+    };
+    if !std::path::Path::new("/dev/loop-control").exists() {
+        return skips::skip(NAME, "there are no loop devices");
+    }
+    let mut order = ground.shell(
+        "cd /root || cd /
+        head -c 200000000 /dev/zero > big && exit 3
+        [ \"$(stat -c %s big)\" -le 67108864 ] || exit 4
+        [ \"$(df -B1 --output=size / | tail -n 1)\" -le 67108864 ] || exit 5
+        rm big && sync && echo x > next || exit 6
+        exit 7",
+    );
+    order.disk_bytes = Some(64 * MIB);
+    let (record, text) = ground.run(&order);
+    assert_eq!(record.code, 7, "{text}");
+    let image = ground.runtime.scratch_image(&order.name);
+    let image = image.expect("it has a disk of its own");
+    let mounted = || {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("readable");
+        mounts.contains(&format!("/{} ", order.name))
+    };
+    assert!(mounted(), "until it is forgotten");
+    let until = Instant::now() + Duration::from_secs(60);
+    while ground.runtime.forget(&order.name).is_err() {
+        assert!(Instant::now() < until, "it cannot be forgotten");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!mounted() && !image.exists());
+    assert!(!ground.runtime.own_files(&order.name).exists());
+}

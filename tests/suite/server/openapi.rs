@@ -309,6 +309,7 @@ async fn real_answers_have_the_shapes_of_the_document() {
             "/api/v1/folders/data/uploads",
             "FolderUploadPage",
         ),
+        (&the_box.mina, "/api/v1/storage", "StoragePage"),
         (&the_box.mina, "/api/v1/presets", "PresetPage"),
         (&the_box.mina, "/api/v1/presets/half", "Preset"),
         (

@@ -118,6 +118,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["restoreFolder"],
         &["folder restore x"],
     ),
+    ("", &["listStorage"], &["folder usage"]),
     (
         "GET /folders/{id}/files",
         &["listFolderEntries"],

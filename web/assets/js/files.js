@@ -35,8 +35,10 @@ export function attach(form) {
     const text = [problem.detail, problem.hint].filter(Boolean).join(" ") || problem.title || `HTTP ${answer.status}`;
     // Of a piece a conflict means "look where you are"; of anything else it is an answer.
     const again = options.method === "PATCH" ? [408, 409, 423, 429, 460] : [408, 423, 429];
+    // What came stays until there is room for the rest.
+    const stays = problem.code === "quota.exceeded";
     const final = answer.status >= 400 && answer.status < 500 && !again.includes(answer.status);
-    throw final ? new Refused(text) : new Error(text);
+    throw final || stays ? Object.assign(new Refused(text), { stays }) : new Error(text);
   };
 
   const begin = async ({ file, path }) => {
@@ -79,7 +81,8 @@ export function attach(form) {
         upload.offset = Number(answer.headers.get("Upload-Offset") ?? upload.offset + piece.size);
         failures = 0;
       } catch (fault) {
-        if (fault instanceof Refused) { localStorage.removeItem(upload.key); throw fault; }
+        if (fault instanceof Refused && !fault.stays) localStorage.removeItem(upload.key);
+        if (fault instanceof Refused) throw fault;
         failures += 1;
         show(said.saidPaused);
         await wait(Math.min(15000, 500 * 2 ** failures) * (0.7 + Math.random() * 0.6));

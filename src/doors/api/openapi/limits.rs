@@ -8,6 +8,7 @@ use rules::idleness::{EXTEND_SECONDS, MAX_EXEMPT_LENGTH};
 use rules::image::MAX_REFERENCE_LENGTH;
 use rules::permissions::Permission;
 use rules::preset::MAX_PRESET_TITLE;
+use rules::resources::{MAX_DISK, MIN_DISK};
 use rules::session::{
     MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS, MAX_DEPENDENCIES, MAX_LABEL_LENGTH, MAX_LABELS,
     MAX_RUN_SECONDS, MAX_VARIABLES,
@@ -51,7 +52,7 @@ const SSH_KEY: &str =
 /// A price of nothing.
 const FREE: &str = "^(0{1,7}([.]0{1,6})?)?$";
 /// The fields of `Limits`.
-const LIMITS: [&str; 12] = [
+const LIMITS: [&str; 14] = [
     "waiting",
     "waiting_bytes",
     "sessions",
@@ -61,9 +62,11 @@ const LIMITS: [&str; 12] = [
     "gpu_each",
     "cpu_each",
     "memory_each",
+    "disk_each",
     "runtime_seconds",
     "priority",
     "sign_ins",
+    "folder_bytes",
 ];
 /// The fields of `IdleThresholds`.
 const THRESHOLDS: [&str; 4] = ["gpu_percent", "cpu", "terminals", "keys"];
@@ -324,6 +327,10 @@ fn all() -> Vec<(&'static str, Value)> {
         (
             "/ResourcesPatch/properties/gpu_memory",
             json!({"minimum": MIN_SLICE}),
+        ),
+        (
+            "/LaunchResources/properties/disk",
+            json!({"minimum": MIN_DISK.0, "maximum": MAX_DISK.0}),
         ),
         (
             "/LaunchResources/properties/mig",

@@ -1748,6 +1748,15 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/storage",
+        operation: "listStorage",
+        tag: "folders",
+        summary: "List what the folders of each user take, of yourself and of users whose sessions you see",
+        needs: READ,
+        answer: SuccessReply::Schema("StoragePage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/presets",
         operation: "listPresets",
         tag: "tenancy",

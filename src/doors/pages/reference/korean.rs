@@ -172,6 +172,10 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     ("abortFolderUpload", "보내던 파일을 취소합니다(tus 1.0.0)"),
     (
+        "listStorage",
+        "자기 폴더와 세션을 볼 수 있는 사용자의 폴더가 쓰는 크기를 나열합니다",
+    ),
+    (
         "listPresets",
         "볼 수 있는 프리셋, 또는 한 프로젝트에서 시작할 때 고를 수 있는 프리셋",
     ),

@@ -249,6 +249,9 @@ pub(super) fn limits(t: Text, session: &SessionView, policy: SharePolicy) -> Vec
         (t.where_shm().to_owned(), components::size(given.shm.0)),
         (t.where_network().to_owned(), t.where_loopback().to_owned()),
     ]);
+    if let Some(disk) = given.disk {
+        all.push((t.where_disk().to_owned(), components::size(disk.0)));
+    }
     if let Some(seconds) = session.max_runtime_seconds.or(session.timeout_seconds) {
         all.push((
             t.where_max_runtime().to_owned(),

@@ -22,7 +22,7 @@ use super::super::docs::DocsPage;
 use super::super::folder_files::{
     FolderEntryPage, FolderFileRow, FolderFilesPage, FolderRemovedPage, PathCrumb, RemovedFileRow,
 };
-use super::super::folders::{FoldersPage, OwnFolderRow};
+use super::super::folders::{FolderSpace, FoldersPage, OwnFolderRow};
 use super::super::gpus::{self, GpuPage, GpusPage};
 use super::super::history;
 use super::super::hues;
@@ -292,6 +292,12 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
                 .then(|| one("old", "28 Feb 10:00"))
                 .into_iter()
                 .collect(),
+            space: FolderSpace {
+                text: t.folders_space_of("41 GiB", "50 GiB"),
+                percent: 82,
+                tone: "w",
+                note: t.folders_space_near(),
+            },
             name: String::new(),
         };
         all.push((name, page.render()));

@@ -763,6 +763,7 @@ async fn a_folder_is_made_trashed_and_restored_by_forms_alone() {
     let cookie = house.set_up().await;
     let empty = house.get(&cookie, "/folders").await.body;
     assert!(empty.contains("No folders yet."), "{empty}");
+    assert!(empty.contains("0 B of 50 GiB"), "{empty}");
     let refused = house.post(&cookie, "/folders", &[("name", "a/b")]).await;
     assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
     assert!(refused.body.contains("value=\"a/b\""), "{}", refused.body);

@@ -408,7 +408,7 @@ pub async fn archive(
 
 /// Makes one directory, in one that is there.
 ///
-/// Errors: as `list`; `folder.new-name-invalid`, `folder.entry-exists`, `disk.full`.
+/// Errors: as `list`; `folder.new-name-invalid`, `folder.entry-exists`, `quota.exceeded`, `disk.full`.
 pub async fn make_directory(
     server: &Server,
     caller: &Caller,

@@ -40,7 +40,7 @@ pub struct NewFolderFile {
 /// Begins a file. An empty one is in its place at once.
 ///
 /// Errors: `folder.not-found`, `folder.files-own`, `folder.in-trash`, `folder.purging`; `folder.path-invalid`,
-/// `folder.new-name-invalid`, `folder.entry-exists`, `upload.too-large`, `upload.too-many`, `disk.full`.
+/// `folder.new-name-invalid`, `folder.entry-exists`, `upload.too-large`, `upload.too-many`, `quota.exceeded`, `disk.full`.
 pub async fn create(
     server: &Server,
     caller: &Caller,
@@ -202,7 +202,7 @@ pub async fn append(
 impl FolderPiece {
     /// Takes bytes of the piece.
     ///
-    /// Errors: `upload.too-large`, `disk.full`; those of a caller who may go on no longer. Then nothing more is taken.
+    /// Errors: `upload.too-large`, `quota.exceeded`, `disk.full`; those of a caller who may go on no longer. Then nothing more is taken.
     pub async fn write(&mut self, bytes: Bytes) -> Result<(), Failure> {
         own_folder(&self.server, &self.caller, &self.folder.to_string())?;
         let Some(mut writer) = self.writer.take() else {
@@ -221,7 +221,7 @@ impl FolderPiece {
     /// Keeps what came, and puts the file in its place where that was the last of it. `is_whole` is false where the piece
     /// broke off.
     ///
-    /// Errors: `upload.checksum-mismatch`; `folder.entry-exists`, `folder.entry-link`, `disk.full`.
+    /// Errors: `upload.checksum-mismatch`; `folder.entry-exists`, `folder.entry-link`, `quota.exceeded`, `disk.full`.
     pub async fn finish(mut self, is_whole: bool) -> Result<FolderUploadView, Failure> {
         let Some(writer) = self.writer.take() else {
             return Err(refusals::upload_busy().into());
