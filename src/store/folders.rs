@@ -226,6 +226,7 @@ impl FolderStore {
     /// Errors: as `list`; `folder.new-name-invalid`, `folder.entry-exists`, `disk.full`.
     pub fn make_directory(&self, id: FolderId, path: &FolderPath) -> Result<(), FolderError> {
         path.check_new()?;
+        staging::refuse_full_disk(&self.folders, 0)?;
         files::make_directory(&self.top(id)?, path)
     }
 

@@ -8,10 +8,10 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use flate2::Crc;
 use rules::folder_path::FolderPath;
@@ -29,13 +29,17 @@ use super::{DATA, FolderStore, STAGING, directory, make};
 
 /// Bytes of one file that is uploaded.
 pub const MAX_FILE_BYTES: u64 = 1 << 40;
-/// Bytes that stay free on the disk. Higher: a small disk takes no uploads. Lower: the catalog meets a full one.
-const RESERVE: u64 = 256 << 20;
-/// Bytes between two writes that are waited for, and between two looks at the free disk. Higher: more is sent again after a
-/// loss of power. Lower: the disk waits for itself.
+/// Bytes and names that stay free on the disk; on a small one a quarter of it, where that is less. Higher: a small disk takes
+/// no uploads. Lower: sessions are paused before an upload is refused, and the catalog meets a full disk.
+const RESERVE: u64 = 1 << 30;
+const RESERVE_NAMES: u64 = 40_000;
+/// Bytes between two writes that are waited for. Higher: more is sent again after a loss of power. Lower: the disk waits for
+/// itself.
 const SYNC_BYTES: u64 = 64 << 20;
 /// Seconds without a byte after which what came of a file is forgotten.
 const IDLE_SECONDS: u64 = 24 * 3600;
+/// The same of a file of unknown length, which comes in one form: its sender cannot go on with it.
+const FORM_IDLE_SECONDS: u64 = 3600;
 /// Finished uploads that are still told of, for senders to whom the last answer was lost. Higher: more memory. Lower: a file
 /// is sent twice.
 const MAX_FINISHED: usize = 1000;
@@ -165,9 +169,7 @@ impl StagingWriter {
         if more > limit.saturating_sub(self.at) {
             return Err(refusals::upload_longer_than_declared(limit).into());
         }
-        if self.at == self.begin || self.at - self.synced >= SYNC_BYTES {
-            refuse_full_disk(&self.place, more)?;
-        }
+        refuse_full_disk(&self.place, more)?;
         let doing = "write an uploaded file";
         self.part
             .write_all_at(bytes, self.at)
@@ -284,17 +286,20 @@ impl FolderStore {
             }
             part => part.map_err(fault(doing))?,
         };
-        // What is told of it stays, also where a piece is on its way.
-        part.sync_data().map_err(fault(doing))?;
         let found = part.metadata().map_err(fault(doing))?;
-        let touched = found.modified().map_or(note.begun_at, timestamp);
-        let last = touched.max(note.begun_at);
+        // What is told of it stays: bytes that a piece on its way brings from here on are not told of.
+        part.sync_data().map_err(fault(doing))?;
+        let last = changed_at(&found).max(note.begun_at);
+        let idle = match note.declared.bytes {
+            Some(_) => IDLE_SECONDS,
+            None => FORM_IDLE_SECONDS,
+        };
         Ok(StagedFile {
             id: upload,
             offset: found.len(),
             declared: note.declared,
             begun_at: note.begun_at,
-            expires_at: last.plus_seconds(IDLE_SECONDS),
+            expires_at: last.plus_seconds(idle),
         })
     }
 
@@ -413,25 +418,28 @@ impl FolderStore {
     pub fn expire_staged(&self, id: FolderId, now: Timestamp) -> Result<(), FolderError> {
         let doing = "forget uploaded files";
         let place = self.staging(id);
+        let is_over = |upload| match self.under_way(id, upload) {
+            Ok(staged) => Ok(staged.expires_at <= now),
+            // What is left of one that was finished right before a loss of power.
+            Err(error) if error.code().is_some() => Ok(true),
+            Err(error) => Err(error),
+        };
         for upload in uploads(&place, ".json").map_err(fault(doing))? {
+            // One that is to stay is not kept from its sender meanwhile.
+            if !is_over(upload)? {
+                continue;
+            }
             let Ok(_permit) = self.busy.enter(upload) else {
                 continue;
             };
-            let is_over = match self.under_way(id, upload) {
-                Ok(staged) => staged.expires_at <= now,
-                // What is left of one that was finished right before a loss of power.
-                Err(error) if error.code().is_some() => true,
-                Err(error) => return Err(error),
-            };
-            if is_over {
+            if is_over(upload)? {
                 forget(&place, upload).map_err(fault(doing))?;
             }
         }
         for ending in [".part", ".new"] {
             for upload in uploads(&place, ending).map_err(fault(doing))? {
                 let age = fs::metadata(place.join(format!("{upload}{ending}")))
-                    .and_then(|found| found.modified())
-                    .map(|at| now.seconds_since(timestamp(at)));
+                    .map(|found| now.seconds_since(changed_at(&found)));
                 let is_alone = read_note(&place.join(note_name(upload)))
                     .map_err(fault(doing))?
                     .is_none();
@@ -460,11 +468,14 @@ fn part_name(upload: Uuid) -> String {
 /// Refuses what would leave less of the disk free than stays so.
 ///
 /// Errors: `disk.full`.
-fn refuse_full_disk(place: &Path, bytes: u64) -> Result<(), FolderError> {
+pub(super) fn refuse_full_disk(place: &Path, bytes: u64) -> Result<(), FolderError> {
     let stat = rustix::fs::statvfs(place);
     let stat = stat.map_err(|error| fault("look at the free disk")(error.into()))?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-    match free < bytes.saturating_add(RESERVE) {
+    let all = stat.f_blocks.saturating_mul(stat.f_frsize);
+    // Some file systems have no fixed number of names and say 0 of 0.
+    let has_names = stat.f_files == 0 || stat.f_favail >= RESERVE_NAMES.min(stat.f_files / 4);
+    match free < bytes.saturating_add(RESERVE.min(all / 4)) || !has_names {
         true => Err(refusals::disk_full().into()),
         false => Ok(()),
     }
@@ -516,9 +527,10 @@ fn new_file(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-fn timestamp(time: SystemTime) -> Timestamp {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+/// When a file of ours was written to last. The time of its contents is its sender's, once all came.
+fn changed_at(found: &fs::Metadata) -> Timestamp {
+    let millis = found.ctime_nsec() / 1_000_000;
+    Timestamp::from_millis(found.ctime().saturating_mul(1000).saturating_add(millis))
 }
 
 #[cfg(test)]
@@ -673,14 +685,8 @@ mod tests {
             fs::read_to_string(place.join("file")).expect("there"),
             "new"
         );
-        let changed = place
-            .join("file")
-            .metadata()
-            .and_then(|found| found.modified());
-        assert_eq!(
-            timestamp(changed.expect("a time")).as_millis(),
-            1_000_000_000_000
-        );
+        let changed = place.join("file").metadata().expect("there").mtime();
+        assert_eq!(changed, 1_000_000_000);
         symlink("/tmp", place.join("out")).expect("a link");
         let upload = begun(&store, "out/file", 1);
         sent(&store, upload, 0, b"x", None).expect("sent");
@@ -698,6 +704,36 @@ mod tests {
             assert_eq!(said.code(), Some("disk.full"));
         }
         assert_eq!(store.count_staged(ID).expect("counted"), 0);
+    }
+
+    #[test]
+    fn an_upload_that_stays_is_its_senders_while_others_are_looked_through() {
+        let (_data, store, place) = opened();
+        fs::write(place.join("file"), "old").expect("written");
+        let path = FolderPath::parse("file").expect("a path");
+        let far = DeclaredFile {
+            modified_at: Some(Timestamp::from_millis(32_000_000_000_000)),
+            ..declared("file", 3)
+        };
+        let upload = store.stage(ID, &path, far, NOW).expect("begun").id;
+        sent(&store, upload, 0, b"new", None).expect("sent");
+        assert_eq!(code(store.place(ID, upload)), "folder.entry-exists");
+        let staged = store.staged(ID, upload).expect("it stays");
+        let day = NOW.plus_seconds(IDLE_SECONDS);
+        assert_eq!(staged.expires_at, day, "not a day behind its own time");
+        let writer = store.append(ID, upload, 3, None).expect("begun");
+        store.expire_staged(ID, day).expect("looked");
+        assert_eq!(store.count_staged(ID).expect("counted"), 1);
+        drop(writer);
+        store.expire_staged(ID, day).expect("looked");
+        assert_eq!(store.count_staged(ID).expect("counted"), 0);
+        let form = DeclaredFile {
+            bytes: None,
+            ..declared("other", 0)
+        };
+        let path = FolderPath::parse("other").expect("a path");
+        let staged = store.stage(ID, &path, form, NOW).expect("begun");
+        assert_eq!(staged.expires_at, NOW.plus_seconds(FORM_IDLE_SECONDS));
     }
 
     #[test]
