@@ -1,8 +1,9 @@
 //! Files of a folder on their way: declared, appended at an offset, put in their place by one rename when they are whole. What
 //! came is kept over a restart. Never decides who may upload, and never speaks HTTP.
 //!
-//! On disk, in `staging` of the folder: `<id>.json` (what was declared) and `<id>.part` (what has come; its length is the
-//! offset). Both lie where sessions cannot reach, on the file system of the folder's files.
+//! On disk, in `staging` of the folder: `<id>.json` (what was declared), `<id>.part` (what has come; its length is the
+//! offset), and `<id>.mark` while a piece comes that is to have a checksum (where it begins: no byte behind counts yet). All
+//! lie where sessions cannot reach, on the file system of the folder's files.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File, OpenOptions};
@@ -158,6 +159,7 @@ pub struct StagingWriter {
     synced: u64,
     bytes: Option<u64>,
     place: PathBuf,
+    mark: PathBuf,
     checksum: Option<(PieceChecksum, RunningChecksum)>,
 }
 
@@ -193,6 +195,7 @@ impl StagingWriter {
     /// Errors: `upload.checksum-mismatch`.
     pub fn finish(mut self, is_whole: bool) -> Result<u64, FolderError> {
         let doing = "keep an uploaded file";
+        let is_marked = self.checksum.is_some();
         let is_right = match self.checksum.take() {
             None => true,
             Some(_) if !is_whole => false,
@@ -209,6 +212,9 @@ impl StagingWriter {
             self.part.set_len(self.begin).map_err(fault(doing))?;
         }
         self.part.sync_data().map_err(fault(doing))?;
+        if is_marked {
+            unmark(&self.place, &self.mark).map_err(fault(doing))?;
+        }
         match (is_right, is_whole) {
             (true, _) => Ok(self.at),
             (false, false) => Ok(self.begin),
@@ -219,9 +225,10 @@ impl StagingWriter {
 
 impl Drop for StagingWriter {
     fn drop(&mut self) {
-        // It is still here where the piece was not finished: nothing says that its bytes are right.
-        if self.checksum.is_some() {
-            let _ = self.part.set_len(self.begin);
+        // It is still here where the piece was not finished: nothing says that its bytes are right. What stays of it is taken
+        // back by the next append.
+        if self.checksum.is_some() && self.part.set_len(self.begin).is_ok() {
+            let _ = fs::remove_file(&self.mark);
         }
     }
 }
@@ -289,6 +296,8 @@ impl FolderStore {
         let found = part.metadata().map_err(fault(doing))?;
         // What is told of it stays: bytes that a piece on its way brings from here on are not told of.
         part.sync_data().map_err(fault(doing))?;
+        let marked = read_mark(&place.join(mark_name(upload))).map_err(fault(doing))?;
+        let left = part.metadata().map_err(fault(doing))?.len();
         let last = changed_at(&found).max(note.begun_at);
         let idle = match note.declared.bytes {
             Some(_) => IDLE_SECONDS,
@@ -296,7 +305,7 @@ impl FolderStore {
         };
         Ok(StagedFile {
             id: upload,
-            offset: found.len(),
+            offset: found.len().min(left).min(marked.unwrap_or(u64::MAX)),
             declared: note.declared,
             begun_at: note.begun_at,
             expires_at: last.plus_seconds(idle),
@@ -347,6 +356,22 @@ impl FolderStore {
         let part = OpenOptions::new()
             .write(true)
             .open(place.join(part_name(upload)));
+        let part = part.map_err(fault(doing))?;
+        let mark = place.join(mark_name(upload));
+        if read_mark(&mark).map_err(fault(doing))?.is_some() {
+            // The server ended in the middle of a piece that was to have a checksum.
+            let taken_back = part.set_len(offset).and_then(|()| part.sync_data());
+            let unmarked = taken_back.and_then(|()| unmark(&place, &mark));
+            unmarked.map_err(fault(doing))?;
+        }
+        if checksum.is_some() {
+            let marked = File::create(&mark).and_then(|mut file| {
+                file.write_all(format!("{offset}\n").as_bytes())?;
+                file.sync_all()?;
+                File::open(&place)?.sync_all()
+            });
+            marked.map_err(fault(doing))?;
+        }
         let running = |checksum: PieceChecksum| {
             let running = match checksum {
                 PieceChecksum::Sha256(_) => RunningChecksum::Sha256(Sha256::new()),
@@ -356,12 +381,13 @@ impl FolderStore {
         };
         Ok(StagingWriter {
             _permit: permit,
-            part: part.map_err(fault(doing))?,
+            part,
             begin: offset,
             at: offset,
             synced: offset,
             bytes: staged.declared.bytes,
             place,
+            mark,
             checksum: checksum.map(running),
         })
     }
@@ -436,7 +462,7 @@ impl FolderStore {
                 forget(&place, upload).map_err(fault(doing))?;
             }
         }
-        for ending in [".part", ".new"] {
+        for ending in [".part", ".new", ".mark"] {
             for upload in uploads(&place, ending).map_err(fault(doing))? {
                 let age = fs::metadata(place.join(format!("{upload}{ending}")))
                     .map(|found| now.seconds_since(changed_at(&found)));
@@ -463,6 +489,25 @@ fn note_name(upload: Uuid) -> String {
 
 fn part_name(upload: Uuid) -> String {
     format!("{upload}.part")
+}
+
+fn mark_name(upload: Uuid) -> String {
+    format!("{upload}.mark")
+}
+
+/// Where the piece begins that is to have a checksum; None where there is none, or no byte of it came.
+fn read_mark(path: &Path) -> io::Result<Option<u64>> {
+    match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        // One that is not whole was written before any byte of its piece.
+        read => Ok(read?.strip_suffix('\n').and_then(|at| at.parse().ok())),
+    }
+}
+
+/// Lets the bytes behind a mark count, also over a loss of power.
+fn unmark(place: &Path, mark: &Path) -> io::Result<()> {
+    fs::remove_file(mark)?;
+    File::open(place)?.sync_all()
 }
 
 /// Refuses what would leave less of the disk free than stays so.
@@ -510,6 +555,7 @@ fn forget(place: &Path, upload: Uuid) -> io::Result<()> {
         note_name(upload),
         part_name(upload),
         format!("{upload}.new"),
+        mark_name(upload),
     ] {
         match fs::remove_file(place.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -639,7 +685,7 @@ mod tests {
 
     #[test]
     fn a_piece_with_another_checksum_is_taken_back() {
-        let (_data, store, _place) = opened();
+        let (data, store, _place) = opened();
         let upload = begun(&store, "file", 6);
         sent(&store, upload, 0, b"abc", None).expect("sent");
         let wrong = Some(PieceChecksum::Crc32(1));
@@ -650,8 +696,19 @@ mod tests {
             .append(ID, upload, 3, Some(PieceChecksum::Crc32(1)))
             .expect("begun");
         broken.write(b"de").expect("written");
+        let told = store.staged(ID, upload).expect("there").offset;
+        assert_eq!(told, 3, "not before its checksum is right");
         // The connection broke.
         drop(broken);
+        assert_eq!(store.staged(ID, upload).expect("there").offset, 3);
+        let mut broken = store
+            .append(ID, upload, 3, Some(PieceChecksum::Crc32(1)))
+            .expect("begun");
+        broken.write(b"de").expect("written");
+        // The server ended: nothing was taken back.
+        std::mem::forget(broken);
+        drop(store);
+        let store = FolderStore::open(data.path()).expect("a store");
         assert_eq!(store.staged(ID, upload).expect("there").offset, 3);
         let right = PieceChecksum::Sha256(Sha256::digest(b"def").into());
         assert_eq!(
