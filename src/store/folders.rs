@@ -409,6 +409,7 @@ impl FolderStore {
     /// Errors: as `list`; `folder.new-name-invalid`, `folder.entry-exists`, `quota.exceeded`, `disk.full`.
     pub fn make_directory(&self, id: FolderId, path: &FolderPath) -> Result<(), FolderError> {
         path.check_new()?;
+        staging::refuse_full_disk(&self.folders, 0)?;
         let found = self.place_of(id)?;
         let top = found.top()?;
         found.refuse_beyond_limit(1)?;

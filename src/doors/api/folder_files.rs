@@ -206,14 +206,12 @@ fn is_known(headers: &HeaderMap, tag: &str) -> bool {
 fn range_of(headers: &HeaderMap, file: &FileDownload, tag: &str) -> Option<Option<(u64, u64)>> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let asked = text(header::RANGE)?;
-    // Of another version than the client has the beginning of, the rest is of no use.
-    if let Some(version) = text(header::IF_RANGE)
-        && version != tag
-        && version != http_date(file.modified_at)
-    {
-        return None;
+    // Of another version than the client has the beginning of, the rest is of no use. A date tells no two versions of one
+    // second apart, and a program may set it back.
+    match text(header::IF_RANGE) {
+        Some(version) if version != tag => None,
+        _ => parsed_range(asked, file.size),
     }
-    parsed_range(asked, file.size)
 }
 
 fn parsed_range(asked: &str, size: u64) -> Option<Option<(u64, u64)>> {

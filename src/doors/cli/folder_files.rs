@@ -426,6 +426,12 @@ async fn take(
     while let Some((there, here)) = directories.pop() {
         fs::create_dir_all(&here).map_err(|error| unwritable(&here, &error))?;
         for entry in there.into_values() {
+            // No answer leads out of the directory that was named.
+            if !is_name(&entry.name) {
+                failures += 1;
+                complain(&format!("{}  left out: no name here\n", entry.path));
+                continue;
+            }
             let place = from.at(&entry.path);
             let below = here.join(&entry.name);
             match entry.kind {
@@ -588,6 +594,11 @@ fn name_of(path: &Path) -> Result<String, CliError> {
     name.ok_or_else(|| CliError::usage(format!("{} has no name that is text.", path.display())))
 }
 
+/// Whether a name of a server is one here, too.
+fn is_name(name: &str) -> bool {
+    !matches!(name, "" | "." | "..") && !name.contains(['/', '\0'])
+}
+
 /// A name as paths of folders have it.
 fn escaped(name: &str) -> String {
     name.replace('%', "%25")
@@ -639,6 +650,10 @@ mod tests {
                 .as_ref()
                 .map(|place| (place.folder.as_str(), place.path.as_str()));
             assert_eq!(found, expected, "{text}");
+        }
+        assert!(is_name("a.txt") && is_name("..."));
+        for name in ["", "..", "../a", "a/b", "/etc"] {
+            assert!(!is_name(name), "{name}");
         }
         assert_eq!(FolderPlace::parse_any("data").folder, "data");
         assert!(FolderPlace::parse_entry("data:/").is_err());

@@ -206,7 +206,9 @@ pub(super) async fn send(
             }
             Err(trouble)
                 if trouble.exit == UNREACHABLE
-                    || trouble.code == rules::codes::UPLOAD_WRONG_OFFSET =>
+                    // The server may not have noticed yet that the connection before this one broke.
+                    || [rules::codes::UPLOAD_WRONG_OFFSET, rules::codes::UPLOAD_BUSY]
+                        .contains(&trouble.code.as_str()) =>
             {
                 let since = *away.get_or_insert_with(std::time::Instant::now);
                 if since.elapsed() > super::client::MAX_RECONNECT {

@@ -5,7 +5,7 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
 use flate2::Crc;
@@ -26,6 +26,8 @@ const PIECE: usize = 256 << 10;
 const MAX_LEVELS: usize = 64;
 /// Files and directories of one zip, whose list of contents lies in memory until its end.
 pub const MAX_ZIPPED: usize = 100_000;
+/// Bytes of all their paths. Higher: more memory for each zip. Lower: deep trees are taken as tar.
+const MAX_ZIP_NAME_BYTES: usize = 16 << 20;
 /// Lines of the file at the end that names what is wrong.
 const MAX_NOTES: usize = 200;
 /// What that file is called.
@@ -79,8 +81,8 @@ impl FolderArchive {
     ) -> Result<Self, FolderError> {
         let walk = ArchiveWalk::open(top, path, name)?;
         if format == ArchiveFormat::Zip {
-            let counted = ArchiveWalk::open(top, path, name)?.count(MAX_ZIPPED);
-            if counted.map_err(fault("count the files of a folder"))? > MAX_ZIPPED {
+            let fits = ArchiveWalk::open(top, path, name)?.fits(MAX_ZIPPED, MAX_ZIP_NAME_BYTES);
+            if !fits.map_err(fault("count the files of a folder"))? {
                 return Err(refusals::folder_archive_too_many(MAX_ZIPPED).into());
             }
         }
@@ -351,14 +353,20 @@ impl ArchiveWalk {
         }
     }
 
-    /// How many entries there are, at most one more than `limit`. Opens directories alone.
-    fn count(mut self, limit: usize) -> io::Result<usize> {
+    /// Whether there are at most so many entries, and bytes of their paths. Opens directories alone.
+    fn fits(mut self, entries: usize, bytes: usize) -> io::Result<bool> {
         let mut count = usize::from(self.first.take().is_some());
+        let mut named = self.path.len();
         let Some(directory) = self.down.take() else {
-            return Ok(count);
+            return Ok(true);
         };
-        let mut levels = vec![Dir::new(directory)?];
-        while let Some(directory) = levels.last_mut() {
+        // Each with the bytes of its path.
+        let mut levels = vec![(Dir::new(directory)?, named)];
+        loop {
+            let depth = levels.len();
+            let Some((directory, above)) = levels.last_mut() else {
+                return Ok(true);
+            };
             let Some(entry) = directory.read() else {
                 levels.pop();
                 continue;
@@ -368,27 +376,25 @@ impl ArchiveWalk {
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
+            let length = *above + 1 + name.to_bytes().len();
             count += 1;
-            if count > limit {
-                break;
+            named += length;
+            if count > entries || named > bytes {
+                return Ok(false);
             }
             let is_leaf = !matches!(entry.file_type(), FileType::Directory | FileType::Unknown);
-            if is_leaf || levels.len() >= MAX_LEVELS {
+            if is_leaf || depth >= MAX_LEVELS {
                 continue;
             }
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::DIRECTORY;
-            let below = match levels.last() {
-                Some(here) => rustix::fs::openat(here.fd()?, name, flags, Mode::empty()),
-                None => break,
-            };
+            let below = rustix::fs::openat(directory.fd()?, name, flags, Mode::empty());
             // What is no directory, or cannot be read, holds nothing to count.
             if let Ok(below) = below
                 && rustix::fs::fstat(&below)?.st_dev == self.device
             {
-                levels.push(Dir::new(below)?);
+                levels.push((Dir::new(below)?, length));
             }
         }
-        Ok(count)
     }
 }
 
@@ -398,8 +404,9 @@ struct ArchiveWriter {
     out: Vec<u8>,
     /// Bytes that were given away before `out`, and are in it.
     written: u64,
-    /// What the list at the end of a zip says.
+    /// What the list at the end of a zip says, and the bytes of the names in it.
     records: Vec<ZipRecord>,
+    named: usize,
     crc: Crc,
     /// Bytes of the contents that are open.
     size: u64,
@@ -424,6 +431,7 @@ impl ArchiveWriter {
             out: Vec::new(),
             written: 0,
             records: Vec::new(),
+            named: 0,
             crc: Crc::new(),
             size: 0,
         }
@@ -431,7 +439,12 @@ impl ArchiveWriter {
 
     /// Whether a zip has more entries than were counted before, by far.
     fn is_full(&self) -> bool {
-        self.records.len() > 2 * MAX_ZIPPED
+        self.records.len() > 2 * MAX_ZIPPED || self.named > 2 * MAX_ZIP_NAME_BYTES
+    }
+
+    fn list(&mut self, record: ZipRecord) {
+        self.named += record.name.len();
+        self.records.push(record);
     }
 
     fn put(&mut self, bytes: &[u8]) {
@@ -479,7 +492,7 @@ impl ArchiveWriter {
                     is_streamed: true,
                 };
                 self.zip_head(&record);
-                self.records.push(record);
+                self.list(record);
             }
         }
     }
@@ -588,7 +601,7 @@ impl ArchiveWriter {
         };
         self.zip_head(&record);
         self.put(contents);
-        self.records.push(record);
+        self.list(record);
     }
 
     fn zip_head(&mut self, record: &ZipRecord) {
@@ -799,14 +812,11 @@ mod tests {
         for entry in archive.entries().expect("a tar") {
             let mut entry = entry.expect("a member");
             let name = entry.path().expect("a path").display().to_string();
+            let target = entry.link_name().expect("a link or none");
+            let target = target.map(|target| target.display().to_string());
             let mut text = String::new();
-            match entry.link_name().expect("a link or none") {
-                Some(target) => text = target.display().to_string(),
-                None => {
-                    entry.read_to_string(&mut text).expect("text");
-                }
-            }
-            all.insert(name, text);
+            entry.read_to_string(&mut text).expect("text");
+            all.insert(name, target.unwrap_or(text));
         }
         all
     }
@@ -849,6 +859,21 @@ mod tests {
             .map(|found| at + found - 46 + 16 - 5)
             .expect("listed");
         assert_eq!(zip[record..record + 4], crc.sum().to_le_bytes());
+    }
+
+    #[test]
+    fn a_zip_has_so_many_entries_and_bytes_of_paths() {
+        let (_data, store, place) = opened();
+        std::fs::create_dir_all(place.join("a/b")).expect("made");
+        std::fs::write(place.join("a/b/file"), "text").expect("written");
+        let top = store.top(ID).expect("a top");
+        let fits = |entries, bytes| {
+            let walk = ArchiveWalk::open(&top, &FolderPath::default(), "data").expect("a walk");
+            walk.fits(entries, bytes).expect("counted")
+        };
+        // data, data/a, data/a/b and data/a/b/file.
+        assert!(fits(4, 4 + 6 + 8 + 13));
+        assert!(!fits(3, 1000) && !fits(4, 4 + 6 + 8 + 12));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rules::folder_path::{FolderEntryKind, FolderPath};
 use rules::refusals;
@@ -31,6 +32,9 @@ const NOTE: &str = "meta.json";
 const GONE: &str = "gone-";
 /// How long one that is just being removed may lack its contents, in seconds.
 const BEGUN: u64 = 3600;
+/// How long the trash of one folder is emptied at a time. Longer: a session that fills what is removed keeps a thread from
+/// other folders. Shorter: the room of millions of files comes back over hours.
+const EMPTYING: Duration = Duration::from_secs(180);
 
 /// A file, a directory or a link that was removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,7 +152,7 @@ fn items(trash: &Path) -> io::Result<Vec<Uuid>> {
 fn entry(trash: &Path, id: Uuid) -> Option<RemovedEntry> {
     let item = trash.join(id.to_string());
     let note: RemovedNote = serde_json::from_slice(&fs::read(item.join(NOTE)).ok()?).ok()?;
-    let stat = rustix::fs::statat(CWD, &item.join(WHAT), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let stat = rustix::fs::statat(CWD, item.join(WHAT), AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let found = described(Vec::new(), &stat);
     Some(RemovedEntry {
         id,
@@ -222,13 +226,19 @@ fn is_old(item: &Path, now: Timestamp) -> bool {
     since.is_some_and(|at| now.seconds_since(Timestamp::from_millis(at)) >= BEGUN)
 }
 
-/// Gives the room of everything back that is to be gone, and says of what stays why, in the log alone.
+/// Gives the room of everything back that is to be gone, and says of what stays why, in the log alone. What takes too long
+/// is left to the next call.
 pub(super) fn empty(trash: &Path) -> io::Result<()> {
     let all = match fs::read_dir(trash) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         all => all?,
     };
+    let since = Instant::now();
+    let go_on = || since.elapsed() < EMPTYING;
     for one in all.flatten() {
+        if !go_on() {
+            break;
+        }
         let is_gone = one
             .file_name()
             .to_str()
@@ -237,7 +247,7 @@ pub(super) fn empty(trash: &Path) -> io::Result<()> {
             continue;
         }
         let path = one.path();
-        match crate::trees::remove(&path) {
+        match crate::trees::remove_while(&path, &go_on) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::warn!(path = %path.display(), %error, "a removed file stays on the disk");
             }

@@ -1,17 +1,18 @@
 //! Files of a folder on their way: declared, appended at an offset, put in their place by one rename when they are whole. What
 //! came is kept over a restart. Never decides who may upload, and never speaks HTTP.
 //!
-//! On disk, in `staging` of the folder: `<id>.json` (what was declared) and `<id>.part` (what has come; its length is the
-//! offset). Both lie where sessions cannot reach, on the file system of the folder's files.
+//! On disk, in `staging` of the folder: `<id>.json` (what was declared), `<id>.part` (what has come; its length is the
+//! offset), and `<id>.mark` while a piece comes that is to have a checksum (where it begins: no byte behind counts yet). All
+//! lie where sessions cannot reach, on the file system of the folder's files.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use flate2::Crc;
 use rules::folder_path::FolderPath;
@@ -30,13 +31,17 @@ use super::{FolderStore, make};
 
 /// Bytes of one file that is uploaded.
 pub const MAX_FILE_BYTES: u64 = 1 << 40;
-/// Bytes that stay free on the disk. Higher: a small disk takes no uploads. Lower: the catalog meets a full one.
-const RESERVE: u64 = 256 << 20;
-/// Bytes between two writes that are waited for, and between two looks at the free disk. Higher: more is sent again after a
-/// loss of power. Lower: the disk waits for itself.
+/// Bytes and names that stay free on the disk; on a small one a quarter of it, where that is less. Higher: a small disk takes
+/// no uploads. Lower: sessions are paused before an upload is refused, and the catalog meets a full disk.
+const RESERVE: u64 = 1 << 30;
+const RESERVE_NAMES: u64 = 40_000;
+/// Bytes between two writes that are waited for. Higher: more is sent again after a loss of power. Lower: the disk waits for
+/// itself.
 const SYNC_BYTES: u64 = 64 << 20;
 /// Seconds without a byte after which what came of a file is forgotten.
 const IDLE_SECONDS: u64 = 24 * 3600;
+/// The same of a file of unknown length, which comes in one form: its sender cannot go on with it.
+const FORM_IDLE_SECONDS: u64 = 3600;
 /// Finished uploads that are still told of, for senders to whom the last answer was lost. Higher: more memory. Lower: a file
 /// is sent twice.
 const MAX_FINISHED: usize = 1000;
@@ -157,6 +162,7 @@ pub struct StagingWriter {
     found: FoundFolder,
     /// On the disk of the machine.
     disk: PathBuf,
+    mark: PathBuf,
     checksum: Option<(PieceChecksum, RunningChecksum)>,
 }
 
@@ -169,9 +175,7 @@ impl StagingWriter {
             return Err(refusals::upload_longer_than_declared(limit).into());
         }
         self.found.refuse_beyond_limit(more)?;
-        if self.at == self.begin || self.at - self.synced >= SYNC_BYTES {
-            refuse_full_disk(&self.disk, more)?;
-        }
+        refuse_full_disk(&self.disk, more)?;
         let doing = "write an uploaded file";
         let written = self.part.write_all_at(bytes, self.at);
         written.map_err(|error| self.full(doing, error))?;
@@ -195,6 +199,7 @@ impl StagingWriter {
     /// Errors: `upload.checksum-mismatch`.
     pub fn finish(mut self, is_whole: bool) -> Result<u64, FolderError> {
         let doing = "keep an uploaded file";
+        let is_marked = self.checksum.is_some();
         let is_right = match self.checksum.take() {
             None => true,
             Some(_) if !is_whole => false,
@@ -212,6 +217,9 @@ impl StagingWriter {
         }
         let synced = self.part.sync_data();
         synced.map_err(|error| self.full(doing, error))?;
+        if is_marked {
+            unmark(&self.found.staging(), &self.mark).map_err(fault(doing))?;
+        }
         match (is_right, is_whole) {
             (true, _) => Ok(self.at),
             (false, false) => Ok(self.begin),
@@ -226,9 +234,10 @@ impl StagingWriter {
 
 impl Drop for StagingWriter {
     fn drop(&mut self) {
-        // It is still here where the piece was not finished: nothing says that its bytes are right.
-        if self.checksum.is_some() {
-            let _ = self.part.set_len(self.begin);
+        // It is still here where the piece was not finished: nothing says that its bytes are right. What stays of it is taken
+        // back by the next append.
+        if self.checksum.is_some() && self.part.set_len(self.begin).is_ok() {
+            let _ = fs::remove_file(&self.mark);
         }
     }
 }
@@ -327,9 +336,26 @@ impl FolderStore {
         if staged.offset != offset {
             return Err(refusals::upload_wrong_offset(staged.offset, offset).into());
         }
+        let place = found.staging();
         let part = OpenOptions::new()
             .write(true)
-            .open(found.staging().join(part_name(upload)));
+            .open(place.join(part_name(upload)));
+        let part = part.map_err(fault(doing))?;
+        let mark = place.join(mark_name(upload));
+        if read_mark(&mark).map_err(fault(doing))?.is_some() {
+            // The server ended in the middle of a piece that was to have a checksum.
+            let taken_back = part.set_len(offset).and_then(|()| part.sync_data());
+            let unmarked = taken_back.and_then(|()| unmark(&place, &mark));
+            unmarked.map_err(fault(doing))?;
+        }
+        if checksum.is_some() {
+            let marked = File::create(&mark).and_then(|mut file| {
+                file.write_all(format!("{offset}\n").as_bytes())?;
+                file.sync_all()?;
+                File::open(&place)?.sync_all()
+            });
+            marked.map_err(|error| found.told(fault(doing)(error)))?;
+        }
         let running = |checksum: PieceChecksum| {
             let running = match checksum {
                 PieceChecksum::Sha256(_) => RunningChecksum::Sha256(Sha256::new()),
@@ -339,13 +365,14 @@ impl FolderStore {
         };
         Ok(StagingWriter {
             _permit: permit,
-            part: part.map_err(fault(doing))?,
+            part,
             begin: offset,
             at: offset,
             synced: offset,
             bytes: staged.declared.bytes,
             found,
             disk: self.folders.clone(),
+            mark,
             checksum: checksum.map(running),
         })
     }
@@ -405,25 +432,28 @@ impl FolderStore {
         let doing = "forget uploaded files";
         let found = self.place_of(id)?;
         let place = found.staging();
+        let is_over = |upload| match under_way(&found, upload) {
+            Ok(staged) => Ok(staged.expires_at <= now),
+            // What is left of one that was finished right before a loss of power.
+            Err(error) if error.code().is_some() => Ok(true),
+            Err(error) => Err(error),
+        };
         for upload in uploads(&place, ".json").map_err(fault(doing))? {
+            // One that is to stay is not kept from its sender meanwhile.
+            if !is_over(upload)? {
+                continue;
+            }
             let Ok(_permit) = self.busy.enter(upload) else {
                 continue;
             };
-            let is_over = match under_way(&found, upload) {
-                Ok(staged) => staged.expires_at <= now,
-                // What is left of one that was finished right before a loss of power.
-                Err(error) if error.code().is_some() => true,
-                Err(error) => return Err(error),
-            };
-            if is_over {
+            if is_over(upload)? {
                 forget(&place, upload).map_err(fault(doing))?;
             }
         }
-        for ending in [".part", ".new"] {
+        for ending in [".part", ".new", ".mark"] {
             for upload in uploads(&place, ending).map_err(fault(doing))? {
                 let age = fs::metadata(place.join(format!("{upload}{ending}")))
-                    .and_then(|found| found.modified())
-                    .map(|at| now.seconds_since(timestamp(at)));
+                    .map(|found| now.seconds_since(changed_at(&found)));
                 let is_alone = read_note(&place.join(note_name(upload)))
                     .map_err(fault(doing))?
                     .is_none();
@@ -451,17 +481,22 @@ fn under_way(found: &FoundFolder, upload: Uuid) -> Result<StagedFile, FolderErro
         }
         part => part.map_err(fault(doing))?,
     };
-    // What is told of it stays, also where a piece is on its way.
-    part.sync_data().map_err(fault(doing))?;
     let seen = part.metadata().map_err(fault(doing))?;
-    let touched = seen.modified().map_or(note.begun_at, timestamp);
-    let last = touched.max(note.begun_at);
+    // What is told of it stays: bytes that a piece on its way brings from here on are not told of.
+    part.sync_data().map_err(fault(doing))?;
+    let marked = read_mark(&place.join(mark_name(upload))).map_err(fault(doing))?;
+    let left = part.metadata().map_err(fault(doing))?.len();
+    let last = changed_at(&seen).max(note.begun_at);
+    let idle = match note.declared.bytes {
+        Some(_) => IDLE_SECONDS,
+        None => FORM_IDLE_SECONDS,
+    };
     Ok(StagedFile {
         id: upload,
-        offset: seen.len(),
+        offset: seen.len().min(left).min(marked.unwrap_or(u64::MAX)),
         declared: note.declared,
         begun_at: note.begun_at,
-        expires_at: last.plus_seconds(IDLE_SECONDS),
+        expires_at: last.plus_seconds(idle),
     })
 }
 
@@ -473,14 +508,36 @@ fn part_name(upload: Uuid) -> String {
     format!("{upload}.part")
 }
 
+fn mark_name(upload: Uuid) -> String {
+    format!("{upload}.mark")
+}
+
+/// Where the piece begins that is to have a checksum; None where there is none, or no byte of it came.
+fn read_mark(path: &Path) -> io::Result<Option<u64>> {
+    match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        // One that is not whole was written before any byte of its piece.
+        read => Ok(read?.strip_suffix('\n').and_then(|at| at.parse().ok())),
+    }
+}
+
+/// Lets the bytes behind a mark count, also over a loss of power.
+fn unmark(place: &Path, mark: &Path) -> io::Result<()> {
+    fs::remove_file(mark)?;
+    File::open(place)?.sync_all()
+}
+
 /// Refuses what would leave less of the disk free than stays so.
 ///
 /// Errors: `disk.full`.
-fn refuse_full_disk(place: &Path, bytes: u64) -> Result<(), FolderError> {
+pub(super) fn refuse_full_disk(place: &Path, bytes: u64) -> Result<(), FolderError> {
     let stat = rustix::fs::statvfs(place);
     let stat = stat.map_err(|error| fault("look at the free disk")(error.into()))?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-    match free < bytes.saturating_add(RESERVE) {
+    let all = stat.f_blocks.saturating_mul(stat.f_frsize);
+    // Some file systems have no fixed number of names and say 0 of 0.
+    let has_names = stat.f_files == 0 || stat.f_favail >= RESERVE_NAMES.min(stat.f_files / 4);
+    match free < bytes.saturating_add(RESERVE.min(all / 4)) || !has_names {
         true => Err(refusals::disk_full().into()),
         false => Ok(()),
     }
@@ -515,6 +572,7 @@ fn forget(place: &Path, upload: Uuid) -> io::Result<()> {
         note_name(upload),
         part_name(upload),
         format!("{upload}.new"),
+        mark_name(upload),
     ] {
         match fs::remove_file(place.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -532,9 +590,10 @@ fn new_file(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-fn timestamp(time: SystemTime) -> Timestamp {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+/// When a file of ours was written to last. The time of its contents is its sender's, once all came.
+fn changed_at(found: &fs::Metadata) -> Timestamp {
+    let millis = found.ctime_nsec() / 1_000_000;
+    Timestamp::from_millis(found.ctime().saturating_mul(1000).saturating_add(millis))
 }
 
 #[cfg(test)]
@@ -643,7 +702,7 @@ mod tests {
 
     #[test]
     fn a_piece_with_another_checksum_is_taken_back() {
-        let (_data, store, _place) = opened();
+        let (data, store, _place) = opened();
         let upload = begun(&store, "file", 6);
         sent(&store, upload, 0, b"abc", None).expect("sent");
         let wrong = Some(PieceChecksum::Crc32(1));
@@ -654,8 +713,19 @@ mod tests {
             .append(ID, upload, 3, Some(PieceChecksum::Crc32(1)))
             .expect("begun");
         broken.write(b"de").expect("written");
+        let told = store.staged(ID, upload).expect("there").offset;
+        assert_eq!(told, 3, "not before its checksum is right");
         // The connection broke.
         drop(broken);
+        assert_eq!(store.staged(ID, upload).expect("there").offset, 3);
+        let mut broken = store
+            .append(ID, upload, 3, Some(PieceChecksum::Crc32(1)))
+            .expect("begun");
+        broken.write(b"de").expect("written");
+        // The server ended: nothing was taken back.
+        std::mem::forget(broken);
+        drop(store);
+        let store = FolderStore::open(data.path()).expect("a store");
         assert_eq!(store.staged(ID, upload).expect("there").offset, 3);
         let right = PieceChecksum::Sha256(Sha256::digest(b"def").into());
         assert_eq!(
@@ -689,14 +759,8 @@ mod tests {
             fs::read_to_string(place.join("file")).expect("there"),
             "new"
         );
-        let changed = place
-            .join("file")
-            .metadata()
-            .and_then(|found| found.modified());
-        assert_eq!(
-            timestamp(changed.expect("a time")).as_millis(),
-            1_000_000_000_000
-        );
+        let changed = place.join("file").metadata().expect("there").mtime();
+        assert_eq!(changed, 1_000_000_000);
         symlink("/tmp", place.join("out")).expect("a link");
         let upload = begun(&store, "out/file", 1);
         sent(&store, upload, 0, b"x", None).expect("sent");
@@ -714,6 +778,36 @@ mod tests {
             assert_eq!(said.code(), Some("disk.full"));
         }
         assert_eq!(store.count_staged(ID).expect("counted"), 0);
+    }
+
+    #[test]
+    fn an_upload_that_stays_is_its_senders_while_others_are_looked_through() {
+        let (_data, store, place) = opened();
+        fs::write(place.join("file"), "old").expect("written");
+        let path = FolderPath::parse("file").expect("a path");
+        let far = DeclaredFile {
+            modified_at: Some(Timestamp::from_millis(32_000_000_000_000)),
+            ..declared("file", 3)
+        };
+        let upload = store.stage(ID, &path, far, NOW).expect("begun").id;
+        sent(&store, upload, 0, b"new", None).expect("sent");
+        assert_eq!(code(store.place(ID, upload)), "folder.entry-exists");
+        let staged = store.staged(ID, upload).expect("it stays");
+        let day = NOW.plus_seconds(IDLE_SECONDS);
+        assert_eq!(staged.expires_at, day, "not a day behind its own time");
+        let writer = store.append(ID, upload, 3, None).expect("begun");
+        store.expire_staged(ID, day).expect("looked");
+        assert_eq!(store.count_staged(ID).expect("counted"), 1);
+        drop(writer);
+        store.expire_staged(ID, day).expect("looked");
+        assert_eq!(store.count_staged(ID).expect("counted"), 0);
+        let form = DeclaredFile {
+            bytes: None,
+            ..declared("other", 0)
+        };
+        let path = FolderPath::parse("other").expect("a path");
+        let staged = store.stage(ID, &path, form, NOW).expect("begun");
+        assert_eq!(staged.expires_at, NOW.plus_seconds(FORM_IDLE_SECONDS));
     }
 
     #[test]

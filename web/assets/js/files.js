@@ -42,7 +42,8 @@ export function attach(form) {
   };
 
   const begin = async ({ file, path }) => {
-    const key = `files:${said.folder}:${path}:${file.name}:${file.size}:${file.lastModified}`;
+    const overwrite = form.elements.overwrite.checked;
+    const key = `files:${said.folder}:${path}:${file.name}:${file.size}:${file.lastModified}:${overwrite}`;
     const known = localStorage.getItem(key);
     if (known) {
       const seen = await fetch(known, { method: "HEAD", headers: TUS });
@@ -50,7 +51,7 @@ export function attach(form) {
       localStorage.removeItem(key);
     }
     const pairs = { filename: file.name, path, mtime: String(file.lastModified) };
-    if (form.elements.overwrite.checked) pairs.overwrite = "true";
+    if (overwrite) pairs.overwrite = "true";
     const made = await ask(said.uploads, {
       method: "POST",
       headers: {

@@ -25,11 +25,12 @@ use store::folders::listing::{EntryQuery, FolderEntry};
 use store::folders::position::EntryPosition;
 use tokio::task::JoinHandle;
 
-use super::{find, note};
+use super::turns::FolderTurn;
+use super::{FolderTurns, find, note};
 use crate::access::Caller;
 use crate::actions::{cursor, somewhere};
 use crate::appliance::lazy_stores::folder_error;
-use crate::catalog::Lane;
+use crate::catalog::{Lane, origin};
 use crate::{Failure, Server, ServerFault};
 
 /// Entries of a page, where none are asked for.
@@ -264,6 +265,7 @@ pub struct FileDownload {
     /// The media type of an image that pages may show; that of any bytes for all else.
     pub kind: &'static str,
     file: Arc<std::fs::File>,
+    turns: Arc<FolderTurns>,
 }
 
 impl FileDownload {
@@ -271,6 +273,7 @@ impl FileDownload {
     pub fn pieces(&self, from: u64, length: u64) -> FilePieces {
         FilePieces {
             file: Arc::clone(&self.file),
+            turns: Arc::clone(&self.turns),
             at: from,
             left: length,
             ahead: None,
@@ -282,6 +285,7 @@ impl FileDownload {
 #[derive(Debug)]
 pub struct FilePieces {
     file: Arc<std::fs::File>,
+    turns: Arc<FolderTurns>,
     at: u64,
     left: u64,
     /// The piece that is read while the one before it is sent.
@@ -294,25 +298,27 @@ impl FilePieces {
         let reading = match self.ahead.take() {
             Some(reading) => reading,
             None if self.left == 0 => return None,
-            None => self.read(),
+            None => self.read().await,
         };
         let piece = reading
             .await
             .unwrap_or_else(|ended| Err(io::Error::other(ended)));
         match piece.is_ok() {
-            true if self.left > 0 => self.ahead = Some(self.read()),
+            true if self.left > 0 => self.ahead = Some(self.read().await),
             true => {}
             false => self.left = 0,
         }
         Some(piece)
     }
 
-    fn read(&mut self) -> JoinHandle<io::Result<Bytes>> {
+    async fn read(&mut self) -> JoinHandle<io::Result<Bytes>> {
+        let turn = self.turns.wait().await;
         let (file, at) = (Arc::clone(&self.file), self.at);
         let length = self.left.min(PIECE);
         self.at += length;
         self.left -= length;
         tokio::task::spawn_blocking(move || {
+            let _turn = turn;
             let mut piece = vec![0; usize::try_from(length).unwrap_or(0)];
             file.read_exact_at(&mut piece, at)?;
             Ok(Bytes::from(piece))
@@ -342,6 +348,7 @@ pub async fn open(
         tag: open.tag,
         kind: open.image.unwrap_or("application/octet-stream"),
         file: Arc::new(open.file),
+        turns: Arc::clone(server.folder_turns()),
     })
 }
 
@@ -351,13 +358,18 @@ pub struct ArchiveDownload {
     pub kind: &'static str,
     /// None once it is over.
     archive: Option<Box<FolderArchive>>,
+    turns: Arc<FolderTurns>,
+    /// It counts for as long as it is taken.
+    _place: FolderTurn,
 }
 
 impl ArchiveDownload {
     /// The next piece; None at the end. Nothing comes behind an error.
     pub async fn next(&mut self) -> Option<io::Result<Bytes>> {
         let mut archive = self.archive.take()?;
+        let turn = self.turns.wait().await;
         let made = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
             let piece = archive.next_piece();
             (archive, piece)
         });
@@ -375,7 +387,7 @@ impl ArchiveDownload {
 
 /// A directory with all below it, or one file, as an archive; `format` is `zip` where it is empty.
 ///
-/// Errors: as `list`; `folder.archive-format`, `folder.archive-too-many`.
+/// Errors: as `list`; `folder.archive-format`, `folder.archive-too-many`; `folder.too-many-at-once`.
 pub async fn archive(
     server: &Server,
     caller: &Caller,
@@ -383,6 +395,8 @@ pub async fn archive(
     path: &str,
     format: &str,
 ) -> Result<ArchiveDownload, Failure> {
+    own_folder(server, caller, which)?;
+    let place = server.folder_turns().enter_archive(caller.subject.user)?;
     let (path, format) = (path.to_owned(), format.to_owned());
     let done = on_files(server, caller, which, move |store, folder| {
         let (format, ending, kind) = match format.as_str() {
@@ -403,6 +417,8 @@ pub async fn archive(
         name,
         kind,
         archive: Some(Box::new(archive)),
+        turns: Arc::clone(server.folder_turns()),
+        _place: place,
     })
 }
 
@@ -415,14 +431,13 @@ pub async fn make_directory(
     which: &str,
     asked: NewFolderDirectoryBody,
 ) -> Result<FolderEntryView, Failure> {
-    let done = on_files(server, caller, which, move |store, folder| {
+    let how = |_: &FolderEntryView| Some("directory");
+    let done = change_files(server, caller, which, how, move |store, folder| {
         let path = parsed(&asked.path)?;
         store.make_directory(folder.id, &path)?;
         Ok(view(&path, &store.entry(folder.id, &path)?))
     });
-    let (folder, made) = done.await?;
-    changed(server, caller, folder, "directory").await;
-    Ok(made)
+    Ok(done.await?.1)
 }
 
 /// Gives a file, a directory or a link another name or place in its folder; never over another one.
@@ -434,15 +449,14 @@ pub async fn move_entry(
     which: &str,
     asked: FolderMoveBody,
 ) -> Result<FolderEntryView, Failure> {
-    let done = on_files(server, caller, which, move |store, folder| {
+    let how = |_: &FolderEntryView| Some("move");
+    let done = change_files(server, caller, which, how, move |store, folder| {
         let from = FolderPath::parse(&asked.from).map_err(|refusal| refusal.at("/from"))?;
         let to = FolderPath::parse(&asked.to).map_err(|refusal| refusal.at("/to"))?;
         store.move_entry(folder.id, &from, &to)?;
         Ok(view(&to, &store.entry(folder.id, &to)?))
     });
-    let (folder, moved) = done.await?;
-    changed(server, caller, folder, "move").await;
-    Ok(moved)
+    Ok(done.await?.1)
 }
 
 /// Removes files, links, and directories with all below them: into the trash of the folder, or for good where that is asked
@@ -456,7 +470,8 @@ pub async fn remove(
     asked: FolderRemovalBody,
 ) -> Result<(), Failure> {
     let now = server.clock().now();
-    let done = on_files(server, caller, which, move |store, folder| {
+    let how = |done: &Partly| done.some("remove");
+    let done = change_files(server, caller, which, how, move |store, folder| {
         refuse_many(asked.paths.len(), "/paths")?;
         let mut paths = Vec::with_capacity(asked.paths.len());
         for (number, text) in asked.paths.iter().enumerate() {
@@ -465,23 +480,61 @@ pub async fn remove(
             store.entry(folder.id, &path)?;
             paths.push(path);
         }
-        paths.iter().try_for_each(|path| match asked.for_good {
+        Ok(each(&paths, |path| match asked.for_good {
             true => store.remove_for_good(folder.id, path),
             false => store.remove_entry(folder.id, path, now),
-        })
+        }))
     });
-    let (folder, ()) = done.await?;
-    give_back(server, folder.id)?;
-    changed(server, caller, folder, "remove").await;
-    Ok(())
+    let (id, done) = done.await?;
+    give_back(server, id)?;
+    done.end()
+}
+
+/// How many of several were done, and what ended it before the last one.
+struct Partly {
+    done: usize,
+    failure: Option<FolderError>,
+}
+
+impl Partly {
+    /// `how`, where any was done.
+    fn some(&self, how: &'static str) -> Option<&'static str> {
+        (self.done > 0).then_some(how)
+    }
+
+    fn end(self) -> Result<(), Failure> {
+        match self.failure {
+            Some(error) => Err(folder_error(error)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// One after the other, until one fails.
+fn each<T>(all: &[T], act: impl Fn(&T) -> Result<(), FolderError>) -> Partly {
+    let mut done = 0;
+    for one in all {
+        if let Err(error) = act(one) {
+            let failure = Some(error);
+            return Partly { done, failure };
+        }
+        done += 1;
+    }
+    let failure = None;
+    Partly { done, failure }
 }
 
 /// Gives the room of what was removed for good back, which no caller waits for. What is not removed now is by the next look.
 fn give_back(server: &Server, id: FolderId) -> Result<(), Failure> {
-    let store = server.folders()?;
+    let (store, turns) = (server.folders()?, Arc::clone(server.folder_turns()));
+    if !turns.note_emptying(id) {
+        return Ok(());
+    }
     tokio::task::spawn_blocking(move || {
-        if let Err(error) = store.empty_removed(id) {
-            tracing::warn!(folder = %id, %error, "removed files stay on the disk");
+        while let Some(id) = turns.next_emptying() {
+            if let Err(error) = store.empty_removed(id) {
+                tracing::warn!(folder = %id, %error, "removed files stay on the disk");
+            }
         }
     });
     Ok(())
@@ -519,16 +572,14 @@ pub async fn restore_removed(
     which: &str,
     asked: RemovedEntriesBody,
 ) -> Result<(), Failure> {
-    let done = on_files(server, caller, which, move |store, folder| {
+    let how = |done: &Partly| done.some("restore");
+    let done = change_files(server, caller, which, how, move |store, folder| {
         refuse_many(asked.items.len(), "/items")?;
-        for item in asked.items {
-            store.restore_entry(folder.id, item)?;
-        }
-        Ok(())
+        Ok(each(&asked.items, |item| {
+            store.restore_entry(folder.id, *item).map(|_| ())
+        }))
     });
-    let (folder, ()) = done.await?;
-    changed(server, caller, folder, "restore").await;
-    Ok(())
+    done.await?.1.end()
 }
 
 /// Takes some of `removed` out of the trash for good.
@@ -541,14 +592,16 @@ pub async fn purge_removed(
     asked: RemovedEntriesBody,
 ) -> Result<(), Failure> {
     let now = server.clock().now();
-    let done = on_files(server, caller, which, move |store, folder| {
+    let how = |done: &Partly| done.some("purge");
+    let done = change_files(server, caller, which, how, move |store, folder| {
         refuse_many(asked.items.len(), "/items")?;
-        store.purge_removed(folder.id, Some(&asked.items), now)
+        Ok(each(&asked.items, |item| {
+            store.purge_removed(folder.id, Some(&[*item]), now)
+        }))
     });
-    let (folder, ()) = done.await?;
-    give_back(server, folder.id)?;
-    changed(server, caller, folder, "purge").await;
-    Ok(())
+    let (id, done) = done.await?;
+    give_back(server, id)?;
+    done.end()
 }
 
 /// Takes all out of the trash of a folder for good.
@@ -556,13 +609,11 @@ pub async fn purge_removed(
 /// Errors: as `removed`.
 pub async fn empty_trash(server: &Server, caller: &Caller, which: &str) -> Result<(), Failure> {
     let now = server.clock().now();
-    let done = on_files(server, caller, which, move |store, folder| {
+    let how = |(): &()| Some("purge");
+    let done = change_files(server, caller, which, how, move |store, folder| {
         store.purge_removed(folder.id, None, now)
     });
-    let (folder, ()) = done.await?;
-    give_back(server, folder.id)?;
-    changed(server, caller, folder, "purge").await;
-    Ok(())
+    give_back(server, done.await?.0)
 }
 
 fn refuse_many(count: usize, field: &str) -> Result<(), FolderError> {
@@ -613,9 +664,33 @@ pub(super) async fn on_files<T: Send + 'static>(
         .map_err(|ended| ServerFault::new("work on the files of a folder", ended))?
 }
 
+/// Changes files as `on_files` works on them, and writes down how, where `how` says so. Once begun it goes on to its end, also
+/// where its request is gone: no change stays unsaid. Gives the folder's id, too.
+///
+/// Errors: as `on_files`.
+pub(super) async fn change_files<T: Send + 'static>(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    how: impl FnOnce(&T) -> Option<&'static str> + Send + 'static,
+    work: impl FnOnce(&FolderStore, &Folder) -> Result<T, FolderError> + Send + 'static,
+) -> Result<(FolderId, T), Failure> {
+    let (turns, user) = (Arc::clone(server.folder_turns()), caller.subject.user);
+    let (server, caller, which) = (server.clone(), caller.clone(), which.to_owned());
+    let act = async move {
+        let (folder, done) = on_files(&server, &caller, &which, work).await?;
+        let id = folder.id;
+        if let Some(how) = how(&done) {
+            changed(&server, &caller, folder, how).await;
+        }
+        Ok::<_, Failure>((id, done))
+    };
+    turns.acts().complete(user, origin::carried(act)).await
+}
+
 /// Writes down that files of a folder were changed, and how. What was done is done: a full disk keeps no owner from removing
 /// files.
-pub(super) async fn changed(server: &Server, caller: &Caller, folder: Folder, how: &'static str) {
+async fn changed(server: &Server, caller: &Caller, folder: Folder, how: &'static str) {
     let (actor, id) = (caller.name.clone(), folder.id);
     let written = server
         .catalog()

@@ -13,7 +13,7 @@ use rules::refusals;
 use rules::units::Timestamp;
 use store::folders::staging::{DeclaredFile, PieceChecksum, StagedFile, StagingWriter};
 
-use super::files::{changed, on_files, own_folder};
+use super::files::{change_files, on_files, own_folder};
 use crate::access::Caller;
 use crate::appliance::lazy_stores::folder_error;
 use crate::{Failure, Server, ServerFault};
@@ -57,7 +57,7 @@ pub async fn create(
             Ok(ready.map(|one| one.folder.id).collect::<Vec<FolderId>>())
         })?;
     let now = server.clock().now();
-    let done = on_files(server, caller, which, move |store, folder| {
+    let done = change_files(server, caller, which, placed, move |store, folder| {
         let directory = FolderPath::parse(&asked.directory);
         let directory = directory.map_err(|refusal| refusal.at("/path"))?;
         let path = directory.child(asked.name.as_bytes());
@@ -86,12 +86,13 @@ pub async fn create(
         let is_placed = asked.bytes == Some(0) && store.place(folder.id, staged.id)?;
         Ok((staged, is_placed))
     });
-    let (folder, (staged, is_placed)) = done.await?;
-    let id = folder.id;
-    if is_placed {
-        changed(server, caller, folder, "upload").await;
-    }
+    let (id, (staged, _)) = done.await?;
     Ok(view(id, staged))
+}
+
+/// How an upload whose file came into its place is written down.
+fn placed((_, is_placed): &(StagedFile, bool)) -> Option<&'static str> {
+    is_placed.then_some("upload")
 }
 
 /// The files on their way into a folder, oldest first.
@@ -119,7 +120,7 @@ pub async fn head(
     which: &str,
     upload: UploadId,
 ) -> Result<FolderUploadView, Failure> {
-    let done = on_files(server, caller, which, move |store, folder| {
+    let done = change_files(server, caller, which, placed, move |store, folder| {
         let staged = store.staged(folder.id, upload.0)?;
         if staged.declared.bytes != Some(staged.offset) {
             return Ok((staged, false));
@@ -137,11 +138,7 @@ pub async fn head(
             Err(error) => Err(error),
         }
     });
-    let (folder, (staged, is_placed)) = done.await?;
-    let id = folder.id;
-    if is_placed {
-        changed(server, caller, folder, "upload").await;
-    }
+    let (id, (staged, _)) = done.await?;
     Ok(view(id, staged))
 }
 
@@ -208,7 +205,9 @@ impl FolderPiece {
         let Some(mut writer) = self.writer.take() else {
             return Err(refusals::upload_busy().into());
         };
+        let turn = self.server.folder_turns().wait().await;
         let written = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
             let written = writer.write(&bytes);
             (writer, written)
         });
@@ -228,17 +227,15 @@ impl FolderPiece {
         };
         let upload = self.upload.0;
         let which = self.folder.to_string();
-        let done = on_files(&self.server, &self.caller, &which, move |store, folder| {
+        let (server, caller) = (&self.server, &self.caller);
+        let done = change_files(server, caller, &which, placed, move |store, folder| {
             writer.finish(is_whole)?;
             let staged = store.staged(folder.id, upload)?;
             let is_placed = is_whole && store.place(folder.id, upload)?;
             Ok((staged, is_placed))
         });
-        let (folder, (staged, is_placed)) = done.await?;
-        if is_placed {
-            changed(&self.server, &self.caller, folder, "upload").await;
-        }
-        Ok(view(self.folder, staged))
+        let (id, (staged, _)) = done.await?;
+        Ok(view(id, staged))
     }
 }
 

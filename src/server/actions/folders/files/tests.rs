@@ -118,6 +118,33 @@ async fn what_is_removed_is_looked_for_first() {
 }
 
 #[tokio::test]
+async fn what_was_removed_before_a_failure_is_written_down() {
+    let two = TwoDomains::open().await;
+    let data = two.made(&two.abe, "data").await;
+    let (server, id) = (&two.server, data.id.to_string());
+    std::fs::write(place(&two, &data).join("a"), "text").unwrap();
+    let refused = remove(server, &two.abe, &id, removal(&["a", "a"])).await;
+    assert_eq!(code(refused), "folder.entry-not-found");
+    assert!(!place(&two, &data).join("a").exists());
+    let folder = super::super::get(server, &two.abe, "data").await.unwrap();
+    assert!(folder.used_at.is_some());
+}
+
+#[tokio::test]
+async fn a_change_of_files_is_written_down_also_where_its_request_is_gone() {
+    let two = TwoDomains::open().await;
+    let data = two.made(&two.abe, "data").await;
+    let (server, id) = (&two.server, data.id.to_string());
+    let asked = make_directory(server, &two.abe, &id, directory("x"));
+    let given_up = tokio::time::timeout(std::time::Duration::ZERO, asked).await;
+    assert!(given_up.is_err(), "a disk takes longer");
+    server.folder_turns().ended().await;
+    assert!(place(&two, &data).join("x").is_dir());
+    let folder = super::super::get(server, &two.abe, "data").await.unwrap();
+    assert!(folder.used_at.is_some());
+}
+
+#[tokio::test]
 async fn what_is_removed_comes_back_until_the_trash_is_emptied() {
     let two = TwoDomains::open().await;
     let data = two.made(&two.abe, "data").await;
