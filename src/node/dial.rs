@@ -63,6 +63,7 @@ impl Streams for Dial {
             directory: request.cwd,
             user: request.user,
             terminal: request.tty.map(terminal),
+            background: request.background,
         };
         self.open(container, move |runtime, name| runtime.exec(name, &order))
     }

@@ -56,6 +56,8 @@ pub struct ExecRequest {
     pub user: Option<String>,
     /// A terminal of this size; None means three pipes.
     pub tty: Option<WindowSize>,
+    /// Under this name it goes on when its client has gone; while it runs, another request of the name joins it.
+    pub background: Option<String>,
 }
 
 /// A running process' ends. Dropping the input closes it; dropping both detaches.

@@ -160,6 +160,10 @@ pub struct ExecOrder {
     /// The container's own user when absent.
     pub user: Option<String>,
     pub terminal: Option<TerminalSize>,
+    /// Under this name it goes on when its client has gone; while it runs, another order of the name joins it. Its input
+    /// ends at once. Shims of older versions end it with its client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<String>,
 }
 
 /// What one container looks like now.

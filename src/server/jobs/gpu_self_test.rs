@@ -413,6 +413,7 @@ impl<'a> Trial<'a> {
             cwd: None,
             user: None,
             tty: None,
+            background: None,
         };
         let mut opened = match self.streams.exec(ground.container, request).await {
             Ok(stream) => stream,

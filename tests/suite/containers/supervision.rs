@@ -94,6 +94,7 @@ fn program(ground: &Ground, name: &RuntimeName) -> Result<ContainerStream, Runti
         directory: None,
         user: None,
         terminal: None,
+        background: None,
     };
     ground.runtime.exec(name, &order)
 }
