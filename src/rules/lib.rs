@@ -4,6 +4,8 @@
 //! the time and the random bytes. The lints of this package forbid the rest.
 
 pub mod announcement;
+pub mod app;
+pub mod app_origin;
 pub mod assignment;
 pub mod audit;
 pub mod blocker;
