@@ -8,8 +8,8 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
-    allowances, announcements, audit, branding, budgets, certificates, courses, events, fair_share,
-    folders, gpus, history, idle_rules, images, invitations, mail, nodes, notices, operations,
+    allowances, announcements, apps, audit, branding, budgets, certificates, courses, events,
+    fair_share, folders, gpus, history, idle_rules, images, invitations, mail, nodes, notices, operations,
     policies, presets, problem, queue_rehearsal, reservations, resource_groups, rosters,
     second_factor, sessions, settings, statements, tenancy, usage, users, webhooks,
 };
@@ -85,6 +85,7 @@ fn named() -> Schemas {
     collect::<fair_share::FairWeightBody>(&mut all);
     collect::<budgets::NewBudgetBody>(&mut all);
     collect::<budgets::BudgetPatchBody>(&mut all);
+    collect::<apps::OpenedApp>(&mut all);
     collect::<folders::NewFolderBody>(&mut all);
     collect::<folders::FolderPatchBody>(&mut all);
     collect::<presets::NewPresetBody>(&mut all);
@@ -173,6 +174,7 @@ fn pages(all: &mut Schemas) {
     page::<policies::EffectiveLimitView>(all);
     page::<allowances::AllowanceView>(all);
     page::<budgets::BudgetView>(all);
+    page::<apps::AppView>(all);
     page::<folders::FolderView>(all);
     page::<presets::PresetView>(all);
     page::<courses::CourseView>(all);

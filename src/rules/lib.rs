@@ -6,6 +6,7 @@
 pub mod announcement;
 pub mod app;
 pub mod app_origin;
+pub mod app_port;
 pub mod assignment;
 pub mod audit;
 pub mod blocker;

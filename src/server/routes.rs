@@ -1,5 +1,7 @@
-//! Where apps are: which container answers for a running session. Derived from rows, never stored.
+//! Where apps are: which container answers for a running session, and which port of this machine leads to which app.
+//! Derived from rows, never stored.
 
+use rules::app_port::{AppPort, app_ports};
 use rules::names::{ContainerName, NodeId, SessionId, UserId};
 use rules::session::SessionState;
 
@@ -27,4 +29,40 @@ pub fn find(server: &Server, session: SessionId) -> Result<Option<SessionRoute>,
                 owner: row.owner,
             })
         }))
+}
+
+/// Serves the ports that apps are opened at.
+pub trait AppListeners: Send + Sync {
+    /// Serves a port from now on; does nothing for one that is served.
+    ///
+    /// Errors: what the system says, such as that another program has it.
+    fn serve(&self, port: u16) -> std::io::Result<()>;
+}
+
+/// Where a port leads; None for one that leads nowhere. Costs one row by key.
+pub fn app_at(server: &Server, port: u16) -> Result<Option<AppPort>, Failure> {
+    let found = server
+        .catalog()
+        .read_now("find the app at a port", |view| view.app_port(port))?;
+    Ok(found.filter(|port| port.session.is_some()))
+}
+
+/// The ports that lead into sessions which have not ended, by number: pages of them may be open in browsers.
+pub fn open_app_ports(server: &Server) -> Result<Vec<u16>, Failure> {
+    let Some(first) = server.settings().listen_apps.map(|address| address.port()) else {
+        return Ok(Vec::new());
+    };
+    server.catalog().read_now("list ports of apps", |view| {
+        let mut open = Vec::new();
+        for port in view.app_ports()? {
+            let session = match port.session {
+                Some(session) if app_ports(first).contains(&port.port) => view.session(session)?,
+                _ => None,
+            };
+            if session.is_some_and(|session| session.state() != SessionState::Ended) {
+                open.push(port.port);
+            }
+        }
+        Ok(open)
+    })
 }

@@ -76,6 +76,10 @@ impl Streams for StreamRouter {
         self.of(container).processes(container)
     }
 
+    fn programs(&self, container: ContainerName, wanted: Vec<String>) -> BoxFuture<Vec<String>> {
+        self.of(container).programs(container, wanted)
+    }
+
     fn forget_logs(&self, sessions: Vec<SessionId>) -> BoxFuture<()> {
         let told: Vec<_> = self
             .nodes

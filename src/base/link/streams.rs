@@ -36,6 +36,11 @@ pub trait Streams: Send + Sync {
         Box::pin(async { Ok(Vec::new()) })
     }
 
+    /// Those of these programs that the container's own path finds. A node that cannot look gives all.
+    fn programs(&self, _container: ContainerName, wanted: Vec<String>) -> BoxFuture<Vec<String>> {
+        Box::pin(async { Ok(wanted) })
+    }
+
     /// Removes what the containers of these sessions wrote, all of their starts; fine where there is nothing.
     /// Costs one look at the names of all logs. A node without logs does nothing.
     fn forget_logs(&self, _sessions: Vec<SessionId>) -> BoxFuture<()> {

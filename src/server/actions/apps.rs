@@ -1,0 +1,481 @@
+//! What a user may do with the apps of a session: see them, start and open them. Whoever may enter a session may open its
+//! apps, which are programs of its owner and run as its user.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::apps::{AppProblem, AppState, AppView, OpenedApp};
+use base::link::streams::{ExecRequest, Streams};
+use rules::app::{
+    APPS_LABEL, AppChoice, AppDefinition, AppSource, AppTemplates, MAX_APPS_LABEL, apps_of_image,
+    is_path, offered,
+};
+use rules::app_origin::OWN_PATHS;
+use rules::app_port::{AppPort, AppPortRequest, app_port};
+use rules::names::{ContainerName, SessionId};
+use rules::permissions::{Permission, may};
+use rules::refusal::{Refusal, RefusalKind};
+use rules::refusals;
+use rules::session::{Session, SessionEnvironment, SessionState};
+
+use super::sessions::find::find;
+use crate::access::{Caller, new_app_ticket, repeated};
+use crate::app_starts::{AppProgress, AppStart, answers, listens};
+use crate::catalog::{Lane, ReadTransaction};
+use crate::{Failure, Server};
+
+/// Ports that are tried when other programs have those that were free. Higher: opening an app takes longer where they have
+/// many.
+const MAX_PORT_TRIES: usize = 8;
+/// How long opening waits for an app that is about to answer. Longer: a page comes later. Shorter: one more page is seen on
+/// the way.
+const READY_TIMEOUT: Duration = Duration::from_millis(1_500);
+/// How often it looks meanwhile.
+const LOOK: Duration = Duration::from_millis(50);
+/// After a commit, the wait before an open app's leave is looked at again; as for streams, of whose two seconds it is a part.
+const GATHER: Duration = Duration::from_millis(700);
+
+/// A session with an app, for a caller who may open it.
+struct OpenApp {
+    session: Session,
+    definition: AppDefinition,
+}
+
+/// The apps of a session: those that its image describes, the built-in ones whose programs it has, and ports that were opened
+/// by their number. Empty for one that does not run.
+///
+/// Errors: those of `sessions::enter`; `app.image-label-invalid` and those of descriptions where the image's are wrong.
+pub async fn list(
+    server: &Server,
+    streams: &dyn Streams,
+    caller: &Caller,
+    id: &str,
+) -> Result<Vec<AppView>, Failure> {
+    let session = session(server, caller, id)?;
+    if session.state() != SessionState::Running {
+        return Ok(Vec::new());
+    }
+    let mut apps = definitions(server, streams, &session).await?;
+    let opened = ports_of(server, session.id)?;
+    for port in &opened {
+        if let AppChoice::Port(number) = port.app {
+            apps.push(AppDefinition::of_port(number));
+        }
+    }
+    let mut all = Vec::with_capacity(apps.len());
+    for app in &apps {
+        let listens = listens(streams, session.container(), app.port).await;
+        all.push(shown(server, session.container(), app, &opened, listens));
+    }
+    Ok(all)
+}
+
+/// One app, by its name or the number of its port, and whether it answers now.
+///
+/// Errors: those of `list`; `app.name-invalid`, `port.invalid`, `app.not-found`, `app.session-not-running`.
+pub async fn get(
+    server: &Server,
+    streams: &dyn Streams,
+    caller: &Caller,
+    id: &str,
+    app: &str,
+) -> Result<AppView, Failure> {
+    let open = open_app(server, streams, caller, id, app).await?;
+    let opened = ports_of(server, open.session.id)?;
+    let container = open.session.container();
+    let answers = answers(streams, container, &open.definition).await;
+    Ok(shown(server, container, &open.definition, &opened, answers))
+}
+
+/// Starts an app unless it answers, gives it a port of this machine, and waits a moment for it.
+///
+/// Errors: those of `get`; `app.not-answering` for what its user starts and did not, `app.no-address`,
+/// `app.ports-used-up`, `app.port-unusable`.
+pub async fn open(
+    server: &Server,
+    streams: &Arc<dyn Streams>,
+    caller: &Caller,
+    id: &str,
+    app: &str,
+) -> Result<AppView, Failure> {
+    let open = open_app(server, &**streams, caller, id, app).await?;
+    let container = open.session.container();
+    let is_ready = answers(&**streams, container, &open.definition).await;
+    if !is_ready && open.definition.command.is_empty() {
+        return Err(refusals::app_not_answering(open.definition.port).into());
+    }
+    lease_port(server, &open).await?;
+    if !is_ready {
+        let command = command(&open);
+        let starts = server.app_starts();
+        let start = starts.begin(Arc::clone(streams), container, &open.definition, command);
+        wait(&start).await;
+    }
+    repeated::entered(server, caller, open.session.id.to_string(), open.session.scope());
+    get(server, &**streams, caller, id, app).await
+}
+
+/// Where a browser enters an app, once and for 30 seconds: the port of this machine, and the path there. None until the app
+/// is ready and was opened, and for root on the machine. `to`: the path that it then shows; the app's own first page for none.
+///
+/// Errors: those of `get`.
+pub async fn entry(
+    server: &Server,
+    streams: &dyn Streams,
+    caller: &Caller,
+    id: &str,
+    app: &str,
+    to: Option<&str>,
+) -> Result<(AppView, Option<(u16, String)>), Failure> {
+    let open = open_app(server, streams, caller, id, app).await?;
+    let view = get(server, streams, caller, id, app).await?;
+    let Some(port) = view.address_port.filter(|_| view.state == AppState::Ready) else {
+        return Ok((view, None));
+    };
+    let to = to.filter(|to| is_path(to)).unwrap_or(&open.definition.open);
+    let ticket = new_app_ticket(server, caller, open.session.id, port);
+    let way = ticket.map(|ticket| {
+        let path = format!("{OWN_PATHS}enter?ticket={}&to={}", ticket.reveal(), escaped(to));
+        (port, path)
+    });
+    Ok((view, way))
+}
+
+/// `open`, then `entry` with `origin` in front, such as `https://box`.
+///
+/// Errors: those of `open`.
+pub async fn open_at(
+    server: &Server,
+    streams: &Arc<dyn Streams>,
+    caller: &Caller,
+    id: &str,
+    app: &str,
+    origin: &str,
+) -> Result<OpenedApp, Failure> {
+    open(server, streams, caller, id, app).await?;
+    let (app, way) = entry(server, &**streams, caller, id, app, None).await?;
+    let entry = way.map(|(port, path)| format!("{origin}:{port}{path}"));
+    Ok(OpenedApp { app, entry })
+}
+
+/// Which session and which app a port of this machine leads to, for who may open it.
+///
+/// Errors: `app.not-opened`, also for who may not enter the session.
+pub async fn at_port(
+    server: &Server,
+    caller: &Caller,
+    port: u16,
+) -> Result<(SessionId, AppChoice), Failure> {
+    server.catalog().read_now("find the app at a port", |view| {
+        let found = view.app_port(port)?;
+        let way = found.and_then(|port| Some((port.session?, port.app)));
+        let Some((session, app)) = way else {
+            return Err(refusals::app_not_opened().into());
+        };
+        let row = view.session(session)?;
+        let may_enter = row.is_some_and(|row| {
+            may(&caller.subject, Permission::SessionsEnter, &row.scope()).is_ok()
+        });
+        match may_enter {
+            true => Ok((session, app)),
+            false => Err(refusals::app_not_opened().into()),
+        }
+    })
+}
+
+/// Checks that the caller may use the app at a port now; gives the container that it runs in.
+///
+/// Errors: `app.not-opened` where the port leads elsewhere, `app.session-not-running`, those of `sessions::enter`.
+pub async fn enter(
+    server: &Server,
+    caller: &Caller,
+    at: &AppPort,
+) -> Result<ContainerName, Failure> {
+    let (container, session) = server.catalog().read_now("enter an app", |view| {
+        let session = entered(view, caller, at)?;
+        Ok((session.container(), session))
+    })?;
+    repeated::entered(server, caller, session.id.to_string(), session.scope());
+    let port = at.port;
+    server
+        .catalog()
+        .write_later(Lane::Loops, "note an app's last use", move |rows| {
+            rows.touch_app_port(port)
+        });
+    Ok(container)
+}
+
+/// Ready once the caller may use the app at a port no longer, or its session runs no more. The sign-in is `access::lease`'s.
+pub async fn withdrawn(
+    server: &Server,
+    caller: &Caller,
+    at: &AppPort,
+    container: ContainerName,
+) -> Refusal {
+    let mut revision = server.catalog().revision();
+    loop {
+        revision.borrow_and_update();
+        let looked = server
+            .catalog()
+            .read_now("look at an open app", |view| entered(view, caller, at));
+        match looked {
+            Ok(session) if session.container() == container => {}
+            Ok(_) => return refusals::app_session_not_running(),
+            Err(Failure::Refusal(refusal)) if refusal.kind != RefusalKind::Unavailable => {
+                return refusal;
+            }
+            // A disk that stutters closes no notebook; the next look tells.
+            Err(_) => {}
+        }
+        if revision.changed().await.is_err() {
+            return refusals::server_stopping();
+        }
+        tokio::time::sleep(GATHER).await;
+    }
+}
+
+fn entered(view: &ReadTransaction<'_>, caller: &Caller, at: &AppPort) -> Result<Session, Failure> {
+    let known = view.app_port(at.port)?;
+    let session = known.filter(|known| known.app == at.app).and_then(|known| known.session);
+    let (Some(session), true) = (session, session == at.session) else {
+        return Err(refusals::app_not_opened().into());
+    };
+    let session = find(view, caller, Permission::SessionsEnter, &session.to_string())?;
+    match session.state() {
+        SessionState::Running => Ok(session),
+        _ => Err(refusals::app_session_not_running().into()),
+    }
+}
+
+fn session(server: &Server, caller: &Caller, id: &str) -> Result<Session, Failure> {
+    server.catalog().read_now("look at apps of a session", |view| {
+        find(view, caller, Permission::SessionsEnter, id)
+    })
+}
+
+async fn open_app(
+    server: &Server,
+    streams: &dyn Streams,
+    caller: &Caller,
+    id: &str,
+    app: &str,
+) -> Result<OpenApp, Failure> {
+    let session = session(server, caller, id)?;
+    let choice = AppChoice::parse(app)?;
+    if session.state() != SessionState::Running {
+        return Err(refusals::app_session_not_running().into());
+    }
+    let definition = match choice {
+        AppChoice::Port(port) => Some(AppDefinition::of_port(port)),
+        AppChoice::Named(_) => {
+            let known = definitions(server, streams, &session).await?;
+            known.into_iter().find(|known| known.choice == choice)
+        }
+    };
+    let definition = definition.ok_or_else(|| refusals::app_not_found(app))?;
+    Ok(OpenApp {
+        session,
+        definition,
+    })
+}
+
+/// The apps that a running session has.
+async fn definitions(
+    server: &Server,
+    streams: &dyn Streams,
+    session: &Session,
+) -> Result<Vec<AppDefinition>, Failure> {
+    let of_image = match &session.spec.environment {
+        SessionEnvironment::Host => Vec::new(),
+        SessionEnvironment::Image { id, .. } => {
+            let id = *id;
+            let image = server
+                .catalog()
+                .read_now("read the apps of an image", |view| view.image(id))?;
+            let label = image.and_then(|mut image| image.labels.remove(APPS_LABEL));
+            label.map_or(Ok(Vec::new()), |label| described(&label))?
+        }
+    };
+    let all = offered(of_image.clone(), |_| true);
+    let wanted = all.into_iter().map(|app| app.program);
+    let wanted: BTreeSet<String> = wanted.filter(|program| !program.is_empty()).collect();
+    let found = streams.programs(session.container(), wanted.into_iter().collect());
+    let found: BTreeSet<String> = found.await?.into_iter().collect();
+    Ok(offered(of_image, |program| found.contains(program)))
+}
+
+/// What the label of an image says of its apps.
+fn described(label: &str) -> Result<Vec<AppDefinition>, Refusal> {
+    if label.len() > MAX_APPS_LABEL {
+        return Err(refusals::app_image_label_invalid("it is too long"));
+    }
+    let sources: Vec<AppSource> =
+        serde_json::from_str(label).map_err(refusals::app_image_label_invalid)?;
+    apps_of_image(sources)
+}
+
+fn ports_of(server: &Server, session: SessionId) -> Result<Vec<AppPort>, Failure> {
+    server
+        .catalog()
+        .read_now("list the ports of a session's apps", |view| {
+            view.app_ports_of(session)
+        })
+}
+
+fn shown(
+    server: &Server,
+    container: ContainerName,
+    app: &AppDefinition,
+    opened: &[AppPort],
+    answers: bool,
+) -> AppView {
+    let start = server.app_starts().known(container, &app.choice);
+    let progress = start.as_ref().map(|start| start.progress());
+    let (state, problem) = match (answers, progress) {
+        (true, _) => (AppState::Ready, None),
+        (false, Some(AppProgress::Starting)) => (AppState::Starting, None),
+        (false, Some(AppProgress::Failed(refusal))) => {
+            let problem = AppProblem {
+                code: refusal.code,
+                text: refusal.text,
+                hint: refusal.hint,
+            };
+            (AppState::Failed, Some(problem))
+        }
+        (false, Some(AppProgress::Ready) | None) => (AppState::Stopped, None),
+    };
+    let lines = match (state, start) {
+        (AppState::Starting | AppState::Failed, Some(start)) => start.lines(),
+        _ => Vec::new(),
+    };
+    let at = opened.iter().find(|port| port.app == app.choice);
+    AppView {
+        name: app.choice.to_string(),
+        title: app.title.clone(),
+        title_ko: app.title_ko.clone(),
+        port: app.port,
+        state,
+        startable: !app.command.is_empty(),
+        problem,
+        lines,
+        address_port: at.map(|port| port.port),
+    }
+}
+
+fn command(open: &OpenApp) -> ExecRequest {
+    let app = &open.definition;
+    let templates = AppTemplates {
+        port: app.port,
+        session: open.session.name.as_str(),
+    };
+    let environment = app.environment.iter();
+    ExecRequest {
+        argv: app.command.iter().map(|word| templates.fill(word)).collect(),
+        env: environment
+            .map(|(name, value)| (name.clone(), templates.fill(value)))
+            .collect(),
+        cwd: None,
+        user: None,
+        tty: None,
+        background: Some(app.choice.to_string()),
+    }
+}
+
+/// Waits until a start is decided, but not for long.
+async fn wait(start: &AppStart) {
+    let decided = async {
+        while start.progress() == AppProgress::Starting {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    let _ = tokio::time::timeout(READY_TIMEOUT, decided).await;
+}
+
+/// Gives an app its port of this machine, and has it served.
+async fn lease_port(server: &Server, open: &OpenApp) -> Result<(), Failure> {
+    let first = server.settings().listen_apps.map(|address| address.port());
+    let first = first.filter(|port| *port > 0).ok_or_else(refusals::app_no_address)?;
+    let mut unusable = BTreeSet::new();
+    loop {
+        let wanted = AppPortRequest {
+            owner: open.session.owner,
+            app: open.definition.choice.clone(),
+            session: open.session.id,
+            inner_port: open.definition.port,
+            now: server.clock().now(),
+            first,
+            unusable: unusable.clone(),
+        };
+        let leased = server
+            .catalog()
+            .write(Lane::Requests, "give an app a port", move |rows| {
+                let known = rows.app_ports()?;
+                let mut live = BTreeSet::new();
+                for session in known.iter().filter_map(|port| port.session) {
+                    let row = rows.session(session)?;
+                    if row.is_some_and(|row| row.state() != SessionState::Ended) {
+                        live.insert(session);
+                    }
+                }
+                let port = app_port(&known, &wanted, |session| live.contains(&session))?;
+                rows.put_app_port(&port)?;
+                Ok(port)
+            })
+            .await?;
+        let served = match server.app_listeners() {
+            Some(listeners) => listeners.serve(leased.port),
+            None => Ok(()),
+        };
+        let Err(error) = served else {
+            return Ok(());
+        };
+        unusable.insert(leased.port);
+        if unusable.len() >= MAX_PORT_TRIES {
+            return Err(refusals::app_port_unusable(leased.port, error).into());
+        }
+        tracing::warn!(port = leased.port, %error, "a port of apps cannot be opened");
+    }
+}
+
+/// A path as a value of a query.
+fn escaped(path: &str) -> String {
+    let mut text = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => {
+                text.push(char::from(byte));
+            }
+            _ => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_describes_its_apps_in_json() {
+        let label = r#"[{"name": "dash", "title": {"en": "Dash"}, "port": 8050, "command": ["dash", "{port}"]}]"#;
+        let apps = described(label).unwrap();
+        assert_eq!((apps[0].port, apps[0].program.as_str()), (8050, "dash"));
+        for (label, code) in [
+            ("{}", "app.image-label-invalid"),
+            ("[{\"name\": \"a\"}]", "app.image-label-invalid"),
+            (r#"[{"name": "a", "port": 1, "run": "x"}]"#, "app.image-label-invalid"),
+            (r#"[{"name": "a", "port": 99999}]"#, "app.image-label-invalid"),
+            (r#"[{"name": "a/b", "port": 1}]"#, "app.name-invalid"),
+        ] {
+            assert_eq!(described(label).unwrap_err().code, code, "{label}");
+        }
+        let long = format!("[]{}", " ".repeat(MAX_APPS_LABEL));
+        assert_eq!(described(&long).unwrap_err().code, "app.image-label-invalid");
+    }
+
+    #[test]
+    fn a_path_is_one_value_of_a_query() {
+        assert_eq!(escaped("/lab/tree/a b&c=%"), "/lab/tree/a%20b%26c%3D%25");
+    }
+}
