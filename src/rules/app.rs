@@ -213,6 +213,20 @@ pub fn is_path(text: &str) -> bool {
         && text.bytes().all(visible)
 }
 
+/// A path as one value of a query.
+pub fn query_value(path: &str) -> String {
+    let mut text = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => {
+                text.push(char::from(byte));
+            }
+            _ => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
 /// The apps that an image lists. Errors: `app.name-invalid`, `app.description-invalid`, `app.descriptions-many`.
 pub fn apps_of_image(sources: Vec<AppSource>) -> Result<Vec<AppDefinition>, Refusal> {
     if sources.len() > MAX_IMAGE_APPS {
@@ -528,6 +542,11 @@ mod tests {
         let names: Vec<String> = all.iter().map(|app| app.choice.to_string()).collect();
         assert_eq!(names, ["jupyter", "tensorboard"]);
         assert_eq!(all[0].command[0], "serve");
+    }
+
+    #[test]
+    fn a_path_is_one_value_of_a_query() {
+        assert_eq!(query_value("/lab/tree/a b&c=%"), "/lab/tree/a%20b%26c%3D%25");
     }
 
     #[test]

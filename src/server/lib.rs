@@ -59,7 +59,8 @@ struct ServerInner {
     open_streams: Arc<access::OpenStreams>,
     app_tickets: access::AppTickets,
     app_starts: app_starts::AppStarts,
-    app_listeners: OnceLock<Arc<dyn routes::AppListeners>>,
+    /// They hold the server, so it does not hold them.
+    app_listeners: OnceLock<Weak<dyn routes::AppListeners>>,
     settings: appliance::settings::EffectiveSettings,
     backups: appliance::backups::BackupState,
     diagnostics: diagnostics::Diagnostics,
@@ -214,13 +215,13 @@ impl Server {
     }
 
     /// Brings what serves the ports of apps; without it they are given and not served, as in tests of rows.
-    pub fn bring_app_listeners(&self, listeners: Arc<dyn routes::AppListeners>) {
+    pub fn bring_app_listeners(&self, listeners: &Arc<dyn routes::AppListeners>) {
         // A second one would be a second start of the same server, which does not happen.
-        let _ = self.0.app_listeners.set(listeners);
+        let _ = self.0.app_listeners.set(Arc::downgrade(listeners));
     }
 
     pub(crate) fn app_listeners(&self) -> Option<Arc<dyn routes::AppListeners>> {
-        self.0.app_listeners.get().cloned()
+        self.0.app_listeners.get().and_then(Weak::upgrade)
     }
 
     pub(crate) fn app_tickets(&self) -> &access::AppTickets {

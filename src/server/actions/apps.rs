@@ -9,7 +9,7 @@ use api::apps::{AppProblem, AppState, AppView, OpenedApp};
 use base::link::streams::{ExecRequest, Streams};
 use rules::app::{
     APPS_LABEL, AppChoice, AppDefinition, AppSource, AppTemplates, MAX_APPS_LABEL, apps_of_image,
-    is_path, offered,
+    is_path, offered, query_value,
 };
 use rules::app_origin::OWN_PATHS;
 use rules::app_port::{AppPort, AppPortRequest, app_port};
@@ -136,7 +136,7 @@ pub async fn entry(
     let to = to.filter(|to| is_path(to)).unwrap_or(&open.definition.open);
     let ticket = new_app_ticket(server, caller, open.session.id, port);
     let way = ticket.map(|ticket| {
-        let path = format!("{OWN_PATHS}enter?ticket={}&to={}", ticket.reveal(), escaped(to));
+        let path = format!("{OWN_PATHS}enter?ticket={}&to={}", ticket.reveal(), query_value(to));
         (port, path)
     });
     Ok((view, way))
@@ -438,20 +438,6 @@ async fn lease_port(server: &Server, open: &OpenApp) -> Result<(), Failure> {
     }
 }
 
-/// A path as a value of a query.
-fn escaped(path: &str) -> String {
-    let mut text = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => {
-                text.push(char::from(byte));
-            }
-            _ => text.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -472,10 +458,5 @@ mod tests {
         }
         let long = format!("[]{}", " ".repeat(MAX_APPS_LABEL));
         assert_eq!(described(&long).unwrap_err().code, "app.image-label-invalid");
-    }
-
-    #[test]
-    fn a_path_is_one_value_of_a_query() {
-        assert_eq!(escaped("/lab/tree/a b&c=%"), "/lab/tree/a%20b%26c%3D%25");
     }
 }
