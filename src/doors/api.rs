@@ -3,6 +3,7 @@
 
 mod allowances;
 mod announcements;
+mod apps;
 mod audit;
 mod authentication;
 mod backend_ai;
@@ -100,6 +101,9 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/sessions/{id}/attach", get(streams::attach))
         .route("/sessions/{id}/exec", get(streams::exec))
         .route("/sessions/{id}/ports/{port}", get(streams::port))
+        .route("/sessions/{id}/apps", get(apps::list))
+        .route("/sessions/{id}/apps/{app}", get(apps::get))
+        .route("/sessions/{id}/apps/{app}/open", post(apps::open))
         .route("/queue", get(sessions::queue))
         .route("/gpus", get(gpus::list))
         .route("/history", get(history::show))

@@ -266,6 +266,9 @@ pub enum Command {
     /// Courses: projects with a term, whose teachers act on all members at once
     #[command(subcommand, visible_alias = "courses")]
     Course(CourseCommand),
+    /// Apps: programs in a session that are opened in a browser
+    #[command(subcommand, visible_alias = "apps")]
+    App(AppCommand),
     /// Folders: directories that outlive sessions, and that sessions mount
     #[command(subcommand, visible_alias = "folders")]
     Folder(FolderCommand),
@@ -2081,6 +2084,34 @@ pub struct GroupFlags {
     /// Whether batch sessions that yield are stopped for sessions of higher priority [default: off]
     #[arg(long, value_name = "MODE", value_parser = ["off", "priority"])]
     pub preemption: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum AppCommand {
+    /// List the apps of a session
+    Ls {
+        #[arg(value_name = "SESSION")]
+        session: String,
+    },
+    /// Show one, and whether it answers
+    Get {
+        #[arg(value_name = "SESSION")]
+        session: String,
+        /// Its name, or the number of a port
+        #[arg(value_name = "APP")]
+        app: String,
+    },
+    /// Start an app unless it runs, and print a link that opens it once, within 30 seconds
+    #[command(after_help = "Examples:\n  \
+        fardel app open train jupyter\n  \
+        fardel app open train 8080                      a program of your own, on 127.0.0.1:8080")]
+    Open {
+        #[arg(value_name = "SESSION")]
+        session: String,
+        /// Its name, or the number of a port
+        #[arg(value_name = "APP")]
+        app: String,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use api::allowances::AllowanceView;
 use api::announcements::AnnouncementView;
 use api::audit::{AuditCheckpointView, AuditEntryView, AuditTargetView};
+use api::apps::{AppState, AppView};
 use api::budgets::BudgetView;
 use api::courses::{AttendanceView, CourseMemberView, CourseView};
 use api::events::EventView;
@@ -503,6 +504,27 @@ pub(super) const BUDGETS: &[Column<BudgetView>] = &[
     column("RUNS OUT BY", 9, |r, _| maybe(r.used_latest.as_ref())),
     column("ID", 0, |r, _| r.id.to_string()),
 ];
+
+pub(super) const APPS: &[Column<AppView>] = &[
+    column("NAME", 0, |r, _| r.name.clone()),
+    column("TITLE", 1, |r, _| dash(&r.title)),
+    column("STATE", 0, |r, _| app_state(r.state).to_owned()),
+    column("PORT", 0, |r, _| r.port.to_string()),
+    column("OPENED AT", 1, |r, _| maybe(r.address_port)),
+    column("PROBLEM", 2, |r, _| {
+        let problem = r.problem.as_ref();
+        problem.map_or_else(|| dash(""), |problem| problem.text.clone())
+    }),
+];
+
+fn app_state(state: AppState) -> &'static str {
+    match state {
+        AppState::Stopped => "stopped",
+        AppState::Starting => "starting",
+        AppState::Ready => "ready",
+        AppState::Failed => "failed",
+    }
+}
 
 pub(super) const FOLDERS: &[Column<FolderView>] = &[
     column("NAME", 0, |r, _| r.name.to_string()),

@@ -365,7 +365,11 @@ fn no_port_of_a_server_answers_anything_without_credentials() {
         .map(|route| {
             (
                 route.method,
-                route.path.replace("{id}", "x").replace("{port}", "1"),
+                route
+                    .path
+                    .replace("{id}", "x")
+                    .replace("{port}", "1")
+                    .replace("{app}", "1"),
             )
         })
         .collect();

@@ -40,6 +40,7 @@ fn filled(route: &DocumentedRoute, things: &Things<'_>) -> String {
         .replace("/folders/{id}", &format!("/folders/{folder}"))
         .replace("/tokens/{id}", "/tokens/no-such-token")
         .replace("{port}", "8080")
+        .replace("{app}", "8080")
         .replace("{id}", "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")
 }
 

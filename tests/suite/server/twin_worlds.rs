@@ -476,6 +476,7 @@ fn parameters(route: &DocumentedRoute) -> String {
         .replace("/users/{id}", "/users/WORD.user")
         .replace("/domains/{id}", "/domains/default")
         .replace("{port}", "8080")
+        .replace("{app}", "8080")
         .replace("{id}", "SESSION")
         .replace("{name}", "WORD")
 }

@@ -1,0 +1,95 @@
+//! The commands on apps of a session.
+
+use std::time::{Duration, Instant};
+
+use api::apps::{AppState, AppView, OpenedApp};
+use hyper::Method;
+
+use super::answer::Answer;
+use super::args::AppCommand;
+use super::client::{Extra, HttpClient, encoded};
+use super::error::{CliError, FAILED, TIMEOUT};
+use super::output::OutputStyle;
+use super::{columns, print};
+
+/// How often an app that starts is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long one is waited for. Longer than any app may take by its description.
+const READY_TIMEOUT: Duration = Duration::from_secs(660);
+
+pub(super) async fn app(
+    client: &HttpClient,
+    view: &OutputStyle,
+    request: AppCommand,
+) -> Result<u8, CliError> {
+    match request {
+        AppCommand::Ls { session } => {
+            print(&view.list(&client.get(&path(&session)).await?, columns::APPS)?);
+        }
+        AppCommand::Get { session, app } => {
+            let body = client.get(&path_of(&session, &app)).await?;
+            print(&view.one(&body, columns::APPS)?);
+        }
+        AppCommand::Open { session, app } => open(client, view, &session, &app).await?,
+    }
+    Ok(0)
+}
+
+/// Opens an app, waits until it is ready, and prints where a browser enters it.
+async fn open(
+    client: &HttpClient,
+    view: &OutputStyle,
+    session: &str,
+    app: &str,
+) -> Result<(), CliError> {
+    let path = path_of(session, app);
+    let until = Instant::now() + READY_TIMEOUT;
+    let opened = loop {
+        let answer = client.call(Method::POST, &format!("{path}/open"), Extra::default());
+        let opened = Answer::<OpenedApp>::of(answer.await?.json()?)?;
+        if opened.read.app.state != AppState::Starting {
+            break opened;
+        }
+        wait(client, &path, until).await?;
+    };
+    let app = &opened.read.app;
+    if let Some(problem) = &app.problem {
+        for line in &app.lines {
+            eprintln!("{line}");
+        }
+        let error = CliError::new(FAILED, &problem.code, problem.text.clone());
+        return Err(error.hint(problem.hint.clone()));
+    }
+    let said = match &opened.read.entry {
+        Some(entry) => entry.clone(),
+        None => format!("{}  ready; open it from the page of its session", app.name),
+    };
+    print(&view.said(&opened.body, &said)?);
+    Ok(())
+}
+
+/// Waits while an app starts.
+async fn wait(client: &HttpClient, path: &str, until: Instant) -> Result<(), CliError> {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let now = client.read::<AppView>(path).await?.read;
+        if now.state != AppState::Starting {
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            return Err(CliError::new(
+                TIMEOUT,
+                rules::codes::APP_TOO_SLOW,
+                format!("{} still starts.", now.name),
+            ));
+        }
+    }
+}
+
+fn path(session: &str) -> String {
+    format!("/api/v1/sessions/{}/apps", encoded(session))
+}
+
+fn path_of(session: &str, app: &str) -> String {
+    format!("{}/{}", path(session), encoded(app))
+}
