@@ -9,9 +9,9 @@ use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
     allowances, announcements, apps, audit, branding, budgets, certificates, courses, events,
-    fair_share, folders, gpus, history, idle_rules, images, invitations, mail, nodes, notices, operations,
-    policies, presets, problem, queue_rehearsal, reservations, resource_groups, rosters,
-    second_factor, sessions, settings, statements, tenancy, usage, users, webhooks,
+    fair_share, folders, gpus, history, idle_rules, images, invitations, mail, nodes, notices,
+    operations, policies, presets, problem, queue_rehearsal, reservations, resource_groups,
+    rosters, second_factor, sessions, settings, statements, tenancy, usage, users, webhooks,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;

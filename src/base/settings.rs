@@ -36,7 +36,7 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Where plain HTTP is answered by the way to HTTPS, and by nothing else.
     pub listen_http: Option<SocketAddr>,
-    /// Where people's own apps will be served, as an origin of their own.
+    /// Where users' own apps are served: the first of the ports, each an origin of its own.
     pub listen_apps: Option<SocketAddr>,
     /// Whether pages and API are served encrypted.
     pub tls: TlsMode,

@@ -94,7 +94,11 @@ fn address(server: &Server, request: &Request) -> Result<AppAddress, ProblemResp
     let extensions = request.extensions();
     let OwnPort(port) = *extensions.get::<OwnPort>().ok_or_else(misdirected)?;
     let is_encrypted = extensions.get::<Encrypted>().is_some();
-    let (scheme, usual) = if is_encrypted { ("https", 443) } else { ("http", 80) };
+    let (scheme, usual) = if is_encrypted {
+        ("https", 443)
+    } else {
+        ("http", 80)
+    };
     let host = request.headers().get(header::HOST);
     let host = host.and_then(|host| host.to_str().ok());
     let host = host.and_then(|host| host.parse::<axum::http::uri::Authority>().ok());
@@ -172,7 +176,11 @@ async fn answer(
 /// What a request says of where it comes from.
 fn asked(parts: &Parts, has_token: bool) -> AppRequest<'_> {
     let headers = &parts.headers;
-    let said = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("unreadable"));
+    let said = |name: &str| {
+        headers
+            .get(name)
+            .map(|value| value.to_str().unwrap_or("unreadable"))
+    };
     AppRequest {
         method: parts.method.as_str(),
         path: parts.uri.path(),

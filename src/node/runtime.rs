@@ -597,7 +597,9 @@ impl Runtime {
         let launch = LaunchFile::read(&self.shared.directory(name));
         let launch = launch.map_err(|source| RuntimeFault::System { what, source })?;
         let path = launch.order.environment.iter();
-        let path = path.rev().find(|(known, value)| known == "PATH" && !value.is_empty());
+        let path = path
+            .rev()
+            .find(|(known, value)| known == "PATH" && !value.is_empty());
         let path = path.map_or(shim::DEFAULT_PATH, |(_, value)| value.as_str());
         Ok(programs::found(root.as_fd(), path, wanted))
     }

@@ -154,8 +154,7 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
         apps,
     };
     let network = (certificates.as_deref(), &leaving);
-    let (mut doors, _app_listeners) =
-        open_network(&server, &settings, sockets, routers, network)?;
+    let (mut doors, _app_listeners) = open_network(&server, &settings, sockets, routers, network)?;
     doors.push(tokio::spawn(open_door(unix, app, leaving.clone())));
     if let Some(keeper) = &certificates {
         doors.push(tokio::spawn(look_around(
@@ -238,7 +237,10 @@ fn open_network(
     let limits = PortLimits::new();
     let mut app_listeners = None;
     if let Some(address) = settings.listen_apps {
-        let first = sockets.apps.iter().filter_map(|apps| apps.local_addr().ok());
+        let first = sockets
+            .apps
+            .iter()
+            .filter_map(|apps| apps.local_addr().ok());
         let listeners: Arc<dyn AppListeners> = Arc::new(PortListeners {
             address: address.ip(),
             tls: tls.clone(),
@@ -258,7 +260,11 @@ fn open_network(
     }
     let console = Purpose::Console(routers.console);
     let mut open = vec![(sockets.console, tls.clone(), console)];
-    open.extend(sockets.apps.map(|apps| (apps, tls, Purpose::Apps(routers.apps))));
+    open.extend(
+        sockets
+            .apps
+            .map(|apps| (apps, tls, Purpose::Apps(routers.apps))),
+    );
     open.extend(
         sockets
             .http

@@ -260,7 +260,6 @@ pub fn offered(of_image: Vec<AppDefinition>, has: impl Fn(&str) -> bool) -> Vec<
 struct BuiltInApp {
     name: &'static str,
     title: &'static str,
-    title_ko: &'static str,
     /// Empty: the first word of the command.
     program: &'static str,
     command: &'static [&'static str],
@@ -274,7 +273,6 @@ struct BuiltInApp {
 const USUAL: BuiltInApp = BuiltInApp {
     name: "",
     title: "",
-    title_ko: "",
     program: "",
     command: &[],
     environment: &[],
@@ -290,7 +288,6 @@ const BUILT_IN: &[BuiltInApp] = &[
     BuiltInApp {
         name: "jupyter",
         title: "JupyterLab",
-        title_ko: "주피터랩",
         command: &[
             "jupyter-lab",
             "--no-browser",
@@ -310,7 +307,6 @@ const BUILT_IN: &[BuiltInApp] = &[
     BuiltInApp {
         name: "notebook",
         title: "Jupyter Notebook",
-        title_ko: "주피터 노트북",
         command: &[
             "jupyter-notebook",
             "--no-browser",
@@ -343,8 +339,12 @@ const BUILT_IN: &[BuiltInApp] = &[
     BuiltInApp {
         name: "tensorboard",
         title: "TensorBoard",
-        title_ko: "텐서보드",
-        command: &["tensorboard", "--logdir=.", "--host=127.0.0.1", "--port={port}"],
+        command: &[
+            "tensorboard",
+            "--logdir=.",
+            "--host=127.0.0.1",
+            "--port={port}",
+        ],
         port: 6006,
         ..USUAL
     },
@@ -420,7 +420,7 @@ pub fn built_in() -> Vec<AppDefinition> {
     let made = BUILT_IN.iter().map(|app| AppDefinition {
         choice: AppChoice::Named(AppName(app.name.to_owned())),
         title: app.title.to_owned(),
-        title_ko: app.title_ko.to_owned(),
+        title_ko: String::new(),
         program: match app.program {
             "" => app.command.first().copied().unwrap_or_default().to_owned(),
             program => program.to_owned(),
@@ -459,7 +459,10 @@ mod tests {
             ("0", "port.invalid"),
             ("65536", "port.invalid"),
             ("99999999999999999999", "port.invalid"),
-            ("abcdefghijabcdefghijabcdefghijab", "abcdefghijabcdefghijabcdefghijab"),
+            (
+                "abcdefghijabcdefghijabcdefghijab",
+                "abcdefghijabcdefghijabcdefghijab",
+            ),
             ("abcdefghijabcdefghijabcdefghijabc", "app.name-invalid"),
         ] {
             let found = match AppChoice::parse(text) {
@@ -480,12 +483,14 @@ mod tests {
             assert!(!app.command.is_empty() && !app.program.is_empty(), "{name}");
             assert!(is_path(&app.health) && is_path(&app.open), "{name}");
             assert!((1..=MAX_READY_SECONDS).contains(&app.ready_seconds));
-            let same = |other: &&AppDefinition| {
-                other.choice == app.choice || other.port == app.port
-            };
+            let same =
+                |other: &&AppDefinition| other.choice == app.choice || other.port == app.port;
             assert_eq!(all.iter().filter(same).count(), 1, "{name} is not alone");
             assert_eq!(all.iter().position(|other| other == app), Some(place));
-            let words = app.command.iter().chain(app.environment.iter().map(|(_, value)| value));
+            let words = app
+                .command
+                .iter()
+                .chain(app.environment.iter().map(|(_, value)| value));
             let told = words.filter(|word| word.contains("{port}")).count();
             assert!(told == 1, "{name} is told its port once");
         }
@@ -506,15 +511,22 @@ mod tests {
 
     #[test]
     fn what_no_image_may_say_of_its_apps_is_refused() {
-        assert_eq!(apps_of_image(vec![source("a"), source("b")]).map(|all| all.len()), Ok(2));
+        assert_eq!(
+            apps_of_image(vec![source("a"), source("b")]).map(|all| all.len()),
+            Ok(2)
+        );
         let broken: [(&str, fn(&mut AppSource)); 9] = [
             ("app.name-invalid", |app| app.name = "../a".to_owned()),
             ("app.description-invalid", |app| app.port = 0),
             ("app.description-invalid", |app| app.ready_seconds = 0),
             ("app.description-invalid", |app| app.ready_seconds = 601),
-            ("app.description-invalid", |app| app.open = "//evil/".to_owned()),
+            ("app.description-invalid", |app| {
+                app.open = "//evil/".to_owned()
+            }),
             ("app.description-invalid", |app| app.health = "x".to_owned()),
-            ("app.description-invalid", |app| app.command = vec![String::new()]),
+            ("app.description-invalid", |app| {
+                app.command = vec![String::new()]
+            }),
             ("app.description-invalid", |app| {
                 app.command = vec!["a\nb".to_owned()];
             }),
@@ -529,7 +541,10 @@ mod tests {
             assert_eq!(refused, Err(code.to_owned()));
         }
         let twice = apps_of_image(vec![source("a"), source("a")]);
-        assert_eq!(twice.map_err(|refusal| refusal.code), Err("app.description-invalid".into()));
+        assert_eq!(
+            twice.map_err(|refusal| refusal.code),
+            Err("app.description-invalid".into())
+        );
         let names = (0..=MAX_IMAGE_APPS).map(|number| source(&format!("a{number}")));
         let many = apps_of_image(names.collect()).map_err(|refusal| refusal.code);
         assert_eq!(many, Err("app.descriptions-many".into()));
@@ -538,7 +553,9 @@ mod tests {
     #[test]
     fn an_app_of_the_image_stands_for_the_built_in_one_of_its_name() {
         let own = apps_of_image(vec![source("jupyter")]).expect("good");
-        let all = offered(own, |program| program == "serve" || program == "tensorboard");
+        let all = offered(own, |program| {
+            program == "serve" || program == "tensorboard"
+        });
         let names: Vec<String> = all.iter().map(|app| app.choice.to_string()).collect();
         assert_eq!(names, ["jupyter", "tensorboard"]);
         assert_eq!(all[0].command[0], "serve");
@@ -546,7 +563,10 @@ mod tests {
 
     #[test]
     fn a_path_is_one_value_of_a_query() {
-        assert_eq!(query_value("/lab/tree/a b&c=%"), "/lab/tree/a%20b%26c%3D%25");
+        assert_eq!(
+            query_value("/lab/tree/a b&c=%"),
+            "/lab/tree/a%20b%26c%3D%25"
+        );
     }
 
     #[test]

@@ -95,7 +95,8 @@ impl AppRequest<'_> {
             return Ok(());
         }
         if !self.is_safe() {
-            let is_own_page = self.origin.is_some() && self.site.is_none_or(|it| it == "same-origin");
+            let is_own_page =
+                self.origin.is_some() && self.site.is_none_or(|it| it == "same-origin");
             return if is_own_page { Ok(()) } else { foreign() };
         }
         let may = match (self.site, self.referer) {
@@ -144,7 +145,9 @@ pub fn inner_address(address: &str, own: &str, port: u16) -> Option<String> {
         return None;
     }
     let (_, rest) = address.split_once("://")?;
-    let path = rest.find(['/', '?', '#']).map_or("", |begin| &rest[begin..]);
+    let path = rest
+        .find(['/', '?', '#'])
+        .map_or("", |begin| &rest[begin..]);
     Some(format!("http://localhost:{port}{path}"))
 }
 
@@ -172,8 +175,12 @@ pub fn entry_cookie(port: u16, is_encrypted: bool) -> String {
 
 /// The value of a cookie in a `Cookie` header.
 pub fn cookie_value<'a>(header: &'a str, name: &str) -> Option<&'a str> {
-    let mut pairs = header.split(';').filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(known, _)| *known == name).map(|(_, value)| value)
+    let mut pairs = header
+        .split(';')
+        .filter_map(|pair| pair.trim().split_once('='));
+    pairs
+        .find(|(known, _)| *known == name)
+        .map(|(_, value)| value)
 }
 
 /// A `Cookie` header without our own cookies and without those that `is_of_another` names; None where nothing is left.
@@ -202,7 +209,9 @@ pub fn passed_set_cookie(header: &str, is_encrypted: bool) -> Option<(String, St
     let mut passed = vec![format!("{name}={}", value.trim())];
     for part in parts {
         let word = part.split('=').next().unwrap_or_default().trim();
-        let is_ours = ["domain", "secure"].iter().any(|own| word.eq_ignore_ascii_case(own));
+        let is_ours = ["domain", "secure"]
+            .iter()
+            .any(|own| word.eq_ignore_ascii_case(own));
         if !is_ours && !part.is_empty() {
             passed.push(part.to_owned());
         }
@@ -247,7 +256,8 @@ pub fn location(address: &str, own: &str, port: u16) -> AppLocation {
     let (host, at) = host_and_port(authority, &scheme);
     let (own_host, own_port) = host_and_port(own_authority, own_scheme);
     let is_inside = ["localhost", "127.0.0.1", "[::1]", "0.0.0.0"].contains(&host.as_str());
-    if is_inside && (at == Some(port) || host != own_host) && !(host == own_host && at == own_port) {
+    if is_inside && (at == Some(port) || host != own_host) && !(host == own_host && at == own_port)
+    {
         let path = path.split('#').next().unwrap_or_default();
         return match at == Some(port) {
             true => AppLocation::Own(match path.starts_with('/') {

@@ -62,7 +62,8 @@ pub fn app_port(
     lives: impl Fn(SessionId) -> bool,
 ) -> Result<AppPort, Refusal> {
     let ports = app_ports(wanted.first);
-    let usable = |port: &AppPort| ports.contains(&port.port) && !wanted.unusable.contains(&port.port);
+    let usable =
+        |port: &AppPort| ports.contains(&port.port) && !wanted.unusable.contains(&port.port);
     let is_own = |port: &&AppPort| port.owner == wanted.owner && port.app == wanted.app;
     let rests = |port: &&AppPort| port.session.is_none_or(|session| !lives(session));
     let known: Vec<&AppPort> = known.iter().filter(|port| usable(port)).collect();
@@ -79,9 +80,8 @@ pub fn app_port(
     if let Some(port) = ports.clone().find(is_free) {
         return Ok(leading(port, wanted.now, None, wanted));
     }
-    let rested = |port: &&&AppPort| {
-        rests(port) && wanted.now.seconds_since(port.used_at) >= REST_SECONDS
-    };
+    let rested =
+        |port: &&&AppPort| rests(port) && wanted.now.seconds_since(port.used_at) >= REST_SECONDS;
     let oldest = known.iter().filter(rested).min_by_key(|port| port.used_at);
     let port = oldest.ok_or_else(|| refusals::app_ports_used_up(APP_PORTS))?;
     Ok(leading(port.port, wanted.now, Some(wanted.now), wanted))
@@ -144,19 +144,25 @@ mod tests {
         let mut known = Vec::new();
         let mut open = |wanted: &AppPortRequest| opened(&mut known, wanted).map(|port| port.port);
         assert_eq!(open(&wanted(1, "jupyter", 1, 0)), Ok(8443));
-        assert_eq!(open(&wanted(1, "jupyter", 2, 0)), Ok(8444), "another session");
+        assert_eq!(
+            open(&wanted(1, "jupyter", 2, 0)),
+            Ok(8444),
+            "another session"
+        );
         assert_eq!(open(&wanted(1, "code", 1, 0)), Ok(8445), "another app");
         assert_eq!(open(&wanted(2, "jupyter", 3, 0)), Ok(8446), "another owner");
         assert_eq!(open(&wanted(1, "jupyter", 1, 9)), Ok(8443));
         assert_eq!(open(&wanted(3, "jupyter", 100, 0)), Ok(8447));
-        assert_eq!(open(&wanted(3, "jupyter", 4, 1)), Ok(8447), "the session before is over");
+        assert_eq!(
+            open(&wanted(3, "jupyter", 4, 1)),
+            Ok(8447),
+            "the session before is over"
+        );
         let mut taken = wanted(4, "code", 5, 1);
         taken.unusable = BTreeSet::from([8448, 8449]);
         assert_eq!(open(&taken), Ok(8450));
     }
 
-    /// Promise (Isolation and access): The address of an app passes to another one after a day without use, and what it
-    /// left in browsers is cleared.
     #[test]
     fn a_port_passes_to_another_app_only_after_a_day_without_use() {
         let mut known = Vec::new();

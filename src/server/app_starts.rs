@@ -73,7 +73,10 @@ impl AppStart {
     pub(crate) fn lines(&self) -> Vec<String> {
         let bytes: Vec<u8> = locked(&self.output).iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);
-        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let lines: Vec<&str> = text
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .collect();
         let last = &lines[lines.len().saturating_sub(MAX_LINES)..];
         last.iter().map(|line| readable(line)).collect()
     }
@@ -133,7 +136,13 @@ impl AppStarts {
         let start = Arc::new(AppStart::new());
         starts.insert(key, Arc::clone(&start));
         // Owned by the program: it ends with the program, or with the session.
-        tokio::spawn(run(streams, container, app.clone(), command, Arc::clone(&start)));
+        tokio::spawn(run(
+            streams,
+            container,
+            app.clone(),
+            command,
+            Arc::clone(&start),
+        ));
         start
     }
 }
@@ -174,7 +183,9 @@ async fn run(
             break;
         }
         if Instant::now() >= until {
-            start.set(AppProgress::Failed(refusals::app_too_slow(app.ready_seconds)));
+            start.set(AppProgress::Failed(refusals::app_too_slow(
+                app.ready_seconds,
+            )));
             break;
         }
     }
@@ -239,7 +250,9 @@ fn status_of(head: &[u8]) -> Option<u16> {
     let line = head.split(|byte| *byte == b'\n').next()?;
     let line = std::str::from_utf8(line).ok()?;
     let mut words = line.trim_end().split(' ');
-    words.next().filter(|version| version.starts_with("HTTP/1."))?;
+    words
+        .next()
+        .filter(|version| version.starts_with("HTTP/1."))?;
     words.next()?.parse().ok()
 }
 

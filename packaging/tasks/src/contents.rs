@@ -9,7 +9,7 @@ use crate::program::Program;
 use crate::{copyright, sbom};
 
 /// Where the installed server listens until somebody says otherwise: every network of the machine, pages
-/// encrypted, plain HTTP only to show the way, and the second origin that people's own apps will have. The
+/// encrypted, plain HTTP only to show the way, and the first of the ports that users' own apps have. The
 /// setup code and the sign-in stand before everything behind it.
 const LISTEN: [(&str, &str); 3] = [
     ("listen", "0.0.0.0:443"),

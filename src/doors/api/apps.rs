@@ -46,7 +46,9 @@ fn origin(headers: &HeaderMap, extensions: &Extensions) -> String {
         Some(Encrypted) => "https",
         None => "http",
     };
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
     let host = host.and_then(|host| host.parse::<axum::http::uri::Authority>().ok());
     let host = host.map_or_else(|| "localhost".to_owned(), |host| host.host().to_owned());
     format!("{scheme}://{host}")

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use api::allowances::AllowanceView;
 use api::announcements::AnnouncementView;
-use api::audit::{AuditCheckpointView, AuditEntryView, AuditTargetView};
 use api::apps::{AppState, AppView};
+use api::audit::{AuditCheckpointView, AuditEntryView, AuditTargetView};
 use api::budgets::BudgetView;
 use api::courses::{AttendanceView, CourseMemberView, CourseView};
 use api::events::EventView;

@@ -124,9 +124,9 @@ async fn read(
 fn row(t: Text, app: &AppView) -> AppRow {
     let (tone, words) = match app.state {
         AppState::Stopped => ("", t.apps_stopped()),
-        AppState::Starting => ("w", t.apps_starting()),
-        AppState::Ready => ("g", t.apps_ready()),
-        AppState::Failed => ("b", t.apps_failed()),
+        AppState::Starting => ("warn", t.apps_starting()),
+        AppState::Ready => ("ok", t.apps_ready()),
+        AppState::Failed => ("bad", t.apps_failed()),
     };
     AppRow {
         name: app.name.clone(),
@@ -136,7 +136,9 @@ fn row(t: Text, app: &AppView) -> AppRow {
         tone,
         words,
         startable: app.startable,
-        address_port: app.address_port.map_or_else(String::new, |port| port.to_string()),
+        address_port: app
+            .address_port
+            .map_or_else(String::new, |port| port.to_string()),
     }
 }
 
@@ -271,7 +273,10 @@ fn page_of(session: &str, app: &str, to: &str) -> String {
     let (session, app) = (responses::encoded(session), responses::encoded(app));
     match to.is_empty() {
         true => format!("/sessions/{session}/apps/{app}"),
-        false => format!("/sessions/{session}/apps/{app}?to={}", responses::encoded(to)),
+        false => format!(
+            "/sessions/{session}/apps/{app}?to={}",
+            responses::encoded(to)
+        ),
     }
 }
 

@@ -243,7 +243,9 @@ impl ClientFrames {
         let mut brings = false;
         while let Some((first, others)) = bytes.split_first() {
             if self.rest > 0 {
-                let here = usize::try_from(self.rest).unwrap_or(usize::MAX).min(bytes.len());
+                let here = usize::try_from(self.rest)
+                    .unwrap_or(usize::MAX)
+                    .min(bytes.len());
                 self.rest -= here as u64;
                 bytes = &bytes[here..];
                 continue;
@@ -277,7 +279,9 @@ fn frame(head: &[u8]) -> Option<(bool, u64)> {
     }
     let length = match wide {
         0 => u64::from(short),
-        _ => head[2..2 + wide].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
+        _ => head[2..2 + wide]
+            .iter()
+            .fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
     };
     Some((first & 0x0f < 8, length))
 }
@@ -308,8 +312,10 @@ mod tests {
         for piece in [1, 3, 1000] {
             let mut frames = ClientFrames::default();
             let mut heard = |bytes: Vec<u8>| {
-                let brought: Vec<bool> =
-                    bytes.chunks(piece).map(|bytes| frames.bring_data(bytes)).collect();
+                let brought: Vec<bool> = bytes
+                    .chunks(piece)
+                    .map(|bytes| frames.bring_data(bytes))
+                    .collect();
                 brought.contains(&true)
             };
             assert!(!heard(sent(ping, 4)));

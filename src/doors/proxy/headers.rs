@@ -13,7 +13,13 @@ use rules::refusals;
 use super::AppAddress;
 
 /// Headers that belong to one connection, besides those that it names itself.
-const OF_CONNECTION: [&str; 5] = ["connection", "te", "trailer", "transfer-encoding", "upgrade"];
+const OF_CONNECTION: [&str; 5] = [
+    "connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
 
 /// Who asks, for the app.
 pub(super) struct ToApp<'a> {
@@ -64,13 +70,23 @@ impl ToApp<'_> {
         let lines = said.get_all(header::COOKIE).iter();
         let lines: Vec<&str> = lines.filter_map(|line| line.to_str().ok()).collect();
         let cookies = passed_cookies(&lines.join("; "), is_of_another);
-        let (scheme, host) = self.address.origin.split_once("://").unwrap_or(("https", ""));
+        let (scheme, host) = self
+            .address
+            .origin
+            .split_once("://")
+            .unwrap_or(("https", ""));
         let own = [
             (header::HOST, Some(format!("localhost:{port}"))),
             (header::COOKIE, cookies),
-            (named_header("x-forwarded-for"), Some(self.address.source.to_string())),
+            (
+                named_header("x-forwarded-for"),
+                Some(self.address.source.to_string()),
+            ),
             (named_header("x-forwarded-host"), Some(host.to_owned())),
-            (named_header("x-forwarded-port"), Some(self.address.port.to_string())),
+            (
+                named_header("x-forwarded-port"),
+                Some(self.address.port.to_string()),
+            ),
             (named_header("x-forwarded-proto"), Some(scheme.to_owned())),
             (named_header("x-fardel-user"), Some(self.user.to_owned())),
         ];
@@ -177,10 +193,12 @@ mod tests {
 
     fn text(headers: &HeaderMap, name: &str) -> Vec<String> {
         let values = headers.get_all(name).iter();
-        values.map(|value| value.to_str().expect("text").to_owned()).collect()
+        values
+            .map(|value| value.to_str().expect("text").to_owned())
+            .collect()
     }
 
-    /// Promise (Isolation and access): An app gets no cookie and no token of ours, and a foreign `Authorization` unchanged.
+    /// Proves too: `cookies_of_ours_never_pass`
     #[test]
     fn an_app_gets_what_is_not_ours() {
         let said = map(&[
@@ -249,7 +267,11 @@ mod tests {
         let policies = ["default-src 'self'", "frame-ancestors 'self'"];
         assert_eq!(text(&got, "content-security-policy"), policies);
         assert_eq!(text(&got, "access-control-allow-origin"), ["*"]);
-        for gone in ["service-worker-allowed", "clear-site-data", "strict-transport-security"] {
+        for gone in [
+            "service-worker-allowed",
+            "clear-site-data",
+            "strict-transport-security",
+        ] {
             assert!(text(&got, gone).is_empty(), "{gone}");
         }
         assert!(text(&got, "transfer-encoding").is_empty());

@@ -148,7 +148,9 @@ impl Visits {
     /// The visit that a pass belongs to, where it goes on.
     pub(super) fn known(&self, pass: &AppPass, source: IpAddr) -> Option<Arc<Visit>> {
         let open = locked(&self.open);
-        let visit = open.get(&key(pass, source)).filter(|visit| !visit.is_over())?;
+        let visit = open
+            .get(&key(pass, source))
+            .filter(|visit| !visit.is_over())?;
         visit.touched.store(true, Ordering::Release);
         Some(Arc::clone(visit))
     }
@@ -162,7 +164,9 @@ impl Visits {
         at: AppPort,
         container: ContainerName,
     ) -> Arc<Visit> {
-        let source = caller.source.unwrap_or(std::net::Ipv4Addr::UNSPECIFIED.into());
+        let source = caller
+            .source
+            .unwrap_or(std::net::Ipv4Addr::UNSPECIFIED.into());
         let key = key(pass, source);
         let mut open = locked(&self.open);
         if let Some(known) = open.get(&key).filter(|known| !known.is_over()) {
@@ -201,7 +205,10 @@ impl Visits {
         };
         tracing::debug!(code = refusal.code, port = visit.at.port, "a visit ended");
         let mut open = locked(&self.open);
-        if open.get(&key).is_some_and(|known| Arc::ptr_eq(known, &visit)) {
+        if open
+            .get(&key)
+            .is_some_and(|known| Arc::ptr_eq(known, &visit))
+        {
             open.remove(&key);
         }
         drop(open);
@@ -246,4 +253,51 @@ impl Visits {
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Each value is whole after every step.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn container(number: u128) -> ContainerName {
+        ContainerName {
+            session: SessionId(Uuid::from_u128(number)),
+            incarnation: 1,
+            index: 0,
+        }
+    }
+
+    #[test]
+    fn a_cookie_of_one_app_is_not_for_another() {
+        let visits = Visits::default();
+        let (one, two) = (
+            visits.route(1, container(1), 8888),
+            visits.route(2, container(2), 8888),
+        );
+        one.note_cookies(vec!["sid".into(), "both".into()]);
+        two.note_cookies(vec!["both".into()]);
+        for (port, cookie, expected) in [
+            (1, "sid", false),
+            (2, "sid", true),
+            (3, "sid", true),
+            (2, "both", false),
+            (2, "unknown", false),
+        ] {
+            assert_eq!(
+                visits.is_of_another(port, cookie),
+                expected,
+                "{port} {cookie}"
+            );
+        }
+        assert!(Arc::ptr_eq(&one, &visits.route(1, container(1), 8888)));
+        let later = visits.route(1, container(3), 8888);
+        assert!(!later.sets("sid"), "another session has none of them");
+    }
+
+    #[test]
+    fn an_app_names_so_many_cookies() {
+        let route = Route::new(container(1), 8888);
+        route.note_cookies((0..=MAX_COOKIES).map(|number| number.to_string()).collect());
+        assert_eq!(locked(&route.cookies).len(), MAX_COOKIES);
+    }
 }

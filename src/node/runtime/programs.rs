@@ -12,7 +12,9 @@ const MAX_PROGRAMS: usize = 64;
 
 /// Those of `wanted` that are executable files in a directory of `path`, or by their own absolute path.
 pub(super) fn found(root: BorrowedFd<'_>, path: &str, wanted: Vec<String>) -> Vec<String> {
-    let directories = path.split(':').filter(|directory| directory.starts_with('/'));
+    let directories = path
+        .split(':')
+        .filter(|directory| directory.starts_with('/'));
     let directories: Vec<&str> = directories.take(MAX_DIRECTORIES).collect();
     let has = |program: &String| match program.split_once('/') {
         None if program.is_empty() => false,
@@ -29,8 +31,13 @@ pub(super) fn found(root: BorrowedFd<'_>, path: &str, wanted: Vec<String>) -> Ve
 fn is_program(root: BorrowedFd<'_>, path: &str) -> bool {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let opened: rustix::io::Result<OwnedFd> =
-        openat2(root, path.trim_start_matches('/'), flags, Mode::empty(), resolve);
+    let opened: rustix::io::Result<OwnedFd> = openat2(
+        root,
+        path.trim_start_matches('/'),
+        flags,
+        Mode::empty(),
+        resolve,
+    );
     let Ok(stat) = opened.and_then(fstat) else {
         return false;
     };
@@ -50,7 +57,11 @@ mod tests {
         let outside = tempfile::tempdir().expect("a directory");
         let root = outside.path().join("root");
         fs::create_dir_all(root.join("opt/bin")).expect("made");
-        for (name, mode) in [("root/opt/bin/run", 0o755), ("root/opt/bin/text", 0o644), ("out", 0o755)] {
+        for (name, mode) in [
+            ("root/opt/bin/run", 0o755),
+            ("root/opt/bin/text", 0o644),
+            ("out", 0o755),
+        ] {
             let path = outside.path().join(name);
             fs::write(&path, "").expect("written");
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
@@ -58,7 +69,18 @@ mod tests {
         symlink("/opt/bin/run", root.join("opt/bin/inside")).expect("a link");
         symlink("../../../out", root.join("opt/bin/up")).expect("a link");
         symlink(outside.path().join("out"), root.join("opt/bin/away")).expect("a link");
-        let wanted = ["run", "text", "inside", "up", "away", "none", "", "../bin/run", "bin/run", "/opt/bin/run"];
+        let wanted = [
+            "run",
+            "text",
+            "inside",
+            "up",
+            "away",
+            "none",
+            "",
+            "../bin/run",
+            "bin/run",
+            "/opt/bin/run",
+        ];
         let wanted = wanted.map(str::to_owned).to_vec();
         let opened = File::open(&root).expect("opened");
         let has = found(opened.as_fd(), "relative:/none:/opt/bin", wanted);

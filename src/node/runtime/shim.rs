@@ -96,7 +96,8 @@ const ENOUGH_INPUT: usize = 64 * 1024;
 /// Grace of a shim that is itself told to end, as at the machine's shutdown.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
 
-pub(super) const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(super) const DEFAULT_PATH: &str =
+    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 type ShimError = Box<dyn std::error::Error>;
 

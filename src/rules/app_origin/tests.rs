@@ -7,7 +7,10 @@ const OWN: &str = "https://box:8444";
 /// One request in a line: method, path, then what it says.
 fn verdict(line: &str) -> String {
     let mut parts = line.split(" | ");
-    let (method, path) = parts.next().and_then(|first| first.split_once(' ')).expect("both");
+    let (method, path) = parts
+        .next()
+        .and_then(|first| first.split_once(' '))
+        .expect("both");
     let mut request = AppRequest {
         method,
         path,
@@ -27,48 +30,113 @@ fn verdict(line: &str) -> String {
             other => panic!("{other}"),
         }
     }
-    request.check(OWN).map_or_else(|refusal| refusal.code, |()| "passes".to_owned())
+    request
+        .check(OWN)
+        .map_or_else(|refusal| refusal.code, |()| "passes".to_owned())
 }
 
 /// Promise (Isolation and access): No page of the console, of another app or of another site acts in an app.
 #[test]
 fn only_an_apps_own_pages_and_programs_with_tokens_reach_it() {
     for (line, expected) in [
-        ("GET / | site: same-origin | mode: cors | dest: empty", "passes"),
-        ("GET / | site: none | mode: navigate | dest: document", "passes"),
+        (
+            "GET / | site: same-origin | mode: cors | dest: empty",
+            "passes",
+        ),
+        (
+            "GET / | site: none | mode: navigate | dest: document",
+            "passes",
+        ),
         // A link of the console, and of any other page: a new tab and nothing else.
-        ("GET / | site: same-site | mode: navigate | dest: document", "passes"),
-        ("GET / | site: cross-site | mode: navigate | dest: document", "passes"),
-        ("GET / | site: same-site | mode: navigate | dest: iframe", "app.origin-foreign"),
-        ("GET / | site: same-site | mode: no-cors | dest: image", "app.origin-foreign"),
-        ("GET / | site: same-site | mode: no-cors | dest: script", "app.origin-foreign"),
-        ("GET / | site: same-site | mode: cors | dest: empty | origin: https://box:7860", "app.origin-foreign"),
-        ("GET / | site: same-origin | origin: https://box:8444", "passes"),
-        ("OPTIONS / | site: same-site | mode: cors | dest: empty | origin: https://box:7860", "app.origin-foreign"),
-        ("POST / | site: same-origin | origin: https://box:8444", "passes"),
-        ("POST / | site: same-origin | origin: https://BOX:8444", "passes"),
-        ("POST / | site: same-site | origin: https://box:7860", "app.origin-foreign"),
-        ("POST / | site: same-site | origin: https://box:8445", "app.origin-foreign"),
-        ("POST / | site: same-site | origin: https://box:8444", "app.origin-foreign"),
+        (
+            "GET / | site: same-site | mode: navigate | dest: document",
+            "passes",
+        ),
+        (
+            "GET / | site: cross-site | mode: navigate | dest: document",
+            "passes",
+        ),
+        (
+            "GET / | site: same-site | mode: navigate | dest: iframe",
+            "app.origin-foreign",
+        ),
+        (
+            "GET / | site: same-site | mode: no-cors | dest: image",
+            "app.origin-foreign",
+        ),
+        (
+            "GET / | site: same-site | mode: no-cors | dest: script",
+            "app.origin-foreign",
+        ),
+        (
+            "GET / | site: same-site | mode: cors | dest: empty | origin: https://box:7860",
+            "app.origin-foreign",
+        ),
+        (
+            "GET / | site: same-origin | origin: https://box:8444",
+            "passes",
+        ),
+        (
+            "OPTIONS / | site: same-site | mode: cors | dest: empty | origin: https://box:7860",
+            "app.origin-foreign",
+        ),
+        (
+            "POST / | site: same-origin | origin: https://box:8444",
+            "passes",
+        ),
+        (
+            "POST / | site: same-origin | origin: https://BOX:8444",
+            "passes",
+        ),
+        (
+            "POST / | site: same-site | origin: https://box:7860",
+            "app.origin-foreign",
+        ),
+        (
+            "POST / | site: same-site | origin: https://box:8445",
+            "app.origin-foreign",
+        ),
+        (
+            "POST / | site: same-site | origin: https://box:8444",
+            "app.origin-foreign",
+        ),
         ("POST / | origin: http://box:8444", "app.origin-foreign"),
-        ("POST / | origin: https://box:8444.evil", "app.origin-foreign"),
+        (
+            "POST / | origin: https://box:8444.evil",
+            "app.origin-foreign",
+        ),
         ("POST / | origin: null", "app.origin-foreign"),
         ("POST / | site: same-origin", "app.origin-foreign"),
         ("POST /", "app.origin-foreign"),
         ("POST / | token", "passes"),
-        ("POST / | token | origin: https://evil", "app.origin-foreign"),
+        (
+            "POST / | token | origin: https://evil",
+            "app.origin-foreign",
+        ),
         // Browsers send no `Sec-Fetch-*` with a WebSocket.
         ("GET /ws | upgrade | origin: https://box:8444", "passes"),
-        ("GET /ws | upgrade | origin: https://box:7860", "app.origin-foreign"),
+        (
+            "GET /ws | upgrade | origin: https://box:7860",
+            "app.origin-foreign",
+        ),
         ("GET /ws | upgrade", "app.origin-foreign"),
         ("GET /ws | upgrade | token", "passes"),
         // Where browsers do not say the site.
         ("GET /a.js | referer: https://box:8444/lab?x", "passes"),
-        ("GET /a.js | mode: no-cors | dest: script | referer: https://box:8445/", "app.origin-foreign"),
+        (
+            "GET /a.js | mode: no-cors | dest: script | referer: https://box:8445/",
+            "app.origin-foreign",
+        ),
         ("GET / | referer: https://box:8445/", "app.origin-foreign"),
-        ("GET /sw.js | worker | site: same-origin", "app.worker-at-root"),
+        (
+            "GET /sw.js | worker | site: same-origin",
+            "app.worker-at-root",
+        ),
         ("GET /x/sw.js?v=/ | worker | site: same-origin", "passes"),
-        ("GET /sw.js?x=/y/ | worker | site: same-origin", "app.worker-at-root"),
+        (
+            "GET /sw.js?x=/y/ | worker | site: same-origin",
+            "app.worker-at-root",
+        ),
     ] {
         assert_eq!(verdict(line), expected, "{line}");
     }
@@ -115,7 +183,10 @@ fn cookies_of_ours_never_pass() {
     }
     let nobody = |_: &str| false;
     let sent = "_xsrf=a=b; __Host-fardel=secret; nameless; =fardel=x; theme=dark";
-    assert_eq!(passed_cookies(sent, nobody).as_deref(), Some("_xsrf=a=b; theme=dark"));
+    assert_eq!(
+        passed_cookies(sent, nobody).as_deref(),
+        Some("_xsrf=a=b; theme=dark")
+    );
     let others = |name: &str| name == "theme";
     assert_eq!(passed_cookies(sent, others).as_deref(), Some("_xsrf=a=b"));
     assert_eq!(passed_cookies("__Host-fardel=secret", nobody), None);
@@ -161,7 +232,10 @@ fn an_app_leads_to_itself_and_outside_and_nowhere_else_on_this_host() {
         ("ht\ttps://box:7860/", AppLocation::Refused),
         ("https://me@box:7860/", AppLocation::Refused),
         ("https://box:7860@evil/", AppLocation::Passed),
-        ("https://box:8445/.fardel/enter?ticket=x", AppLocation::Refused),
+        (
+            "https://box:8445/.fardel/enter?ticket=x",
+            AppLocation::Refused,
+        ),
         ("http://box:8444/", AppLocation::Refused),
         ("https://box/", AppLocation::Refused),
     ] {
@@ -169,16 +243,28 @@ fn an_app_leads_to_itself_and_outside_and_nowhere_else_on_this_host() {
     }
     // Where the console itself is called by such a name.
     let here = "http://127.0.0.1:8444";
-    assert_eq!(location("http://127.0.0.1:7860/", here, 8888), AppLocation::Refused);
-    assert_eq!(location("http://127.0.0.1:8444/x", here, 8888), AppLocation::Passed);
+    assert_eq!(
+        location("http://127.0.0.1:7860/", here, 8888),
+        AppLocation::Refused
+    );
+    assert_eq!(
+        location("http://127.0.0.1:8444/x", here, 8888),
+        AppLocation::Passed
+    );
     assert_eq!(location("http://127.0.0.1:8888/x", here, 8888), own("/x"));
 }
 
 #[test]
 fn addresses_of_our_origin_are_told_as_the_app_knows_itself() {
     let inner = |address: &str| inner_address(address, OWN, 8888);
-    assert_eq!(inner("https://box:8444").as_deref(), Some("http://localhost:8888"));
-    assert_eq!(inner("https://box:8444/a?b").as_deref(), Some("http://localhost:8888/a?b"));
+    assert_eq!(
+        inner("https://box:8444").as_deref(),
+        Some("http://localhost:8888")
+    );
+    assert_eq!(
+        inner("https://box:8444/a?b").as_deref(),
+        Some("http://localhost:8888/a?b")
+    );
     assert_eq!(inner("https://box:7860/sessions/x"), None);
     assert_eq!(inner("https://box:8444.evil/"), None);
 }

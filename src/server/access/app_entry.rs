@@ -168,21 +168,25 @@ pub async fn by_app_pass(
     source: IpAddr,
 ) -> Result<Option<Caller>, Failure> {
     let now = server.clock().now();
-    let found = server.catalog().read_now("find the sign-in of an app", |view| {
-        let since = view.second_factor_required_since()?;
-        Ok(match pass.via {
-            Via::Browser { session } => view.browser_by_id(session.0)?.and_then(|(browser, user)| {
-                let rests = browser.used_at.plus_seconds(IDLE_HOURS * 3600) <= now;
-                let lives = browser.ends_at > now && !rests;
-                lives.then_some((user, None, since))
-            }),
-            Via::Token { id } => view.token_by_id(id)?.and_then(|(token, user)| {
-                let lives = token.expires_at.is_none_or(|end| end > now);
-                lives.then_some((user, Some(token.scopes), since))
-            }),
-            Via::LocalRoot => None,
-        })
-    })?;
+    let found = server
+        .catalog()
+        .read_now("find the sign-in of an app", |view| {
+            let since = view.second_factor_required_since()?;
+            Ok(match pass.via {
+                Via::Browser { session } => {
+                    view.browser_by_id(session.0)?.and_then(|(browser, user)| {
+                        let rests = browser.used_at.plus_seconds(IDLE_HOURS * 3600) <= now;
+                        let lives = browser.ends_at > now && !rests;
+                        lives.then_some((user, None, since))
+                    })
+                }
+                Via::Token { id } => view.token_by_id(id)?.and_then(|(token, user)| {
+                    let lives = token.expires_at.is_none_or(|end| end > now);
+                    lives.then_some((user, Some(token.scopes), since))
+                }),
+                Via::LocalRoot => None,
+            })
+        })?;
     let Some((user, scopes, since)) = found else {
         return Ok(None);
     };
@@ -230,7 +234,6 @@ mod tests {
         SessionId(Uuid::from_u128(number))
     }
 
-    /// Promise (Isolation and access): A ticket into an app works once and for 30 seconds.
     #[tokio::test]
     async fn a_ticket_works_once_and_not_for_long() {
         let server = Server::for_tests();
@@ -259,7 +262,11 @@ mod tests {
                 new_ticket(&server, &caller, session(1), port).unwrap()
             })
             .collect();
-        assert_eq!(take_app_ticket(&server, made[0].reveal()), None, "the oldest gave way");
+        assert_eq!(
+            take_app_ticket(&server, made[0].reveal()),
+            None,
+            "the oldest gave way"
+        );
         assert!(take_app_ticket(&server, made[1].reveal()).is_some());
         let pass = |number: u128| AppPass {
             user: UserId(Uuid::from_u128(number)),
@@ -271,7 +278,9 @@ mod tests {
         for number in 0..u128::try_from(MAX_TICKETS).unwrap() {
             let mut hash = [0; 32];
             hash[..16].copy_from_slice(&number.to_be_bytes());
-            server.app_tickets().put(hash, pass(number), server.clock().now());
+            server
+                .app_tickets()
+                .put(hash, pass(number), server.clock().now());
         }
         assert_eq!(server.app_tickets().locked().len(), MAX_TICKETS);
     }
@@ -284,7 +293,10 @@ mod tests {
         let pass = take_app_ticket(&server, ticket.reveal()).unwrap();
         let cookie = app_cookie(&server, &pass).unwrap();
         let read = read_app_cookie(&server, &cookie).unwrap();
-        assert_eq!((read.via, read.session, read.port), (pass.via, pass.session, 8444));
+        assert_eq!(
+            (read.via, read.session, read.port),
+            (pass.via, pass.session, 8444)
+        );
         for place in 0..cookie.len() {
             let mut changed = cookie.clone().into_bytes();
             changed[place] = if changed[place] == b'A' { b'B' } else { b'A' };

@@ -112,7 +112,12 @@ pub async fn open(
         let start = starts.begin(Arc::clone(streams), container, &open.definition, command);
         wait(&start).await;
     }
-    repeated::entered(server, caller, open.session.id.to_string(), open.session.scope());
+    repeated::entered(
+        server,
+        caller,
+        open.session.id.to_string(),
+        open.session.scope(),
+    );
     get(server, &**streams, caller, id, app).await
 }
 
@@ -136,7 +141,11 @@ pub async fn entry(
     let to = to.filter(|to| is_path(to)).unwrap_or(&open.definition.open);
     let ticket = new_app_ticket(server, caller, open.session.id, port);
     let way = ticket.map(|ticket| {
-        let path = format!("{OWN_PATHS}enter?ticket={}&to={}", ticket.reveal(), query_value(to));
+        let path = format!(
+            "{OWN_PATHS}enter?ticket={}&to={}",
+            ticket.reveal(),
+            query_value(to)
+        );
         (port, path)
     });
     Ok((view, way))
@@ -237,11 +246,18 @@ pub async fn withdrawn(
 
 fn entered(view: &ReadTransaction<'_>, caller: &Caller, at: &AppPort) -> Result<Session, Failure> {
     let known = view.app_port(at.port)?;
-    let session = known.filter(|known| known.app == at.app).and_then(|known| known.session);
+    let session = known
+        .filter(|known| known.app == at.app)
+        .and_then(|known| known.session);
     let (Some(session), true) = (session, session == at.session) else {
         return Err(refusals::app_not_opened().into());
     };
-    let session = find(view, caller, Permission::SessionsEnter, &session.to_string())?;
+    let session = find(
+        view,
+        caller,
+        Permission::SessionsEnter,
+        &session.to_string(),
+    )?;
     match session.state() {
         SessionState::Running => Ok(session),
         _ => Err(refusals::app_session_not_running().into()),
@@ -249,9 +265,11 @@ fn entered(view: &ReadTransaction<'_>, caller: &Caller, at: &AppPort) -> Result<
 }
 
 fn session(server: &Server, caller: &Caller, id: &str) -> Result<Session, Failure> {
-    server.catalog().read_now("look at apps of a session", |view| {
-        find(view, caller, Permission::SessionsEnter, id)
-    })
+    server
+        .catalog()
+        .read_now("look at apps of a session", |view| {
+            find(view, caller, Permission::SessionsEnter, id)
+        })
 }
 
 async fn open_app(
@@ -371,7 +389,11 @@ fn command(open: &OpenApp) -> ExecRequest {
     };
     let environment = app.environment.iter();
     ExecRequest {
-        argv: app.command.iter().map(|word| templates.fill(word)).collect(),
+        argv: app
+            .command
+            .iter()
+            .map(|word| templates.fill(word))
+            .collect(),
         env: environment
             .map(|(name, value)| (name.clone(), templates.fill(value)))
             .collect(),
@@ -395,7 +417,9 @@ async fn wait(start: &AppStart) {
 /// Gives an app its port of this machine, and has it served.
 async fn lease_port(server: &Server, open: &OpenApp) -> Result<(), Failure> {
     let first = server.settings().listen_apps.map(|address| address.port());
-    let first = first.filter(|port| *port > 0).ok_or_else(refusals::app_no_address)?;
+    let first = first
+        .filter(|port| *port > 0)
+        .ok_or_else(refusals::app_no_address)?;
     let mut unusable = BTreeSet::new();
     loop {
         let wanted = AppPortRequest {
@@ -450,13 +474,22 @@ mod tests {
         for (label, code) in [
             ("{}", "app.image-label-invalid"),
             ("[{\"name\": \"a\"}]", "app.image-label-invalid"),
-            (r#"[{"name": "a", "port": 1, "run": "x"}]"#, "app.image-label-invalid"),
-            (r#"[{"name": "a", "port": 99999}]"#, "app.image-label-invalid"),
+            (
+                r#"[{"name": "a", "port": 1, "run": "x"}]"#,
+                "app.image-label-invalid",
+            ),
+            (
+                r#"[{"name": "a", "port": 99999}]"#,
+                "app.image-label-invalid",
+            ),
             (r#"[{"name": "a/b", "port": 1}]"#, "app.name-invalid"),
         ] {
             assert_eq!(described(label).unwrap_err().code, code, "{label}");
         }
         let long = format!("[]{}", " ".repeat(MAX_APPS_LABEL));
-        assert_eq!(described(&long).unwrap_err().code, "app.image-label-invalid");
+        assert_eq!(
+            described(&long).unwrap_err().code,
+            "app.image-label-invalid"
+        );
     }
 }

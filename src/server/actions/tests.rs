@@ -101,7 +101,9 @@ impl Streams for NoStreams {
 
 async fn any_opened_app(server: &Server, caller: &Caller) -> Result<(), Failure> {
     let streams: Arc<dyn Streams> = Arc::new(NoStreams);
-    apps::open(server, &streams, caller, "x", "8080").await.map(drop)
+    apps::open(server, &streams, caller, "x", "8080")
+        .await
+        .map(drop)
 }
 
 const NOBODY: Uuid = Uuid::from_u128(7);

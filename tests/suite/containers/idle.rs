@@ -48,7 +48,7 @@ fn exec(command: &[&str], terminal: bool) -> ExecOrder {
         directory: None,
         user: None,
         terminal: terminal.then_some(SIZE),
-    background: None,
+        background: None,
     }
 }
 

@@ -170,7 +170,7 @@ fn as_root(script: &str) -> ExecOrder {
         directory: None,
         user: Some("0".to_owned()),
         terminal: None,
-    background: None,
+        background: None,
     }
 }
 

@@ -115,7 +115,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["openApp"],
         &["app open x jupyter"],
     ),
-    ("POST /sessions/{id}/apps", &["openApp"], &["app open x 8080"]),
+    (
+        "POST /sessions/{id}/apps",
+        &["openApp"],
+        &["app open x 8080"],
+    ),
     ("GET /apps/{port}", &["getApp"], &["app get x 8080"]),
     ("GET /folders", &["listFolders"], &["folder ls"]),
     ("", &["getFolder"], &["folder get x"]),
