@@ -30,7 +30,7 @@ use super::origin;
 use super::peer::{Encrypted, OwnPort, Peer};
 use super::problem::ProblemResponse;
 use refused::refusal_page;
-use visits::{Visit, Visits};
+use visits::{AppVisit, AppVisits};
 
 /// A cookie that works for less than this is renewed when a page is opened with it.
 const COOKIE_RENEWED_BELOW: u64 = APP_COOKIE_SECONDS / 2;
@@ -40,7 +40,7 @@ const COOKIE_RENEWED_BELOW: u64 = APP_COOKIE_SECONDS / 2;
 struct AppDoor {
     server: Server,
     streams: Arc<dyn Streams>,
-    visits: Arc<Visits>,
+    visits: Arc<AppVisits>,
 }
 
 /// Where a request arrived.
@@ -243,7 +243,7 @@ async fn visit(
     door: &AppDoor,
     address: &AppAddress,
     pass: &AppPass,
-) -> Result<Option<Arc<Visit>>, ProblemResponse> {
+) -> Result<Option<Arc<AppVisit>>, ProblemResponse> {
     if let Some(known) = door.visits.known(pass, address.source) {
         return Ok(Some(known));
     }

@@ -329,6 +329,8 @@ const BUILT_IN: &[BuiltInApp] = &[
             "code-server",
             "--bind-addr=127.0.0.1:{port}",
             "--auth=none",
+            // It compares a page's origin with the public name of its host, and gets its own inner one.
+            "--trusted-origins=*",
             "--disable-telemetry",
             "--disable-update-check",
         ],

@@ -21,7 +21,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::headers::{ToApp, from_app};
-use super::visits::{MAX_OPEN, Route, Visit};
+use super::visits::{AppRoute, AppVisit, MAX_OPEN};
 use super::{AppAddress, AppDoor};
 use crate::doors::problem::ProblemResponse;
 
@@ -36,7 +36,7 @@ const PIECE: usize = 16 << 10;
 pub(super) async fn carry(
     door: &AppDoor,
     address: &AppAddress,
-    visit: &Arc<Visit>,
+    visit: &Arc<AppVisit>,
     (mut parts, body): (Parts, Body),
     has_token: bool,
 ) -> Result<Response, ProblemResponse> {
@@ -103,7 +103,7 @@ pub(super) async fn carry(
 /// Sends a request by a connection that waits for one, or by a new one.
 async fn send(
     door: &AppDoor,
-    route: &Route,
+    route: &AppRoute,
     mut request: Request<Body>,
     is_upgrade: bool,
 ) -> Result<hyper::Response<Incoming>, ProblemResponse> {
@@ -186,7 +186,7 @@ impl hyper::body::Body for CarriedBody {
 /// A connection that speaks another protocol now.
 struct BothWays {
     server: Server,
-    visit: Arc<Visit>,
+    visit: Arc<AppVisit>,
     is_websocket: bool,
     _place: OwnedSemaphorePermit,
 }

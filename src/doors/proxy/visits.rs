@@ -47,9 +47,9 @@ fn key(pass: &AppPass, source: IpAddr) -> VisitKey {
 }
 
 /// The leave of one sign-in to use one app.
-pub(super) struct Visit {
+pub(super) struct AppVisit {
     pub(super) caller: Caller,
-    pub(super) route: Arc<Route>,
+    pub(super) route: Arc<AppRoute>,
     at: AppPort,
     over: watch::Receiver<Option<Refusal>>,
     touched: AtomicBool,
@@ -57,7 +57,7 @@ pub(super) struct Visit {
     in_use: Mutex<InUse>,
 }
 
-impl Visit {
+impl AppVisit {
     /// Ready once nothing may go on under it, with why.
     pub(super) async fn over(&self) -> Refusal {
         let mut over = self.over.clone();
@@ -84,7 +84,7 @@ impl Visit {
 }
 
 /// The way to one app.
-pub(super) struct Route {
+pub(super) struct AppRoute {
     pub(super) container: ContainerName,
     pub(super) inner_port: u16,
     pub(super) places: Arc<Semaphore>,
@@ -92,7 +92,7 @@ pub(super) struct Route {
     cookies: Mutex<BTreeSet<String>>,
 }
 
-impl Route {
+impl AppRoute {
     fn new(container: ContainerName, inner_port: u16) -> Self {
         Self {
             container,
@@ -139,14 +139,14 @@ impl Route {
 
 /// Everything that is open.
 #[derive(Default)]
-pub(super) struct Visits {
-    open: Mutex<HashMap<VisitKey, Arc<Visit>>>,
-    routes: Mutex<HashMap<u16, Arc<Route>>>,
+pub(super) struct AppVisits {
+    open: Mutex<HashMap<VisitKey, Arc<AppVisit>>>,
+    routes: Mutex<HashMap<u16, Arc<AppRoute>>>,
 }
 
-impl Visits {
+impl AppVisits {
     /// The visit that a pass belongs to, where it goes on.
-    pub(super) fn known(&self, pass: &AppPass, source: IpAddr) -> Option<Arc<Visit>> {
+    pub(super) fn known(&self, pass: &AppPass, source: IpAddr) -> Option<Arc<AppVisit>> {
         let open = locked(&self.open);
         let visit = open
             .get(&key(pass, source))
@@ -163,7 +163,7 @@ impl Visits {
         caller: Caller,
         at: AppPort,
         container: ContainerName,
-    ) -> Arc<Visit> {
+    ) -> Arc<AppVisit> {
         let source = caller
             .source
             .unwrap_or(std::net::Ipv4Addr::UNSPECIFIED.into());
@@ -173,7 +173,7 @@ impl Visits {
             return Arc::clone(known);
         }
         let (tell, over) = watch::channel(None);
-        let visit = Arc::new(Visit {
+        let visit = Arc::new(AppVisit {
             route: self.route(at.port, container, at.inner_port),
             in_use: Mutex::new(InUse::of(server, &caller)),
             caller,
@@ -194,7 +194,7 @@ impl Visits {
         self: Arc<Self>,
         server: Server,
         key: VisitKey,
-        visit: Arc<Visit>,
+        visit: Arc<AppVisit>,
         tell: watch::Sender<Option<Refusal>>,
     ) {
         let container = visit.route.container;
@@ -216,7 +216,7 @@ impl Visits {
     }
 
     /// Ready once nothing was asked for some time and nothing goes on; the visit is then forgotten.
-    async fn rests(&self, key: VisitKey, visit: &Arc<Visit>) {
+    async fn rests(&self, key: VisitKey, visit: &Arc<AppVisit>) {
         loop {
             tokio::time::sleep(REST).await;
             let mut open = locked(&self.open);
@@ -228,7 +228,7 @@ impl Visits {
         }
     }
 
-    fn route(&self, port: u16, container: ContainerName, inner_port: u16) -> Arc<Route> {
+    fn route(&self, port: u16, container: ContainerName, inner_port: u16) -> Arc<AppRoute> {
         let mut routes = locked(&self.routes);
         if let Some(known) = routes.get(&port)
             && known.container == container
@@ -236,7 +236,7 @@ impl Visits {
         {
             return Arc::clone(known);
         }
-        let route = Arc::new(Route::new(container, inner_port));
+        let route = Arc::new(AppRoute::new(container, inner_port));
         routes.insert(port, Arc::clone(&route));
         route
     }
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_cookie_of_one_app_is_not_for_another() {
-        let visits = Visits::default();
+        let visits = AppVisits::default();
         let (one, two) = (
             visits.route(1, container(1), 8888),
             visits.route(2, container(2), 8888),
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn an_app_names_so_many_cookies() {
-        let route = Route::new(container(1), 8888);
+        let route = AppRoute::new(container(1), 8888);
         route.note_cookies((0..=MAX_COOKIES).map(|number| number.to_string()).collect());
         assert_eq!(locked(&route.cookies).len(), MAX_COOKIES);
     }
