@@ -1,5 +1,7 @@
 //! Apps of a session: programs in it that are opened in a browser.
 
+use rules::names::AppShareId;
+use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -67,4 +69,43 @@ pub struct OpenedApp {
     /// Where a browser enters it, once and for 30 seconds; null until it is ready, and for root on the machine, who signs in
     /// at the console.
     pub entry: Option<String>,
+}
+
+/// One share of an app.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = AppShare)]
+pub struct AppShareView {
+    #[schema(value_type = String, format = Uuid)]
+    pub id: AppShareId,
+    /// The name of the user who opens it; null for every member of the session's project.
+    pub user: Option<String>,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    #[schema(value_type = String, format = DateTime)]
+    pub ends_at: Timestamp,
+}
+
+/// Whom an app is shared with.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[schema(as = NewAppShare)]
+#[serde(deny_unknown_fields)]
+pub struct NewAppShareBody {
+    /// A member of the session's project; every member where it is left out.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// When it ends, at most 90 days from now; in 7 days where it is left out.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub until: Option<Timestamp>,
+}
+
+/// An app of another user's session, as a visitor sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedAppView {
+    pub name: String,
+    pub title: String,
+    pub title_ko: String,
+    /// Whose session it runs in.
+    pub owner: String,
+    pub state: AppState,
 }

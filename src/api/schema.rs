@@ -86,6 +86,7 @@ fn named() -> Schemas {
     collect::<budgets::NewBudgetBody>(&mut all);
     collect::<budgets::BudgetPatchBody>(&mut all);
     collect::<apps::OpenedApp>(&mut all);
+    collect::<apps::NewAppShareBody>(&mut all);
     collect::<folders::NewFolderBody>(&mut all);
     collect::<folders::FolderPatchBody>(&mut all);
     collect::<presets::NewPresetBody>(&mut all);
@@ -175,6 +176,7 @@ fn pages(all: &mut Schemas) {
     page::<allowances::AllowanceView>(all);
     page::<budgets::BudgetView>(all);
     page::<apps::AppView>(all);
+    page::<apps::AppShareView>(all);
     page::<folders::FolderView>(all);
     page::<presets::PresetView>(all);
     page::<courses::CourseView>(all);

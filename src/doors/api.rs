@@ -104,6 +104,14 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/sessions/{id}/apps", get(apps::list))
         .route("/sessions/{id}/apps/{app}", get(apps::get))
         .route("/sessions/{id}/apps/{app}/open", post(apps::open))
+        .route(
+            "/sessions/{id}/apps/{app}/shares",
+            get(apps::list_shares).post(apps::share),
+        )
+        .route(
+            "/sessions/{id}/apps/{app}/shares/{share}",
+            delete(apps::unshare),
+        )
         .route("/queue", get(sessions::queue))
         .route("/gpus", get(gpus::list))
         .route("/history", get(history::show))

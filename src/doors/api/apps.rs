@@ -1,11 +1,13 @@
 //! Apps of a session over REST.
 
+use api::apps::NewAppShareBody;
 use axum::extract::{Path, State};
 use axum::http::{Extensions, HeaderMap, StatusCode, header};
-use server::actions::apps;
+use server::actions::apps::{self, shares};
 
 use super::ApiContext;
 use super::authentication::ApiCaller;
+use super::body::JsonBody;
 use super::responses::{self, ApiResult};
 use crate::doors::peer::Encrypted;
 
@@ -38,6 +40,36 @@ pub(super) async fn open(
     let origin = origin(&headers, &extensions);
     let opened = apps::open_at(&api.server, &api.streams, &caller, &id, &app, &origin).await?;
     responses::plain(StatusCode::OK, &opened)
+}
+
+pub(super) async fn list_shares(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path((id, app)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> ApiResult {
+    let known = shares::list(&api.server, &caller, &id, &app).await?;
+    responses::all(&headers, known)
+}
+
+pub(super) async fn share(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path((id, app)): Path<(String, String)>,
+    sent: JsonBody<NewAppShareBody>,
+) -> ApiResult {
+    let made = shares::create(&api.server, &caller, &id, &app, sent.value).await?;
+    let location = format!("/api/v1/sessions/{id}/apps/{app}/shares/{}", made.id);
+    responses::made(&made, &location)
+}
+
+pub(super) async fn unshare(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path((id, app, share)): Path<(String, String, String)>,
+) -> ApiResult {
+    shares::remove(&api.server, &caller, &id, &app, &share).await?;
+    responses::nothing()
 }
 
 /// Scheme and host by which the client calls this server, without the port.

@@ -2,14 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use api::apps::{AppState, AppView, OpenedApp};
+use api::apps::{AppShareView, AppState, AppView, OpenedApp};
 use hyper::Method;
+use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
-use super::args::AppCommand;
+use super::args::{AppCommand, AppOfSession};
 use super::client::{Extra, HttpClient, encoded};
 use super::error::{CliError, FAILED, TIMEOUT};
 use super::output::OutputStyle;
+use super::values::moment;
 use super::{columns, print};
 
 /// How often an app that starts is looked at.
@@ -26,23 +28,46 @@ pub(super) async fn app(
         AppCommand::Ls { session } => {
             print(&view.list(&client.get(&path(&session)).await?, columns::APPS)?);
         }
-        AppCommand::Get { session, app } => {
-            let body = client.get(&path_of(&session, &app)).await?;
+        AppCommand::Get(of) => {
+            let body = client.get(&path_of(&of)).await?;
             print(&view.one(&body, columns::APPS)?);
         }
-        AppCommand::Open { session, app } => open(client, view, &session, &app).await?,
+        AppCommand::Open(of) => open(client, view, &of).await?,
+        AppCommand::Shares(of) => {
+            let path = format!("{}/shares", path_of(&of));
+            print(&view.list(&client.get(&path).await?, columns::APP_SHARES)?);
+        }
+        AppCommand::Share { app, user, until } => {
+            let mut body = Map::new();
+            if let Some(user) = user {
+                body.insert("user".to_owned(), user.into());
+            }
+            if let Some(until) = until {
+                let now = base::observe::Clock::system().now();
+                let until = moment(&until, true, now)?;
+                body.insert("until".to_owned(), until.to_string().into());
+            }
+            let path = format!("{}/shares", path_of(&app));
+            let body = Value::Object(body);
+            let answer = client.call(Method::POST, &path, Extra::json(&body));
+            let made = Answer::<AppShareView>::of(answer.await?.json()?)?;
+            print(&view.said(&made.body, &made.read.id.to_string())?);
+        }
+        AppCommand::Unshare { app, shares } => {
+            for share in shares {
+                let path = format!("{}/shares/{}", path_of(&app), encoded(&share));
+                client.call(Method::DELETE, &path, Extra::default()).await?;
+                let said = format!("{share}  taken back");
+                print(&view.said(&json!({"id": share}), &said)?);
+            }
+        }
     }
     Ok(0)
 }
 
 /// Opens an app, waits until it is ready, and prints where a browser enters it.
-async fn open(
-    client: &HttpClient,
-    view: &OutputStyle,
-    session: &str,
-    app: &str,
-) -> Result<(), CliError> {
-    let path = path_of(session, app);
+async fn open(client: &HttpClient, view: &OutputStyle, of: &AppOfSession) -> Result<(), CliError> {
+    let path = path_of(of);
     let until = Instant::now() + READY_TIMEOUT;
     let opened = loop {
         let answer = client.call(Method::POST, &format!("{path}/open"), Extra::default());
@@ -90,6 +115,6 @@ fn path(session: &str) -> String {
     format!("/api/v1/sessions/{}/apps", encoded(session))
 }
 
-fn path_of(session: &str, app: &str) -> String {
-    format!("{}/{}", path(session), encoded(app))
+fn path_of(of: &AppOfSession) -> String {
+    format!("{}/{}", path(&of.session), encoded(&of.app))
 }

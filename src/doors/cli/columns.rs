@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use api::allowances::AllowanceView;
 use api::announcements::AnnouncementView;
-use api::apps::{AppState, AppView};
+use api::apps::{AppShareView, AppState, AppView};
 use api::audit::{AuditCheckpointView, AuditEntryView, AuditTargetView};
 use api::budgets::BudgetView;
 use api::courses::{AttendanceView, CourseMemberView, CourseView};
@@ -515,6 +515,15 @@ pub(super) const APPS: &[Column<AppView>] = &[
         let problem = r.problem.as_ref();
         problem.map_or_else(|| dash(""), |problem| problem.text.clone())
     }),
+];
+
+pub(super) const APP_SHARES: &[Column<AppShareView>] = &[
+    column("WITH", 0, |r, _| {
+        r.user.clone().unwrap_or_else(|| "project".to_owned())
+    }),
+    column("UNTIL", 0, |r, _| r.ends_at.to_string()),
+    column("SINCE", 2, |r, _| r.created_at.to_string()),
+    column("ID", 0, |r, _| r.id.to_string()),
 ];
 
 fn app_state(state: AppState) -> &'static str {

@@ -1,18 +1,19 @@
 //! `/sessions/{id}/apps`: the apps of a session, and one of them on its way. A page of an app that starts looks again by
 //! itself, and leads on when it is ready; nothing here needs script. Decides nothing.
 
-use api::apps::{AppState, AppView};
+use api::apps::{AppState, AppView, NewAppShareBody};
 use askama::Template;
 use axum::Router;
 use axum::extract::{Form, Path, Query, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{get, post};
 use rules::app::AppChoice;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::{apps, sessions};
+use server::actions::apps::{self, shares};
+use server::actions::sessions;
 
 use super::authentication::PageCaller;
 use super::components;
@@ -48,6 +49,27 @@ pub struct AppPage {
     /// Why it failed; empty for one that did not.
     pub problem: String,
     pub lines: String,
+    pub shares: Vec<AppShareRow>,
+    /// The user to share it with, as typed.
+    pub user: String,
+}
+
+/// An app of another user's session, as a visitor sees it.
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/shared_app.html")]
+pub struct SharedAppPage {
+    pub t: Text,
+    pub f: PageLayout,
+    pub title: String,
+    pub owner: String,
+    pub leads_on: bool,
+}
+
+pub struct AppShareRow {
+    pub id: String,
+    /// A user, or the words for all members of the project.
+    pub with: String,
+    pub until: String,
 }
 
 /// The session that apps belong to.
@@ -72,6 +94,8 @@ pub(super) fn router() -> Router<PagesContext> {
     Router::new()
         .route("/sessions/{id}/apps", get(list).post(open_port))
         .route("/sessions/{id}/apps/{app}", get(show).post(open))
+        .route("/sessions/{id}/apps/{app}/share", post(share))
+        .route("/sessions/{id}/apps/{app}/unshare", post(unshare))
         .route("/apps/{port}", get(at_port))
 }
 
@@ -191,28 +215,57 @@ async fn show(
     Path((id, app)): Path<(String, String)>,
     Query(look): Query<AppQuery>,
 ) -> Response {
-    let session = match sessions::get(&console.server, &caller, &id).await {
-        Ok(session) => session,
-        Err(failure) => return failed(&console, &visit, &caller, &failure),
-    };
     let to = Some(look.to.as_str()).filter(|to| !to.is_empty());
-    let streams = &*console.streams;
-    let (app, way) = match apps::entry(&console.server, streams, &caller, &id, &app, to).await {
-        Ok(found) => found,
+    let read = read_app(&console, &visit, &caller, (&id, &app), to, String::new()).await;
+    let (page, way) = match read {
+        Ok(read) => read,
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
+    let state = page.app.state;
+    let mut response = responses::page(&console, &visit, StatusCode::OK, &page);
+    let refresh = match (state, way) {
+        (AppState::Starting, _) => Some("1".to_owned()),
+        // A form may not lead to another origin, so a page does.
+        (_, Some((port, path))) => Some(format!("0; url={}{path}", origin(&visit, port))),
+        (_, None) => None,
+    };
+    look_again(&mut response, refresh);
+    response
+}
+
+/// Has a browser ask for another page after a while.
+fn look_again(response: &mut Response, refresh: Option<String>) {
+    if let Some(Ok(refresh)) = refresh.map(HeaderValue::try_from) {
+        response.headers_mut().insert(header::REFRESH, refresh);
+    }
+}
+
+/// The page of an app, and where a browser enters it.
+async fn read_app(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    (id, app): (&str, &str),
+    to: Option<&str>,
+    user: String,
+) -> Result<(AppPage, Option<(u16, String)>), Failure> {
+    let t = visit.text;
+    let server = &console.server;
+    let session = sessions::get(server, caller, id).await?;
+    let (app, way) = apps::entry(server, &*console.streams, caller, id, app, to).await?;
+    let known = shares::list(server, caller, id, &app.name).await?;
     let page = AppPage {
-        t: visit.text,
-        f: layout(&console, &visit, &caller, Nav::Sessions),
+        t,
+        f: layout(console, visit, caller, Nav::Sessions),
         session: SessionLink {
             id: session.id.to_string(),
             name: session.name.to_string(),
         },
-        app: row(visit.text, &app),
-        to: look.to.clone(),
+        app: row(t, &app),
+        to: to.unwrap_or_default().to_owned(),
         leads_on: way.is_some(),
         problem: app.problem.as_ref().map_or_else(String::new, |problem| {
-            let said = codes::stored(visit.text, &problem.text);
+            let said = codes::stored(t, &problem.text);
             // In Korean one text says what would help, too.
             match said == problem.text {
                 true => format!("{said} {}", problem.hint),
@@ -220,18 +273,19 @@ async fn show(
             }
         }),
         lines: app.lines.join("\n"),
+        shares: known
+            .into_iter()
+            .map(|share| AppShareRow {
+                id: share.id.to_string(),
+                with: share
+                    .user
+                    .unwrap_or_else(|| t.apps_share_project().to_owned()),
+                until: visit.clock.date(share.ends_at),
+            })
+            .collect(),
+        user,
     };
-    let mut response = responses::page(&console, &visit, StatusCode::OK, &page);
-    let refresh = match (app.state, way) {
-        (AppState::Starting, _) => Some("1".to_owned()),
-        // A form may not lead to another origin, so a page does.
-        (_, Some((port, path))) => Some(format!("0; url={}{path}", origin(&visit, port))),
-        (_, None) => None,
-    };
-    if let Some(Ok(refresh)) = refresh.map(HeaderValue::try_from) {
-        response.headers_mut().insert(header::REFRESH, refresh);
-    }
-    response
+    Ok((page, way))
 }
 
 /// `POST /sessions/{id}/apps/{app}`: starts and opens it.
@@ -248,7 +302,57 @@ async fn open(
     }
 }
 
-/// `GET /apps/{port}?to=`: where the origin of an app sends browsers that it does not know.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ShareForm {
+    user: String,
+    share: String,
+}
+
+/// `POST /sessions/{id}/apps/{app}/share`
+async fn share(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path((id, app)): Path<(String, String)>,
+    Form(sent): Form<ShareForm>,
+) -> Response {
+    let asked = NewAppShareBody {
+        user: Some(sent.user.clone()),
+        until: None,
+    };
+    let refusal = match shares::create(&console.server, &caller, &id, &app, asked).await {
+        Ok(_) => return responses::see(&page_of(&id, &app, "")),
+        Err(Failure::Refusal(refusal)) => refusal,
+        Err(fault) => return failed(&console, &visit, &caller, &fault),
+    };
+    let read = read_app(&console, &visit, &caller, (&id, &app), None, sent.user).await;
+    match read {
+        Ok((page, _)) => {
+            let action = format!("/sessions/{}/apps/{}/share", page.session.id, page.app.name);
+            let refused = RefusedForm::new(visit.text, &action, &refusal).otherwise_at("user");
+            let visit = visit.refusing(refused);
+            responses::page(&console, &visit, responses::status(&refusal), &page)
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// `POST /sessions/{id}/apps/{app}/unshare`
+async fn unshare(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path((id, app)): Path<(String, String)>,
+    Form(sent): Form<ShareForm>,
+) -> Response {
+    match shares::remove(&console.server, &caller, &id, &app, &sent.share).await {
+        Ok(()) => responses::see(&page_of(&id, &app, "")),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// `GET /apps/{port}?to=`: where the origin of an app sends browsers that it does not know, and the page of its visitors.
 async fn at_port(
     State(console): State<PagesContext>,
     visit: RequestContext,
@@ -256,17 +360,51 @@ async fn at_port(
     Path(port): Path<String>,
     Query(look): Query<AppQuery>,
 ) -> Response {
-    let number = port.parse::<u16>().ok().filter(|port| *port > 0);
-    let found = match number {
-        Some(port) => apps::at_port(&console.server, &caller, port).await,
-        None => Err(rules::refusals::port_invalid().into()),
+    let Some(port) = port.parse::<u16>().ok().filter(|port| *port > 0) else {
+        let refusal = rules::refusals::port_invalid();
+        return failed(&console, &visit, &caller, &refusal.into());
     };
-    match found {
-        Ok((session, app)) => {
+    match apps::at_port(&console.server, &caller, port).await {
+        Ok(Some((session, app))) => {
             responses::see(&page_of(&session.to_string(), &app.to_string(), &look.to))
         }
+        Ok(None) => shared(&console, &visit, &caller, port, &look.to).await,
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
+}
+
+/// The page of an app for its visitors.
+async fn shared(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    port: u16,
+    to: &str,
+) -> Response {
+    let to = Some(to).filter(|to| !to.is_empty());
+    let streams = &*console.streams;
+    let (app, way) = match shares::visit(&console.server, streams, caller, port, to).await {
+        Ok(found) => found,
+        Err(failure) => return failed(console, visit, caller, &failure),
+    };
+    let title = match visit.text.language == Language::Korean && !app.title_ko.is_empty() {
+        true => &app.title_ko,
+        false => &app.title,
+    };
+    let page = SharedAppPage {
+        t: visit.text,
+        f: layout(console, visit, caller, Nav::Sessions),
+        title: if title.is_empty() { &app.name } else { title }.clone(),
+        owner: app.owner.clone(),
+        leads_on: way.is_some(),
+    };
+    let mut response = responses::page(console, visit, StatusCode::OK, &page);
+    let refresh = match way {
+        Some((port, path)) => format!("0; url={}{path}", origin(visit, port)),
+        None => "5".to_owned(),
+    };
+    look_again(&mut response, Some(refresh));
+    response
 }
 
 fn page_of(session: &str, app: &str, to: &str) -> String {

@@ -1,11 +1,14 @@
 //! What a user may do with the apps of a session: see them, start and open them. Whoever may enter a session may open its
 //! apps, which are programs of its owner and run as its user.
 
+pub mod shares;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::apps::{AppProblem, AppState, AppView, OpenedApp};
+use api::secret::SecretText;
 use base::link::streams::{ExecRequest, Streams};
 use rules::app::{
     APPS_LABEL, AppChoice, AppDefinition, AppSource, AppTemplates, MAX_APPS_LABEL, apps_of_image,
@@ -18,10 +21,13 @@ use rules::permissions::{Permission, may};
 use rules::refusal::{Refusal, RefusalKind};
 use rules::refusals;
 use rules::session::{Session, SessionEnvironment, SessionState};
+use rules::units::Timestamp;
 
+use super::allowed;
 use super::sessions::find::find;
 use crate::access::{Caller, new_app_ticket, repeated};
 use crate::app_starts::{AppProgress, AppStart, answers, listens};
+use crate::catalog::app_shares::AppShareRecord;
 use crate::catalog::{Lane, ReadTransaction};
 use crate::{Failure, Server};
 
@@ -35,6 +41,8 @@ const READY_TIMEOUT: Duration = Duration::from_millis(1_500);
 const LOOK: Duration = Duration::from_millis(50);
 /// After a commit, the wait before an open app's leave is looked at again; as for streams, of whose two seconds it is a part.
 const GATHER: Duration = Duration::from_millis(700);
+/// Longest wait between two looks: a share ends by the clock.
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// A session with an app, for a caller who may open it.
 struct OpenApp {
@@ -52,7 +60,7 @@ pub async fn list(
     caller: &Caller,
     id: &str,
 ) -> Result<Vec<AppView>, Failure> {
-    let session = session(server, caller, id)?;
+    let session = session_to_enter(server, caller, id)?;
     if session.state() != SessionState::Running {
         return Ok(Vec::new());
     }
@@ -140,15 +148,14 @@ pub async fn entry(
     };
     let to = to.filter(|to| is_path(to)).unwrap_or(&open.definition.open);
     let ticket = new_app_ticket(server, caller, open.session.id, port);
-    let way = ticket.map(|ticket| {
-        let path = format!(
-            "{OWN_PATHS}enter?ticket={}&to={}",
-            ticket.reveal(),
-            query_value(to)
-        );
-        (port, path)
-    });
+    let way = ticket.map(|ticket| (port, enter_path(&ticket, to)));
     Ok((view, way))
+}
+
+/// Where the origin of an app takes a ticket.
+fn enter_path(ticket: &SecretText, to: &str) -> String {
+    let to = query_value(to);
+    format!("{OWN_PATHS}enter?ticket={}&to={to}", ticket.reveal())
 }
 
 /// `open`, then `entry` with `origin` in front, such as `https://box`.
@@ -168,27 +175,27 @@ pub async fn open_at(
     Ok(OpenedApp { app, entry })
 }
 
-/// Which session and which app a port of this machine leads to, for who may open it.
+/// Which session and which app a port of this machine leads to, for those who may enter the session; None for its visitors.
 ///
-/// Errors: `app.not-opened`, also for who may not enter the session.
+/// Errors: `app.not-opened`, also for those who may open no app there.
 pub async fn at_port(
     server: &Server,
     caller: &Caller,
     port: u16,
-) -> Result<(SessionId, AppChoice), Failure> {
+) -> Result<Option<(SessionId, AppChoice)>, Failure> {
+    let now = server.clock().now();
     server.catalog().read_now("find the app at a port", |view| {
-        let found = view.app_port(port)?;
-        let way = found.and_then(|port| Some((port.session?, port.app)));
-        let Some((session, app)) = way else {
-            return Err(refusals::app_not_opened().into());
-        };
-        let row = view.session(session)?;
-        let may_enter = row.is_some_and(|row| {
-            may(&caller.subject, Permission::SessionsEnter, &row.scope()).is_ok()
-        });
-        match may_enter {
-            true => Ok((session, app)),
-            false => Err(refusals::app_not_opened().into()),
+        let missing = || Failure::from(refusals::app_not_opened());
+        let at = view.app_port(port)?.ok_or_else(missing)?;
+        let session = at.session.ok_or_else(missing)?;
+        let row = view.session(session)?.ok_or_else(missing)?;
+        if may(&caller.subject, Permission::SessionsEnter, &row.scope()).is_ok() {
+            return Ok(Some((session, at.app)));
+        }
+        match may_open(view, caller, &row, &at.app, now) {
+            Ok(()) => Ok(None),
+            Err(Failure::Refusal(_)) => Err(missing()),
+            Err(fault) => Err(fault),
         }
     })
 }
@@ -201,8 +208,9 @@ pub async fn enter(
     caller: &Caller,
     at: &AppPort,
 ) -> Result<ContainerName, Failure> {
+    let now = server.clock().now();
     let (container, session) = server.catalog().read_now("enter an app", |view| {
-        let session = entered(view, caller, at)?;
+        let session = entered(view, caller, at, now)?;
         Ok((session.container(), session))
     })?;
     repeated::entered(server, caller, session.id.to_string(), session.scope());
@@ -225,9 +233,10 @@ pub async fn withdrawn(
     let mut revision = server.catalog().revision();
     loop {
         revision.borrow_and_update();
+        let now = server.clock().now();
         let looked = server
             .catalog()
-            .read_now("look at an open app", |view| entered(view, caller, at));
+            .read_now("look at an open app", |view| entered(view, caller, at, now));
         match looked {
             Ok(session) if session.container() == container => {}
             Ok(_) => return refusals::app_session_not_running(),
@@ -237,14 +246,22 @@ pub async fn withdrawn(
             // A disk that stutters closes no notebook; the next look tells.
             Err(_) => {}
         }
-        if revision.changed().await.is_err() {
-            return refusals::server_stopping();
+        // A share ends by the clock.
+        match tokio::time::timeout(MAX_WAIT, revision.changed()).await {
+            Ok(Ok(())) => tokio::time::sleep(GATHER).await,
+            Ok(Err(_)) => return refusals::server_stopping(),
+            Err(_) => {}
         }
-        tokio::time::sleep(GATHER).await;
     }
 }
 
-fn entered(view: &ReadTransaction<'_>, caller: &Caller, at: &AppPort) -> Result<Session, Failure> {
+/// The session that a port leads into, for a caller who may open the app there.
+fn entered(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    at: &AppPort,
+    now: Timestamp,
+) -> Result<Session, Failure> {
     let known = view.app_port(at.port)?;
     let session = known
         .filter(|known| known.app == at.app)
@@ -252,19 +269,48 @@ fn entered(view: &ReadTransaction<'_>, caller: &Caller, at: &AppPort) -> Result<
     let (Some(session), true) = (session, session == at.session) else {
         return Err(refusals::app_not_opened().into());
     };
-    let session = find(
-        view,
-        caller,
-        Permission::SessionsEnter,
-        &session.to_string(),
-    )?;
+    let session = view
+        .session(session)?
+        .ok_or_else(refusals::app_not_opened)?;
+    may_open(view, caller, &session, &at.app, now)?;
     match session.state() {
         SessionState::Running => Ok(session),
         _ => Err(refusals::app_session_not_running().into()),
     }
 }
 
-fn session(server: &Server, caller: &Caller, id: &str) -> Result<Session, Failure> {
+/// Checks that a caller may enter the session, or opens this app of it as a visitor. Refused as the session would be.
+fn may_open(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    session: &Session,
+    app: &AppChoice,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let by_right = find(
+        view,
+        caller,
+        Permission::SessionsEnter,
+        &session.id.to_string(),
+    );
+    let refusal = match by_right {
+        Ok(_) => return Ok(()),
+        Err(Failure::Refusal(refusal)) => refusal,
+        Err(fault) => return Err(fault),
+    };
+    allowed(caller, Permission::SessionsEnter)?;
+    let shares = view.app_shares(session.id, app)?;
+    let opens = |known: &AppShareRecord| {
+        let share = &known.share;
+        share.opens_for(&caller.subject, session.project, now)
+    };
+    match shares.iter().any(opens) {
+        true => Ok(()),
+        false => Err(refusal.into()),
+    }
+}
+
+fn session_to_enter(server: &Server, caller: &Caller, id: &str) -> Result<Session, Failure> {
     server
         .catalog()
         .read_now("look at apps of a session", |view| {
@@ -279,23 +325,31 @@ async fn open_app(
     id: &str,
     app: &str,
 ) -> Result<OpenApp, Failure> {
-    let session = session(server, caller, id)?;
+    let session = session_to_enter(server, caller, id)?;
     let choice = AppChoice::parse(app)?;
     if session.state() != SessionState::Running {
         return Err(refusals::app_session_not_running().into());
     }
-    let definition = match choice {
-        AppChoice::Port(port) => Some(AppDefinition::of_port(port)),
-        AppChoice::Named(_) => {
-            let known = definitions(server, streams, &session).await?;
-            known.into_iter().find(|known| known.choice == choice)
-        }
-    };
-    let definition = definition.ok_or_else(|| refusals::app_not_found(app))?;
+    let definition = definition_of(server, streams, &session, choice).await?;
     Ok(OpenApp {
         session,
         definition,
     })
+}
+
+/// How an app of a running session is started and opened. Errors: `app.not-found`.
+async fn definition_of(
+    server: &Server,
+    streams: &dyn Streams,
+    session: &Session,
+    choice: AppChoice,
+) -> Result<AppDefinition, Failure> {
+    if let AppChoice::Port(port) = choice {
+        return Ok(AppDefinition::of_port(port));
+    }
+    let known = definitions(server, streams, session).await?;
+    let found = known.into_iter().find(|known| known.choice == choice);
+    found.ok_or_else(|| refusals::app_not_found(choice).into())
 }
 
 /// The apps that a running session has.
@@ -341,6 +395,17 @@ fn ports_of(server: &Server, session: SessionId) -> Result<Vec<AppPort>, Failure
         })
 }
 
+/// How far an app is, where it is known whether it answers.
+fn state_of(server: &Server, container: ContainerName, app: &AppChoice, answers: bool) -> AppState {
+    let start = server.app_starts().known(container, app);
+    match (answers, start.map(|start| start.progress())) {
+        (true, _) => AppState::Ready,
+        (false, Some(AppProgress::Starting)) => AppState::Starting,
+        (false, Some(AppProgress::Failed(_))) => AppState::Failed,
+        (false, Some(AppProgress::Ready) | None) => AppState::Stopped,
+    }
+}
+
 fn shown(
     server: &Server,
     container: ContainerName,
@@ -349,19 +414,14 @@ fn shown(
     answers: bool,
 ) -> AppView {
     let start = server.app_starts().known(container, &app.choice);
-    let progress = start.as_ref().map(|start| start.progress());
-    let (state, problem) = match (answers, progress) {
-        (true, _) => (AppState::Ready, None),
-        (false, Some(AppProgress::Starting)) => (AppState::Starting, None),
-        (false, Some(AppProgress::Failed(refusal))) => {
-            let problem = AppProblem {
-                code: refusal.code,
-                text: refusal.text,
-                hint: refusal.hint,
-            };
-            (AppState::Failed, Some(problem))
-        }
-        (false, Some(AppProgress::Ready) | None) => (AppState::Stopped, None),
+    let state = state_of(server, container, &app.choice, answers);
+    let problem = match start.as_ref().map(|start| start.progress()) {
+        Some(AppProgress::Failed(refusal)) if state == AppState::Failed => Some(AppProblem {
+            code: refusal.code,
+            text: refusal.text,
+            hint: refusal.hint,
+        }),
+        _ => None,
     };
     let lines = match (state, start) {
         (AppState::Starting | AppState::Failed, Some(start)) => start.lines(),

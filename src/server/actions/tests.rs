@@ -219,6 +219,15 @@ async fn every_act_asks_for_its_capability_first() {
             s, &NoStreams, c, "x", "8080", None
         )),
         (SessionsEnter, "apps.open", |s, c| any_opened_app(s, c)),
+        (SessionsEnter, "apps.shares.list", |s, c| {
+            apps::shares::list(s, c, "x", "8080")
+        }),
+        (SessionsEnter, "apps.shares.create", |s, c| {
+            apps::shares::create(s, c, "x", "8080", Default::default())
+        }),
+        (SessionsEnter, "apps.shares.remove", |s, c| {
+            apps::shares::remove(s, c, "x", "8080", "y")
+        }),
         (SessionsWrite, "sessions.launch", |s, c| sessions::launch(
             s,
             c,

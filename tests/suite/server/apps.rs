@@ -801,3 +801,100 @@ async fn ports_that_other_programs_have_are_passed_over() {
     let none = the_box.post(&the_box.mina, path, json!({})).await;
     assert_eq!(none.short(), "503 app.no-address");
 }
+
+/// Proves too: `everything_that_a_token_opened_ends_when_it_is_revoked`
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_app_is_shared_with_members_and_closes_when_it_is_taken_back() {
+    let site = Site::open().await;
+    let the_box = &site.the_box;
+    site.ticket(&site.mina).await;
+    let shares = "/api/v1/sessions/work/apps/8888/shares";
+    let As::Token(jae) = &the_box.jae else {
+        panic!("a token");
+    };
+    let bearer = format!("Bearer {jae}");
+    let ask = async || {
+        site.ask("GET", "/x", &[("authorization", bearer.as_str())])
+            .await
+    };
+    assert_eq!(ask().await.short(), "404 session.not-found");
+    for (body, expected) in [
+        (json!({"user": "none"}), "422 app.share-unknown"),
+        (
+            json!({"until": "2020-01-01T00:00:00Z"}),
+            "422 app.share-end",
+        ),
+        (json!({"users": "jae"}), "422 body.unknown-field"),
+    ] {
+        let refused = the_box.post(&the_box.mina, shares, body).await;
+        if expected.starts_with("422 app") {
+            assert_eq!(refused.short(), expected);
+        } else {
+            assert!(refused.status.is_client_error(), "{}", refused.short());
+        }
+    }
+    let strange = the_box
+        .post(&the_box.jae, shares, json!({"user": "jae"}))
+        .await;
+    assert_eq!(strange.short(), "404 session.not-found");
+    for body in [json!({"user": "jae"}), json!({})] {
+        let made = the_box.post(&the_box.mina, shares, body.clone()).await;
+        assert_eq!(made.status, 201, "{}", made.json());
+        let made = made.json();
+        assert_eq!(made["user"], body["user"]);
+        let heard = heard(&ask().await);
+        assert_eq!(heard["headers"]["x-fardel-user"], "jae");
+        // Nothing else of the session.
+        let session = the_box.get(&the_box.jae, "/api/v1/sessions/work").await;
+        assert_eq!(session.short(), "404 session.not-found");
+        let other = the_box
+            .get(&the_box.jae, "/api/v1/sessions/work/apps/8888")
+            .await;
+        assert_eq!(other.short(), "404 session.not-found");
+        let address = site.serve().await;
+        let stream = tokio::net::TcpStream::connect(address)
+            .await
+            .expect("served");
+        let request = Request::builder()
+            .uri(format!("ws://{HOST}/socket"))
+            .header("host", HOST)
+            .header("connection", "Upgrade")
+            .header("upgrade", "websocket")
+            .header("sec-websocket-version", "13")
+            .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
+            .header("authorization", &bearer)
+            .body(())
+            .expect("a request");
+        let opened = tokio_tungstenite::client_async(request, stream).await;
+        let mut socket = opened.expect("opened").0;
+        socket
+            .send(Message::Text("hello".into()))
+            .await
+            .expect("sent");
+        assert!(socket.next().await.expect("open").is_ok());
+        let id = made["id"].as_str().expect("an id");
+        let path = format!("{shares}/{id}");
+        let gone = the_box.with_body(&the_box.mina, "DELETE", &path, "").await;
+        assert_eq!(gone.status, 204, "{}", gone.short());
+        let closed = async { while let Some(Ok(_)) = socket.next().await {} };
+        let closed = tokio::time::timeout(SOON, closed).await;
+        closed.expect("it goes on without a share");
+        assert_eq!(ask().await.short(), "404 session.not-found");
+        let again = the_box.with_body(&the_box.mina, "DELETE", &path, "").await;
+        assert_eq!(again.short(), "404 app.share-not-found");
+    }
+    let listed = the_box.get(&the_box.mina, shares).await.json();
+    assert_eq!(listed["items"], json!([]));
+    // One of the same user stands in the place of the one before, and there are so many of one app.
+    for _ in 0..2 {
+        the_box
+            .post(&the_box.mina, shares, json!({"user": "jae"}))
+            .await;
+    }
+    let listed = the_box.get(&the_box.mina, shares).await.json();
+    assert_eq!(
+        listed["items"].as_array().map(Vec::len),
+        Some(1),
+        "{listed}"
+    );
+}

@@ -369,7 +369,8 @@ fn no_port_of_a_server_answers_anything_without_credentials() {
                     .path
                     .replace("{id}", "x")
                     .replace("{port}", "1")
-                    .replace("{app}", "1"),
+                    .replace("{app}", "1")
+                    .replace("{share}", "x"),
             )
         })
         .collect();

@@ -477,6 +477,7 @@ fn parameters(route: &DocumentedRoute) -> String {
         .replace("/domains/{id}", "/domains/default")
         .replace("{port}", "8080")
         .replace("{app}", "8080")
+        .replace("{share}", "SESSION")
         .replace("{id}", "SESSION")
         .replace("{name}", "WORD")
 }

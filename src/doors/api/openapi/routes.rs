@@ -307,6 +307,40 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/sessions/{id}/apps/{app}/shares",
+        operation: "listAppShares",
+        tag: "apps",
+        summary: "List whom an app is shared with",
+        needs: ENTER,
+        answer: SuccessReply::Schema("AppSharePage"),
+        refusals: &[404, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/sessions/{id}/apps/{app}/shares",
+        operation: "shareApp",
+        tag: "apps",
+        summary: "Share an app with a member of the session's project, or with all of them, for a time",
+        needs: ENTER,
+        body: Some("NewAppShare"),
+        status: 201,
+        answer: SuccessReply::Schema("AppShare"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/sessions/{id}/apps/{app}/shares/{share}",
+        operation: "unshareApp",
+        tag: "apps",
+        summary: "Take a share back; what its visitors have open is closed",
+        needs: ENTER,
+        status: 204,
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/queue",
         operation: "listQueue",
         summary: "What waits, in the order it will start, and why; 200 a page",

@@ -10,7 +10,7 @@ use server::actions::system::Diagnostic;
 use super::super::about::AboutPage;
 use super::super::access_keys::{AccessKeysPage, OwnKeyRow, ShownKey};
 use super::super::announced::{AnnouncedPage, AnnouncedRow, BareAnnouncedPage};
-use super::super::apps::{AppPage, AppRow, AppsPage, SessionLink};
+use super::super::apps::{AppPage, AppRow, AppShareRow, AppsPage, SessionLink, SharedAppPage};
 use super::super::attention;
 use super::super::awaited::{AwaitedSession, AwaitedSessions};
 use super::super::branding::{BrandingFields, BrandingPage};
@@ -103,6 +103,8 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             "session-ended",
             session(t, SessionTab::Terminal, SampleMoment::Ended).render(),
         ),
+        ("shared-app", shared_app(t, true).render()),
+        ("shared-app-rests", shared_app(t, false).render()),
         ("history", history_page(t, false).render()),
         ("history-empty", history_page(t, true).render()),
         ("gpus", gpus(t, false).render()),
@@ -238,7 +240,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         };
         all.push((name, page.render()));
     }
-    apps(t, &mut all);
+    app_pages(t, &mut all);
     for (name, is_empty) in [("folders", false), ("folders-none", true)] {
         let one = |name: &str, purged: &str| OwnFolderRow {
             id: "0199f0a3-6c1e-7d40".into(),
@@ -1038,7 +1040,7 @@ fn sessions(t: Text, full: bool) -> SessionsPage {
 }
 
 /// The apps of a session, and one of them in each state.
-fn apps(t: Text, all: &mut Vec<(&'static str, Result<String, askama::Error>)>) {
+fn app_pages(t: Text, all: &mut Vec<(&'static str, Result<String, askama::Error>)>) {
     let session = || SessionLink {
         id: "0199f0a3-6c1e-7d40".into(),
         name: "vit-ablation".into(),
@@ -1099,6 +1101,16 @@ fn apps(t: Text, all: &mut Vec<(&'static str, Result<String, askama::Error>)>) {
                 AppState::Failed => "The app ended with code 1 before it answered.".into(),
                 _ => String::new(),
             },
+            shares: if has_lines {
+                Vec::new()
+            } else {
+                vec![AppShareRow {
+                    id: "0199f0a3-6c1e-7d41".into(),
+                    with: t.apps_share_project().into(),
+                    until: "28 Feb".into(),
+                }]
+            },
+            user: String::new(),
             lines: if has_lines {
                 "Traceback (most recent call last):"
             } else {
@@ -1107,6 +1119,17 @@ fn apps(t: Text, all: &mut Vec<(&'static str, Result<String, askama::Error>)>) {
             .into(),
         };
         all.push((name, page.render()));
+    }
+}
+
+/// The page of a visitor of an app.
+fn shared_app(t: Text, leads_on: bool) -> SharedAppPage {
+    SharedAppPage {
+        t,
+        f: layout(t, Nav::Sessions, false),
+        title: "Gradio".into(),
+        owner: "mina".into(),
+        leads_on,
     }
 }
 

@@ -15,3 +15,17 @@ create table app_port (
 
 create unique index app_port_by_session on app_port (session, app);
 create index app_port_by_owner on app_port (owner);
+
+-- Apps that are shared.
+create table app_share (
+    id blob primary key,
+    session blob not null references session (id) on delete cascade,
+    app text not null,
+    -- Null: all members of the session's project.
+    user blob references user (id) on delete cascade,
+    created_at integer not null,
+    ends_at integer not null
+) strict, without rowid;
+
+create index app_share_by_session on app_share (session, app);
+create index app_share_by_user on app_share (user) where user is not null;
