@@ -11,8 +11,7 @@ use super::args::{AppCommand, AppOfSession};
 use super::client::{Extra, HttpClient, encoded};
 use super::error::{CliError, FAILED, TIMEOUT};
 use super::output::OutputStyle;
-use super::values::moment;
-use super::{columns, print};
+use super::{columns, print, values};
 
 /// How often an app that starts is looked at.
 const LOOK: Duration = Duration::from_millis(500);
@@ -43,14 +42,13 @@ pub(super) async fn app(
                 body.insert("user".to_owned(), user.into());
             }
             if let Some(until) = until {
-                let now = base::observe::Clock::system().now();
-                let until = moment(&until, true, now)?;
-                body.insert("until".to_owned(), until.to_string().into());
+                let until = values::ahead(&until, true, view.now)?;
+                body.insert("until".to_owned(), json!(until));
             }
             let path = format!("{}/shares", path_of(&app));
             let body = Value::Object(body);
-            let answer = client.call(Method::POST, &path, Extra::json(&body));
-            let made = Answer::<AppShareView>::of(answer.await?.json()?)?;
+            let answer = client.call(Method::POST, &path, Extra::json(&body)).await?;
+            let made = Answer::<AppShareView>::of(answer.json()?)?;
             print(&view.said(&made.body, &made.read.id.to_string())?);
         }
         AppCommand::Unshare { app, shares } => {
@@ -68,10 +66,11 @@ pub(super) async fn app(
 /// Opens an app, waits until it is ready, and prints where a browser enters it.
 async fn open(client: &HttpClient, view: &OutputStyle, of: &AppOfSession) -> Result<(), CliError> {
     let path = path_of(of);
+    let act = format!("{path}/open");
     let until = Instant::now() + READY_TIMEOUT;
     let opened = loop {
-        let answer = client.call(Method::POST, &format!("{path}/open"), Extra::default());
-        let opened = Answer::<OpenedApp>::of(answer.await?.json()?)?;
+        let answer = client.call(Method::POST, &act, Extra::default()).await?;
+        let opened = Answer::<OpenedApp>::of(answer.json()?)?;
         if opened.read.app.state != AppState::Starting {
             break opened;
         }
