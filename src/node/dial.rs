@@ -127,6 +127,16 @@ impl Streams for Dial {
         })
     }
 
+    fn listening(&self, container: ContainerName) -> BoxFuture<Vec<u16>> {
+        let runtime = Arc::clone(&self.runtime);
+        Box::pin(async move {
+            let name = inner(container)?;
+            let looked = tokio::task::spawn_blocking(move || runtime.listening(&name));
+            let looked = looked.await.map_err(refusals::container_unreachable)?;
+            looked.map_err(|fault| refusals::container_unreachable(chain(&fault)))
+        })
+    }
+
     fn programs(&self, container: ContainerName, wanted: Vec<String>) -> BoxFuture<Vec<String>> {
         let runtime = Arc::clone(&self.runtime);
         Box::pin(async move {

@@ -585,6 +585,15 @@ impl Runtime {
         network::dial(&namespace, port).map_err(|source| RuntimeFault::System { what, source })
     }
 
+    /// The ports inside that `dial` reaches, at most 64, by number.
+    pub fn listening(&self, name: &RuntimeName) -> Result<Vec<u16>, RuntimeFault> {
+        let what = "look for ports in the container";
+        let namespace = self.open_of_first(name, "ns/net", what)?;
+        let found = network::listening(&namespace);
+        let found = found.map_err(|source| RuntimeFault::System { what, source })?;
+        Ok(found.into_iter().collect())
+    }
+
     /// Those of these programs that the container's own path finds, links followed inside. Costs one look for each directory
     /// of the path and each program, of both some at most.
     pub fn programs(

@@ -76,6 +76,10 @@ impl Streams for StreamRouter {
         self.of(container).processes(container)
     }
 
+    fn listening(&self, container: ContainerName) -> BoxFuture<Vec<u16>> {
+        self.of(container).listening(container)
+    }
+
     fn programs(&self, container: ContainerName, wanted: Vec<String>) -> BoxFuture<Vec<String>> {
         self.of(container).programs(container, wanted)
     }

@@ -36,6 +36,11 @@ pub trait Streams: Send + Sync {
         Box::pin(async { Ok(Vec::new()) })
     }
 
+    /// The TCP ports inside that `dial` reaches, by number, at most 64. A node that cannot look gives none.
+    fn listening(&self, _container: ContainerName) -> BoxFuture<Vec<u16>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
     /// Those of these programs that the container's own path finds. A node that cannot look gives all.
     fn programs(&self, _container: ContainerName, wanted: Vec<String>) -> BoxFuture<Vec<String>> {
         Box::pin(async { Ok(wanted) })

@@ -50,8 +50,8 @@ struct OpenApp {
     definition: AppDefinition,
 }
 
-/// The apps of a session: those that its image describes, the built-in ones whose programs it has, and ports that were opened
-/// by their number. Empty for one that does not run.
+/// The apps of a session: those that its image describes, the built-in ones whose programs it has, and other ports that
+/// somebody listens on or that were opened by their number. Empty for one that does not run.
 ///
 /// Errors: those of `sessions::enter`; `app.image-label-invalid` and those of descriptions where the image's are wrong.
 pub async fn list(
@@ -66,9 +66,17 @@ pub async fn list(
     }
     let mut apps = definitions(server, streams, &session).await?;
     let opened = ports_of(server, session.id)?;
-    for port in &opened {
-        if let AppChoice::Port(number) = port.app {
-            apps.push(AppDefinition::of_port(number));
+    // A node that cannot tell shows those that were opened.
+    let found = streams.listening(session.container()).await;
+    let found = found.unwrap_or_default();
+    let by_number = opened.iter().filter_map(|port| match port.app {
+        AppChoice::Port(number) => Some(number),
+        AppChoice::Named(_) => None,
+    });
+    let ports: BTreeSet<u16> = by_number.chain(found).collect();
+    for port in ports {
+        if apps.iter().all(|app| app.port != port) {
+            apps.push(AppDefinition::of_port(port));
         }
     }
     let mut all = Vec::with_capacity(apps.len());

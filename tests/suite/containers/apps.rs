@@ -181,6 +181,8 @@ async fn an_app_in_a_container_is_reached_through_its_origin_alone() {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    let listening = ground.runtime.listening(&name).expect("looked");
+    assert_eq!(listening, [8000]);
     let the_box = TheBox::with(&[("FARDEL_LISTEN_APPS", "127.0.0.1:18600")], Vec::new()).await;
     let streams: Arc<dyn Streams> = Arc::new(RealPorts {
         runtime: Arc::clone(&ground.runtime),
