@@ -46,6 +46,8 @@ pub struct AppView {
     pub lines: Vec<String>,
     /// The port of this server that it is opened at; null until it was opened, and after its session has ended.
     pub address_port: Option<u16>,
+    /// The host that it is opened at, where apps have names of their own; null where they have ports.
+    pub address_name: Option<String>,
 }
 
 impl AppView {

@@ -14,15 +14,21 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Query, Request, State};
 use axum::http::request::Parts;
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use base::link::streams::Streams;
 use rules::app::{is_path, query_value};
-use rules::app_origin::{AppRequest, OWN_PATHS, cookie_value, entry_cookie};
+use rules::app_origin::{
+    AppRequest, OWN_PATHS, app_of_host, console_host, cookie_value, entry_cookie,
+};
+use rules::app_port::AppPort;
 use rules::refusals;
 use server::Server;
 use server::access::{self, APP_COOKIE_SECONDS, AppPass, Via};
 use server::routes;
+use tower::ServiceExt as _;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use super::admission;
@@ -51,8 +57,18 @@ struct AppAddress {
     /// `https://box:7860`
     console: String,
     port: u16,
+    /// The app that its name names; None where apps have ports.
+    app: Option<String>,
     is_encrypted: bool,
     source: IpAddr,
+}
+
+impl AppAddress {
+    /// Whether what a port leads to is what the address names.
+    fn names(&self, at: &AppPort) -> bool {
+        let named = self.app.as_ref();
+        at.port == self.port && named.is_none_or(|app| *app == at.app.to_string())
+    }
 }
 
 /// Answers on every port that is for apps.
@@ -92,29 +108,74 @@ fn address(server: &Server, request: &Request) -> Result<AppAddress, ProblemResp
         ProblemResponse::with_status(refusal, StatusCode::MISDIRECTED_REQUEST)
     };
     let extensions = request.extensions();
-    let OwnPort(port) = *extensions.get::<OwnPort>().ok_or_else(misdirected)?;
+    let OwnPort(own) = *extensions.get::<OwnPort>().ok_or_else(misdirected)?;
     let is_encrypted = extensions.get::<Encrypted>().is_some();
     let (scheme, usual) = if is_encrypted {
         ("https", 443)
     } else {
         ("http", 80)
     };
-    let host = request.headers().get(header::HOST);
-    let host = host.and_then(|host| host.to_str().ok());
-    let host = host.and_then(|host| host.parse::<axum::http::uri::Authority>().ok());
-    let host = host.ok_or_else(misdirected)?;
-    if host.port_u16().unwrap_or(usual) != port {
+    let host = named_host(request).ok_or_else(misdirected)?;
+    let name = host.host().to_ascii_lowercase();
+    let (settings, source) = (server.settings(), peer(request).address());
+    let called = host.port_u16().unwrap_or(usual);
+    if let Some(below) = settings.apps_name.as_deref()
+        && is_below(&name, below)
+    {
+        let (app, port) = app_of_host(&name, below).ok_or_else(misdirected)?;
+        return Ok(AppAddress {
+            origin: with_port(scheme, &name, called, usual),
+            console: with_port(scheme, console_host(below), called, usual),
+            port,
+            app: Some(app.to_owned()),
+            is_encrypted,
+            source,
+        });
+    }
+    if called != own {
         return Err(misdirected());
     }
-    let console = server.settings().listen.port();
-    let name = host.host().to_ascii_lowercase();
     Ok(AppAddress {
-        origin: with_port(scheme, &name, port, usual),
-        console: with_port(scheme, &name, console, usual),
-        port,
+        origin: with_port(scheme, &name, own, usual),
+        console: with_port(scheme, &name, settings.listen.port(), usual),
+        port: own,
+        app: None,
         is_encrypted,
-        source: peer(request).address(),
+        source,
     })
+}
+
+fn named_host(request: &Request) -> Option<Authority> {
+    let host = request.headers().get(header::HOST)?.to_str().ok()?;
+    host.parse().ok()
+}
+
+/// Whether a host is one of those that apps have.
+fn is_below(host: &str, below: &str) -> bool {
+    host.strip_suffix(below)
+        .is_some_and(|label| label.ends_with('.'))
+}
+
+/// What leads requests to apps by their hosts.
+#[derive(Clone)]
+pub struct ByName {
+    pub server: Server,
+    pub apps: Router,
+}
+
+/// Middleware: leads requests that name the host of an app to the apps, and all others on.
+pub async fn by_name(State(names): State<ByName>, request: Request, next: Next) -> Response {
+    let settings = names.server.settings();
+    let host = named_host(&request).map(|host| host.host().to_ascii_lowercase());
+    let is_app = match (&settings.apps_name, host) {
+        (Some(below), Some(host)) => is_below(&host, below),
+        _ => false,
+    };
+    drop(settings);
+    match is_app {
+        true => names.apps.oneshot(request).await.into_response(),
+        false => next.run(request).await,
+    }
 }
 
 fn with_port(scheme: &str, host: &str, port: u16, usual: u16) -> String {
@@ -137,7 +198,7 @@ async fn answer(
 ) -> Result<Response, ProblemResponse> {
     let (parts, body) = request.into_parts();
     let token = token(&parts.headers).map(str::to_owned);
-    let asked = asked(&parts, token.is_some());
+    let asked = asked(&parts, address, token.is_some());
     asked.check(&address.origin)?;
     let is_navigation = asked.is_navigation();
     if let Some(own) = parts.uri.path().strip_prefix(OWN_PATHS) {
@@ -174,7 +235,7 @@ async fn answer(
 }
 
 /// What a request says of where it comes from.
-fn asked(parts: &Parts, has_token: bool) -> AppRequest<'_> {
+fn asked<'a>(parts: &'a Parts, address: &AppAddress, has_token: bool) -> AppRequest<'a> {
     let headers = &parts.headers;
     let said = |name: &str| {
         headers
@@ -190,7 +251,8 @@ fn asked(parts: &Parts, has_token: bool) -> AppRequest<'_> {
         site: said("sec-fetch-site"),
         mode: said("sec-fetch-mode"),
         destination: said("sec-fetch-dest"),
-        is_worker_script: headers.contains_key("service-worker"),
+        // At a name of its own an app may have one: our own paths are then refused to it by their ticket.
+        is_worker_script: address.app.is_none() && headers.contains_key("service-worker"),
         has_token,
     }
 }
@@ -217,6 +279,7 @@ async fn prove(
         let caller = access::by_token(&door.server, token, address.source).await?;
         let caller = caller.ok_or_else(refusals::token_invalid)?;
         let at = routes::app_at(&door.server, address.port)?;
+        let at = at.filter(|at| address.names(at));
         let session = at.and_then(|at| at.session);
         let session = session.ok_or_else(refusals::app_not_opened)?;
         return Ok(Some(AppPass {
@@ -244,12 +307,13 @@ async fn visit(
     address: &AppAddress,
     pass: &AppPass,
 ) -> Result<Option<Arc<AppVisit>>, ProblemResponse> {
-    if let Some(known) = door.visits.known(pass, address.source) {
+    let known = door.visits.known(pass, address.source);
+    if let Some(known) = known.filter(|known| address.names(&known.at)) {
         return Ok(Some(known));
     }
     let caller = access::by_app_pass(&door.server, pass, address.source).await?;
     let at = routes::app_at(&door.server, address.port)?;
-    let at = at.filter(|at| at.session == Some(pass.session));
+    let at = at.filter(|at| at.session == Some(pass.session) && address.names(at));
     let (Some(caller), Some(at)) = (caller, at) else {
         return Ok(None);
     };
@@ -276,7 +340,7 @@ async fn enter(
     let pass = pass.ok_or_else(refusals::app_ticket_invalid)?;
     beside_sign_in(door, address, parts, &pass).await?;
     let at = routes::app_at(&door.server, address.port)?;
-    let at = at.filter(|at| at.session == Some(pass.session));
+    let at = at.filter(|at| at.session == Some(pass.session) && address.names(at));
     let at = at.ok_or_else(refusals::app_not_opened)?;
     let cookie = set_cookie(door, address, &pass).ok_or_else(refusals::app_ticket_invalid)?;
     let to = value("to").filter(|to| is_path(to)).unwrap_or("/");
@@ -310,7 +374,8 @@ async fn beside_sign_in(
     };
     let is_same = match (pass.via, beside) {
         (Via::Browser { .. }, Some(beside)) => beside.via == pass.via,
-        (Via::Browser { .. }, None) => false,
+        // At a name of its own the browser sends no cookie of the console's.
+        (Via::Browser { .. }, None) => address.app.is_some(),
         // A program made it, for a browser of the same user or for one that is not signed in.
         (_, beside) => beside.is_none_or(|beside| beside.subject.user == pass.user),
     };

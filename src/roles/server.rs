@@ -149,8 +149,13 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
         }
     });
     let (leave, leaving) = tokio::sync::watch::channel(false);
+    let names = doors::proxy::ByName {
+        server: server.clone(),
+        apps: apps.clone(),
+    };
+    let by_name = axum::middleware::from_fn_with_state(names, doors::proxy::by_name);
     let routers = Routers {
-        console: app.clone(),
+        console: app.clone().layer(by_name),
         apps,
     };
     let network = (certificates.as_deref(), &leaving);

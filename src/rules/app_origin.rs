@@ -109,6 +109,48 @@ impl AppRequest<'_> {
     }
 }
 
+/// Longest name below which apps have names, and longest part of one.
+const MAX_APPS_NAME: usize = 180;
+const MAX_LABEL: usize = 63;
+
+/// Whether apps can have names below a name, such as `apps.box.lab`: of two parts or more, without a wildcard.
+pub fn is_apps_name(name: &str) -> bool {
+    let known = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    let is_label = |label: &str| {
+        let bytes = label.as_bytes();
+        (1..=MAX_LABEL).contains(&bytes.len())
+            && bytes.iter().all(|letter| known(*letter) || *letter == b'-')
+            && bytes.first().is_some_and(|letter| known(*letter))
+            && bytes.last().is_some_and(|letter| known(*letter))
+    };
+    let is_address = name
+        .bytes()
+        .all(|letter| letter.is_ascii_digit() || letter == b'.');
+    name.len() <= MAX_APPS_NAME
+        && name.contains('.')
+        && name.split('.').all(is_label)
+        && !is_address
+}
+
+/// The host of the app at a port: `jupyter-8444.apps.box.lab`.
+pub fn app_host(app: &str, port: u16, below: &str) -> String {
+    format!("{app}-{port}.{below}")
+}
+
+/// The app and the port that a host below that name leads to; None for every other host.
+pub fn app_of_host<'a>(host: &'a str, below: &str) -> Option<(&'a str, u16)> {
+    let label = host.strip_suffix(below)?.strip_suffix('.')?;
+    let (app, number) = label.rsplit_once('-')?;
+    let port: u16 = number.parse().ok()?;
+    let is_plain = !app.is_empty() && !label.contains('.') && port.to_string() == number;
+    is_plain.then_some((app, port))
+}
+
+/// The host of the console where apps have names below a name.
+pub fn console_host(below: &str) -> &str {
+    below.split_once('.').map_or(below, |(_, console)| console)
+}
+
 /// The path of the directory that a path lies in, as a service worker's scope is found.
 fn parent(path: &str) -> &str {
     let path = path.split(['?', '#']).next().unwrap_or_default();
@@ -233,8 +275,9 @@ pub enum AppLocation {
     Refused,
 }
 
-/// Reads a `Location` as browsers do, backslashes and left-out schemes included. `port` is where the app listens inside.
-pub fn location(address: &str, own: &str, port: u16) -> AppLocation {
+/// Reads a `Location` as browsers do, backslashes and left-out schemes included. `port` is where the app listens inside,
+/// `console` the origin of the console.
+pub fn location(address: &str, own: &str, console: &str, port: u16) -> AppLocation {
     let plain: String = address
         .chars()
         .filter(|letter| !letter.is_control() && *letter != ' ')
@@ -268,9 +311,12 @@ pub fn location(address: &str, own: &str, port: u16) -> AppLocation {
             false => AppLocation::Passed,
         };
     }
-    match (host == own_host, at == own_port && scheme == own_scheme) {
-        (true, false) => AppLocation::Refused,
-        _ => AppLocation::Passed,
+    let (console_scheme, console_authority) = console.split_once("://").unwrap_or(("https", ""));
+    let (console_host, _) = host_and_port(console_authority, console_scheme);
+    let is_own = host == own_host && at == own_port && scheme == own_scheme;
+    match !is_own && (host == own_host || host == console_host) {
+        true => AppLocation::Refused,
+        false => AppLocation::Passed,
     }
 }
 

@@ -13,9 +13,13 @@ use crate::units::Timestamp;
 /// Ports for apps, from the one of the settings on. Higher: more ports of the machine that others cannot have. Lower: fewer
 /// apps are open at once.
 pub const APP_PORTS: u16 = 100;
+/// Numbers of apps that have names: a name takes nothing of the machine.
+pub const APP_NUMBERS: RangeInclusive<u16> = 10_000..=59_999;
 /// Seconds that a port rests before another app gets it. Longer: ports run out. Shorter: a page of the app before is still
 /// open in its reader's browser.
 const REST_SECONDS: u64 = 24 * 3600;
+/// Which part of the ports the apps of one owner may have: a quarter.
+const OWNER_PART: usize = 4;
 
 /// One port, and where it leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,8 +46,11 @@ pub struct AppPortRequest {
     pub session: SessionId,
     pub inner_port: u16,
     pub now: Timestamp,
-    /// The first of the ports for apps.
-    pub first: u16,
+    /// The ports for apps; where they have names, their numbers.
+    pub ports: RangeInclusive<u16>,
+    /// Whether one passes to another app after a rest. Numbers of names do not: what an app left in browsers at its name
+    /// could answer before we do.
+    pub can_pass: bool,
     /// Ports that cannot be opened: other programs have them.
     pub unusable: BTreeSet<u16>,
 }
@@ -55,13 +62,13 @@ pub fn app_ports(first: u16) -> RangeInclusive<u16> {
 
 /// The port that an app is opened at. `lives`: whether a session can still have pages open.
 ///
-/// Errors: `app.ports-used-up`.
+/// Errors: `app.ports-many`, `app.ports-used-up`.
 pub fn app_port(
     known: &[AppPort],
     wanted: &AppPortRequest,
     lives: impl Fn(SessionId) -> bool,
 ) -> Result<AppPort, Refusal> {
-    let ports = app_ports(wanted.first);
+    let ports = &wanted.ports;
     let usable =
         |port: &AppPort| ports.contains(&port.port) && !wanted.unusable.contains(&port.port);
     let is_own = |port: &&AppPort| port.owner == wanted.owner && port.app == wanted.app;
@@ -74,16 +81,26 @@ pub fn app_port(
     if let Some(port) = open.or(own.max_by_key(|port| port.used_at)) {
         return Ok(leading(port.port, port.opened_at, port.passed_at, wanted));
     }
+    let passes = |port: &&&AppPort| {
+        let rested = wanted.now.seconds_since(port.used_at) >= REST_SECONDS;
+        wanted.can_pass && rested && rests(port)
+    };
+    let count = wanted.ports.clone().count();
+    let most = (count / OWNER_PART).max(1);
+    let held = known
+        .iter()
+        .filter(|port| port.owner == wanted.owner && !passes(port));
+    if held.count() >= most {
+        return Err(refusals::app_ports_many(most));
+    }
     let is_free = |port: &u16| {
         !wanted.unusable.contains(port) && known.iter().all(|known| known.port != *port)
     };
     if let Some(port) = ports.clone().find(is_free) {
         return Ok(leading(port, wanted.now, None, wanted));
     }
-    let rested =
-        |port: &&&AppPort| rests(port) && wanted.now.seconds_since(port.used_at) >= REST_SECONDS;
-    let oldest = known.iter().filter(rested).min_by_key(|port| port.used_at);
-    let port = oldest.ok_or_else(|| refusals::app_ports_used_up(APP_PORTS))?;
+    let oldest = known.iter().filter(passes).min_by_key(|port| port.used_at);
+    let port = oldest.ok_or_else(|| refusals::app_ports_used_up(count))?;
     Ok(leading(port.port, wanted.now, Some(wanted.now), wanted))
 }
 
@@ -125,7 +142,8 @@ mod tests {
             session: session(of),
             inner_port: 8888,
             now: at(hours),
-            first: 8443,
+            ports: app_ports(8443),
+            can_pass: true,
             unusable: BTreeSet::new(),
         }
     }
@@ -183,5 +201,42 @@ mod tests {
         }
         let late = opened(&mut known, &wanted(901, "code", 2, 999));
         assert_eq!(late, Err("app.ports-used-up".into()));
+    }
+
+    #[test]
+    fn one_owner_takes_no_more_than_a_quarter_of_the_ports() {
+        let mut known = Vec::new();
+        for port in 1..=25 {
+            let own = wanted(1, &port.to_string(), 1, 0);
+            opened(&mut known, &own).expect("a port");
+        }
+        let more = wanted(1, "26", 1, 30);
+        assert_eq!(opened(&mut known, &more), Err("app.ports-many".into()));
+        assert!(opened(&mut known, &wanted(1, "25", 1, 30)).is_ok(), "open");
+        assert!(opened(&mut known, &wanted(2, "26", 2, 30)).is_ok());
+        // Those of a session that is over count until they have rested.
+        for port in &mut known {
+            port.session = Some(session(100));
+        }
+        let more = wanted(1, "26", 2, 23);
+        assert_eq!(opened(&mut known, &more), Err("app.ports-many".into()));
+        assert!(opened(&mut known, &wanted(1, "26", 2, 24)).is_ok());
+    }
+
+    #[test]
+    fn a_number_of_a_name_never_passes_to_another_app() {
+        let mut known = Vec::new();
+        let named = |owner, app, of, hours| AppPortRequest {
+            ports: 10_000..=10_001,
+            can_pass: false,
+            ..wanted(owner, app, of, hours)
+        };
+        for owner in 1..=2 {
+            opened(&mut known, &named(owner, "jupyter", 100, 0)).expect("a number");
+        }
+        let late = opened(&mut known, &named(3, "jupyter", 1, 999));
+        assert_eq!(late, Err("app.ports-used-up".into()));
+        let own = opened(&mut known, &named(2, "jupyter", 2, 999)).expect("its own");
+        assert_eq!((own.port, own.passed_at), (10_001, None));
     }
 }

@@ -2,6 +2,7 @@
 
 use api::apps::NewAppShareBody;
 use axum::extract::{Path, State};
+use axum::http::uri::Authority;
 use axum::http::{Extensions, HeaderMap, StatusCode, header};
 use server::actions::apps::{self, shares};
 
@@ -37,8 +38,10 @@ pub(super) async fn open(
     headers: HeaderMap,
     extensions: Extensions,
 ) -> ApiResult {
-    let origin = origin(&headers, &extensions);
-    let opened = apps::open_at(&api.server, &api.streams, &caller, &id, &app, &origin).await?;
+    let (scheme, host, port) = called(&headers, &extensions);
+    let called = (scheme, host.as_str(), port);
+    let (server, streams) = (&api.server, &api.streams);
+    let opened = apps::open_at(server, streams, &caller, (&id, &app), called).await?;
     responses::plain(StatusCode::OK, &opened)
 }
 
@@ -72,8 +75,8 @@ pub(super) async fn unshare(
     responses::nothing()
 }
 
-/// Scheme and host by which the client calls this server, without the port.
-fn origin(headers: &HeaderMap, extensions: &Extensions) -> String {
+/// Scheme, host and port by which the client calls this server.
+fn called(headers: &HeaderMap, extensions: &Extensions) -> (&'static str, String, Option<u16>) {
     let scheme = match extensions.get::<Encrypted>() {
         Some(Encrypted) => "https",
         None => "http",
@@ -81,7 +84,8 @@ fn origin(headers: &HeaderMap, extensions: &Extensions) -> String {
     let host = headers
         .get(header::HOST)
         .and_then(|host| host.to_str().ok());
-    let host = host.and_then(|host| host.parse::<axum::http::uri::Authority>().ok());
-    let host = host.map_or_else(|| "localhost".to_owned(), |host| host.host().to_owned());
-    format!("{scheme}://{host}")
+    match host.and_then(|host| host.parse::<Authority>().ok()) {
+        Some(host) => (scheme, host.host().to_owned(), host.port_u16()),
+        None => (scheme, "localhost".to_owned(), None),
+    }
 }

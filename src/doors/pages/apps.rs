@@ -5,6 +5,7 @@ use api::apps::{AppState, AppView, NewAppShareBody};
 use askama::Template;
 use axum::Router;
 use axum::extract::{Form, Path, Query, State};
+use axum::http::uri::Authority;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -12,7 +13,7 @@ use rules::app::AppChoice;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::apps::{self, shares};
+use server::actions::apps::{self, AppWay, shares};
 use server::actions::sessions;
 
 use super::authentication::PageCaller;
@@ -88,6 +89,8 @@ pub struct AppRow {
     pub startable: bool,
     /// The port of this server that it was opened at; empty before.
     pub address_port: String,
+    /// Its host, where apps have names; empty where they have ports.
+    pub address_name: String,
 }
 
 pub(super) fn router() -> Router<PagesContext> {
@@ -163,6 +166,7 @@ fn row(t: Text, app: &AppView) -> AppRow {
         address_port: app
             .address_port
             .map_or_else(String::new, |port| port.to_string()),
+        address_name: app.address_name.clone().unwrap_or_default(),
     }
 }
 
@@ -226,7 +230,7 @@ async fn show(
     let refresh = match (state, way) {
         (AppState::Starting, _) => Some("1".to_owned()),
         // A form may not lead to another origin, so a page does.
-        (_, Some((port, path))) => Some(format!("0; url={}{path}", origin(&visit, port))),
+        (_, Some(way)) => Some(format!("0; url={}", address(&visit, &way))),
         (_, None) => None,
     };
     look_again(&mut response, refresh);
@@ -248,7 +252,7 @@ async fn read_app(
     (id, app): (&str, &str),
     to: Option<&str>,
     user: String,
-) -> Result<(AppPage, Option<(u16, String)>), Failure> {
+) -> Result<(AppPage, Option<AppWay>), Failure> {
     let t = visit.text;
     let server = &console.server;
     let session = sessions::get(server, caller, id).await?;
@@ -400,7 +404,7 @@ async fn shared(
     };
     let mut response = responses::page(console, visit, StatusCode::OK, &page);
     let refresh = match way {
-        Some((port, path)) => format!("0; url={}{path}", origin(visit, port)),
+        Some(way) => format!("0; url={}", address(visit, &way)),
         None => "5".to_owned(),
     };
     look_again(&mut response, Some(refresh));
@@ -418,10 +422,11 @@ fn page_of(session: &str, app: &str, to: &str) -> String {
     }
 }
 
-/// The origin of an app at a port of the host that the browser calls.
-fn origin(visit: &RequestContext, port: u16) -> String {
+/// The way into an app from the host that the browser calls.
+fn address(visit: &RequestContext, way: &AppWay) -> String {
     let scheme = if visit.secure { "https" } else { "http" };
-    let authority = visit.authority.parse::<axum::http::uri::Authority>();
-    let host = authority.map_or_else(|_| String::new(), |authority| authority.host().to_owned());
-    format!("{scheme}://{host}:{port}")
+    match visit.authority.parse::<Authority>() {
+        Ok(called) => way.address(scheme, called.host(), called.port_u16()),
+        Err(_) => way.address(scheme, "localhost", None),
+    }
 }

@@ -53,7 +53,10 @@ pub(super) async fn carry(
         has_token,
         upgrade: upgrade.as_ref(),
     };
-    let of_another = |name: &str| door.visits.is_of_another(address.port, name);
+    let of_another = |name: &str| {
+        // Names separate cookies by themselves.
+        address.app.is_none() && door.visits.is_of_another(address.port, name)
+    };
     let mut request = Request::new(body);
     *request.headers_mut() = to_app.headers(&parts.headers, of_another);
     *request.method_mut() = parts.method;

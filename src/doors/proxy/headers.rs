@@ -138,7 +138,7 @@ pub(super) fn from_app(
             }
         } else if *name == header::LOCATION {
             let text = String::from_utf8_lossy(value.as_bytes());
-            match location(&text, &address.origin, inner_port) {
+            match location(&text, &address.origin, &address.console, inner_port) {
                 AppLocation::Passed => drop(headers.insert(header::LOCATION, value.clone())),
                 AppLocation::Own(path) => {
                     let path = HeaderValue::try_from(path).ok();
@@ -178,6 +178,7 @@ mod tests {
             origin: "https://box:8444".to_owned(),
             console: "https://box:7860".to_owned(),
             port: 8444,
+            app: None,
             is_encrypted: true,
             source: std::net::Ipv4Addr::new(192, 0, 2, 7).into(),
         }

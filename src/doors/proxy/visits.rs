@@ -50,7 +50,7 @@ fn key(pass: &AppPass, source: IpAddr) -> VisitKey {
 pub(super) struct AppVisit {
     pub(super) caller: Caller,
     pub(super) route: Arc<AppRoute>,
-    at: AppPort,
+    pub(super) at: AppPort,
     over: watch::Receiver<Option<Refusal>>,
     touched: AtomicBool,
     noted: AtomicI64,

@@ -239,19 +239,27 @@ fn an_app_leads_to_itself_and_outside_and_nowhere_else_on_this_host() {
         ("http://box:8444/", AppLocation::Refused),
         ("https://box/", AppLocation::Refused),
     ] {
-        assert_eq!(location(address, OWN, 8888), expected, "{address:?}");
+        assert_eq!(
+            location(address, OWN, "https://box:7860", 8888),
+            expected,
+            "{address:?}"
+        );
     }
     // Where the console itself is called by such a name.
+    const CONSOLE: &str = "http://127.0.0.1:7860";
     let here = "http://127.0.0.1:8444";
     assert_eq!(
-        location("http://127.0.0.1:7860/", here, 8888),
+        location("http://127.0.0.1:7860/", here, CONSOLE, 8888),
         AppLocation::Refused
     );
     assert_eq!(
-        location("http://127.0.0.1:8444/x", here, 8888),
+        location("http://127.0.0.1:8444/x", here, CONSOLE, 8888),
         AppLocation::Passed
     );
-    assert_eq!(location("http://127.0.0.1:8888/x", here, 8888), own("/x"));
+    assert_eq!(
+        location("http://127.0.0.1:8888/x", here, CONSOLE, 8888),
+        own("/x")
+    );
 }
 
 #[test]
@@ -267,4 +275,50 @@ fn addresses_of_our_origin_are_told_as_the_app_knows_itself() {
     );
     assert_eq!(inner("https://box:7860/sessions/x"), None);
     assert_eq!(inner("https://box:8444.evil/"), None);
+}
+
+#[test]
+fn an_app_has_a_name_below_that_of_all() {
+    for (name, is_good) in [
+        ("apps.box.lab", true),
+        ("apps.box", true),
+        ("box", false),
+        ("*.box.lab", false),
+        ("apps..lab", false),
+        ("-a.lab", false),
+        ("a-.lab", false),
+        ("Apps.lab", false),
+        ("192.168.1.5", false),
+        ("", false),
+    ] {
+        assert_eq!(is_apps_name(name), is_good, "{name:?}");
+    }
+    let below = "apps.box.lab";
+    assert_eq!(
+        app_host("jupyter", 8444, below),
+        "jupyter-8444.apps.box.lab"
+    );
+    assert_eq!(console_host(below), "box.lab");
+    for (host, expected) in [
+        ("jupyter-8444.apps.box.lab", Some(("jupyter", 8444))),
+        ("r-2-8444.apps.box.lab", Some(("r-2", 8444))),
+        ("8000-8444.apps.box.lab", Some(("8000", 8444))),
+        ("jupyter-08444.apps.box.lab", None),
+        ("jupyter-99999.apps.box.lab", None),
+        ("-8444.apps.box.lab", None),
+        ("x.jupyter-8444.apps.box.lab", None),
+        ("jupyter-8444.evilapps.box.lab", None),
+        ("apps.box.lab", None),
+        ("box.lab", None),
+    ] {
+        assert_eq!(app_of_host(host, below), expected, "{host}");
+    }
+    let own = "https://jupyter-8444.apps.box.lab";
+    let to = |address: &str| location(address, own, "https://box.lab", 8888);
+    assert_eq!(to("https://box.lab/logout"), AppLocation::Refused);
+    assert_eq!(to("https://code-8445.apps.box.lab/"), AppLocation::Passed);
+    assert_eq!(
+        to("https://jupyter-8444.apps.box.lab/lab"),
+        AppLocation::Passed
+    );
 }

@@ -14,8 +14,8 @@ use rules::app::{
     APPS_LABEL, AppChoice, AppDefinition, AppSource, AppTemplates, MAX_APPS_LABEL, apps_of_image,
     is_path, offered, query_value,
 };
-use rules::app_origin::OWN_PATHS;
-use rules::app_port::{AppPort, AppPortRequest, app_port};
+use rules::app_origin::{OWN_PATHS, app_host};
+use rules::app_port::{APP_NUMBERS, AppPort, AppPortRequest, app_port, app_ports};
 use rules::names::{ContainerName, SessionId};
 use rules::permissions::{Permission, may};
 use rules::refusal::{Refusal, RefusalKind};
@@ -107,7 +107,7 @@ pub async fn get(
 /// Starts an app unless it answers, gives it a port of this machine, and waits a moment for it.
 ///
 /// Errors: those of `get`; `app.not-answering` for what its user starts and did not, `app.no-address`,
-/// `app.ports-used-up`, `app.port-unusable`.
+/// `app.ports-many`, `app.ports-used-up`, `app.port-unusable`.
 pub async fn open(
     server: &Server,
     streams: &Arc<dyn Streams>,
@@ -137,7 +137,7 @@ pub async fn open(
     get(server, &**streams, caller, id, app).await
 }
 
-/// Where a browser enters an app, once and for 30 seconds: the port of this machine, and the path there. None until the app
+/// Where a browser enters an app, once and for 30 seconds: the port of this machine or the name, and the path. None until it
 /// is ready and was opened, and for root on the machine. `to`: the path that it then shows; the app's own first page for none.
 ///
 /// Errors: those of `get`.
@@ -148,7 +148,7 @@ pub async fn entry(
     id: &str,
     app: &str,
     to: Option<&str>,
-) -> Result<(AppView, Option<(u16, String)>), Failure> {
+) -> Result<(AppView, Option<AppWay>), Failure> {
     let open = open_app(server, streams, caller, id, app).await?;
     let view = get(server, streams, caller, id, app).await?;
     let Some(port) = view.address_port.filter(|_| view.state == AppState::Ready) else {
@@ -156,30 +156,56 @@ pub async fn entry(
     };
     let to = to.filter(|to| is_path(to)).unwrap_or(&open.definition.open);
     let ticket = new_app_ticket(server, caller, open.session.id, port);
-    let way = ticket.map(|ticket| (port, enter_path(&ticket, to)));
+    let way = ticket.map(|ticket| way(server, &open.definition.choice, port, &ticket, to));
     Ok((view, way))
 }
 
-/// Where the origin of an app takes a ticket.
-fn enter_path(ticket: &SecretText, to: &str) -> String {
-    let to = query_value(to);
-    format!("{OWN_PATHS}enter?ticket={}&to={to}", ticket.reveal())
+/// Where a browser enters an app.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AppWay {
+    /// The port of this machine, or the number of a name.
+    pub port: u16,
+    /// The host, where apps have names of their own.
+    pub name: Option<String>,
+    /// Path and query, with the ticket.
+    pub path: String,
 }
 
-/// `open`, then `entry` with `origin` in front, such as `https://box`.
+impl AppWay {
+    /// The whole address for a client that calls the console by `scheme`, `host` and `port`.
+    pub fn address(&self, scheme: &str, host: &str, port: Option<u16>) -> String {
+        let (host, port) = match &self.name {
+            Some(name) => (name.as_str(), port),
+            None => (host, Some(self.port)),
+        };
+        let port = port.map_or_else(String::new, |port| format!(":{port}"));
+        format!("{scheme}://{host}{port}{}", self.path)
+    }
+}
+
+fn way(server: &Server, app: &AppChoice, port: u16, ticket: &SecretText, to: &str) -> AppWay {
+    let below = server.settings().apps_name.clone();
+    let to = query_value(to);
+    AppWay {
+        port,
+        name: below.map(|below| app_host(&app.to_string(), port, &below)),
+        path: format!("{OWN_PATHS}enter?ticket={}&to={to}", ticket.reveal()),
+    }
+}
+
+/// `open`, then `entry`, for a client that calls the console by `scheme`, `host` and `port`.
 ///
 /// Errors: those of `open`.
 pub async fn open_at(
     server: &Server,
     streams: &Arc<dyn Streams>,
     caller: &Caller,
-    id: &str,
-    app: &str,
-    origin: &str,
+    (id, app): (&str, &str),
+    (scheme, host, port): (&str, &str, Option<u16>),
 ) -> Result<OpenedApp, Failure> {
     open(server, streams, caller, id, app).await?;
     let (app, way) = entry(server, &**streams, caller, id, app, None).await?;
-    let entry = way.map(|(port, path)| format!("{origin}:{port}{path}"));
+    let entry = way.map(|way| way.address(scheme, host, port));
     Ok(OpenedApp { app, entry })
 }
 
@@ -436,6 +462,8 @@ fn shown(
         _ => Vec::new(),
     };
     let at = opened.iter().find(|port| port.app == app.choice);
+    let below = server.settings().apps_name.clone();
+    let named = at.zip(below);
     AppView {
         name: app.choice.to_string(),
         title: app.title.clone(),
@@ -446,6 +474,8 @@ fn shown(
         problem,
         lines,
         address_port: at.map(|port| port.port),
+        address_name: named
+            .map(|(port, below)| app_host(&app.choice.to_string(), port.port, &below)),
     }
 }
 
@@ -484,10 +514,13 @@ async fn wait(start: &AppStart) {
 
 /// Gives an app its port of this machine, and has it served.
 async fn lease_port(server: &Server, open: &OpenApp) -> Result<(), Failure> {
-    let first = server.settings().listen_apps.map(|address| address.port());
-    let first = first
-        .filter(|port| *port > 0)
-        .ok_or_else(refusals::app_no_address)?;
+    let settings = server.settings();
+    let first = settings.listen_apps.map(|address| address.port());
+    let ports = match (&settings.apps_name, first.filter(|port| *port > 0)) {
+        (Some(_), _) => APP_NUMBERS,
+        (None, Some(first)) => app_ports(first),
+        (None, None) => return Err(refusals::app_no_address().into()),
+    };
     let mut unusable = BTreeSet::new();
     loop {
         let wanted = AppPortRequest {
@@ -496,7 +529,8 @@ async fn lease_port(server: &Server, open: &OpenApp) -> Result<(), Failure> {
             session: open.session.id,
             inner_port: open.definition.port,
             now: server.clock().now(),
-            first,
+            ports: ports.clone(),
+            can_pass: settings.apps_name.is_none(),
             unusable: unusable.clone(),
         };
         let leased = server
@@ -516,8 +550,8 @@ async fn lease_port(server: &Server, open: &OpenApp) -> Result<(), Failure> {
             })
             .await?;
         let served = match server.app_listeners() {
-            Some(listeners) => listeners.serve(leased.port),
-            None => Ok(()),
+            Some(listeners) if settings.apps_name.is_none() => listeners.serve(leased.port),
+            _ => Ok(()),
         };
         let Err(error) = served else {
             return Ok(());

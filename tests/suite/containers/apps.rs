@@ -200,7 +200,8 @@ async fn an_app_in_a_container_is_reached_through_its_origin_alone() {
     let (_, way) = apps::entry(server, &*streams, caller, "work", "8000", None)
         .await
         .expect("found");
-    let (port, way) = way.expect("a way in");
+    let way = way.expect("a way in");
+    let (port, way) = (way.port, way.path);
     let ask = async |path: &str, cookie: &str| {
         let request = Request::get(path)
             .header("host", format!("box:{port}"))

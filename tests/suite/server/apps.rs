@@ -127,7 +127,11 @@ struct Site {
 
 impl Site {
     async fn open() -> Self {
-        let the_box = TheBox::with(&[("FARDEL_LISTEN_APPS", "127.0.0.1:18443")], Vec::new()).await;
+        Self::with(&[("FARDEL_LISTEN_APPS", "127.0.0.1:18443")]).await
+    }
+
+    async fn with(settings: &'static [(&'static str, &'static str)]) -> Self {
+        let the_box = TheBox::with(settings, Vec::new()).await;
         let streams = Arc::new(the_box.streams.clone());
         let origin = proxy::router(the_box.server.clone(), streams);
         the_box
@@ -181,18 +185,11 @@ impl Site {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Body::empty()).expect("a request");
-        let response = self.origin.clone().oneshot(request).await;
-        let (parts, body) = response.expect("an answer").into_parts();
-        let bytes = match body.collect().await {
-            Ok(body) => body.to_bytes().to_vec(),
-            Err(_) => b"broken off".to_vec(),
-        };
-        Answer {
-            status: parts.status,
-            headers: parts.headers,
-            bytes,
-        }
+        answered(
+            self.origin.clone(),
+            request.body(Body::empty()).expect("a request"),
+        )
+        .await
     }
 
     /// Enters as mina's browser does; gives the cookie of the app.
@@ -219,6 +216,20 @@ impl Site {
             .layer(axum::Extension(peer));
         tokio::spawn(async move { axum::serve(listener, origin).await });
         address
+    }
+}
+
+async fn answered(router: Router, request: Request<Body>) -> Answer {
+    let response = router.oneshot(request).await;
+    let (parts, body) = response.expect("an answer").into_parts();
+    let bytes = match body.collect().await {
+        Ok(body) => body.to_bytes().to_vec(),
+        Err(_) => b"broken off".to_vec(),
+    };
+    Answer {
+        status: parts.status,
+        headers: parts.headers,
+        bytes,
     }
 }
 
@@ -897,4 +908,105 @@ async fn an_app_is_shared_with_members_and_closes_when_it_is_taken_back() {
         Some(1),
         "{listed}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_app_has_a_name_of_its_own_where_dns_allows() {
+    const HOST: &str = "8888-10000.apps.box";
+    let site = Site::with(&[("FARDEL_APPS_NAME", "apps.box")]).await;
+    let names = proxy::ByName {
+        server: site.the_box.server.clone(),
+        apps: site.origin.clone(),
+    };
+    let console = Router::new()
+        .fallback(|| async { "the console" })
+        .layer(axum::middleware::from_fn_with_state(names, proxy::by_name));
+    let ask = async |host: &str, method: &str, path: &str, headers: &[(&str, &str)]| {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", format!("{host}:7860"))
+            .extension(OwnPort(7860))
+            .extension(Peer::Tcp(([192, 0, 2, 9], 4000).into()));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::empty()).expect("a request");
+        answered(console.clone(), request).await
+    };
+    let path = "/api/v1/sessions/work/apps/8888/open";
+    let opened = site.the_box.post(&site.mina, path, json!({})).await;
+    assert_eq!(opened.status, 200, "{}", opened.json());
+    let opened = opened.json();
+    assert_eq!(opened["app"]["address_name"], HOST);
+    let entry = opened["entry"].as_str().expect("an entry");
+    let way = entry.strip_prefix("http://8888-10000.apps.box:7860");
+    let way = way.expect("at the console's port");
+
+    // The name of the console and names of strangers are the console's.
+    for host in [
+        "box",
+        "apps.box",
+        "8888-10000.apps.box.evil",
+        "evilapps.box",
+    ] {
+        let answer = ask(host, "GET", "/", &TAB).await;
+        assert_eq!(answer.bytes, b"the console", "{host}");
+    }
+    let led = ask(HOST, "GET", "/lab", &TAB).await;
+    assert_eq!(
+        (led.status.as_u16(), led.header("location")),
+        (303, "http://box:7860/apps/10000?to=/lab")
+    );
+    assert_eq!(ask("evil.apps.box", "GET", "/", &TAB).await.status, 421);
+
+    // No cookie of the console's comes here.
+    let entered = ask(HOST, "GET", way, &TAB).await;
+    assert_eq!(entered.status, 303, "{}", entered.short());
+    let cookie = entered.header("set-cookie").to_owned();
+    assert!(cookie.starts_with("fardel-app-10000="), "{cookie}");
+    assert!(!cookie.to_ascii_lowercase().contains("domain"), "{cookie}");
+    let cookie = cookie.split(';').next().unwrap_or_default().to_owned();
+    let own = with(&OWN_SCRIPT, &[("cookie", cookie.as_str())]);
+    heard(&ask(HOST, "GET", "/x", &own).await);
+    let used = ask(HOST, "GET", way, &TAB).await;
+    assert_eq!(used.short(), "403 app.ticket-invalid", "used");
+    // The number alone is not the name.
+    let other = ask("jupyter-10000.apps.box", "GET", "/x", &own).await;
+    assert_eq!(other.short(), "401 app.entry-needed");
+
+    // A page of a name beside it is as foreign as one at another port.
+    for (site_word, expected) in [
+        ("same-site", "403 app.origin-foreign"),
+        ("same-origin", "200"),
+    ] {
+        let said = [
+            ("sec-fetch-site", site_word),
+            ("sec-fetch-mode", "cors"),
+            ("cookie", cookie.as_str()),
+        ];
+        assert_eq!(ask(HOST, "GET", "/x", &said).await.short(), expected);
+    }
+    for (origin, expected) in [
+        ("http://8889-10001.apps.box:7860", "403 app.origin-foreign"),
+        ("http://box:7860", "403 app.origin-foreign"),
+        ("http://8888-10000.apps.box:7860", "200"),
+    ] {
+        let said = with(&own, &[("origin", origin)]);
+        assert_eq!(ask(HOST, "POST", "/x", &said).await.short(), expected);
+    }
+    for (to, expected) in [
+        ("http://box:7860/logout", "403 app.leads-away"),
+        ("http://127.0.0.1:8888/lab", "302 /lab"),
+    ] {
+        let answer = ask(HOST, "GET", &format!("/leads?{to}"), &own).await;
+        let seen = match answer.status.as_u16() {
+            302 => format!("302 {}", answer.header("location")),
+            _ => answer.short(),
+        };
+        assert_eq!(seen, expected, "{to}");
+    }
+    // A name is one app's alone, so its script may have all of it.
+    let worker = with(&own, &[("service-worker", "script")]);
+    assert_eq!(ask(HOST, "GET", "/sw.js", &worker).await.status, 200);
 }

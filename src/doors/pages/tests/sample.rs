@@ -1064,6 +1064,7 @@ fn app_pages(t: Text, all: &mut Vec<(&'static str, Result<String, askama::Error>
         },
         startable,
         address_port: if startable { "8443" } else { "" }.into(),
+        address_name: String::new(),
     };
     for (name, is_running, has) in [
         ("apps", true, true),

@@ -9,7 +9,7 @@ use rules::names::AppShareId;
 use rules::refusals;
 use rules::session::{Session, SessionState};
 
-use super::{definition_of, enter_path, entered, session_to_enter, state_of};
+use super::{AppWay, definition_of, entered, session_to_enter, state_of, way};
 use crate::access::{Caller, new_app_ticket};
 use crate::app_starts::answers;
 use crate::catalog::app_shares::AppShareRecord;
@@ -133,7 +133,7 @@ pub async fn visit(
     caller: &Caller,
     port: u16,
     to: Option<&str>,
-) -> Result<(SharedAppView, Option<(u16, String)>), Failure> {
+) -> Result<(SharedAppView, Option<AppWay>), Failure> {
     let now = server.clock().now();
     let found = server.catalog().read_now("visit an app", |view| {
         let Some(at) = view.app_port(port)? else {
@@ -165,7 +165,7 @@ pub async fn visit(
     }
     let to = to.filter(|to| is_path(to)).unwrap_or(&definition.open);
     let ticket = new_app_ticket(server, caller, session.id, port);
-    let way = ticket.map(|ticket| (port, enter_path(&ticket, to)));
+    let way = ticket.map(|ticket| way(server, &definition.choice, port, &ticket, to));
     Ok((view, way))
 }
 
