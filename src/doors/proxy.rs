@@ -3,6 +3,7 @@
 //! answers, and decides nothing about who may enter.
 
 mod carry;
+mod cookies;
 mod headers;
 pub mod listeners;
 mod refused;
@@ -35,6 +36,7 @@ use super::admission;
 use super::origin;
 use super::peer::{Encrypted, OwnPort, Peer};
 use super::problem::ProblemResponse;
+use cookies::AppCookies;
 use refused::refusal_page;
 use visits::{AppVisit, AppVisits};
 
@@ -47,6 +49,7 @@ struct AppDoor {
     server: Server,
     streams: Arc<dyn Streams>,
     visits: Arc<AppVisits>,
+    cookies: Arc<AppCookies>,
 }
 
 /// Where a request arrived.
@@ -73,10 +76,15 @@ impl AppAddress {
 
 /// Answers on every port that is for apps.
 pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
+    let kept = routes::app_cookies(&server).unwrap_or_else(|failure| {
+        tracing::warn!(error = %failure, "cookies of apps are known only when they are set again");
+        Vec::new()
+    });
     let door = AppDoor {
         server,
         streams,
         visits: Arc::default(),
+        cookies: Arc::new(AppCookies::kept(kept)),
     };
     Router::new()
         .fallback(serve)
@@ -318,6 +326,7 @@ async fn visit(
         return Ok(None);
     };
     let container = server::actions::apps::enter(&door.server, &caller, &at).await?;
+    door.cookies.visited(&at);
     let begun = door.visits.begin(&door.server, pass, caller, at, container);
     Ok(Some(begun))
 }

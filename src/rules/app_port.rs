@@ -38,6 +38,15 @@ pub struct AppPort {
     pub passed_at: Option<Timestamp>,
 }
 
+/// A cookie that the app at a port sets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AppPortCookie {
+    pub port: u16,
+    pub name: String,
+    /// When another app had the port.
+    pub passed_at: Option<Timestamp>,
+}
+
 /// What is to be opened.
 #[derive(Debug, Clone)]
 pub struct AppPortRequest {

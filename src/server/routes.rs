@@ -1,10 +1,11 @@
 //! Where apps are: which container answers for a running session, and which port of this machine leads to which app.
-//! Derived from rows, never stored.
+//! Derived from rows; stores only which cookies an app sets.
 
-use rules::app_port::{AppPort, app_ports};
+use rules::app_port::{AppPort, AppPortCookie, app_ports};
 use rules::names::{ContainerName, NodeId, SessionId, UserId};
 use rules::session::SessionState;
 
+use crate::catalog::Lane;
 use crate::{Failure, Server};
 
 /// Where a running session can be reached.
@@ -65,4 +66,25 @@ pub fn open_app_ports(server: &Server) -> Result<Vec<u16>, Failure> {
         }
         Ok(open)
     })
+}
+
+/// The cookies that apps at ports set.
+pub fn app_cookies(server: &Server) -> Result<Vec<AppPortCookie>, Failure> {
+    server
+        .catalog()
+        .read_now("list cookies of apps", |view| view.app_cookies())
+}
+
+/// Keeps cookies that the app at a port sets, for when this server has started again.
+pub async fn keep_app_cookies(
+    server: &Server,
+    port: u16,
+    names: Vec<String>,
+) -> Result<(), Failure> {
+    server
+        .catalog()
+        .write(Lane::Requests, "keep cookies of an app", move |rows| {
+            rows.add_app_cookies(port, &names)
+        })
+        .await
 }

@@ -16,7 +16,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use rules::refusal::Refusal;
 use rules::refusals;
-use server::Server;
+use server::{Server, routes};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -55,7 +55,7 @@ pub(super) async fn carry(
     };
     let of_another = |name: &str| {
         // Names separate cookies by themselves.
-        address.app.is_none() && door.visits.is_of_another(address.port, name)
+        address.app.is_none() && door.cookies.is_of_another(address.port, name)
     };
     let mut request = Request::new(body);
     *request.headers_mut() = to_app.headers(&parts.headers, of_another);
@@ -70,7 +70,10 @@ pub(super) async fn carry(
     };
     let (mut said, body) = answered.into_parts();
     let (mut headers, cookies) = from_app(&said.headers, address, route.inner_port)?;
-    route.note_cookies(cookies);
+    if address.app.is_none() {
+        let new = door.cookies.note(address.port, cookies);
+        keep_cookies(door, address.port, new).await;
+    }
     let body = if said.status == StatusCode::SWITCHING_PROTOCOLS {
         let app = said.extensions.remove::<OnUpgrade>();
         let (Some(browser), Some(app), Some(protocol)) = (browser, app, upgrade) else {
@@ -101,6 +104,15 @@ pub(super) async fn carry(
     *response.status_mut() = said.status;
     *response.headers_mut() = headers;
     Ok(response)
+}
+
+async fn keep_cookies(door: &AppDoor, port: u16, new: Vec<String>) {
+    if new.is_empty() {
+        return;
+    }
+    if let Err(failure) = routes::keep_app_cookies(&door.server, port, new).await {
+        tracing::warn!(port, error = %failure, "cookies of an app were not kept");
+    }
 }
 
 /// Sends a request by a connection that waits for one, or by a new one.

@@ -2,7 +2,7 @@
 //! again after each commit, and everything that goes on under it ends with it. A route is the way to one app, with the
 //! connections to it that wait for the next request.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,9 +26,6 @@ use uuid::Uuid;
 pub(super) const MAX_OPEN: usize = 256;
 /// Connections to one app that wait for a request. More: sockets of the machine. Fewer: a page with many parts dials anew.
 const MAX_WAITING: usize = 32;
-/// Names of cookies that are remembered of one app. Higher: memory that an app chooses. Lower: a cookie of one app reaches
-/// another one.
-const MAX_COOKIES: usize = 64;
 /// How long a visit rests without a request before it is forgotten; the next one proves it again.
 const REST: Duration = Duration::from_secs(60);
 /// Milliseconds between two notes of activity: what counts is whether there was one in a minute.
@@ -89,7 +86,6 @@ pub(super) struct AppRoute {
     pub(super) inner_port: u16,
     pub(super) places: Arc<Semaphore>,
     waiting: Mutex<Vec<SendRequest<Body>>>,
-    cookies: Mutex<BTreeSet<String>>,
 }
 
 impl AppRoute {
@@ -99,7 +95,6 @@ impl AppRoute {
             inner_port,
             places: Arc::new(Semaphore::new(MAX_OPEN)),
             waiting: Mutex::default(),
-            cookies: Mutex::default(),
         }
     }
 
@@ -117,23 +112,6 @@ impl AppRoute {
         if waiting.len() < MAX_WAITING {
             waiting.push(connection);
         }
-    }
-
-    /// Remembers which cookies the app sets.
-    pub(super) fn note_cookies(&self, names: Vec<String>) {
-        if names.is_empty() {
-            return;
-        }
-        let mut cookies = locked(&self.cookies);
-        for name in names {
-            if cookies.len() < MAX_COOKIES {
-                cookies.insert(name);
-            }
-        }
-    }
-
-    fn sets(&self, cookie: &str) -> bool {
-        locked(&self.cookies).contains(cookie)
     }
 }
 
@@ -240,14 +218,6 @@ impl AppVisits {
         routes.insert(port, Arc::clone(&route));
         route
     }
-
-    /// Whether a cookie was set by the app at another port and not by the one at this port. Browsers send each cookie of a
-    /// host to all of its ports.
-    pub(super) fn is_of_another(&self, port: u16, cookie: &str) -> bool {
-        let routes = locked(&self.routes);
-        let sets = |at: &u16| routes.get(at).is_some_and(|route| route.sets(cookie));
-        !sets(&port) && routes.keys().any(sets)
-    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -268,36 +238,11 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_of_one_app_is_not_for_another() {
+    fn a_route_leads_to_one_container() {
         let visits = AppVisits::default();
-        let (one, two) = (
-            visits.route(1, container(1), 8888),
-            visits.route(2, container(2), 8888),
-        );
-        one.note_cookies(vec!["sid".into(), "both".into()]);
-        two.note_cookies(vec!["both".into()]);
-        for (port, cookie, expected) in [
-            (1, "sid", false),
-            (2, "sid", true),
-            (3, "sid", true),
-            (2, "both", false),
-            (2, "unknown", false),
-        ] {
-            assert_eq!(
-                visits.is_of_another(port, cookie),
-                expected,
-                "{port} {cookie}"
-            );
-        }
+        let one = visits.route(1, container(1), 8888);
         assert!(Arc::ptr_eq(&one, &visits.route(1, container(1), 8888)));
-        let later = visits.route(1, container(3), 8888);
-        assert!(!later.sets("sid"), "another session has none of them");
-    }
-
-    #[test]
-    fn an_app_names_so_many_cookies() {
-        let route = AppRoute::new(container(1), 8888);
-        route.note_cookies((0..=MAX_COOKIES).map(|number| number.to_string()).collect());
-        assert_eq!(locked(&route.cookies).len(), MAX_COOKIES);
+        assert!(!Arc::ptr_eq(&one, &visits.route(1, container(3), 8888)));
+        assert!(!Arc::ptr_eq(&one, &visits.route(2, container(1), 8888)));
     }
 }

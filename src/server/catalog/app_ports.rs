@@ -1,7 +1,7 @@
 //! Rows of the ports that apps are opened at. Decides nothing; which one an app gets, `rules::app_port` says.
 
 use rules::app::AppChoice;
-use rules::app_port::AppPort;
+use rules::app_port::{AppPort, AppPortCookie};
 use rules::names::{SessionId, UserId};
 use rusqlite::{OptionalExtension as _, Row};
 
@@ -45,6 +45,24 @@ impl ReadTransaction<'_> {
         Ok(found)
     }
 
+    /// The cookies that apps at ports set: some dozens for each port at most.
+    pub(crate) fn app_cookies(&self) -> Result<Vec<AppPortCookie>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select app_cookie.port, name, passed_at
+             from app_cookie
+             join app_port on app_port.port = app_cookie.port
+             order by app_cookie.port, name",
+        )?;
+        let rows = statement.query_map([], |row| {
+            Ok(AppPortCookie {
+                port: row.get("port")?,
+                name: row.get("name")?,
+                passed_at: value::time_or_none(row, "passed_at")?,
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// The ports that lead into a session. Costs one range of an index.
     pub(crate) fn app_ports_of(&self, session: SessionId) -> Result<Vec<AppPort>, Failure> {
         let mut statement = self.connection.prepare_cached(&format!(
@@ -68,9 +86,26 @@ impl Rows<'_> {
             .execute((session, &app, port.port))?;
         self.connection
             .prepare_cached(
-                "insert or replace into app_port
+                "delete from app_cookie
+                 where port = ?1
+                 and exists (
+                     select 1 from app_port where port = ?1 and (owner <> ?2 or app <> ?3)
+                 )",
+            )?
+            .execute((port.port, port.owner.0.as_bytes(), &app))?;
+        self.connection
+            .prepare_cached(
+                "insert into app_port
                      (port, owner, app, session, inner_port, opened_at, used_at, passed_at)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+                 on conflict (port) do update
+                 set owner = excluded.owner,
+                     app = excluded.app,
+                     session = excluded.session,
+                     inner_port = excluded.inner_port,
+                     opened_at = excluded.opened_at,
+                     used_at = excluded.used_at,
+                     passed_at = excluded.passed_at",
             )?
             .execute((
                 port.port,
@@ -82,6 +117,18 @@ impl Rows<'_> {
                 port.used_at.as_millis(),
                 port.passed_at.map(|at| at.as_millis()),
             ))?;
+        Ok(())
+    }
+
+    /// Keeps cookies that the app at a port sets; none where nothing has the port any more.
+    pub(crate) fn add_app_cookies(&self, port: u16, names: &[String]) -> Result<(), Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "insert or ignore into app_cookie (port, name)
+             select port, ?2 from app_port where port = ?1",
+        )?;
+        for name in names {
+            statement.execute((port, name))?;
+        }
         Ok(())
     }
 

@@ -1010,3 +1010,43 @@ async fn an_app_has_a_name_of_its_own_where_dns_allows() {
     let worker = with(&own, &[("service-worker", "script")]);
     assert_eq!(ask(HOST, "GET", "/sw.js", &worker).await.status, 200);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cookie_of_one_app_stays_its_own_when_the_server_has_started_again() {
+    let mut site = Site::open().await;
+    let first = site.entered().await;
+    let own = with(&OWN_SCRIPT, &[("cookie", first.as_str())]);
+    assert_eq!(site.ask("GET", "/hostile", &own).await.status, 200);
+
+    let other = app().await;
+    let apps = Arc::clone(&site.the_box.streams.apps);
+    apps.lock().expect("free").insert(8889, other);
+    let path = "/api/v1/sessions/work/apps/8889/open";
+    let opened = site.the_box.post(&site.mina, path, json!({})).await;
+    assert_eq!(opened.status, 200, "{}", opened.json());
+    let opened = opened.json();
+    let way = opened["entry"].as_str().expect("an entry");
+    let way = way.strip_prefix("http://box:18444").expect("the next port");
+    let console = console_cookie(&site.mina);
+    let said = with(&TAB, &[("cookie", console.as_str())]);
+    let entered = site.ask_at(PORT + 1, "GET", way, &said).await;
+    assert_eq!(entered.status, 303, "{}", entered.short());
+    let second = entered.header("set-cookie").to_owned();
+    let second = second.split(';').next().unwrap_or_default();
+
+    for has_started_again in [false, true] {
+        if has_started_again {
+            let streams = Arc::new(site.the_box.streams.clone());
+            site.origin = proxy::router(site.the_box.server.clone(), streams);
+        }
+        for (port, entry, expected) in [
+            (PORT, first.as_str(), "sid=1; theme=dark"),
+            (PORT + 1, second, "theme=dark"),
+        ] {
+            let all = format!("sid=1; theme=dark; {entry}");
+            let said = with(&OWN_SCRIPT, &[("cookie", all.as_str())]);
+            let heard = heard(&site.ask_at(port, "GET", "/x", &said).await);
+            assert_eq!(heard["headers"]["cookie"], expected, "{port}");
+        }
+    }
+}

@@ -16,6 +16,13 @@ create table app_port (
 create unique index app_port_by_session on app_port (session, app);
 create index app_port_by_owner on app_port (owner);
 
+-- Names of the cookies that the app at a port sets: browsers send each to all ports of this machine.
+create table app_cookie (
+    port integer not null references app_port (port) on delete cascade,
+    name text not null,
+    primary key (port, name)
+) strict, without rowid;
+
 -- Apps that are shared.
 create table app_share (
     id blob primary key,
