@@ -7,6 +7,7 @@ pub mod announcement;
 pub mod app;
 pub mod app_origin;
 pub mod app_port;
+pub mod app_services;
 pub mod app_share;
 pub mod assignment;
 pub mod audit;

@@ -3,7 +3,7 @@
 
 pub mod shares;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use rules::app::{
 };
 use rules::app_origin::{OWN_PATHS, app_host};
 use rules::app_port::{APP_NUMBERS, AppPort, AppPortRequest, app_port, app_ports};
+use rules::app_services::{SERVICES_LABEL, apps_of_services};
 use rules::names::{ContainerName, SessionId};
 use rules::permissions::{Permission, may};
 use rules::refusal::{Refusal, RefusalKind};
@@ -399,8 +400,7 @@ async fn definitions(
             let image = server
                 .catalog()
                 .read_now("read the apps of an image", |view| view.image(id))?;
-            let label = image.and_then(|mut image| image.labels.remove(APPS_LABEL));
-            label.map_or(Ok(Vec::new()), |label| described(&label))?
+            of_labels(image.map(|image| image.labels).unwrap_or_default())?
         }
     };
     let all = offered(of_image.clone(), |_| true);
@@ -409,6 +409,22 @@ async fn definitions(
     let found = streams.programs(session.container(), wanted.into_iter().collect());
     let found: BTreeSet<String> = found.await?.into_iter().collect();
     Ok(offered(of_image, |program| found.contains(program)))
+}
+
+/// What the labels of an image say of its apps: our own first.
+fn of_labels(mut labels: BTreeMap<String, String>) -> Result<Vec<AppDefinition>, Refusal> {
+    let mut all = match labels.remove(APPS_LABEL) {
+        Some(label) => described(&label)?,
+        None => Vec::new(),
+    };
+    let services = labels.remove(SERVICES_LABEL);
+    let services = services.filter(|label| label.len() <= MAX_APPS_LABEL);
+    for app in services.map_or_else(Vec::new, |label| apps_of_services(&label)) {
+        if all.iter().all(|known| known.choice != app.choice) {
+            all.push(app);
+        }
+    }
+    Ok(all)
 }
 
 /// What the label of an image says of its apps.
