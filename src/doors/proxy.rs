@@ -234,10 +234,9 @@ async fn answer(
     let has_token = token.is_some();
     let mut response = carry::carry(door, address, &visit, (parts, body), has_token).await?;
     let left = proven.ends_at.seconds_since(door.server.clock().now());
-    if is_navigation && !has_token && left < COOKIE_RENEWED_BELOW {
-        if let Some(cookie) = set_cookie(door, address, &proven) {
-            response.headers_mut().append(header::SET_COOKIE, cookie);
-        }
+    let is_renewed = is_navigation && !has_token && left < COOKIE_RENEWED_BELOW;
+    if is_renewed && let Some(cookie) = set_cookie(door, address, &proven) {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
     }
     Ok(response)
 }

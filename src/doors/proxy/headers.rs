@@ -2,6 +2,7 @@
 //! back. `rules::app_origin` says which; here they are read and written.
 
 use axum::http::header::{self, HeaderName};
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue};
 use rules::app_origin::{
     AppLocation, WITHHELD_OF_ANSWER, WITHHELD_OF_REQUEST, inner_address, location, passed_cookies,
@@ -75,6 +76,9 @@ impl ToApp<'_> {
             .origin
             .split_once("://")
             .unwrap_or(("https", ""));
+        let usual = if self.address.is_encrypted { 443 } else { 80 };
+        let called = host.parse::<Authority>().ok();
+        let called = called.and_then(|host| host.port_u16()).unwrap_or(usual);
         let own = [
             (header::HOST, Some(format!("localhost:{port}"))),
             (header::COOKIE, cookies),
@@ -83,10 +87,7 @@ impl ToApp<'_> {
                 Some(self.address.source.to_string()),
             ),
             (named_header("x-forwarded-host"), Some(host.to_owned())),
-            (
-                named_header("x-forwarded-port"),
-                Some(self.address.port.to_string()),
-            ),
+            (named_header("x-forwarded-port"), Some(called.to_string())),
             (named_header("x-forwarded-proto"), Some(scheme.to_owned())),
             (named_header("x-fardel-user"), Some(self.user.to_owned())),
         ];
