@@ -163,6 +163,7 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     doors.push(tokio::spawn(open_door(unix, app, leaving.clone())));
     if let Some(keeper) = &certificates {
         doors.push(tokio::spawn(look_around(
+            server.clone(),
             Arc::clone(keeper),
             leaving.clone(),
         )));
@@ -285,16 +286,20 @@ fn open_network(
 }
 
 /// Keeps the machine's certificate true while names, addresses and the calendar change.
-async fn look_around(keeper: Arc<Keeper>, mut leaving: watch::Receiver<bool>) {
+async fn look_around(server: Server, keeper: Arc<Keeper>, mut leaving: watch::Receiver<bool>) {
     loop {
         tokio::select! {
             () = tokio::time::sleep(LOOK_AROUND) => {}
             _ = leaving.wait_for(|leave| *leave) => return,
         }
         let keeper = Arc::clone(&keeper);
+        let settings = server.settings();
         // It may wait for the disk.
-        let renewed =
-            tokio::task::spawn_blocking(move || keeper.renew(HostNames::of_this_machine())).await;
+        let renewed = tokio::task::spawn_blocking(move || {
+            let below = settings.apps_name.as_deref();
+            keeper.renew(HostNames::of_this_machine().with_apps(below))
+        })
+        .await;
         match renewed {
             Ok(Ok(true)) => tracing::info!("the certificate was renewed"),
             Ok(Ok(false)) => {}

@@ -316,7 +316,7 @@ impl Server {
     pub fn certificates(&self) -> Result<Arc<base::tls::keeper::Keeper>, Failure> {
         self.0
             .lazy_stores
-            .certificates(&self.settings().data, self.clock())
+            .certificates(&self.settings(), self.clock())
     }
 
     pub(crate) fn uploads(&self) -> Result<Arc<store::uploads::UploadStore>, Failure> {
