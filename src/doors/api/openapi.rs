@@ -111,7 +111,7 @@ pub fn document() -> Value {
             "schemas": components(),
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
-                "cookie": {"type": "apiKey", "in": "cookie", "name": "__Host-fardel"},
+                "cookie": {"type": "apiKey", "in": "cookie", "name": "__Host-Http-fardel"},
             },
         },
     })
