@@ -197,7 +197,7 @@ test("no script of an app reads or changes anything of the console", async (t) =
   assert.equal(found["frame twin"], "An app");
   assert.equal(found["post twin"], "posted");
   assert.equal(found.socket, "refused");
-  assert.doesNotMatch(found.cookie, /(^|; )(__Host-)?fardel[-=]/, "cookies that sign in are not for script");
+  assert.doesNotMatch(found.cookie, /(^|; )(__Host-(Http-)?)?fardel[-=]/, "cookies that sign in are not for script");
   assert.match(found.cookie, /sid=own/);
   assert.doesNotMatch(found.worker, new RegExp(`:${apps}/$`), "no worker covers the whole origin");
   assert.equal(found.heard, "sid=own", "the app hears of its own cookies alone");
