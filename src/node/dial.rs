@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::link::streams::{
-    BoxFuture, ByteStream, ContainerProcess, ExecRequest, LogStream, Streams, TermInput,
+    AppFile, BoxFuture, ByteStream, ContainerProcess, ExecRequest, LogStream, Streams, TermInput,
     TermOutput, TermStream, WindowSize,
 };
 use base::observe::chain;
@@ -144,6 +144,18 @@ impl Streams for Dial {
             let looked = tokio::task::spawn_blocking(move || runtime.programs(&name, wanted));
             let looked = looked.await.map_err(refusals::container_unreachable)?;
             looked.map_err(|fault| refusals::container_unreachable(chain(&fault)))
+        })
+    }
+
+    fn app_files(&self, container: ContainerName) -> BoxFuture<Vec<AppFile>> {
+        let runtime = Arc::clone(&self.runtime);
+        Box::pin(async move {
+            let name = inner(container)?;
+            let looked = tokio::task::spawn_blocking(move || runtime.app_files(&name));
+            let looked = looked.await.map_err(refusals::container_unreachable)?;
+            let looked = looked.map_err(|fault| refusals::container_unreachable(chain(&fault)))?;
+            let files = looked.into_iter();
+            Ok(files.map(|(name, text)| AppFile { name, text }).collect())
         })
     }
 

@@ -41,6 +41,7 @@ pub use rootfs::HostGround;
 pub use unnamed::Unnamed;
 
 mod adoption;
+mod app_files;
 mod cgroup;
 mod claim;
 mod clearing;
@@ -611,6 +612,12 @@ impl Runtime {
             .find(|(known, value)| known == "PATH" && !value.is_empty());
         let path = path.map_or(shim::DEFAULT_PATH, |(_, value)| value.as_str());
         Ok(programs::found(root.as_fd(), path, wanted))
+    }
+
+    /// The files inside that describe apps, by name, with their text: 64 KiB of all of them at most.
+    pub fn app_files(&self, name: &RuntimeName) -> Result<Vec<(String, String)>, RuntimeFault> {
+        let root = self.open_of_first(name, "root", "look for files in the container")?;
+        Ok(app_files::read(root.as_fd()))
     }
 
     /// Opens what belongs to the first process of a running container, below its directory of `/proc`.

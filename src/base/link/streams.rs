@@ -46,11 +46,23 @@ pub trait Streams: Send + Sync {
         Box::pin(async { Ok(wanted) })
     }
 
+    /// The files inside that describe apps: at most 64 KiB of all of them. A node that cannot look gives none.
+    fn app_files(&self, _container: ContainerName) -> BoxFuture<Vec<AppFile>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
     /// Removes what the containers of these sessions wrote, all of their starts; fine where there is nothing.
     /// Costs one look at the names of all logs. A node without logs does nothing.
     fn forget_logs(&self, _sessions: Vec<SessionId>) -> BoxFuture<()> {
         Box::pin(async { Ok(()) })
     }
+}
+
+/// A file in a container that describes apps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AppFile {
+    pub name: String,
+    pub text: String,
 }
 
 /// Columns and rows of a terminal.

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use api::apps::{AppProblem, AppState, AppView, OpenedApp};
 use api::secret::SecretText;
+use base::app_files;
 use base::link::streams::{ExecRequest, Streams};
 use rules::app::{
-    APPS_LABEL, AppChoice, AppDefinition, AppSource, AppTemplates, MAX_APPS_LABEL, apps_of_image,
-    is_path, offered, query_value,
+    APPS_LABEL, AppChoice, AppDefinition, AppSource, AppTemplates, MAX_APPS_LABEL, MAX_IMAGE_APPS,
+    apps_of_image, is_path, offered, query_value,
 };
 use rules::app_origin::{OWN_PATHS, app_host};
 use rules::app_port::{APP_NUMBERS, AppPort, AppPortRequest, app_port, app_ports};
@@ -393,7 +394,8 @@ async fn definitions(
     streams: &dyn Streams,
     session: &Session,
 ) -> Result<Vec<AppDefinition>, Failure> {
-    let of_image = match &session.spec.environment {
+    let of_files = of_files(streams, session).await?;
+    let of_labels = match &session.spec.environment {
         SessionEnvironment::Host => Vec::new(),
         SessionEnvironment::Image { id, .. } => {
             let id = *id;
@@ -403,6 +405,8 @@ async fn definitions(
             of_labels(image.map(|image| image.labels).unwrap_or_default())?
         }
     };
+    let mut of_image = first_of_each(of_files.into_iter().chain(of_labels));
+    of_image.truncate(MAX_IMAGE_APPS);
     let all = offered(of_image.clone(), |_| true);
     let wanted = all.into_iter().map(|app| app.program);
     let wanted: BTreeSet<String> = wanted.filter(|program| !program.is_empty()).collect();
@@ -411,20 +415,37 @@ async fn definitions(
     Ok(offered(of_image, |program| found.contains(program)))
 }
 
+/// The apps with names of their own, the first of each name.
+fn first_of_each(apps: impl Iterator<Item = AppDefinition>) -> Vec<AppDefinition> {
+    let mut all: Vec<AppDefinition> = Vec::new();
+    for app in apps {
+        if all.iter().all(|known| known.choice != app.choice) {
+            all.push(app);
+        }
+    }
+    all
+}
+
+/// What files in a session say of its apps: those of its image, as its user has changed them.
+async fn of_files(streams: &dyn Streams, session: &Session) -> Result<Vec<AppDefinition>, Failure> {
+    let mut sources = Vec::new();
+    for file in streams.app_files(session.container()).await? {
+        let described = app_files::described(&file.text);
+        sources.extend(described.map_err(|error| refusals::app_file_invalid(&file.name, error))?);
+    }
+    Ok(apps_of_image(sources)?)
+}
+
 /// What the labels of an image say of its apps: our own first.
 fn of_labels(mut labels: BTreeMap<String, String>) -> Result<Vec<AppDefinition>, Refusal> {
-    let mut all = match labels.remove(APPS_LABEL) {
+    let own = match labels.remove(APPS_LABEL) {
         Some(label) => described(&label)?,
         None => Vec::new(),
     };
     let services = labels.remove(SERVICES_LABEL);
     let services = services.filter(|label| label.len() <= MAX_APPS_LABEL);
-    for app in services.map_or_else(Vec::new, |label| apps_of_services(&label)) {
-        if all.iter().all(|known| known.choice != app.choice) {
-            all.push(app);
-        }
-    }
-    Ok(all)
+    let services = services.map_or_else(Vec::new, |label| apps_of_services(&label));
+    Ok(first_of_each(own.into_iter().chain(services)))
 }
 
 /// What the label of an image says of its apps.

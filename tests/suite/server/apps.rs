@@ -12,6 +12,7 @@ use axum::extract::ws::WebSocketUpgrade;
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
+use base::link::streams::AppFile;
 use fardel::doors::peer::{OwnPort, Peer};
 use fardel::doors::proxy;
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -1049,4 +1050,37 @@ async fn a_cookie_of_one_app_stays_its_own_when_the_server_has_started_again() {
             assert_eq!(heard["headers"]["cookie"], expected, "{port}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_of_a_session_describe_its_apps() {
+    let site = Site::open().await;
+    let described = |text: &str| {
+        let file = AppFile {
+            name: "dash.toml".to_owned(),
+            text: text.to_owned(),
+        };
+        *site.the_box.streams.files.lock().expect("free") = vec![file];
+    };
+    described(
+        "[[app]]\nname = \"dash\"\ntitle = {en = \"Dash\"}\nport = 8888\nopen = \"/first\"\n",
+    );
+    let path = "/api/v1/sessions/work/apps/dash";
+    let shown = site.the_box.get(&site.mina, path).await;
+    assert_eq!(shown.status, 200, "{}", shown.json());
+    let shown = shown.json();
+    assert_eq!(
+        (&shown["title"], &shown["port"], &shown["state"]),
+        (&json!("Dash"), &json!(8888), &json!("ready"))
+    );
+    let open = format!("{path}/open");
+    let opened = site.the_box.post(&site.mina, &open, json!({})).await.json();
+    let entry = opened["entry"].as_str().expect("an entry");
+    assert!(entry.ends_with("&to=/first"), "{entry}");
+    // What is wrong is said, and hides no other session's apps.
+    described("[[app]]\nname = \"dash\"\n");
+    let wrong = site.the_box.get(&site.mina, path).await;
+    assert_eq!(wrong.short(), "422 app.file-invalid");
+    let by_port = "/api/v1/sessions/work/apps/8888";
+    assert_eq!(site.the_box.get(&site.mina, by_port).await.status, 200);
 }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use base::link::NodeEnd;
 use base::link::streams::{
-    BoxFuture, ByteStream, ExecRequest, LogChunk, LogStream, Streams, TermInput, TermOutput,
-    TermStream, WindowSize,
+    AppFile, BoxFuture, ByteStream, ExecRequest, LogChunk, LogStream, Streams, TermInput,
+    TermOutput, TermStream, WindowSize,
 };
 use base::observe::Clock;
 use bytes::Bytes;
@@ -154,6 +154,8 @@ pub(crate) struct FakeStreams {
     pub(crate) apps: Arc<Mutex<BTreeMap<u16, SocketAddr>>>,
     /// The code with which programs in the background end at once; None: they go on.
     pub(crate) ends: Arc<Mutex<Option<i32>>>,
+    /// The files in every container that describe apps.
+    pub(crate) files: Arc<Mutex<Vec<AppFile>>>,
 }
 
 impl Streams for FakeStreams {
@@ -217,6 +219,11 @@ impl Streams for FakeStreams {
             }
             Ok(LogStream { output })
         })
+    }
+
+    fn app_files(&self, _: ContainerName) -> BoxFuture<Vec<AppFile>> {
+        let files = self.files.lock().expect("no test panics with it").clone();
+        Box::pin(async { Ok(files) })
     }
 
     /// Gives back every byte, where no real server was put there.
