@@ -705,28 +705,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn live_sessions_are_counted_by_whose_they_are() {
-        use api::sessions::LaunchRequest;
-        let server = Server::for_tests();
-        server.put_test_node("one");
-        let root = crate::access::local_root(&server);
-        for name in ["a", "b"] {
-            let wanted = LaunchRequest {
-                name: Some(name.into()),
-                ..LaunchRequest::default()
-            };
-            let launched = crate::actions::sessions::launch(&server, &root, wanted, None).await;
-            launched.unwrap();
-        }
-        let snapshot = server.snapshot().await.unwrap();
-        let [(scope, counts)] = snapshot.counts() else {
-            panic!("{:?}", snapshot.counts());
-        };
-        assert_eq!(*scope, snapshot.world.sessions[0].scope());
-        assert_eq!((counts.live(), counts.pending), (2, 2));
-    }
-
-    #[tokio::test]
     async fn what_ended_within_a_day_is_counted_once_in_some_seconds() {
         let server = Server::for_tests();
         let snapshot = server.snapshot().await.unwrap();

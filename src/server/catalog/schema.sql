@@ -299,6 +299,30 @@ CREATE TABLE fair_weight (
     primary key (subject_kind, subject)
 ) strict, without rowid;
 
+CREATE TABLE folder (
+    id blob primary key,
+    owner blob not null references user (id) on delete cascade,
+    name text not null,
+    kind text not null check (kind in ('general', 'home')),
+    state text not null check (state in ('ready', 'trashed', 'purging')),
+    created_at integer not null,
+    -- When a session was launched that mounts it.
+    used_at integer,
+    trashed_at integer check ((trashed_at is null) = (state = 'ready')),
+    -- What it took of the disk when it was counted last.
+    counted_at integer,
+    bytes integer,
+    entries integer,
+    generation integer not null,
+    check ((counted_at is null) = (bytes is null) and (bytes is null) = (entries is null))
+) strict, without rowid;
+
+CREATE INDEX folder_by_owner on folder (owner);
+
+CREATE INDEX folder_gone on folder (trashed_at) where trashed_at is not null;
+
+CREATE UNIQUE INDEX folder_ready on folder (owner, name) where state = 'ready';
+
 CREATE TABLE idempotency (
     principal blob not null,
     route text not null,
@@ -742,17 +766,23 @@ CREATE TABLE session (
     ended_at integer,
     outcome text check (outcome in ('succeeded', 'failed', 'stopped', 'refused', 'lost')),
     exit_code integer,
-    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002', held_by text, queued_before integer not null default 0, launch blob, description text, backfilled integer not null default 0 check (backfilled in (0, 1)), resource_group blob references resource_group (id), priority integer not null default 10 check (priority between 0 and 100), yields integer not null default 0 check (yields in (0, 1)), preempted_count integer not null default 0 check (preempted_count >= 0),
+    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002', held_by text, queued_before integer not null default 0, launch blob, description text, backfilled integer not null default 0 check (backfilled in (0, 1)), resource_group blob references resource_group (id), priority integer not null default 10 check (priority between 0 and 100), yields integer not null default 0 check (yields in (0, 1)), preempted_count integer not null default 0 check (preempted_count >= 0), mounts text not null default '[]',
     check ((state = 'ended') = (outcome is not null))
 ) strict;
 
 CREATE INDEX session_by_group on session (resource_group) where resource_group is not null;
 
+CREATE INDEX session_cpu on session (cpu, id);
+
 CREATE INDEX session_created on session (created_at, id);
 
 CREATE INDEX session_ended on session (ended_at, outcome, owner) where state = 'ended';
 
+CREATE INDEX session_ended_at on session (coalesce(ended_at, 0), id);
+
 CREATE INDEX session_ended_of on session (owner, document_gone desc, ended_at) where state = 'ended';
+
+CREATE INDEX session_gpu on session (gpu, id);
 
 CREATE INDEX session_launch on session (id, launch) where state <> 'ended' and launch is not null;
 
@@ -765,6 +795,8 @@ CREATE INDEX session_live_by_group on session (resource_group, id, state)
 where resource_group is not null and state <> 'ended';
 
 CREATE UNIQUE INDEX session_live_name on session (owner, name) where state <> 'ended';
+
+CREATE INDEX session_memory on session (memory, id);
 
 CREATE INDEX session_name on session (lower(name), id);
 

@@ -249,3 +249,19 @@ async fn each_row_of_a_page_says_why_it_waits_however_long_the_queue_is() {
     assert_eq!(all.items.len(), 40);
     assert!(all.items.iter().all(|item| item.why.is_some()));
 }
+
+#[tokio::test]
+async fn live_sessions_are_counted_by_whose_they_are() {
+    let server = Server::for_tests();
+    server.put_test_node("one");
+    let root = crate::access::local_root(&server);
+    for name in ["a", "b"] {
+        one(&server, &root, named(name)).await.unwrap();
+    }
+    let snapshot = server.snapshot().await.unwrap();
+    let [(scope, counts)] = snapshot.counts() else {
+        panic!("{:?}", snapshot.counts());
+    };
+    assert_eq!(*scope, snapshot.world.sessions[0].scope());
+    assert_eq!((counts.live(), counts.pending), (2, 2));
+}
