@@ -15,6 +15,7 @@ pub mod origin;
 pub mod pages;
 pub mod peer;
 pub mod problem;
+pub mod proxy;
 pub mod ssh;
 pub mod text;
 

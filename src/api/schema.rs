@@ -8,10 +8,11 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
-    allowances, announcements, audit, branding, budgets, certificates, courses, events, fair_share,
-    folders, gpus, history, idle_rules, images, invitations, mail, nodes, notices, operations,
-    policies, presets, problem, queue_rehearsal, reservations, resource_groups, rosters,
-    second_factor, sessions, settings, ssh, statements, storage, tenancy, usage, users, webhooks,
+    allowances, announcements, apps, audit, branding, budgets, certificates, courses, events,
+    fair_share, folders, gpus, history, idle_rules, images, invitations, mail, nodes, notices,
+    operations, policies, presets, problem, queue_rehearsal, reservations, resource_groups,
+    rosters, second_factor, sessions, settings, ssh, statements, storage, tenancy, usage, users,
+    webhooks,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -85,6 +86,8 @@ fn named() -> Schemas {
     collect::<fair_share::FairWeightBody>(&mut all);
     collect::<budgets::NewBudgetBody>(&mut all);
     collect::<budgets::BudgetPatchBody>(&mut all);
+    collect::<apps::OpenedApp>(&mut all);
+    collect::<apps::NewAppShareBody>(&mut all);
     collect::<folders::NewFolderBody>(&mut all);
     collect::<folders::FolderPatchBody>(&mut all);
     collect::<folders::NewFolderDirectoryBody>(&mut all);
@@ -180,6 +183,8 @@ fn pages(all: &mut Schemas) {
     page::<policies::EffectiveLimitView>(all);
     page::<allowances::AllowanceView>(all);
     page::<budgets::BudgetView>(all);
+    page::<apps::AppView>(all);
+    page::<apps::AppShareView>(all);
     page::<folders::FolderView>(all);
     page::<folders::FolderEntryView>(all);
     page::<folders::RemovedEntryView>(all);

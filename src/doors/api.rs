@@ -3,6 +3,7 @@
 
 mod allowances;
 mod announcements;
+mod apps;
 mod audit;
 mod authentication;
 mod backend_ai;
@@ -104,6 +105,17 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/sessions/{id}/attach", get(streams::attach))
         .route("/sessions/{id}/exec", get(streams::exec))
         .route("/sessions/{id}/ports/{port}", get(streams::port))
+        .route("/sessions/{id}/apps", get(apps::list))
+        .route("/sessions/{id}/apps/{app}", get(apps::get))
+        .route("/sessions/{id}/apps/{app}/open", post(apps::open))
+        .route(
+            "/sessions/{id}/apps/{app}/shares",
+            get(apps::list_shares).post(apps::share),
+        )
+        .route(
+            "/sessions/{id}/apps/{app}/shares/{share}",
+            delete(apps::unshare),
+        )
         .route("/queue", get(sessions::queue))
         .route("/gpus", get(gpus::list))
         .route("/history", get(history::show))

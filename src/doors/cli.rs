@@ -5,6 +5,7 @@ mod address;
 mod allowances;
 mod announcements;
 mod answer;
+mod apps;
 pub mod args;
 mod audit;
 mod audit_verify;
@@ -228,6 +229,7 @@ async fn execute(
         Command::Allowance(request) => allowances::allowance(&client, view, request).await,
         Command::Budget(request) => budgets::budget(&client, view, request).await,
         Command::Course(request) => courses::course(&client, view, request).await,
+        Command::App(request) => apps::app(&client, view, request).await,
         Command::Folder(request) => folders::folder(&client, view, request).await,
         Command::Preset(request) => presets::preset(&client, view, request).await,
         Command::Group(request) => resource_groups::group(&client, view, request).await,

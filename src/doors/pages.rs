@@ -6,6 +6,7 @@ pub mod access_keys;
 pub mod allowances;
 pub mod announced;
 pub mod announcements;
+pub mod apps;
 pub mod assets;
 pub mod attention;
 pub mod audit;
@@ -273,6 +274,7 @@ pub fn router(
         .merge(allowances::router())
         .merge(policies::router())
         .merge(courses::router())
+        .merge(apps::router())
         .merge(folders::router())
         .merge(folder_files::router())
         .merge(presets::router())

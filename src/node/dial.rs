@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::link::streams::{
-    BoxFuture, ByteStream, ContainerProcess, ExecGuest, ExecRequest, LogStream, Streams, TermInput,
-    TermOutput, TermStream, WindowSize,
+    AppFile, BoxFuture, ByteStream, ContainerProcess, ExecGuest, ExecRequest, LogStream, Streams,
+    TermInput, TermOutput, TermStream, WindowSize,
 };
 use base::observe::chain;
 use bytes::Bytes;
@@ -66,6 +66,7 @@ impl Streams for Dial {
             user: request.user,
             terminal: request.tty.map(terminal),
             guest: request.guest.map(|ExecGuest::Files| GuestProgram::Files),
+            background: request.background,
         };
         self.open(container, move |runtime, name| runtime.exec(name, &order))
     }
@@ -126,6 +127,38 @@ impl Streams for Dial {
             let looked = tokio::task::spawn_blocking(move || runtime.processes(&name));
             let looked = looked.await.map_err(refusals::container_unreachable)?;
             looked.map_err(|fault| refusals::container_unreachable(chain(&fault)))
+        })
+    }
+
+    fn listening(&self, container: ContainerName) -> BoxFuture<Vec<u16>> {
+        let runtime = Arc::clone(&self.runtime);
+        Box::pin(async move {
+            let name = inner(container)?;
+            let looked = tokio::task::spawn_blocking(move || runtime.listening(&name));
+            let looked = looked.await.map_err(refusals::container_unreachable)?;
+            looked.map_err(|fault| refusals::container_unreachable(chain(&fault)))
+        })
+    }
+
+    fn programs(&self, container: ContainerName, wanted: Vec<String>) -> BoxFuture<Vec<String>> {
+        let runtime = Arc::clone(&self.runtime);
+        Box::pin(async move {
+            let name = inner(container)?;
+            let looked = tokio::task::spawn_blocking(move || runtime.programs(&name, wanted));
+            let looked = looked.await.map_err(refusals::container_unreachable)?;
+            looked.map_err(|fault| refusals::container_unreachable(chain(&fault)))
+        })
+    }
+
+    fn app_files(&self, container: ContainerName) -> BoxFuture<Vec<AppFile>> {
+        let runtime = Arc::clone(&self.runtime);
+        Box::pin(async move {
+            let name = inner(container)?;
+            let looked = tokio::task::spawn_blocking(move || runtime.app_files(&name));
+            let looked = looked.await.map_err(refusals::container_unreachable)?;
+            let looked = looked.map_err(|fault| refusals::container_unreachable(chain(&fault)))?;
+            let files = looked.into_iter();
+            Ok(files.map(|(name, text)| AppFile { name, text }).collect())
         })
     }
 

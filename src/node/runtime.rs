@@ -45,6 +45,7 @@ pub use rootfs::HostGround;
 pub use unnamed::Unnamed;
 
 mod adoption;
+mod app_files;
 mod cgroup;
 mod claim;
 mod clearing;
@@ -67,6 +68,7 @@ mod mounts;
 mod order;
 mod proc_files;
 mod processes;
+mod programs;
 mod rootfs;
 pub mod run_directory;
 mod scratch;
@@ -598,22 +600,65 @@ impl Runtime {
 
     /// Connects to a port inside, also where the program listens on 127.0.0.1 only.
     pub fn dial(&self, name: &RuntimeName, port: u16) -> Result<TcpStream, RuntimeFault> {
+        let what = "connect into the container";
+        let namespace = self.open_of_first(name, "ns/net", what)?;
+        network::dial(&namespace, port).map_err(|source| RuntimeFault::System { what, source })
+    }
+
+    /// The ports inside that `dial` reaches, at most 64, by number.
+    pub fn listening(&self, name: &RuntimeName) -> Result<Vec<u16>, RuntimeFault> {
+        let what = "look for ports in the container";
+        let namespace = self.open_of_first(name, "ns/net", what)?;
+        let found = network::listening(&namespace);
+        let found = found.map_err(|source| RuntimeFault::System { what, source })?;
+        Ok(found.into_iter().collect())
+    }
+
+    /// Those of these programs that the container's own path finds, links followed inside. Costs one look for each directory
+    /// of the path and each program, of both some at most.
+    pub fn programs(
+        &self,
+        name: &RuntimeName,
+        wanted: Vec<String>,
+    ) -> Result<Vec<String>, RuntimeFault> {
+        let what = "look for programs in the container";
+        let root = self.open_of_first(name, "root", what)?;
+        let launch = LaunchFile::read(&self.shared.directory(name));
+        let launch = launch.map_err(|source| RuntimeFault::System { what, source })?;
+        let path = launch.order.environment.iter();
+        let path = path
+            .rev()
+            .find(|(known, value)| known == "PATH" && !value.is_empty());
+        let path = path.map_or(shim::DEFAULT_PATH, |(_, value)| value.as_str());
+        Ok(programs::found(root.as_fd(), path, wanted))
+    }
+
+    /// The files inside that describe apps, by name, with their text: 64 KiB of all of them at most.
+    pub fn app_files(&self, name: &RuntimeName) -> Result<Vec<(String, String)>, RuntimeFault> {
+        let root = self.open_of_first(name, "root", "look for files in the container")?;
+        Ok(app_files::read(root.as_fd()))
+    }
+
+    /// Opens what belongs to the first process of a running container, below its directory of `/proc`.
+    fn open_of_first(
+        &self,
+        name: &RuntimeName,
+        below: &str,
+        what: &'static str,
+    ) -> Result<File, RuntimeFault> {
         self.running(name)?;
-        let fault = |source| RuntimeFault::System {
-            what: "connect into the container",
-            source,
-        };
+        let fault = |source| RuntimeFault::System { what, source };
         let record = RunRecord::read(&self.shared.directory(name)).map_err(fault)?;
         let first = record
             .first
             .ok_or_else(|| RuntimeFault::NotRunning(name.clone()))?;
-        let namespace = File::open(format!("/proc/{}/ns/net", first.pid)).map_err(fault)?;
-        // Checked after opening: the namespace is this process's, not that of a later owner of its number.
+        let opened = File::open(format!("/proc/{}/{below}", first.pid)).map_err(fault)?;
+        // Checked after opening: what is open is this process's, not that of a later owner of its number.
         first
             .open()
             .map_err(fault)?
             .ok_or_else(|| RuntimeFault::NotRunning(name.clone()))?;
-        network::dial(&namespace, port).map_err(fault)
+        Ok(opened)
     }
 
     /// Removes what is left of a container that is over: its own layers, records and control

@@ -4,6 +4,11 @@
 //! the time and the random bytes. The lints of this package forbid the rest.
 
 pub mod announcement;
+pub mod app;
+pub mod app_origin;
+pub mod app_port;
+pub mod app_services;
+pub mod app_share;
 pub mod assignment;
 pub mod audit;
 pub mod blocker;

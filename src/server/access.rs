@@ -24,6 +24,7 @@ use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
 
 mod access_key;
+mod app_entry;
 mod attempts;
 mod begun_sign_ins;
 pub(crate) mod directory;
@@ -48,6 +49,10 @@ pub(crate) mod totp;
 
 pub(crate) use access_key::new_key as new_access_key;
 pub use access_key::{SignedRequest, by_signature};
+pub use app_entry::{
+    APP_COOKIE_SECONDS, AppPass, app_cookie, by_app_pass, read_app_cookie, take_app_ticket,
+};
+pub(crate) use app_entry::{AppTickets, new_ticket as new_app_ticket};
 pub(crate) use attempts::{AttemptCounts, unlock};
 pub use invitation::{NewMember, join, offer};
 pub(crate) use invitation::{

@@ -15,6 +15,7 @@ use crate::{Failure, ServerFault};
 mod accounts;
 pub mod allowances;
 pub mod announcements;
+pub mod apps;
 pub mod attention;
 pub mod audit;
 pub mod backups;

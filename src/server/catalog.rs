@@ -18,6 +18,8 @@ pub(crate) mod acceptance;
 pub(crate) mod access_keys;
 pub(crate) mod allowances;
 pub(crate) mod announcements;
+pub(crate) mod app_ports;
+pub(crate) mod app_shares;
 pub(crate) mod audit;
 pub(crate) mod audit_targets;
 pub(crate) mod branding;

@@ -9,6 +9,7 @@ use rules::refusal::Refusal;
 
 pub mod access;
 pub mod actions;
+mod app_starts;
 mod appliance;
 pub mod backup;
 mod catalog;
@@ -58,6 +59,10 @@ struct ServerInner {
     saml_sign_ins: access::saml::SamlSignIns,
     open_streams: Arc<access::OpenStreams>,
     folder_turns: Arc<actions::folders::FolderTurns>,
+    app_tickets: access::AppTickets,
+    app_starts: app_starts::AppStarts,
+    /// They hold the server, so it does not hold them.
+    app_listeners: OnceLock<Weak<dyn routes::AppListeners>>,
     settings: appliance::settings::EffectiveSettings,
     backups: appliance::backups::BackupState,
     diagnostics: diagnostics::Diagnostics,
@@ -182,6 +187,9 @@ impl Server {
             saml_sign_ins: access::saml::SamlSignIns::default(),
             open_streams: Arc::default(),
             folder_turns: Arc::default(),
+            app_tickets: Default::default(),
+            app_starts: Default::default(),
+            app_listeners: OnceLock::new(),
             settings: appliance::settings::EffectiveSettings::new(reading),
             backups: appliance::backups::BackupState::default(),
             diagnostics: diagnostics::Diagnostics::default(),
@@ -207,6 +215,24 @@ impl Server {
     pub fn bring_streams(&self, streams: Arc<dyn base::link::streams::Streams>) {
         // A second one would be a second start of the same server, which does not happen.
         let _ = self.0.streams.set(streams);
+    }
+
+    /// Brings what serves the ports of apps; without it they are given and not served, as in tests of rows.
+    pub fn bring_app_listeners(&self, listeners: &Arc<dyn routes::AppListeners>) {
+        // A second one would be a second start of the same server, which does not happen.
+        let _ = self.0.app_listeners.set(Arc::downgrade(listeners));
+    }
+
+    pub(crate) fn app_listeners(&self) -> Option<Arc<dyn routes::AppListeners>> {
+        self.0.app_listeners.get().and_then(Weak::upgrade)
+    }
+
+    pub(crate) fn app_tickets(&self) -> &access::AppTickets {
+        &self.0.app_tickets
+    }
+
+    pub(crate) fn app_starts(&self) -> &app_starts::AppStarts {
+        &self.0.app_starts
     }
 
     pub(crate) fn under_way(&self) -> &actions::replay::UnderWay {
@@ -293,7 +319,7 @@ impl Server {
     pub fn certificates(&self) -> Result<Arc<base::tls::keeper::Keeper>, Failure> {
         self.0
             .lazy_stores
-            .certificates(&self.settings().data, self.clock())
+            .certificates(&self.settings(), self.clock())
     }
 
     pub(crate) fn uploads(&self) -> Result<Arc<store::uploads::UploadStore>, Failure> {

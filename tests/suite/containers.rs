@@ -1,6 +1,7 @@
 //! Real containers through the node's runtime, with the product's own binary as their shim. Needs
 //! root, control groups and user namespaces; elsewhere each test says what is missing.
 
+mod apps;
 mod crash;
 mod disk;
 mod edges;

@@ -1,6 +1,7 @@
 //! The whole server behind its doors, in memory, with a machine that only pretends: what routes answer
 //! to whom, what wrong requests get, and that page, API and command line do the same things.
 
+mod apps;
 mod audit;
 mod bad_input;
 mod callers;

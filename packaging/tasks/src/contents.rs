@@ -9,7 +9,7 @@ use crate::program::Program;
 use crate::{copyright, sbom};
 
 /// Where the installed server listens until somebody says otherwise: every network of the machine, pages
-/// encrypted, plain HTTP only to show the way, the second origin that people's own apps will have, and SSH into
+/// encrypted, plain HTTP only to show the way, the first of the ports that users' own apps have, and SSH into
 /// sessions. The setup code and the sign-in stand before everything behind it, a user's key before a session.
 const LISTEN: [(&str, &str); 4] = [
     ("listen", "0.0.0.0:443"),

@@ -101,6 +101,7 @@ pub fn document() -> Value {
             {"name": "gpus", "description": "Devices, and who has which share of them."},
             {"name": "images", "description": "Environments and how they come in."},
             {"name": "users", "description": "Accounts, sign-in and tokens."},
+            {"name": "apps", "description": "Programs in a session that are opened in a browser."},
             {"name": "folders", "description": "Directories that outlive sessions, and that sessions mount."},
             {"name": "tenancy", "description": "Domains, projects, members, roles, rosters, invitations and policies."},
             {"name": "system", "description": "The machine as a whole, and probes."},
@@ -110,7 +111,7 @@ pub fn document() -> Value {
             "schemas": components(),
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
-                "cookie": {"type": "apiKey", "in": "cookie", "name": "__Host-fardel"},
+                "cookie": {"type": "apiKey", "in": "cookie", "name": "__Host-Http-fardel"},
             },
         },
     })

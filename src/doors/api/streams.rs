@@ -171,6 +171,7 @@ fn exec_request(pairs: &[(String, String)]) -> Result<ExecRequest, Refusal> {
         user: None,
         tty: size(pairs)?,
         guest: None,
+        background: None,
     };
     let mut total = 0;
     for (name, value) in pairs {

@@ -266,6 +266,9 @@ pub enum Command {
     /// Courses: projects with a term, whose teachers act on all members at once
     #[command(subcommand, visible_alias = "courses")]
     Course(CourseCommand),
+    /// Apps: programs in a session that are opened in a browser
+    #[command(subcommand, visible_alias = "apps")]
+    App(AppCommand),
     /// Folders: directories that outlive sessions, and that sessions mount
     #[command(subcommand, visible_alias = "folders")]
     Folder(FolderCommand),
@@ -2119,6 +2122,54 @@ pub struct GroupFlags {
     /// Whether batch sessions that yield are stopped for sessions of higher priority [default: off]
     #[arg(long, value_name = "MODE", value_parser = ["off", "priority"])]
     pub preemption: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum AppCommand {
+    /// List the apps of a session
+    Ls {
+        #[arg(value_name = "SESSION")]
+        session: String,
+    },
+    /// Show one, and whether it answers
+    Get(AppOfSession),
+    /// Start an app unless it runs, and print a link that opens it once, within 30 seconds
+    #[command(after_help = "Examples:\n  \
+        fardel app open train jupyter\n  \
+        fardel app open train 8080                      a program of your own, on 127.0.0.1:8080")]
+    Open(AppOfSession),
+    /// List whom an app is shared with
+    Shares(AppOfSession),
+    /// Share an app with a member of the session's project, or with all of them
+    #[command(after_help = "Examples:\n  \
+        fardel app share train gradio --user lee --until 2h\n  \
+        fardel app share train gradio                   every member of the project, for 7 days")]
+    Share {
+        #[command(flatten)]
+        app: AppOfSession,
+        /// A member of the project; every member where it is left out
+        #[arg(long, value_name = "USER")]
+        user: Option<String>,
+        /// When it ends: 2h, 7d, or a time; at most 90 days from now
+        #[arg(long, value_name = "WHEN")]
+        until: Option<String>,
+    },
+    /// Take shares of an app back; what its visitors have open is closed
+    Unshare {
+        #[command(flatten)]
+        app: AppOfSession,
+        #[arg(value_name = "SHARE", required = true)]
+        shares: Vec<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct AppOfSession {
+    #[arg(value_name = "SESSION")]
+    pub session: String,
+    /// Its name, or the number of a port
+    #[arg(value_name = "APP")]
+    pub app: String,
 }
 
 #[derive(Debug, Subcommand)]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use api::allowances::AllowanceView;
 use api::announcements::AnnouncementView;
+use api::apps::{AppShareView, AppState, AppView};
 use api::audit::{AuditCheckpointView, AuditEntryView, AuditTargetView};
 use api::budgets::BudgetView;
 use api::courses::{AttendanceView, CourseMemberView, CourseView};
@@ -516,6 +517,36 @@ pub(super) const BUDGETS: &[Column<BudgetView>] = &[
     column("RUNS OUT BY", 9, |r, _| maybe(r.used_latest.as_ref())),
     column("ID", 0, |r, _| r.id.to_string()),
 ];
+
+pub(super) const APPS: &[Column<AppView>] = &[
+    column("NAME", 0, |r, _| r.name.clone()),
+    column("TITLE", 1, |r, _| dash(&r.title)),
+    column("STATE", 0, |r, _| app_state(r.state).to_owned()),
+    column("PORT", 0, |r, _| r.port.to_string()),
+    column("OPENED AT", 1, |r, _| maybe(r.address_port)),
+    column("PROBLEM", 2, |r, _| {
+        let problem = r.problem.as_ref();
+        problem.map_or_else(|| dash(""), |problem| problem.text.clone())
+    }),
+];
+
+pub(super) const APP_SHARES: &[Column<AppShareView>] = &[
+    column("WITH", 0, |r, _| {
+        r.user.clone().unwrap_or_else(|| "project".to_owned())
+    }),
+    column("UNTIL", 0, |r, _| r.ends_at.to_string()),
+    column("SINCE", 2, |r, _| r.created_at.to_string()),
+    column("ID", 0, |r, _| r.id.to_string()),
+];
+
+fn app_state(state: AppState) -> &'static str {
+    match state {
+        AppState::Stopped => "stopped",
+        AppState::Starting => "starting",
+        AppState::Ready => "ready",
+        AppState::Failed => "failed",
+    }
+}
 
 pub(super) const FOLDERS: &[Column<FolderView>] = &[
     column("NAME", 0, |r, _| r.name.to_string()),

@@ -83,13 +83,14 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 41] = [
+const MANUAL: [ManualChapter; 42] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
     chapter!("gpus", Use),
     chapter!("gpu-usage", Use),
     chapter!("images", Use),
+    chapter!("apps", Use),
     chapter!("folders", Use),
     chapter!("ssh", Use),
     chapter!("cli", Use),

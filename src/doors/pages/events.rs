@@ -637,6 +637,8 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "group.nodes" => t.events_group_nodes(),
         "group.access" => t.events_group_access(),
         "group.windows" => t.events_group_windows(),
+        "app.share-added" => t.events_app_share_added(),
+        "app.share-removed" => t.events_app_share_removed(),
         "folder.added" => t.events_folder_added(),
         "folder.files-changed" => t.events_folder_files_changed(),
         "folder.renamed" => t.events_folder_renamed(),

@@ -192,7 +192,14 @@ const GROUPS: [(&str, &[&str]); 11] = [
     ("webhooks", &["webhook_ca_file"]),
     (
         "network",
-        &["listen", "listen_http", "listen_apps", "listen_ssh", "tls"],
+        &[
+            "listen",
+            "listen_http",
+            "listen_apps",
+            "apps_name",
+            "listen_ssh",
+            "tls",
+        ],
     ),
     ("server", &["data", "run", "log_json"]),
 ];
@@ -496,6 +503,7 @@ fn name(t: Text, key: &str) -> &'static str {
         "listen" => t.setting_name_listen(),
         "listen_http" => t.setting_name_listen_http(),
         "listen_apps" => t.setting_name_listen_apps(),
+        "apps_name" => t.setting_name_apps_name(),
         "listen_ssh" => t.setting_name_listen_ssh(),
         "tls" => t.setting_name_tls(),
         "host_environment" => t.setting_name_host_environment(),
@@ -591,6 +599,7 @@ fn about(t: Text, key: &str) -> &'static str {
         "listen" => t.setting_listen(),
         "listen_http" => t.setting_listen_http(),
         "listen_apps" => t.setting_listen_apps(),
+        "apps_name" => t.setting_apps_name(),
         "listen_ssh" => t.setting_listen_ssh(),
         "tls" => t.setting_tls(),
         "host_environment" => t.setting_host_environment(),

@@ -109,6 +109,7 @@ impl AskedProgram {
             user: None,
             tty: self.terminal,
             guest: None,
+            background: None,
         };
         match kind {
             ProgramKind::Shell => request.argv = in_shell(SHELL),

@@ -166,6 +166,10 @@ pub struct ExecOrder {
     /// A program of ours in the place of the command, which supervisors of older versions run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest: Option<GuestProgram>,
+    /// Under this name it goes on when its client has gone; while it runs, another order of the name joins it. Its input
+    /// ends at once. Shims of older versions end it with its client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<String>,
 }
 
 /// A program of ours that runs inside as the session's user.

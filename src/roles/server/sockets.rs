@@ -14,7 +14,7 @@ pub(super) struct Sockets {
     pub(super) console: TcpListener,
     /// Plain HTTP that only leads to HTTPS.
     pub(super) http: Option<TcpListener>,
-    /// The second origin.
+    /// The first of the ports of apps.
     pub(super) apps: Option<TcpListener>,
     /// SSH into sessions.
     pub(super) ssh: Option<TcpListener>,

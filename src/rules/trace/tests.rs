@@ -196,8 +196,10 @@ fn forecasts_of_a_settled_queue_are_kept() {
     assert!(record.kept >= 80, "{record:?}");
 }
 
-/// Promise (Queue and scheduler): On a day like the day before, a start that is told by what runs took is nearer to the true
-/// one than one by declared limits, and most sessions have started by the later time that is told.
+/// On a day like the day before they are nearer to the true ones, and most sessions have started by the later time that is
+/// told.
+///
+/// Proves too: `starts_come_when_they_are_expected`
 #[test]
 fn what_runs_took_tells_starts_better_than_limits_do() {
     let (trace, before) = (small_trace(COMMON_SEED), small_trace(COMMON_SEED + 1));

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use base::observe::Clock;
+use base::settings::Settings;
 use base::tls::TlsError;
 use base::tls::keeper::Keeper;
 use base::tls::names::HostNames;
@@ -74,7 +75,11 @@ impl LazyStores {
     }
 
     /// The certificates. Opening makes what is missing.
-    pub(crate) fn certificates(&self, data: &Path, clock: &Clock) -> Result<Arc<Keeper>, Failure> {
+    pub(crate) fn certificates(
+        &self,
+        settings: &Settings,
+        clock: &Clock,
+    ) -> Result<Arc<Keeper>, Failure> {
         let mut opened = self
             .certificates
             .lock()
@@ -82,8 +87,9 @@ impl LazyStores {
         if let Some(keeper) = &*opened {
             return Ok(Arc::clone(keeper));
         }
-        let names = HostNames::of_this_machine();
-        let keeper = Keeper::open(&data.join("tls"), clock.clone(), names).map_err(tls_failure)?;
+        let names = HostNames::of_this_machine().with_apps(settings.apps_name.as_deref());
+        let folder = settings.data.join("tls");
+        let keeper = Keeper::open(&folder, clock.clone(), names).map_err(tls_failure)?;
         Ok(Arc::clone(opened.insert(Arc::new(keeper))))
     }
 }

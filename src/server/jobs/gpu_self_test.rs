@@ -414,6 +414,7 @@ impl<'a> Trial<'a> {
             user: None,
             tty: None,
             guest: None,
+            background: None,
         };
         let mut opened = match self.streams.exec(ground.container, request).await {
             Ok(stream) => stream,

@@ -25,6 +25,7 @@ fn exec(command: &[&str], terminal: bool) -> ExecOrder {
         user: None,
         terminal: terminal.then_some(SIZE),
         guest: None,
+        background: None,
     }
 }
 

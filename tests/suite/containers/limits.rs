@@ -154,6 +154,7 @@ fn an_exec_is_told_the_same_limits() {
         user: None,
         terminal: None,
         guest: None,
+        background: None,
     };
     let (said, errors, code) = hear(&mut ground.runtime.exec(&name, &exec).expect("accepted"));
     assert_eq!(
@@ -216,6 +217,7 @@ fn limits_change_while_it_runs_and_never_below_what_is_in_use() {
         user: None,
         terminal: None,
         guest: None,
+        background: None,
     };
     let (said, _, _) = hear(&mut ground.runtime.exec(&name, &exec).expect("accepted"));
     let processors = std::thread::available_parallelism().map_or(1, |all| all.get().min(2));
@@ -258,6 +260,7 @@ fn a_pause_stops_the_clock_and_refuses_exec() {
         user: None,
         terminal: None,
         guest: None,
+        background: None,
     };
     ground.crash();
     ground.reopen();

@@ -171,6 +171,7 @@ fn as_root(script: &str) -> ExecOrder {
         user: Some("0".to_owned()),
         terminal: None,
         guest: None,
+        background: None,
     }
 }
 

@@ -95,6 +95,7 @@ fn program(ground: &Ground, name: &RuntimeName) -> Result<ContainerStream, Runti
         user: None,
         terminal: None,
         guest: None,
+        background: None,
     };
     ground.runtime.exec(name, &order)
 }

@@ -41,6 +41,8 @@ fn filled(route: &DocumentedRoute, things: &Things<'_>) -> String {
         .replace("{upload}", "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")
         .replace("/tokens/{id}", "/tokens/no-such-token")
         .replace("{port}", "8080")
+        .replace("{app}", "8080")
+        .replace("{share}", "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")
         .replace("{id}", "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")
 }
 
@@ -103,6 +105,7 @@ fn body(route: &DocumentedRoute) -> String {
         Some("ResourceGroupNodes") => json!({"nodes": []}).to_string(),
         Some("NewResourceGroupAccess") => json!({"everybody": true}).to_string(),
         Some("ResourceGroupWindows") => json!({"windows": []}).to_string(),
+        Some("NewAppShare") => json!({}).to_string(),
         Some("NewFolder") => json!({"name": "new"}).to_string(),
         Some("FolderPatch") => json!({"name": "newer"}).to_string(),
         Some("NewFolderDirectory") => json!({"path": "new"}).to_string(),

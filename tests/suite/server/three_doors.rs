@@ -104,6 +104,36 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["changeSession"],
         &["session rename x y", "session set x --cpu 2"],
     ),
+    ("GET /sessions/{id}/apps", &["listApps"], &["app ls x"]),
+    (
+        "GET /sessions/{id}/apps/{app}",
+        &["getApp"],
+        &["app get x jupyter"],
+    ),
+    (
+        "POST /sessions/{id}/apps/{app}",
+        &["openApp"],
+        &["app open x jupyter"],
+    ),
+    (
+        "POST /sessions/{id}/apps",
+        &["openApp"],
+        &["app open x 8080"],
+    ),
+    ("GET /apps/{port}", &["getApp"], &["app get x 8080"]),
+    (
+        "POST /sessions/{id}/apps/{app}/share",
+        &["shareApp", "listAppShares"],
+        &[
+            "app share x jupyter --user y --until 2h",
+            "app shares x jupyter",
+        ],
+    ),
+    (
+        "POST /sessions/{id}/apps/{app}/unshare",
+        &["unshareApp"],
+        &["app unshare x jupyter y"],
+    ),
     ("GET /folders", &["listFolders"], &["folder ls"]),
     ("", &["getFolder"], &["folder get x"]),
     ("POST /folders", &["createFolder"], &["folder create x"]),

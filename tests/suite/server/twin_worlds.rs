@@ -491,6 +491,8 @@ fn parameters(route: &DocumentedRoute) -> String {
         .replace("/domains/{id}", "/domains/default")
         .replace("/folders/{id}", "/folders/FOLDER")
         .replace("{port}", "8080")
+        .replace("{app}", "8080")
+        .replace("{share}", "SESSION")
         .replace("{id}", "SESSION")
         .replace("{name}", "WORD")
 }

@@ -40,6 +40,8 @@ const EMAIL: &str = r"^(|[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9]([A-Za-z0-9
 const PNG: &str = r"^iVBORw0KGgoAAAANSUhEUgAA((A[B-Za-z0-9+/][AEIMQUYcgkosw048]|AA[EIMQUYcgkosw048]|B[A-Za-z0-9+/][AEIMQUYcgkosw048])A|CAAA)AA(A[B-Za-z0-9+/]|[B-Za-f][A-Za-z0-9+/]|gA)([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
 /// A day, or a time of one: local, or with `Z` or an offset.
 const TYPED_TIME: &str = r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,9})?)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$";
+/// The name of an app, or a port.
+const APP: &str = "^([a-z]([a-z0-9-]{0,30}[a-z0-9])?|[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$";
 /// A month, or nothing.
 const MONTH: &str = "^(|(19[7-9][0-9]|[2-8][0-9]{3})-(0[1-9]|1[0-2]))$";
 /// An address over TLS. Neither programs of this machine, which may go without, nor hosts that are an IP address are said
@@ -611,6 +613,7 @@ fn merge(into: &mut Value, from: Map<String, Value>) {
 pub(super) fn parameter(path: &str, name: &str) -> Value {
     match name {
         "cols" | "rows" | "port" => json!({"type": "integer", "minimum": 1, "maximum": 65535}),
+        "app" => json!({"type": "string", "pattern": APP}),
         "limit" => json!({"type": "integer", "minimum": 1, "maximum": 500}),
         "patience" => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
         // An empty word is one that was left out.

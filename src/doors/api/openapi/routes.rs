@@ -276,6 +276,71 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/sessions/{id}/apps",
+        operation: "listApps",
+        tag: "apps",
+        summary: "List the apps of a session; none while it does not run",
+        needs: ENTER,
+        answer: SuccessReply::Schema("AppPage"),
+        refusals: &[404, 422, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/sessions/{id}/apps/{app}",
+        operation: "getApp",
+        tag: "apps",
+        summary: "Show an app, by name or by the number of its port, and whether it answers",
+        needs: ENTER,
+        answer: SuccessReply::Schema("App"),
+        refusals: &[404, 409, 422, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/sessions/{id}/apps/{app}/open",
+        operation: "openApp",
+        tag: "apps",
+        summary: "Start an app unless it answers, and give a link that opens it once, within 30 seconds",
+        needs: ENTER,
+        answer: SuccessReply::Schema("OpenedApp"),
+        refusals: &[404, 409, 422, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/sessions/{id}/apps/{app}/shares",
+        operation: "listAppShares",
+        tag: "apps",
+        summary: "List whom an app is shared with",
+        needs: ENTER,
+        answer: SuccessReply::Schema("AppSharePage"),
+        refusals: &[404, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/sessions/{id}/apps/{app}/shares",
+        operation: "shareApp",
+        tag: "apps",
+        summary: "Share an app with a member of the session's project, or with all of them, for a time",
+        needs: ENTER,
+        body: Some("NewAppShare"),
+        status: 201,
+        answer: SuccessReply::Schema("AppShare"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/sessions/{id}/apps/{app}/shares/{share}",
+        operation: "unshareApp",
+        tag: "apps",
+        summary: "Take a share back; what its visitors have open is closed",
+        needs: ENTER,
+        status: 204,
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/queue",
         operation: "listQueue",
         summary: "What waits, in the order it will start, and why; 200 a page",

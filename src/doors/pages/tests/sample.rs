@@ -1,6 +1,7 @@
 //! A sample world with a bit of everything: busy and free rows, a waiting session, a failed one, a paused one,
 //! long names, and the empty states. Sums are consistent: 16 cores, 64 GiB.
 
+use api::apps::AppState;
 use askama::Template as _;
 
 use server::actions::settings::SettingStanding;
@@ -9,6 +10,7 @@ use server::actions::system::Diagnostic;
 use super::super::about::AboutPage;
 use super::super::access_keys::{AccessKeysPage, OwnKeyRow, ShownKey};
 use super::super::announced::{AnnouncedPage, AnnouncedRow, BareAnnouncedPage};
+use super::super::apps::{AppPage, AppRow, AppShareRow, AppsPage, SessionLink, SharedAppPage};
 use super::super::attention;
 use super::super::awaited::{AwaitedSession, AwaitedSessions};
 use super::super::branding::{BrandingFields, BrandingPage};
@@ -105,6 +107,8 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             "session-ended",
             session(t, SessionTab::Terminal, SampleMoment::Ended).render(),
         ),
+        ("shared-app", shared_app(t, true).render()),
+        ("shared-app-rests", shared_app(t, false).render()),
         ("history", history_page(t, false).render()),
         ("history-empty", history_page(t, true).render()),
         ("gpus", gpus(t, false).render()),
@@ -272,6 +276,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         };
         all.push((name, page.render()));
     }
+    app_pages(t, &mut all);
     for (name, is_empty) in [("folders", false), ("folders-none", true)] {
         let one = |name: &str, purged: &str| OwnFolderRow {
             id: "0199f0a3-6c1e-7d40".into(),
@@ -1170,6 +1175,101 @@ fn sessions(t: Text, full: bool) -> SessionsPage {
             target: "list",
         },
         table,
+    }
+}
+
+/// The apps of a session, and one of them in each state.
+fn app_pages(t: Text, all: &mut Vec<(&'static str, Result<String, askama::Error>)>) {
+    let session = || SessionLink {
+        id: "0199f0a3-6c1e-7d40".into(),
+        name: "vit-ablation".into(),
+    };
+    let row = |state: AppState, startable: bool| AppRow {
+        name: if startable { "jupyter" } else { "8000" }.into(),
+        title: if startable { "JupyterLab" } else { "8000" }.into(),
+        port: if startable { 8888 } else { 8000 },
+        state,
+        tone: match state {
+            AppState::Stopped => "",
+            AppState::Starting => "warn",
+            AppState::Ready => "ok",
+            AppState::Failed => "bad",
+        },
+        words: match state {
+            AppState::Stopped => t.apps_stopped(),
+            AppState::Starting => t.apps_starting(),
+            AppState::Ready => t.apps_ready(),
+            AppState::Failed => t.apps_failed(),
+        },
+        startable,
+        address_port: if startable { "8443" } else { "" }.into(),
+        address_name: String::new(),
+    };
+    for (name, is_running, has) in [
+        ("apps", true, true),
+        ("apps-none", true, false),
+        ("apps-not-running", false, false),
+    ] {
+        let rows = vec![row(AppState::Stopped, true), row(AppState::Ready, false)];
+        let page = AppsPage {
+            t,
+            f: layout(t, Nav::Sessions, false),
+            session: session(),
+            apps: if has { rows } else { Vec::new() },
+            is_running,
+            port: String::new(),
+        };
+        all.push((name, page.render()));
+    }
+    for (name, state, startable, leads_on) in [
+        ("app-stopped", AppState::Stopped, true, false),
+        ("app-own", AppState::Stopped, false, false),
+        ("app-starting", AppState::Starting, true, false),
+        ("app-failed", AppState::Failed, true, false),
+        ("app-ready", AppState::Ready, true, true),
+        ("app-answers", AppState::Ready, false, false),
+    ] {
+        let has_lines = matches!(state, AppState::Starting | AppState::Failed);
+        let page = AppPage {
+            t,
+            f: layout(t, Nav::Sessions, false),
+            session: session(),
+            app: row(state, startable),
+            to: String::new(),
+            leads_on,
+            problem: match state {
+                AppState::Failed => "The app ended with code 1 before it answered.".into(),
+                _ => String::new(),
+            },
+            shares: if has_lines {
+                Vec::new()
+            } else {
+                vec![AppShareRow {
+                    id: "0199f0a3-6c1e-7d41".into(),
+                    with: t.apps_share_project().into(),
+                    until: "28 Feb".into(),
+                }]
+            },
+            user: String::new(),
+            lines: if has_lines {
+                "Traceback (most recent call last):"
+            } else {
+                ""
+            }
+            .into(),
+        };
+        all.push((name, page.render()));
+    }
+}
+
+/// The page of a visitor of an app.
+fn shared_app(t: Text, leads_on: bool) -> SharedAppPage {
+    SharedAppPage {
+        t,
+        f: layout(t, Nav::Sessions, false),
+        title: "Gradio".into(),
+        owner: "mina".into(),
+        leads_on,
     }
 }
 

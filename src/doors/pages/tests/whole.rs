@@ -877,6 +877,28 @@ async fn files_of_a_folder_are_made_moved_and_removed_by_forms_alone() {
 }
 
 #[tokio::test]
+async fn apps_of_a_session_that_waits_are_said_to_need_one_that_runs() {
+    let house = PagesFixture::open();
+    let cookie = house.set_up().await;
+    let form = [("name", "first"), ("cpu", "1"), ("memory", "1")];
+    let launched = house.post(&cookie, "/sessions/new", &form).await;
+    assert_eq!(launched.status, StatusCode::SEE_OTHER, "{}", launched.body);
+    let shown = house.get(&cookie, "/sessions/first/apps").await;
+    assert_eq!(shown.status, StatusCode::OK, "{}", shown.body);
+    assert!(shown.body.contains("Apps are opened in sessions that run."));
+    let faults = lint::page(&shown.body);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    for path in ["/sessions/first/apps/8000", "/sessions/first/apps/jupyter"] {
+        let page = house.get(&cookie, path).await;
+        assert_eq!(page.status, StatusCode::CONFLICT, "{path}");
+        let opened = house.post(&cookie, path, &[("to", "/")]).await;
+        assert_eq!(opened.status, StatusCode::CONFLICT, "{path}");
+    }
+    let nowhere = house.get(&cookie, "/apps/18443").await;
+    assert_eq!(nowhere.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
 async fn who_has_as_many_keys_and_tokens_as_may_be_is_told_which_to_revoke() {
     let clock = Clock::set_by_hand(Timestamp::from_millis(1_800_000_000_000));
     let house = PagesFixture::with(SettingsLayer::default(), clock);

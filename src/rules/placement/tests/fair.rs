@@ -320,7 +320,9 @@ fn the_forecast_walks_the_queue_as_the_passes_do() {
     }
 }
 
-/// Promise (Queue and scheduler): Under fair share, weights hold where one user always asks for half a machine.
+/// Where one user always asks for half a machine.
+///
+/// Proves too: `weights_hold_over_a_day_and_a_newcomer_is_next`
 #[test]
 fn weights_hold_where_some_sessions_are_large() {
     for seed in 1..4 {

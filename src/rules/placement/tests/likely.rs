@@ -64,7 +64,9 @@ fn a_start_is_likely_when_runs_of_who_holds_the_room_are_mostly_over() {
     assert_eq!(told(&world, &RunHistory::default()), None);
 }
 
-/// Promise (Isolation and access): How long sessions of another domain ran, and when they came, moves no likely start.
+/// Neither how long they ran nor when they came.
+///
+/// Proves too: `tests/suite/server/twin_worlds.rs`
 #[test]
 fn what_ended_in_another_domain_moves_no_likely_start() {
     let mut mine = history(DomainId::DEFAULT);
