@@ -3,10 +3,12 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 
+use rules::folder_path::FolderPath;
 use rules::names::{FolderId, UserId};
 use rules::units::Timestamp;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
+use store::folders::staging::DeclaredFile;
 use store::folders::{FolderLimit, FolderStore, mounted_directory};
 use store::trees::Thrown;
 use uuid::Uuid;
@@ -260,6 +262,44 @@ fn a_full_scope_takes_one_more_folder_and_throws_one_away() {
     folders.empty(|| true).expect("emptied");
     folders.create(more, false, limit).expect("there is room");
     assert!(folders.has(more) && folders.has(home) && !folders.has(large));
+}
+
+/// From outside of sessions, too: what is not written is refused by name, and what fills the scope is removed.
+#[test]
+fn a_full_scope_refuses_uploads_by_name_and_its_files_are_removed() {
+    const NAME: &str = "a_full_scope_refuses_uploads_by_name_and_its_files_are_removed";
+    let Some(ground) = Ground::lay(NAME) else {
+        return;
+    };
+    let keeper: Arc<dyn ScopeKeeper> = Arc::clone(&ground.scopes) as _;
+    let folders = FolderStore::limited(ground.directory.path(), keeper).expect("a store");
+    let limit = FolderLimit {
+        owner: KIM,
+        bytes: LIMIT,
+    };
+    let id = FolderId(Uuid::from_u128(1));
+    folders.create(id, false, Some(limit)).expect("made");
+    let path = |text: &str| FolderPath::parse(text).expect("a path");
+    let now = Timestamp::from_millis(1_000);
+    let upload = |bytes: u64| {
+        let declared = DeclaredFile {
+            path: "new".to_owned(),
+            bytes: Some(bytes),
+            overwrite: false,
+            modified_at: None,
+        };
+        let staged = folders.stage(id, &path("new"), declared, now);
+        staged.err().and_then(|error| error.code().map(str::to_owned))
+    };
+    assert_eq!(upload(LIMIT.0).as_deref(), Some("quota.exceeded"));
+    fill(&mounted_directory(ground.directory.path(), id).join("all"));
+    let mut made = (0..64).map(|number| folders.make_directory(id, &path(&format!("d{number}"))));
+    let refused = made.find_map(Result::err).expect("it is full");
+    assert_eq!(refused.code(), Some("quota.exceeded"));
+    assert_eq!(upload(1).as_deref(), Some("quota.exceeded"));
+    folders.remove_for_good(id, &path("all")).expect("removed");
+    folders.empty_removed(id).expect("emptied");
+    assert_eq!(upload(1), None, "there is room");
 }
 
 /// What a session removes is given back to the disk: a scope takes what lies in it.
