@@ -2,8 +2,7 @@
 // a minute of rest, and reaches nothing of the console. Each attack stands beside a twin that succeeds where the check is not:
 // on the app's own origin.
 //
-// Promise (Installation and console): An app opens in the browser by clicking, and no script of it reads or changes anything
-// of the console.
+// Proves too: `only_our_own_pages_and_programs_with_tokens_may_change_anything`
 
 import assert from "node:assert/strict";
 import { createServer } from "node:net";

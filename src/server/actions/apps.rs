@@ -250,13 +250,18 @@ pub async fn enter(
         Ok((session.container(), session))
     })?;
     repeated::entered(server, caller, session.id.to_string(), session.scope());
-    let port = at.port;
+    left(server, at);
+    Ok(container)
+}
+
+/// Notes that an app was in use at its port until now: a visit of it begins, or is over.
+pub fn left(server: &Server, at: &AppPort) {
+    let at = at.clone();
     server
         .catalog()
         .write_later(Lane::Loops, "note an app's last use", move |rows| {
-            rows.touch_app_port(port)
+            rows.touch_app_port(&at)
         });
-    Ok(container)
 }
 
 /// Ready once the caller may use the app at a port no longer, or its session runs no more. The sign-in is `access::lease`'s.
@@ -575,7 +580,11 @@ async fn lease_port(server: &Server, open: &OpenApp) -> Result<(), Failure> {
             .write(Lane::Requests, "give an app a port", move |rows| {
                 let known = rows.app_ports()?;
                 let mut live = BTreeSet::new();
-                for session in known.iter().filter_map(|port| port.session) {
+                // Where none passes on, others' do not matter.
+                let asked = known
+                    .iter()
+                    .filter(|port| wanted.can_pass || port.owner == wanted.owner);
+                for session in asked.filter_map(|port| port.session) {
                     let row = rows.session(session)?;
                     if row.is_some_and(|row| row.state() != SessionState::Ended) {
                         live.insert(session);

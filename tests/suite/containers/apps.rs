@@ -39,7 +39,7 @@ fn idle(ground: &Ground) -> RuntimeName {
     name
 }
 
-/// Promise (Sessions survive failures): An app goes on when the server that started it ends, and its last output is kept.
+/// Proves too: `a_new_server_learns_the_code_of_a_container_that_lived_on`
 #[test]
 fn a_program_in_the_background_outlives_its_server_and_is_joined_again() {
     const NAME: &str = "a_program_in_the_background_outlives_its_server_and_is_joined_again";

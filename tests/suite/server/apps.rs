@@ -271,7 +271,7 @@ fn heard(answer: &Answer) -> Value {
     answer.json()
 }
 
-/// Proves too: `only_an_apps_own_pages_and_programs_with_tokens_reach_it`
+/// Proves too: `only_our_own_pages_and_programs_with_tokens_may_change_anything`
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_ticket_enters_once_beside_its_own_sign_in() {
     let site = Site::open().await;
@@ -345,7 +345,7 @@ async fn a_ticket_enters_once_beside_its_own_sign_in() {
     }
 }
 
-/// Proves too: `cookies_of_ours_never_pass`
+/// Proves too: `only_our_own_pages_and_programs_with_tokens_may_change_anything`
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_app_hears_nothing_of_the_console() {
     let site = Site::open().await;
@@ -439,7 +439,7 @@ async fn a_hostile_answer_reaches_no_further_than_its_app() {
     assert_eq!(ours.short(), "404 app.not-opened");
 }
 
-/// Proves too: `only_an_apps_own_pages_and_programs_with_tokens_reach_it`
+/// Proves too: `only_our_own_pages_and_programs_with_tokens_may_change_anything`
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_of_other_origins_act_in_no_app() {
     let site = Site::open().await;
