@@ -370,7 +370,7 @@ async fn enter(
 }
 
 /// Whether a browser forgets what an app before left in it at a port. Cookies stay: they are those of the console, too. A
-/// cookie for another session, of whoever, may be from the time of the app before.
+/// cookie for another session may be from the time of the app before.
 fn is_cleared(at: &AppPort, known: Option<&AppPass>, pass: &AppPass) -> bool {
     let is_same = |known: &AppPass| known.user == pass.user && known.session == pass.session;
     at.passed_at.is_some() && !known.is_some_and(is_same)

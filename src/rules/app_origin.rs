@@ -54,10 +54,7 @@ pub fn is_withheld_of_request(name: &str) -> bool {
 pub fn may_change_to(protocol: &str) -> bool {
     let protocol = protocol.to_ascii_lowercase();
     let is_one = !protocol.is_empty() && !protocol.contains([',', ' ', '\t']);
-    is_one
-        && !CARRIERS
-            .iter()
-            .any(|carrier| protocol.starts_with(carrier))
+    is_one && !CARRIERS.iter().any(|carrier| protocol.starts_with(carrier))
 }
 
 /// What a request says of where it comes from.

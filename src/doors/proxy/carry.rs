@@ -52,8 +52,8 @@ pub(super) async fn carry(
     let browser = parts.extensions.remove::<OnUpgrade>();
     let upgrade = parts.headers.get(header::UPGRADE).cloned();
     // One that may not be changed to is an ordinary request.
-    let upgrade = upgrade
-        .filter(|protocol| browser.is_some() && protocol.to_str().is_ok_and(may_change_to));
+    let upgrade =
+        upgrade.filter(|protocol| browser.is_some() && protocol.to_str().is_ok_and(may_change_to));
     let to_app = ToApp {
         address,
         inner_port: route.inner_port,

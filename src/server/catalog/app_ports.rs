@@ -148,12 +148,7 @@ impl Rows<'_> {
                 "update app_port set used_at = ?4
                  where port = ?1 and owner = ?2 and app = ?3",
             )?
-            .execute((
-                at.port,
-                at.owner.0.as_bytes(),
-                &app,
-                self.now.as_millis(),
-            ))?;
+            .execute((at.port, at.owner.0.as_bytes(), &app, self.now.as_millis()))?;
         Ok(())
     }
 }
