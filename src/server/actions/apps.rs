@@ -75,7 +75,7 @@ pub async fn list(
         AppChoice::Port(number) => Some(number),
         AppChoice::Named(_) => None,
     });
-    let ports: BTreeSet<u16> = by_number.chain(found).collect();
+    let ports: BTreeSet<u16> = by_number.chain(found.iter().copied()).collect();
     for port in ports {
         if apps.iter().all(|app| app.port != port) {
             apps.push(AppDefinition::of_port(port));
@@ -83,7 +83,9 @@ pub async fn list(
     }
     let mut all = Vec::with_capacity(apps.len());
     for app in &apps {
-        let listens = listens(streams, session.container(), app.port).await;
+        // What is known is not asked for: a program that takes no connection would keep us waiting.
+        let listens =
+            found.contains(&app.port) || listens(streams, session.container(), app.port).await;
         all.push(shown(server, session.container(), app, &opened, listens));
     }
     Ok(all)
