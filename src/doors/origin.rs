@@ -107,9 +107,10 @@ fn by_name<'a>(
     headers
         .get_all(header::COOKIE)
         .iter()
-        .filter_map(|line| line.to_str().ok())
-        .flat_map(|line| line.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
+        // A cookie that a script of another port sets may hold any letter: it hides no other one.
+        .flat_map(|line| line.as_bytes().split(|byte| *byte == b';'))
+        .filter_map(|pair| std::str::from_utf8(pair.trim_ascii()).ok())
+        .filter_map(|pair| pair.split_once('='))
         .find(|(name, _)| *name == wanted)
         .map(|(_, value)| value)
 }
@@ -207,6 +208,11 @@ mod tests {
             assert_eq!(cookie(&headers, &tls), over_tls, "{sent}");
             assert_eq!(cookie(&headers, &plain), over_plain, "{sent}");
         }
+        let mut headers = HeaderMap::new();
+        let sent = b"x=\xff; fardel=own; y=\xc3\xa9";
+        let sent = HeaderValue::from_bytes(sent).expect("a value");
+        headers.insert(header::COOKIE, sent);
+        assert_eq!(cookie(&headers, &plain), Some("own"));
     }
 
     /// Promise (Isolation and access): Only the console's own pages and programs with tokens can change anything. No page of

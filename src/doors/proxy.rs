@@ -298,9 +298,12 @@ async fn prove(
         }));
     }
     let name = entry_cookie(address.port, address.is_encrypted);
+    // A cookie that scripts set may hold any letter.
     let lines = headers.get_all(header::COOKIE).iter();
-    let mut lines = lines.filter_map(|line| line.to_str().ok());
-    let cookie = lines.find_map(|line| cookie_value(line, &name));
+    let lines: Vec<_> = lines
+        .map(|line| String::from_utf8_lossy(line.as_bytes()))
+        .collect();
+    let cookie = lines.iter().find_map(|line| cookie_value(line, &name));
     let pass = cookie.and_then(|cookie| access::read_app_cookie(&door.server, cookie));
     Ok(pass.filter(|pass| pass.port == address.port))
 }
@@ -359,12 +362,18 @@ async fn enter(
     headers.insert(header::LOCATION, to);
     headers.append(header::SET_COOKIE, cookie);
     refused::own_headers(headers);
-    // What another app left in this browser is not for this one. Cookies stay: they are those of the console, too.
-    if at.passed_at.is_some() && known.is_none_or(|known| known.user != pass.user) {
+    if is_cleared(&at, known.as_ref(), &pass) {
         let cleared = HeaderValue::from_static("\"cache\", \"storage\"");
         headers.insert("clear-site-data", cleared);
     }
     Ok(response)
+}
+
+/// Whether a browser forgets what an app before left in it at a port. Cookies stay: they are those of the console, too. A
+/// cookie for another session may be from the time of the app before.
+fn is_cleared(at: &AppPort, known: Option<&AppPass>, pass: &AppPass) -> bool {
+    let is_same = |known: &AppPass| known.user == pass.user && known.session == pass.session;
+    at.passed_at.is_some() && !known.is_some_and(is_same)
 }
 
 /// Refuses a ticket in another browser than the one that it was made for. All ports of this host get the console's cookie:
@@ -422,4 +431,50 @@ fn to_console(address: &AppAddress, parts: &Parts) -> Response {
     }
     refused::own_headers(response.headers_mut());
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use rules::app::AppChoice;
+    use rules::names::{SessionId, TokenId, UserId};
+    use rules::units::Timestamp;
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn what_an_app_before_left_at_a_port_is_cleared() {
+        let start = Timestamp::from_millis(0);
+        let at = |passed_at| AppPort {
+            port: 8444,
+            owner: UserId(Uuid::nil()),
+            app: AppChoice::Port(8888),
+            session: Some(SessionId(Uuid::from_u128(2))),
+            inner_port: 8888,
+            opened_at: start,
+            used_at: start,
+            passed_at,
+        };
+        let pass = |user: u128, session: u128| AppPass {
+            user: UserId(Uuid::from_u128(user)),
+            via: Via::Token {
+                id: TokenId(Uuid::nil()),
+            },
+            session: SessionId(Uuid::from_u128(session)),
+            port: 8444,
+            ends_at: start,
+        };
+        let own = pass(1, 2);
+        for (passed_at, known, expected) in [
+            (None, None, false),
+            (Some(start), None, true),
+            (Some(start), Some(pass(1, 2)), false),
+            (Some(start), Some(pass(2, 2)), true),
+            // Of the app that had the port before.
+            (Some(start), Some(pass(1, 1)), true),
+        ] {
+            let found = is_cleared(&at(passed_at), known.as_ref(), &own);
+            assert_eq!(found, expected, "{passed_at:?} {known:?}");
+        }
+    }
 }

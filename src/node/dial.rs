@@ -131,30 +131,45 @@ impl Streams for Dial {
     }
 
     fn listening(&self, container: ContainerName) -> BoxFuture<Vec<u16>> {
-        let runtime = Arc::clone(&self.runtime);
+        let (runtime, openings) = (Arc::clone(&self.runtime), Arc::clone(&self.openings));
         Box::pin(async move {
             let name = inner(container)?;
-            let looked = tokio::task::spawn_blocking(move || runtime.listening(&name));
+            // A container whose files or ports keep us waiting holds its own turns alone.
+            let turn = openings.turn(container).await;
+            let looked = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                runtime.listening(&name)
+            });
             let looked = looked.await.map_err(refusals::container_unreachable)?;
             looked.map_err(|fault| refusals::container_unreachable(chain(&fault)))
         })
     }
 
     fn programs(&self, container: ContainerName, wanted: Vec<String>) -> BoxFuture<Vec<String>> {
-        let runtime = Arc::clone(&self.runtime);
+        let (runtime, openings) = (Arc::clone(&self.runtime), Arc::clone(&self.openings));
         Box::pin(async move {
             let name = inner(container)?;
-            let looked = tokio::task::spawn_blocking(move || runtime.programs(&name, wanted));
+            // A container whose files or ports keep us waiting holds its own turns alone.
+            let turn = openings.turn(container).await;
+            let looked = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                runtime.programs(&name, wanted)
+            });
             let looked = looked.await.map_err(refusals::container_unreachable)?;
             looked.map_err(|fault| refusals::container_unreachable(chain(&fault)))
         })
     }
 
     fn app_files(&self, container: ContainerName) -> BoxFuture<Vec<AppFile>> {
-        let runtime = Arc::clone(&self.runtime);
+        let (runtime, openings) = (Arc::clone(&self.runtime), Arc::clone(&self.openings));
         Box::pin(async move {
             let name = inner(container)?;
-            let looked = tokio::task::spawn_blocking(move || runtime.app_files(&name));
+            // A container whose files or ports keep us waiting holds its own turns alone.
+            let turn = openings.turn(container).await;
+            let looked = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                runtime.app_files(&name)
+            });
             let looked = looked.await.map_err(refusals::container_unreachable)?;
             let looked = looked.map_err(|fault| refusals::container_unreachable(chain(&fault)))?;
             let files = looked.into_iter();

@@ -238,6 +238,9 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     }
 }
 
+/// What serves the ports of apps, for as long as it is held.
+type KeptListeners = Option<Arc<dyn AppListeners>>;
+
 /// What is served on the network.
 struct Routers {
     console: Router,
@@ -251,7 +254,7 @@ fn open_network(
     sockets: Sockets,
     routers: Routers,
     (certificates, leaving): (Option<&Keeper>, &watch::Receiver<bool>),
-) -> Result<(Vec<JoinHandle<()>>, Option<Arc<dyn AppListeners>>), Failure> {
+) -> Result<(Vec<JoinHandle<()>>, KeptListeners), Failure> {
     let tls = certificates
         .map(Keeper::server_config)
         .transpose()

@@ -28,22 +28,34 @@ pub const WITHHELD_OF_ANSWER: [&str; 11] = [
 ];
 
 /// Headers of a request that say who asks and how; only our own word of it reaches a container.
-pub const WITHHELD_OF_REQUEST: [&str; 14] = [
+const WITHHELD_OF_REQUEST: [&str; 6] = [
     "forwarded",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-port",
-    "x-forwarded-prefix",
-    "x-forwarded-proto",
-    "x-forwarded-server",
     "x-real-ip",
-    "x-fardel-user",
-    "x-fardel-session",
     "proxy-authorization",
     "proxy-connection",
     "keep-alive",
     "te",
 ];
+/// What more of them begin with.
+const WITHHELD_BEGINNINGS: [&str; 2] = ["x-forwarded-", "x-fardel-"];
+/// Protocols that carry requests of their own, which would pass by every check here.
+const CARRIERS: [&str; 4] = ["h2", "http", "spdy", "tls"];
+
+/// Whether a header of a request, by its name in lower case, says who asks and how. Frameworks read `_` as `-`.
+pub fn is_withheld_of_request(name: &str) -> bool {
+    let name = name.replace('_', "-");
+    WITHHELD_OF_REQUEST.contains(&name.as_str())
+        || WITHHELD_BEGINNINGS
+            .iter()
+            .any(|begin| name.starts_with(begin))
+}
+
+/// Whether a request may change to this protocol: to one, and to none that carries requests.
+pub fn may_change_to(protocol: &str) -> bool {
+    let protocol = protocol.to_ascii_lowercase();
+    let is_one = !protocol.is_empty() && !protocol.contains([',', ' ', '\t']);
+    is_one && !CARRIERS.iter().any(|carrier| protocol.starts_with(carrier))
+}
 
 /// What a request says of where it comes from.
 #[derive(Debug, Clone, Copy, Default)]
@@ -85,6 +97,10 @@ impl AppRequest<'_> {
     /// Errors: `app.origin-foreign`, `app.worker-at-root`.
     pub fn check(&self, own: &str) -> Result<(), Refusal> {
         let foreign = || Err(refusals::app_origin_foreign());
+        // One asks for a tunnel, the other for its own secrets. No app needs either.
+        if matches!(self.method, "CONNECT" | "TRACE") {
+            return foreign();
+        }
         if self.is_worker_script && parent(self.path) == "/" {
             return Err(refusals::app_worker_at_root());
         }

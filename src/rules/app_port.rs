@@ -20,6 +20,9 @@ pub const APP_NUMBERS: RangeInclusive<u16> = 10_000..=59_999;
 const REST_SECONDS: u64 = 24 * 3600;
 /// Which part of the ports the apps of one owner may have: a quarter.
 const OWNER_PART: usize = 4;
+/// Numbers that one owner has at most. Higher: who opens thousands makes each opening of others slower. Lower: old apps lose
+/// their number, and with it what browsers keep of them.
+const MAX_OWN: usize = 100;
 
 /// One port, and where it leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,16 +98,21 @@ pub fn app_port(
         wanted.can_pass && rested && rests(port)
     };
     let count = wanted.ports.clone().count();
-    let most = (count / OWNER_PART).max(1);
+    let most = (count / OWNER_PART).clamp(1, MAX_OWN);
     let held = known
         .iter()
         .filter(|port| port.owner == wanted.owner && !passes(port));
     if held.count() >= most {
-        return Err(refusals::app_ports_many(most));
+        // A number may lead to another app of its owner: the name has the app's before it, so it is another one.
+        let own = known
+            .iter()
+            .filter(|port| !wanted.can_pass && port.owner == wanted.owner && rests(port))
+            .min_by_key(|port| port.used_at);
+        let own = own.ok_or_else(|| refusals::app_ports_many(most))?;
+        return Ok(leading(own.port, wanted.now, None, wanted));
     }
-    let is_free = |port: &u16| {
-        !wanted.unusable.contains(port) && known.iter().all(|known| known.port != *port)
-    };
+    let taken: BTreeSet<u16> = known.iter().map(|port| port.port).collect();
+    let is_free = |port: &u16| !wanted.unusable.contains(port) && !taken.contains(port);
     if let Some(port) = ports.clone().find(is_free) {
         return Ok(leading(port, wanted.now, None, wanted));
     }
@@ -247,5 +255,27 @@ mod tests {
         assert_eq!(late, Err("app.ports-used-up".into()));
         let own = opened(&mut known, &named(2, "jupyter", 2, 999)).expect("its own");
         assert_eq!((own.port, own.passed_at), (10_001, None));
+    }
+
+    #[test]
+    fn one_owner_has_so_many_numbers_and_then_their_oldest_again() {
+        let mut known = Vec::new();
+        let named = |owner, app: usize, of| AppPortRequest {
+            ports: APP_NUMBERS,
+            can_pass: false,
+            ..wanted(owner, &app.to_string(), of, app as i64)
+        };
+        for app in 1..=MAX_OWN {
+            opened(&mut known, &named(1, app, 1)).expect("a number");
+        }
+        let more = named(1, MAX_OWN + 1, 1);
+        assert_eq!(opened(&mut known, &more), Err("app.ports-many".into()));
+        assert!(opened(&mut known, &named(2, 1, 2)).is_ok(), "another owner");
+        for port in known.iter_mut().filter(|port| port.port < 10_010) {
+            port.session = Some(session(100));
+        }
+        let again = opened(&mut known, &more).expect("one that rests");
+        assert_eq!((again.port, again.passed_at), (10_000, None));
+        assert_eq!(known.len(), MAX_OWN + 1);
     }
 }

@@ -1,9 +1,10 @@
 //! Carries one request into an app and its answer back, each as it comes: nothing is held back, and no body has a limit.
 //! A request that changes the protocol becomes bytes both ways. All of it ends when its visit does.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::request::Parts;
@@ -14,11 +15,13 @@ use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::client::conn::http1;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use rules::app_origin::may_change_to;
 use rules::refusal::Refusal;
 use rules::refusals;
 use server::{Server, routes};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
 
 use super::headers::{ToApp, from_app};
 use super::visits::{AppRoute, AppVisit, MAX_OPEN};
@@ -29,6 +32,9 @@ use crate::doors::problem::ProblemResponse;
 const MAX_HEAD: usize = 64 << 10;
 /// Bytes that are carried in one piece where the protocol has changed.
 const PIECE: usize = 16 << 10;
+/// How long one side may go on after the other has ended. Longer: sides that hang take the app's places. Shorter: the last
+/// words of a slow program are lost.
+const HALF_OPEN: Duration = Duration::from_secs(30);
 
 /// Carries a request that was checked.
 ///
@@ -45,7 +51,9 @@ pub(super) async fn carry(
     let place = place.map_err(|_| refusals::app_connections_many(MAX_OPEN).retry_after(1))?;
     let browser = parts.extensions.remove::<OnUpgrade>();
     let upgrade = parts.headers.get(header::UPGRADE).cloned();
-    let upgrade = upgrade.filter(|_| browser.is_some());
+    // One that may not be changed to is an ordinary request.
+    let upgrade =
+        upgrade.filter(|protocol| browser.is_some() && protocol.to_str().is_ok_and(may_change_to));
     let to_app = ToApp {
         address,
         inner_port: route.inner_port,
@@ -80,8 +88,12 @@ pub(super) async fn carry(
             return Err(refusals::app_answer_broken("it changed the protocol by itself").into());
         };
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-        let protocol = said.headers.remove(header::UPGRADE).unwrap_or(protocol);
-        let is_websocket = protocol.as_bytes().eq_ignore_ascii_case(b"websocket");
+        let other = said.headers.remove(header::UPGRADE);
+        let asked = protocol.as_bytes();
+        if other.is_some_and(|other| !other.as_bytes().eq_ignore_ascii_case(asked)) {
+            return Err(refusals::app_answer_broken("it changed to another protocol").into());
+        }
+        let is_websocket = asked.eq_ignore_ascii_case(b"websocket");
         headers.insert(header::UPGRADE, protocol);
         let both = BothWays {
             server: door.server.clone(),
@@ -185,8 +197,12 @@ impl hyper::body::Body for CarriedBody {
             this.over = None;
             return Poll::Ready(Some(Err(axum::Error::new(refusal))));
         }
-        let frame = Pin::new(&mut this.body).poll_frame(context);
-        frame.map(|frame| frame.map(|frame| frame.map_err(axum::Error::new)))
+        match Pin::new(&mut this.body).poll_frame(context) {
+            // Trailers are headers that nothing here has read.
+            Poll::Ready(Some(Ok(frame))) if frame.is_trailers() => Poll::Ready(None),
+            Poll::Ready(frame) => Poll::Ready(frame.map(|frame| frame.map_err(axum::Error::new))),
+            Poll::Pending => Poll::Pending,
+        }
     }
 
     fn is_end_stream(&self) -> bool {
@@ -236,8 +252,15 @@ impl BothWays {
             let _ = tokio::io::copy(&mut from_app, &mut to_browser).await;
             let _ = to_browser.shutdown().await;
         };
+        let both = async {
+            let (mut up, mut down) = (pin!(up), pin!(down));
+            tokio::select! {
+                () = up.as_mut() => drop(timeout(HALF_OPEN, down).await),
+                () = down.as_mut() => drop(timeout(HALF_OPEN, up).await),
+            }
+        };
         tokio::select! {
-            _ = async { tokio::join!(up, down) } => {}
+            () = both => {}
             refusal = self.visit.over() => tracing::debug!(code = refusal.code, "a socket of an app was closed"),
         }
     }
@@ -296,7 +319,7 @@ fn frame(head: &[u8]) -> Option<(bool, u64)> {
         0 => u64::from(short),
         _ => head[2..2 + wide]
             .iter()
-            .fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
+            .fold(0, |sum, byte| (sum << 8) | u64::from(*byte)),
     };
     Some((first & 0x0f < 8, length))
 }

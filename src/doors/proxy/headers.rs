@@ -5,8 +5,8 @@ use axum::http::header::{self, HeaderName};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue};
 use rules::app_origin::{
-    AppLocation, WITHHELD_OF_ANSWER, WITHHELD_OF_REQUEST, inner_address, location, passed_cookies,
-    passed_set_cookie,
+    AppLocation, WITHHELD_OF_ANSWER, inner_address, is_withheld_of_request, location,
+    passed_cookies, passed_set_cookie,
 };
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -42,14 +42,13 @@ impl ToApp<'_> {
         is_of_another: impl Fn(&str) -> bool,
     ) -> HeaderMap {
         let mut headers = HeaderMap::with_capacity(said.len() + 8);
-        let named = named_by_connection(said);
+        let of_connection = OfConnection::of(said);
         for (name, value) in said {
             let is_ours = *name == header::HOST
                 || *name == header::COOKIE
                 || (*name == header::AUTHORIZATION && self.has_token)
-                || OF_CONNECTION.contains(&name.as_str())
-                || WITHHELD_OF_REQUEST.contains(&name.as_str())
-                || named.contains(name);
+                || is_withheld_of_request(name.as_str())
+                || of_connection.has(name);
             if !is_ours {
                 headers.append(name.clone(), value.clone());
             }
@@ -68,8 +67,11 @@ impl ToApp<'_> {
                 None => {}
             }
         }
+        // A cookie that scripts set may hold any letter.
         let lines = said.get_all(header::COOKIE).iter();
-        let lines: Vec<&str> = lines.filter_map(|line| line.to_str().ok()).collect();
+        let lines: Vec<_> = lines
+            .map(|line| String::from_utf8_lossy(line.as_bytes()))
+            .collect();
         let cookies = passed_cookies(&lines.join("; "), is_of_another);
         let (scheme, host) = self
             .address
@@ -118,16 +120,13 @@ pub(super) fn from_app(
 ) -> Result<(HeaderMap, Vec<String>), Refusal> {
     let mut headers = HeaderMap::with_capacity(said.len() + 2);
     let mut cookies = Vec::new();
-    let named = named_by_connection(said);
+    let of_connection = OfConnection::of(said);
     for (name, value) in said {
-        let is_withheld = OF_CONNECTION.contains(&name.as_str())
-            || WITHHELD_OF_ANSWER.contains(&name.as_str())
-            || named.contains(name);
-        if is_withheld {
+        if WITHHELD_OF_ANSWER.contains(&name.as_str()) || of_connection.has(name) {
             continue;
         }
         if *name == header::SET_COOKIE {
-            let text = value.to_str().ok();
+            let text = std::str::from_utf8(value.as_bytes()).ok();
             let passed = text.and_then(|text| passed_set_cookie(text, address.is_encrypted));
             let passed = passed.and_then(|(cookie, text)| {
                 let value = HeaderValue::try_from(text).ok()?;
@@ -157,17 +156,39 @@ pub(super) fn from_app(
         header::CONTENT_SECURITY_POLICY,
         HeaderValue::from_static("frame-ancestors 'self'"),
     );
+    // No page that opened this one, of another app of the same host, holds on to it.
+    headers
+        .entry("cross-origin-opener-policy")
+        .or_insert(HeaderValue::from_static("same-origin-allow-popups"));
     Ok((headers, cookies))
 }
 
-/// The headers that `Connection` names.
-fn named_by_connection(said: &HeaderMap) -> Vec<HeaderName> {
-    let lines = said.get_all(header::CONNECTION).iter();
-    let lines = lines.filter_map(|line| line.to_str().ok());
-    let names = lines.flat_map(|line| line.split(','));
-    names
-        .filter_map(|name| HeaderName::try_from(name.trim()).ok())
-        .collect()
+/// The headers of one message that belong to its connection.
+struct OfConnection {
+    /// Those that `Connection` names.
+    named: Vec<HeaderName>,
+    /// Its body comes in chunks: a length beside them is not what the next one may go by.
+    is_chunked: bool,
+}
+
+impl OfConnection {
+    fn of(said: &HeaderMap) -> Self {
+        let lines = said.get_all(header::CONNECTION).iter();
+        let lines = lines.filter_map(|line| line.to_str().ok());
+        let names = lines.flat_map(|line| line.split(','));
+        Self {
+            named: names
+                .filter_map(|name| HeaderName::try_from(name.trim()).ok())
+                .collect(),
+            is_chunked: said.contains_key(header::TRANSFER_ENCODING),
+        }
+    }
+
+    fn has(&self, name: &HeaderName) -> bool {
+        OF_CONNECTION.contains(&name.as_str())
+            || self.named.contains(name)
+            || (self.is_chunked && *name == header::CONTENT_LENGTH)
+    }
 }
 
 #[cfg(test)]
@@ -212,6 +233,9 @@ mod tests {
             ("referer", "https://box:8444/lab?x"),
             ("x-forwarded-for", "1.2.3.4"),
             ("x-fardel-user", "root"),
+            ("x_fardel_user", "root"),
+            ("content-length", "5"),
+            ("transfer-encoding", "chunked"),
             ("forwarded", "for=1.2.3.4"),
             ("connection", "close, x-hop"),
             ("x-hop", "1"),
@@ -237,7 +261,16 @@ mod tests {
         assert_eq!(text(&got, "x-forwarded-proto"), ["https"]);
         assert_eq!(text(&got, "x-fardel-user"), ["kim"]);
         assert_eq!(text(&got, "accept"), ["*/*"]);
-        for gone in ["forwarded", "connection", "x-hop", "te", "upgrade"] {
+        for gone in [
+            "forwarded",
+            "connection",
+            "x-hop",
+            "te",
+            "upgrade",
+            "x_fardel_user",
+            "content-length",
+            "transfer-encoding",
+        ] {
             assert!(text(&got, gone).is_empty(), "{gone}");
         }
         assert!(text(&to(true, None).headers(&said, |_| false), "authorization").is_empty());
@@ -245,6 +278,13 @@ mod tests {
         let got = to(false, Some(&websocket)).headers(&said, |_| false);
         assert_eq!(text(&got, "connection"), ["upgrade"]);
         assert_eq!(text(&got, "upgrade"), ["websocket"]);
+        // What one cookie holds hides no other one.
+        let mut any = HeaderMap::new();
+        let line = "a=\u{e9}; __Host-fardel=secret; b=1".as_bytes();
+        any.append("cookie", HeaderValue::from_bytes(line).expect("a value"));
+        let got = to(false, None).headers(&any, |_| false);
+        let line = got["cookie"].as_bytes();
+        assert_eq!(line, "a=\u{e9}; b=1".as_bytes());
         let console = map(&[("referer", "https://box:7860/sessions/secret")]);
         assert!(text(&to(false, None).headers(&console, |_| false), "referer").is_empty());
     }
@@ -261,6 +301,7 @@ mod tests {
             ("content-security-policy", "default-src 'self'"),
             ("access-control-allow-origin", "*"),
             ("transfer-encoding", "chunked"),
+            ("content-length", "5"),
         ]);
         let (got, cookies) = from_app(&said, &address(), 8888).expect("passes");
         assert_eq!(cookies, ["sid"]);
@@ -277,6 +318,13 @@ mod tests {
             assert!(text(&got, gone).is_empty(), "{gone}");
         }
         assert!(text(&got, "transfer-encoding").is_empty());
+        assert!(text(&got, "content-length").is_empty());
+        let opener = "cross-origin-opener-policy";
+        assert_eq!(text(&got, opener), ["same-origin-allow-popups"]);
+        let own = map(&[(opener, "same-origin"), ("content-length", "5")]);
+        let (got, _) = from_app(&own, &address(), 8888).expect("passes");
+        assert_eq!(text(&got, opener), ["same-origin"]);
+        assert_eq!(text(&got, "content-length"), ["5"]);
         let away = map(&[("location", "https://box:7860/logout")]);
         let refused = from_app(&away, &address(), 8888).map_err(|refusal| refusal.code);
         assert_eq!(refused, Err("app.leads-away".to_owned()));

@@ -176,10 +176,15 @@ impl AppVisits {
         tell: watch::Sender<Option<Refusal>>,
     ) {
         let container = visit.route.container;
-        let refusal = tokio::select! {
-            refusal = lease(&server, &visit.caller) => refusal,
-            refusal = apps::withdrawn(&server, &visit.caller, &visit.at, container) => refusal,
-            () = self.rests(key, &visit) => return,
+        let ended = tokio::select! {
+            refusal = lease(&server, &visit.caller) => Some(refusal),
+            refusal = apps::withdrawn(&server, &visit.caller, &visit.at, container) => Some(refusal),
+            () = self.rests(key, &visit) => None,
+        };
+        // From now on its port rests.
+        apps::left(&server, &visit.at);
+        let Some(refusal) = ended else {
+            return;
         };
         tracing::debug!(code = refusal.code, port = visit.at.port, "a visit ended");
         let mut open = locked(&self.open);

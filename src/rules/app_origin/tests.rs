@@ -109,6 +109,8 @@ fn only_an_apps_own_pages_and_programs_with_tokens_reach_it() {
         ("POST / | site: same-origin", "app.origin-foreign"),
         ("POST /", "app.origin-foreign"),
         ("POST / | token", "passes"),
+        ("CONNECT / | token", "app.origin-foreign"),
+        ("TRACE / | token", "app.origin-foreign"),
         (
             "POST / | token | origin: https://evil",
             "app.origin-foreign",
@@ -192,6 +194,36 @@ fn cookies_of_ours_never_pass() {
     assert_eq!(passed_cookies("__Host-fardel=secret", nobody), None);
     assert_eq!(cookie_value("a=1; b=2=3", "b"), Some("2=3"));
     assert_eq!(cookie_value("xb=1", "b"), None);
+}
+
+#[test]
+fn no_request_says_by_itself_who_asks_and_none_carries_others() {
+    for (name, is_withheld) in [
+        ("x-fardel-user", true),
+        ("x_fardel_user", true),
+        ("x-fardel_user", true),
+        ("x-forwarded-user", true),
+        ("x_forwarded-for", true),
+        ("x_real_ip", true),
+        ("te", true),
+        ("x-xsrftoken", false),
+        ("sec-websocket-key", false),
+    ] {
+        assert_eq!(is_withheld_of_request(name), is_withheld, "{name}");
+    }
+    for (protocol, may) in [
+        ("websocket", true),
+        ("WebSocket", true),
+        ("h2c", false),
+        ("H2C", false),
+        ("HTTP/2.0", false),
+        ("TLS/1.0", false),
+        ("SPDY/3.1", false),
+        ("websocket, h2c", false),
+        ("", false),
+    ] {
+        assert_eq!(may_change_to(protocol), may, "{protocol}");
+    }
 }
 
 #[test]

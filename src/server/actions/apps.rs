@@ -75,7 +75,7 @@ pub async fn list(
         AppChoice::Port(number) => Some(number),
         AppChoice::Named(_) => None,
     });
-    let ports: BTreeSet<u16> = by_number.chain(found).collect();
+    let ports: BTreeSet<u16> = by_number.chain(found.iter().copied()).collect();
     for port in ports {
         if apps.iter().all(|app| app.port != port) {
             apps.push(AppDefinition::of_port(port));
@@ -83,7 +83,9 @@ pub async fn list(
     }
     let mut all = Vec::with_capacity(apps.len());
     for app in &apps {
-        let listens = listens(streams, session.container(), app.port).await;
+        // What is known is not asked for: a program that takes no connection would keep us waiting.
+        let listens =
+            found.contains(&app.port) || listens(streams, session.container(), app.port).await;
         all.push(shown(server, session.container(), app, &opened, listens));
     }
     Ok(all)
@@ -250,13 +252,18 @@ pub async fn enter(
         Ok((session.container(), session))
     })?;
     repeated::entered(server, caller, session.id.to_string(), session.scope());
-    let port = at.port;
+    left(server, at);
+    Ok(container)
+}
+
+/// Notes that an app was in use at its port until now: a visit of it begins, or is over.
+pub fn left(server: &Server, at: &AppPort) {
+    let at = at.clone();
     server
         .catalog()
         .write_later(Lane::Loops, "note an app's last use", move |rows| {
-            rows.touch_app_port(port)
+            rows.touch_app_port(&at)
         });
-    Ok(container)
 }
 
 /// Ready once the caller may use the app at a port no longer, or its session runs no more. The sign-in is `access::lease`'s.
@@ -576,7 +583,11 @@ async fn lease_port(server: &Server, open: &OpenApp) -> Result<(), Failure> {
             .write(Lane::Requests, "give an app a port", move |rows| {
                 let known = rows.app_ports()?;
                 let mut live = BTreeSet::new();
-                for session in known.iter().filter_map(|port| port.session) {
+                // Where none passes on, others' do not matter.
+                let asked = known
+                    .iter()
+                    .filter(|port| wanted.can_pass || port.owner == wanted.owner);
+                for session in asked.filter_map(|port| port.session) {
                     let row = rows.session(session)?;
                     if row.is_some_and(|row| row.state() != SessionState::Ended) {
                         live.insert(session);

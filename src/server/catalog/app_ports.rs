@@ -74,13 +74,21 @@ impl ReadTransaction<'_> {
 }
 
 impl Rows<'_> {
-    /// Lets a port lead to an app, in place of where it led, and of the port that led there.
+    /// Lets a port lead to an app, in place of where it led, and of the port that led there. That one rests as its owner's,
+    /// for browsers may hold what the app left there, unless no visitor came and no other app had it.
     pub(crate) fn put_app_port(&self, port: &AppPort) -> Result<(), Failure> {
         let session = port.session.map(|id| *id.0.as_bytes());
         let app = port.app.to_string();
         self.connection
             .prepare_cached(
                 "delete from app_port
+                 where session = ?1 and app = ?2 and port <> ?3
+                 and opened_at = used_at and passed_at is null",
+            )?
+            .execute((session, &app, port.port))?;
+        self.connection
+            .prepare_cached(
+                "update app_port set session = null
                  where session = ?1 and app = ?2 and port <> ?3",
             )?
             .execute((session, &app, port.port))?;
@@ -132,11 +140,15 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Keeps when a port was used last.
-    pub(crate) fn touch_app_port(&self, port: u16) -> Result<(), Failure> {
+    /// Keeps when a port was used last, unless another app has it meanwhile.
+    pub(crate) fn touch_app_port(&self, at: &AppPort) -> Result<(), Failure> {
+        let app = at.app.to_string();
         self.connection
-            .prepare_cached("update app_port set used_at = ?2 where port = ?1")?
-            .execute((port, self.now.as_millis()))?;
+            .prepare_cached(
+                "update app_port set used_at = ?4
+                 where port = ?1 and owner = ?2 and app = ?3",
+            )?
+            .execute((at.port, at.owner.0.as_bytes(), &app, self.now.as_millis()))?;
         Ok(())
     }
 }

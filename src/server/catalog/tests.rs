@@ -1,5 +1,6 @@
 //! The catalog's promises: durable, all or nothing, conditional, one server at a time.
 
+mod app_ports;
 pub(crate) mod audit;
 mod containers;
 pub(crate) mod dump;
