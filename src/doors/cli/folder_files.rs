@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write as _};
+use std::io::{ErrorKind, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -23,6 +23,8 @@ use super::{columns, complain, print};
 /// Bytes of a file of which a copy that broke off is looked for. Higher: more is sent twice. Lower: a copy of many small
 /// files asks twice for each.
 const RESUMED: u64 = 4 << 20;
+/// Letters of a name that the name of its file on the way has; a longer one would be too long a name.
+const PART_NAME: usize = 60;
 /// Between two tries to go on with a download.
 const RETRY: Duration = Duration::from_millis(500);
 
@@ -476,9 +478,15 @@ async fn take_file(
         let text = format!("{} is there already.", to.display());
         return Err(CliError::usage(text).hint("--overwrite takes its place."));
     }
-    let name = name_of(to)?;
+    let name: String = name_of(to)?.chars().take(PART_NAME).collect();
     let part = to.with_file_name(format!(".{name}.part"));
-    let mut file = File::create(&part).map_err(|error| unwritable(&part, &error))?;
+    // What an earlier copy left; nothing is written through a link that lies there.
+    let _ = fs::remove_file(&part);
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&part)
+        .map_err(|error| unwritable(&part, &error))?;
     let size = fetch(client, view, from, &part, &mut file).await;
     let size = match size {
         Ok(size) => size,
@@ -518,7 +526,9 @@ async fn fetch(
             Ok(mut flow) => {
                 if flow.status() != 206 && at > 0 {
                     // It is another version: all of it is taken once more.
-                    *file = File::create(part).map_err(|error| unwritable(part, &error))?;
+                    file.set_len(0)
+                        .and_then(|()| file.rewind())
+                        .map_err(|error| unwritable(part, &error))?;
                     at = 0;
                 }
                 flow.header("etag").unwrap_or_default().clone_into(&mut tag);

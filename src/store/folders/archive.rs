@@ -32,6 +32,8 @@ const MAX_ZIP_NAME_BYTES: usize = 16 << 20;
 const MAX_NOTES: usize = 200;
 /// What that file is called.
 const NOTES: &str = "ERRORS.txt";
+/// What makes a program that a session wrote one of root, where root unpacks an archive: it is left out.
+const PRIVILEGED: u32 = 0o6000;
 /// Tar goes by blocks.
 const BLOCK: usize = 512;
 /// What does not fit into four bytes has eight elsewhere.
@@ -456,7 +458,9 @@ impl ArchiveWriter {
     fn whole(&mut self, name: &[u8], kind: EntryType, target: &[u8], stat: &Stat) {
         match self.format {
             ArchiveFormat::Tar => self.tar_head(name, kind, target, 0, &TarOwner::of(stat)),
-            ArchiveFormat::Zip => self.zip_whole(name, target, stat.st_mode, stat.st_mtime),
+            ArchiveFormat::Zip => {
+                self.zip_whole(name, target, stat.st_mode & !PRIVILEGED, stat.st_mtime);
+            }
         }
     }
 
@@ -487,7 +491,7 @@ impl ArchiveWriter {
                     crc: 0,
                     size,
                     offset: self.written,
-                    mode: stat.st_mode,
+                    mode: stat.st_mode & !PRIVILEGED,
                     modified: stat.st_mtime,
                     is_streamed: true,
                 };
@@ -710,7 +714,7 @@ struct TarOwner {
 impl TarOwner {
     fn of(stat: &Stat) -> Self {
         Self {
-            mode: stat.st_mode & 0o7777,
+            mode: stat.st_mode & 0o7777 & !PRIVILEGED,
             user: stat.st_uid.into(),
             group: stat.st_gid.into(),
             modified: u64::try_from(stat.st_mtime).unwrap_or(0),
@@ -874,6 +878,19 @@ mod tests {
         // data, data/a, data/a/b and data/a/b/file.
         assert!(fits(4, 4 + 6 + 8 + 13));
         assert!(!fits(3, 1000) && !fits(4, 4 + 6 + 8 + 12));
+    }
+
+    #[test]
+    fn a_program_is_none_of_root_where_root_unpacks_an_archive() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let (_data, store, place) = opened();
+        let file = place.join("file");
+        std::fs::write(&file, "text").expect("written");
+        let mode = std::fs::Permissions::from_mode(0o6755);
+        std::fs::set_permissions(&file, mode).expect("set");
+        let tar = whole(&store, "file", ArchiveFormat::Tar);
+        let head = Header::from_byte_slice(&tar[..BLOCK]);
+        assert_eq!(head.mode().expect("a mode"), 0o755);
     }
 
     #[test]

@@ -6,10 +6,10 @@
 //! lie where sessions cannot reach, on the file system of the folder's files.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
@@ -19,7 +19,7 @@ use rules::folder_path::FolderPath;
 use rules::names::FolderId;
 use rules::refusals;
 use rules::units::Timestamp;
-use rustix::fs::{CWD, RenameFlags};
+use rustix::fs::{AtFlags, CWD, FileType, RenameFlags};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
@@ -399,6 +399,14 @@ impl FolderStore {
         let file = OpenOptions::new().write(true).open(&part);
         let file = file.map_err(fault(doing))?;
         give(parent.as_fd(), file.as_fd(), false).map_err(fault(doing))?;
+        if declared.overwrite
+            && let Ok(old) = rustix::fs::statat(&parent, path.name(), AtFlags::SYMLINK_NOFOLLOW)
+            && FileType::from_raw_mode(old.st_mode) == FileType::RegularFile
+        {
+            // A program stays one, and what its owner alone reads stays so.
+            let mode = Permissions::from_mode(old.st_mode & 0o777);
+            file.set_permissions(mode).map_err(fault(doing))?;
+        }
         if let Some(at) = declared.modified_at {
             let millis = u64::try_from(at.as_millis()).unwrap_or(0);
             // A file system may not know such a time.
@@ -598,7 +606,7 @@ fn changed_at(found: &fs::Metadata) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
     use crate::folders::mounted_directory;
@@ -746,6 +754,8 @@ mod tests {
             fs::read_to_string(place.join("file")).expect("there"),
             "old"
         );
+        let private = Permissions::from_mode(0o700);
+        fs::set_permissions(place.join("file"), private).expect("set");
         let path = FolderPath::parse("file").expect("a path");
         let over = DeclaredFile {
             overwrite: true,
@@ -759,8 +769,9 @@ mod tests {
             fs::read_to_string(place.join("file")).expect("there"),
             "new"
         );
-        let changed = place.join("file").metadata().expect("there").mtime();
-        assert_eq!(changed, 1_000_000_000);
+        let found = place.join("file").metadata().expect("there");
+        assert_eq!(found.mtime(), 1_000_000_000);
+        assert_eq!(found.permissions().mode() & 0o777, 0o700);
         symlink("/tmp", place.join("out")).expect("a link");
         let upload = begun(&store, "out/file", 1);
         sent(&store, upload, 0, b"x", None).expect("sent");

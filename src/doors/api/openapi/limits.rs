@@ -437,6 +437,10 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/FolderMove/properties/from", in_folder()),
         ("/FolderMove/properties/to", in_folder()),
         ("/FolderRemoval/properties/paths/items", in_folder()),
+        (
+            "/RemovedEntries/properties/items/items",
+            json!({"format": "uuid"}),
+        ),
         ("/NewDomain/properties/title", text(100)),
         ("/DomainPatch/properties/title", text(100)),
         ("/NewProject/properties/title", text(100)),
