@@ -289,7 +289,9 @@ fn a_full_scope_refuses_uploads_by_name_and_its_files_are_removed() {
             modified_at: None,
         };
         let staged = folders.stage(id, &path("new"), declared, now);
-        staged.err().and_then(|error| error.code().map(str::to_owned))
+        staged
+            .err()
+            .and_then(|error| error.code().map(str::to_owned))
     };
     assert_eq!(upload(LIMIT.0).as_deref(), Some("quota.exceeded"));
     fill(&mounted_directory(ground.directory.path(), id).join("all"));

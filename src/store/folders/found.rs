@@ -58,7 +58,9 @@ impl FoundFolder {
         let stat = rustix::fs::statvfs(&self.own);
         let stat = stat.map_err(|error| fault("look at the room of a folder")(error.into()))?;
         match stat.f_bavail.saturating_mul(stat.f_frsize) < bytes {
-            true => Err(self.exceeded(false).unwrap_or_else(|| refusals::disk_full().into())),
+            true => Err(self
+                .exceeded(false)
+                .unwrap_or_else(|| refusals::disk_full().into())),
             false => Ok(()),
         }
     }
