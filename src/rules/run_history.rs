@@ -18,7 +18,7 @@ const MIN_RUNS: usize = 5;
 /// Of a hundred runs so many are over by the late guess.
 const LATE_PERCENT: usize = 85;
 /// A whole limit; parts of it are told in thousandths.
-const WHOLE_LIMIT: u64 = 1_000;
+const WHOLE: u64 = 1_000;
 
 /// Which end of a session is guessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl RunHistory {
         if known.len() >= REMEMBERED_RUNS {
             known.pop_front();
         }
-        known.push_back((ran.saturating_mul(WHOLE_LIMIT) / limit).min(WHOLE_LIMIT));
+        known.push_back((ran.saturating_mul(WHOLE) / limit).min(WHOLE));
     }
 
     /// Sets what is expected to come.
@@ -103,7 +103,7 @@ impl RunHistory {
         if known.len() < MIN_RUNS || limit == 0 {
             return limit;
         }
-        let so_far = ran.saturating_mul(WHOLE_LIMIT) / limit;
+        let so_far = ran.saturating_mul(WHOLE) / limit;
         let longer = known.iter().copied().filter(|part| *part > so_far);
         let part = match guess {
             RunGuess::Mean => {
@@ -118,10 +118,10 @@ impl RunHistory {
                 let mut longer: Vec<u64> = longer.collect();
                 longer.sort_unstable();
                 let rank = longer.len() * LATE_PERCENT / 100;
-                longer.get(rank).copied().unwrap_or(WHOLE_LIMIT)
+                longer.get(rank).copied().unwrap_or(WHOLE)
             }
         };
-        let seconds = limit.saturating_mul(part).div_ceil(WHOLE_LIMIT);
+        let seconds = limit.saturating_mul(part).div_ceil(WHOLE);
         seconds.clamp(ran.saturating_add(1).min(limit), limit)
     }
 }
